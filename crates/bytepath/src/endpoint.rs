@@ -1,0 +1,533 @@
+//! One end of a movement: a descriptor, and what kind of thing it is open on.
+
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags};
+
+use crate::error::Refusal;
+use crate::wait;
+
+/// The offset that means "where the descriptor stands" to preadv2(2) and pwritev2(2).
+const AT_POSITION: u64 = u64::MAX;
+
+/// What a descriptor is open on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A regular file, memfd included.
+    File,
+    /// A pipe or FIFO.
+    Pipe,
+    /// A stream socket of the Unix family.
+    UnixSocket,
+    /// A stream socket of the Internet families.
+    TcpSocket,
+    /// Another socket.
+    OtherSocket,
+    /// A terminal.
+    Terminal,
+    /// /dev/null.
+    Null,
+    /// /dev/zero.
+    Zero,
+    /// Another character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+    /// Something of no inode kind: eventfd, epoll and their like.
+    Anonymous,
+}
+
+impl Kind {
+    /// Its name in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::File => "file",
+            Kind::Pipe => "pipe",
+            Kind::UnixSocket => "Unix socket",
+            Kind::TcpSocket => "TCP socket",
+            Kind::OtherSocket => "socket",
+            Kind::Terminal => "terminal",
+            Kind::Null => "/dev/null",
+            Kind::Zero => "/dev/zero",
+            Kind::CharDevice => "character device",
+            Kind::BlockDevice => "block device",
+            Kind::Anonymous => "anonymous descriptor",
+        }
+    }
+
+    /// Whether it is a socket of any family.
+    pub fn is_socket(self) -> bool {
+        matches!(self, Kind::UnixSocket | Kind::TcpSocket | Kind::OtherSocket)
+    }
+
+    /// Whether its bytes live in the page cache, so that splicing them lends pages that later
+    /// writes change.
+    pub fn is_cached(self) -> bool {
+        matches!(self, Kind::File | Kind::BlockDevice)
+    }
+
+    /// Whether splicing into it keeps references to pages instead of copying bytes.
+    pub fn keeps_pages(self) -> bool {
+        self == Kind::Pipe || self.is_socket()
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a descriptor or path cannot be an end of a movement.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// The path could not be opened.
+    #[error("cannot open {path}: {}{}", std::io::Error::from(*.errno), open_hint(*.errno))]
+    Open {
+        /// The path as given.
+        path: String,
+        /// The kernel's word.
+        errno: Errno,
+    },
+    /// The descriptor is not open.
+    #[error("{} is closed; was it redirected with <&- or >&-?", descriptor_name(*.fd))]
+    Closed {
+        /// The descriptor's number.
+        fd: i32,
+    },
+    /// A directory.
+    #[error("{name} is a directory; name a file in it, or use a tool for trees")]
+    Directory {
+        /// The path, or the descriptor's number.
+        name: String,
+    },
+    /// Open for writing only, where reading is meant, or the reverse.
+    #[error("{name} is not open for {need}; it is the wrong way round")]
+    WrongWay {
+        /// The path, or the descriptor's number.
+        name: String,
+        /// "reading" or "writing".
+        need: &'static str,
+    },
+}
+
+fn open_hint(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NOENT => "; check the path",
+        Errno::ACCESS | Errno::PERM => "; check its permissions (ls -l), or run as its owner",
+        Errno::ROFS => "; the file system is mounted read-only",
+        Errno::NOSPC => "; the file system is full",
+        Errno::MFILE => "; raise the limit of open files (ulimit -n)",
+        _ => "",
+    }
+}
+
+enum Descriptor<'fd> {
+    Owned(OwnedFd),
+    Borrowed(BorrowedFd<'fd>),
+}
+
+/// One end of a movement: source or sink.
+pub struct Endpoint<'fd> {
+    descriptor: Descriptor<'fd>,
+    kind: Kind,
+    bytes: u64,
+    append: bool,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl fmt::Debug for Endpoint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({}, {:?})", self.kind, self.as_fd())
+    }
+}
+
+impl AsFd for Endpoint<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.descriptor {
+            Descriptor::Owned(fd) => fd.as_fd(),
+            Descriptor::Borrowed(fd) => fd.as_fd(),
+        }
+    }
+}
+
+impl Endpoint<'static> {
+    /// Opens a file, FIFO or device to read from.
+    ///
+    /// # Errors
+    /// The kernel's word, or that it is a directory.
+    pub fn open_source(path: impl AsRef<Path>) -> Result<Self, EndpointError> {
+        Self::open(path.as_ref(), OFlags::RDONLY, Way::Source)
+    }
+
+    /// Opens a file, FIFO or device to write to; a file is made where there is none, and emptied
+    /// where there is one.
+    ///
+    /// # Errors
+    /// The kernel's word, or that it is a directory.
+    pub fn open_sink(path: impl AsRef<Path>) -> Result<Self, EndpointError> {
+        Self::open(path.as_ref(), OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, Way::Sink)
+    }
+
+    fn open(path: &Path, flags: OFlags, way: Way) -> Result<Self, EndpointError> {
+        let name = path.display().to_string();
+        let mode = Mode::from_raw_mode(0o666);
+        match rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, mode) {
+            Ok(fd) => Endpoint::classify(Descriptor::Owned(fd), way, Some(name)),
+            Err(Errno::ISDIR) => Err(EndpointError::Directory { name }),
+            Err(errno) => Err(EndpointError::Open { path: name, errno }),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Source,
+    Sink,
+}
+
+impl<'fd> Endpoint<'fd> {
+    /// A descriptor to read from. Costs two system calls, three for a socket or device.
+    ///
+    /// # Errors
+    /// It is closed, a directory, or not open for reading.
+    pub fn source(fd: BorrowedFd<'fd>) -> Result<Self, EndpointError> {
+        Self::classify(Descriptor::Borrowed(fd), Way::Source, None)
+    }
+
+    /// A descriptor to write to. Costs two system calls, three for a socket or device.
+    ///
+    /// # Errors
+    /// It is closed, a directory, or not open for writing.
+    pub fn sink(fd: BorrowedFd<'fd>) -> Result<Self, EndpointError> {
+        Self::classify(Descriptor::Borrowed(fd), Way::Sink, None)
+    }
+
+    fn classify(
+        descriptor: Descriptor<'fd>,
+        way: Way,
+        name: Option<String>,
+    ) -> Result<Self, EndpointError> {
+        use std::os::fd::AsRawFd;
+        let mut end = Endpoint {
+            descriptor,
+            kind: Kind::Anonymous,
+            bytes: 0,
+            append: false,
+            identity: (0, 0),
+        };
+        let number = end.as_fd().as_raw_fd();
+        let closed = |_| EndpointError::Closed { fd: number };
+        let named = || name.clone().unwrap_or_else(|| descriptor_name(number));
+        let flags = rustix::fs::fcntl_getfl(end.as_fd()).map_err(closed)?;
+        let stat = rustix::fs::fstat(end.as_fd()).map_err(closed)?;
+        let file_type = FileType::from_raw_mode(stat.st_mode);
+        if file_type == FileType::Directory {
+            return Err(EndpointError::Directory { name: named() });
+        }
+        let (wrong, need) = match way {
+            Way::Source => (OFlags::WRONLY, "reading"),
+            Way::Sink => (OFlags::RDONLY, "writing"),
+        };
+        // O_PATH names a file without opening it for either.
+        if flags & OFlags::RWMODE == wrong || flags.contains(OFlags::PATH) {
+            return Err(EndpointError::WrongWay { name: named(), need });
+        }
+        end.kind = kind_of(file_type, stat.st_rdev, end.as_fd());
+        end.bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        end.append = flags.contains(OFlags::APPEND);
+        end.identity = (stat.st_dev, stat.st_ino);
+        Ok(end)
+    }
+
+    /// What it is open on.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The size that its inode gave when it was classified; 0 for what has none.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether both are open on one regular file.
+    pub(crate) fn same_file(&self, other: &Endpoint<'_>) -> bool {
+        (self.kind, other.kind) == (Kind::File, Kind::File) && self.identity == other.identity
+    }
+
+    /// Whether it was opened with O_APPEND, which several routes refuse.
+    pub fn appends(&self) -> bool {
+        self.append
+    }
+
+    /// Sets the size of a pipe, as near as the kernel allows.
+    ///
+    /// # Errors
+    /// Why not, with the remedy; the pipe stays as it was.
+    pub fn set_pipe_bytes(&self, bytes: usize) -> Result<usize, Refusal> {
+        if self.kind != Kind::Pipe {
+            return Err(Refusal::because(format!("a {} has no pipe size", self.kind)));
+        }
+        set_pipe_bytes(self.as_fd(), bytes)
+    }
+
+    /// One read, at the descriptor's position. `Ok(0)` is the end.
+    #[inline(always)]
+    pub(crate) fn read_some(&self, into: &mut [u8], block: Blocking) -> Result<usize, Errno> {
+        let fd = self.as_fd();
+        match (block, self.kind) {
+            (Blocking::No, Kind::Pipe) => read_now(fd, into),
+            (Blocking::No, kind) if kind.is_socket() => {
+                rustix::net::recv(fd, into, RecvFlags::DONTWAIT).map(|(count, _)| count)
+            }
+            (Blocking::No, Kind::Terminal | Kind::CharDevice | Kind::Anonymous) => {
+                if !wait::ready(fd, rustix::event::PollFlags::IN) {
+                    return Err(Errno::AGAIN);
+                }
+                rustix::io::read(fd, into)
+            }
+            _ => rustix::io::read(fd, into),
+        }
+    }
+
+    /// One write, at the descriptor's position.
+    #[inline(always)]
+    pub(crate) fn write_some(&self, from: &[u8], block: Blocking) -> Result<usize, Errno> {
+        let fd = self.as_fd();
+        match (block, self.kind) {
+            (Blocking::No, Kind::Pipe) => write_now(fd, &[IoSlice::new(from)]),
+            (Blocking::No, kind) if kind.is_socket() => {
+                rustix::net::send(fd, from, SendFlags::DONTWAIT)
+            }
+            (Blocking::No, Kind::Terminal | Kind::CharDevice | Kind::Anonymous) => {
+                if !wait::ready(fd, rustix::event::PollFlags::OUT) {
+                    return Err(Errno::AGAIN);
+                }
+                rustix::io::write(fd, &from[..from.len().min(self.ready_bytes())])
+            }
+            _ => rustix::io::write(fd, from),
+        }
+    }
+
+    /// How many bytes it takes without sleeping when poll(2) says that it is ready, for calls that
+    /// cannot be told not to sleep.
+    pub(crate) fn ready_bytes(&self) -> usize {
+        match self.kind {
+            // A third of the buffer is free then (sk_stream_is_writeable), or three quarters
+            // (unix_writable). It may grow while it is used, so it is asked each time.
+            kind if kind.is_socket() => rustix::net::sockopt::socket_send_buffer_size(self.as_fd())
+                .map_or(1, |bytes| (bytes / 4).max(1)),
+            // n_tty_poll says ready below this many bytes in the buffer (WAKEUP_CHARS), and the
+            // smallest buffers (those of pseudo-terminals) are made of pieces of as many.
+            Kind::Terminal => 256,
+            _ => usize::MAX,
+        }
+    }
+
+    /// Whether splice(2) and sendfile(2) may sleep for it whatever their flags say: sockets go by
+    /// the O_NONBLOCK of the open file, and devices do as they like.
+    pub(crate) fn sleeps_unasked(&self) -> bool {
+        use Kind::{BlockDevice, File, Null, Pipe, Zero};
+        !matches!(self.kind, File | BlockDevice | Pipe | Null | Zero)
+    }
+
+    /// Whether a read of a file at its position would give nothing. Leaves the position.
+    pub(crate) fn is_at_end(&self) -> Result<bool, Errno> {
+        let at = rustix::fs::tell(self.as_fd())?;
+        loop {
+            match rustix::io::pread(self.as_fd(), &mut [0_u8; 1], at) {
+                Err(Errno::INTR) => {}
+                answer => return answer.map(|count| count == 0),
+            }
+        }
+    }
+
+    /// Sets a seekable source back by `bytes`, so that bytes read and not delivered are read
+    /// again. Whether it could.
+    pub(crate) fn take_back(&self, bytes: usize) -> bool {
+        let back = i64::try_from(bytes).ok().map(|bytes| rustix::fs::SeekFrom::Current(-bytes));
+        self.kind.is_cached()
+            && back.is_some_and(|back| rustix::fs::seek(self.as_fd(), back).is_ok())
+    }
+}
+
+/// Whether a call may sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blocking {
+    Yes,
+    No,
+}
+
+impl Blocking {
+    pub(crate) fn unless(nonblocking: bool) -> Self {
+        if nonblocking { Blocking::No } else { Blocking::Yes }
+    }
+}
+
+/// Reads a pipe without sleeping, whatever its O_NONBLOCK says: the flag belongs to everybody who
+/// shares the open file, so it is not ours to set.
+pub(crate) fn read_now(pipe: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
+    let mut into = [IoSliceMut::new(into)];
+    match rustix::io::preadv2(pipe, &mut into, AT_POSITION, ReadWriteFlags::NOWAIT) {
+        Err(errno) if has_no_nowait(errno) => {
+            if !wait::ready(pipe, rustix::event::PollFlags::IN) {
+                return Err(Errno::AGAIN);
+            }
+            rustix::io::readv(pipe, &mut into)
+        }
+        answer => answer,
+    }
+}
+
+/// Writes to a pipe without sleeping; see [`read_now`].
+pub(crate) fn write_now(pipe: BorrowedFd<'_>, from: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    match rustix::io::pwritev2(pipe, from, AT_POSITION, ReadWriteFlags::NOWAIT) {
+        Err(errno) if has_no_nowait(errno) => {
+            if !wait::ready(pipe, rustix::event::PollFlags::OUT) {
+                return Err(Errno::AGAIN);
+            }
+            // A writable pipe takes at least PIPE_BUF bytes without sleeping.
+            let first = from.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+            rustix::io::write(pipe, &first[..first.len().min(rustix::pipe::PIPE_BUF)])
+        }
+        answer => answer,
+    }
+}
+
+/// Whether RWF_NOWAIT is not to be had: pipes have it since Linux 6.4 (commit afed6271f5b0), and
+/// sandboxes that do not know preadv2(2) and pwritev2(2) refuse them.
+fn has_no_nowait(errno: Errno) -> bool {
+    matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM)
+}
+
+/// Sets the size of a pipe; the size that the kernel gave, at least what was asked.
+pub(crate) fn set_pipe_bytes(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize, Refusal> {
+    rustix::pipe::fcntl_setpipe_size(pipe, bytes).map_err(|errno| {
+        let refusal = |why: &str| {
+            Refusal::errno(format!("cannot set the pipe to {}: {why}", shown(bytes)), errno)
+        };
+        match errno {
+            Errno::PERM => too_large(bytes, refusal),
+            Errno::BUSY => {
+                refusal("it holds more than that").remedy("set the size before anything is written")
+            }
+            Errno::INVAL => refusal("not a size that a pipe can have"),
+            Errno::BADF => refusal("not a pipe"),
+            _ => refusal("the kernel refused"),
+        }
+    })
+}
+
+/// EPERM has two causes, of which the first shows: the limit on one pipe, and that on all of a
+/// user's (fs.pipe-user-pages-soft).
+fn too_large(bytes: usize, refusal: impl Fn(&str) -> Refusal) -> Refusal {
+    let text = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap_or_default();
+    match text.trim().parse::<usize>() {
+        Ok(limit) if bytes > limit => {
+            refusal(&format!("above fs.pipe-max-size ({})", shown(limit)))
+                .remedy("ask for no more than that, or raise it as root")
+        }
+        _ => refusal("your pipes use up fs.pipe-user-pages-soft")
+            .remedy("close some, ask for less, or raise it as root"),
+    }
+}
+
+/// A size as people write it: 1 MiB, 64 KiB.
+fn shown(bytes: usize) -> String {
+    match bytes {
+        _ if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
+        _ if bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+/// How people call the first descriptors.
+fn descriptor_name(number: i32) -> String {
+    match number {
+        0 => "standard input".to_owned(),
+        1 => "standard output".to_owned(),
+        2 => "standard error".to_owned(),
+        _ => format!("descriptor {number}"),
+    }
+}
+
+fn kind_of(file_type: FileType, device: u64, fd: BorrowedFd<'_>) -> Kind {
+    match file_type {
+        FileType::RegularFile => Kind::File,
+        FileType::Fifo => Kind::Pipe,
+        FileType::Socket => socket_kind(fd),
+        FileType::BlockDevice => Kind::BlockDevice,
+        FileType::CharacterDevice => char_device_kind(device, fd),
+        _ => Kind::Anonymous,
+    }
+}
+
+fn socket_kind(fd: BorrowedFd<'_>) -> Kind {
+    let stream = rustix::net::sockopt::socket_type(fd) == Ok(rustix::net::SocketType::STREAM);
+    match rustix::net::sockopt::socket_domain(fd) {
+        Ok(AddressFamily::UNIX) if stream => Kind::UnixSocket,
+        Ok(AddressFamily::INET | AddressFamily::INET6) if stream => Kind::TcpSocket,
+        _ => Kind::OtherSocket,
+    }
+}
+
+/// Character devices by their numbers in the kernel's Documentation/admin-guide/devices.txt.
+fn char_device_kind(device: u64, fd: BorrowedFd<'_>) -> Kind {
+    match (rustix::fs::major(device), rustix::fs::minor(device)) {
+        (1, 3) => Kind::Null,
+        (1, 5) => Kind::Zero,
+        _ if rustix::termios::isatty(fd) => Kind::Terminal,
+        _ => Kind::CharDevice,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_pipes_and_sockets_are_told_apart() {
+        let null = Endpoint::open_sink("/dev/null").expect("/dev/null opens");
+        let zero = Endpoint::open_source("/dev/zero").expect("/dev/zero opens");
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
+        assert_eq!(null.kind(), Kind::Null);
+        assert_eq!(zero.kind(), Kind::Zero);
+        assert_eq!(Endpoint::source(reader.as_fd()).map(|end| end.kind()).ok(), Some(Kind::Pipe));
+        assert_eq!(Endpoint::sink(writer.as_fd()).map(|end| end.kind()).ok(), Some(Kind::Pipe));
+        assert_eq!(
+            Endpoint::sink(socket.as_fd()).map(|end| end.kind()).ok(),
+            Some(Kind::UnixSocket)
+        );
+    }
+
+    #[test]
+    fn a_descriptor_the_wrong_way_round_is_refused_by_name() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let refused = Endpoint::sink(reader.as_fd()).map(|_| ()).unwrap_err();
+        assert!(refused.to_string().contains("not open for writing"), "{refused}");
+        let refused = Endpoint::source(writer.as_fd()).map(|_| ()).unwrap_err();
+        assert!(refused.to_string().contains("not open for reading"), "{refused}");
+    }
+
+    #[test]
+    fn a_directory_is_no_endpoint() {
+        let refused = Endpoint::open_source("/").map(|_| ()).unwrap_err();
+        assert!(matches!(refused, EndpointError::Directory { .. }), "{refused}");
+    }
+
+    #[test]
+    fn an_empty_pipe_is_read_without_sleeping() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        assert_eq!(read_now(reader.as_fd(), &mut [0; 8]), Err(Errno::AGAIN));
+        let full = vec![7; 1 << 20];
+        assert!(write_now(writer.as_fd(), &[IoSlice::new(&full)]).is_ok_and(|n| n < full.len()));
+        assert_eq!(write_now(writer.as_fd(), &[IoSlice::new(&full)]), Err(Errno::AGAIN));
+    }
+}

@@ -1,0 +1,70 @@
+//! Moves bytes on Linux by the fastest route this machine offers.
+//!
+//! ```
+//! use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Transfer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let source = Endpoint::open_source("/etc/hostname")?;
+//! let sink = Endpoint::open_sink("/dev/null")?;
+//! let job = Job::new(&source, &sink);
+//! let plan = Plan::best(&job, Knobs::default())?;
+//! println!("{plan}");
+//! let meter = Meter::new();
+//! let moved = Transfer::new(&job, &plan).meter(&meter).run()?;
+//! println!("{} bytes by {} in {} calls", moved.bytes, moved.route, meter.read().calls);
+//! # Ok(()) }
+//! ```
+//!
+//! Bytes that begin in this process go out by an outlet, and come in by an inlet:
+//!
+//! ```
+//! use std::os::fd::AsFd;
+//! use bytepath::{Endpoint, Meter, inlets, outlets};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (reader, writer) = rustix::pipe::pipe()?;
+//! let (source, sink) = (Endpoint::source(reader.as_fd())?, Endpoint::sink(writer.as_fd())?);
+//! let (sent, taken) = (Meter::new(), Meter::new());
+//! let gift = outlets::by_name("gift").ok_or("no such outlet")?;
+//! let mut producer = gift.open(&sink, &outlets::Setup::new(&sent))?;
+//! producer.room()?.ok_or("it only repeats")?[..5].copy_from_slice(b"bytes");
+//! producer.send(5)?;
+//! let read = inlets::by_name("read").ok_or("no such inlet")?;
+//! let mut consumer = read.open(&source, &inlets::Setup::new(&taken))?;
+//! consumer.take(5)?;
+//! assert_eq!(consumer.bytes(), b"bytes");
+//! # Ok(()) }
+//! ```
+//!
+//! The way of a byte: a [`Job`] joins a source and a sink [`Endpoint`]; a [`Plan`] ranks the
+//! [`routes`] that suit it; a [`Transfer`] runs the plan and tells the [`Meter`]. Where bytes begin
+//! or end in this process, [`outlets`] send memory into a descriptor and [`inlets`] take it out.
+//! What is true of the machine is in [`machine`], and which CPUs the ends run on in
+//! [`placement`].
+//!
+//! The library never prints, logs, installs signal handlers or changes settings of the machine.
+//! Calls block; [`Cancel`] stops them from another thread.
+
+pub mod endpoint;
+pub mod error;
+pub mod inlets;
+pub mod knobs;
+pub mod machine;
+pub mod meter;
+pub mod outlets;
+pub mod pages;
+pub mod placement;
+pub mod plan;
+pub mod routes;
+mod sys;
+pub mod transfer;
+pub mod wait;
+
+pub use endpoint::{Endpoint, Kind};
+pub use error::{Failed, Refusal, Side, Stop};
+pub use knobs::Knobs;
+pub use meter::Meter;
+pub use plan::Plan;
+pub use routes::Job;
+pub use transfer::{Moved, Transfer, TransferError};
+pub use wait::{Cancel, Wait};

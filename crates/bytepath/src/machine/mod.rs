@@ -1,0 +1,214 @@
+//! What is true here: kernel, CPUs, limits, page sizes, which calls answer. Found by trying, never
+//! by version.
+//!
+//! Every group of facts is found when it is first asked for and then remembered, so a job of one
+//! byte pays for nothing that it does not ask. [`Machine::this`] is the machine we run on;
+//! [`Machine::from_facts`] is any other, described by hand, which asks the kernel for nothing: the
+//! planner is tested with such machines.
+//!
+//! Nothing here changes the machine: pipes, files in memory and rings made for a trial are closed
+//! again.
+
+mod answer;
+mod calls;
+mod cgroups;
+mod cpu_list;
+mod facts;
+mod file_system;
+mod files;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod kernel;
+mod limits;
+mod memory;
+mod mounts;
+mod ring;
+mod topology;
+mod user;
+mod virtualisation;
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+pub use answer::Answer;
+pub use calls::Call;
+pub use cgroups::Cgroups;
+pub use cpu_list::CpuList;
+pub use facts::Facts;
+pub use file_system::{FileSystem, FileSystemError, file_system, file_system_of};
+pub use kernel::Kernel;
+pub use limits::{Limit, PipeLimits, ResourceLimits};
+pub use memory::{HugePool, Memory};
+pub use ring::{Ring, RingFeatures};
+pub use topology::{Cache, CacheKind, Cpu, Topology};
+pub use user::{Capabilities, Capability, User};
+pub use virtualisation::Virtualisation;
+
+/// A machine that can be asked about itself.
+///
+/// ```
+/// use bytepath::machine::{Call, Machine};
+/// let machine = Machine::this();
+/// println!("splice: {}", machine.call(Call::Splice));
+/// println!("io_uring: {}", machine.ring());
+/// ```
+#[derive(Debug, Default)]
+pub struct Machine {
+    kernel: OnceLock<Kernel>,
+    cpus: OnceLock<Topology>,
+    allowed_cpus: OnceLock<CpuList>,
+    pipes: OnceLock<PipeLimits>,
+    limits: OnceLock<ResourceLimits>,
+    memory: OnceLock<Memory>,
+    calls: [OnceLock<Answer>; Call::ALL.len()],
+    ring: OnceLock<Ring>,
+    pressure: OnceLock<Answer>,
+    cgroups: OnceLock<Cgroups>,
+    user: OnceLock<User>,
+}
+
+impl Machine {
+    /// The machine we run on.
+    pub fn this() -> &'static Machine {
+        static THIS: OnceLock<Machine> = OnceLock::new();
+        THIS.get_or_init(Machine::default)
+    }
+
+    /// A machine described by hand. It never asks the kernel anything.
+    pub fn from_facts(facts: Facts) -> Machine {
+        let Facts { mut calls, .. } = facts;
+        let mut answer = |call| OnceLock::from(calls.remove(&call).unwrap_or(Answer::Yes));
+        Machine {
+            calls: std::array::from_fn(|index| answer(Call::ALL[index])),
+            kernel: facts.kernel.into(),
+            cpus: facts.cpus.into(),
+            allowed_cpus: facts.allowed_cpus.into(),
+            pipes: facts.pipes.into(),
+            limits: facts.limits.into(),
+            memory: facts.memory.into(),
+            ring: facts.ring.into(),
+            pressure: facts.pressure.into(),
+            cgroups: facts.cgroups.into(),
+            user: facts.user.into(),
+        }
+    }
+
+    /// The kernel and the processor.
+    pub fn kernel(&self) -> &Kernel {
+        self.kernel.get_or_init(|| Kernel::read(root()))
+    }
+
+    /// The CPUs and what they share.
+    pub fn cpus(&self) -> &Topology {
+        self.cpus.get_or_init(|| Topology::read(root()))
+    }
+
+    /// The CPUs that this process may use, as they were for the thread that asked first: ask before
+    /// pinning.
+    pub fn allowed_cpus(&self) -> &CpuList {
+        self.allowed_cpus.get_or_init(|| {
+            CpuList::of_this_thread().unwrap_or_else(|_| Topology::read(root()).online())
+        })
+    }
+
+    /// How large pipes may be, and are.
+    pub fn pipes(&self) -> &PipeLimits {
+        self.pipes.get_or_init(|| PipeLimits::probe(root()))
+    }
+
+    /// Limits on this process's resources.
+    pub fn limits(&self) -> &ResourceLimits {
+        self.limits.get_or_init(ResourceLimits::probe)
+    }
+
+    /// Memory and page sizes.
+    pub fn memory(&self) -> &Memory {
+        self.memory.get_or_init(|| Memory::read(root()))
+    }
+
+    /// Whether a system call answers, by trying that one alone.
+    pub fn call(&self, call: Call) -> &Answer {
+        self.calls[call as usize].get_or_init(|| call.probe())
+    }
+
+    /// Whether io_uring answers, and what it can do.
+    pub fn ring(&self) -> &Ring {
+        self.ring.get_or_init(|| Ring::probe(root()))
+    }
+
+    /// Whether the kernel tells how long work waits (PSI).
+    pub fn pressure(&self) -> &Answer {
+        self.pressure.get_or_init(|| cgroups::pressure(root()))
+    }
+
+    /// Which generations of cgroups are mounted.
+    pub fn cgroups(&self) -> &Cgroups {
+        self.cgroups.get_or_init(|| Cgroups::read(root()))
+    }
+
+    /// Who we are and what that allows.
+    pub fn user(&self) -> &User {
+        self.user.get_or_init(|| User::read(root()))
+    }
+
+    /// Everything, found out now where it was not yet: for a tour of the machine, and for the
+    /// record of a measurement. Takes a few milliseconds, more where there are hundreds of
+    /// CPUs.
+    pub fn facts(&self) -> Facts {
+        Facts {
+            kernel: self.kernel().clone(),
+            cpus: self.cpus().clone(),
+            allowed_cpus: self.allowed_cpus().clone(),
+            pipes: self.pipes().clone(),
+            limits: *self.limits(),
+            memory: self.memory().clone(),
+            calls: Call::ALL.iter().map(|call| (*call, self.call(*call).clone())).collect(),
+            ring: self.ring().clone(),
+            pressure: self.pressure().clone(),
+            cgroups: self.cgroups().clone(),
+            user: self.user().clone(),
+        }
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_has_the_place_of_its_number() {
+        for (index, call) in Call::ALL.iter().enumerate() {
+            assert_eq!(*call as usize, index);
+        }
+    }
+
+    #[test]
+    fn a_machine_described_by_hand_says_what_it_was_told() {
+        let mut facts = Facts::ordinary();
+        let refusal = Answer::without_effect("it copies", "use write");
+        facts.calls.insert(Call::VmspliceAliases, refusal.clone());
+        let machine = Machine::from_facts(facts.clone());
+        assert_eq!(machine.call(Call::VmspliceAliases), &refusal);
+        assert_eq!(machine.call(Call::Splice), &Answer::Yes);
+        assert_eq!(machine.pipes(), &facts.pipes);
+        assert_eq!(Machine::from_facts(machine.facts()).facts(), machine.facts());
+    }
+
+    #[test]
+    fn a_fact_is_found_once_and_stays() {
+        assert!(std::ptr::eq(Machine::this().pipes(), Machine::this().pipes()));
+        assert!(std::ptr::eq(Machine::this(), Machine::this()));
+    }
+
+    #[test]
+    fn this_machine_tells_everything_about_itself() {
+        for (name, value) in Machine::this().facts().list() {
+            println!("{name}: {value}");
+            assert!(!name.is_empty() && !value.is_empty(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The ways from a source descriptor to a sink descriptor, one file each, and the list of them.
+
+use rustix::io::Errno;
+
+use crate::endpoint::{Blocking, Endpoint, Kind};
+use crate::error::{Failed, Refusal, Side, Stop};
+use crate::knobs::Knobs;
+use crate::meter::Meter;
+use crate::wait::{Cancel, Waiter};
+
+mod copy_file_range;
+mod read_write;
+mod sendfile;
+mod splice;
+mod tee;
+
+/// Every route, the most general last. The planner, the help, the tests and the experiments go
+/// through this list.
+pub const ROUTES: &[&dyn Route] = &[
+    &tee::Tee,
+    &copy_file_range::CopyFileRange,
+    &splice::Splice,
+    &sendfile::Sendfile,
+    &read_write::ReadWrite,
+];
+
+/// Retries of a call that a signal interrupted are unbounded, as the signals are; everything else
+/// in a route is bounded by the bytes that it moves. One call moves at most this many bytes, so
+/// that no call keeps a CPU, or a cancel, waiting.
+pub(crate) const SLICE_BYTES_MAX: usize = 64 << 20;
+
+/// The route of this name.
+pub fn by_name(name: &str) -> Option<&'static dyn Route> {
+    ROUTES.iter().copied().find(|route| route.name() == name)
+}
+
+/// Whether bytes that a movement has delivered may still change, because their pages are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aliasing {
+    /// The sink holds copies.
+    None,
+    /// The sink holds pages of the source: writing to the source shows in what a reader of the
+    /// sink has not yet taken.
+    Source,
+    /// The sink holds pages of the producer's memory.
+    Memory,
+}
+
+/// What is to be moved, as far as the choice of a route depends on it.
+#[derive(Debug, Clone, Copy)]
+pub struct Job<'a> {
+    /// Where the bytes come from.
+    pub source: &'a Endpoint<'a>,
+    /// Where they go.
+    pub sink: &'a Endpoint<'a>,
+    /// How many at most; all when `None`.
+    pub limit: Option<u64>,
+    /// Whether the sink may hold pages of the source instead of copies ([`Aliasing::Source`]).
+    pub aliasing: Allowed,
+    /// Whether the bytes stay in the source (which then has to be a pipe).
+    pub keep_source: bool,
+}
+
+/// A permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allowed {
+    /// Given.
+    Yes,
+    /// Withheld.
+    No,
+}
+
+impl<'a> Job<'a> {
+    /// Moves everything from `source` to `sink`, as copies.
+    pub fn new(source: &'a Endpoint<'a>, sink: &'a Endpoint<'a>) -> Self {
+        Job { source, sink, limit: None, aliasing: Allowed::No, keep_source: false }
+    }
+
+    /// At most `bytes`.
+    #[must_use]
+    pub fn limit(self, bytes: u64) -> Self {
+        Job { limit: Some(bytes), ..self }
+    }
+
+    /// Allows the sink to hold pages of the source: nobody writes to the source before the sink's
+    /// reader has taken the bytes, or nobody minds.
+    #[must_use]
+    pub fn allow_aliasing(self) -> Self {
+        Job { aliasing: Allowed::Yes, ..self }
+    }
+
+    /// Duplicates what a pipe holds now and leaves it there.
+    #[must_use]
+    pub fn keep_source(self) -> Self {
+        Job { keep_source: true, ..self }
+    }
+}
+
+/// One way from a source descriptor to a sink descriptor. Made here only: what it needs to wait
+/// and to count is private to this crate.
+pub trait Route: Sync {
+    /// Its name on the command line and in reports.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in one line.
+    fn summary(&self) -> &'static str;
+
+    /// Whether what it delivers may still change.
+    fn aliasing(&self, job: &Job<'_>) -> Aliasing;
+
+    /// How well it suits the job: higher is better; or why it does not. Asks nothing of the
+    /// kernel.
+    ///
+    /// # Errors
+    /// The rule that the job breaks.
+    fn suits(&self, job: &Job<'_>) -> Result<Rank, Refusal>;
+
+    /// Moves bytes until the source ends or the limit is reached, and tells the meter.
+    ///
+    /// # Errors
+    /// How it stopped short. After `Declined` nothing is in flight: what it took from the source
+    /// was delivered, or set back.
+    fn carry(&self, span: &Span<'_>) -> Result<(), Stop>;
+}
+
+/// A route's standing for a job, by rule; measured figures refine it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Works, and copies through user space.
+    Copies,
+    /// Stays in the kernel, and copies there.
+    InKernel,
+    /// Hands over pages, or lets the file system share or offload.
+    ByReference,
+}
+
+/// What a route is given to carry out.
+pub struct Span<'a> {
+    /// Where the bytes come from.
+    pub source: &'a Endpoint<'a>,
+    /// Where they go.
+    pub sink: &'a Endpoint<'a>,
+    /// How many at most.
+    pub limit: u64,
+    /// How.
+    pub knobs: &'a Knobs,
+    /// Whom to tell.
+    pub meter: &'a Meter,
+    /// Who may stop it.
+    pub cancel: Option<&'a Cancel>,
+}
+
+impl Span<'_> {
+    pub(crate) fn waiter(&self) -> Waiter<'_> {
+        Waiter::new(self.knobs.wait, self.cancel, self.meter)
+    }
+
+    pub(crate) fn blocking(&self) -> Blocking {
+        Blocking::unless(self.knobs.wait.spins() || self.cancel.is_some())
+    }
+
+    /// How many bytes to ask for next, `left` being what the limit leaves.
+    pub(crate) fn next_bytes(&self, left: u64, chunk_default: usize) -> usize {
+        let chunk = self.knobs.chunk_bytes.unwrap_or(chunk_default).clamp(1, SLICE_BYTES_MAX);
+        usize::try_from(left).map_or(chunk, |left| chunk.min(left))
+    }
+
+    /// How many bytes the sink takes without sleeping when it is ready; any number where the call
+    /// may sleep.
+    pub(crate) fn sink_takes_bytes(&self) -> usize {
+        match self.blocking() {
+            Blocking::Yes => usize::MAX,
+            Blocking::No => self.sink.ready_bytes(),
+        }
+    }
+
+    /// Which end is the socket: what errors of a connection are about.
+    fn socket_side(&self) -> Side {
+        match (self.source.kind().is_socket(), self.sink.kind().is_socket()) {
+            (true, false) => Side::Source,
+            (false, true) => Side::Sink,
+            _ => Side::Either,
+        }
+    }
+
+    /// Ends with the bytes in `held`, which were taken and are not delivered: set back where the
+    /// source can be, else handed to the caller.
+    pub(crate) fn stranded(&self, held: &[u8]) -> Vec<u8> {
+        if held.is_empty() || self.source.take_back(held.len()) { Vec::new() } else { held.into() }
+    }
+}
+
+/// What a call's errno means for a route whose bytes never enter user space.
+pub(crate) fn judged(
+    span: &Span<'_>,
+    route: &'static str,
+    call: &'static str,
+    errno: Errno,
+) -> Stop {
+    let failed = |side| Stop::Failed(Failed::new(route, side, call, errno));
+    match errno {
+        // The sink's own words: no route could go on.
+        Errno::PIPE | Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::ROFS => failed(Side::Sink),
+        // A socket tells each of these once, and then calls itself ended: another route would take
+        // a broken connection for the end of the bytes.
+        Errno::CONNRESET
+        | Errno::CONNABORTED
+        | Errno::CONNREFUSED
+        | Errno::TIMEDOUT
+        | Errno::NOTCONN
+        | Errno::HOSTDOWN
+        | Errno::HOSTUNREACH
+        | Errno::NETDOWN
+        | Errno::NETRESET
+        | Errno::NETUNREACH
+        | Errno::NONET
+        | Errno::PROTO => failed(span.socket_side()),
+        // May come from either end: read-write names it.
+        Errno::IO => failed(Side::Either),
+        // The words for "not this way" (EINVAL, ENOSYS, EOPNOTSUPP, EXDEV, EPERM from seccomp,
+        // EBADF for O_APPEND) may hide a fault that read-write names as well.
+        _ => Stop::Declined(
+            Refusal::errno(format!("{call} refuses this pair"), errno)
+                .remedy("leave the choice of the route to the planner"),
+        ),
+    }
+}
+
+/// What a 0 from the kernel means: the end, unless a read of the file says that there is more.
+///
+/// copy_file_range, sendfile and splice answer 0 for files that have content but claim no size, or
+/// a wrong one (/proc, /sys; see copy_file_range(2), BUGS), so that only a read shows their end.
+pub(crate) fn ended(span: &Span<'_>) -> Result<(), Stop> {
+    if span.source.kind() != Kind::File {
+        return Ok(());
+    }
+    span.meter.called();
+    match span.source.is_at_end() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Stop::Declined(Refusal::because(
+            "the kernel sees the end of the file where a read gives more",
+        ))),
+        Err(errno) => Err(Stop::Declined(Refusal::errno("the file's end has to be read", errno))),
+    }
+}

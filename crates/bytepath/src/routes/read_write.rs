@@ -1,0 +1,188 @@
+//! `read-write`: through a buffer in user space. Works for every pair.
+//!
+//! Costs per chunk: two copies, two system calls at least, no page-table work.
+
+use crate::endpoint::Blocking;
+use crate::error::{Failed, Refusal, Side, Stop};
+use crate::pages::{Memory, PageSize, page_bytes};
+use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::wait::{Ends, Waiter};
+use rustix::io::Errno;
+use std::os::fd::AsFd;
+
+/// Enough to make the system call a small part of the cost, small enough to stay in an L2 cache
+/// (GNU coreutils and the Rust standard library chose likewise between 8 KiB and 256 KiB).
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// See the module.
+pub(super) struct ReadWrite;
+
+const NAME: &str = "read-write";
+
+impl Route for ReadWrite {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn summary(&self) -> &'static str {
+        "read into a buffer, write it out; works for every pair"
+    }
+
+    fn aliasing(&self, _: &Job<'_>) -> Aliasing {
+        Aliasing::None
+    }
+
+    fn suits(&self, job: &Job<'_>) -> Result<Rank, Refusal> {
+        if job.keep_source {
+            return Err(Refusal::because("reading would take the bytes from the source"));
+        }
+        Ok(Rank::Copies)
+    }
+
+    fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
+        let mut waiter = span.waiter();
+        let blocking = span.blocking();
+        let plain = waiter.is_plain();
+        let most = span.next_bytes(span.limit, CHUNK_BYTES).min(buffer_bytes(span));
+        let mut buffer = Memory::allocate(most.max(1), &span.knobs.pages)
+            .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
+        let mut left = span.limit;
+        while left > 0 {
+            let most = span.next_bytes(left, CHUNK_BYTES).min(buffer.len());
+            let into = &mut buffer.as_mut_slice()[..most];
+            // Where a call may simply sleep, the loop is the two calls and nothing else; whatever
+            // is not an ordinary answer goes on in functions of their own.
+            let count = if plain {
+                match rustix::io::read(span.source, &mut *into) {
+                    Ok(count) => {
+                        span.meter.called();
+                        count
+                    }
+                    Err(errno) => read(span, &mut waiter, blocking, into, Some(errno))?,
+                }
+            } else {
+                read(span, &mut waiter, blocking, into, None)?
+            };
+            if count == 0 {
+                break;
+            }
+            let from = &buffer.as_slice()[..count];
+            if plain {
+                match rustix::io::write(span.sink, from) {
+                    Ok(written) if written == count => span.meter.moved(written as u64),
+                    answer => write_all(span, &mut waiter, blocking, from, Some(answer))?,
+                }
+            } else {
+                write_all(span, &mut waiter, blocking, from, None)?;
+            }
+            left -= count as u64;
+        }
+        Ok(())
+    }
+}
+
+/// A small file needs no more than its size and one byte to see its end; one page costs the same.
+fn buffer_bytes(span: &Span<'_>) -> usize {
+    let known = span.source.kind().is_cached() && span.source.bytes() > 0;
+    if known {
+        let whole = span.source.bytes().saturating_add(1);
+        usize::try_from(whole).map_or(usize::MAX, |whole| whole.max(page_bytes(PageSize::Base)))
+    } else {
+        usize::MAX
+    }
+}
+
+/// Reads until something comes or the source ends. `first` is the error of a call already made:
+/// some errors are told once only.
+fn read(
+    span: &Span<'_>,
+    waiter: &mut Waiter<'_>,
+    blocking: Blocking,
+    into: &mut [u8],
+    first: Option<Errno>,
+) -> Result<usize, Stop> {
+    let ends = Ends::source(span.source.as_fd());
+    let mut first = first.map(Err);
+    loop {
+        let answer = match first.take() {
+            Some(answer) => answer,
+            None => {
+                waiter.before(ends)?;
+                span.source.read_some(into, blocking)
+            }
+        };
+        match answer {
+            Ok(count) => {
+                span.meter.called();
+                waiter.progressed();
+                return Ok(count);
+            }
+            Err(Errno::INTR) => span.meter.called(),
+            Err(Errno::AGAIN) => waiter.stalled(ends)?,
+            Err(errno) => {
+                return Err(Stop::Failed(Failed::new(NAME, Side::Source, "read", errno)));
+            }
+        }
+    }
+}
+
+/// Writes all of `from`. `first` is the answer to a call already made with all of it.
+pub(super) fn write_all(
+    span: &Span<'_>,
+    waiter: &mut Waiter<'_>,
+    blocking: Blocking,
+    from: &[u8],
+    first: Option<Result<usize, Errno>>,
+) -> Result<(), Stop> {
+    let (mut rest, mut first) = (from, first);
+    while !rest.is_empty() {
+        match write(span, waiter, blocking, rest, first.take()) {
+            Ok(count) => rest = &rest[count..],
+            Err(stop) => return Err(with_stranded(stop, span, rest)),
+        }
+    }
+    Ok(())
+}
+
+/// One write, or one wait.
+fn write(
+    span: &Span<'_>,
+    waiter: &mut Waiter<'_>,
+    blocking: Blocking,
+    rest: &[u8],
+    first: Option<Result<usize, Errno>>,
+) -> Result<usize, Stop> {
+    let ends = Ends::sink(span.sink.as_fd());
+    let answer = match first {
+        Some(answer) => answer,
+        None => {
+            waiter.before(ends)?;
+            span.sink.write_some(rest, blocking)
+        }
+    };
+    match answer {
+        // Linux never answers a write of some bytes with 0 unless the device is full.
+        Ok(0) => Err(Stop::Failed(Failed::new(NAME, Side::Sink, "write", Errno::NOSPC))),
+        Ok(count) => {
+            span.meter.moved(count as u64);
+            waiter.progressed();
+            Ok(count)
+        }
+        Err(Errno::INTR) => {
+            span.meter.called();
+            Ok(0)
+        }
+        Err(Errno::AGAIN) => waiter.stalled(ends).map(|()| 0),
+        Err(errno) => Err(Stop::Failed(Failed::new(NAME, Side::Sink, "write", errno))),
+    }
+}
+
+/// The stop with the bytes that were read and not written.
+pub(super) fn with_stranded(stop: Stop, span: &Span<'_>, held: &[u8]) -> Stop {
+    let stranded = span.stranded(held);
+    match stop {
+        Stop::Failed(failed) => Stop::Failed(Failed { stranded, ..failed }),
+        Stop::Cancelled { .. } => Stop::Cancelled { stranded },
+        Stop::Declined(refusal) => Stop::Declined(refusal),
+    }
+}

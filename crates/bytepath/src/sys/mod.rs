@@ -1,0 +1,6 @@
+//! The only unsafe code: each resource is owned by a type, so that misuse does not compile.
+
+pub(crate) mod alias_probe;
+pub(crate) mod cpuid;
+pub(crate) mod memory;
+pub(crate) mod ring_probe;

@@ -1,0 +1,205 @@
+//! Runs a plan: tries a route, goes on with the next from the byte reached, stops at a failure.
+
+use crate::endpoint::Kind;
+use crate::error::{Failed, Refusal, Side, Stop};
+use crate::meter::Meter;
+use crate::plan::{Choice, Plan};
+use crate::routes::{Job, Span};
+use crate::wait::Cancel;
+
+/// A job about to be carried out by a plan.
+pub struct Transfer<'a> {
+    job: Job<'a>,
+    plan: &'a Plan,
+    meter: Option<&'a Meter>,
+    cancel: Option<&'a Cancel>,
+}
+
+/// What a transfer did.
+#[derive(Debug, Clone)]
+pub struct Moved {
+    /// Bytes that the sink took.
+    pub bytes: u64,
+    /// The route that brought it to the end.
+    pub route: &'static str,
+    /// Routes that gave up before, in order.
+    pub declined: Vec<Gave>,
+}
+
+/// A route that gave up, and where.
+#[derive(Debug, Clone)]
+pub struct Gave {
+    /// Its name.
+    pub route: &'static str,
+    /// Bytes delivered when it did.
+    pub offset: u64,
+    /// Why.
+    pub why: String,
+}
+
+/// How a transfer ended short. Each tells what the sink has taken.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// No route could have gone on.
+    #[error(transparent)]
+    Failed(#[from] Failed),
+    /// Every route of the plan declined.
+    #[error("stopped at byte {offset}: {}", .declined.iter().map(|gave| format!("{}: {}", gave.route, gave.why)).collect::<Vec<_>>().join("; "))]
+    Declined {
+        /// Bytes that the sink has taken.
+        offset: u64,
+        /// The routes, in the order in which they were tried.
+        declined: Vec<Gave>,
+    },
+    /// The caller asked to stop.
+    #[error("cancelled at byte {offset}{}", kept(.stranded))]
+    Cancelled {
+        /// Bytes that the sink has taken.
+        offset: u64,
+        /// Bytes taken from a source that cannot be set back, and not delivered.
+        stranded: Vec<u8>,
+    },
+    /// The meter is already told by another transfer.
+    #[error("this meter already counts another transfer; give each its own")]
+    MeterInUse,
+    /// A pipe cannot have the size that was asked for.
+    #[error("{0}")]
+    PipeSize(Refusal),
+}
+
+impl<'a> Transfer<'a> {
+    /// The job, by the plan.
+    pub fn new(job: &Job<'a>, plan: &'a Plan) -> Self {
+        Transfer { job: *job, plan, meter: None, cancel: None }
+    }
+
+    /// Counts on this meter, from where it stands.
+    #[must_use]
+    pub fn meter(self, meter: &'a Meter) -> Self {
+        Transfer { meter: Some(meter), ..self }
+    }
+
+    /// Stops when asked to. Every wait for a pipe, terminal or socket is woken; only a chunk that
+    /// a blocking socket's peer does not take holds it up.
+    #[must_use]
+    pub fn cancel(self, cancel: &'a Cancel) -> Self {
+        Transfer { cancel: Some(cancel), ..self }
+    }
+
+    /// Moves the bytes, blocking until the source ends or the limit is reached.
+    ///
+    /// # Errors
+    /// See [`TransferError`]; the sink has taken the bytes that the error says, and no other
+    /// bytes have left the source unless the error holds them.
+    pub fn run(self) -> Result<Moved, TransferError> {
+        let own = Meter::new();
+        let meter = self.meter.unwrap_or(&own);
+        let _claim = meter.claim().ok_or(TransferError::MeterInUse)?;
+        self.size_pipes()?;
+        let start = meter.bytes();
+        let mut declined = Vec::new();
+        for (place, choice) in self.plan.routes().iter().enumerate() {
+            let done = meter.bytes() - start;
+            let stop = match self.carry(choice, meter, done) {
+                Ok(()) => {
+                    let bytes = meter.bytes() - start;
+                    return Ok(Moved { bytes, route: choice.route.name(), declined });
+                }
+                Err(stop) => stop,
+            };
+            let offset = meter.bytes() - start;
+            let last = place + 1 == self.plan.routes().len();
+            let why = went_on(stop, offset, last)?;
+            declined.push(Gave { route: choice.route.name(), offset, why });
+        }
+        Err(TransferError::Declined { offset: meter.bytes() - start, declined })
+    }
+
+    fn carry(&self, choice: &Choice, meter: &Meter, done: u64) -> Result<(), Stop> {
+        let limit = self.job.limit.map_or(u64::MAX, |limit| limit - done.min(limit));
+        choice.route.carry(&Span {
+            source: self.job.source,
+            sink: self.job.sink,
+            limit,
+            knobs: self.plan.knobs(),
+            meter,
+            cancel: self.cancel,
+        })
+    }
+
+    /// A size that was asked for has to be had; one that the plan wishes for need not.
+    fn size_pipes(&self) -> Result<(), TransferError> {
+        for end in [self.job.source, self.job.sink] {
+            if end.kind() != Kind::Pipe {
+                continue;
+            }
+            if let Some(bytes) = self.plan.knobs().pipe_bytes {
+                end.set_pipe_bytes(bytes).map_err(TransferError::PipeSize)?;
+            } else if let Some(bytes) = self.plan.grow_pipes_to() {
+                let now = crate::outlets::pipe_bytes(std::os::fd::AsFd::as_fd(end));
+                if now < bytes {
+                    let _ = end.set_pipe_bytes(bytes);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says that bytes are in the error, if there are any.
+fn kept(stranded: &[u8]) -> String {
+    match stranded.len() {
+        0 => String::new(),
+        count => format!("; {count} bytes were read and not written: they are in the error"),
+    }
+}
+
+/// Whether the next route may go on after this stop, and why the one before could not.
+fn went_on(stop: Stop, offset: u64, last: bool) -> Result<String, TransferError> {
+    match stop {
+        Stop::Declined(refusal) => Ok(refusal.to_string()),
+        // Which end failed does not show from inside the kernel; a more general route will tell,
+        // or get through.
+        Stop::Failed(failed) if failed.side == Side::Either && !last => Ok(failed.to_string()),
+        Stop::Failed(failed) => Err(TransferError::Failed(Failed { offset, ..failed })),
+        Stop::Cancelled { stranded } => Err(TransferError::Cancelled { offset, stranded }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek, Write};
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::endpoint::Endpoint;
+    use crate::knobs::Knobs;
+
+    #[test]
+    fn a_file_goes_through_a_pipe_and_the_meter_says_so() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(b"some bytes").and_then(|()| file.rewind()).expect("written");
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let source = Endpoint::source(file.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink);
+        let plan = Plan::best(&job, Knobs::default()).expect("a plan");
+        let meter = Meter::new();
+        let moved = Transfer::new(&job, &plan).meter(&meter).run().expect("moved");
+        drop(sink);
+        drop(writer);
+        let mut got = String::new();
+        std::fs::File::from(reader).read_to_string(&mut got).expect("read");
+        assert_eq!((got.as_str(), moved.bytes, meter.bytes()), ("some bytes", 10, 10));
+    }
+
+    #[test]
+    fn a_failure_whose_side_is_unknown_goes_to_the_next_route_unless_it_is_the_last() {
+        let failed =
+            || Stop::Failed(Failed::new("splice", Side::Either, "splice", rustix::io::Errno::IO));
+        assert!(went_on(failed(), 5, false).is_ok());
+        assert!(
+            matches!(went_on(failed(), 5, true), Err(TransferError::Failed(f)) if f.offset == 5)
+        );
+    }
+}

@@ -1,0 +1,296 @@
+//! Every route on every pair of ends: the same bytes, an honest meter, nothing taken too much.
+
+use std::collections::BTreeMap;
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+
+use bytepath::routes::{Allowed, ROUTES};
+use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Transfer, TransferError, Wait};
+
+use crate::ends::{
+    Pace, SINKS, SOURCES, SinkKind, SourceKind, contents, disk_file, memfd, pipe, tmpfs_file,
+};
+use crate::trial::{Ended, Nonblock, Trial, same};
+use crate::watch::{Watch, bounded};
+
+/// Sizes around those that a kernel cuts at, and one that is a multiple of none.
+fn sizes() -> Vec<usize> {
+    let page = rustix::param::page_size();
+    vec![0, 1, 1009, page - 1, page, page + 1, (3 << 20) + 12_345]
+}
+
+/// Terminals take a few MB/s through their 4 KiB.
+const TTY_BYTES_MAX: usize = 150_001;
+
+fn is_tty(source: &SourceKind, sink: &SinkKind) -> bool {
+    source.name == "tty" || sink.name == "tty"
+}
+
+fn limits(bytes: usize) -> [Option<u64>; 5] {
+    let bytes = bytes as u64;
+    [None, Some(0), Some(bytes / 2), Some(bytes), Some(bytes + 1000)]
+}
+
+/// Every pair, size and limit that comes to an end.
+fn trials(sizes: &[usize]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for source in SOURCES {
+        for sink in SINKS {
+            let most = if is_tty(source, sink) { TTY_BYTES_MAX } else { usize::MAX };
+            for bytes in sizes.iter().map(|&bytes| bytes.min(most)) {
+                for limit in limits(bytes) {
+                    trials.push(Trial { limit, ..Trial::new(source, sink, bytes) });
+                }
+            }
+        }
+    }
+    trials.retain(Trial::ends);
+    trials
+}
+
+/// What became of every route on every pair: for people who read the test's output, and to see
+/// that none of them declines everything.
+#[derive(Default)]
+struct Tally {
+    moved: BTreeMap<&'static str, usize>,
+    declined: BTreeMap<(&'static str, String), usize>,
+}
+
+impl Tally {
+    fn count(&mut self, route: &'static str, ended: Ended) {
+        match ended {
+            Ended::Moved(_) => *self.moved.entry(route).or_default() += 1,
+            Ended::Declined(why) => *self.declined.entry((route, why)).or_default() += 1,
+            Ended::Refused => {}
+        }
+    }
+
+    /// Every route that empties its source moved bytes, and only those may have declined at run
+    /// time that depend on the file systems.
+    fn judge(&self) {
+        eprintln!("moved: {:?}", self.moved);
+        eprintln!("declined by the kernel: {:?}", self.declined);
+        for route in ROUTES.iter().map(|route| route.name()).filter(|&name| name != "tee") {
+            assert!(self.moved.contains_key(route), "{route} never moved anything");
+        }
+        for (route, why) in self.declined.keys() {
+            assert_eq!(*route, "copy-file-range", "{route} declined: {why}");
+        }
+    }
+}
+
+#[test]
+fn every_route_moves_the_same_bytes_between_every_pair_or_says_why_not() {
+    bounded(|watch: &Watch| {
+        let mut tally = Tally::default();
+        for trial in trials(&sizes()) {
+            for route in ROUTES {
+                let trial = Trial { only: Some(route.name()), ..trial.clone() };
+                watch.at(&trial);
+                tally.count(route.name(), trial.run());
+            }
+        }
+        tally.judge();
+    });
+}
+
+#[test]
+fn the_best_plan_moves_the_bytes_between_every_pair() {
+    bounded(|watch| {
+        for trial in trials(&[0, 1009, (1 << 20) + 1]) {
+            for aliasing in [Allowed::No, Allowed::Yes] {
+                let trial = Trial { aliasing, ..trial.clone() };
+                watch.at(&trial);
+                assert!(matches!(trial.run(), Ended::Moved(_)));
+            }
+        }
+    });
+}
+
+/// Pairs of ends that can keep each other waiting.
+fn waiting_trials() -> Vec<Trial> {
+    let waits = |name: &str| ["pipe", "unix socket", "tcp socket", "tty"].contains(&name);
+    let mut trials = Vec::new();
+    for source in SOURCES.iter().filter(|source| waits(source.name) || source.name == "memfd") {
+        for sink in SINKS.iter().filter(|sink| waits(sink.name) || sink.name == "memfd") {
+            for route in ROUTES {
+                let bytes = if is_tty(source, sink) { 20_011 } else { 300_007 };
+                trials.push(Trial {
+                    only: Some(route.name()),
+                    limit: Some(bytes as u64),
+                    ..Trial::new(source, sink, bytes)
+                });
+            }
+        }
+    }
+    trials
+}
+
+#[test]
+fn every_wait_works_with_and_without_cancel_and_o_nonblock() {
+    bounded(|watch| {
+        let nonblocks = [(false, false), (true, false), (false, true), (true, true)];
+        for trial in waiting_trials() {
+            for wait in Wait::NAMES.iter().filter_map(|name| Wait::named(name)) {
+                for (nonblock_source, nonblock_sink) in nonblocks {
+                    for cancellable in [false, true] {
+                        let trial = Trial {
+                            knobs: Knobs { wait, ..Knobs::default() },
+                            nonblock: Nonblock { source: nonblock_source, sink: nonblock_sink },
+                            cancellable,
+                            ..trial.clone()
+                        };
+                        watch.at(&trial);
+                        trial.run();
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn small_pipes_and_odd_pieces_lose_nothing() {
+    bounded(|watch| {
+        for trial in waiting_trials() {
+            for (chunk_bytes, pipe_bytes) in [(None, 4096), (Some(1), 4096), (Some(5000), 65536)] {
+                let bytes = if chunk_bytes == Some(1) { 3001 } else { trial.bytes };
+                let trial = Trial {
+                    bytes,
+                    limit: Some(bytes as u64),
+                    knobs: Knobs { chunk_bytes, pipe_bytes: Some(pipe_bytes), ..Knobs::default() },
+                    pace: Pace::Odd,
+                    ..trial.clone()
+                };
+                watch.at(&trial);
+                trial.run();
+            }
+        }
+    });
+}
+
+/// Past what 32 bits can count, and not on a page.
+const BEYOND_4_GIB: u64 = (1 << 32) + 4099;
+
+/// A file of nothing but a hole, where that costs no memory.
+fn sparse(bytes: u64) -> File {
+    let file = memfd();
+    file.set_len(bytes).expect("a hole");
+    file
+}
+
+#[test]
+fn counts_beyond_4_gib_are_right() {
+    bounded(|watch| {
+        let null = Endpoint::open_sink("/dev/null").expect("a sink");
+        for route in ROUTES {
+            let mut file = sparse(BEYOND_4_GIB + 10);
+            file.seek(SeekFrom::Start(5)).expect("positioned");
+            let source = Endpoint::source(file.as_fd()).expect("a source");
+            let job = Job::new(&source, &null).limit(BEYOND_4_GIB);
+            watch.at(format_args!("4 GiB by {}", route.name()));
+            let Ok(plan) = Plan::only(route.name(), &job, Knobs::default()) else { continue };
+            let meter = Meter::new();
+            let moved = Transfer::new(&job, &plan).meter(&meter).run().expect("moved");
+            assert_eq!((moved.bytes, meter.bytes()), (BEYOND_4_GIB, BEYOND_4_GIB));
+            assert_eq!(file.stream_position().expect("a position"), BEYOND_4_GIB + 5);
+        }
+    });
+}
+
+#[test]
+fn positions_beyond_4_gib_are_right() {
+    bounded(|watch| {
+        let all = contents(2 << 20);
+        for route in ROUTES {
+            for make in [tmpfs_file, disk_file] {
+                let (mut from, mut to) = (make(), make());
+                for file in [&mut from, &mut to] {
+                    file.seek(SeekFrom::Start((1 << 32) - (1 << 20) - 3)).expect("positioned");
+                }
+                let start = from.stream_position().expect("a position");
+                from.write_all(all).expect("written");
+                from.seek(SeekFrom::Start(start)).expect("positioned");
+                let source = Endpoint::source(from.as_fd()).expect("a source");
+                let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+                let job = Job::new(&source, &sink);
+                watch.at(format_args!("across 4 GiB by {}", route.name()));
+                let Ok(plan) = Plan::only(route.name(), &job, Knobs::default()) else { continue };
+                Transfer::new(&job, &plan).run().expect("moved");
+                to.seek(SeekFrom::Start(start)).expect("positioned");
+                let mut arrived = Vec::new();
+                to.read_to_end(&mut arrived).expect("read");
+                same(&arrived, all);
+            }
+        }
+    });
+}
+
+/// Files of /proc claim no size, those of /sys a page.
+#[test]
+fn files_that_claim_a_wrong_size_arrive_whole_or_are_declined() {
+    bounded(|watch| {
+        for path in
+            ["/proc/version", "/proc/kallsyms", "/sys/kernel/notes", "/sys/class/net/lo/mtu"]
+        {
+            let Ok(expected) = std::fs::read(path) else {
+                eprintln!("skipped: {path} cannot be read here");
+                continue;
+            };
+            for sink_kind in SINKS {
+                for only in ROUTES.iter().map(|route| Some(route.name())).chain([None]) {
+                    watch.at(format_args!("{path} to {} by {only:?}", sink_kind.name));
+                    let sink = sink_kind.open(Pace::Whole);
+                    let moved = move_file(path, sink.as_fd(), only);
+                    assert!(only.is_some() || moved.is_some(), "the best plan gets through");
+                    if let (Some(arrived), Some(_)) = (sink.finish(), moved) {
+                        same(&arrived, &expected);
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Bytes moved; `None` where the route refuses or declines before the first byte.
+fn move_file(
+    path: &str,
+    sink: std::os::fd::BorrowedFd<'_>,
+    only: Option<&'static str>,
+) -> Option<u64> {
+    let source = Endpoint::open_source(path).expect("a source");
+    let sink = Endpoint::sink(sink).expect("a sink");
+    let job = Job::new(&source, &sink).allow_aliasing();
+    let plan = match only {
+        Some(name) => Plan::only(name, &job, Knobs::default()).ok()?,
+        None => Plan::best(&job, Knobs::default()).expect("a plan"),
+    };
+    match Transfer::new(&job, &plan).run() {
+        Ok(moved) => Some(moved.bytes),
+        Err(TransferError::Declined { offset: 0, .. }) if only.is_some() => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn keeping_the_source_duplicates_what_both_pipes_hold() {
+    bounded(|watch| {
+        for (bytes, limit) in [(1, None), (4097, None), (60_000, Some(50_001)), (9, Some(0))] {
+            watch.at(format_args!("{bytes} bytes, limit {limit:?}"));
+            let ((from, mut near), (far, to)) = (pipe(), pipe());
+            near.write_all(contents(bytes)).expect("the source is filled");
+            let source = Endpoint::source(from.as_fd()).expect("a source");
+            let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+            let job = Job { limit, ..Job::new(&source, &sink).keep_source() };
+            let plan = Plan::best(&job, Knobs::default()).expect("a plan");
+            let moved = Transfer::new(&job, &plan).run().expect("duplicated");
+            let expected = limit.map_or(bytes, |limit| limit as usize);
+            assert_eq!((moved.bytes, moved.route), (expected as u64, "tee"));
+            drop((to, near));
+            same(&Pace::Whole.collect(far), contents(expected));
+            same(&Pace::Whole.collect(from), contents(bytes));
+        }
+    });
+}

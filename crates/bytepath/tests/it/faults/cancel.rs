@@ -1,0 +1,151 @@
+//! Cancelling a transfer that cannot go on, in every way of not going on.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use bytepath::routes::ROUTES;
+use bytepath::{Cancel, Knobs, Meter, TransferError, Wait};
+
+use crate::ends::{
+    Pace, SINKS, contents, memfd, pipe, source_named, tcp_pair, tty_pair, unix_pair,
+};
+use crate::faults::{Outcome, carry_on};
+use crate::stuck::until_stuck;
+use crate::watch::bounded;
+
+/// Moves until nothing moves any more, and is cancelled then.
+fn cancelled(
+    source: impl AsFd + Sync,
+    sink: impl AsFd + Sync,
+    only: &str,
+    wait: Wait,
+) -> Option<Outcome> {
+    let (meter, cancel) = (Meter::new(), Cancel::new().expect("a token"));
+    let (tell, told) = std::sync::mpsc::channel();
+    let ended = std::thread::scope(|scope| {
+        let (meter, cancel) = (&meter, &cancel);
+        let (source, sink) = (source.as_fd(), sink.as_fd());
+        let mover = scope.spawn(move || {
+            tell.send(rustix::thread::gettid()).expect("the test listens");
+            let knobs = Knobs { wait, ..Knobs::default() };
+            carry_on(meter, source, sink, Some(only), knobs, Some(cancel))
+        });
+        let thread = told.recv().expect("the mover starts");
+        until_stuck(thread, meter, || mover.is_finished());
+        cancel.cancel();
+        mover.join().expect("the mover ends")
+    });
+    ended.map(|ended| Outcome { ended, metered: meter.bytes() })
+}
+
+fn waits() -> impl Iterator<Item = Wait> {
+    Wait::NAMES.iter().filter_map(|name| Wait::named(name))
+}
+
+/// Ends that are connected: near, far.
+type Connect = fn() -> (File, File);
+
+const EMPTY: &[(&str, Connect)] =
+    &[("pipe", pipe), ("unix socket", unix_pair), ("tcp socket", tcp_pair), ("tty", tty_pair)];
+
+#[test]
+fn waiting_for_an_empty_source_can_be_cancelled() {
+    bounded(|watch| {
+        for (name, connect) in EMPTY {
+            for sink_kind in SINKS {
+                for route in ROUTES {
+                    for wait in waits() {
+                        let route = route.name();
+                        watch.at(format_args!("{route} from {name} to {}, {wait}", sink_kind.name));
+                        let ((near, _far), sink) = (connect(), sink_kind.open(Pace::Whole));
+                        let Some(outcome) = cancelled(&near, &sink, route, wait) else { continue };
+                        let cancelled =
+                            matches!(outcome.ended, Err(TransferError::Cancelled { .. }));
+                        assert!(cancelled, "{:?}", outcome.ended);
+                        assert_eq!(outcome.offset(), 0);
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Ends that nobody reads from: near, far.
+const UNREAD: &[(&str, Connect)] = &[
+    ("pipe", || {
+        let (reader, writer) = pipe();
+        (writer, reader)
+    }),
+    ("unix socket", unix_pair),
+    ("unix socket with a small buffer", || small(unix_pair())),
+    ("tcp socket", tcp_pair),
+    ("tcp socket with a small buffer", || small(tcp_pair())),
+    ("tty", tty_pair),
+];
+
+/// A sending buffer far smaller than what a source pipe holds.
+fn small((near, far): (File, File)) -> (File, File) {
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 16 << 10).expect("a small buffer");
+    (near, far)
+}
+
+#[test]
+fn waiting_for_a_full_sink_can_be_cancelled_and_every_byte_is_accounted_for() {
+    bounded(|watch| {
+        // More than a socket of the loopback device buffers.
+        let all = contents(8 << 20);
+        for (name, connect) in UNREAD {
+            for source_name in ["memfd", "pipe", "unix socket", "tcp socket"] {
+                for route in ROUTES {
+                    for wait in waits() {
+                        let route = route.name();
+                        watch.at(format_args!("{route} from {source_name} to {name}, {wait}"));
+                        let source =
+                            source_named(source_name).open_sized(all, Pace::Whole, Some(1 << 20));
+                        let (near, far) = connect();
+                        let Some(outcome) = cancelled(&source, &near, route, wait) else {
+                            continue;
+                        };
+                        let cancelled =
+                            matches!(outcome.ended, Err(TransferError::Cancelled { .. }));
+                        assert!(cancelled, "{:?}", outcome.ended);
+                        drop(near);
+                        let arrived = Pace::Whole.collect(far);
+                        crate::trial::same(&arrived, &all[..outcome.offset()]);
+                        outcome.accounts_for(all, &source.rest(0));
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_transfer_that_never_waits_is_cancelled_between_chunks() {
+    bounded(|watch| {
+        for route in ROUTES {
+            for source_name in ["memfd", "/dev/zero"] {
+                watch.at(format_args!("{} from {source_name}", route.name()));
+                let endless = memfd();
+                endless.set_len(1 << 50).expect("a hole");
+                let zero = File::open("/dev/zero").expect("/dev/zero opens");
+                let null = File::options().write(true).open("/dev/null").expect("/dev/null opens");
+                let source = if source_name == "memfd" { &endless } else { &zero };
+                let (meter, cancel) = (Meter::new(), Cancel::new().expect("a token"));
+                let ended = std::thread::scope(|scope| {
+                    let mover = scope.spawn(|| {
+                        let (name, knobs) = (route.name(), Knobs::default());
+                        carry_on(&meter, source, &null, Some(name), knobs, Some(&cancel))
+                    });
+                    while meter.bytes() == 0 && !mover.is_finished() {
+                        std::thread::yield_now();
+                    }
+                    cancel.cancel();
+                    mover.join().expect("the mover ends")
+                });
+                let Some(ended) = ended else { continue };
+                assert!(matches!(ended, Err(TransferError::Cancelled { .. })), "{ended:?}");
+            }
+        }
+    });
+}

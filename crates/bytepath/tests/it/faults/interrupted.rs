@@ -1,0 +1,65 @@
+//! Signals that interrupt every call that sleeps.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytepath::routes::ROUTES;
+use bytepath::{Knobs, Wait};
+
+use crate::ends::{Pace, SINKS, SOURCES};
+use crate::sys;
+use crate::trial::Trial;
+use crate::watch::bounded;
+
+/// Interrupts the calling thread over and over while it does its work.
+fn in_a_storm<T>(work: impl FnOnce() -> T) -> T {
+    sys::make_interruptible();
+    let (over, thread) = (AtomicBool::new(false), rustix::thread::gettid());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                sys::interrupt(thread);
+                std::thread::yield_now();
+            }
+        });
+        // Ends the storm also where the work panics, or the scope would wait for ever.
+        let _over = Ends(&over);
+        work()
+    })
+}
+
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_storm_of_signals_loses_nothing() {
+    bounded(|watch| {
+        for source in SOURCES {
+            for sink in SINKS {
+                for route in ROUTES {
+                    for (wait, cancellable) in [(Wait::Block, false), (Wait::Poll, true)] {
+                        let bytes = if [source.name, sink.name].contains(&"tty") {
+                            10_007
+                        } else {
+                            200_003
+                        };
+                        let trial = Trial {
+                            only: Some(route.name()),
+                            limit: Some(bytes as u64),
+                            knobs: Knobs { wait, ..Knobs::default() },
+                            cancellable,
+                            pace: Pace::Odd,
+                            ..Trial::new(source, sink, bytes)
+                        };
+                        watch.at(&trial);
+                        trial.run_where(|carry| in_a_storm(carry));
+                    }
+                }
+            }
+        }
+    });
+}

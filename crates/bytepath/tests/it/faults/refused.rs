@@ -1,0 +1,276 @@
+//! System calls that a sandbox refuses to the moving thread.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use bytepath::outlets::{self, OUTLETS};
+use bytepath::routes::ROUTES;
+use bytepath::{Endpoint, Knobs, Meter, Stop, TransferError, Wait};
+use rustix::io::Errno;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+
+use crate::ends::{Pace, contents, memfd, pipe, sink_named, source_named, tcp_pair, unix_pair};
+use crate::faults::{carry_on, written_after};
+use crate::trial::{Ended, Trial, same};
+use crate::watch::bounded;
+
+/// A call to be refused, always or where one argument has a value.
+struct Refusing {
+    call: i64,
+    where_argument: Option<(u8, u64)>,
+}
+
+/// Runs `work` on a thread to which the kernel refuses the calls with `errno`.
+fn refusing<T: Send>(calls: &[Refusing], errno: Errno, work: impl FnOnce() -> T + Send) -> T {
+    filtered(filter(calls, errno.raw_os_error().unsigned_abs()), work)
+}
+
+fn filtered<T: Send>(program: BpfProgram, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            seccompiler::apply_filter(&program).expect("the filter is installed");
+            work()
+        });
+        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Answers the calls with this error number, of which 0 is success with nothing moved.
+fn filter(calls: &[Refusing], errno: u32) -> BpfProgram {
+    let rules = calls.iter().map(|refusing| {
+        let conditions = refusing.where_argument.map(|(argument, value)| {
+            let (len, is) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+            SeccompCondition::new(argument, len, is, value).expect("a condition")
+        });
+        let rules = conditions.map(|condition| SeccompRule::new(vec![condition]).expect("a rule"));
+        (refusing.call, rules.into_iter().collect())
+    });
+    let refused = SeccompAction::Errno(errno);
+    let here = std::env::consts::ARCH.try_into().expect("an architecture that it knows");
+    SeccompFilter::new(rules.collect(), SeccompAction::Allow, refused, here)
+        .and_then(BpfProgram::try_from)
+        .expect("a filter")
+}
+
+fn always(calls: &[i64]) -> Vec<Refusing> {
+    calls.iter().map(|&call| Refusing { call, where_argument: None }).collect()
+}
+
+/// The calls that routes are named after.
+const CALLS: &[(&str, i64)] = &[
+    ("tee", libc::SYS_tee),
+    ("copy-file-range", libc::SYS_copy_file_range),
+    ("splice", libc::SYS_splice),
+    ("sendfile", libc::SYS_sendfile),
+];
+
+/// What sandboxes answer: containers EPERM, others ENOSYS.
+const WORDS: [Errno; 2] = [Errno::PERM, Errno::NOSYS];
+
+/// The calls that come back at once; kernels before 6.4 say EOPNOTSUPP to them on pipes.
+const NOWAIT: [i64; 2] = [libc::SYS_preadv2, libc::SYS_pwritev2];
+
+const PAIRS: &[(&str, &str)] = &[
+    ("memfd", "memfd"),
+    ("memfd", "pipe"),
+    ("memfd", "tcp socket"),
+    ("pipe", "pipe"),
+    ("pipe", "memfd"),
+    ("unix socket", "tcp socket"),
+    ("tcp socket", "disk file"),
+    ("tcp socket", "/dev/null"),
+];
+
+fn trials() -> impl Iterator<Item = Trial> {
+    PAIRS.iter().map(|(source, sink)| Trial::new(source_named(source), sink_named(sink), 300_007))
+}
+
+#[test]
+fn a_route_alone_whose_call_is_refused_declines_with_the_kernels_word() {
+    bounded(|watch| {
+        for errno in WORDS {
+            for &(name, call) in CALLS {
+                for trial in trials() {
+                    let trial = Trial { only: Some(name), ..trial };
+                    watch.at(format_args!("{errno}: {trial}"));
+                    let ended = trial.run_where(|carry| refusing(&always(&[call]), errno, carry));
+                    let word = std::io::Error::from(errno).to_string();
+                    match ended {
+                        Ended::Refused => {}
+                        Ended::Declined(why) => assert!(why.contains(&word), "{why}"),
+                        Ended::Moved(moved) => panic!("{moved:?} without its call"),
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Kernels have answered 0 for files that have more to give: see copy_file_range(2), BUGS.
+#[test]
+fn an_answer_of_0_before_the_end_of_a_file_is_not_believed() {
+    bounded(|watch| {
+        let calls: Vec<i64> = CALLS.iter().map(|&(_, call)| call).collect();
+        for source in ["tmpfs file", "disk file", "memfd"] {
+            for sink in ["memfd", "pipe", "unix socket", "/dev/null"] {
+                for only in CALLS.iter().map(|&(name, _)| Some(name)).chain([None]) {
+                    let ends = (source_named(source), sink_named(sink));
+                    let trial = Trial { only, ..Trial::new(ends.0, ends.1, 10_007) };
+                    watch.at(&trial);
+                    let ended =
+                        trial.run_where(|carry| filtered(filter(&always(&calls), 0), carry));
+                    match ended {
+                        Ended::Declined(why) => assert!(why.contains("the end of the file")),
+                        Ended::Moved(_) => assert_eq!(only, None),
+                        Ended::Refused => assert_ne!(only, None),
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn the_best_plan_gets_through_whatever_is_refused() {
+    bounded(|watch| {
+        let mut sets: Vec<Vec<i64>> = CALLS.iter().map(|&(_, call)| vec![call]).collect();
+        sets.push(CALLS.iter().map(|&(_, call)| call).collect());
+        sets.push(NOWAIT.to_vec());
+        sets.push([&NOWAIT[..], &[libc::SYS_splice]].concat());
+        let mut refusals: Vec<(Vec<i64>, Errno)> = Vec::new();
+        for errno in WORDS {
+            refusals.extend(sets.iter().map(|set| (set.clone(), errno)));
+        }
+        refusals.push((NOWAIT.to_vec(), Errno::OPNOTSUPP));
+        // The process or the system is out of descriptors.
+        refusals.push((vec![libc::SYS_pipe2], Errno::MFILE));
+        refusals.push((vec![libc::SYS_pipe2], Errno::NFILE));
+        for (set, errno) in &refusals {
+            for trial in trials() {
+                for cancellable in [false, true] {
+                    let trial = Trial { cancellable, pace: Pace::Odd, ..trial.clone() };
+                    watch.at(format_args!("{errno} for {set:?}: {trial}"));
+                    let ended = trial.run_where(|carry| refusing(&always(set), *errno, carry));
+                    assert!(matches!(ended, Ended::Moved(_)));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn every_wait_works_where_calls_that_return_at_once_are_refused() {
+    bounded(|watch| {
+        let set = always(&NOWAIT);
+        for wait in Wait::NAMES.iter().filter_map(|name| Wait::named(name)) {
+            for errno in WORDS.into_iter().chain([Errno::OPNOTSUPP]) {
+                let trial = Trial {
+                    knobs: Knobs { wait, pipe_bytes: Some(4096), ..Knobs::default() },
+                    only: Some("read-write"),
+                    ..Trial::new(source_named("pipe"), sink_named("pipe"), 300_007)
+                };
+                watch.at(format_args!("{errno}: {trial}"));
+                let ended = trial.run_where(|carry| refusing(&set, errno, carry));
+                assert!(matches!(ended, Ended::Moved(_)));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_pipe_size_that_is_only_wished_for_may_be_refused() {
+    bounded(|watch| {
+        let set = [Refusing { call: libc::SYS_fcntl, where_argument: Some((1, F_SETPIPE_SZ)) }];
+        for trial in trials() {
+            watch.at(&trial);
+            let ended = trial.run_where(|carry| refusing(&set, Errno::PERM, carry));
+            assert!(matches!(ended, Ended::Moved(_)));
+        }
+    });
+}
+
+const F_SETPIPE_SZ: u64 = libc::F_SETPIPE_SZ as u64;
+
+/// The bytes are in a pipe of our own by then: they go back to the source, or on to the sink.
+#[test]
+fn splice_that_is_refused_by_the_sink_alone_loses_nothing_in_flight() {
+    bounded(|watch| {
+        let all = contents(300_007);
+        for source_name in ["memfd", "disk file", "unix socket", "tcp socket"] {
+            for only in [Some("splice"), None] {
+                watch.at(format_args!("{source_name} by {only:?}"));
+                let source = source_named(source_name).open(all, Pace::Whole);
+                let mut sink = memfd();
+                let number = u64::try_from(sink.as_raw_fd()).expect("a number");
+                let set = [
+                    Refusing { call: libc::SYS_splice, where_argument: Some((2, number)) },
+                    Refusing { call: libc::SYS_copy_file_range, where_argument: None },
+                    Refusing { call: libc::SYS_sendfile, where_argument: None },
+                ];
+                let meter = Meter::new();
+                let ended = refusing(&set, Errno::PERM, || {
+                    carry_on(&meter, &source, &sink, only, Knobs::default(), None)
+                });
+                let offset = match ended.expect("a plan") {
+                    Ok(moved) if only.is_none() => moved.bytes,
+                    Err(TransferError::Declined { offset, .. }) if only.is_some() => offset,
+                    other => panic!("{other:?}"),
+                };
+                let offset = usize::try_from(offset).expect("a size");
+                assert_eq!(meter.bytes(), offset as u64);
+                same(&written_after(&mut sink, 0), &all[..offset]);
+                same(&source.rest(0), &all[offset..]);
+            }
+        }
+    });
+}
+
+/// A sink that fails with bytes in a pipe of our own, and a source that they cannot go back to.
+#[test]
+fn bytes_in_flight_to_a_sink_that_fails_come_with_the_error() {
+    bounded(|watch| {
+        let all = contents(300_007);
+        for (name, connect) in [("unix", unix_pair as fn() -> _), ("tcp", tcp_pair)] {
+            watch.at(name);
+            let source = source_named("unix socket").open(all, Pace::Whole);
+            let (sink, far) = connect();
+            drop(far);
+            let outcome =
+                crate::faults::carry(&source, sink.as_fd(), Some("splice"), Knobs::default(), None);
+            let outcome = outcome.expect("a plan");
+            assert!(!outcome.stranded().is_empty());
+            assert!(outcome.failed().to_string().contains("they are in the error"));
+            outcome.accounts_for(all, &source.rest(0));
+        }
+    });
+}
+
+#[test]
+fn an_outlet_whose_call_is_refused_declines_with_the_kernels_word() {
+    for outlet in OUTLETS {
+        for errno in WORDS {
+            let (_reader, writer) = pipe();
+            let ended = refusing(&always(&[libc::SYS_vmsplice, libc::SYS_tee]), errno, || {
+                let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+                let meter = Meter::new();
+                let setup = outlets::Setup::new(&meter);
+                outlet.open(&sink, &setup).and_then(|mut producer| producer.repeat_some(1))
+            });
+            match ended {
+                Ok(_) => assert!(outlet.name().starts_with("write"), "{}", outlet.name()),
+                Err(Stop::Declined(refusal)) => assert_eq!(refusal.errno, Some(errno)),
+                Err(stop) => panic!("{}: {stop}", outlet.name()),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_route_but_the_last_resort_has_its_call_refused_here() {
+    let named: Vec<_> = CALLS.iter().map(|&(name, _)| name).collect();
+    for route in ROUTES {
+        assert!(named.contains(&route.name()) || route.name() == "read-write", "{}", route.name());
+    }
+}

@@ -1,0 +1,13 @@
+//! The engine from the outside: every route, outlet and inlet on real descriptors, in fair weather
+//! and in foul.
+
+mod conformance;
+mod ends;
+mod faults;
+mod inlets;
+mod outlets;
+mod random;
+mod stuck;
+mod sys;
+mod trial;
+mod watch;

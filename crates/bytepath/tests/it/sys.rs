@@ -1,0 +1,33 @@
+//! Signals to one thread: what the tests need of the kernel that no safe crate offers.
+
+#![allow(unsafe_code)]
+
+use std::sync::Once;
+
+use rustix::thread::Pid;
+
+/// Interrupts what a thread is doing, without any other effect.
+const SIGNAL: libc::c_int = libc::SIGUSR1;
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// From here on [`interrupt`] makes calls that sleep end with EINTR, as nothing restarts them.
+pub(crate) fn make_interruptible() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: all-zero bytes are a valid sigaction: no flags, an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // SAFETY: the handler does nothing, so it is safe in any thread at any moment; nobody else
+        // in this process uses the signal.
+        let installed = unsafe { libc::sigaction(SIGNAL, &action, std::ptr::null_mut()) };
+        assert_eq!(installed, 0, "the handler is installed");
+    });
+}
+
+/// Sends one signal to a thread of this process; to none if it is gone.
+pub(crate) fn interrupt(thread: Pid) {
+    let (process, thread) = (rustix::process::getpid().as_raw_nonzero(), thread.as_raw_nonzero());
+    // SAFETY: tgkill takes three numbers; the handler is installed, so no thread dies of it.
+    unsafe { libc::syscall(libc::SYS_tgkill, process.get(), thread.get(), SIGNAL) };
+}

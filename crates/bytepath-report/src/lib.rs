@@ -1,0 +1,54 @@
+//! The record of a measurement, and how it is shown.
+//!
+//! A [`Record`] holds one run of one experiment: the machine, the settings, every sample of every
+//! arm, and what the samples say. This crate reads and writes it as JSON, and shows it; it never
+//! measures, never decides, and opens nothing but what it is handed.
+//!
+//! | to | use |
+//! |---|---|
+//! | keep a run | [`Record::to_json`], [`Record::from_json`]; the format is [`schema`] |
+//! | feed a spreadsheet | [`csv::write`] |
+//! | show a run in a terminal | [`table::render`] |
+//! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
+//!
+//! ```
+//! use bytepath_report::{Arm, Build, Experiment, Machine, Record, SchemaName, Unit, table};
+//!
+//! let record = Record {
+//!     schema: SchemaName::V1,
+//!     id: "example".to_owned(),
+//!     started: "2026-03-01T12:00:00Z".to_owned(),
+//!     bytepath: Build::default(),
+//!     machine: Machine::default(),
+//!     experiment: Experiment { name: "pipes".to_owned(), ..Experiment::default() },
+//!     settings: Default::default(),
+//!     blocks: 10,
+//!     trusted: true,
+//!     untrusted_why: None,
+//!     control: None,
+//!     arms: vec![Arm::unavailable("vmsplice", Unit::GibPerSecond, "EPERM: seccomp refuses it")],
+//!     notes: Vec::new(),
+//! };
+//! let text = record.to_json()?;
+//! assert_eq!(Record::from_json(&text)?, record);
+//! assert!(table::render(&record, table::Style::default()).contains("seccomp refuses it"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod csv;
+pub mod numbers;
+pub mod schema;
+pub mod table;
+pub mod verdict;
+
+mod arm;
+mod machine;
+mod read;
+mod record;
+mod write;
+
+pub use arm::{Arm, Better, Costs, Published, Sample, Status, Unit, Verdict};
+pub use machine::{Cache, Machine};
+pub use read::{ReadError, SCHEMA_NAME};
+pub use record::{Build, Control, Experiment, Record, SchemaName};
+pub use write::WriteError;

@@ -1,0 +1,155 @@
+//! Figures as people read them: about three significant digits, never a wall of them.
+
+/// What stands in a table where a figure is unknown.
+pub const UNKNOWN: &str = "–";
+
+const THOUSANDS: [&str; 5] = ["", "k", "M", "G", "T"];
+const BINARY: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// A figure with about three significant digits: `0.83`, `8.51`, `94.2`, `312`, `1234`, `12.3k`,
+/// `1.49M`; small ones keep three digits (`0.0123`), and tiny and huge ones take an exponent
+/// (`1.23e-5`). Figures that are not finite are `–`.
+pub fn figure(value: f64) -> String {
+    match value.abs() {
+        size if !size.is_finite() => UNKNOWN.to_owned(),
+        0.0 => "0".to_owned(),
+        size if !(0.000_999_5..999.5e12).contains(&size) => format!("{value:.2e}"),
+        size if size < 9_999.5 => format!("{value:.*}", decimals(size)),
+        _ => with_suffix(value),
+    }
+}
+
+/// An interval: `[91.0, 96.3]`.
+pub fn interval([low, high]: [f64; 2]) -> String {
+    format!("[{}, {}]", figure(low), figure(high))
+}
+
+/// A ratio: `1.02x`.
+pub fn ratio(value: f64) -> String {
+    format!("{}x", figure(value))
+}
+
+/// A size in the binary units: `512 B`, `22 KiB`, `1 MiB`, `1.50 GiB`. Whole ones have no decimals.
+pub fn bytes(count: u64) -> String {
+    let mut unit_bytes = 1_u64;
+    let mut unit = 0;
+    while unit + 1 < BINARY.len() && rounds_to_next_unit(count, unit_bytes) {
+        unit_bytes <<= 10;
+        unit += 1;
+    }
+    let name = BINARY[unit];
+    if count % unit_bytes == 0 {
+        format!("{} {name}", count / unit_bytes)
+    } else {
+        format!("{} {name}", figure(count as f64 / unit_bytes as f64))
+    }
+}
+
+/// Whether a count reads as 1024 or more of a unit, so that the next unit says it better. Counts
+/// just below are rounded up: 1,048,575 bytes are `1.00 MiB`, not `1024 KiB`.
+fn rounds_to_next_unit(count: u64, unit_bytes: u64) -> bool {
+    if unit_bytes == 1 { count >= 1024 } else { count as f64 / unit_bytes as f64 >= 1023.5 }
+}
+
+/// How many decimals make about three significant digits. The bounds sit where rounding would add
+/// a digit: 9.996 is `10.0`, not `10.00`.
+fn decimals(size: f64) -> usize {
+    match size {
+        _ if size >= 99.95 => 0,
+        _ if size >= 9.995 => 1,
+        _ if size >= 0.099_95 => 2,
+        _ if size >= 0.009_995 => 4,
+        _ => 5,
+    }
+}
+
+fn with_suffix(value: f64) -> String {
+    let mut scaled = value;
+    let mut step = 0;
+    while scaled.abs() >= 999.5 && step + 1 < THOUSANDS.len() {
+        scaled /= 1000.0;
+        step += 1;
+    }
+    format!("{scaled:.*}{}", decimals(scaled.abs()), THOUSANDS[step])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_keep_about_three_significant_digits() {
+        let cases = [
+            (0.0, "0"),
+            (0.83, "0.83"),
+            (8.51, "8.51"),
+            (94.2, "94.2"),
+            (312.0, "312"),
+            (1234.4, "1234"),
+            (12_345.0, "12.3k"),
+            (1_486_000.0, "1.49M"),
+            (27_625_004.0, "27.6M"),
+            (3.5e9, "3.50G"),
+            (0.0123, "0.0123"),
+            (0.001_234, "0.00123"),
+            (0.000_012_34, "1.23e-5"),
+            (1e18, "1.00e18"),
+            (-8.512, "-8.51"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(figure(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn rounding_up_never_adds_a_digit() {
+        let cases = [
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (9_999.6, "10.0k"),
+            (999_600.0, "1.00M"),
+            (0.099_96, "0.10"),
+            (0.009_996, "0.0100"),
+            (0.000_999_6, "0.00100"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(figure(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_figure_that_is_not_finite_reads_as_unknown() {
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(figure(value), UNKNOWN);
+        }
+    }
+
+    #[test]
+    fn intervals_and_ratios_read_as_in_the_tables() {
+        assert_eq!(interval([91.0, 96.3]), "[91.0, 96.3]");
+        assert_eq!(interval([0.98, 1.05]), "[0.98, 1.05]");
+        assert_eq!(ratio(1.018), "1.02x");
+        assert_eq!(ratio(15.23), "15.2x");
+    }
+
+    #[test]
+    fn sizes_take_the_largest_unit_that_says_them_well() {
+        let cases = [
+            (0, "0 B"),
+            (512, "512 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.50 KiB"),
+            (22 << 10, "22 KiB"),
+            (1 << 20, "1 MiB"),
+            ((1 << 20) - 1, "1.00 MiB"),
+            (1000 << 10, "1000 KiB"),
+            (3 << 29, "1.50 GiB"),
+            (10 << 30, "10 GiB"),
+            (u64::MAX, "16.0 EiB"),
+        ];
+        for (count, expected) in cases {
+            assert_eq!(bytes(count), expected, "{count}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The columns of the table, in the order in which they are shown.
+
+use comfy_table::CellAlignment;
+
+use crate::arm::{Arm, Status, Unit};
+use crate::numbers::{self, UNKNOWN};
+use crate::record::Record;
+use crate::verdict;
+
+/// Stands in the measured column of an arm that could not run.
+pub(super) const UNAVAILABLE: &str = "n/a";
+/// Follows the name of the arm that the ratios are against.
+pub(super) const REFERENCE_MARK: &str = " *";
+
+pub(super) const VERDICT: &str = "verdict";
+pub(super) const PUBLISHED: &str = "published";
+pub(super) const TOUCHED: &str = "touched";
+
+/// One column of the table.
+pub(super) struct Column {
+    /// How the column is called in a sentence.
+    pub(super) name: &'static str,
+    /// The words over it, on one line or two.
+    pub(super) heading: fn(&Record) -> String,
+    pub(super) cell: fn(&Record, &Arm) -> String,
+    pub(super) alignment: CellAlignment,
+    /// Where the width does not suffice, the column with the lowest figure goes first. Columns
+    /// without one always stay.
+    pub(super) importance: Option<u8>,
+}
+
+impl Column {
+    /// Whether any arm has something to say here.
+    pub(super) fn holds_anything(&self, record: &Record) -> bool {
+        self.importance.is_none()
+            || record.arms.iter().any(|arm| (self.cell)(record, arm) != UNKNOWN)
+    }
+}
+
+/// Every column.
+pub(super) const ALL: &[Column] = &[
+    Column {
+        name: "arm",
+        heading: |_| "arm".to_owned(),
+        cell: |_, arm| {
+            let mark = if arm.reference { REFERENCE_MARK } else { "" };
+            format!("{}{mark}", arm.name)
+        },
+        alignment: CellAlignment::Left,
+        importance: None,
+    },
+    Column {
+        name: PUBLISHED,
+        heading: |record| with_unit(PUBLISHED, record),
+        cell: |record, arm| {
+            measured(record, arm, arm.published.as_ref().map(|published| published.value))
+        },
+        alignment: CellAlignment::Right,
+        importance: Some(6),
+    },
+    Column {
+        name: "median",
+        heading: |record| with_unit("measured", record),
+        cell: |record, arm| match arm.status {
+            Status::Ok => measured(record, arm, arm.median),
+            Status::Unavailable => UNAVAILABLE.to_owned(),
+        },
+        alignment: CellAlignment::Right,
+        importance: None,
+    },
+    Column {
+        name: "95% interval",
+        heading: |_| "95%\ninterval".to_owned(),
+        cell: |_, arm| arm.ci95.map_or_else(unknown, numbers::interval),
+        alignment: CellAlignment::Right,
+        importance: Some(5),
+    },
+    Column {
+        name: "ratio to reference",
+        heading: |_| "ratio to\nreference".to_owned(),
+        cell: |_, arm| ratio(arm),
+        alignment: CellAlignment::Right,
+        importance: Some(7),
+    },
+    Column {
+        name: "ratio's interval",
+        heading: |_| "ratio's\ninterval".to_owned(),
+        cell: |_, arm| arm.ratio_ci95.map_or_else(unknown, numbers::interval),
+        alignment: CellAlignment::Right,
+        importance: Some(3),
+    },
+    Column {
+        name: VERDICT,
+        heading: |_| VERDICT.to_owned(),
+        cell: |_, arm| {
+            arm.verdict.map_or_else(unknown, |found| verdict::words(found, arm.ratio_ci95))
+        },
+        alignment: CellAlignment::Left,
+        // It goes first because it does not get lost: the verdicts then stand below the table.
+        importance: Some(1),
+    },
+    Column {
+        name: "CPU s/GiB",
+        heading: |_| "CPU\ns/GiB".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.cpu_s_per_gib())),
+        alignment: CellAlignment::Right,
+        importance: Some(4),
+    },
+    Column {
+        name: "switches/GiB",
+        heading: |_| "switches\n/GiB".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.context_switches_per_gib)),
+        alignment: CellAlignment::Right,
+        importance: Some(2),
+    },
+    Column {
+        name: TOUCHED,
+        heading: |_| TOUCHED.to_owned(),
+        cell: |_, arm| match (arm.status, arm.touched) {
+            (Status::Unavailable, _) => unknown(),
+            (Status::Ok, true) => "yes".to_owned(),
+            (Status::Ok, false) => "no".to_owned(),
+        },
+        alignment: CellAlignment::Left,
+        // Speeds of bytes that nobody looked at must not pass for the others.
+        importance: None,
+    },
+];
+
+/// The unit of all arms, where they have one in common.
+fn common_unit(record: &Record) -> Option<Unit> {
+    let first = record.arms.first()?.unit;
+    record.arms.iter().all(|arm| arm.unit == first).then_some(first)
+}
+
+fn with_unit(heading: &str, record: &Record) -> String {
+    match common_unit(record) {
+        Some(unit) => format!("{heading}\n{}", unit.as_str()),
+        None => heading.to_owned(),
+    }
+}
+
+/// A figure in the arm's unit, which is named here unless it stands in the heading.
+fn measured(record: &Record, arm: &Arm, value: Option<f64>) -> String {
+    match (value, common_unit(record)) {
+        (None, _) => unknown(),
+        (Some(value), Some(_)) => numbers::figure(value),
+        (Some(value), None) => format!("{} {}", numbers::figure(value), arm.unit.as_str()),
+    }
+}
+
+fn ratio(arm: &Arm) -> String {
+    match arm.ratio {
+        None if arm.reference => numbers::ratio(1.0),
+        None => unknown(),
+        Some(ratio) => numbers::ratio(ratio),
+    }
+}
+
+fn figure(value: Option<f64>) -> String {
+    value.map_or_else(unknown, numbers::figure)
+}
+
+fn unknown() -> String {
+    UNKNOWN.to_owned()
+}

@@ -1,0 +1,127 @@
+//! What stands below the table: everything that a row cannot say for itself.
+
+use super::Shown;
+use super::columns::{PUBLISHED, REFERENCE_MARK, TOUCHED, UNAVAILABLE, VERDICT};
+use crate::arm::{Arm, Status};
+use crate::numbers;
+use crate::record::Record;
+use crate::verdict;
+
+/// Every footnote, in order; each is one paragraph.
+pub(super) fn all(record: &Record, shown: &Shown) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(reference(record));
+    lines.extend(verdicts(record, shown));
+    lines.extend(control(record));
+    lines.extend(unavailable(record));
+    lines.extend(flagged(record));
+    lines.extend(untouched(record));
+    lines.extend(published(record, shown));
+    lines.extend(dropped(shown));
+    lines.extend(record.notes.iter().map(|note| format!("note: {note}")));
+    lines
+}
+
+fn reference(record: &Record) -> Option<String> {
+    record.reference()?;
+    Some(format!("{} the reference: ratios are against it", REFERENCE_MARK.trim_start()))
+}
+
+/// The verdicts, where their column had to go: `faster: vmsplice, splice`.
+fn verdicts(record: &Record, shown: &Shown) -> Vec<String> {
+    if shown.has(VERDICT) {
+        return Vec::new();
+    }
+    grouped(record.arms.iter().filter_map(|arm| {
+        let words = verdict::words(arm.verdict?, arm.ratio_ci95);
+        Some((words, arm.name.clone()))
+    }))
+}
+
+fn control(record: &Record) -> Option<String> {
+    let control = record.control.as_ref()?;
+    Some(format!(
+        "A/A control, the reference once more as \"{}\": {} {}{}",
+        control.arm,
+        numbers::ratio(control.ratio),
+        numbers::interval(control.ratio_ci95),
+        if control.excludes_one() { ", which should hold 1 and does not" } else { "" },
+    ))
+}
+
+fn unavailable(record: &Record) -> Vec<String> {
+    let arms = record.arms.iter().filter(|arm| arm.status == Status::Unavailable);
+    arms.map(|arm| {
+        let why = arm.why.as_deref().unwrap_or("the record does not say why");
+        format!("{UNAVAILABLE} {}: {why}", arm.name)
+    })
+    .collect()
+}
+
+/// So many arms with flagged samples are named, the most disturbed first.
+const FLAGGED_ARMS_NAMED: usize = 4;
+
+fn flagged(record: &Record) -> Option<String> {
+    let total: usize = record.arms.iter().map(|arm| arm.samples.len()).sum();
+    let flagged: usize = record.arms.iter().map(Arm::flagged).sum();
+    let mut arms: Vec<&Arm> = record.arms.iter().filter(|arm| arm.flagged() > 0).collect();
+    arms.sort_by_key(|arm| std::cmp::Reverse(arm.flagged()));
+    let named = arms.iter().take(FLAGGED_ARMS_NAMED);
+    let mut each: Vec<_> = named.map(|arm| format!("{} {}", arm.name, arm.flagged())).collect();
+    if arms.len() > FLAGGED_ARMS_NAMED {
+        each.push(format!("{} more arms", arms.len() - FLAGGED_ARMS_NAMED));
+    }
+    (flagged > 0).then(|| {
+        format!(
+            "{flagged} of {total} samples flagged as disturbed, all kept in the record: {}",
+            each.join(", ")
+        )
+    })
+}
+
+fn untouched(record: &Record) -> Option<String> {
+    let ran = |arm: &&Arm| arm.status == Status::Ok;
+    record
+        .arms
+        .iter()
+        .filter(ran)
+        .any(|arm| !arm.touched)
+        .then(|| format!("{TOUCHED} no: bytes were moved, but the reader never looked at them"))
+}
+
+/// Where the published figures are from, each source once with what to know about it.
+fn published(record: &Record, shown: &Shown) -> Vec<String> {
+    if !shown.has(PUBLISHED) {
+        return Vec::new();
+    }
+    let mut lines = Vec::new();
+    for published in record.arms.iter().filter_map(|arm| arm.published.as_ref()) {
+        let line = match &published.note {
+            Some(note) => format!("{PUBLISHED}: {}: {note}", published.source),
+            None => format!("{PUBLISHED}: {}", published.source),
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+fn dropped(shown: &Shown) -> Option<String> {
+    // The verdicts are not missing: they stand below the table instead.
+    let missing = shown.dropped.iter().filter(|column| column.name != VERDICT);
+    let names: Vec<_> = missing.map(|column| column.name).collect();
+    (!names.is_empty()).then(|| format!("too narrow to show: {}", names.join(", ")))
+}
+
+/// Names under their heading, headings in order of first appearance.
+fn grouped(pairs: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for (heading, name) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == heading) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((heading, vec![name])),
+        }
+    }
+    groups.iter().map(|(heading, names)| format!("{heading}: {}", names.join(", "))).collect()
+}

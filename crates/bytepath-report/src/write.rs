@@ -1,0 +1,95 @@
+//! A record to JSON, refusing figures that JSON would silently turn into null.
+
+use thiserror::Error;
+
+use crate::arm::{Arm, Costs, Sample};
+use crate::record::Record;
+
+/// Why a record cannot be written.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// A figure is infinite or not a number. JSON has no word for it: written anyway, it would read
+    /// back as unknown.
+    #[error("cannot write the record: {place} is not a finite number; the measurement is at fault")]
+    NotFinite {
+        /// Where the figure is: the arm and the field.
+        place: String,
+    },
+    /// The record cannot be put into JSON for another reason.
+    #[error("cannot write the record as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Record {
+    /// The record as JSON, indented for people, with a newline at its end.
+    pub fn to_json(&self) -> Result<String, WriteError> {
+        if let Some(place) = self.not_finite() {
+            return Err(WriteError::NotFinite { place });
+        }
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// Where the first figure is that is infinite or not a number.
+    fn not_finite(&self) -> Option<String> {
+        let control = self.control.iter().flat_map(|control| {
+            named("ratio", [control.ratio]).chain(named("ratio_ci95", control.ratio_ci95))
+        });
+        let arms = self.arms.iter().flat_map(|arm| {
+            figures(arm).map(|(field, value)| (format!("{field} of arm \"{}\"", arm.name), value))
+        });
+        control
+            .map(|(field, value)| (format!("{field} of the control"), value))
+            .chain(arms)
+            .find(|(_, value)| !value.is_finite())
+            .map(|(place, _)| place)
+    }
+}
+
+type Figure = (&'static str, f64);
+
+/// Every figure of an arm, with the name of its field.
+fn figures(arm: &Arm) -> impl Iterator<Item = Figure> {
+    named("median", arm.median)
+        .chain(named("ci95", arm.ci95.into_iter().flatten()))
+        .chain(named("ratio", arm.ratio))
+        .chain(named("ratio_ci95", arm.ratio_ci95.into_iter().flatten()))
+        .chain(named("published", arm.published.iter().map(|published| published.value)))
+        .chain(named("costs", arm.costs.into_iter().flat_map(cost_figures)))
+        .chain(named("samples", arm.samples.iter().flat_map(sample_figures)))
+}
+
+fn cost_figures(costs: Costs) -> impl Iterator<Item = f64> {
+    // Taken apart without `..`, so that a new cost cannot be forgotten here.
+    let Costs {
+        cpu_user_s_per_gib,
+        cpu_system_s_per_gib,
+        syscalls_per_gib,
+        context_switches_per_gib,
+        page_faults_per_gib,
+    } = costs;
+    [
+        cpu_user_s_per_gib,
+        cpu_system_s_per_gib,
+        syscalls_per_gib,
+        context_switches_per_gib,
+        page_faults_per_gib,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn sample_figures(sample: &Sample) -> impl Iterator<Item = f64> {
+    [sample.value, sample.seconds]
+        .into_iter()
+        .chain(sample.steal_share)
+        .chain(sample.foreign_cpu_share)
+}
+
+fn named(
+    field: &'static str,
+    values: impl IntoIterator<Item = f64>,
+) -> impl Iterator<Item = Figure> {
+    values.into_iter().map(move |value| (field, value))
+}

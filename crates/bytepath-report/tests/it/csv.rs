@@ -1,0 +1,77 @@
+//! The CSV of a record: what the rows are, and that the header stays.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use bytepath_report::{Record, csv};
+
+use crate::sample;
+
+/// The header and the rows, as another program would read them.
+fn rows(record: &Record) -> (Vec<String>, Vec<Vec<String>>) {
+    let mut text = Vec::new();
+    csv::write(record, &mut text).expect("memory takes everything");
+    let mut reader = ::csv::Reader::from_reader(text.as_slice());
+    let header = reader.headers().expect("there is a header").iter().map(str::to_owned).collect();
+    let rows = reader
+        .records()
+        .map(|row| row.expect("a sound row").iter().map(str::to_owned).collect())
+        .collect();
+    (header, rows)
+}
+
+#[test]
+fn the_header_is_stable() {
+    let (header, _) = rows(&sample::record());
+    insta::assert_snapshot!(header.join("\n"));
+}
+
+#[test]
+fn every_column_has_a_name_of_its_own_and_a_meaning() {
+    let names: BTreeSet<_> = csv::COLUMNS.iter().map(|column| column.name).collect();
+    assert_eq!(names.len(), csv::COLUMNS.len());
+    assert!(csv::COLUMNS.iter().all(|column| !column.meaning.is_empty()));
+}
+
+#[test]
+fn a_row_is_a_sample_and_an_arm_without_samples_keeps_one() {
+    let record = sample::record();
+    let (header, rows) = rows(&record);
+    let samples: usize = record.arms.iter().map(|arm| arm.samples.len()).sum();
+    assert_eq!(rows.len(), samples + 1);
+
+    let at = |name: &str| header.iter().position(|column| column == name).expect("a column");
+    let unavailable: Vec<_> = rows.iter().filter(|row| row[at("status")] != "ok").collect();
+    let [row] = unavailable.as_slice() else { panic!("one arm is unavailable: {unavailable:?}") };
+    assert_eq!(row[at("arm")], "uring → read");
+    assert_eq!(row[at("value")], "");
+    assert!(row[at("why")].contains("set it to 0 as root"));
+}
+
+#[test]
+fn a_row_can_be_read_alone() {
+    let (header, rows) = rows(&sample::record());
+    let disturbed = rows.iter().find(|row| row.contains(&"40.1".to_owned())).expect("kept");
+    let pairs = header.iter().zip(disturbed).map(|(name, cell)| format!("{name} = {cell}"));
+    insta::assert_snapshot!(pairs.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_sink_that_fails_keeps_its_error() {
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    // Enough rows that the writer meets the error before its last flush, too.
+    let mut record = sample::record();
+    for arms in [1, 100] {
+        record.arms = vec![record.arms; arms].concat();
+        let error = csv::write(&record, Closed).expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,120 @@
+//! The table as a person sees it, at the widths that people have.
+
+use bytepath_report::table::{Style, render};
+use bytepath_report::{Arm, Record, Unit};
+
+use crate::sample;
+
+fn at_width(record: &Record, width: u16) -> String {
+    render(record, Style { colour: false, width: Some(width) })
+}
+
+fn longest_line(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+}
+
+#[test]
+fn the_table_at_80_columns() {
+    insta::assert_snapshot!(at_width(&sample::record(), 80));
+}
+
+#[test]
+fn the_table_at_120_columns() {
+    insta::assert_snapshot!(at_width(&sample::record(), 120));
+}
+
+#[test]
+fn the_table_without_a_limit() {
+    insta::assert_snapshot!(render(&sample::record(), Style::default()));
+}
+
+#[test]
+fn the_table_at_40_columns() {
+    insta::assert_snapshot!(at_width(&sample::record(), 40));
+}
+
+#[test]
+fn an_untrusted_record_says_so_first() {
+    insta::assert_snapshot!(at_width(&sample::untrusted_record(), 80));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for width in 40..200 {
+        let text = at_width(&sample::untrusted_record(), width);
+        assert!(longest_line(&text) <= usize::from(width), "{width} columns:\n{text}");
+    }
+}
+
+#[test]
+fn a_width_too_small_for_anything_still_renders() {
+    for width in 0..40 {
+        assert!(at_width(&sample::record(), width).contains("n/a"), "{width} columns");
+    }
+}
+
+#[test]
+fn at_every_width_every_arm_is_there_in_order_with_its_figure() {
+    for width in [50, 80, 100, 120, 160] {
+        let text = at_width(&sample::record(), width);
+        let mut rest = text.as_str();
+        for figure in ["8.51", "8.54", "94.2", "0.83", "8.90", "n/a"] {
+            let place = rest.find(figure);
+            let place = place.unwrap_or_else(|| panic!("{figure} at {width} columns:\n{text}"));
+            rest = &rest[place + figure.len()..];
+        }
+    }
+}
+
+#[test]
+fn colour_is_used_only_when_asked_for_and_changes_nothing_else() {
+    let record = sample::untrusted_record();
+    let plain = at_width(&record, 80);
+    let coloured = render(&record, Style { colour: true, width: Some(80) });
+    assert!(!plain.contains('\u{1b}'));
+    assert!(coloured.starts_with("\u{1b}[1m\u{1b}[31mUNTRUSTED"), "{coloured:?}");
+    assert_eq!(coloured.replace("\u{1b}[1m\u{1b}[31m", "").replace("\u{1b}[0m", ""), plain);
+}
+
+#[test]
+fn the_unit_stands_beside_the_figure_where_the_arms_differ() {
+    let mut record = sample::record();
+    record
+        .arms
+        .push(Arm { median: Some(240.0), ..Arm::new("ring, one message", Unit::Nanoseconds) });
+    let text = render(&record, Style::default());
+    assert!(text.contains("240 ns") && text.contains("8.51 GiB/s"), "{text}");
+}
+
+#[test]
+fn columns_that_no_arm_fills_are_not_drawn_nor_regretted() {
+    let mut record = sample::record();
+    for arm in &mut record.arms {
+        arm.published = None;
+        arm.costs = None;
+    }
+    let text = at_width(&record, 200);
+    assert!(!text.contains("published") && !text.contains("CPU\n"), "{text}");
+    assert!(!text.contains("too narrow"), "{text}");
+}
+
+#[test]
+fn a_record_without_arms_still_renders() {
+    let mut record = sample::record();
+    record.arms.clear();
+    let text = at_width(&record, 80);
+    assert!(text.starts_with("pipes: how fast can a pipe be?"), "{text}");
+}
+
+#[test]
+fn a_record_from_elsewhere_cannot_command_the_terminal() {
+    let mut record = sample::untrusted_record();
+    let hostile = "\u{1b}]0;owned\u{7}\u{1b}[2J";
+    record.arms[0].name.push_str(hostile);
+    record.arms[5].why = Some(hostile.to_owned());
+    record.untrusted_why = Some(hostile.to_owned());
+    record.experiment.question = hostile.to_owned();
+    let text = at_width(&record, 120);
+    assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+    assert!(text.contains("owned"));
+}

@@ -1,0 +1,66 @@
+//! An arm: one way of doing an experiment's work, and what one run of it gives.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytepath_report::{Costs, Published, Unit};
+use serde_json::Value;
+
+/// One way of doing an experiment's work.
+pub struct Arm {
+    /// Its name, suffixed with the placement: `write-read@same-cpu`.
+    pub name: String,
+    /// What it is made of, for the record.
+    pub params: BTreeMap<String, Value>,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// Whether the reader looks at every byte.
+    pub touched: bool,
+    /// The figure that somebody published for it.
+    pub published: Option<Published>,
+    /// The work, or why it cannot be done here and what would change that.
+    pub work: Result<Box<dyn Work>, String>,
+}
+
+/// How long one sample of an arm is to take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timing {
+    /// Before the clock starts.
+    pub warm_up: Duration,
+    /// What is measured.
+    pub measured: Measured,
+}
+
+/// What is measured in one sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Measured {
+    /// As much as can be done in this time.
+    Time(Duration),
+    /// So many bytes, however long it takes.
+    Bytes(u64),
+}
+
+/// Work that can be measured again and again, each time in fresh processes.
+pub trait Work {
+    /// The CPUs that it may run on; all when empty.
+    fn cpus(&self) -> &[usize];
+
+    /// Does the work once.
+    ///
+    /// # Errors
+    /// Why it could not be done, with the remedy, for a person.
+    fn sample(&self, timing: &Timing) -> Result<Outcome, String>;
+}
+
+/// What one run of an arm gave.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// The value, in the arm's unit.
+    pub value: f64,
+    /// How long the measured part took.
+    pub seconds: f64,
+    /// What it cost.
+    pub costs: Costs,
+    /// What the run turned out to be made of: sizes really obtained.
+    pub found: BTreeMap<String, Value>,
+}

@@ -1,0 +1,135 @@
+//! The two ends of a pipe as programs: one that writes, one that reads, and what each tells of
+//! itself. `bytepath write` and `bytepath read` are these, and so are the processes of an arm.
+
+mod pattern;
+mod read;
+mod starter;
+mod usage;
+mod write;
+
+use std::time::Duration;
+
+use bytepath::error::{Refusal, Stop};
+use bytepath::pages::{Memory, PageSize, PagesError};
+use serde::{Deserialize, Serialize};
+
+pub use pattern::{Pattern, PatternError, Verifier};
+pub use read::{ReadEnd, Until};
+pub use starter::Starter;
+pub use usage::Usage;
+pub use write::WriteEnd;
+
+/// What an end did while it was measured.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct EndReport {
+    /// The outlet or inlet.
+    pub mechanism: String,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// System calls that it made on the pipe.
+    pub calls: u64,
+    /// Times that it waited other than in such a call.
+    pub waits: u64,
+    /// What the process used meanwhile.
+    pub usage: Usage,
+    /// Bytes per call at most.
+    pub chunk_bytes: u64,
+    /// The size of the pipe (F_GETPIPE_SZ); 0 where the descriptor is none.
+    pub pipe_bytes: u64,
+    /// Bytes that one slot of the pipe held on average, where the outlet knows.
+    pub slot_bytes: Option<u64>,
+    /// Whether every byte was looked at.
+    pub touched: bool,
+    /// The sum of all bytes, where they were looked at.
+    pub checksum: Option<u64>,
+    /// Whether the source had no more to give.
+    pub source_ended: bool,
+    /// After how many bytes the verified pattern repeated itself; 0 for never.
+    pub pattern_period: Option<u64>,
+}
+
+impl EndReport {
+    /// GiB/s; 0 where no time passed.
+    pub fn gib_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes as f64 / GIB / self.seconds } else { 0.0 }
+    }
+}
+
+/// Bytes of a GiB.
+pub const GIB: f64 = (1u64 << 30) as f64;
+
+/// How an end went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum EndError {
+    /// The descriptor cannot be used.
+    #[error(transparent)]
+    Endpoint(#[from] bytepath::endpoint::EndpointError),
+    /// The mechanism ended short.
+    #[error("{mechanism}: {}", said(.stop))]
+    Stopped {
+        /// The outlet or inlet.
+        mechanism: &'static str,
+        /// How.
+        stop: Stop,
+    },
+    /// The mechanism does not suit the descriptor.
+    #[error("{mechanism} is refused: {refusal}")]
+    Refused {
+        /// The outlet or inlet.
+        mechanism: &'static str,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Memory of the wanted kind is not to be had.
+    #[error(transparent)]
+    Pages(#[from] PagesError),
+    /// Huge pages were asked for, to be checked, and did not come.
+    #[error(
+        "only {huge} of {bytes} bytes are in huge pages; memory may be fragmented: free some, or \
+         ask for --hugetlb pages"
+    )]
+    NotHuge {
+        /// Bytes in huge pages.
+        huge: usize,
+        /// Bytes of the buffer.
+        bytes: usize,
+    },
+    /// Huge pages were to be checked, and none were asked for.
+    #[error("no huge pages were asked for, so there are none to check; add --huge-page")]
+    NoneAsked,
+    /// The bytes were not those of the pattern.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The inlet brings no bytes to look at.
+    #[error("{0} does not bring bytes into memory, so nothing can be verified; use --inlet read")]
+    NothingToVerify(&'static str),
+    /// The end cannot run where it is to run.
+    #[error(transparent)]
+    Placement(#[from] bytepath::placement::PlacementError),
+}
+
+/// The stop as a person reads it: that it was "declined" matters to planners only.
+fn said(stop: &Stop) -> String {
+    match stop {
+        Stop::Declined(refusal) => refusal.to_string(),
+        stop => stop.to_string(),
+    }
+}
+
+/// Fails unless all of a probe buffer of these pages lies in huge pages.
+fn check_huge(bytes: usize, pages: bytepath::pages::Pages) -> Result<(), EndError> {
+    if pages.size == PageSize::Base {
+        return Err(EndError::NoneAsked);
+    }
+    let mut memory = Memory::allocate(bytes, &pages)?;
+    memory.as_mut_slice().fill(b'X');
+    let huge = memory.huge_bytes()?;
+    if huge < bytes { Err(EndError::NotHuge { huge, bytes }) } else { Ok(()) }
+}
+
+/// Seconds as a number.
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}

@@ -1,0 +1,66 @@
+//! What a process has used, by getrusage(2).
+
+use nix::sys::resource::{UsageWho, getrusage};
+use serde::{Deserialize, Serialize};
+
+/// Resources used, as differences between two moments or since the start of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Seconds of CPU in user space.
+    pub user_s: f64,
+    /// Seconds of CPU in the kernel.
+    pub system_s: f64,
+    /// Times that it gave up its CPU to wait.
+    pub switches_voluntary: u64,
+    /// Times that its CPU was taken from it.
+    pub switches_involuntary: u64,
+    /// Page faults, minor and major.
+    pub faults: u64,
+}
+
+impl Usage {
+    /// What this process has used so far; nothing where the kernel does not tell.
+    pub fn of_this_process() -> Usage {
+        Usage::of(UsageWho::RUSAGE_SELF)
+    }
+
+    /// What the processes that this one started, and that have ended, have used.
+    pub fn of_children() -> Usage {
+        Usage::of(UsageWho::RUSAGE_CHILDREN)
+    }
+
+    fn of(who: UsageWho) -> Usage {
+        let Ok(usage) = getrusage(who) else { return Usage::default() };
+        let seconds =
+            |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        Usage {
+            user_s: seconds(usage.user_time()),
+            system_s: seconds(usage.system_time()),
+            switches_voluntary: count(usage.voluntary_context_switches()),
+            switches_involuntary: count(usage.involuntary_context_switches()),
+            faults: count(usage.minor_page_faults() + usage.major_page_faults()),
+        }
+    }
+
+    /// What was used since `before`.
+    pub fn since(self, before: Usage) -> Usage {
+        Usage {
+            user_s: self.user_s - before.user_s,
+            system_s: self.system_s - before.system_s,
+            switches_voluntary: self.switches_voluntary - before.switches_voluntary,
+            switches_involuntary: self.switches_involuntary - before.switches_involuntary,
+            faults: self.faults - before.faults,
+        }
+    }
+
+    /// Seconds of CPU.
+    pub fn cpu_s(&self) -> f64 {
+        self.user_s + self.system_s
+    }
+
+    /// Context switches of both kinds.
+    pub fn switches(&self) -> u64 {
+        self.switches_voluntary + self.switches_involuntary
+    }
+}

@@ -1,0 +1,32 @@
+//! The experiments, one file each, and the list of them.
+
+use bytepath_report::Experiment;
+
+pub mod file_pipe;
+pub mod overhead;
+pub mod pipes;
+
+/// What an experiment asks and how.
+pub struct Description {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The question put to the machine.
+    pub question: &'static str,
+    /// The work, so that somebody else could do it again.
+    pub definition: &'static str,
+}
+
+/// Every experiment.
+pub const EXPERIMENTS: &[&Description] =
+    &[&pipes::DESCRIPTION, &overhead::DESCRIPTION, &file_pipe::DESCRIPTION];
+
+impl Description {
+    /// As the record keeps it.
+    pub fn recorded(&self) -> Experiment {
+        Experiment {
+            name: self.name.into(),
+            question: self.question.into(),
+            definition: self.definition.into(),
+        }
+    }
+}

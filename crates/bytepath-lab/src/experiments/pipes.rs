@@ -1,0 +1,437 @@
+//! `pipes`: how fast can a pipe be? The ladder that Francesco Mazzoli published in 2022 ("How fast
+//! are Linux pipes anyway?", mazzo.li), on every placement that the machine has, and the rungs that
+//! follow from it.
+
+mod dominating;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bytepath::Wait;
+use bytepath::placement::NamedPlacement;
+use bytepath_report::{Published, Unit};
+
+use super::Description;
+use crate::arm::{Arm, Work};
+use crate::peers::Peer;
+use crate::pipe_work::{PipeWork, Writer};
+
+pub use dominating::dominating;
+
+/// What it asks.
+pub const DESCRIPTION: Description = Description {
+    name: "pipes",
+    question: "How fast can a pipe be on this machine, and what holds it up?",
+    definition: "A writer and a reader, each a process of its own, joined by a pipe. The writer \
+                 sends the same bytes over and over; the reader takes them for a fixed time after \
+                 a warm-up and divides what came by the time. Sizes, pages, waits and CPUs are the \
+                 arm's.",
+};
+
+/// Whose figures stand beside ours.
+const SOURCE: &str = "mazzo.li 2022, i7-8550U, Linux 5.17, two cores";
+
+/// Bytes per read where a slot may hold more than a page: a whole pipe, however wide.
+const WIDE_READ: &str = "64M";
+
+/// One arm of the ladder, before it is placed.
+struct Rung {
+    name: &'static str,
+    /// Options of `bytepath write`.
+    writer: &'static [&'static str],
+    /// Options of `bytepath read`.
+    reader: &'static [&'static str],
+    wait: RungWait,
+    /// Whether the reader looks at the bytes.
+    touched: bool,
+    /// GiB/s as published.
+    published: Option<f64>,
+}
+
+/// How the ends of a rung wait.
+#[derive(Clone, Copy, PartialEq)]
+enum RungWait {
+    /// As `--wait` says; blocking by default.
+    Asked,
+    /// This is what the rung shows.
+    Fixed(&'static str),
+    /// As `--wait` says; by default blocking on one CPU, where a spinner only keeps the other end
+    /// from running, and spinning on two.
+    ByPlacement,
+}
+
+const VMSPLICE: &[&str] = &["--outlet", "vmsplice"];
+const VMSPLICE_HUGE: &[&str] = &["--outlet", "vmsplice", "--huge-page"];
+const SPLICE: &[&str] = &["--inlet", "splice-null"];
+
+const RUNGS: &[Rung] = &[
+    Rung {
+        name: "write-read",
+        writer: &["--outlet", "write"],
+        reader: &["--inlet", "read"],
+        wait: RungWait::Asked,
+        touched: false,
+        published: Some(3.7),
+    },
+    Rung {
+        name: "write-read-touch",
+        writer: &["--outlet", "write"],
+        reader: &["--inlet", "read-touch"],
+        wait: RungWait::Asked,
+        touched: true,
+        published: None,
+    },
+    Rung {
+        name: "vmsplice-read",
+        writer: VMSPLICE,
+        reader: &["--inlet", "read"],
+        wait: RungWait::Asked,
+        touched: false,
+        published: Some(12.7),
+    },
+    Rung {
+        name: "vmsplice-splice",
+        writer: VMSPLICE,
+        reader: SPLICE,
+        wait: RungWait::Asked,
+        touched: false,
+        published: Some(32.8),
+    },
+    Rung {
+        name: "vmsplice-splice-huge",
+        writer: VMSPLICE_HUGE,
+        reader: SPLICE,
+        wait: RungWait::Asked,
+        touched: false,
+        published: Some(51.0),
+    },
+    Rung {
+        name: "vmsplice-splice-huge-spin",
+        writer: VMSPLICE_HUGE,
+        reader: SPLICE,
+        wait: RungWait::Fixed("spin"),
+        touched: false,
+        published: Some(62.5),
+    },
+    Rung {
+        name: "vmsplice-splice-huge-hybrid",
+        writer: VMSPLICE_HUGE,
+        reader: SPLICE,
+        wait: RungWait::Fixed("hybrid"),
+        touched: false,
+        published: None,
+    },
+    Rung {
+        name: "vmsplice-splice-untouched",
+        writer: &["--outlet", "vmsplice", "--dont-touch-pages"],
+        reader: SPLICE,
+        wait: RungWait::Asked,
+        touched: false,
+        published: Some(25.0),
+    },
+    Rung {
+        name: "vmsplice-splice-one-buffer",
+        writer: &["--outlet", "vmsplice", "--same-buffer"],
+        reader: SPLICE,
+        wait: RungWait::Asked,
+        touched: false,
+        published: None,
+    },
+    Rung {
+        name: "gift-read",
+        writer: &["--outlet", "gift", "--huge-page"],
+        reader: &["--inlet", "read"],
+        wait: RungWait::Asked,
+        touched: false,
+        published: None,
+    },
+    Rung {
+        name: "gift-splice",
+        writer: &["--outlet", "gift", "--huge-page"],
+        reader: SPLICE,
+        wait: RungWait::Asked,
+        touched: false,
+        published: None,
+    },
+    Rung {
+        name: "tee-splice",
+        writer: &["--outlet", "tee"],
+        reader: SPLICE,
+        wait: RungWait::ByPlacement,
+        touched: false,
+        published: None,
+    },
+    Rung {
+        name: "wide-tee-splice",
+        writer: &["--outlet", "wide-tee"],
+        reader: SPLICE,
+        wait: RungWait::ByPlacement,
+        touched: false,
+        published: None,
+    },
+];
+
+/// What the user may vary. An empty list leaves an axis at the rung's own value.
+#[derive(Debug, Default)]
+pub struct Axes {
+    /// Where the ends run.
+    pub placements: Vec<NamedPlacement>,
+    /// Sizes of the pipe, in bytes.
+    pub pipe_bytes: Vec<usize>,
+    /// Sizes of the buffers, in bytes.
+    pub buf_bytes: Vec<usize>,
+    /// Waits.
+    pub waits: Vec<Wait>,
+    /// Classics between the ends.
+    pub peers: Vec<&'static Peer>,
+}
+
+/// One point on the axes of sizes and waits, and how it shows in an arm's name.
+#[derive(Default, Clone)]
+struct Point {
+    pipe_bytes: Option<usize>,
+    buf_bytes: Option<usize>,
+    wait: Option<Wait>,
+    suffix: String,
+}
+
+/// The arms on all points of the axes, in the order of the ladder; `program` is bytepath.
+pub fn arms(axes: &Axes, program: &Path) -> Vec<Arm> {
+    let mut arms = Vec::new();
+    // Two CPUs first, as published.
+    let (same, apart): (Vec<_>, Vec<_>) = axes.placements.iter().partition(|place| on_one(place));
+    // Published for two cores, so the figures stand beside those where they can.
+    let beside_one = apart.is_empty();
+    for placement in apart.into_iter().chain(same) {
+        let beside = beside_one || !on_one(placement);
+        for rung in RUNGS {
+            for point in points(axes, rung) {
+                let published = rung.published.filter(|_| beside).map(published);
+                arms.push(Arm { published, ..arm(rung, None, placement, &point, program) });
+            }
+        }
+        for peer in &axes.peers {
+            for point in points(axes, &RUNGS[0]) {
+                arms.push(arm(&RUNGS[0], Some(peer), placement, &point, program));
+            }
+        }
+    }
+    arms
+}
+
+/// The name of a peer's arm, before it is placed.
+pub fn peer_arm(peer: &Peer) -> String {
+    format!("write-{}-read", peer.name)
+}
+
+/// The names of the rungs.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    RUNGS.iter().map(|rung| rung.name)
+}
+
+/// The arm that the others are compared with: the ladder's first rung, on two CPUs as published,
+/// where the machine has them.
+pub fn reference(arms: &[Arm]) -> Option<&str> {
+    let first = |arm: &&Arm| arm.name.starts_with("write-read@");
+    let apart = arms.iter().filter(first).find(|arm| !arm.name.contains("@same-cpu"));
+    let reference = apart.or_else(|| arms.iter().find(first)).or(arms.first());
+    reference.map(|arm| arm.name.as_str())
+}
+
+fn points(axes: &Axes, rung: &Rung) -> Vec<Point> {
+    let mut points = vec![Point::default()];
+    let fixed = matches!(rung.wait, RungWait::Fixed(_));
+    points = spread(points, &axes.pipe_bytes, "pipe", |point, bytes: usize| {
+        point.pipe_bytes = Some(bytes);
+        short(bytes)
+    });
+    points = spread(points, &axes.buf_bytes, "buf", |point, bytes: usize| {
+        point.buf_bytes = Some(bytes);
+        short(bytes)
+    });
+    if !fixed {
+        points = spread(points, &axes.waits, "wait", |point, wait: Wait| {
+            point.wait = Some(wait);
+            wait.name().to_owned()
+        });
+    }
+    points
+}
+
+/// Every point at every value of one more axis; an axis of several values shows in the name.
+fn spread<T: Copy>(
+    points: Vec<Point>,
+    values: &[T],
+    axis: &str,
+    set: impl Fn(&mut Point, T) -> String,
+) -> Vec<Point> {
+    if values.is_empty() {
+        return points;
+    }
+    let several = values.len() > 1;
+    let at = |point: &Point, value: T| {
+        let mut point = point.clone();
+        let word = set(&mut point, value);
+        if several {
+            point.suffix += &format!("/{axis}={word}");
+        }
+        point
+    };
+    points.iter().flat_map(|point| values.iter().map(move |value| at(point, *value))).collect()
+}
+
+/// 1M for 1048576.
+fn short(bytes: usize) -> String {
+    match bytes {
+        _ if bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
+        _ if bytes % (1 << 10) == 0 => format!("{}K", bytes >> 10),
+        _ => bytes.to_string(),
+    }
+}
+
+fn arm(
+    rung: &Rung,
+    peer: Option<&Peer>,
+    placement: &NamedPlacement,
+    point: &Point,
+    program: &Path,
+) -> Arm {
+    let wait = wait(rung, placement, point);
+    let (writer, reader) = (writer(rung, point, wait), reader(rung, point, wait));
+    let mut params = BTreeMap::from([
+        ("writer".to_owned(), format!("bytepath write {}", writer.join(" ")).into()),
+        ("reader".to_owned(), format!("bytepath read {}", reader.join(" ")).into()),
+        ("placement".to_owned(), placement.name.into()),
+    ]);
+    if let Some([writer, reader]) = cpus(placement) {
+        params.insert("writer_cpu".to_owned(), writer.into());
+        params.insert("reader_cpu".to_owned(), reader.into());
+    }
+    let between = peer.map(Peer::found).transpose();
+    if let Ok(Some(words)) = &between {
+        params.insert("between".to_owned(), words.join(" ").into());
+    }
+    let name = peer.map_or_else(|| rung.name.to_owned(), peer_arm);
+    Arm {
+        name: format!("{name}@{}{}", placement.name, point.suffix),
+        params,
+        unit: Unit::GibPerSecond,
+        touched: rung.touched,
+        published: None,
+        work: between.map(|between| {
+            let write = std::iter::once("write".to_owned()).chain(writer).collect();
+            Box::new(PipeWork {
+                program: program.to_owned(),
+                writer: Writer::Bytepath(write, None),
+                reader,
+                between,
+                cpus: cpus(placement),
+                expected: None,
+            }) as Box<dyn Work>
+        }),
+    }
+}
+
+/// Whether both ends run on one CPU.
+fn on_one(placement: &NamedPlacement) -> bool {
+    cpus(placement).is_some_and(|[writer, reader]| writer == reader)
+}
+
+fn cpus(placement: &NamedPlacement) -> Option<[usize; 2]> {
+    let free = placement.placement == bytepath::placement::Placement::Free;
+    (!free).then_some([placement.writer_cpu, placement.reader_cpu])
+}
+
+fn published(value: f64) -> Published {
+    Published { value, source: SOURCE.to_owned(), note: None }
+}
+
+fn wait(rung: &Rung, placement: &NamedPlacement, point: &Point) -> &'static str {
+    match (rung.wait, point.wait) {
+        (RungWait::Fixed(wait), _) => wait,
+        (_, Some(wait)) => wait.name(),
+        (RungWait::ByPlacement, None) if cpus(placement).is_none() => "hybrid",
+        (RungWait::ByPlacement, None) if !on_one(placement) => "spin",
+        (RungWait::Asked | RungWait::ByPlacement, None) => "block",
+    }
+}
+
+fn writer(rung: &Rung, point: &Point, wait: &str) -> Vec<String> {
+    let mut writer = words(rung.writer);
+    if let Some(bytes) = point.buf_bytes {
+        writer.extend(["--buf-size".to_owned(), short(bytes)]);
+    }
+    if let Some(bytes) = point.pipe_bytes {
+        writer.extend(["--pipe-size".to_owned(), short(bytes)]);
+    }
+    with_wait(writer, wait)
+}
+
+fn reader(rung: &Rung, point: &Point, wait: &str) -> Vec<String> {
+    let mut reader = words(rung.reader);
+    let wide = rung.wait == RungWait::ByPlacement;
+    match (wide, point.buf_bytes) {
+        (true, _) => reader.extend(["--buf-size".to_owned(), WIDE_READ.to_owned()]),
+        (false, Some(bytes)) => reader.extend(["--buf-size".to_owned(), short(bytes)]),
+        (false, None) => {}
+    }
+    with_wait(reader, wait)
+}
+
+fn with_wait(mut options: Vec<String>, wait: &str) -> Vec<String> {
+    if wait != "block" {
+        options.extend(["--wait".to_owned(), wait.to_owned()]);
+    }
+    options
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytepath::placement::Placement;
+
+    use super::*;
+
+    fn on(name: &'static str, writer_cpu: usize, reader_cpu: usize) -> NamedPlacement {
+        NamedPlacement { name, placement: Placement::SameCpu, writer_cpu, reader_cpu }
+    }
+
+    #[test]
+    fn every_rung_is_on_every_placement_and_names_are_unique() {
+        let placements = vec![on("same-cpu", 1, 1), on("cross-cpu", 0, 1)];
+        let axes = Axes { placements, pipe_bytes: vec![65536, 1 << 20], ..Axes::default() };
+        let arms = arms(&axes, Path::new("bytepath"));
+        let mut names: Vec<_> = arms.iter().map(|arm| arm.name.as_str()).collect();
+        assert_eq!(names.len(), RUNGS.len() * 4);
+        assert!(names.contains(&"tee-splice@cross-cpu/pipe=64K"), "{names:?}");
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), RUNGS.len() * 4);
+    }
+
+    #[test]
+    fn the_reference_is_write_read_on_two_cpus_where_there_are_two() {
+        let axes = |placements| Axes { placements, ..Axes::default() };
+        let both = arms(&axes(vec![on("same-cpu", 1, 1), on("cross-cpu", 0, 1)]), Path::new("b"));
+        assert_eq!(reference(&both), Some("write-read@cross-cpu"));
+        let one = arms(&axes(vec![on("same-cpu", 0, 0)]), Path::new("b"));
+        assert_eq!(reference(&one), Some("write-read@same-cpu"));
+    }
+
+    #[test]
+    fn a_wait_that_a_rung_shows_is_not_overridden() {
+        let axes = Axes {
+            placements: vec![on("same-cpu", 1, 1)],
+            waits: vec![Wait::Poll],
+            ..Axes::default()
+        };
+        for arm in arms(&axes, Path::new("bytepath")) {
+            let writer = arm.params["writer"].to_string();
+            let wanted = ["spin", "hybrid"].iter().find(|wait| arm.name.contains(**wait));
+            assert!(writer.contains(&format!("--wait {}", wanted.unwrap_or(&"poll"))), "{writer}");
+        }
+    }
+}

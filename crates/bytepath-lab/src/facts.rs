@@ -1,0 +1,81 @@
+//! The machine's facts as a record keeps them.
+
+use std::collections::BTreeMap;
+
+use bytepath::machine::{Answer, Call, Machine, Ring, Topology};
+use bytepath_report::{Build, Cache};
+
+/// What is true of this machine, for the record.
+pub fn of(machine: &Machine) -> bytepath_report::Machine {
+    let (kernel, memory, pipes) = (machine.kernel(), machine.memory(), machine.pipes());
+    let psi = machine.pressure();
+    bytepath_report::Machine {
+        kernel: format!("{} {}", kernel.release, kernel.version),
+        command_line: some(&kernel.command_line),
+        virtualisation: Some(kernel.virtualisation.to_string()),
+        cpu_model: some(&kernel.cpu_model),
+        cpus_online: Some(machine.cpus().online().to_string()),
+        cpus_allowed: Some(machine.allowed_cpus().to_string()),
+        numa_nodes: nodes(machine.cpus()),
+        caches: caches(machine.cpus()),
+        memory_bytes: Some(memory.total_bytes),
+        page_bytes: memory.page_bytes as u64,
+        thp_enabled: memory.thp_enabled.clone(),
+        thp_defrag: memory.thp_defrag.clone(),
+        hugetlb_pages: Some(memory.huge_pools.iter().map(|pool| pool.total_pages).sum()),
+        mitigations: kernel.mitigations.iter().cloned().collect::<BTreeMap<_, _>>(),
+        governor: kernel.governors.first().cloned(),
+        pipe_max_size: pipes.max_bytes.map(|bytes| bytes as u64),
+        pipe_user_pages_soft: pipes.user_pages_soft,
+        memlock_bytes: Some(machine.limits().locked_memory_bytes.soft.unwrap_or(u64::MAX)),
+        io_uring: Some(match machine.ring() {
+            Ring::Available(_) => "available".to_owned(),
+            ring => ring.to_string(),
+        }),
+        vmsplice_aliases: Some(machine.call(Call::VmspliceAliases) == &Answer::Yes),
+        psi: Some(psi.is_yes()),
+        file_system: None,
+        user_is_root: machine.user().root,
+    }
+}
+
+fn some(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn nodes(cpus: &Topology) -> Option<u32> {
+    let mut nodes: Vec<_> = cpus.cpus.iter().map(|cpu| cpu.node).collect::<Option<_>>()?;
+    nodes.sort_unstable();
+    nodes.dedup();
+    u32::try_from(nodes.len()).ok()
+}
+
+/// Each cache once, however many CPUs share it.
+fn caches(cpus: &Topology) -> Vec<Cache> {
+    let mut caches: Vec<Cache> = Vec::new();
+    for cache in cpus.cpus.iter().flat_map(|cpu| &cpu.caches) {
+        let cache = Cache {
+            level: u32::try_from(cache.level).unwrap_or(0),
+            kind: format!("{:?}", cache.kind).to_lowercase(),
+            bytes: cache.size_bytes.unwrap_or(0),
+            cpus: cache.shared_by.to_string(),
+        };
+        if !caches.contains(&cache) {
+            caches.push(cache);
+        }
+    }
+    caches
+}
+
+/// Which bytepath this is: the version, and a hash of the executable's bytes (64-bit FNV-1a).
+pub fn build(program: &std::path::Path) -> Build {
+    let hash = std::fs::read(program).map(|bytes| {
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    });
+    Build {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: hash.map_or_else(|_| "unknown".to_owned(), |hash| format!("{hash:016x}")),
+    }
+}

@@ -1,0 +1,450 @@
+//! Runs an experiment: every arm once a block, in random order, in fresh processes; the reference
+//! arm once more under another name; disturbed samples again; and makes the record.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytepath::machine::Machine;
+use bytepath_report::{Better, Control, Costs, Experiment, Record, Sample, SchemaName, Status};
+use serde_json::Value;
+
+use crate::arm::{Arm, Measured, Outcome, Timing, Work};
+use crate::ends::Usage;
+use crate::facts;
+use crate::noise::{Disturbance, OwnUse, Snapshot, disturbance};
+use crate::schedule::{Lineup, Repeat, Schedule, Turn};
+use crate::stats::{
+    Decision, EQUIVALENCE_MARGIN, Ratio, UntilCi, median, median_interval, outliers, untrusted_why,
+    verdict,
+};
+
+/// The name under which the reference arm runs once more.
+pub const CONTROL_SUFFIX: &str = " (A/A)";
+
+/// How an experiment is run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How many blocks.
+    pub blocks: Blocks,
+    /// Where the random orders come from.
+    pub seed: u64,
+    /// How long a sample takes.
+    pub timing: Timing,
+    /// Further settings, for the record.
+    pub others: BTreeMap<String, Value>,
+}
+
+/// How many blocks are run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Blocks {
+    /// So many.
+    Exactly(u32),
+    /// Until every arm's 95% interval is narrower than ± so many percent.
+    UntilCi(f64),
+}
+
+/// Watches a run.
+pub trait Observer {
+    /// The run has so many samples in so many blocks; unknown where it depends on the intervals.
+    fn begin(&mut self, arms: usize, blocks: Option<u32>);
+
+    /// An arm cannot run here.
+    fn unavailable(&mut self, arm: &str, why: &str);
+
+    /// A sample is about to be taken.
+    fn sample(&mut self, turn: &Turn, arm: &str);
+}
+
+/// Why there is no record.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// Nothing to measure.
+    #[error("no arm can run here:\n{0}")]
+    NoArm(String),
+}
+
+/// Runs `arms` of an experiment; the first arm that can run is the reference where `reference`
+/// cannot.
+///
+/// # Errors
+/// No arm can run.
+pub fn run(
+    experiment: Experiment,
+    arms: Vec<Arm>,
+    reference: &str,
+    settings: &Settings,
+    observer: &mut dyn Observer,
+) -> Result<Record, LabError> {
+    let started = std::time::SystemTime::now();
+    let mut bench = Bench::prepare(arms, &trial(&settings.timing), observer)?;
+    let reference_index = bench.reference(reference);
+    bench.measure(reference_index, settings, observer);
+    let started = humantime::format_rfc3339_seconds(started).to_string();
+    let mut record = bench.record(reference_index, experiment);
+    record.id = format!("{}-{started}-{:04x}", record.experiment.name, settings.seed & 0xffff);
+    record.started = started;
+    record.settings = recorded(settings);
+    if record.reference().is_none_or(|arm| arm.name != reference) {
+        record.notes.push(format!(
+            "the reference arm {reference} cannot run here; ratios are to {}",
+            record.reference().map_or("none", |arm| arm.name.as_str())
+        ));
+    }
+    Ok(record)
+}
+
+fn recorded(settings: &Settings) -> BTreeMap<String, Value> {
+    let mut all = settings.others.clone();
+    all.insert("seed".into(), settings.seed.into());
+    all.insert("warm_up_s".into(), settings.timing.warm_up.as_secs_f64().into());
+    match settings.timing.measured {
+        Measured::Time(time) => all.insert("measured_s".into(), time.as_secs_f64().into()),
+        Measured::Bytes(bytes) => all.insert("measured_bytes".into(), bytes.into()),
+    };
+    match settings.blocks {
+        Blocks::Exactly(blocks) => all.insert("blocks".into(), blocks.into()),
+        Blocks::UntilCi(percent) => all.insert("until_ci_percent".into(), percent.into()),
+    };
+    all
+}
+
+/// An arm that can run, and what it has given so far.
+struct Running {
+    arm: Arm,
+    work: Box<dyn Work>,
+    samples: Vec<Sample>,
+    costs: Vec<Costs>,
+    found: BTreeMap<String, Value>,
+    failed: Option<String>,
+}
+
+struct Bench {
+    running: Vec<Running>,
+    unavailable: Vec<Arm>,
+    control: Vec<Sample>,
+    /// The order of the arms as they were given, by name.
+    order: Vec<String>,
+    blocks: u32,
+    notes: Vec<String>,
+}
+
+/// A trial run by time is this long: enough to see whether an arm can run at all.
+const TRIAL_TIME: Duration = Duration::from_millis(1);
+
+fn trial(timing: &Timing) -> Timing {
+    match timing.measured {
+        Measured::Time(_) => {
+            Timing { warm_up: Duration::ZERO, measured: Measured::Time(TRIAL_TIME) }
+        }
+        Measured::Bytes(_) => *timing,
+    }
+}
+
+impl Bench {
+    /// Tries every arm once, so that one that cannot run is known, with its reason, before the
+    /// blocks begin.
+    fn prepare(
+        arms: Vec<Arm>,
+        trial: &Timing,
+        observer: &mut dyn Observer,
+    ) -> Result<Bench, LabError> {
+        let order = arms.iter().map(|arm| arm.name.clone()).collect();
+        let (mut running, mut unavailable) = (Vec::new(), Vec::new());
+        for mut arm in arms {
+            let refused = Err("it was already started".to_owned());
+            let work = std::mem::replace(&mut arm.work, refused);
+            match work.and_then(|work| work.sample(trial).map(|_| work)) {
+                Ok(work) => running.push(Running {
+                    arm,
+                    work,
+                    samples: Vec::new(),
+                    costs: Vec::new(),
+                    found: BTreeMap::new(),
+                    failed: None,
+                }),
+                Err(why) => {
+                    observer.unavailable(&arm.name, &why);
+                    unavailable.push(Arm { work: Err(why), ..arm });
+                }
+            }
+        }
+        if running.is_empty() {
+            let reasons = unavailable.iter().map(|arm| match &arm.work {
+                Err(why) => format!("  {}: {why}", arm.name),
+                Ok(_) => arm.name.clone(),
+            });
+            return Err(LabError::NoArm(reasons.collect::<Vec<_>>().join("\n")));
+        }
+        Ok(Bench { running, unavailable, control: Vec::new(), order, blocks: 0, notes: Vec::new() })
+    }
+
+    fn reference(&self, name: &str) -> usize {
+        self.running.iter().position(|running| running.arm.name == name).unwrap_or(0)
+    }
+
+    fn measure(&mut self, reference: usize, settings: &Settings, observer: &mut dyn Observer) {
+        let lineup = Lineup::new(self.running.len(), reference);
+        let (blocks, mut rule) = match settings.blocks {
+            Blocks::Exactly(blocks) => (blocks, None),
+            Blocks::UntilCi(percent) => (u32::MAX, Some(UntilCi::new(percent))),
+        };
+        observer.begin(lineup.in_a_block(), (blocks < u32::MAX).then_some(blocks));
+        let mut schedule = Schedule::new(lineup, blocks, settings.seed);
+        while let Some(turn) = schedule.next() {
+            let work_of = lineup.work_of(turn.arm);
+            observer.sample(&turn, &self.running[work_of].arm.name);
+            self.turn(turn, work_of, lineup, settings, &mut schedule);
+            if !schedule.block_finished() {
+                continue;
+            }
+            self.blocks = turn.block + 1;
+            if self.running.iter().all(|running| running.failed.is_some()) {
+                schedule.stop();
+            }
+            if let Some(rule) = &mut rule {
+                let decision = rule.after_block(self.widest());
+                self.notes.extend(decided(decision, self.blocks));
+                if decision != Decision::Continue {
+                    schedule.stop();
+                }
+            }
+        }
+    }
+
+    fn turn(
+        &mut self,
+        turn: Turn,
+        work_of: usize,
+        lineup: Lineup,
+        settings: &Settings,
+        schedule: &mut Schedule,
+    ) {
+        let is_control = turn.arm == lineup.control();
+        let running = &mut self.running[work_of];
+        if running.failed.is_some() {
+            return;
+        }
+        let (outcome, noise) = match observed(running.work.as_ref(), &settings.timing) {
+            Ok(observed) => observed,
+            Err(why) => {
+                running.failed = Some(format!("it failed in block {}: {why}", turn.block + 1));
+                return;
+            }
+        };
+        let again = noise.flagged && schedule.repeat(turn) == Repeat::Queued;
+        let sample = Sample {
+            block: turn.block,
+            order: turn.order,
+            value: outcome.value,
+            flagged: noise.flagged,
+            flag_why: noise.flagged.then_some(noise.why),
+            superseded: again,
+            steal_share: noise.steal_share,
+            foreign_cpu_share: noise.foreign_share,
+            seconds: outcome.seconds,
+        };
+        if is_control {
+            self.control.push(sample);
+        } else {
+            running.costs.push(outcome.costs);
+            running.found = outcome.found;
+            running.samples.push(sample);
+        }
+    }
+
+    /// The widest interval of any arm, as a share of its median.
+    fn widest(&self) -> f64 {
+        let width = |running: &Running| {
+            let values = counted(&running.samples);
+            let interval = median_interval(&values).ok()?;
+            Some(interval.relative_half_width(median(&values)?))
+        };
+        self.running
+            .iter()
+            .filter(|running| running.failed.is_none())
+            .map(|running| width(running).unwrap_or(f64::INFINITY))
+            .reduce(f64::max)
+            .unwrap_or(f64::INFINITY)
+    }
+
+    fn record(self, reference: usize, experiment: Experiment) -> Record {
+        let compared = self.running.get(reference).map(|running| counted(&running.samples));
+        let compared = compared.unwrap_or_default();
+        let better = self.running[reference].arm.unit.better();
+        let control = Ratio::of(&counted(&self.control), &compared);
+        let why = match &control {
+            Ok(control) => untrusted_why(control),
+            Err(why) => Some(format!("the A/A control tells nothing: {why}")),
+        };
+        let control_name = format!("{}{CONTROL_SUFFIX}", self.running[reference].arm.name);
+        let mut notes = self.notes;
+        if self.running[reference].failed.is_some() {
+            let name = &self.running[reference].arm.name;
+            notes.push(format!("the reference arm {name} failed, so there are no ratios"));
+        }
+        let mut arms: Vec<bytepath_report::Arm> = Vec::new();
+        for (index, running) in self.running.into_iter().enumerate() {
+            arms.push(finished(running, index == reference, &compared, better, &mut notes));
+        }
+        arms.extend(self.unavailable.into_iter().map(unavailable));
+        arms.sort_by_key(|arm| self.order.iter().position(|name| *name == arm.name));
+        Record {
+            schema: SchemaName::V1,
+            id: String::new(),
+            started: String::new(),
+            bytepath: std::env::current_exe().map(|exe| facts::build(&exe)).unwrap_or_default(),
+            machine: facts::of(Machine::this()),
+            experiment,
+            settings: BTreeMap::new(),
+            blocks: self.blocks,
+            trusted: why.is_none(),
+            untrusted_why: why,
+            control: control.ok().map(|control| Control {
+                arm: control_name,
+                ratio: control.median,
+                ratio_ci95: [control.interval.low, control.interval.high],
+            }),
+            arms,
+            notes,
+        }
+    }
+}
+
+/// What to say when a run until the intervals are narrow comes to its end.
+fn decided(decision: Decision, blocks: u32) -> Option<String> {
+    match decision {
+        Decision::Continue => None,
+        Decision::Reached => {
+            Some(format!("stopped after {blocks} blocks: the intervals are as narrow as asked for"))
+        }
+        Decision::GaveUp => Some(format!(
+            "given up after {blocks} blocks: the intervals are still wider than asked for"
+        )),
+    }
+}
+
+/// One sample with what strangers did meanwhile.
+fn observed(work: &dyn Work, timing: &Timing) -> Result<(Outcome, Disturbance), String> {
+    let (before, used) = (Snapshot::take(), own_use());
+    let outcome = work.sample(timing)?;
+    let (after, all) = (Snapshot::take(), own_use());
+    let own = OwnUse {
+        cpu: all.cpu.saturating_sub(used.cpu),
+        involuntary_switches: all.involuntary_switches - used.involuntary_switches,
+        runqueue_wait: None,
+    };
+    let everywhere: Vec<usize> = Machine::this().allowed_cpus().iter().collect();
+    let cpus = if work.cpus().is_empty() { &everywhere } else { work.cpus() };
+    let mut distinct = cpus.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    Ok((outcome, disturbance(&before, &after, &distinct, &own)))
+}
+
+/// What this process and all processes that it started and that have ended used.
+fn own_use() -> OwnUse {
+    let (own, children) = (Usage::of_this_process(), Usage::of_children());
+    OwnUse {
+        cpu: Duration::from_secs_f64(own.cpu_s() + children.cpu_s()),
+        involuntary_switches: own.switches_involuntary + children.switches_involuntary,
+        runqueue_wait: None,
+    }
+}
+
+/// The values that count, one a block, in the order of the blocks.
+fn counted(samples: &[Sample]) -> Vec<f64> {
+    let mut counted: Vec<&Sample> = samples.iter().filter(|sample| !sample.superseded).collect();
+    counted.sort_by_key(|sample| sample.block);
+    counted.iter().map(|sample| sample.value).collect()
+}
+
+fn finished(
+    running: Running,
+    reference: bool,
+    compared: &[f64],
+    better: Better,
+    notes: &mut Vec<String>,
+) -> bytepath_report::Arm {
+    let Running { arm, samples, costs, found, failed, .. } = running;
+    let mut shown = bytepath_report::Arm {
+        params: arm.params.into_iter().chain(found).collect(),
+        touched: arm.touched,
+        published: arm.published,
+        reference,
+        ..bytepath_report::Arm::new(arm.name, arm.unit)
+    };
+    if let Some(why) = failed {
+        return bytepath_report::Arm {
+            status: Status::Unavailable,
+            why: Some(why),
+            samples,
+            ..shown
+        };
+    }
+    let values = counted(&samples);
+    notes.extend(warnings(&shown.name, &values));
+    shown.median = median(&values);
+    shown.ci95 = median_interval(&values).ok().map(|interval| [interval.low, interval.high]);
+    shown.costs = Some(median_costs(&costs));
+    shown.samples = samples;
+    if let Ok(ratio) = Ratio::of(&values, compared) {
+        shown.ratio = Some(ratio.median);
+        shown.ratio_ci95 = Some([ratio.interval.low, ratio.interval.high]);
+        shown.verdict = (!reference).then(|| verdict(ratio.interval, better, EQUIVALENCE_MARGIN));
+    }
+    shown
+}
+
+fn unavailable(arm: Arm) -> bytepath_report::Arm {
+    let why = arm.work.err().unwrap_or_default();
+    bytepath_report::Arm {
+        params: arm.params,
+        touched: arm.touched,
+        published: arm.published,
+        ..bytepath_report::Arm::unavailable(arm.name, arm.unit, why)
+    }
+}
+
+/// What a reader of the figures should know: outliers are kept, and named.
+fn warnings(name: &str, values: &[f64]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let outliers = outliers(values).iter().filter(|outlier| **outlier).count();
+    if outliers > 0 {
+        notes.push(format!(
+            "{name}: {outliers} of {} samples are outliers; they count",
+            values.len()
+        ));
+    }
+    if let Some(drift) = crate::stats::drift(values) {
+        notes.push(format!("{name}: drifts by {:+.0}% over the run", drift.total_share * 100.0));
+    }
+    if let Some(modes) = crate::stats::two_modes(values) {
+        notes.push(format!(
+            "{name}: runs in two modes, around {:.3} and around {:.3}",
+            modes.low, modes.high
+        ));
+    }
+    notes
+}
+
+fn median_costs(costs: &[Costs]) -> Costs {
+    let of = |field: fn(&Costs) -> Option<f64>| {
+        median(&costs.iter().filter_map(field).collect::<Vec<_>>())
+    };
+    Costs {
+        cpu_user_s_per_gib: of(|costs| costs.cpu_user_s_per_gib),
+        cpu_system_s_per_gib: of(|costs| costs.cpu_system_s_per_gib),
+        syscalls_per_gib: of(|costs| costs.syscalls_per_gib),
+        context_switches_per_gib: of(|costs| costs.context_switches_per_gib),
+        page_faults_per_gib: of(|costs| costs.page_faults_per_gib),
+    }
+}
+
+/// An observer that looks away.
+pub struct Quiet;
+
+impl Observer for Quiet {
+    fn begin(&mut self, _: usize, _: Option<u32>) {}
+    fn unavailable(&mut self, _: &str, _: &str) {}
+    fn sample(&mut self, _: &Turn, _: &str) {}
+}

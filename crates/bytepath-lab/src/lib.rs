@@ -1,0 +1,17 @@
+//! How bytepath measures: experiments and their arms, the schedule, the statistics, the noise.
+//!
+//! An [`experiments`] file makes [`arm`]s; [`lab`] runs them block by block by [`schedule`], each
+//! sample in processes of its own ([`pipe_work`], [`ends`]), watching for [`noise`]; [`stats`] judge
+//! what came; the result is a [`bytepath_report::Record`].
+
+pub mod arm;
+pub mod carry_work;
+pub mod ends;
+pub mod experiments;
+pub mod facts;
+pub mod lab;
+pub mod noise;
+pub mod peers;
+pub mod pipe_work;
+pub mod schedule;
+pub mod stats;

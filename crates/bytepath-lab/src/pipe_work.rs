@@ -1,0 +1,356 @@
+//! The work of pipe arms: a writer and a reader in processes of their own, joined by a pipe, with
+//! a classic between them where one is asked for.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use bytepath::placement::pin_this_thread;
+use bytepath_report::Costs;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::arm::{Measured, Outcome, Timing, Work};
+use crate::ends::{EndReport, GIB, Starter, Usage};
+
+/// Longer than this over the time that it should take, a sample is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A writer and a reader joined by a pipe, by their words, as anybody could run them by hand.
+pub struct PipeWork {
+    /// The `bytepath` executable.
+    pub program: PathBuf,
+    /// What writes.
+    pub writer: Writer,
+    /// Options of `bytepath read`.
+    pub reader: Vec<String>,
+    /// A program between the two: its words.
+    pub between: Option<Vec<String>>,
+    /// The CPU of the writer and that of the reader; unpinned when `None`.
+    pub cpus: Option<[usize; 2]>,
+    /// What has to arrive, where that is known.
+    pub expected: Option<Expected>,
+}
+
+/// What writes into the pipe.
+pub enum Writer {
+    /// `bytepath`, by its words: it reports what it did, and is told its CPU.
+    Bytepath(Vec<String>, Option<PathBuf>),
+    /// Another program, by its words, with a file as its standard input.
+    Program(Vec<String>, Option<PathBuf>),
+}
+
+/// Bytes that have to arrive, and the sum of their values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    /// How many.
+    pub bytes: u64,
+    /// Their sum, as the inlet read-touch gives it.
+    pub sum: u64,
+}
+
+impl PipeWork {
+    fn reader(&self, timing: &Timing) -> Command {
+        let mut reader = Command::new(&self.program);
+        reader.arg("read").args(&self.reader).args(Starter::this().words());
+        if let Some(cpus) = self.cpus {
+            reader.args(["--cpu", &cpus[1].to_string()]);
+        }
+        reader.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
+        match timing.measured {
+            Measured::Time(time) => reader.args(["--time", &format!("{}us", time.as_micros())]),
+            Measured::Bytes(bytes) => reader.args(["--bytes-to-pipe", &bytes.to_string()]),
+        };
+        reader.args(["--json", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        reader
+    }
+
+    fn spawn_writer(&self, sink: OwnedFd) -> Result<Child, String> {
+        let cpu = self.cpus.map(|cpus| cpus[0]);
+        let (mut writer, stdin, pin) = match &self.writer {
+            Writer::Bytepath(words, stdin) => {
+                let mut writer = Command::new(&self.program);
+                writer.args(words).args(["--json", "/dev/stderr"]).args(Starter::this().words());
+                if let Some(cpu) = cpu {
+                    writer.args(["--cpu", &cpu.to_string()]);
+                }
+                (writer, stdin, None)
+            }
+            Writer::Program(words, stdin) => {
+                let mut writer = Command::new(&words[0]);
+                writer.args(&words[1..]);
+                (writer, stdin, cpu)
+            }
+        };
+        let stdin = match stdin {
+            Some(path) => File::open(path)
+                .map_err(|error| format!("cannot open {}: {error}", path.display()))?
+                .into(),
+            None => Stdio::null(),
+        };
+        writer.stdin(stdin).stdout(sink).stderr(Stdio::piped());
+        spawn_on(&mut writer, pin)
+    }
+
+    fn start(&self, timing: &Timing) -> Result<Running, String> {
+        let pipe = || {
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+                .map_err(|errno| format!("cannot make a pipe: {}", std::io::Error::from(errno)))
+        };
+        let (read_end, write_end) = pipe()?;
+        let mut running = Running::default();
+        let mut source = read_end;
+        if let Some(words) = &self.between {
+            let (next_source, sink) = pipe()?;
+            let mut between = Command::new(&words[0]);
+            between.args(&words[1..]).stdin(source).stdout(sink).stderr(Stdio::null());
+            // On two CPUs the scheduler places a third program; on one it shares it.
+            let same = self.cpus.filter(|cpus| cpus[0] == cpus[1]);
+            running.between = Some(spawn_on(&mut between, same.map(|cpus| cpus[0]))?);
+            source = next_source;
+        }
+        running.writer = Some(self.spawn_writer(write_end)?);
+        let mut reader = self.reader(timing);
+        reader.stdin(source);
+        running.reader = Some(spawn_on(&mut reader, None)?);
+        Ok(running)
+    }
+
+    fn check(
+        &self,
+        reader: &EndReport,
+        timing: &Timing,
+        peer: Option<ExitStatus>,
+    ) -> Result<(), String> {
+        let Some(expected) = self.expected else { return self.enough(reader, timing, peer) };
+        let found = Expected { bytes: reader.bytes, sum: reader.checksum.unwrap_or(0) };
+        if found == expected {
+            return Ok(());
+        }
+        Err(format!(
+            "the bytes that arrived are not those that were sent: {} bytes with the sum {}, not {} \
+             with {}",
+            found.bytes, found.sum, expected.bytes, expected.sum
+        ))
+    }
+
+    /// A writer without end only stops when its reader leaves: a stream that ended by itself was
+    /// cut short, and its speed is not that of the arm.
+    fn enough(
+        &self,
+        reader: &EndReport,
+        timing: &Timing,
+        peer: Option<ExitStatus>,
+    ) -> Result<(), String> {
+        let enough = match timing.measured {
+            Measured::Bytes(bytes) => reader.bytes >= bytes,
+            Measured::Time(_) => !reader.source_ended,
+        };
+        if enough {
+            return Ok(());
+        }
+        let name = self.between.as_ref().map_or("the writer", |words| words[0].as_str());
+        let status = peer.map_or_else(String::new, |status| format!(" ({status})"));
+        Err(format!("{name} ended{status} before the measurement did"))
+    }
+}
+
+impl Work for PipeWork {
+    fn cpus(&self) -> &[usize] {
+        match &self.cpus {
+            // With a third program the scheduler may use any CPU, unless all are on one.
+            Some([writer, reader]) if self.between.is_some() && writer != reader => &[],
+            Some(cpus) => cpus,
+            None => &[],
+        }
+    }
+
+    fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
+        let before = Usage::of_children();
+        let mut running = self.start(timing)?;
+        let limit = PATIENCE
+            + match timing.measured {
+                Measured::Time(time) => time + timing.warm_up,
+                // The slowest machines move 64 MiB/s.
+                Measured::Bytes(bytes) => Duration::from_secs(bytes >> 26),
+            };
+        let reports = matches!(self.writer, Writer::Bytepath(..));
+        let (writer, reader) = running.finish(limit, reports)?;
+        self.check(&reader, timing, running.between_ended)?;
+        let outcome = match (writer, &self.between) {
+            (Some(writer), None) => outcome(&[&writer, &reader], &reader),
+            (writer, _) => {
+                // Programs that do not report are counted whole, from their start to their end.
+                let all = EndReport {
+                    usage: Usage::of_children().since(before),
+                    bytes: writer.as_ref().map_or(reader.bytes, |writer| writer.bytes),
+                    ..EndReport::default()
+                };
+                outcome(&[&all], &reader)
+            }
+        };
+        Ok(outcome)
+    }
+}
+
+/// Starts a program on a CPU: it inherits the one of the thread that starts it.
+fn spawn_on(command: &mut Command, cpu: Option<usize>) -> Result<Child, String> {
+    let _pinned = match cpu {
+        Some(cpu) => Some(pin_this_thread(cpu).map_err(|error| error.to_string())?),
+        None => None,
+    };
+    command.spawn().map_err(|error| {
+        format!("cannot start {}: {error}", command.get_program().to_string_lossy())
+    })
+}
+
+/// The processes of one sample; ended when dropped.
+#[derive(Default)]
+struct Running {
+    writer: Option<Child>,
+    between: Option<Child>,
+    /// How the program between ended, where it did so by itself.
+    between_ended: Option<ExitStatus>,
+    reader: Option<Child>,
+}
+
+impl Running {
+    /// Waits for the reader, which ends by itself, then for the writer, which then has nobody to
+    /// write to. The writer's report is there if it is one that `reports`.
+    fn finish(
+        &mut self,
+        limit: Duration,
+        reports: bool,
+    ) -> Result<(Option<EndReport>, EndReport), String> {
+        let reader = ended(&mut self.reader, Says::Output, limit);
+        // One that did not end in time still holds the pipe, and with it the writer.
+        end(&mut self.reader);
+        if let Some(between) = &mut self.between {
+            // Some classics ignore a reader that is gone (mbuffer goes on for a while).
+            let _ = between.kill();
+            let killed = |status: &ExitStatus| status.signal() == Some(Signal::KILL.as_raw());
+            self.between_ended = between.wait().ok().filter(|status| !killed(status));
+        }
+        // A writer that failed explains why the reader had nothing to read.
+        let writer = if reports {
+            let writer = ended(&mut self.writer, Says::Errors, limit);
+            Some(writer.map_err(|error| format!("the writer failed: {error}"))?)
+        } else {
+            let status = self.writer.as_mut().map(Child::wait);
+            let failed = |status: std::process::ExitStatus| status.code().is_some_and(|c| c != 0);
+            if status.is_some_and(|status| status.is_ok_and(failed)) {
+                return Err("the writer failed".into());
+            }
+            None
+        };
+        let reader = reader.map_err(|error| match self.between_ended {
+            Some(status) => {
+                format!("the reader failed: {error}; the program between ended ({status})")
+            }
+            None => format!("the reader failed: {error}"),
+        })?;
+        if reader.bytes == 0 {
+            return Err("nothing came through the pipe".into());
+        }
+        Ok((writer, reader))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in [&mut self.writer, &mut self.between, &mut self.reader] {
+            end(child);
+        }
+    }
+}
+
+/// Ends a process that may have ended already.
+fn end(child: &mut Option<Child>) {
+    if let Some(mut child) = child.take() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Where a process says what it did.
+#[derive(Clone, Copy)]
+enum Says {
+    Output,
+    Errors,
+}
+
+/// Waits for a process without using a CPU, and reads its report.
+fn ended(child: &mut Option<Child>, says: Says, limit: Duration) -> Result<EndReport, String> {
+    let Some(child) = child else { return Err("it was not started".into()) };
+    let report = match says {
+        Says::Output => child.stdout.take().map(|out| text_of(out, limit)),
+        Says::Errors => child.stderr.take().map(|errors| text_of(errors, limit)),
+    };
+    let report = report.unwrap_or_else(|| Err("it has no output".into()))?;
+    let status = child.wait().map_err(|error| error.to_string())?;
+    if status.success() {
+        return serde_json::from_str(&report).map_err(|error| format!("{error}: {report}"));
+    }
+    let errors = match child.stderr.take() {
+        Some(errors) => text_of(errors, limit)?,
+        None => report,
+    };
+    let errors = errors.trim().trim_start_matches("bytepath: ");
+    Err(if errors.is_empty() { status.to_string() } else { errors.to_owned() })
+}
+
+/// All that a process says on a pipe until it ends, or an error when that takes too long.
+fn text_of(mut pipe: impl Read + AsFd, limit: Duration) -> Result<String, String> {
+    let until = Instant::now() + limit;
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+        match rustix::event::poll(&mut [PollFd::new(&pipe, PollFlags::IN)], left.as_ref()) {
+            Ok(0) => return Err("it did not end in time".into()),
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(std::io::Error::from(errno).to_string()),
+        }
+        match pipe.read(&mut piece).map_err(|error| error.to_string())? {
+            0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+            count => text.extend_from_slice(&piece[..count]),
+        }
+    }
+}
+
+/// The reader's figure, and what all the ends cost per GiB that each of them moved.
+fn outcome(ends: &[&EndReport], reader: &EndReport) -> Outcome {
+    let per_gib = |of: fn(&EndReport) -> f64| {
+        let of_one = |end: &&EndReport| {
+            if end.bytes > 0 { of(end) / (end.bytes as f64 / GIB) } else { 0.0 }
+        };
+        Some(ends.iter().map(of_one).sum())
+    };
+    let told = ends.iter().all(|end| end.calls > 0);
+    let costs = Costs {
+        cpu_user_s_per_gib: per_gib(|end| end.usage.user_s),
+        cpu_system_s_per_gib: per_gib(|end| end.usage.system_s),
+        syscalls_per_gib: per_gib(|end| end.calls as f64).filter(|_| told),
+        context_switches_per_gib: per_gib(|end| end.usage.switches() as f64),
+        page_faults_per_gib: per_gib(|end| end.usage.faults as f64),
+    };
+    let mut found = BTreeMap::from([
+        ("pipe_bytes".to_owned(), Value::from(reader.pipe_bytes)),
+        ("read_bytes_max".to_owned(), Value::from(reader.chunk_bytes)),
+    ]);
+    if let Some(writer) = ends.first().filter(|_| told) {
+        found.insert("write_bytes_max".to_owned(), Value::from(writer.chunk_bytes));
+        if let Some(slot) = writer.slot_bytes {
+            found.insert("slot_bytes".to_owned(), Value::from(slot));
+        }
+    }
+    Outcome { value: reader.gib_per_second(), seconds: reader.seconds, costs, found }
+}

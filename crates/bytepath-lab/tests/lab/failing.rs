@@ -1,0 +1,92 @@
+//! Arms that cannot run, or stop running.
+
+use bytepath_lab::lab::Blocks;
+use bytepath_report::Status;
+
+use crate::works::{arm, found, recorded, run, steady, worked};
+
+#[test]
+fn an_arm_that_fails_in_the_trial_is_unavailable_and_the_run_goes_on() {
+    let broken = arm("broken", |_| Err("no such thing; install it".to_owned()));
+    let (record, told) = run(vec![steady("a", 2.0), broken, steady("b", 1.0)], Blocks::Exactly(3));
+    let record = record.expect("two arms can run");
+    let names: Vec<_> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
+    assert_eq!(names, ["a", "broken", "b"], "the order given is kept");
+    let broken = found(&record, "broken");
+    assert_eq!(broken.status, Status::Unavailable);
+    assert_eq!(broken.why.as_deref(), Some("no such thing; install it"));
+    assert!(broken.samples.is_empty() && broken.median.is_none() && broken.ratio.is_none());
+    assert_eq!(found(&record, "b").status, Status::Ok);
+    assert_eq!(*told.unavailable.borrow(), ["broken: no such thing; install it"]);
+    assert!(told.turns.borrow().iter().all(|(_, arm)| arm != "broken"));
+}
+
+#[test]
+fn an_arm_without_work_is_unavailable_with_its_reason() {
+    let absent = worked("absent", Err("it is not installed".to_owned()));
+    let record = recorded(vec![steady("a", 2.0), absent], 3);
+    let absent = found(&record, "absent");
+    assert_eq!(
+        (absent.status, absent.why.as_deref()),
+        (Status::Unavailable, Some("it is not installed"))
+    );
+}
+
+#[test]
+fn an_arm_that_fails_midway_keeps_its_samples_and_is_not_judged() {
+    // The trial and two blocks go well.
+    let failing = arm("failing", |done| if done < 3 { Ok(1.0) } else { Err("gone".to_owned()) });
+    let record = recorded(vec![steady("a", 2.0), failing, steady("b", 1.0)], 6);
+    let failing = found(&record, "failing");
+    assert_eq!(failing.status, Status::Unavailable);
+    let why = failing.why.as_deref().expect("a reason");
+    assert!(why.starts_with("it failed in block ") && why.ends_with(": gone"), "{why}");
+    assert_eq!(failing.samples.len(), 2);
+    assert_eq!((failing.median, failing.ratio, failing.verdict), (None, None, None));
+    assert_eq!(record.blocks, 6);
+    assert!(found(&record, "b").ratio.is_some(), "the others are judged all the same");
+}
+
+#[test]
+fn without_its_reference_a_run_compares_with_the_first_arm_that_runs_and_says_so() {
+    let missing = worked("missing", Err("not here".to_owned()));
+    let record = recorded(vec![missing, steady("b", 1.0), steady("c", 3.0)], 3);
+    assert!(found(&record, "b").reference && !found(&record, "missing").reference);
+    assert!(found(&record, "c").ratio.is_some_and(|ratio| (2.9..3.1).contains(&ratio)));
+    let said = "the reference arm missing cannot run here; ratios are to b";
+    assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+}
+
+#[test]
+fn a_reference_that_fails_midway_leaves_no_ratios_and_a_note() {
+    let failing = arm("a", |done| if done < 2 { Ok(1.0) } else { Err("gone".to_owned()) });
+    let record = recorded(vec![failing, steady("b", 1.0)], 4);
+    assert!(!record.trusted);
+    assert_eq!(found(&record, "b").status, Status::Ok);
+    assert!(record.arms.iter().all(|arm| arm.ratio.is_none() && arm.verdict.is_none()));
+    let said = "the reference arm a failed, so there are no ratios";
+    assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+}
+
+#[test]
+fn where_every_arm_fails_midway_the_run_ends() {
+    let failing = |name| arm(name, |done| if done < 2 { Ok(1.0) } else { Err("gone".to_owned()) });
+    let (record, told) = run(vec![failing("a"), failing("b")], Blocks::UntilCi(5.0));
+    let record = record.expect("both could run at first");
+    assert!(record.arms.iter().all(|arm| arm.status == Status::Unavailable));
+    assert!(record.blocks < 10, "{} blocks", record.blocks);
+    assert!(!record.trusted && !told.turns.borrow().is_empty());
+}
+
+#[test]
+fn a_run_without_any_arm_is_an_error_with_every_reason() {
+    let arms = vec![worked("a", Err("x is missing".to_owned())), arm("b", |_| Err("y".to_owned()))];
+    let (record, _) = run(arms, Blocks::Exactly(3));
+    let error = record.expect_err("there is nothing to record").to_string();
+    assert!(error.contains("a: x is missing") && error.contains("b: y"), "{error}");
+}
+
+#[test]
+fn a_run_of_no_arms_at_all_is_an_error() {
+    assert!(run(Vec::new(), Blocks::Exactly(3)).0.is_err());
+}

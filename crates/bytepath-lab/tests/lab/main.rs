@@ -1,0 +1,6 @@
+//! The run itself, with works that are told what to give: which arms run, in which order, what
+//! becomes of those that fail, and what the record says about it.
+
+mod failing;
+mod record;
+mod works;

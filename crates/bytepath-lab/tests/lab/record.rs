@@ -1,0 +1,93 @@
+//! What the record says of a run that went well.
+
+use bytepath_lab::lab::{Blocks, CONTROL_SUFFIX};
+use bytepath_report::Verdict;
+use serde_json::json;
+
+use crate::works::{arm, found, recorded, run, steady};
+
+#[test]
+fn every_arm_has_one_counted_sample_in_each_block_and_the_control_is_no_arm() {
+    let (record, told) = run(vec![steady("a", 1.0), steady("b", 2.0)], Blocks::Exactly(5));
+    let record = record.expect("both run");
+    assert_eq!(record.blocks, 5);
+    assert_eq!(record.arms.len(), 2, "the control is told of apart");
+    for arm in &record.arms {
+        let mut blocks: Vec<_> =
+            arm.samples.iter().filter(|sample| !sample.superseded).map(|s| s.block).collect();
+        blocks.sort_unstable();
+        assert_eq!(blocks, [0, 1, 2, 3, 4], "{}", arm.name);
+    }
+    let turns = told.turns.borrow();
+    let of_a = turns.iter().filter(|(block, arm)| *block == 0 && arm == "a").count();
+    assert!(of_a >= 2, "the reference runs twice in each block: {turns:?}");
+}
+
+#[test]
+fn the_control_is_the_reference_once_more_and_is_trusted_where_it_agrees() {
+    let record = recorded(vec![steady("a", 1.0), steady("b", 2.0)], 6);
+    let control = record.control.as_ref().expect("a control");
+    assert_eq!(control.arm, format!("a{CONTROL_SUFFIX}"));
+    assert!((control.ratio - 1.0).abs() < 0.01, "{}", control.ratio);
+    assert!(record.trusted && record.untrusted_why.is_none(), "{:?}", record.untrusted_why);
+}
+
+#[test]
+fn two_blocks_are_measured_but_not_trusted_and_the_reason_is_their_number() {
+    let record = recorded(vec![steady("a", 1.0), steady("b", 2.0)], 2);
+    let why = record.untrusted_why.as_deref().expect("two blocks say nothing about the spread");
+    assert!(why.contains("2 blocks") && why.contains("at least 3"), "{why}");
+    assert!(found(&record, "b").median.is_some());
+}
+
+#[test]
+fn ratios_and_verdicts_follow_the_figures() {
+    let record = recorded(vec![steady("a", 1.0), steady("b", 2.0), steady("c", 0.5)], 10);
+    let (a, b, c) = (found(&record, "a"), found(&record, "b"), found(&record, "c"));
+    assert!(a.reference && a.verdict.is_none() && a.ratio.is_some_and(|r| (r - 1.0).abs() < 1e-9));
+    assert_eq!((b.verdict, c.verdict), (Some(Verdict::Faster), Some(Verdict::Slower)));
+    assert!(b.ratio.is_some_and(|ratio| (1.99..2.01).contains(&ratio)));
+    assert!(b.median.is_some_and(|median| (1.99..2.01).contains(&median)));
+}
+
+#[test]
+fn a_run_until_the_intervals_are_narrow_stops_and_says_after_how_many_blocks() {
+    let (record, _) = run(vec![steady("a", 1.0), steady("b", 2.0)], Blocks::UntilCi(5.0));
+    let record = record.expect("both run");
+    assert_eq!(record.blocks, 10, "steady arms need no more than the fewest blocks");
+    assert_eq!(record.settings["until_ci_percent"], json!(5.0));
+    let said = "stopped after 10 blocks: the intervals are as narrow as asked for";
+    assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+}
+
+#[test]
+fn a_run_whose_intervals_stay_wide_gives_up_and_says_so() {
+    // Multiples of the golden ratio fill the unit interval evenly and never meet.
+    let wild = arm("a", |done| Ok((f64::from(done) * 1.618_034 % 1.0 * 4.0).exp()));
+    let (record, _) = run(vec![wild, steady("b", 1.0)], Blocks::UntilCi(0.001));
+    let record = record.expect("both run");
+    let said = "given up after 200 blocks: the intervals are still wider than asked for";
+    assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+}
+
+#[test]
+fn outliers_and_drift_are_named_in_the_notes_and_counted() {
+    let spiky =
+        arm("spiky", |done| Ok(if done == 7 { 90.0 } else { 1.0 + f64::from(done % 3) / 100.0 }));
+    let drifting = arm("drifting", |done| Ok(1.0 + f64::from(done) / 4.0));
+    let record = recorded(vec![steady("a", 1.0), spiky, drifting], 12);
+    let noted = |words: &str| record.notes.iter().any(|note| note.starts_with(words));
+    assert!(noted("spiky: 1 of 12 samples are outliers"), "{:?}", record.notes);
+    assert!(noted("drifting: drifts by +"), "{:?}", record.notes);
+    assert!(found(&record, "spiky").samples.iter().any(|sample| sample.value == 90.0));
+}
+
+#[test]
+fn the_settings_and_the_machine_are_in_the_record() {
+    let record = recorded(vec![steady("a", 1.0)], 3);
+    assert_eq!(record.settings["seed"], json!(42));
+    assert_eq!(record.settings["blocks"], json!(3));
+    assert_eq!(record.settings["measured_s"], json!(0.001));
+    assert!(!record.machine.kernel.is_empty() && !record.bytepath.build.is_empty());
+    assert!(record.id.ends_with("-002a"), "{}", record.id);
+}

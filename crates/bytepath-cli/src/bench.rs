@@ -1,0 +1,343 @@
+//! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
+
+mod progress;
+
+use std::collections::HashSet;
+use std::io::{IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytepath::Wait;
+use bytepath::machine::Machine;
+use bytepath::placement::{NamedPlacement, Placement};
+use bytepath_lab::arm::{Arm, Measured, Timing};
+use bytepath_lab::experiments::{overhead, pipes};
+use bytepath_lab::lab::{self, Blocks, Settings};
+use bytepath_lab::peers::{PEERS, Peer};
+use bytepath_lab::schedule::fresh_seed;
+use bytepath_report::{Record, csv, table};
+use clap::{Args, Subcommand};
+
+use crate::output::{self, Output};
+use crate::{values, wrong_usage};
+pub(crate) use progress::Progress;
+
+/// Run a published experiment on this machine, and say what came beside what was published
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    Pipes(Pipes),
+    Overhead(Overhead),
+}
+
+/// What do bytepath's own layers cost, against a bare loop of the same system calls?
+#[derive(Args)]
+struct Overhead {
+    /// Bytes per call
+    #[arg(long, value_name = "SIZE", value_parser = values::buffer_size, default_value = "256K")]
+    buf_size: usize,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+/// How fast can a pipe be? The ladder of mazzo.li (2022), on every placement of the ends
+#[derive(Args, Default)]
+pub(crate) struct Pipes {
+    /// Only arms whose name (or part before the @) matches: 'vmsplice-*', '*@same-cpu'
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Name the arms and stop
+    #[arg(long)]
+    list: bool,
+    /// Where the ends run: same-cpu, cross-cpu, …; all that this machine has unless given
+    #[arg(long, value_name = "PLACEMENT", value_parser = values::placements)]
+    placement: Vec<Vec<Placement>>,
+    /// Sizes of the pipe; each arm's own unless given
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = values::buffer_size)]
+    pipe_size: Vec<usize>,
+    /// Sizes of the buffers
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = values::buffer_size)]
+    buf_size: Vec<usize>,
+    /// Waits, for arms that do not show one of their own: block, poll, spin, poll-spin, hybrid
+    #[arg(long, value_name = "WAIT", value_delimiter = ',', value_parser = values::wait)]
+    wait: Vec<Wait>,
+    /// Classics to put between the same ends: pv, cat, dd, mbuffer
+    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = peer)]
+    peer: Vec<&'static Peer>,
+    /// Bytes per sample, instead of a time
+    #[arg(long, value_name = "SIZE", value_parser = values::size, conflicts_with = "time")]
+    bytes: Option<u64>,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+/// Options of every experiment.
+#[derive(Args, Default)]
+struct Measuring {
+    /// 3 blocks of short samples
+    #[arg(long)]
+    quick: bool,
+    /// How many blocks: rounds in which every arm runs once
+    #[arg(long, value_name = "N", conflicts_with = "until_ci", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    blocks: Option<u32>,
+    /// Go on until every 95% interval is narrower than ± so many percent
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    until_ci: Option<f64>,
+    /// Time per sample
+    #[arg(long, value_name = "TIME", value_parser = values::some_time)]
+    time: Option<Duration>,
+    /// Time per sample before the clock starts
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    warm_up: Option<Duration>,
+    /// Draw the random orders from this seed, as an earlier record names it
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write the record to a file; - for standard output, which then holds nothing else
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write every sample to a file as CSV; - for standard output, which then holds nothing else
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+impl Pipes {
+    /// The whole ladder in three blocks of short samples.
+    pub(crate) fn quick() -> Self {
+        Pipes { measuring: Measuring { quick: true, ..Measuring::default() }, ..Pipes::default() }
+    }
+}
+
+fn peer(name: &str) -> Result<&'static Peer, String> {
+    bytepath_lab::peers::by_name(name).ok_or_else(|| {
+        let names: Vec<_> = PEERS.iter().map(|peer| peer.name).collect();
+        format!("there is no peer {name:?}; there are: {}", names.join(", "))
+    })
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),
+        _ => Err(format!("{text:?} is no percentage between 0 and 100")),
+    }
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    match &options.experiment {
+        Experiment::Pipes(options) => pipes(options),
+        Experiment::Overhead(options) => overhead(options),
+    }
+}
+
+fn pipes(options: &Pipes) -> anyhow::Result<()> {
+    let arms = pipes_arms(options)?;
+    if options.list {
+        let mut out = std::io::stdout().lock();
+        return arms
+            .iter()
+            .try_for_each(|arm| writeln!(out, "{}", arm.name))
+            .context("standard output");
+    }
+    let outputs = options.measuring.outputs()?;
+    let record = measure_pipes(arms, options)?;
+    show(&record, pipes::dominating(&record).as_deref(), outputs)
+}
+
+fn overhead(options: &Overhead) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    // The last CPU: the first handles most interrupts on many machines.
+    let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
+    let arms = overhead::arms(options.buf_size, cpu, &program);
+    let outputs = options.measuring.outputs()?;
+    let settings = options.measuring.settings(None);
+    let mut progress = Progress::new(&settings.timing);
+    let experiment = overhead::DESCRIPTION.recorded();
+    let record = lab::run(experiment, arms, overhead::BARE, &settings, &mut progress)?;
+    show(&record, None, outputs)
+}
+
+/// Runs the arms of `pipes` and gives the record.
+pub(crate) fn measure_pipes(arms: Vec<Arm>, options: &Pipes) -> anyhow::Result<Record> {
+    let reference = pipes::reference(&arms).context("no arm to measure")?.to_owned();
+    let settings = options.measuring.settings(options.bytes);
+    let mut progress = Progress::new(&settings.timing);
+    let experiment = pipes::DESCRIPTION.recorded();
+    Ok(lab::run(experiment, arms, &reference, &settings, &mut progress)?)
+}
+
+/// The arms that the options ask for.
+pub(crate) fn pipes_arms(options: &Pipes) -> anyhow::Result<Vec<Arm>> {
+    let axes = pipes::Axes {
+        placements: placements(&options.placement.concat())?,
+        pipe_bytes: options.pipe_size.clone(),
+        buf_bytes: options.buf_size.clone(),
+        waits: options.wait.clone(),
+        peers: options.peer.clone(),
+    };
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    // A peer that is asked for by name runs whatever else is chosen.
+    let peers = options.peer.iter().map(|peer| pipes::peer_arm(peer));
+    let globs = match options.arms.is_empty() {
+        true => Vec::new(),
+        false => options.arms.iter().cloned().chain(peers).collect(),
+    };
+    let arms = chosen(pipes::arms(&axes, &program), &globs)?;
+    let mut names = HashSet::new();
+    match arms.iter().find(|arm| !names.insert(&arm.name)) {
+        Some(arm) => {
+            Err(wrong_usage(format!("{} would run twice: give each value once", arm.name)))
+        }
+        None => Ok(arms),
+    }
+}
+
+fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
+    let patterns = globs
+        .iter()
+        .map(|text| {
+            let pattern = glob::Pattern::new(text);
+            pattern.map_err(|error| wrong_usage(format!("{text:?} is no pattern: {}", error.msg)))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let matches = |arm: &Arm| {
+        // The rung, the rung @ the placement, or all of the name with the axes.
+        let rung = arm.name.split('@').next().unwrap_or_default();
+        let placed = arm.name.split('/').next().unwrap_or_default();
+        patterns.iter().any(|glob| [rung, placed, &arm.name].iter().any(|name| glob.matches(name)))
+    };
+    let names: Vec<_> = pipes::names().collect();
+    let chosen: Vec<_> =
+        arms.into_iter().filter(|arm| patterns.is_empty() || matches(arm)).collect();
+    if chosen.is_empty() {
+        return Err(wrong_usage(format!(
+            "no arm matches {}; there are, each @ a placement: {}",
+            globs.join(","),
+            names.join(", ")
+        )));
+    }
+    Ok(chosen)
+}
+
+/// The placements asked for, or all; with the CPUs that stand for each.
+fn placements(asked: &[Placement]) -> anyhow::Result<Vec<NamedPlacement>> {
+    let machine = Machine::this();
+    let here = Placement::distinct(machine.cpus(), machine.allowed_cpus());
+    if asked.is_empty() {
+        return Ok(here);
+    }
+    asked
+        .iter()
+        .map(|placement| {
+            let pair = placement.cpus(machine.cpus(), machine.allowed_cpus())?;
+            let (writer_cpu, reader_cpu) = pair.unwrap_or((0, 0));
+            Ok(NamedPlacement {
+                name: placement.name(),
+                placement: *placement,
+                writer_cpu,
+                reader_cpu,
+            })
+        })
+        .collect()
+}
+
+/// Blocks of a run unless told otherwise.
+const BLOCKS: u32 = 10;
+const BLOCKS_QUICK: u32 = 3;
+/// Sample times, so that the default run of `pipes` takes under 3 minutes on 2 CPUs, and a quick
+/// one under 30 seconds.
+const TIME: Duration = Duration::from_millis(300);
+const TIME_QUICK: Duration = Duration::from_millis(150);
+const WARM_UP: Duration = Duration::from_millis(100);
+const WARM_UP_QUICK: Duration = Duration::from_millis(50);
+
+impl Measuring {
+    fn settings(&self, bytes: Option<u64>) -> Settings {
+        let (blocks, time, warm_up) = if self.quick {
+            (BLOCKS_QUICK, TIME_QUICK, WARM_UP_QUICK)
+        } else {
+            (BLOCKS, TIME, WARM_UP)
+        };
+        let measured = match bytes {
+            Some(bytes) => Measured::Bytes(bytes),
+            None => Measured::Time(self.time.unwrap_or(time)),
+        };
+        Settings {
+            blocks: match self.until_ci {
+                Some(percent) => Blocks::UntilCi(percent),
+                None => Blocks::Exactly(self.blocks.unwrap_or(blocks)),
+            },
+            seed: self.seed.unwrap_or_else(fresh_seed),
+            timing: Timing { warm_up: self.warm_up.unwrap_or(warm_up), measured },
+            others: Default::default(),
+        }
+    }
+
+    /// Opens the files that results are to go to.
+    fn outputs(&self) -> anyhow::Result<Outputs> {
+        let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
+        if to_stdout(&self.json) && to_stdout(&self.csv) {
+            return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
+        }
+        if self.json.is_some() && self.json == self.csv {
+            return Err(wrong_usage("--json and --csv name the same file"));
+        }
+        let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
+        Ok(Outputs {
+            json: open(&self.json)?,
+            csv: open(&self.csv)?,
+            alone: to_stdout(&self.json) || to_stdout(&self.csv),
+        })
+    }
+}
+
+/// Where results go beside the table, or instead of it.
+struct Outputs {
+    json: Option<Output>,
+    csv: Option<Output>,
+    /// Whether standard output is to hold one of them and nothing else.
+    alone: bool,
+}
+
+/// Prints the table and what dominates, or what was asked for instead.
+fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::Result<()> {
+    let alone = outputs.alone;
+    let saved = save(record, outputs);
+    if alone {
+        return saved;
+    }
+    let mut text = table::render(record, style());
+    if let Some(sentence) = dominating {
+        text += &format!("\n{sentence}.\n");
+    }
+    std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
+    saved
+}
+
+/// Writes the record to every file asked for; one that fails does not keep the others from it.
+fn save(record: &Record, outputs: Outputs) -> anyhow::Result<()> {
+    let json = match outputs.json {
+        Some(output) => output.write(record.to_json()?.as_bytes()),
+        None => Ok(()),
+    };
+    let mut text = Vec::new();
+    let csv = match outputs.csv {
+        Some(output) => csv::write(record, &mut text)
+            .map_err(anyhow::Error::from)
+            .and_then(|()| output.write(&text)),
+        None => Ok(()),
+    };
+    json.and(csv)
+}
+
+/// Colour and width as standard output allows.
+pub(crate) fn style() -> table::Style {
+    let out = std::io::stdout();
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let width = rustix::termios::tcgetwinsize(&out).ok().map(|size| size.ws_col);
+    table::Style { colour: out.is_terminal() && !plain, width: width.filter(|width| *width > 0) }
+}

@@ -1,0 +1,103 @@
+//! How far a run has come, on one line of standard error, if that is a terminal.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Once;
+use std::time::Instant;
+
+use bytepath_lab::arm::{Measured, Timing};
+use bytepath_lab::lab::Observer;
+use bytepath_lab::schedule::Turn;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+/// Draws the line.
+pub(crate) struct Progress {
+    terminal: bool,
+    started: Instant,
+    arms: usize,
+    blocks: Option<u32>,
+    done: usize,
+    sample_s: f64,
+}
+
+impl Progress {
+    pub(crate) fn new(timing: &Timing) -> Self {
+        let measured_s = match timing.measured {
+            Measured::Time(time) => time.as_secs_f64(),
+            Measured::Bytes(_) => 1.0,
+        };
+        let terminal = std::io::stderr().is_terminal();
+        if terminal {
+            static ONCE: Once = Once::new();
+            ONCE.call_once(end_line_on_signals);
+        }
+        Progress {
+            terminal,
+            started: Instant::now(),
+            arms: 0,
+            blocks: None,
+            done: 0,
+            sample_s: measured_s + timing.warm_up.as_secs_f64(),
+        }
+    }
+
+    /// Seconds left, by what the samples so far took.
+    fn left_s(&self) -> Option<f64> {
+        let samples = self.arms * usize::try_from(self.blocks?).ok()?;
+        let each = match self.done {
+            0 => self.sample_s,
+            done => self.started.elapsed().as_secs_f64() / done as f64,
+        };
+        Some(samples.saturating_sub(self.done) as f64 * each)
+    }
+
+    fn line(&self, text: &str) {
+        if self.terminal {
+            // A terminal that is gone is no reason to stop measuring.
+            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn begin(&mut self, arms: usize, blocks: Option<u32>) {
+        self.started = Instant::now();
+        (self.arms, self.blocks) = (arms, blocks);
+    }
+
+    fn unavailable(&mut self, arm: &str, why: &str) {
+        if self.terminal {
+            self.line("");
+            crate::say(format_args!("{arm} cannot run here: {why}"));
+        }
+    }
+
+    fn sample(&mut self, turn: &Turn, arm: &str) {
+        let block = match self.blocks {
+            Some(blocks) => format!("block {} of {blocks}", turn.block + 1),
+            None => format!("block {}", turn.block + 1),
+        };
+        let left = self.left_s().map(|left| format!(", about {left:.0} s left"));
+        self.line(&format!("{block}{}: {arm}", left.unwrap_or_default()));
+        self.done += 1;
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.line("");
+    }
+}
+
+/// Before a signal ends the program, ends the line, so that the shell's prompt does not stand in it.
+fn end_line_on_signals() {
+    // Where handlers are refused, the signals end the program as they always do.
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            let _ = writeln!(std::io::stderr());
+            let _ = emulate_default_handler(signal);
+        }
+    });
+}

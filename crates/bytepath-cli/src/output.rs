@@ -1,0 +1,87 @@
+//! A file for results: looked at before the work, so that nobody measures for minutes only to learn
+//! that the folder is missing; written whole or not at all, so that an older result is there until
+//! a better one is.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// Where results go: a file, or standard output for `-`.
+pub(crate) struct Output {
+    path: PathBuf,
+    way: Way,
+}
+
+enum Way {
+    Stdout,
+    /// A device, FIFO or the like, which is opened now and written as it is.
+    Special(File),
+    /// A file that is there or is to be: it is replaced at the end.
+    Replaced,
+}
+
+impl Output {
+    /// Sees that `path` can be written, and leaves it as it is.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Output> {
+        let way = Output::way(path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Output { path: path.to_owned(), way })
+    }
+
+    fn way(path: &Path) -> anyhow::Result<Way> {
+        if is_stdout(path) {
+            return Ok(Way::Stdout);
+        }
+        match File::options().write(true).open(path) {
+            Ok(file) if file.metadata()?.is_file() => Ok(Way::Replaced),
+            Ok(file) => Ok(Way::Special(file)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                // A trial, gone as soon as made: a folder may be missing, full or read-only.
+                tempfile::tempfile_in(folder(path))?;
+                Ok(Way::Replaced)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes the results.
+    pub(crate) fn write(self, text: &[u8]) -> anyhow::Result<()> {
+        let failed = || format!("cannot write {}", self.path.display());
+        match self.way {
+            Way::Stdout => std::io::stdout().write_all(text).context("standard output"),
+            Way::Special(mut file) => file.write_all(text).with_context(failed),
+            Way::Replaced => replace(&self.path, text).with_context(failed),
+        }
+    }
+}
+
+/// Puts a new file in the place of the old one, if there was one, with its permissions.
+fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
+    // What a link points to is replaced, and the link kept.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut file =
+        tempfile::Builder::new().permissions(permissions(&path)).tempfile_in(folder(&path))?;
+    file.write_all(text)?;
+    file.persist(&path)?;
+    Ok(())
+}
+
+/// The old file's, or those of any new one.
+fn permissions(path: &Path) -> std::fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    let any = std::fs::Permissions::from_mode(0o666);
+    std::fs::metadata(path).map_or(any, |old| old.permissions())
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Whether the path stands for standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}

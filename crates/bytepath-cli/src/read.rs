@@ -1,0 +1,118 @@
+//! `bytepath read`: the reading end of a pipe, by any inlet, and the end that measures.
+
+use std::io::Write as _;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytepath::inlets::Inlet;
+use bytepath_lab::ends::{EndReport, ReadEnd, Until};
+use clap::Args;
+
+use crate::ends::{self, End, Shared};
+use crate::{values, wrong_usage};
+
+/// As published.
+const BYTES_DEFAULT: u64 = 10 << 30;
+
+/// Read from a pipe as fast as it gives, and say how fast that was
+///
+/// Takes every option of the published program pair of the same names (in either spelling,
+/// --buf-size or --buf_size), and joins any program: yes | bytepath read --bytes-to-pipe 1G.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How to read
+    #[arg(long, value_name = "INLET", value_parser = values::inlets(), conflicts_with = "read_with_splice")]
+    inlet: Option<&'static dyn Inlet>,
+    /// Read this long before the clock starts
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "0s")]
+    warm_up: Duration,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let shared = &options.shared;
+    ends::end_with(shared.starter)?;
+    if shared.csv && shared.json_alone() {
+        return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
+    }
+    let stdin = std::io::stdin();
+    let end = end(options)?;
+    let output = shared.output()?;
+    let report = end.run(stdin.as_fd())?;
+    enough(shared, &report)?;
+    shared.say(&report);
+    ends::save(&report, output)?;
+    if shared.json_alone() {
+        return Ok(());
+    }
+    let line = if shared.csv {
+        shared.csv_row(&report, shared.write_with_vmsplice, end.inlet.name() == "splice-null")
+    } else {
+        sentence(&report)
+    };
+    writeln!(std::io::stdout(), "{line}").context("standard output")
+}
+
+/// A speed of nothing is none, and a stream that was cut short is not verified.
+fn enough(shared: &Shared, report: &EndReport) -> anyhow::Result<()> {
+    if report.bytes == 0 {
+        bail!("nothing came to be measured: the writer ended too early, or failed");
+    }
+    match shared.bytes_to_pipe {
+        Some(bytes) if shared.verify && report.source_ended && report.bytes < bytes => {
+            bail!("the stream ended after {} of {bytes} bytes: the rest was lost", report.bytes)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn sentence(report: &EndReport) -> String {
+    let mut sentence = format!(
+        "{} GiB/s, {} per call, pipe of {} ({} in {:.3} s)",
+        bytepath_report::numbers::figure(report.gib_per_second()),
+        bytepath_report::numbers::bytes(report.chunk_bytes),
+        bytepath_report::numbers::bytes(report.pipe_bytes),
+        bytepath_report::numbers::bytes(report.bytes),
+        report.seconds,
+    );
+    if let Some(sum) = report.checksum {
+        sentence += &format!(", byte sum {sum}");
+    }
+    match report.pattern_period {
+        Some(0) => sentence += ", every byte verified",
+        Some(period) => {
+            sentence += &format!(", every byte verified (pattern repeats after {period} bytes)");
+        }
+        None => {}
+    }
+    sentence
+}
+
+fn end(options: &Options) -> anyhow::Result<ReadEnd> {
+    let shared = &options.shared;
+    let named = if shared.read_with_splice { "splice-null" } else { "read" };
+    let inlet = options.inlet.or_else(|| bytepath::inlets::by_name(named));
+    Ok(ReadEnd {
+        inlet: inlet.context("no inlet")?,
+        buf_bytes: shared.buf_size,
+        pipe_bytes: shared.pipe_size,
+        pages: shared.pages(),
+        check_huge: shared.check_huge_page,
+        move_flag: shared.gift,
+        untouched: shared.dont_touch_pages,
+        verify: shared.verify,
+        wait: shared.wait(),
+        cpu: shared.cpu(End::Reader)?,
+        warm_up: options.warm_up,
+        until: until(shared),
+    })
+}
+
+fn until(shared: &Shared) -> Until {
+    match (shared.bytes_to_pipe, shared.time) {
+        (bytes, Some(time)) => Until::Time(time, bytes),
+        (bytes, None) => Until::Bytes(bytes.unwrap_or(BYTES_DEFAULT)),
+    }
+}

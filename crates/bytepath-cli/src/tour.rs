@@ -1,0 +1,203 @@
+//! `bytepath tour`: what this machine is, the quick pipe ladder, and a real file through a pipe the
+//! classic way and by the best route, in under 90 seconds.
+
+mod file;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use bytepath::machine::{Call, Machine, Ring};
+use bytepath::placement::{NamedPlacement, Placement};
+use bytepath_lab::arm::{Measured, Timing};
+use bytepath_lab::experiments::{file_pipe, pipes};
+use bytepath_lab::lab::{self, Blocks, Settings};
+use bytepath_lab::schedule::fresh_seed;
+use bytepath_report::{Record, Verdict, numbers, table};
+use clap::Args;
+
+use crate::bench::{self, Pipes};
+use crate::values;
+use file::Moved;
+
+/// Show this machine, the pipe ladder on it, and a real file through a pipe: 90 seconds
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The file to move through the pipe; one is made (and removed) unless given
+    file: Option<PathBuf>,
+    /// Size of the file that is made
+    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "1G", conflicts_with = "file")]
+    size: u64,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    // Known now rather than after the ladder.
+    file::possible(options.file.as_deref())?;
+    let mut out = std::io::stdout();
+    writeln!(out, "THIS MACHINE\n{}", facts(Machine::this()))?;
+    writeln!(out, "THE PIPE LADDER, QUICKLY (bytepath bench pipes takes its time)\n")?;
+    let ladder = ladder()?;
+    write!(out, "{}", table::render(&ladder, bench::style()))?;
+    if let Some(sentence) = pipes::dominating(&ladder) {
+        writeln!(out, "\n{sentence}.")?;
+    }
+    writeln!(out, "\nA REAL FILE THROUGH A PIPE\n")?;
+    out.flush()?;
+    let moved = file::prepared(options.file.as_deref(), options.size, &mut out)?;
+    let record = through_a_pipe(&moved, best_placement(&ladder))?;
+    write!(out, "{}", table::render(&record, bench::style()))?;
+    let checked = moved.compare_every_byte()?;
+    writeln!(out, "\n{}", verdict(&record))?;
+    writeln!(
+        out,
+        "Checked: every sample by length and byte sum, and {} once more byte by byte.",
+        numbers::bytes(checked)
+    )?;
+    writeln!(out, "\n{NEXT}").context("standard output")
+}
+
+/// What to try after the tour.
+const NEXT: &str = "NEXT
+  bytepath bench pipes                           the whole ladder, 10 blocks, 3 minutes
+  bytepath bench pipes --arms 'write-*read' --peer pv,cat,dd
+                                                 classics between the same two ends
+  bytepath write --outlet wide-tee | bytepath read --inlet splice-null --buf-size 64M
+                                                 the two ends by hand; see --help for the knobs";
+
+/// The facts that decide how fast bytes move here.
+fn facts(machine: &Machine) -> String {
+    let (kernel, memory, pipe) = (machine.kernel(), machine.memory(), machine.pipes());
+    let placements: Vec<_> = Placement::distinct(machine.cpus(), machine.allowed_cpus())
+        .iter()
+        .map(|placement| placement.name)
+        .collect();
+    let sizes = match (pipe.default_bytes, pipe.largest_bytes) {
+        (Some(default), Some(largest)) => format!(
+            "{} unless asked, {} at most for this user",
+            numbers::bytes(default as u64),
+            numbers::bytes(largest as u64)
+        ),
+        _ => "unknown".to_owned(),
+    };
+    let huge = memory.thp_enabled.clone().unwrap_or_else(|| "none".to_owned());
+    let cache = machine.cpus().largest_cache_bytes().map_or("unknown".to_owned(), numbers::bytes);
+    let aliasing = if machine.call(Call::VmspliceAliases).is_yes() {
+        "lends pages (later writes to them show in the pipe)"
+    } else {
+        "copies on this kernel"
+    };
+    let lines = [
+        ("kernel", format!("Linux {}, {}", kernel.release, kernel.virtualisation)),
+        (
+            "CPUs",
+            format!(
+                "{} of {}, largest cache {cache}",
+                machine.allowed_cpus().iter().count(),
+                kernel.cpu_model
+            ),
+        ),
+        ("placements", placements.join(", ")),
+        ("pipes", sizes),
+        ("huge pages", format!("transparent: {huge}")),
+        ("vmsplice", aliasing.to_owned()),
+        ("io_uring", io_uring(machine)),
+    ];
+    lines.iter().map(|(name, value)| format!("  {name:<12} {value}\n")).collect()
+}
+
+fn io_uring(machine: &Machine) -> String {
+    match machine.ring() {
+        Ring::Available(features) => format!("available, {} features", features.names().len()),
+        ring => ring.to_string(),
+    }
+}
+
+fn ladder() -> anyhow::Result<Record> {
+    let options = Pipes::quick();
+    bench::measure_pipes(bench::pipes_arms(&options)?, &options)
+}
+
+/// The placement on which plain write and read were fastest just now.
+fn best_placement(ladder: &Record) -> Option<NamedPlacement> {
+    let machine = Machine::this();
+    let here = Placement::distinct(machine.cpus(), machine.allowed_cpus());
+    let speed = |placement: &NamedPlacement| {
+        let name = format!("write-read@{}", placement.name);
+        ladder.arms.iter().find(|arm| arm.name == name).and_then(|arm| arm.median)
+    };
+    here.into_iter()
+        .max_by(|a, b| speed(a).unwrap_or_default().total_cmp(&speed(b).unwrap_or_default()))
+}
+
+fn through_a_pipe(moved: &Moved, placement: Option<NamedPlacement>) -> anyhow::Result<Record> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let job = file_pipe::Job { file: moved.path(), expected: moved.expected, placement };
+    // One byte more than there is, so that the reader meets the end.
+    let measured = Measured::Bytes(moved.expected.bytes + 1);
+    let settings = Settings {
+        blocks: Blocks::Exactly(3),
+        seed: fresh_seed(),
+        timing: Timing { warm_up: Duration::ZERO, measured },
+        others: Default::default(),
+    };
+    let experiment = file_pipe::DESCRIPTION.recorded();
+    let arms = file_pipe::arms(&job, Path::new(&program));
+    let mut progress = bench::Progress::new(&settings.timing);
+    Ok(lab::run(experiment, arms, file_pipe::CLASSIC, &settings, &mut progress)?)
+}
+
+/// The ratio of the best way to the classic one, and why.
+fn verdict(record: &Record) -> String {
+    let median = |name: &str| record.arms.iter().find(|arm| arm.name == name)?.median;
+    let best = record
+        .arms
+        .iter()
+        .filter(|arm| arm.name != file_pipe::CLASSIC)
+        .max_by(|a, b| a.median.unwrap_or_default().total_cmp(&b.median.unwrap_or_default()));
+    let Some((best, best_speed)) = best.and_then(|arm| Some((arm, arm.median?))) else {
+        return "No way of ours could run here; the reasons stand above.".to_owned();
+    };
+    let Some(classic) = median(file_pipe::CLASSIC) else {
+        return format!(
+            "{} moved {} GiB/s; cat could not run.",
+            best.name,
+            numbers::figure(best_speed)
+        );
+    };
+    // Block by block, as in the table, where every block has both.
+    let ratio = best.ratio.unwrap_or(best_speed / classic);
+    let mut text = format!(
+        "{} moves the file {} times as fast as cat ({} against {} GiB/s).",
+        best.name,
+        numbers::figure(ratio),
+        numbers::figure(best_speed),
+        numbers::figure(classic)
+    );
+    if best.verdict == Some(Verdict::Undecided) {
+        return text
+            + "\nThe samples spread too much to be sure of it: something else was busy here.";
+    }
+    let mut before: Option<f64> = None;
+    let mut reasons = Vec::new();
+    for arm in record.arms.iter().filter(|arm| arm.name != file_pipe::CLASSIC) {
+        // Both against cat block by block, so that what drifted meanwhile cancels.
+        if let (Some(before), Some(now)) = (before, arm.ratio) {
+            reasons.push(format!("{} {}", why(&arm.name), numbers::ratio(now / before)));
+        }
+        before = arm.ratio;
+    }
+    if !reasons.is_empty() {
+        text += &format!("\nWhy, one change after the other: {}.", reasons.join("; "));
+    }
+    text
+}
+
+/// What a step changes.
+fn why(name: &str) -> &'static str {
+    match name {
+        "read-write-1M-pipe" => "a pipe of 1 MiB, so that the ends wake each other less often,",
+        "splice-1M-pipe" => "splice, which hands over the file's pages instead of copying them,",
+        _ => "both ends on the best CPUs, by the ladder above,",
+    }
+}

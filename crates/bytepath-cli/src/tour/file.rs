@@ -1,0 +1,191 @@
+//! The file that the tour moves: the user's, or one made for it that is gone when the tour ends,
+//! however it ends.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use bytepath::{Endpoint, Job, Knobs, Plan, Transfer};
+use bytepath_lab::ends::Pattern;
+use bytepath_lab::pipe_work::Expected;
+use bytepath_report::numbers;
+use rustix::fs::{Mode, OFlags};
+
+/// Bytes written, read and compared at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Left free on the file system, whatever size is asked for.
+const SPARE_BYTES: u64 = 256 << 20;
+
+/// A file to be moved, and what has to arrive.
+pub(super) struct Moved {
+    file: File,
+    pub(super) expected: Expected,
+}
+
+/// Whether there will be a file to move.
+pub(super) fn possible(named: Option<&Path>) -> anyhow::Result<()> {
+    match named {
+        Some(path) => opened(path).map(drop),
+        None => room(&folder()).map(drop),
+    }
+}
+
+/// Opens the user's file, or makes one of `bytes`.
+pub(super) fn prepared(
+    named: Option<&Path>,
+    bytes: u64,
+    out: &mut impl Write,
+) -> anyhow::Result<Moved> {
+    let file = match named {
+        Some(path) => {
+            let file = opened(path)?;
+            writeln!(out, "{}, read once into the page cache", path.display())?;
+            file
+        }
+        None => made(bytes, out)?,
+    };
+    out.flush()?;
+    let expected = summed(&file)?;
+    if expected.bytes == 0 {
+        bail!("the file was emptied meanwhile");
+    }
+    Ok(Moved { file, expected })
+}
+
+fn opened(path: &Path) -> anyhow::Result<File> {
+    let (name, remedy) = (path.display(), "name another, or none to have one made");
+    // Looked at before it is opened: opening a FIFO waits for a writer.
+    let found = path.metadata().with_context(|| format!("cannot open {name}; {remedy}"))?;
+    if !found.is_file() {
+        bail!("{name} is no regular file; {remedy}");
+    }
+    let file = File::open(path).with_context(|| format!("cannot open {name}; {remedy}"))?;
+    let count = file.read_at(&mut [0], 0).with_context(|| format!("cannot read {name}"))?;
+    if count == 0 {
+        bail!("{name} is empty; {remedy}");
+    }
+    Ok(file)
+}
+
+/// A file without a name: it cannot be left behind.
+fn made(wanted: u64, out: &mut impl Write) -> anyhow::Result<File> {
+    let folder = folder();
+    let bytes = wanted.min(room(&folder)?);
+    let fitted = if bytes < wanted { ", all that fits" } else { "" };
+    let (size, place) = (numbers::bytes(bytes), folder.display());
+    writeln!(out, "a file of {size}{fitted}, made without a name in {place}")?;
+    out.flush()?;
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(&folder, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file),
+        // Not every file system has files without names.
+        Err(_) => tempfile::tempfile_in(&folder)
+            .with_context(|| format!("cannot make a file in {}; set TMPDIR", folder.display()))?,
+    };
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut offset = 0;
+    while offset < bytes {
+        let len = piece.len().min(usize::try_from(bytes - offset).unwrap_or(usize::MAX));
+        Pattern::fill(offset, &mut piece[..len]);
+        (&file).write_all(&piece[..len]).with_context(|| format!("{place}, at byte {offset}"))?;
+        offset += len as u64;
+    }
+    // Written back now, so that the disk is quiet while it is measured.
+    file.sync_data().context("the file cannot be written to its disk")?;
+    Ok(file)
+}
+
+/// Bytes that a file in this folder may have, above 0.
+fn room(folder: &Path) -> anyhow::Result<u64> {
+    let name = folder.display();
+    let system = rustix::fs::statvfs(folder)
+        .with_context(|| format!("cannot make a file in {name}; set TMPDIR to another folder"))?;
+    let free = system.f_bavail * system.f_frsize;
+    if free <= SPARE_BYTES {
+        bail!(
+            "{name} has {} left, and {} are to stay free; free some space, name a file to move, \
+             or set TMPDIR to another folder",
+            numbers::bytes(free),
+            numbers::bytes(SPARE_BYTES)
+        );
+    }
+    Ok(free - SPARE_BYTES)
+}
+
+/// Where large temporary files belong: TMPDIR, or /var/tmp, which is rarely in memory.
+fn folder() -> PathBuf {
+    let named = std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty());
+    named.map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
+}
+
+/// Reads all of it, which also puts it into the page cache.
+fn summed(file: &File) -> anyhow::Result<Expected> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut expected = Expected { bytes: 0, sum: 0 };
+    loop {
+        let count = file.read_at(&mut piece, expected.bytes).context("cannot read the file")?;
+        if count == 0 {
+            return Ok(expected);
+        }
+        expected.bytes += count as u64;
+        let sum: u64 = piece[..count].iter().map(|byte| u64::from(*byte)).sum();
+        expected.sum = expected.sum.wrapping_add(sum);
+    }
+}
+
+impl Moved {
+    /// A path under which any process can open the file anew.
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+    }
+
+    /// Moves the file through a pipe by the planner's best route and compares every byte with the
+    /// file; how many there were.
+    pub(super) fn compare_every_byte(&self) -> anyhow::Result<u64> {
+        let anew = File::open(self.path()).context("cannot open the file again")?;
+        let (reader, writer) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context("no pipe")?;
+        let mut reader = File::from(reader);
+        std::thread::scope(|scope| {
+            let mover = scope.spawn(move || -> anyhow::Result<u64> {
+                let source = Endpoint::source(anew.as_fd())?;
+                let sink = Endpoint::sink(writer.as_fd())?;
+                let job = Job::new(&source, &sink).allow_aliasing();
+                let plan = Plan::best(&job, Knobs::default())?;
+                Ok(Transfer::new(&job, &plan).run()?.bytes)
+            });
+            let compared = self.compare(&mut reader);
+            drop(reader);
+            let moved = mover.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let compared = compared?;
+            if moved? != self.expected.bytes || compared != self.expected.bytes {
+                bail!("{compared} bytes arrived instead of {}", self.expected.bytes);
+            }
+            Ok(compared)
+        })
+    }
+
+    fn compare(&self, reader: &mut impl Read) -> anyhow::Result<u64> {
+        let (mut got, mut wanted) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+        let mut offset = 0;
+        loop {
+            let count = reader.read(&mut got).context("cannot read the pipe")?;
+            if count == 0 {
+                return Ok(offset);
+            }
+            self.file
+                .read_exact_at(&mut wanted[..count], offset)
+                .context("the file became shorter meanwhile")?;
+            if got[..count] != wanted[..count] {
+                bail!(
+                    "the bytes that arrived differ from the file's within {count} of byte {offset}"
+                );
+            }
+            offset += count as u64;
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! `bytepath bench`: the record, the orders, the arms, the outputs.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use bytepath_lab::peers::PEERS;
+use bytepath_report::schema;
+use serde_json::Value;
+
+use crate::program::{BYTEPATH, bytepath, installed, run, shell, spawned};
+
+/// Short enough for a test; the figures mean nothing.
+const SHORT: [&str; 8] = ["bench", "pipes", "--blocks", "3", "--time", "3ms", "--warm-up", "1ms"];
+
+/// A short run with these words, to its record.
+#[track_caller]
+fn record(words: &[&str]) -> Value {
+    run(&mut bytepath(&[&SHORT[..], words, &["--json", "-"]].concat())).well().json()
+}
+
+fn names(record: &Value) -> Vec<&str> {
+    arms(record).iter().filter_map(|arm| arm["name"].as_str()).collect()
+}
+
+fn arms(record: &Value) -> &[Value] {
+    record["arms"].as_array().expect("a record has arms")
+}
+
+/// The arm of this name.
+#[track_caller]
+fn arm<'a>(record: &'a Value, name: &str) -> &'a Value {
+    arms(record).iter().find(|arm| arm["name"] == name).expect("the arm is there")
+}
+
+fn list(words: &[&str]) -> Vec<String> {
+    let words = [&["bench", "pipes", "--list"], words].concat();
+    run(&mut bytepath(&words)).well().stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_record_is_what_the_published_schema_says() {
+    let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
+    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
+    let record = record(&["--arms", "*@same-cpu", "--peer", "cat"]);
+    let complaints: Vec<_> = schema.iter_errors(&record).map(|error| error.to_string()).collect();
+    assert_eq!(complaints, Vec::<String>::new());
+    assert_eq!(record["blocks"], 3);
+    for arm in arms(&record) {
+        let why = arm["why"].as_str().unwrap_or_default();
+        assert_eq!(arm["status"], "ok", "{}: {why}", arm["name"]);
+        let samples = arm["samples"].as_array().expect("samples");
+        let counted = samples.iter().filter(|sample| sample["superseded"] == false);
+        assert_eq!(counted.count(), 3, "one a block: {}", arm["name"]);
+        assert!(arm["median"].as_f64().is_some_and(|median| median > 0.0));
+        let seconds = samples.iter().map(|sample| sample["seconds"].as_f64());
+        assert!(seconds.into_iter().all(|seconds| seconds.is_some_and(|s| s >= 0.003)));
+    }
+}
+
+#[test]
+fn every_run_has_a_control_and_one_reference() {
+    let record = record(&["--arms", "write-read,gift-read", "--placement", "same-cpu"]);
+    assert_eq!(record["control"]["arm"], "write-read@same-cpu (A/A)");
+    let ratio = record["control"]["ratio"].as_f64();
+    assert!(ratio.is_some_and(|ratio| ratio > 0.0), "{}", record["control"]);
+    let references: Vec<_> = arms(&record).iter().filter(|arm| arm["reference"] == true).collect();
+    assert_eq!(references.len(), 1);
+    assert_eq!(references[0]["name"], "write-read@same-cpu");
+}
+
+#[test]
+fn a_seed_repeats_the_orders() {
+    let words = ["--arms", "write-read,vmsplice-read,gift-read,tee-splice", "--seed", "7"];
+    let orders = |record: &Value| -> Vec<(String, u64, u64)> {
+        let of = |arm: &Value| {
+            let name = arm["name"].as_str().unwrap_or_default().to_owned();
+            let first = arm["samples"].as_array().into_iter().flatten().filter(|sample| {
+                // Repeats come after all first attempts, as the machine would have it.
+                sample["order"].as_u64().is_some_and(|order| order < 9)
+            });
+            let place = |sample: &Value| (sample["block"].as_u64(), sample["order"].as_u64());
+            first.filter_map(|s| Some((name.clone(), place(s).0?, place(s).1?))).collect::<Vec<_>>()
+        };
+        arms(record).iter().flat_map(of).collect()
+    };
+    let (one, two) = (record(&words), record(&words));
+    assert_eq!(one["settings"]["seed"], 7);
+    // Where an arm came in a block; the reference's own and the control's places may swap names.
+    assert_eq!(orders(&one), orders(&two));
+    let third = record(&["--arms", "write-read,vmsplice-read,gift-read,tee-splice", "--seed", "8"]);
+    assert_ne!(orders(&one), orders(&third));
+}
+
+#[test]
+fn the_list_names_the_arms_and_globs_choose_among_them() {
+    let all = list(&[]);
+    assert!(all.len() >= 13 && all.contains(&"write-read@same-cpu".to_owned()), "{all:?}");
+    let same = list(&["--arms", "*@same-cpu"]);
+    assert!(!same.is_empty() && same.iter().all(|name| name.ends_with("@same-cpu")));
+    let both = list(&["--arms", "gift-*,tee-splice", "--placement", "same-cpu"]);
+    assert_eq!(both, ["gift-read@same-cpu", "gift-splice@same-cpu", "tee-splice@same-cpu"]);
+    let twice = list(&["--arms", "tee-splice", "--arms", "gift-read", "--placement", "same-cpu"]);
+    assert_eq!(twice, ["gift-read@same-cpu", "tee-splice@same-cpu"]);
+}
+
+#[test]
+fn axes_of_several_values_make_an_arm_of_each() {
+    let words = ["--arms", "write-read", "--placement", "same-cpu,free"];
+    let axes = ["--pipe-size", "64K,1M", "--buf-size", "4K,256K", "--wait", "block,poll"];
+    let all = list(&[&words[..], &axes].concat());
+    assert_eq!(all.len(), 16, "{all:?}");
+    assert!(all.contains(&"write-read@free/pipe=1M/buf=4K/wait=poll".to_owned()), "{all:?}");
+    let one =
+        ["--placement", "same-cpu", "--pipe-size", "128K", "--buf-size", "32K", "--wait", "poll"];
+    let record = record(&[&["--arms", "write-read"], &one[..]].concat());
+    let params = &arm(&record, "write-read@same-cpu")["params"];
+    assert_eq!(params["pipe_bytes"], 131_072);
+    assert_eq!(params["write_bytes_max"], 32_768);
+    let writer = params["writer"].as_str().expect("the writer's words");
+    assert!(writer.contains("--buf-size 32K") && writer.contains("--wait poll"), "{writer}");
+}
+
+#[test]
+fn ends_without_a_placement_have_no_cpu_in_the_record() {
+    let record = record(&["--arms", "write-read", "--placement", "free"]);
+    let params = &arm(&record, "write-read@free")["params"];
+    assert!(params.get("writer_cpu").is_none() && params["placement"] == "free", "{params}");
+}
+
+#[test]
+fn the_words_in_the_record_can_be_run_by_hand() {
+    let record = record(&["--placement", "same-cpu"]);
+    for arm in arms(&record) {
+        let (writer, reader) = (&arm["params"]["writer"], &arm["params"]["reader"]);
+        let (Some(writer), Some(reader)) = (writer.as_str(), reader.as_str()) else {
+            panic!("{} has no words", arm["name"])
+        };
+        let line = format!("{writer} | {reader} --bytes-to-pipe 1M");
+        shell(&line.replace("bytepath ", "$bytepath ")).well();
+    }
+}
+
+#[test]
+fn samples_by_bytes_are_of_as_many_bytes() {
+    let words =
+        ["bench", "pipes", "--arms", "write-read@same-cpu", "--blocks", "3", "--bytes", "1M"];
+    let record = run(&mut bytepath(&[&words[..], &["--json", "-"]].concat())).well().json();
+    assert_eq!(record["settings"]["measured_bytes"], 1_048_576);
+    for sample in arms(&record)[0]["samples"].as_array().into_iter().flatten() {
+        let (value, seconds) = (sample["value"].as_f64(), sample["seconds"].as_f64());
+        let gib = value.zip(seconds).map(|(value, seconds)| value * seconds);
+        assert!(gib.is_some_and(|gib| (gib * 1024.0 - 1.0).abs() < 1e-6), "{sample}");
+    }
+}
+
+#[test]
+fn a_run_until_the_intervals_are_narrow_ends() {
+    let words = ["bench", "pipes", "--arms", "write-read@same-cpu", "--until-ci", "99"];
+    let short = ["--time", "2ms", "--warm-up", "1ms", "--json", "-"];
+    let record = run(&mut bytepath(&[&words[..], &short].concat())).well().json();
+    assert!(record["blocks"].as_u64().is_some_and(|blocks| blocks >= 10), "{}", record["blocks"]);
+    let notes = record["notes"].to_string();
+    assert!(notes.contains("narrow as asked for") || notes.contains("given up after"), "{notes}");
+}
+
+#[test]
+fn the_table_has_every_arm_with_its_costs_and_footnotes() {
+    let words = [&SHORT[..], &["--arms", "write-read,write-read-touch", "--placement", "same-cpu"]];
+    let said = run(&mut bytepath(&words.concat())).well().stdout;
+    for word in [
+        "pipes: How fast can a pipe be",
+        "published",
+        "write-read@same-cpu *",
+        "write-read-touch@same-cpu",
+        "* the reference",
+        "A/A control",
+        "touched no:",
+        "mazzo.li 2022",
+        "3 blocks",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(!said.contains('\x1b'), "no colour into a pipe: {said}");
+    assert!(!said.contains(".."), "{said}");
+}
+
+#[test]
+fn results_go_where_they_are_asked_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (json, csv) = (folder.path().join("r.json"), folder.path().join("r.csv"));
+    let (json_name, csv_name) = (json.display().to_string(), csv.display().to_string());
+    let arms = ["--arms", "write-read@same-cpu"];
+    let both = [&SHORT[..], &arms, &["--json", &json_name, "--csv", &csv_name]].concat();
+    let table = run(&mut bytepath(&both)).well().stdout;
+    assert!(table.contains("write-read@same-cpu *"), "the table comes all the same: {table}");
+    let text = fs::read_to_string(&json).expect("the record");
+    let record: Value = serde_json::from_str(&text).expect("it is JSON");
+    let rows = fs::read_to_string(&csv).expect("the samples");
+    let samples = arm(&record, "write-read@same-cpu")["samples"].as_array().map_or(0, Vec::len);
+    assert_eq!(rows.lines().count(), samples + 1, "a heading and every sample: {rows}");
+    let alone = run(&mut bytepath(&[&SHORT[..], &arms, &["--csv", "-"]].concat())).well().stdout;
+    assert_eq!(alone.lines().next(), rows.lines().next(), "the same heading, and first");
+    assert!(!alone.contains("* the reference"), "{alone}");
+}
+
+#[test]
+fn peers_run_between_the_ends_or_say_how_to_install_them() {
+    let peers: Vec<_> = PEERS.iter().map(|peer| peer.name).collect();
+    let words = ["--arms", "write-*read@same-cpu", "--peer", &peers.join(",")];
+    let record = record(&words);
+    for peer in peers {
+        let arm = arm(&record, &format!("write-{peer}-read@same-cpu"));
+        if installed(peer) {
+            assert_eq!(arm["status"], "ok", "{}", arm["why"]);
+            let between = arm["params"]["between"].as_str().expect("its words");
+            assert!(between.contains(&format!("/{peer}")), "{between}");
+            assert!(arm["costs"]["cpu_system_s_per_gib"].as_f64().is_some_and(|cost| cost > 0.0));
+        } else {
+            assert!(arm["why"].as_str().is_some_and(|why| why.contains("apt-get install")));
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_is_not_installed_is_unavailable_and_the_run_goes_on() {
+    let words = [&SHORT[..], &["--arms", "write-*read@same-cpu", "--peer", "pv,cat"]].concat();
+    let json = run(bytepath(&[&words[..], &["--json", "-"]].concat()).env("PATH", "/nowhere"));
+    let record = json.well().json();
+    for peer in ["pv", "cat"] {
+        let arm = arm(&record, &format!("write-{peer}-read@same-cpu"));
+        assert_eq!(arm["status"], "unavailable");
+        let why = arm["why"].as_str().expect("a reason");
+        assert!(why.contains(&format!("{peer} is not installed; on Debian: apt-get install")));
+    }
+    assert_eq!(arm(&record, "write-read@same-cpu")["status"], "ok");
+    let table = run(bytepath(&words).env("PATH", "/nowhere")).well().stdout;
+    assert!(table.contains("n/a write-cat-read@same-cpu: cat is not installed"), "{table}");
+}
+
+/// A `cat` of our own in a folder that stands first in PATH.
+fn with_cat(script: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cat = folder.path().join("cat");
+    fs::write(&cat, format!("#!/bin/sh\n{script}\n")).expect("a script");
+    fs::set_permissions(&cat, fs::Permissions::from_mode(0o755)).expect("it may run");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    (folder, path)
+}
+
+#[test]
+fn a_peer_that_ends_early_gives_no_figure() {
+    // What is read before the clock starts may be all that there is, or not.
+    for warm_up in ["0s", "1ms"] {
+        for script in ["head -c 1000; exit 3", "head -c 1000", "exit 7"] {
+            let (_folder, path) = with_cat(script);
+            let words = ["bench", "pipes", "--arms", "write-*read@same-cpu", "--peer", "cat"];
+            let short = ["--blocks", "3", "--time", "3ms", "--warm-up", warm_up, "--json", "-"];
+            let mut command = bytepath(&[&words[..], &short].concat());
+            let record = run(command.env("PATH", path)).well().json();
+            let arm = arm(&record, "write-cat-read@same-cpu");
+            assert_eq!(arm["status"], "unavailable", "{script} {warm_up}");
+            let why = arm["why"].as_str().expect("a reason");
+            let status = script.split("exit ").nth(1).unwrap_or("0");
+            assert!(why.contains(&format!("ended (exit status: {status})")), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_run_of_nothing_but_what_is_missing_fails_with_the_reasons() {
+    let words = [&SHORT[..], &["--arms", "write-pv-read", "--peer", "pv"]].concat();
+    let done = run(bytepath(&words).env("PATH", "/nowhere"));
+    done.refused(1, &["no arm can run here", "pv is not installed", "apt-get install pv"]);
+}
+
+#[test]
+fn pairs_of_cpus_are_placements() {
+    let cpus = bytepath::machine::Machine::this().allowed_cpus();
+    let (first, last) = (cpus.first().expect("a CPU"), cpus.iter().last().expect("a CPU"));
+    let pair = format!("{first},{last}");
+    let record = record(&["--arms", "write-read", "--placement", &pair]);
+    let params = &arms(&record)[0]["params"];
+    assert_eq!((&params["writer_cpu"], &params["reader_cpu"]), (&first.into(), &last.into()));
+}
+
+#[test]
+fn what_the_layers_cost_is_an_experiment() {
+    let words = ["bench", "overhead", "--blocks", "3", "--time", "5ms", "--warm-up", "1ms"];
+    let record = run(&mut bytepath(&[&words[..], &["--json", "-"]].concat())).well().json();
+    assert_eq!(names(&record)[0], "bare-loop");
+    assert!(arms(&record).iter().all(|arm| arm["status"] == "ok"), "{}", record["arms"]);
+}
+
+#[test]
+fn the_program_is_found_however_it_was_called() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let link = folder.path().join("bytepath");
+    std::os::unix::fs::symlink(BYTEPATH, &link).expect("a link");
+    let mut command = std::process::Command::new("bytepath");
+    let path = |folder: &Path| format!("{}:/usr/bin:/bin", folder.display());
+    command.args(SHORT).args(["--arms", "write-read@same-cpu", "--json", "-"]);
+    command.env("PATH", path(folder.path())).current_dir("/");
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    assert_eq!(names(&spawned(&mut command).done().well().json()), ["write-read@same-cpu"]);
+}
+
+#[test]
+fn a_peer_that_is_asked_for_runs_whatever_else_is_chosen() {
+    let words = ["bench", "pipes", "--list", "--arms", "write-read@same-cpu", "--peer", "cat"];
+    let listed = run(&mut bytepath(&[&words[..], &["--placement", "same-cpu"]].concat())).well();
+    assert_eq!(listed.stdout, "write-read@same-cpu\nwrite-cat-read@same-cpu\n");
+}
+
+#[test]
+fn an_arm_is_chosen_by_its_placed_name_at_every_point_of_the_axes() {
+    let words = ["bench", "pipes", "--list", "--arms", "write-read@same-cpu"];
+    let axes = ["--pipe-size", "64K,1M"];
+    let listed = run(&mut bytepath(&[&words[..], &axes].concat())).well().stdout;
+    assert_eq!(listed, "write-read@same-cpu/pipe=64K\nwrite-read@same-cpu/pipe=1M\n");
+}
+
+#[test]
+fn results_that_cannot_be_written_keep_neither_the_table_nor_other_results_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let csv = folder.path().join("samples.csv").display().to_string();
+    let words = [&SHORT[..], &["--arms", "write-read@same-cpu", "--json", "/dev/full"]].concat();
+    let done = run(&mut bytepath(&[&words[..], &["--csv", &csv]].concat()));
+    let done = done.refused(1, &["/dev/full", "No space left on device"]);
+    assert!(done.stdout.contains("write-read@same-cpu *"), "{}", done.stdout);
+    assert!(fs::read_to_string(&csv).is_ok_and(|rows| rows.lines().count() > 3));
+}
+
+#[test]
+fn an_interrupted_bench_leaves_no_empty_results_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("record.json");
+    let name = json.display().to_string();
+    let words =
+        ["bench", "pipes", "--arms", "write-read@same-cpu", "--time", "30s", "--json", &name];
+    let mut bench = spawned(&mut bytepath(&words));
+    let pid = rustix::process::Pid::from_child(bench.child());
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    bench.done();
+    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+}

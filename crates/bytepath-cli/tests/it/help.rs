@@ -1,0 +1,66 @@
+//! The help names what there is.
+
+use bytepath::Wait;
+use bytepath::inlets::INLETS;
+use bytepath::outlets::{Fresh, OUTLETS};
+use bytepath_lab::peers::PEERS;
+
+use crate::program::{bytepath, run};
+
+fn help(words: &[&str]) -> String {
+    let said = run(&mut bytepath(&[words, &["--help"]].concat())).well().stdout;
+    // Wrapped lines are one sentence.
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_help_names_every_outlet_inlet_wait_and_peer() {
+    let (write, read, pipes) = (help(&["write"]), help(&["read"]), help(&["bench", "pipes"]));
+    for outlet in OUTLETS {
+        let wanted = format!("- {}: {}", outlet.name(), outlet.summary());
+        assert!(write.contains(&wanted), "{wanted}");
+    }
+    for inlet in INLETS {
+        let wanted = format!("- {}: {}", inlet.name(), inlet.summary());
+        assert!(read.contains(&wanted), "{wanted}");
+    }
+    assert!(write.contains(&Fresh::NAMES.join(", ")));
+    for help in [&write, &read, &pipes] {
+        assert!(help.contains(&Wait::NAMES.join(", ")));
+    }
+    let peers: Vec<_> = PEERS.iter().map(|peer| peer.name).collect();
+    assert!(pipes.contains(&peers.join(", ")));
+}
+
+#[test]
+fn processes_of_an_arm_are_no_commands_for_people() {
+    assert!(!help(&[]).contains("carry"));
+    assert!(!help(&["write"]).contains("--starter"));
+}
+
+#[test]
+fn every_option_of_the_published_pair_is_taken_by_both_ends_in_both_spellings() {
+    let options = [
+        "verbose",
+        "busy_loop",
+        "poll",
+        "huge_page",
+        "check_huge_page",
+        "buf_size",
+        "write_with_vmsplice",
+        "read_with_splice",
+        "gift",
+        "bytes_to_pipe",
+        "pipe_size",
+        "lock_memory",
+        "dont_touch_pages",
+        "same_buffer",
+        "csv",
+    ];
+    for end in ["write", "read"] {
+        let help = help(&[end]);
+        for option in options {
+            assert!(help.contains(&format!("--{} ", option.replace('_', "-"))), "{end} {option}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Drives the real program, as people do: by its arguments, descriptors and signals.
+
+mod bench;
+mod calls;
+mod ends;
+mod help;
+mod program;
+mod refusals;
+mod signals;
+mod terminal;
+mod tour;
+mod verify;
+mod with_others;

@@ -1,0 +1,176 @@
+//! Runs programs to their end, within bounds, and tells what they said.
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+
+/// A program that takes longer than this hangs. The longest take a few seconds.
+const HANGS_AFTER: Duration = Duration::from_secs(100);
+
+/// The program under test.
+pub(crate) const BYTEPATH: &str = env!("CARGO_BIN_EXE_bytepath");
+
+/// What a program said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    /// It succeeded, and had nothing to complain about.
+    #[track_caller]
+    pub(crate) fn well(self) -> Done {
+        assert!(self.status.success() && self.stderr.is_empty(), "{self:?}");
+        self
+    }
+
+    /// It ended with this code and a message that holds these words, and did not panic.
+    #[track_caller]
+    pub(crate) fn refused(self, code: i32, words: &[&str]) -> Done {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is not in {self:?}");
+        }
+        for word in ["panicked", "RUST_BACKTRACE"] {
+            assert!(!self.stderr.contains(word), "{self:?}");
+        }
+        self
+    }
+
+    /// What it printed, as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The cells of the one row that it printed.
+    #[track_caller]
+    pub(crate) fn row(&self) -> Vec<String> {
+        assert_eq!(self.stdout.lines().count(), 1, "{self:?}");
+        self.stdout.trim_end().split(',').map(str::to_owned).collect()
+    }
+}
+
+/// The program under test with these words.
+pub(crate) fn bytepath(words: &[&str]) -> Command {
+    let mut command = Command::new(BYTEPATH);
+    command.args(words).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+    command
+}
+
+/// A program of its own group, told apart from all others by it.
+pub(crate) fn spawned(command: &mut Command) -> Bounded {
+    let child = command.process_group(0).spawn().expect("the program starts");
+    let group = Pid::from_child(&child);
+    Bounded { child: Some(child), group }
+}
+
+/// A program that does not outlive its test, nor do those that it starts.
+pub(crate) struct Bounded {
+    child: Option<Child>,
+    pub(crate) group: Pid,
+}
+
+impl Bounded {
+    pub(crate) fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("it is waited for once")
+    }
+
+    /// Waits for the end, for as long as nothing hangs.
+    #[track_caller]
+    pub(crate) fn done(mut self) -> Done {
+        let mut child = self.child.take().expect("it is waited for once");
+        let (stdout, stderr) = (text_of(child.stdout.take()), text_of(child.stderr.take()));
+        let (told, end) = mpsc::channel();
+        std::thread::spawn(move || told.send(child.wait()));
+        let Ok(status) = end.recv_timeout(HANGS_AFTER) else {
+            let _ = kill_process_group(self.group, Signal::KILL);
+            panic!("hangs; it said {:?} and {:?}", stdout.recv(), stderr.recv());
+        };
+        let text = |pipe: mpsc::Receiver<String>| pipe.recv_timeout(HANGS_AFTER);
+        Done {
+            status: status.expect("it is our child"),
+            stdout: text(stdout).expect("nobody holds its output after its end"),
+            stderr: text(stderr).expect("nobody holds its errors after its end"),
+        }
+    }
+}
+
+impl Drop for Bounded {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = kill_process_group(self.group, Signal::KILL);
+            let _ = child.wait();
+        }
+    }
+}
+
+fn text_of(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (told, text) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        let _ = told.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    text
+}
+
+/// Runs a program to its end.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> Done {
+    spawned(command.stdout(Stdio::piped()).stderr(Stdio::piped())).done()
+}
+
+/// Runs a line of shell in which `$bytepath` is the program under test.
+#[track_caller]
+pub(crate) fn shell(line: &str) -> Done {
+    run(Command::new("sh").args(["-c", line]).env("bytepath", BYTEPATH).stdin(Stdio::null()))
+}
+
+/// Runs `bytepath write` into `bytepath read`, both with these words.
+#[track_caller]
+pub(crate) fn pair(writer: &[&str], reader: &[&str]) -> (Done, Done) {
+    let mut write = bytepath(&[&["write"], writer].concat());
+    let mut write = spawned(write.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let pipe = write.child().stdout.take().expect("it is piped");
+    let read = run(bytepath(&[&["read"], reader].concat()).stdin(pipe));
+    (write.done(), read)
+}
+
+/// The signal that ended a program.
+pub(crate) fn signal_of(done: &Done) -> Option<i32> {
+    done.status.signal()
+}
+
+/// Whether this test has the rights of root.
+pub(crate) fn root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether a program is installed; says which is missed otherwise.
+pub(crate) fn installed(name: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {name} >/dev/null")]).status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        println!("skipped: {name} is not installed");
+    }
+    found
+}
+
+/// The words by which root becomes an ordinary user; nothing where the test already is one, and
+/// `None`, said aloud, where that cannot be had.
+pub(crate) fn as_nobody() -> Option<&'static str> {
+    if !root() {
+        return Some("");
+    }
+    installed("setpriv").then_some("setpriv --reuid 65534 --regid 65534 --clear-groups ")
+}

@@ -1,0 +1,330 @@
+//! Bad input and hostile surroundings: a message with a remedy, the right exit code, no panic.
+
+use std::fs::File;
+use std::process::Stdio;
+
+use rustix::process::getpid;
+
+use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell};
+
+/// Ends by itself, however far it gets.
+const WRITE: &str = "$bytepath write --bytes-to-pipe 9M";
+
+#[test]
+fn unknown_names_are_wrong_usage_and_the_names_that_exist_are_told() {
+    let cases: [(&[&str], &[&str]); 12] = [
+        (&["write", "--outlet", "nope"], &["'nope' for '--outlet", "wide-tee"]),
+        (&["read", "--inlet", "nope"], &["'nope' for '--inlet", "splice-null"]),
+        (&["write", "--wait", "nope"], &["wait \"nope\"", "poll-spin"]),
+        (&["write", "--fresh", "nope"], &["\"nope\"", "remap"]),
+        (&["write", "--placement", "nope"], &["placement \"nope\"", "same-cpu"]),
+        (&["bench", "pipes", "--placement", "nope"], &["placement \"nope\"", "same-cpu"]),
+        (&["bench", "pipes", "--placement", "1"], &["placement \"1\"", "two CPUs"]),
+        (&["bench", "pipes", "--wait", "block,nope"], &["wait \"nope\"", "hybrid"]),
+        (&["bench", "pipes", "--peer", "nope"], &["peer \"nope\"", "mbuffer"]),
+        (&["bench", "pipes", "--arms", "nope"], &["no arm matches nope", "write-read"]),
+        (&["bench", "nope"], &["nope", "Usage"]),
+        (&["nope"], &["nope", "Usage"]),
+    ];
+    for (words, wanted) in cases {
+        run(&mut bytepath(words)).refused(2, wanted);
+    }
+}
+
+#[test]
+fn sizes_times_and_numbers_that_are_none_are_wrong_usage() {
+    for size in ["0", "0.0K", "K", "1Q", "1.2.3", "99999999999999999999", "-1", "", "1e3", "٣"] {
+        for option in ["--buf-size", "--pipe-size", "--bytes-to-pipe"] {
+            let word = format!("{option}={size}");
+            run(&mut bytepath(&["write", &word])).refused(2, &[option]);
+        }
+    }
+    for option in ["--buf-size=2G", "--pipe-size=1T"] {
+        run(&mut bytepath(&["write", option])).refused(2, &["too large", "1 GiB"]);
+    }
+    for time in ["", "s", "1y", "-1s", "1e9", "99999999999999999999999h"] {
+        run(&mut bytepath(&["read", &format!("--time={time}")])).refused(2, &["--time"]);
+    }
+    for word in [
+        "--blocks=0",
+        "--blocks=1",
+        "--blocks=-3",
+        "--blocks=x",
+        "--until-ci=0",
+        "--until-ci=nan",
+        "--until-ci=100",
+        "--seed=-1",
+        "--seed=x",
+    ] {
+        run(&mut bytepath(&["bench", "pipes", word])).refused(2, &["error: "]);
+    }
+    run(&mut bytepath(&["write", "--cpu", "-1"])).refused(2, &["error: "]);
+}
+
+#[test]
+fn options_that_exclude_each_other_are_wrong_usage() {
+    for words in [
+        &["write", "--outlet", "gift", "--write-with-vmsplice"][..],
+        &["read", "--inlet", "read", "--read-with-splice"],
+        &["write", "--busy-loop", "--wait", "block"],
+        &["write", "--poll", "--wait", "block"],
+        &["write", "--huge-page", "--hugetlb"],
+        &["write", "--check-huge-page", "--dont-touch-pages"],
+        &["write", "--cpu", "0", "--placement", "free"],
+        &["bench", "pipes", "--blocks", "3", "--until-ci", "5"],
+        &["tour", "--size", "1M", "file"],
+    ] {
+        run(&mut bytepath(words)).refused(2, &["cannot be used with"]);
+    }
+    run(&mut bytepath(&["bench", "pipes", "--json", "-", "--csv", "-"]))
+        .refused(2, &["standard output takes one of --json and --csv"]);
+    run(&mut bytepath(&["bench", "pipes", "--pipe-size", "64K,64K"]))
+        .refused(2, &["would run twice"]);
+    run(&mut bytepath(&["bench", "pipes", "--arms", "["])).refused(2, &["\"[\" is no pattern"]);
+}
+
+#[test]
+fn the_writer_puts_no_report_into_the_pipe() {
+    let done = shell("$bytepath write --json - --bytes-to-pipe 1K");
+    assert_eq!(done.refused(2, &["standard output is the pipe", "--json a file"]).stdout, "");
+}
+
+#[test]
+fn a_pipe_above_the_limit_is_refused_with_the_limit() {
+    let words = ["cannot set the pipe to", "pipe-max-size"];
+    for outlet in ["write", "vmsplice", "gift", "tee", "wide-tee"] {
+        let Some(nobody) = as_nobody() else { return };
+        let line = format!("{nobody}{WRITE} --outlet {outlet} --pipe-size 1G | cat");
+        let done = shell(&line);
+        for word in words {
+            assert!(done.stderr.contains(word), "{outlet}: {done:?}");
+        }
+        assert_eq!(done.stdout, "", "{outlet}");
+    }
+    shell(&format!("{WRITE} --pipe-size 1M >/dev/null")).refused(1, &["has no pipe size"]);
+    let line = "echo x | $bytepath read --pipe-size 1G";
+    let Some(nobody) = as_nobody() else { return };
+    shell(&line.replace("$bytepath", &format!("{nobody}$bytepath"))).refused(1, &words);
+}
+
+#[test]
+fn closed_and_wrong_descriptors_are_named() {
+    for (line, words) in [
+        ("$bytepath read 0>/dev/null", &["not open for reading"][..]),
+        ("$bytepath write 1</dev/null", &["not open for writing"]),
+        ("$bytepath read </", &["is a directory"]),
+        ("$bytepath write --bytes-to-pipe 1K 1</", &["is a directory"]),
+    ] {
+        shell(line).refused(1, words);
+    }
+    // A closed descriptor is /dev/null by the time that a program in Rust looks.
+    assert!(shell(&format!("{WRITE} >&-")).status.success());
+    shell("$bytepath read <&- 2>&-; test $? = 1").well();
+    assert!(shell("$bytepath bench pipes --list >&-").status.success());
+}
+
+#[test]
+fn outlets_that_need_a_pipe_refuse_everything_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    for outlet in ["vmsplice", "gift", "tee", "wide-tee"] {
+        let file = File::create(&file).expect("a file");
+        let full = File::options().write(true).open("/dev/full").expect("every Linux has it");
+        let null = File::options().write(true).open("/dev/null").expect("every Linux has it");
+        for (what, sink) in [("file", file), ("device", full), ("null", null)] {
+            let words = ["write", "--bytes-to-pipe", "1M", "--outlet", outlet];
+            let mut command = bytepath(&words);
+            let child = command.stdout(sink).stderr(Stdio::piped()).output().expect("it runs");
+            let said = String::from_utf8_lossy(&child.stderr).into_owned();
+            assert_eq!(child.status.code(), Some(1), "{outlet} into {what}: {said}");
+            assert!(said.contains("needs a pipe") && said.contains("outlet write"), "{said}");
+        }
+    }
+    assert_eq!(std::fs::metadata(&file).map(|file| file.len()).ok(), Some(0));
+    for source in ["/dev/zero", BYTEPATH] {
+        shell(&format!("$bytepath read --inlet splice-null <{source}"))
+            .refused(1, &["needs a pipe", "inlet read"]);
+    }
+}
+
+#[test]
+fn a_disk_is_not_filled_by_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    let words = ["into a file", "--bytes-to-pipe or --time"];
+    shell(&format!("$bytepath write >'{}'", file.display())).refused(2, &words);
+    assert_eq!(std::fs::metadata(&file).map(|file| file.len()).ok(), Some(0));
+    shell(&format!("$bytepath write --time 1ms >'{}'", file.display())).well();
+    assert!(std::fs::metadata(&file).is_ok_and(|file| file.len() > 0));
+}
+
+#[test]
+fn a_full_device_is_reported_with_the_byte_reached() {
+    let words = ["writing failed at byte 0", "No space left", "free some space"];
+    shell(&format!("{WRITE} >/dev/full")).refused(1, &words);
+    shell("$bytepath bench pipes --list >/dev/full").refused(1, &["No space left"]);
+    shell("head -c 1000 /dev/zero | $bytepath read >/dev/full").refused(1, &["No space left"]);
+    shell("head -c 1000 /dev/zero | $bytepath read --json /dev/full")
+        .refused(1, &["cannot write /dev/full", "No space left"]);
+}
+
+#[test]
+fn a_file_system_that_fills_up_is_reported_with_the_byte_reached() {
+    let Some(small) = Small::mounted() else { return };
+    for verify in ["", "--verify"] {
+        let line = format!("{WRITE} {verify} --buf-size 64K >{}/file", small.path());
+        let done = shell(&line).refused(1, &["writing failed at byte 1048576", "No space left"]);
+        assert!(!done.stderr.contains("were read and could not be written"), "{done:?}");
+    }
+}
+
+#[test]
+fn a_read_only_file_system_takes_no_results() {
+    if !root() || !installed("unshare") {
+        println!("skipped: mounting needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = folder.path().display();
+    let line = format!(
+        "unshare -m sh -ec 'mount -t tmpfs -o ro none {name}; \
+         exec $bytepath bench pipes --json {name}/record'"
+    );
+    let done = shell(&line);
+    if done.stderr.contains("unshare") || done.stderr.contains("mount:") {
+        println!("skipped: {}", done.stderr);
+        return;
+    }
+    done.refused(1, &["cannot write", "Read-only file system"]);
+}
+
+/// A file system of 1 MiB, gone when dropped.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn mounted() -> Option<Small> {
+        if !root() {
+            println!("skipped: mounting needs root");
+            return None;
+        }
+        let small = Small(tempfile::tempdir().expect("a folder"));
+        let done = shell(&format!("mount -t tmpfs -o size=1M bytepath-test {}", small.path()));
+        if !done.status.success() {
+            println!("skipped: mounting is not allowed here: {}", done.stderr);
+            std::mem::forget(small);
+            return None;
+        }
+        Some(small)
+    }
+
+    fn path(&self) -> std::path::Display<'_> {
+        self.0.path().display()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // Only what is no longer mounted can be removed with its folder.
+        let done = shell(&format!("umount {}", self.path()));
+        assert!(done.status.success() || std::thread::panicking(), "{done:?}");
+    }
+}
+
+#[test]
+fn results_that_cannot_be_written_are_known_before_anything_is_measured() {
+    let missing = "/no-such-folder-of-bytepath/record";
+    for option in ["--json", "--csv"] {
+        let words = ["bench", "pipes", option, missing];
+        let done = run(&mut bytepath(&words));
+        let done = done.refused(1, &["cannot write", missing, "No such file or directory"]);
+        assert_eq!(done.stdout, "");
+    }
+    for end in ["write", "read"] {
+        // Would wait for ever if it began.
+        let done = shell(&format!("$bytepath {end} --json {missing} </dev/zero >/dev/null"));
+        done.refused(1, &["cannot write", missing]);
+    }
+    let folder = std::env::temp_dir();
+    let done = run(&mut bytepath(&["bench", "pipes", "--json", &folder.to_string_lossy()]));
+    done.refused(1, &["cannot write", "Is a directory"]);
+}
+
+#[test]
+fn a_run_that_fails_leaves_an_old_record_alone_and_no_new_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    // Longer than what replaces it.
+    let kept = "kept ".repeat(1000);
+    std::fs::write(&old, &kept).expect("a file");
+    for file in [&old, &new] {
+        let line = format!("$bytepath read --verify --json {} </dev/zero", file.display());
+        shell(&line).refused(1, &["differ from the pattern"]);
+    }
+    assert_eq!(std::fs::read_to_string(&old).ok().as_deref(), Some(kept.as_str()));
+    assert!(!new.exists());
+    let line = format!("head -c 10 /dev/zero | $bytepath read --json {}", old.display());
+    shell(&line).well();
+    let text = std::fs::read_to_string(&old).expect("the report");
+    assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+}
+
+#[test]
+fn cpus_that_are_not_there_or_not_allowed_are_refused() {
+    shell(&format!("{WRITE} --cpu 99999 >/dev/null"))
+        .refused(1, &["cannot run on CPU 99999", "choose one of these"]);
+    if !installed("taskset") {
+        return;
+    }
+    let cpus = bytepath::machine::Machine::this().allowed_cpus();
+    let first = cpus.first().expect("a CPU");
+    let on_one = format!("taskset -c {first} $bytepath");
+    let list = shell(&format!("{on_one} bench pipes --arms write-read --list")).well();
+    assert_eq!(list.stdout, "write-read@same-cpu\n", "one CPU has one placement");
+    for command in ["bench pipes --list", "write"] {
+        shell(&format!("{on_one} {command} --placement cross-cpu >/dev/null"))
+            .refused(1, &["no placement cross-cpu", "it has free, same-cpu"]);
+    }
+}
+
+#[test]
+fn memory_that_may_not_be_locked_is_refused_with_the_limit() {
+    let Some(nobody) = as_nobody() else { return };
+    if !installed("prlimit") {
+        return;
+    }
+    for (end, data) in [("write --bytes-to-pipe 1M", ">/dev/null"), ("read", "</dev/zero")] {
+        let line = format!("prlimit --memlock=0:0 {nobody}$bytepath {end} --lock-memory {data}");
+        shell(&line).refused(1, &["cannot lock", "RLIMIT_MEMLOCK"]);
+    }
+}
+
+#[test]
+fn an_empty_pool_of_huge_pages_is_refused_with_the_setting() {
+    let pool = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    if pool.is_ok_and(|free| free.trim() != "0") {
+        println!("skipped: the pool of huge pages is not empty");
+        return;
+    }
+    for (end, data) in [("write --bytes-to-pipe 1M", ">/dev/null"), ("read", "</dev/zero")] {
+        let line = format!("$bytepath {end} --hugetlb {data}");
+        shell(&line).refused(1, &["hugetlb pages", "the pool is empty", "nr_hugepages"]);
+    }
+}
+
+#[test]
+fn more_memory_than_may_be_mapped_is_refused() {
+    if !installed("prlimit") {
+        return;
+    }
+    let line = "prlimit --as=300000000 $bytepath read --buf-size 1G </dev/zero";
+    shell(line).refused(1, &["cannot map", "Cannot allocate memory"]);
+}
+
+#[test]
+fn an_end_whose_starter_is_gone_does_not_begin() {
+    // This process is not the parent of the shell's children.
+    let line = format!("$bytepath read --starter {} </dev/zero; true", getpid());
+    let done = shell(&line);
+    assert!(done.stderr.contains("the process that started this is gone"), "{done:?}");
+    run(&mut bytepath(&["read", "--starter", "x"])).refused(2, &["no process"]);
+}

@@ -1,0 +1,149 @@
+//! A bench that is ended from outside: nothing is left of it.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process, kill_process_group, set_child_subreaper, waitpgid,
+};
+
+use crate::program::{Bounded, Done, bytepath, installed, run, signal_of, spawned};
+use crate::terminal::{Screen, on_terminal};
+
+/// Would run for hours.
+const LONG: [&str; 6] = ["bench", "pipes", "--time", "1h", "--warm-up", "1ms"];
+
+/// Nothing that a test waits for takes longer.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+/// A bench in the middle of its first sample, which takes so many processes.
+fn sampling(words: &[&str], processes: usize) -> (Bounded, Screen) {
+    // Its orphans become this process's children, so that their end can be waited for.
+    set_child_subreaper(Pid::from_raw(1)).expect("every Linux that runs this has it");
+    let (bench, mut screen) = on_terminal(words, Stdio::null());
+    // Drawn before the sample's processes are started.
+    screen.shows("block 1 of 10");
+    let until = Instant::now() + HANGS_AFTER;
+    while members(bench.group) < processes + 1 {
+        assert!(Instant::now() < until, "the sample does not begin");
+        std::thread::yield_now();
+    }
+    (bench, screen)
+}
+
+/// How many processes of the group there are.
+fn members(group: Pid) -> usize {
+    let stat = |process: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(process.ok()?.path().join("stat")).ok()
+    };
+    let of_group = |stat: &String| {
+        // After the name, which may hold anything: the state, the parent, the group.
+        let after = stat.rsplit_once(')').map(|(_, after)| after.split_whitespace().nth(2));
+        after.flatten() == Some(group.to_string().as_str())
+    };
+    let processes = std::fs::read_dir("/proc").expect("every Linux has it");
+    processes.filter_map(stat).filter(of_group).count()
+}
+
+/// A writer and a reader.
+fn of_two(arms: &str) -> (Bounded, Screen) {
+    sampling(&[&LONG[..], &["--arms", arms]].concat(), 2)
+}
+
+/// Waits until no process of the group is left; hangs where one goes on.
+#[track_caller]
+fn all_ended(group: Pid) {
+    let (told, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        while !matches!(waitpgid(group, WaitOptions::empty()), Err(Errno::CHILD)) {}
+        let _ = told.send(());
+    });
+    let ended = end.recv_timeout(HANGS_AFTER);
+    if ended.is_err() {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    assert!(ended.is_ok(), "an end outlives its bench");
+}
+
+#[track_caller]
+fn ended_by(bench: Bounded, screen: Screen, signal: Signal) -> (Done, String) {
+    let group = bench.group;
+    kill_process(group, signal).expect("it runs");
+    let (done, drawn) = (bench.done(), screen.whole());
+    assert_eq!(signal_of(&done), Some(signal.as_raw()), "{done:?}");
+    all_ended(group);
+    (done, drawn)
+}
+
+#[test]
+fn a_bench_that_is_told_to_end_takes_its_ends_along_and_ends_its_line() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let (bench, screen) = of_two("write-read,tee-splice");
+        let (_, drawn) = ended_by(bench, screen, signal);
+        assert!(drawn.ends_with('\n') && !drawn.contains("panicked"), "{signal:?}: {drawn:?}");
+    }
+}
+
+#[test]
+fn a_bench_that_is_interrupted_at_the_keyboard_ends_alike() {
+    let (bench, screen) = of_two("write-read");
+    let group = bench.group;
+    kill_process_group(group, Signal::INT).expect("they run");
+    let (done, drawn) = (bench.done(), screen.whole());
+    assert_eq!(signal_of(&done), Some(Signal::INT.as_raw()));
+    assert!(drawn.ends_with('\n'), "{drawn:?}");
+    all_ended(group);
+}
+
+#[test]
+fn the_ends_of_a_bench_that_was_killed_end_too() {
+    let (bench, screen) = of_two("write-read,gift-read");
+    ended_by(bench, screen, Signal::KILL);
+}
+
+#[test]
+fn a_classic_between_the_ends_does_not_outlive_a_bench_that_was_killed() {
+    for peer in ["cat", "dd", "pv", "mbuffer"] {
+        if installed(peer) {
+            let words = ["--arms", "write-?*-read@same-cpu", "--peer", peer];
+            let (bench, screen) = sampling(&[&LONG[..], &words].concat(), 3);
+            ended_by(bench, screen, Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn the_process_of_an_arm_of_one_does_not_outlive_its_bench() {
+    let words = ["bench", "overhead", "--time", "1h", "--warm-up", "1ms"];
+    let (bench, screen) = sampling(&words, 1);
+    ended_by(bench, screen, Signal::TERM);
+}
+
+#[test]
+fn a_writer_whose_reader_was_killed_ends_by_itself() {
+    let mut write = bytepath(&["write"]);
+    let mut write = spawned(write.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let pipe = write.child().stdout.take().expect("it is piped");
+    let mut command = bytepath(&["read", "--time", "1h"]);
+    let read = spawned(command.stdin(pipe).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    // It holds the pipe too.
+    drop(command);
+    kill_process(read.group, Signal::KILL).expect("it runs");
+    assert_eq!(signal_of(&read.done()), Some(Signal::KILL.as_raw()));
+    write.done().well();
+}
+
+#[test]
+fn a_reader_whose_writer_was_killed_reports_what_came() {
+    let mut write = bytepath(&["write"]);
+    let mut write = spawned(write.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let pipe = write.child().stdout.take().expect("it is piped");
+    // At least one byte has come before the writer ends.
+    let mut first = [0];
+    rustix::io::read(&pipe, &mut first).expect("it writes");
+    kill_process(write.group, Signal::KILL).expect("it runs");
+    write.done();
+    let row = run(bytepath(&["read", "--csv"]).stdin(pipe)).well().row();
+    assert!(row[1].parse::<u64>().is_ok_and(|bytes| bytes > 0), "{row:?}");
+}

@@ -1,0 +1,113 @@
+//! A terminal of the test's own, for what is only drawn on one.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::program::{Bounded, bytepath, spawned};
+
+/// Nothing that a test waits to see takes longer.
+const HANGS_AFTER: Duration = Duration::from_secs(100);
+
+/// What a program draws on a terminal.
+pub(crate) struct Screen {
+    terminal: File,
+    seen: Vec<u8>,
+}
+
+/// Starts the program with a terminal for its standard error, and the given standard output.
+pub(crate) fn on_terminal(words: &[&str], stdout: Stdio) -> (Bounded, Screen) {
+    drawing(bytepath(words).stdout(stdout))
+}
+
+fn drawing(command: &mut Command) -> (Bounded, Screen) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it is ours");
+    let name = ptsname(&terminal, Vec::new()).expect("it has a name");
+    let name = name.to_str().expect("in plain letters").to_owned();
+    let other_end = File::options().read(true).write(true).open(name).expect("its other end");
+    let program = spawned(command.stderr(other_end));
+    // The command would hold the other end open.
+    command.stderr(Stdio::null());
+    (program, Screen { terminal: terminal.into(), seen: Vec::new() })
+}
+
+impl Screen {
+    /// Reads until these words are drawn.
+    #[track_caller]
+    pub(crate) fn shows(&mut self, words: &str) {
+        while !self.text().contains(words) {
+            assert!(self.more(), "the program ended; {words:?} is not in {:?}", self.text());
+        }
+    }
+
+    /// Reads to the end, when every process has closed the terminal.
+    #[track_caller]
+    pub(crate) fn whole(mut self) -> String {
+        while self.more() {}
+        self.text()
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.seen).into_owned()
+    }
+
+    #[track_caller]
+    fn more(&mut self) -> bool {
+        let until = Instant::now() + HANGS_AFTER;
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+        let mut fds = [PollFd::from_borrowed_fd(self.terminal.as_fd(), PollFlags::IN)];
+        let ready = rustix::event::poll(&mut fds, left.as_ref());
+        assert_ne!(ready, Ok(0), "hangs; it has drawn {:?}", self.text());
+        let mut piece = [0; 4096];
+        // EIO is the end of a terminal.
+        let count = self.terminal.read(&mut piece).unwrap_or(0);
+        self.seen.extend_from_slice(&piece[..count]);
+        count > 0
+    }
+}
+
+#[test]
+fn progress_is_drawn_on_one_line_that_is_gone_at_the_end() {
+    let words =
+        ["bench", "pipes", "--arms", "write-read@same-cpu", "--blocks", "3", "--time", "3ms"];
+    let (program, mut screen) = on_terminal(&words, Stdio::piped());
+    screen.shows("block 1 of 3");
+    screen.shows("write-read@same-cpu");
+    let drawn = screen.whole();
+    assert!(!drawn.contains('\n'), "one line: {drawn:?}");
+    assert!(drawn.ends_with("\r\x1b[K"), "wiped: {drawn:?}");
+    assert!(program.done().status.success());
+}
+
+#[test]
+fn without_a_terminal_nothing_is_drawn() {
+    let words =
+        ["bench", "pipes", "--arms", "write-read@same-cpu", "--blocks", "3", "--time", "3ms"];
+    crate::program::run(&mut bytepath(&words)).well();
+}
+
+#[test]
+fn an_arm_that_cannot_run_is_told_of_at_once() {
+    let words = ["bench", "pipes", "--arms", "write-*read@same-cpu", "--peer", "mbuffer"];
+    let short = ["--blocks", "3", "--time", "3ms"];
+    let mut command = bytepath(&[&words[..], &short].concat());
+    let (program, screen) = drawing(command.env("PATH", "/nowhere").stdout(Stdio::piped()));
+    let drawn = screen.whole();
+    assert!(drawn.contains("cannot run here: mbuffer is not installed"), "{drawn:?}");
+    assert!(program.done().status.success());
+}
+
+#[test]
+fn wrong_usage_is_told_on_a_terminal_too() {
+    let (program, screen) =
+        on_terminal(&["write", "--outlet", "gift", "--json", "-"], Stdio::null());
+    let drawn = screen.whole();
+    assert!(drawn.contains("standard output is the pipe"), "{drawn:?}");
+    assert_eq!(program.done().status.code(), Some(2));
+}

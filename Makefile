@@ -1,0 +1,48 @@
+# On a fresh Debian or Ubuntu, `make run` and `make test` need git, make and a network: tools/setup
+# installs the rest and says so. Everything else here is plain cargo.
+
+PREFIX ?= /usr/local
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RUST := . tools/rust-env.sh;
+.SHELLFLAGS := -ec
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test build deny install clean
+
+help:
+	@echo 'make run [FILE=...]      build bytepath and take the tour (on FILE, if given)'
+	@echo 'make test                install what the tests need, then run every check and test'
+	@echo 'make build               build target/release/bytepath'
+	@echo 'make install             copy it to $$(DESTDIR)$$(PREFIX)/bin (PREFIX=$(PREFIX))'
+	@echo 'make deny                check the licences and advisories of the dependencies'
+	@echo 'make clean               remove what was built'
+
+# FILE travels in the environment, so that a name with spaces stays one name.
+run: build
+	@$(TARGET)/release/bytepath tour $${FILE:+"$$FILE"}
+
+build:
+	@tools/setup build
+	@$(RUST) cargo build --release --locked --package bytepath-cli
+
+# Cheap checks first; the tests come last, so that their verdict is what one sees. The command has the
+# library's name, and its pages would overwrite the library's: hence --lib.
+test:
+	@tools/setup test
+	$(RUST) cargo fmt --all --check
+	$(RUST) cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(RUST) RUSTDOCFLAGS='-D warnings' cargo doc --workspace --lib --no-deps --locked
+	tools/deny
+	$(RUST) cargo test --workspace --locked --no-fail-fast
+
+deny:
+	@tools/setup build
+	@tools/deny
+
+# Builds nothing: under sudo that would need a toolchain of root's own.
+install:
+	@test -x $(TARGET)/release/bytepath || { echo 'nothing to install yet: run make build first' >&2; exit 1; }
+	install -D -m 755 $(TARGET)/release/bytepath '$(DESTDIR)$(PREFIX)/bin/bytepath'
+
+clean:
+	@$(RUST) cargo clean

@@ -65,8 +65,9 @@ impl Screen {
         let ready = rustix::event::poll(&mut fds, left.as_ref());
         assert_ne!(ready, Ok(0), "hangs; it has drawn {:?}", self.text());
         let mut piece = [0; 4096];
-        // EIO is the end of a terminal.
-        let count = self.terminal.read(&mut piece).unwrap_or(0);
+        // EIO is the end of a terminal, but the first can come before its last bytes.
+        let count = self.terminal.read(&mut piece).or_else(|_| self.terminal.read(&mut piece));
+        let count = count.unwrap_or(0);
         self.seen.extend_from_slice(&piece[..count]);
         count > 0
     }

@@ -5,17 +5,11 @@
 //! which 2 MiB pages do 512 at a time), against write's copy and page. The fresh pages come
 //! either by MADV_DONTNEED of what was given away, or by mapping anew.
 
-use std::os::fd::AsFd;
-
-use rustix::pipe::SpliceFlags;
-
 use crate::endpoint::Endpoint;
 use crate::error::{Refusal, Stop};
-use crate::outlets::vmsplice::flags;
-use crate::outlets::write::with_rest;
+use crate::outlets::lend::Lender;
 use crate::outlets::{
-    Contents, LARGE_PIPE_BYTES, Outlet, Producer, Setup, Shape, Sink, Use, pipe_only, size_pipe,
-    whole,
+    Contents, LARGE_PIPE_BYTES, Outlet, Producer, Setup, Shape, Use, pipe_only, size_pipe, whole,
 };
 use crate::pages::{Memory, PageSize, Pages, page_bytes};
 use crate::routes::Aliasing;
@@ -95,23 +89,21 @@ impl Outlet for Gift {
             period_bytes: setup.contents.period(),
         };
         Ok(Box::new(Giving {
-            sink: Sink::new(NAME, sink, setup),
+            lender: Lender::new(NAME, sink, setup, pipe_bytes),
             region,
             contents: setup.contents,
             offset: 0,
-            flags: flags(setup),
             shape,
         }))
     }
 }
 
 struct Giving<'a> {
-    sink: Sink<'a>,
+    lender: Lender<'a>,
     region: Region,
     contents: Contents<'a>,
     /// Where in the repeated stream the next byte stands.
     offset: u64,
-    flags: SpliceFlags,
     shape: Shape,
 }
 
@@ -136,24 +128,10 @@ impl Producer for Giving<'_> {
     }
 
     fn send(&mut self, len: usize) -> Result<(), Stop> {
-        let (start, end) = (self.region.at, self.region.at + len);
-        let mut at = start;
-        while at < end {
-            let (mapping, flags, range) = (self.region.memory.mapping(), self.flags, at..end);
-            let moved = self
-                .sink
-                .until_moved("vmsplice", |sink| mapping.lend(sink.as_fd(), range.clone(), flags));
-            match moved {
-                Ok(count) => at += count,
-                Err(stop) => {
-                    let stop = with_rest(stop, &self.region.memory.as_slice()[at..end]);
-                    self.region.give_away(at - start);
-                    return Err(stop);
-                }
-            }
-        }
-        self.region.give_away(len);
-        Ok(())
+        let at = self.region.at;
+        let (lent, outcome) = self.lender.all(&self.region.memory, at..at + len);
+        self.region.give_away(lent);
+        outcome
     }
 }
 

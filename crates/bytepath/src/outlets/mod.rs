@@ -12,6 +12,7 @@ use crate::routes::Aliasing;
 use crate::wait::{Cancel, Ends, Wait, Waiter};
 
 mod gift;
+mod lend;
 mod reservoir;
 mod vmsplice;
 mod write;

@@ -7,18 +7,18 @@
 //! nobody holds it: a reader that splices onward does. So this outlet is only ever named, never
 //! chosen; `gift` is the sound one.
 
+use std::ops::Range;
 use std::os::fd::AsFd;
-
-use rustix::pipe::SpliceFlags;
 
 use crate::endpoint::Endpoint;
 use crate::error::{Refusal, Stop};
-use crate::outlets::write::with_rest;
+use crate::outlets::lend::Lender;
 use crate::outlets::{
-    Buffers, Outlet, Producer, Setup, Shape, Sink, Use, pipe_bytes, pipe_only, size_pipe, whole,
+    Buffers, Outlet, Producer, Setup, Shape, Use, pipe_bytes, pipe_only, size_pipe, whole,
 };
 use crate::pages::{Memory, PageSize, Pages, page_bytes};
 use crate::routes::Aliasing;
+use crate::sys::memory::Loan;
 
 /// See the module.
 pub(super) struct Vmsplice;
@@ -70,64 +70,58 @@ impl Outlet for Vmsplice {
             period_bytes: period,
         };
         Ok(Box::new(Lending {
-            sink: Sink::new(NAME, sink, setup),
-            turns: turns(setup, turn_bytes)?,
+            lender: Lender::new(NAME, sink, setup, pipe_bytes),
+            turns: Turns::new(setup, turn_bytes)?,
             turn: 0,
             at: 0,
             ring: None,
             pages: setup.pages,
-            flags: flags(setup),
             shape,
         }))
     }
 }
 
-/// The flags of each vmsplice.
-pub(super) fn flags(setup: &Setup<'_>) -> SpliceFlags {
-    let nonblock = setup.wait.spins() || setup.cancel.is_some();
-    let mut flags = SpliceFlags::empty();
-    flags.set(SpliceFlags::NONBLOCK, nonblock);
-    flags.set(SpliceFlags::GIFT, setup.gift_flag);
-    flags
+/// The buffers that take turns when repeating: in a mapping each, or in one.
+struct Turns {
+    mappings: Vec<Memory>,
+    buffer_bytes: usize,
 }
 
-fn turns(setup: &Setup<'_>, turn_bytes: usize) -> Result<Vec<Turn>, Stop> {
-    let declined =
-        |error: crate::pages::PagesError| Stop::Declined(Refusal::because(error.to_string()));
-    let mapped = |bytes| -> Result<Memory, Stop> {
-        let mut memory = Memory::allocate(bytes, &setup.pages).map_err(declined)?;
-        setup.contents.fill(0, memory.as_mut_slice());
-        Ok(memory)
-    };
-    Ok(match setup.buffers {
-        Buffers::Apart => {
-            vec![Turn::new(mapped(turn_bytes)?, 1), Turn::new(mapped(turn_bytes)?, 1)]
-        }
-        Buffers::Together => vec![Turn::new(mapped(turn_bytes.saturating_mul(TURNS))?, TURNS)],
-    })
-}
+impl Turns {
+    fn new(setup: &Setup<'_>, buffer_bytes: usize) -> Result<Turns, Stop> {
+        let (mappings, bytes) = match setup.buffers {
+            Buffers::Apart => (TURNS, buffer_bytes),
+            Buffers::Together => (1, buffer_bytes.saturating_mul(TURNS)),
+        };
+        let mapped = |_| -> Result<Memory, Stop> {
+            let mut memory = Memory::allocate(bytes, &setup.pages)
+                .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
+            setup.contents.fill(0, memory.as_mut_slice());
+            Ok(memory)
+        };
+        let mappings = (0..mappings).map(mapped).collect::<Result<_, Stop>>()?;
+        Ok(Turns { mappings, buffer_bytes })
+    }
 
-/// A mapping that serves one or more turns.
-struct Turn {
-    memory: Memory,
-    parts: usize,
-}
-
-impl Turn {
-    fn new(memory: Memory, parts: usize) -> Self {
-        Turn { memory, parts }
+    /// A range of the buffer of this turn.
+    #[inline(always)]
+    fn loan(&self, turn: usize, range: Range<usize>) -> Loan<'_> {
+        let (mapping, before) = match self.mappings.len() {
+            1 => (0, turn * self.buffer_bytes),
+            _ => (turn, 0),
+        };
+        self.mappings[mapping].mapping().loan(before + range.start..before + range.end)
     }
 }
 
 struct Lending<'a> {
-    sink: Sink<'a>,
-    turns: Vec<Turn>,
+    lender: Lender<'a>,
+    turns: Turns,
+    /// Whose turn it is, and where in that buffer the next piece starts.
     turn: usize,
-    /// Where in the turn's mapping the next piece starts.
     at: usize,
     ring: Option<Ring>,
     pages: Pages,
-    flags: SpliceFlags,
     shape: Shape,
 }
 
@@ -138,28 +132,25 @@ impl Producer for Lending<'_> {
 
     #[inline(always)]
     fn repeat_some(&mut self, most: u64) -> Result<u64, Stop> {
-        let chunk = self.shape.chunk_bytes;
-        let turn = &self.turns[self.turn];
-        let part_end = (self.at / chunk + 1) * chunk;
+        let (chunk, next) = (self.shape.chunk_bytes, (self.turn + 1) % TURNS);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let range = self.at..part_end.min(self.at.saturating_add(most));
-        let (mapping, flags) = (turn.memory.mapping(), self.flags);
-        let count = self
-            .sink
-            .until_moved("vmsplice", |sink| mapping.lend(sink.as_fd(), range.clone(), flags))?;
+        let now_bytes = most.min(chunk - self.at);
+        let now = self.turns.loan(self.turn, self.at..self.at + now_bytes);
+        let then = self.turns.loan(next, 0..chunk.min(most - now_bytes));
+        let count = self.lender.some(now, then)?;
         self.at += count;
-        if self.at == chunk * turn.parts {
-            self.at = 0;
-            self.turn = (self.turn + 1) % self.turns.len();
+        if self.at >= chunk {
+            (self.at, self.turn) = (self.at - chunk, next);
         }
         Ok(count as u64)
     }
 
     fn room(&mut self) -> Result<Option<&mut [u8]>, Stop> {
-        let fits =
-            |ring: &Ring| !ring.at_end() || pipe_bytes(self.sink.end.as_fd()) <= ring.pipe_bytes;
+        let fits = |ring: &Ring| {
+            !ring.at_end() || pipe_bytes(self.lender.end().as_fd()) <= ring.pipe_bytes
+        };
         if !self.ring.as_ref().is_some_and(fits) {
-            self.shape.pipe_bytes = pipe_bytes(self.sink.end.as_fd());
+            self.shape.pipe_bytes = pipe_bytes(self.lender.end().as_fd());
             self.ring = Some(Ring::new(&self.shape, &self.pages)?);
         }
         Ok(self.ring.as_mut().map(Ring::room))
@@ -167,25 +158,10 @@ impl Producer for Lending<'_> {
 
     fn send(&mut self, len: usize) -> Result<(), Stop> {
         let Some(ring) = &mut self.ring else { return Ok(()) };
-        let (start, end) = (ring.at, ring.at + len);
-        let mut at = start;
-        while at < end {
-            let (mapping, flags, range) = (ring.memory.mapping(), self.flags, at..end);
-            let moved = self
-                .sink
-                .until_moved("vmsplice", |sink| mapping.lend(sink.as_fd(), range.clone(), flags));
-            match moved {
-                Ok(count) => at += count,
-                Err(stop) => {
-                    let stop = with_rest(stop, &ring.memory.as_slice()[at..end]);
-                    // What was lent is not to be written now either.
-                    ring.advance(at - start);
-                    return Err(stop);
-                }
-            }
-        }
-        ring.advance(len);
-        Ok(())
+        let (lent, outcome) = self.lender.all(&ring.memory, ring.at..ring.at + len);
+        // After a failure too: what was lent is not to be written now.
+        ring.advance(lent);
+        outcome
     }
 }
 

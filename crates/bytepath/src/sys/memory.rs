@@ -107,21 +107,46 @@ impl Mapping {
         unsafe { rustix::mm::mlock(self.start.as_ptr().cast(), self.len) }
     }
 
-    /// Lends the pages of `range` to a pipe by vmsplice(2): the pipe holds the pages, not copies.
+    /// The pages of `range`, to be lent.
     ///
     /// The bytes in the pipe are whatever the memory holds when they are read, so the caller
     /// must not write to the range until nobody can hold its pages any more, or must discard it.
-    pub(crate) fn lend(
-        &self,
-        pipe: BorrowedFd<'_>,
-        range: std::ops::Range<usize>,
-        flags: SpliceFlags,
-    ) -> Result<usize, Errno> {
-        let slice = [IoSliceRaw::from_slice(&self.as_slice()[range])];
-        // SAFETY: the kernel only reads the pages, and takes references of its own to them; the
-        // memory belongs to this mapping and is never given to an allocator.
-        unsafe { rustix::pipe::vmsplice(pipe, &slice, flags) }
+    pub(crate) fn loan(&self, range: std::ops::Range<usize>) -> Loan<'_> {
+        Loan(&self.as_slice()[range])
     }
+}
+
+/// Memory of a mapping that a pipe may hold on to. Only a [`Mapping`] makes it: memory of an
+/// allocator would come to be used for something else.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Loan<'a>(&'a [u8]);
+
+impl Loan<'_> {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The first `len` bytes; all where there are not as many.
+    #[inline(always)]
+    pub(crate) fn first(self, len: usize) -> Self {
+        Loan(&self.0[..self.0.len().min(len)])
+    }
+}
+
+/// Lends pages to a pipe by vmsplice(2), `first` and then `second`, which may be empty: the pipe
+/// holds the pages, not copies.
+#[inline(always)]
+pub(crate) fn vmsplice(
+    pipe: BorrowedFd<'_>,
+    first: Loan<'_>,
+    second: Loan<'_>,
+    flags: SpliceFlags,
+) -> Result<usize, Errno> {
+    let slices = [IoSliceRaw::from_slice(first.0), IoSliceRaw::from_slice(second.0)];
+    let used = if second.0.is_empty() { 1 } else { 2 };
+    // SAFETY: the kernel only reads the pages, and takes references of its own to them; the memory
+    // belongs to mappings and is never given to an allocator.
+    unsafe { rustix::pipe::vmsplice(pipe, &slices[..used], flags) }
 }
 
 impl Drop for Mapping {

@@ -42,43 +42,52 @@ impl Route for ReadWrite {
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut waiter = span.waiter();
         let blocking = span.blocking();
-        let plain = waiter.is_plain();
-        let most = span.next_bytes(span.limit, CHUNK_BYTES).min(buffer_bytes(span));
-        let mut buffer = Memory::allocate(most.max(1), &span.knobs.pages)
+        let chunk = span.next_bytes(span.limit, CHUNK_BYTES).min(buffer_bytes(span)).max(1);
+        let mut buffer = Memory::allocate(chunk, &span.knobs.pages)
             .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
+        if waiter.is_plain() {
+            return carry_plain(span, &mut waiter, &mut buffer);
+        }
         let mut left = span.limit;
         while left > 0 {
-            let most = span.next_bytes(left, CHUNK_BYTES).min(buffer.len());
+            let most = usize::try_from(left).map_or(chunk, |left| chunk.min(left));
             let into = &mut buffer.as_mut_slice()[..most];
-            // Where a call may simply sleep, the loop is the two calls and nothing else; whatever
-            // is not an ordinary answer goes on in functions of their own.
-            let count = if plain {
-                match rustix::io::read(span.source, &mut *into) {
-                    Ok(count) => {
-                        span.meter.called();
-                        count
-                    }
-                    Err(errno) => read(span, &mut waiter, blocking, into, Some(errno))?,
-                }
-            } else {
-                read(span, &mut waiter, blocking, into, None)?
-            };
+            let count = read(span, &mut waiter, blocking, into, None)?;
             if count == 0 {
                 break;
             }
-            let from = &buffer.as_slice()[..count];
-            if plain {
-                match rustix::io::write(span.sink, from) {
-                    Ok(written) if written == count => span.meter.moved(written as u64),
-                    answer => write_all(span, &mut waiter, blocking, from, Some(answer))?,
-                }
-            } else {
-                write_all(span, &mut waiter, blocking, from, None)?;
-            }
+            write_all(span, &mut waiter, blocking, &buffer.as_slice()[..count], None)?;
             left -= count as u64;
         }
         Ok(())
     }
+}
+
+/// Where a call may simply sleep, the loop is the two calls and nothing else; whatever is not an
+/// ordinary answer goes on in functions of their own.
+fn carry_plain(span: &Span<'_>, waiter: &mut Waiter<'_>, buffer: &mut Memory) -> Result<(), Stop> {
+    let (source, sink, meter) = (span.source.as_fd(), span.sink.as_fd(), span.meter);
+    let buffer = buffer.as_mut_slice();
+    let mut left = span.limit;
+    while left > 0 {
+        let most = usize::try_from(left).map_or(buffer.len(), |left| buffer.len().min(left));
+        let count = match rustix::io::read(source, &mut buffer[..most]) {
+            Ok(count) => {
+                meter.called();
+                count
+            }
+            Err(errno) => read(span, waiter, Blocking::Yes, &mut buffer[..most], Some(errno))?,
+        };
+        if count == 0 {
+            break;
+        }
+        match rustix::io::write(sink, &buffer[..count]) {
+            Ok(written) if written == count => meter.moved(written as u64),
+            answer => write_all(span, waiter, Blocking::Yes, &buffer[..count], Some(answer))?,
+        }
+        left -= count as u64;
+    }
+    Ok(())
 }
 
 /// A small file needs no more than its size and one byte to see its end; one page costs the same.

@@ -108,7 +108,9 @@ pub(crate) fn inlets() -> impl TypedValueParser<Value = &'static dyn Inlet> {
     one_of(all).try_map(|name| bytepath::inlets::by_name(&name).ok_or("no such inlet"))
 }
 
-fn one_of(all: impl Iterator<Item = (&'static str, &'static str)>) -> PossibleValuesParser {
+pub(crate) fn one_of(
+    all: impl Iterator<Item = (&'static str, &'static str)>,
+) -> PossibleValuesParser {
     all.map(|(name, summary)| PossibleValue::new(name).help(summary)).collect::<Vec<_>>().into()
 }
 

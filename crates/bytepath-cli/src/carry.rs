@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytepath::pages::{Memory, Pages};
 use bytepath::placement::pin_this_thread;
-use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Transfer};
+use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Profile, Transfer, Wait};
 use bytepath_lab::ends::{EndReport, Starter, Usage};
 use clap::Args;
 
@@ -35,6 +35,12 @@ pub(crate) struct Options {
     /// Size of the pipes at either end
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
     pipe_size: Option<usize>,
+    /// Spin this long before sleeping
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    spin_budget: Option<Duration>,
+    /// Plan by this profile
+    #[arg(long, value_name = "FILE", conflicts_with = "route")]
+    profile: Option<PathBuf>,
     /// Bytes at most
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     limit: Option<u64>,
@@ -102,11 +108,16 @@ fn engine(options: &Options, limit: Option<u64>, meter: &Meter) -> anyhow::Resul
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     let (source, sink) = (Endpoint::source(stdin.as_fd())?, Endpoint::sink(stdout.as_fd())?);
     let job = Job { limit, ..Job::new(&source, &sink) }.allow_aliasing();
-    let knobs =
-        Knobs { pipe_bytes: options.pipe_size, chunk_bytes: options.buf_size, ..Knobs::default() };
-    let plan = match &options.route {
-        Some(name) => Plan::only(name, &job, knobs)?,
-        None => Plan::best(&job, knobs)?,
+    let knobs = Knobs {
+        pipe_bytes: options.pipe_size,
+        chunk_bytes: options.buf_size,
+        wait: options.spin_budget.map_or(Wait::Block, Wait::Hybrid),
+        ..Knobs::default()
+    };
+    let plan = match (&options.route, &options.profile) {
+        (Some(name), _) => Plan::only(name, &job, knobs)?,
+        (None, Some(path)) => Plan::by_profile(&job, knobs, &Profile::read(path)?)?,
+        (None, None) => Plan::best(&job, knobs)?,
     };
     Ok(Transfer::new(&job, &plan).meter(meter).run()?.bytes)
 }

@@ -9,6 +9,7 @@ mod output;
 mod planning;
 mod read;
 mod tour;
+mod tune;
 mod values;
 mod write;
 
@@ -34,6 +35,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Tour(tour::Options),
+    Tune(tune::Options),
     Bench(bench::Options),
     Write(write::Options),
     Read(read::Options),
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse_from(values::kebab_case(std::env::args_os()));
     let done = match cli.command {
         Command::Tour(options) => tour::run(&options),
+        Command::Tune(options) => tune::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),

@@ -202,7 +202,7 @@ impl Work for PipeWork {
 }
 
 /// Starts a program on a CPU: it inherits the one of the thread that starts it.
-fn spawn_on(command: &mut Command, cpu: Option<usize>) -> Result<Child, String> {
+pub(crate) fn spawn_on(command: &mut Command, cpu: Option<usize>) -> Result<Child, String> {
     let _pinned = match cpu {
         Some(cpu) => Some(pin_this_thread(cpu).map_err(|error| error.to_string())?),
         None => None,
@@ -273,7 +273,7 @@ impl Drop for Running {
 }
 
 /// Ends a process that may have ended already.
-fn end(child: &mut Option<Child>) {
+pub(crate) fn end(child: &mut Option<Child>) {
     if let Some(mut child) = child.take() {
         let _ = child.kill();
         let _ = child.wait();
@@ -282,13 +282,17 @@ fn end(child: &mut Option<Child>) {
 
 /// Where a process says what it did.
 #[derive(Clone, Copy)]
-enum Says {
+pub(crate) enum Says {
     Output,
     Errors,
 }
 
 /// Waits for a process without using a CPU, and reads its report.
-fn ended(child: &mut Option<Child>, says: Says, limit: Duration) -> Result<EndReport, String> {
+pub(crate) fn ended(
+    child: &mut Option<Child>,
+    says: Says,
+    limit: Duration,
+) -> Result<EndReport, String> {
     let Some(child) = child else { return Err("it was not started".into()) };
     let report = match says {
         Says::Output => child.stdout.take().map(|out| text_of(out, limit)),
@@ -308,7 +312,7 @@ fn ended(child: &mut Option<Child>, says: Says, limit: Duration) -> Result<EndRe
 }
 
 /// All that a process says on a pipe until it ends, or an error when that takes too long.
-fn text_of(mut pipe: impl Read + AsFd, limit: Duration) -> Result<String, String> {
+pub(crate) fn text_of(mut pipe: impl Read + AsFd, limit: Duration) -> Result<String, String> {
     let until = Instant::now() + limit;
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
     loop {

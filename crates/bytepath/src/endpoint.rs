@@ -256,6 +256,11 @@ impl<'fd> Endpoint<'fd> {
         self.bytes
     }
 
+    /// The number of the device that its inode is on (`st_dev`).
+    pub fn device(&self) -> u64 {
+        self.identity.0
+    }
+
     /// Whether both are open on one regular file.
     pub(crate) fn same_file(&self, other: &Endpoint<'_>) -> bool {
         (self.kind, other.kind) == (Kind::File, Kind::File) && self.identity == other.identity

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::endpoint::Kind;
 use crate::error::Refusal;
 use crate::knobs::Knobs;
+use crate::profile::{Pair, Profile, Setting};
 use crate::routes::{Aliasing, Job, ROUTES, Rank, Route, by_name};
 
 /// Pipes at the ends of jobs of at least this many bytes are made larger; smaller jobs would not
@@ -20,12 +21,25 @@ const GROWN_PIPE_BYTES: usize = 1 << 20;
 pub struct Plan {
     routes: Vec<Choice>,
     refused: Vec<Refused>,
-    knobs: Knobs,
     grow_pipes_to: Option<usize>,
+    /// The pipe size that the caller insists on.
+    pipe_bytes: Option<usize>,
+    basis: Basis,
+}
+
+/// What the order of the routes goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// One route was asked for.
+    Asked,
+    /// Rules that are sound everywhere.
+    Rules,
+    /// What was measured on this machine.
+    Profile,
 }
 
 /// A route that will be tried.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Choice {
     /// The route.
     pub route: &'static dyn Route,
@@ -33,6 +47,10 @@ pub struct Choice {
     pub rank: Rank,
     /// Whether the bytes it delivers may still change.
     pub aliasing: Aliasing,
+    /// How it is tried.
+    pub knobs: Knobs,
+    /// What this choice gave when this machine was measured, in GiB/s.
+    pub expected_gib_per_s: Option<f64>,
 }
 
 /// A route that will not be tried.
@@ -84,7 +102,7 @@ impl Plan {
         let (mut routes, mut refused) = (Vec::new(), Vec::new());
         for route in ROUTES.iter().copied() {
             match route.suits(job) {
-                Ok(rank) => routes.push(Choice { route, rank, aliasing: route.aliasing(job) }),
+                Ok(rank) => routes.push(choice(route, rank, job, &knobs)),
                 Err(refusal) => refused.push(Refused { route: route.name(), refusal }),
             }
         }
@@ -96,7 +114,36 @@ impl Plan {
             let none = Refusal::because("there are none");
             return Err(PlanError::None(first.map_or(none, |refused| refused.refusal)));
         }
-        Ok(Plan { routes, refused, grow_pipes_to: grow(job, &knobs), knobs })
+        let (grow_pipes_to, pipe_bytes) = (grow(job, &knobs), knobs.pipe_bytes);
+        Ok(Plan { routes, refused, grow_pipes_to, pipe_bytes, basis: Basis::Rules })
+    }
+
+    /// As [`Plan::best`], in the order of what was measured on this machine, each route with the
+    /// knobs that gave most; what the caller set stays as it is. Routes that were not measured
+    /// come last. Where the pair was not measured at all, the rules decide.
+    ///
+    /// # Errors
+    /// No route suits.
+    pub fn by_profile(job: &Job<'_>, knobs: Knobs, profile: &Profile) -> Result<Plan, PlanError> {
+        let mut plan = Plan::best(job, knobs.clone())?;
+        let Some(pair) = profile.pair(job.source, job.sink) else { return Ok(plan) };
+        let mut first_pipe = plan.grow_pipes_to;
+        let mut first = f64::NEG_INFINITY;
+        for choice in &mut plan.routes {
+            let Some((setting, figure)) = measured(pair, choice.route.name(), &knobs) else {
+                continue;
+            };
+            choice.knobs = setting.filled(&knobs);
+            choice.expected_gib_per_s = Some(figure);
+            if figure > first {
+                (first, first_pipe) = (figure, setting.pipe_bytes);
+            }
+            plan.basis = Basis::Profile;
+        }
+        let figure = |choice: &Choice| choice.expected_gib_per_s.unwrap_or(0.0);
+        plan.routes.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
+        plan.grow_pipes_to = first_pipe.filter(|_| knobs.pipe_bytes.is_none() && !job.keep_source);
+        Ok(plan)
     }
 
     /// One route alone: it is never exchanged for another. This is what measurements use.
@@ -109,8 +156,9 @@ impl Plan {
         let rank = route
             .suits(job)
             .map_err(|refusal| PlanError::Refused { route: route.name(), refusal })?;
-        let choice = Choice { route, rank, aliasing: route.aliasing(job) };
-        Ok(Plan { routes: vec![choice], refused: Vec::new(), knobs, grow_pipes_to: None })
+        let routes = vec![choice(route, rank, job, &knobs)];
+        let (pipe_bytes, basis) = (knobs.pipe_bytes, Basis::Asked);
+        Ok(Plan { routes, refused: Vec::new(), grow_pipes_to: None, pipe_bytes, basis })
     }
 
     /// The routes in the order in which they are tried.
@@ -123,15 +171,31 @@ impl Plan {
         &self.refused
     }
 
-    /// How they are tried.
-    pub fn knobs(&self) -> &Knobs {
-        &self.knobs
+    /// What their order goes by.
+    pub fn basis(&self) -> Basis {
+        self.basis
+    }
+
+    /// The size that pipes at the ends must have.
+    pub(crate) fn pipe_bytes(&self) -> Option<usize> {
+        self.pipe_bytes
     }
 
     /// The size that pipes at the ends are to grow to if they may.
     pub(crate) fn grow_pipes_to(&self) -> Option<usize> {
         self.grow_pipes_to
     }
+}
+
+fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -> Choice {
+    let (aliasing, knobs) = (route.aliasing(job), knobs.clone());
+    Choice { route, rank, aliasing, knobs, expected_gib_per_s: None }
+}
+
+/// The fastest that a route was, among the settings that the caller's knobs leave.
+fn measured<'p>(pair: &'p Pair, route: &str, asked: &Knobs) -> Option<(&'p Setting, f64)> {
+    let best = pair.best(|setting| setting.route == route && setting.agrees(asked))?;
+    Some((&best.choice, best.gib_per_s))
 }
 
 /// Refuses a job that would never end. Whether it would depends on where both stand, so a job with
@@ -161,26 +225,38 @@ impl fmt::Debug for Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, choice) in self.routes.iter().enumerate() {
-            let why = match choice.rank {
-                Rank::ByReference => "hands over pages",
-                Rank::InKernel => "copies once, in the kernel",
-                Rank::Copies => "copies through memory of ours",
-            };
-            let aliasing = match choice.aliasing {
-                Aliasing::None => "",
-                Aliasing::Source => "; later writes to the source show",
-                Aliasing::Memory => "; later writes to the memory show",
-            };
-            writeln!(f, "{}. {}: {why}{aliasing}", place + 1, choice.route.name())?;
+            writeln!(f, "{}. {choice}", place + 1)?;
         }
-        if let Some(bytes) = self.grow_pipes_to.or(self.knobs.pipe_bytes) {
+        if let Some(bytes) = self.grow_pipes_to.or(self.pipe_bytes) {
             writeln!(f, "pipes: {} KiB", bytes >> 10)?;
         }
-        writeln!(f, "wait: {}", self.knobs.wait)?;
         for refused in &self.refused {
             writeln!(f, "not {}: {}", refused.route, refused.refusal)?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self.rank {
+            Rank::ByReference => "hands over pages",
+            Rank::InKernel => "copies once, in the kernel",
+            Rank::Copies => "copies through memory of ours",
+        };
+        let aliasing = match self.aliasing {
+            Aliasing::None => "",
+            Aliasing::Source => "; later writes to the source show",
+            Aliasing::Memory => "; later writes to the memory show",
+        };
+        write!(f, "{}: {why}{aliasing}; wait: {}", self.route.name(), self.knobs.wait)?;
+        if let Some(bytes) = self.knobs.chunk_bytes {
+            write!(f, "; {} KiB a call", bytes >> 10)?;
+        }
+        match self.expected_gib_per_s {
+            Some(figure) => write!(f, "; measured here: {figure:.2} GiB/s"),
+            None => Ok(()),
+        }
     }
 }
 

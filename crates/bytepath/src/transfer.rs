@@ -121,7 +121,7 @@ impl<'a> Transfer<'a> {
             source: self.job.source,
             sink: self.job.sink,
             limit,
-            knobs: self.plan.knobs(),
+            knobs: &choice.knobs,
             meter,
             cancel: self.cancel,
         })
@@ -133,7 +133,7 @@ impl<'a> Transfer<'a> {
             if end.kind() != Kind::Pipe {
                 continue;
             }
-            if let Some(bytes) = self.plan.knobs().pipe_bytes {
+            if let Some(bytes) = self.plan.pipe_bytes() {
                 end.set_pipe_bytes(bytes).map_err(TransferError::PipeSize)?;
             } else if let Some(bytes) = self.plan.grow_pipes_to() {
                 let now = crate::outlets::pipe_bytes(std::os::fd::AsFd::as_fd(end));

@@ -4,6 +4,7 @@ use bytepath_report::Experiment;
 
 pub mod file_pipe;
 pub mod overhead;
+pub mod pairs;
 pub mod pipes;
 
 /// What an experiment asks and how.
@@ -18,7 +19,7 @@ pub struct Description {
 
 /// Every experiment.
 pub const EXPERIMENTS: &[&Description] =
-    &[&pipes::DESCRIPTION, &overhead::DESCRIPTION, &file_pipe::DESCRIPTION];
+    &[&pipes::DESCRIPTION, &overhead::DESCRIPTION, &file_pipe::DESCRIPTION, &pairs::DESCRIPTION];
 
 impl Description {
     /// As the record keeps it.

@@ -1,0 +1,181 @@
+//! `bytepath tune`: measures this machine once, so that every mover can choose by it.
+
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytepath::Profile;
+use bytepath::machine::Machine;
+use bytepath::profile::ProfileError;
+use bytepath_lab::arm::{Measured, Timing};
+use bytepath_lab::schedule::fresh_seed;
+use bytepath_lab::tune::{self, Effort, FirstSite, PairRun, Regret, Site};
+use clap::Args;
+
+use crate::bench::Progress;
+use crate::output::{self, Output};
+use crate::wrong_usage;
+
+/// Blocks of a check: fewer give no intervals that could tell.
+const CHECK_BLOCKS: u32 = 10;
+
+/// Measure this machine once (30 s), so that every mover can choose by it
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Measure in 8 s, roughly
+    #[arg(long)]
+    quick: bool,
+    /// Measure files in this directory, and so on its file system; may be given more than once
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: Vec<PathBuf>,
+    /// The profile; bytepath/profile.json in $XDG_STATE_HOME or ~/.local/state unless given
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Also write the profile here; - is standard output, which then holds nothing else
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Show the profile that is there, without measuring
+    #[arg(long, conflicts_with_all = ["quick", "check"])]
+    show: bool,
+    /// Run the planner's choice beside every fixed one, and fail if it is more than 5% behind
+    #[arg(long, conflicts_with = "quick")]
+    check: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let path = match &options.profile {
+        Some(path) => path.clone(),
+        None => Profile::default_path().ok_or_else(|| {
+            wrong_usage("no HOME and no XDG_STATE_HOME, so nowhere to keep it; use --profile FILE")
+        })?,
+    };
+    if options.show {
+        return show(&path, options);
+    }
+    if options.check {
+        return check(&path, options);
+    }
+    measure(&path, options)
+}
+
+fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
+    let profile = Profile::read(path)?;
+    let stale = profile.check_machine(Machine::this()).err();
+    tell(&profile, options, None)?;
+    match stale {
+        Some(stale) => bail!("{stale}"),
+        None => Ok(()),
+    }
+}
+
+/// The table, unless standard output is to hold the profile alone.
+fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::Result<()> {
+    let json = match (&options.json, json) {
+        (Some(path), None) => Some(Output::open(path)?),
+        (_, json) => json,
+    };
+    let alone = options.json.as_deref().is_some_and(output::is_stdout);
+    if let Some(json) = json {
+        json.write(text(profile)?.as_bytes())?;
+    }
+    if !alone {
+        table::print(profile).context("standard output")?;
+    }
+    Ok(())
+}
+
+fn text(profile: &Profile) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(profile)? + "\n")
+}
+
+fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
+    // Where it goes is looked at first, so that nobody measures in vain.
+    make_folder(path)?;
+    let output = Output::open(path)?;
+    let json = options.json.as_deref().map(Output::open).transpose()?;
+    let effort = if options.quick { Effort::QUICK } else { Effort::DEFAULT };
+    let sites = sites(options, effort)?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut profile = tune::begin(Machine::this());
+    let spin = tune::spin_budget(&profile);
+    for (index, site) in sites.iter().enumerate() {
+        let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
+        for pair in tune::pairs_at(first(index)) {
+            let record = run.record(pair, None, &mut progress(effort));
+            // Ends of which nothing can be measured here leave the planner its rules.
+            match record {
+                Ok(record) => profile.pairs.push(run.measured(pair, &record)),
+                Err(error) => crate::say(format_args!("{} to {}: {error}", pair.0, pair.1)),
+            }
+        }
+    }
+    output.write(text(&profile)?.as_bytes())?;
+    tell(&profile, options, json)?;
+    if !options.json.as_deref().is_some_and(output::is_stdout) {
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), "\nkept in {}", path.display()).context("standard output")?;
+    }
+    Ok(())
+}
+
+fn first(index: usize) -> FirstSite {
+    if index == 0 { FirstSite::Yes } else { FirstSite::No }
+}
+
+fn progress(effort: Effort) -> Progress {
+    let measured = Measured::Bytes(effort.bytes);
+    Progress::new(&Timing { warm_up: Duration::ZERO, measured })
+}
+
+fn make_folder(path: &Path) -> anyhow::Result<()> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(folder).with_context(|| {
+        format!("cannot make {}; name another place with --profile FILE", folder.display())
+    })
+}
+
+fn sites(options: &Options, effort: Effort) -> anyhow::Result<Vec<Site>> {
+    let site = |dir: &PathBuf| -> anyhow::Result<Site> {
+        let dir = std::fs::canonicalize(dir)
+            .with_context(|| format!("cannot measure in {}", dir.display()))?;
+        Ok(Site::prepare(&dir, effort.bytes)?)
+    };
+    options.dir.iter().map(site).collect()
+}
+
+/// Runs every pair with every fixed choice and the planner's, interleaved.
+fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
+    let profile = Profile::read(path)?;
+    match profile.check_machine(Machine::this()) {
+        Err(stale @ ProfileError::Stale(_)) => bail!("{stale}"),
+        checked => checked?,
+    }
+    let effort = Effort { blocks: CHECK_BLOCKS, ..Effort::DEFAULT };
+    let sites = sites(options, effort)?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let path = std::path::absolute(path)?;
+    let spin = tune::spin_budget(&profile);
+    let mut behind = 0;
+    table::regret_head().context("standard output")?;
+    for (index, site) in sites.iter().enumerate() {
+        let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
+        for pair in tune::pairs_at(first(index)) {
+            let record = run.record(pair, Some(&path), &mut progress(effort))?;
+            let regret = Regret::of(&record);
+            behind += usize::from(regret.as_ref().is_none_or(Regret::is_too_large));
+            table::regret(pair, regret.as_ref()).context("standard output")?;
+        }
+    }
+    if behind > 0 {
+        bail!(
+            "the planner is more than {:.0}% behind the best fixed choice on {behind} pairs; run \
+             bytepath tune again, on a quiet machine",
+            tune::MARGIN * 100.0
+        );
+    }
+    Ok(())
+}

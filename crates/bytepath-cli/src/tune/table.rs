@@ -1,0 +1,143 @@
+//! What a profile means, in lines that people can act on.
+
+use std::io::{self, Write as _};
+
+use bytepath::Profile;
+use bytepath::machine::Machine;
+use bytepath::profile::{End, Measured, Pair};
+use bytepath_lab::experiments::pairs;
+use bytepath_lab::tune::Regret;
+use bytepath_report::numbers;
+
+/// The size of pipes that movers ask for.
+const PIPE_BYTES_WANTED: usize = 1 << 20;
+
+/// Prints the figures, the best choice for each pair, and what holds this machine back.
+pub(super) fn print(profile: &Profile) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let machine = &profile.machine;
+    writeln!(
+        out,
+        "{}, Linux {}, CPUs {}, {}; measured {}\n",
+        machine.cpu_model,
+        machine.kernel,
+        machine.cpus_allowed,
+        machine.virtualisation,
+        profile.made
+    )?;
+    for cost in &profile.costs {
+        writeln!(out, "  {:<34} {:>9} {}", cost.name, numbers::figure(cost.value), cost.unit)?;
+    }
+    for (title, pairs) in sections(profile) {
+        writeln!(out, "\n{title}")?;
+        writeln!(out, "  {:<22} {:>8} {:>8}  best choice", "", "GiB/s", "classic")?;
+        for pair in pairs {
+            writeln!(out, "  {}", line(pair))?;
+        }
+    }
+    writeln!(
+        out,
+        "\nclassic: the gain over read and write of 128 KiB with pipes as they come, as most tools \
+         do"
+    )?;
+    for hint in hints(Machine::this(), profile) {
+        writeln!(out, "{hint}")?;
+    }
+    Ok(())
+}
+
+/// The pairs without a file, then those of each file system.
+fn sections(profile: &Profile) -> Vec<(String, Vec<&Pair>)> {
+    let mut sections: Vec<(String, Vec<&Pair>)> = Vec::new();
+    for pair in &profile.pairs {
+        let title = match &pair.place {
+            None => "between processes".to_owned(),
+            Some(place) => {
+                format!("files on {} ({})", place.file_system, place.directory.display())
+            }
+        };
+        match sections.iter_mut().find(|(other, _)| *other == title) {
+            Some((_, pairs)) => pairs.push(pair),
+            None => sections.push((title, vec![pair])),
+        }
+    }
+    sections
+}
+
+fn line(pair: &Pair) -> String {
+    let name = ends((pair.source, pair.sink));
+    let Some(best) = pair.best(|_| true) else { return format!("{name:<22} nothing could run") };
+    let classic = pair.choices.iter().find(|measured| measured.choice == pairs::classic());
+    let gain = classic.map_or("–".to_owned(), |classic| numbers::ratio(gain(best, classic)));
+    format!("{name:<22} {:>8} {gain:>8}  {}", numbers::figure(best.gib_per_s), best.choice)
+}
+
+fn gain(best: &Measured, classic: &Measured) -> f64 {
+    best.gib_per_s / classic.gib_per_s
+}
+
+fn ends((source, sink): (End, End)) -> String {
+    format!("{source} -> {sink}")
+}
+
+/// Settings of this machine that keep bytes from going faster, with what they cost where that was
+/// measured.
+fn hints(machine: &Machine, profile: &Profile) -> Vec<String> {
+    let mut hints = Vec::new();
+    let pipes = machine.pipes();
+    if let Some(largest) = pipes.largest_bytes.filter(|bytes| *bytes < PIPE_BYTES_WANTED) {
+        hints.push(format!(
+            "held back: pipes of at most {} for this user (fs.pipe-max-size); larger ones gained {}",
+            numbers::bytes(largest as u64),
+            pipe_gain(profile).map_or("an unknown amount".to_owned(), numbers::ratio)
+        ));
+    }
+    let memory = machine.memory();
+    if memory.thp_enabled.as_deref().is_none_or(|enabled| enabled == "never") {
+        hints.push(
+            "held back: no transparent huge pages \
+             (/sys/kernel/mm/transparent_hugepage/enabled); madvise is enough"
+                .to_owned(),
+        );
+    }
+    hints
+}
+
+/// What pipes of 256 KiB gained over those of the usual size, between two pipes.
+fn pipe_gain(profile: &Profile) -> Option<f64> {
+    let pair =
+        profile.pairs.iter().find(|pair| (pair.source, pair.sink) == (End::Pipe, End::Pipe))?;
+    let large = pair.best(|choice| choice.pipe_bytes.is_some())?;
+    let usual = pair.best(|choice| choice.pipe_bytes.is_none())?;
+    Some(large.gib_per_s / usual.gib_per_s)
+}
+
+/// The head of the table of regrets.
+pub(super) fn regret_head() -> io::Result<()> {
+    writeln!(
+        io::stdout(),
+        "{:<22} {:>8} {:>8} {:>18}  best fixed choice",
+        "GiB/s",
+        "planner",
+        "best",
+        "planner/best"
+    )
+}
+
+/// One pair of the table of regrets.
+pub(super) fn regret(pair: (End, End), regret: Option<&Regret>) -> io::Result<()> {
+    let name = ends(pair);
+    let Some(regret) = regret else {
+        return writeln!(io::stdout(), "{name:<22} the planner's choice could not run");
+    };
+    let [low, high] = regret.ratio_ci95;
+    let ratio = format!("{:.2} [{low:.2}, {high:.2}]", regret.ratio);
+    writeln!(
+        io::stdout(),
+        "{name:<22} {:>8} {:>8} {ratio:>18}  {}{}",
+        numbers::figure(regret.planner_gib_per_s),
+        numbers::figure(regret.best_gib_per_s),
+        regret.best,
+        if regret.is_too_large() { "  TOO FAR BEHIND" } else { "" }
+    )
+}

@@ -1,0 +1,162 @@
+//! `pairs`: how fast a mover moves bytes between each pair of ends, by each route and setting.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytepath::profile::{End, Setting};
+use bytepath_report::Unit;
+
+use super::Description;
+use crate::arm::{Arm, Work};
+use crate::pair_work::PairWork;
+
+/// What it asks.
+pub const DESCRIPTION: Description = Description {
+    name: "pairs",
+    question: "By which route do bytes go fastest between two ends, and with which settings?",
+    definition: "A mover in a process of its own moves a file in the page cache, or what comes \
+                 through a pipe or socket that another process keeps full, to a new file, or \
+                 to a pipe or socket that another process empties by reads of 1 MiB. The \
+                 processes run where the scheduler puts them.",
+};
+
+/// The pairs, in reading order.
+pub const PAIRS: &[(End, End)] = &[
+    (End::File, End::Pipe),
+    (End::Pipe, End::Pipe),
+    (End::Pipe, End::File),
+    (End::Pipe, End::Socket),
+    (End::Socket, End::Pipe),
+    (End::Socket, End::File),
+    (End::File, End::Socket),
+    (End::File, End::File),
+    (End::File, End::Null),
+    (End::Pipe, End::Null),
+];
+
+/// What everybody's tools did for decades, and many still do: the reference.
+pub const CLASSIC: (&str, usize) = ("read-write", 128 << 10);
+
+/// The sizes of pipes that are tried beside leaving them as they are.
+const PIPE_BYTES: &[usize] = &[256 << 10, 1 << 20];
+
+/// Bytes per call that are tried where a call copies.
+const CHUNK_BYTES: &[usize] = &[64 << 10, 128 << 10, 256 << 10, 1 << 20];
+
+/// Whether a route can join two ends.
+type Joins = fn(End, End) -> bool;
+
+/// Routes that hand pages on or copy in the kernel.
+const IN_KERNEL: &[(&str, Joins)] = &[
+    ("splice", |source, sink| source == End::Pipe || sink == End::Pipe || sink == End::Socket),
+    ("sendfile", |source, sink| source == End::File && sink != End::Null),
+    ("copy-file-range", |source, sink| (source, sink) == (End::File, End::File)),
+];
+
+/// Whether an end is a pipe.
+fn piped(source: End, sink: End) -> bool {
+    source == End::Pipe || sink == End::Pipe
+}
+
+/// The classic's setting.
+pub fn classic() -> Setting {
+    let (route, chunk) = CLASSIC;
+    Setting { route: route.into(), chunk_bytes: Some(chunk), pipe_bytes: None, spin_ns: None }
+}
+
+/// Everything that is tried between two ends; the classic first. `spin` is how long spinning is
+/// worth while on this machine.
+pub fn settings(source: End, sink: End, spin: Option<Duration>) -> Vec<Setting> {
+    let mut settings = vec![classic()];
+    let pipes: Vec<Option<usize>> = match piped(source, sink) {
+        true => std::iter::once(None).chain(PIPE_BYTES.iter().copied().map(Some)).collect(),
+        false => vec![None],
+    };
+    let plain = |route: &str, chunk_bytes, pipe_bytes| Setting {
+        route: route.into(),
+        chunk_bytes,
+        pipe_bytes,
+        spin_ns: None,
+    };
+    for (route, joins) in IN_KERNEL {
+        if joins(source, sink) {
+            settings.extend(pipes.iter().map(|pipe| plain(route, None, *pipe)));
+        }
+    }
+    // Larger calls than the pipe holds gain nothing, so sizes go together.
+    if piped(source, sink) {
+        settings.extend(
+            PIPE_BYTES.iter().map(|bytes| plain("read-write", Some(256 << 10), Some(*bytes))),
+        );
+        settings.push(plain("read-write", Some(64 << 10), Some(1 << 20)));
+    } else {
+        let others = CHUNK_BYTES.iter().filter(|bytes| **bytes != CLASSIC.1);
+        settings.extend(others.map(|bytes| plain("read-write", Some(*bytes), None)));
+    }
+    let spins = spin.filter(|_| piped(source, sink) && sink != End::File);
+    if let Some(spin) = spins {
+        let spin_ns = u64::try_from(spin.as_nanos()).ok();
+        settings.push(Setting { spin_ns, ..plain("splice", None, Some(1 << 20)) });
+    }
+    settings
+}
+
+/// Where and by what it is measured.
+pub struct Setup<'a> {
+    /// The `bytepath` executable.
+    pub program: &'a Path,
+    /// Where files are made.
+    pub directory: &'a Path,
+    /// The file that is moved.
+    pub file: &'a Path,
+}
+
+/// The arm of one setting.
+pub fn arm(source: End, sink: End, setting: &Setting, setup: &Setup<'_>) -> Arm {
+    let mut options = vec!["--route".to_owned(), setting.route.clone()];
+    let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
+    if let Some(bytes) = setting.chunk_bytes {
+        option("--buf-size", bytes.to_string());
+    }
+    if let Some(bytes) = setting.pipe_bytes {
+        option("--pipe-size", bytes.to_string());
+    }
+    if let Some(ns) = setting.spin_ns {
+        option("--spin-budget", format!("{}us", ns / 1000));
+    }
+    made(setting.to_string(), source, sink, options, setup)
+}
+
+/// The arm of the planner's choice by a profile.
+pub fn planned(source: End, sink: End, profile: &Path, setup: &Setup<'_>) -> Arm {
+    let options = vec!["--profile".to_owned(), profile.display().to_string()];
+    made(PLANNED.to_owned(), source, sink, options, setup)
+}
+
+/// The name of the planner's arm.
+pub const PLANNED: &str = "planner";
+
+fn made(name: String, source: End, sink: End, options: Vec<String>, setup: &Setup<'_>) -> Arm {
+    let params = BTreeMap::from([
+        ("source".to_owned(), source.to_string().into()),
+        ("sink".to_owned(), sink.to_string().into()),
+        ("mover".to_owned(), options.join(" ").into()),
+    ]);
+    let work = PairWork {
+        program: setup.program.into(),
+        options,
+        source,
+        sink,
+        directory: setup.directory.into(),
+        file: PathBuf::from(setup.file),
+    };
+    Arm {
+        name,
+        params,
+        unit: Unit::GibPerSecond,
+        touched: false,
+        published: None,
+        work: Ok(Box::new(work) as Box<dyn Work>),
+    }
+}

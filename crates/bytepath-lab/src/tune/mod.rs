@@ -1,0 +1,218 @@
+//! Measures this machine once, so that every mover can choose by it: what single operations cost,
+//! and how fast each choice of route and settings moves bytes between each pair of ends.
+
+mod check;
+mod costs;
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytepath::machine::{self, Machine};
+use bytepath::profile::{Cost, End, MachineKey, Measured, Pair, Place, Profile, SCHEMA, Setting};
+use bytepath_report::{Record, Status};
+
+use crate::arm::{self, Timing};
+use crate::experiments::pairs::{self, PAIRS};
+use crate::lab::{self, Blocks, LabError, Observer, Settings};
+use crate::pair_work::unnamed;
+
+pub use check::{MARGIN, Regret};
+pub use costs::spin_budget;
+
+/// How thoroughly it is measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Effort {
+    /// Rounds in which every choice is measured once.
+    pub blocks: u32,
+    /// Bytes of one sample.
+    pub bytes: u64,
+}
+
+impl Effort {
+    /// Half a minute on two CPUs.
+    pub const DEFAULT: Effort = Effort { blocks: 5, bytes: 64 << 20 };
+    /// Eight seconds, for figures that are only roughly right.
+    pub const QUICK: Effort = Effort { blocks: 3, bytes: 16 << 20 };
+}
+
+/// A directory to measure in, with the file that is moved.
+pub struct Site {
+    directory: PathBuf,
+    /// It has no name, so that nothing can leave it behind.
+    file: std::fs::File,
+    place: Place,
+}
+
+/// Why nothing could be measured in a directory.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// No file could be made in it.
+    #[error("cannot make a file of {bytes} bytes in {}: {error}; name another directory with --dir", directory.display())]
+    File {
+        /// The directory.
+        directory: PathBuf,
+        /// How large the file had to be.
+        bytes: u64,
+        /// The kernel's word.
+        error: std::io::Error,
+    },
+    /// Its file system cannot be told.
+    #[error(transparent)]
+    FileSystem(#[from] machine::FileSystemError),
+}
+
+impl Site {
+    /// Makes the file that is moved.
+    ///
+    /// # Errors
+    /// There is no room, or no right to it.
+    pub fn prepare(directory: &Path, bytes: u64) -> Result<Site, SiteError> {
+        let failed = |error| SiteError::File { directory: directory.into(), bytes, error };
+        let mut file = unnamed(directory).map_err(failed)?;
+        fill(&mut file, bytes).map_err(failed)?;
+        // Written back now, so that the disk is quiet while it is measured.
+        file.sync_data().map_err(failed)?;
+        let found = machine::file_system_of(file.as_fd())?;
+        let device = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?.st_dev;
+        let place = Place {
+            directory: directory.into(),
+            file_system: found.name,
+            options: found.options,
+            device,
+        };
+        Ok(Site { directory: directory.into(), file, place })
+    }
+
+    /// A name for the file while this process has it.
+    fn file(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
+
+    /// What was found about it.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+/// Bytes that neither compress nor repeat, so that no file system stores fewer.
+fn fill(file: &mut impl std::io::Write, bytes: u64) -> std::io::Result<()> {
+    let mut random = fastrand::Rng::new();
+    let mut piece = vec![0; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        random.fill(&mut piece);
+        let count = usize::try_from(left).map_or(piece.len(), |left| left.min(piece.len()));
+        file.write_all(&piece[..count])?;
+        left -= count as u64;
+    }
+    file.flush()
+}
+
+/// The profile of this machine with the figures of single operations, and no pairs yet.
+pub fn begin(machine: &Machine) -> Profile {
+    Profile {
+        schema: SCHEMA.into(),
+        made: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
+        bytepath: env!("CARGO_PKG_VERSION").into(),
+        machine: MachineKey::of(machine),
+        costs: costs::measure(machine),
+        pairs: Vec::new(),
+    }
+}
+
+/// The pairs to be measured at a site: those without a file only at the first, as they are the same
+/// everywhere.
+pub fn pairs_at(first_site: FirstSite) -> Vec<(End, End)> {
+    let has_file = |(source, sink): &(End, End)| *source == End::File || *sink == End::File;
+    let all = PAIRS.iter().copied();
+    match first_site {
+        FirstSite::Yes => all.collect(),
+        FirstSite::No => all.filter(has_file).collect(),
+    }
+}
+
+/// Whether a site is the first of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstSite {
+    /// It is.
+    Yes,
+    /// Another was measured before.
+    No,
+}
+
+/// A run of one pair's choices.
+pub struct PairRun<'a> {
+    /// The `bytepath` executable.
+    pub program: &'a Path,
+    /// Where it is measured.
+    pub site: &'a Site,
+    /// How thoroughly.
+    pub effort: Effort,
+    /// How long spinning is worth while.
+    pub spin: Option<Duration>,
+    /// Where the random orders come from.
+    pub seed: u64,
+}
+
+impl PairRun<'_> {
+    /// Measures every choice, and the planner's by the profile at `planned` if there is one.
+    ///
+    /// # Errors
+    /// None of them can run.
+    pub fn record(
+        &self,
+        (source, sink): (End, End),
+        planned: Option<&Path>,
+        observer: &mut dyn Observer,
+    ) -> Result<Record, LabError> {
+        let file = self.site.file();
+        let setup =
+            pairs::Setup { program: self.program, directory: &self.site.directory, file: &file };
+        let settings = pairs::settings(source, sink, self.spin);
+        let mut arms: Vec<arm::Arm> =
+            settings.iter().map(|setting| pairs::arm(source, sink, setting, &setup)).collect();
+        arms.extend(planned.map(|profile| pairs::planned(source, sink, profile, &setup)));
+        let settings = Settings {
+            blocks: Blocks::Exactly(self.effort.blocks),
+            seed: self.seed,
+            timing: Timing {
+                warm_up: Duration::ZERO,
+                measured: arm::Measured::Bytes(self.effort.bytes),
+            },
+            others: Default::default(),
+        };
+        let mut experiment = pairs::DESCRIPTION.recorded();
+        experiment.name = format!("{source} to {sink}");
+        lab::run(experiment, arms, &pairs::classic().to_string(), &settings, observer)
+    }
+
+    /// What a record of a pair says of its choices.
+    pub fn measured(&self, (source, sink): (End, End), record: &Record) -> Pair {
+        let choices = pairs::settings(source, sink, self.spin)
+            .into_iter()
+            .filter_map(|setting| measured(setting, record))
+            .collect();
+        let has_file = source == End::File || sink == End::File;
+        Pair { source, sink, place: has_file.then(|| self.site.place.clone()), choices }
+    }
+}
+
+fn measured(choice: Setting, record: &Record) -> Option<Measured> {
+    let name = choice.to_string();
+    let arm = record.arms.iter().find(|arm| arm.name == name && arm.status == Status::Ok)?;
+    let median = arm.median?;
+    let costs = arm.costs.unwrap_or_default();
+    let cpu = costs.cpu_user_s_per_gib.unwrap_or(0.0) + costs.cpu_system_s_per_gib.unwrap_or(0.0);
+    Some(Measured {
+        choice,
+        gib_per_s: median,
+        ci95: arm.ci95.unwrap_or([median, median]),
+        cpu_s_per_gib: cpu,
+    })
+}
+
+/// The figure of this name, if it was measured.
+pub fn cost<'p>(profile: &'p Profile, name: &str) -> Option<&'p Cost> {
+    profile.costs.iter().find(|cost| cost.name == name)
+}

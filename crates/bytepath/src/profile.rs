@@ -1,0 +1,390 @@
+//! What `bytepath tune` found on this machine: how fast each choice of route and knobs moved bytes
+//! between each pair of ends. The planner reads it.
+//!
+//! A profile is a JSON file that anybody may edit, copy from another machine or cut in half, so
+//! nothing in it is believed before it was checked, and nothing in it can do more than name a route
+//! and its knobs, within bounds.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::endpoint::{Endpoint, Kind};
+use crate::knobs::Knobs;
+use crate::machine::Machine;
+use crate::wait::Wait;
+
+/// The version of the format.
+pub const SCHEMA: &str = "bytepath.profile/1";
+
+/// A profile of a hundred file systems is smaller.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Knobs beyond these are no measurement of ours.
+const CHUNK_BYTES_MAX: usize = 64 << 20;
+const PIPE_BYTES_MAX: usize = 1 << 30;
+const SPIN_BUDGET_MAX: Duration = Duration::from_millis(10);
+
+/// Everything that was measured on one machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Profile {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// When, as RFC 3339.
+    pub made: String,
+    /// The version of bytepath that measured.
+    pub bytepath: String,
+    /// What the figures are true of.
+    pub machine: MachineKey,
+    /// What single operations cost.
+    #[serde(default)]
+    pub costs: Vec<Cost>,
+    /// The pairs of ends, those with a file once for each file system measured.
+    pub pairs: Vec<Pair>,
+}
+
+/// What a profile depends on: where any of it differs, the figures are another machine's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct MachineKey {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's name.
+    pub cpu_model: String,
+    /// The CPUs that the process may use, as `0-3,8`.
+    pub cpus_allowed: String,
+    /// The hypervisor, if any.
+    pub virtualisation: String,
+}
+
+impl MachineKey {
+    /// The key of a machine.
+    pub fn of(machine: &Machine) -> Self {
+        let kernel = machine.kernel();
+        MachineKey {
+            kernel: kernel.release.clone(),
+            cpu_model: kernel.cpu_model.clone(),
+            cpus_allowed: machine.allowed_cpus().to_string(),
+            virtualisation: kernel.virtualisation.to_string(),
+        }
+    }
+}
+
+/// What one kind of operation costs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Cost {
+    /// What was measured, such as `wake-up by pipe, cross-cpu`.
+    pub name: String,
+    /// `ns` or `GiB/s`.
+    pub unit: String,
+    /// The median.
+    pub value: f64,
+}
+
+/// Two ends, and how fast each choice moved bytes from one to the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Pair {
+    /// Where the bytes came from.
+    pub source: End,
+    /// Where they went.
+    pub sink: End,
+    /// Where the files were, if either end is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// What was tried.
+    pub choices: Vec<Measured>,
+}
+
+/// A file system that was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Place {
+    /// The directory that was measured in.
+    pub directory: PathBuf,
+    /// Its type, such as `ext4`.
+    pub file_system: String,
+    /// The options it was mounted with.
+    pub options: Vec<String>,
+    /// The device number of files there (`st_dev`).
+    pub device: u64,
+}
+
+/// The ends that are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// A regular file, in the page cache.
+    File,
+    /// A pipe.
+    Pipe,
+    /// A stream socket.
+    Socket,
+    /// /dev/null.
+    Null,
+}
+
+impl End {
+    /// The end that this kind of descriptor is; `None` for what is not measured.
+    pub fn of(kind: Kind) -> Option<End> {
+        Some(match kind {
+            Kind::File => End::File,
+            Kind::Pipe => End::Pipe,
+            Kind::UnixSocket | Kind::TcpSocket => End::Socket,
+            Kind::Null => End::Null,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            End::File => "file",
+            End::Pipe => "pipe",
+            End::Socket => "socket",
+            End::Null => "/dev/null",
+        })
+    }
+}
+
+/// One choice of route and knobs, and what it gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Measured {
+    /// What was chosen.
+    #[serde(flatten)]
+    pub choice: Setting,
+    /// The median speed.
+    pub gib_per_s: f64,
+    /// Its 95% interval.
+    pub ci95: [f64; 2],
+    /// CPU seconds of the mover per GiB.
+    pub cpu_s_per_gib: f64,
+}
+
+/// A route with its knobs; what is absent is left to the route.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Setting {
+    /// The route's name.
+    pub route: String,
+    /// Bytes per call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_bytes: Option<usize>,
+    /// The size that pipes at either end are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipe_bytes: Option<usize>,
+    /// How long to spin before sleeping, in nanoseconds; absent where it sleeps at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spin_ns: Option<u64>,
+}
+
+impl Setting {
+    /// The wait that it means.
+    pub fn wait(&self) -> Wait {
+        match self.spin_ns {
+            Some(budget) => Wait::Hybrid(Duration::from_nanos(budget)),
+            None => Wait::Block,
+        }
+    }
+
+    /// These knobs, with everything that the caller left open as it was measured.
+    pub(crate) fn filled(&self, asked: &Knobs) -> Knobs {
+        Knobs {
+            chunk_bytes: asked.chunk_bytes.or(self.chunk_bytes),
+            pipe_bytes: asked.pipe_bytes,
+            wait: if asked.wait == Wait::Block { self.wait() } else { asked.wait },
+            pages: asked.pages,
+        }
+    }
+
+    /// Whether it is what the caller asks for, as far as that goes.
+    pub(crate) fn agrees(&self, asked: &Knobs) -> bool {
+        let same = |asked: Option<usize>, own: Option<usize>| asked.is_none() || asked == own;
+        same(asked.chunk_bytes, self.chunk_bytes)
+            && same(asked.pipe_bytes, self.pipe_bytes)
+            && (asked.wait == Wait::Block || asked.wait == self.wait())
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.route)?;
+        if let Some(bytes) = self.chunk_bytes {
+            write!(f, ", {} a call", Bytes(bytes))?;
+        }
+        if let Some(bytes) = self.pipe_bytes {
+            write!(f, ", pipes of {}", Bytes(bytes))?;
+        }
+        if let Some(budget) = self.spin_ns {
+            write!(f, ", spins {} us", budget / 1000)?;
+        }
+        Ok(())
+    }
+}
+
+/// A size in the largest unit that divides it.
+struct Bytes(usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes > 0 && bytes % (1 << 20) == 0 => write!(f, "{} MiB", bytes >> 20),
+            bytes if bytes > 0 && bytes % (1 << 10) == 0 => write!(f, "{} KiB", bytes >> 10),
+            bytes => write!(f, "{bytes} bytes"),
+        }
+    }
+}
+
+/// Why there is no profile to go by.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// There is none.
+    #[error("there is no profile of this machine at {}; run bytepath tune", .0.display())]
+    Absent(PathBuf),
+    /// It cannot be read.
+    #[error("cannot read the profile {}: {error}", path.display())]
+    Unreadable {
+        /// Where it is.
+        path: PathBuf,
+        /// The kernel's word.
+        error: std::io::Error,
+    },
+    /// It is not one.
+    #[error("{} is no profile: {why}; run bytepath tune to make one", path.display())]
+    Corrupt {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It was made by a bytepath whose profiles mean something else.
+    #[error("{} is of the format {found:?}, not {SCHEMA}; run bytepath tune again", path.display())]
+    OtherFormat {
+        /// Where it is.
+        path: PathBuf,
+        /// The format that it names.
+        found: String,
+    },
+    /// It is another machine's, or this one's before it was changed.
+    #[error("the profile is stale: {0}; run bytepath tune again")]
+    Stale(String),
+}
+
+impl Profile {
+    /// Where the profile of this user is: `bytepath/profile.json` in `$XDG_STATE_HOME`, or in
+    /// `~/.local/state`. `None` where neither is known.
+    pub fn default_path() -> Option<PathBuf> {
+        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        let state = absolute("XDG_STATE_HOME")
+            .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
+        Some(state.join("bytepath/profile.json"))
+    }
+
+    /// Reads a profile, and checks that it is sound.
+    ///
+    /// # Errors
+    /// There is none, or it is none; not that it is stale.
+    pub fn read(path: &Path) -> Result<Profile, ProfileError> {
+        let unreadable = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => ProfileError::Absent(path.into()),
+            _ => ProfileError::Unreadable { path: path.into(), error },
+        };
+        let corrupt = |why: String| ProfileError::Corrupt { path: path.into(), why };
+        let file = File::open(path).map_err(unreadable)?;
+        // A FIFO, say, would be waited for.
+        if !file.metadata().map_err(unreadable)?.is_file() {
+            return Err(corrupt("it is not a regular file".into()));
+        }
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(corrupt("it is larger than 4 MiB".into()));
+        }
+        let value: Versioned =
+            serde_json::from_str(&text).map_err(|error| corrupt(error.to_string()))?;
+        if value.schema != SCHEMA {
+            return Err(ProfileError::OtherFormat { path: path.into(), found: value.schema });
+        }
+        let profile: Profile =
+            serde_json::from_str(&text).map_err(|error| corrupt(error.to_string()))?;
+        profile.check().map_err(corrupt)?;
+        Ok(profile)
+    }
+
+    /// Refuses figures and knobs that no measurement can have given.
+    fn check(&self) -> Result<(), String> {
+        for measured in self.pairs.iter().flat_map(|pair| &pair.choices) {
+            let figures = [measured.gib_per_s, measured.ci95[0], measured.ci95[1]];
+            if !figures.iter().all(|figure| figure.is_finite() && *figure > 0.0) {
+                return Err(format!("{} has no sound figure", measured.choice.route));
+            }
+            let Setting { chunk_bytes, pipe_bytes, spin_ns, .. } = measured.choice;
+            let sound = chunk_bytes.is_none_or(|bytes| (1..=CHUNK_BYTES_MAX).contains(&bytes))
+                && pipe_bytes.is_none_or(|bytes| (1..=PIPE_BYTES_MAX).contains(&bytes))
+                && spin_ns.is_none_or(|ns| Duration::from_nanos(ns) <= SPIN_BUDGET_MAX);
+            if !sound {
+                return Err(format!("{} has knobs out of bounds", measured.choice.route));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the figures are this machine's.
+    ///
+    /// # Errors
+    /// What has changed since.
+    pub fn check_machine(&self, machine: &Machine) -> Result<(), ProfileError> {
+        let now = MachineKey::of(machine);
+        let then = &self.machine;
+        let keys = [
+            ("the kernel", &then.kernel, &now.kernel),
+            ("the processor", &then.cpu_model, &now.cpu_model),
+            ("the CPUs allowed", &then.cpus_allowed, &now.cpus_allowed),
+            ("the hypervisor", &then.virtualisation, &now.virtualisation),
+        ];
+        match keys.iter().find(|(_, then, now)| then != now) {
+            Some((what, then, now)) => {
+                Err(ProfileError::Stale(format!("{what} was {then:?} and is {now:?}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What was measured between ends like these: on the file system that the file is on, or on
+    /// another where that one was not measured.
+    pub fn pair(&self, source: &Endpoint<'_>, sink: &Endpoint<'_>) -> Option<&Pair> {
+        let ends = (End::of(source.kind())?, End::of(sink.kind())?);
+        let mut pairs = self.pairs.iter().filter(|pair| (pair.source, pair.sink) == ends);
+        let device = match ends {
+            (_, End::File) => sink.device(),
+            _ => source.device(),
+        };
+        let here = |pair: &&Pair| pair.place.as_ref().is_some_and(|place| place.device == device);
+        pairs.clone().find(here).or_else(|| pairs.next())
+    }
+}
+
+/// What every version of the format has.
+#[derive(Deserialize)]
+struct Versioned {
+    schema: String,
+}
+
+impl Pair {
+    /// The fastest of the choices that some condition leaves.
+    pub fn best(&self, of: impl Fn(&Setting) -> bool) -> Option<&Measured> {
+        self.choices
+            .iter()
+            .filter(|measured| of(&measured.choice))
+            .max_by(|a, b| a.gib_per_s.total_cmp(&b.gib_per_s))
+    }
+}

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use bytepath::profile::End;
 use bytepath_report::Costs;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
@@ -20,6 +22,9 @@ use crate::pipe_work::{Says, end, ended, spawn_on};
 
 /// Longer than this a sample is not waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a pipe has unless somebody asks for more.
+const USUAL_PIPE_SIZE: &str = "64K";
 
 /// What is taken from a pipe or socket per call: enough not to hold the mover up.
 const DRAIN_SIZE: &str = "1M";
@@ -57,8 +62,13 @@ impl PairWork {
                 let outlet = if self.source == End::Pipe { "tee" } else { "write" };
                 let mut feeder = self.command("write");
                 feeder.args(["--outlet", outlet, "--time", "60s"]).stdin(Stdio::null());
+                if self.source == End::Pipe {
+                    feeder.args(["--pipe-size", USUAL_PIPE_SIZE]);
+                }
                 feeder.stdout(far).stderr(Stdio::null());
                 running.feeder = Some(spawn_on(&mut feeder, None)?);
+                drop(feeder);
+                wait_for_bytes(&near)?;
                 Ok(near.into())
             }
         }
@@ -161,6 +171,20 @@ fn joined(kind: End) -> Result<(OwnedFd, OwnedFd), String> {
         _ => rustix::pipe::pipe_with(PipeFlags::CLOEXEC),
     };
     made.map_err(|errno| format!("cannot make a {kind}: {}", std::io::Error::from(errno)))
+}
+
+/// Waits until the feeder has set its end up and begun: what it does to the pipe must not come after
+/// what the mover does.
+fn wait_for_bytes(source: &OwnedFd) -> Result<(), String> {
+    let patience = Timespec::try_from(PATIENCE).ok();
+    loop {
+        match rustix::event::poll(&mut [PollFd::new(source, PollFlags::IN)], patience.as_ref()) {
+            Ok(0) => return Err("the feeder does not begin".into()),
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(std::io::Error::from(errno).to_string()),
+        }
+    }
 }
 
 fn open(path: &Path) -> Result<File, String> {

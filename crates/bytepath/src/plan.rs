@@ -281,7 +281,7 @@ mod tests {
         let plan = Plan::best(&job, Knobs::default()).expect("a plan");
         assert_eq!(plan_names(&plan), ["read-write"]);
         let plan = Plan::best(&job.allow_aliasing(), Knobs::default()).expect("a plan");
-        assert_eq!(plan_names(&plan), ["splice", "sendfile", "read-write"]);
+        assert_eq!(plan_names(&plan), ["splice", "splice-through", "sendfile", "read-write"]);
     }
 
     #[test]

@@ -49,7 +49,8 @@ type Joins = fn(End, End) -> bool;
 
 /// Routes that hand pages on or copy in the kernel.
 const IN_KERNEL: &[(&str, Joins)] = &[
-    ("splice", |source, sink| source == End::Pipe || sink == End::Pipe || sink == End::Socket),
+    ("splice", |source, _| source != End::Null),
+    ("splice-through", piped),
     ("sendfile", |source, sink| source == End::File && sink != End::Null),
     ("copy-file-range", |source, sink| (source, sink) == (End::File, End::File)),
 ];

@@ -9,9 +9,11 @@ use crate::meter::Meter;
 use crate::wait::{Cancel, Waiter};
 
 mod copy_file_range;
+mod own_pipe;
 mod read_write;
 mod sendfile;
 mod splice;
+mod splice_through;
 mod tee;
 
 /// Every route, the most general last. The planner, the help, the tests and the experiments go
@@ -20,6 +22,7 @@ pub const ROUTES: &[&dyn Route] = &[
     &tee::Tee,
     &copy_file_range::CopyFileRange,
     &splice::Splice,
+    &splice_through::SpliceThrough,
     &sendfile::Sendfile,
     &read_write::ReadWrite,
 ];

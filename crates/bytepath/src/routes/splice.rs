@@ -4,19 +4,16 @@
 //! system call (two through a pipe of our own); per page one reference passed on; a copy where
 //! the sink is a file or where the source has no pages to share.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::endpoint::{self, Endpoint, Kind};
-use crate::error::{Failed, Refusal, Side, Stop};
-use crate::routes::read_write::with_stranded;
+use crate::endpoint::Kind;
+use crate::error::{Refusal, Stop};
+use crate::routes::own_pipe::{OwnPipe, before};
 use crate::routes::tee::nonblock_if;
 use crate::routes::{Aliasing, Allowed, Job, Rank, Route, SLICE_BYTES_MAX, Span, judged};
-use crate::wait::{Ends, Waiter};
-
-/// The size asked for a pipe of our own: what fs.pipe-max-size allows everybody by default.
-const OWN_PIPE_BYTES: usize = 1 << 20;
+use crate::wait::Ends;
 
 /// See the module.
 pub(super) struct Splice;
@@ -33,46 +30,56 @@ impl Route for Splice {
     }
 
     fn aliasing(&self, job: &Job<'_>) -> Aliasing {
-        let shares = job.source.kind().is_cached() && job.sink.kind().keeps_pages();
-        if shares { Aliasing::Source } else { Aliasing::None }
+        aliasing(job)
     }
 
     fn suits(&self, job: &Job<'_>) -> Result<Rank, Refusal> {
-        if job.keep_source {
-            return Err(Refusal::because("splice would take the bytes from the source"));
-        }
-        if job.sink.appends() {
-            return Err(Refusal::because("splice refuses a sink opened with O_APPEND"));
-        }
-        for end in [job.source, job.sink] {
-            if end.kind() == Kind::Terminal {
-                return Err(Refusal::because("terminals do not splice"));
-            }
-        }
-        if self.aliasing(job) != Aliasing::None && job.aliasing == Allowed::No {
-            return Err(Refusal::because(
-                "the sink would hold pages of the file, and later writes to it would show",
-            )
-            .remedy("allow aliasing where nobody writes to the file meanwhile"));
-        }
-        let (source, sink) = (job.source.kind(), job.sink.kind());
-        let shares = source == Kind::Pipe || source.is_cached() || source.is_socket();
-        let keeps = sink.keeps_pages() || sink == Kind::Null;
-        Ok(match (shares, keeps) {
-            (true, true) => Rank::ByReference,
-            // The kernel copies once, where read-write copies twice.
-            (true, false) | (false, true) => Rank::InKernel,
-            (false, false) => Rank::Copies,
-        })
+        suits(job)
     }
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         if span.source.kind() == Kind::Pipe || span.sink.kind() == Kind::Pipe {
             direct(span)
         } else {
-            OwnPipe::open(span)?.carry(span)
+            OwnPipe::open(NAME, span)?.carry(span)
         }
     }
+}
+
+/// Whether splicing lends the sink pages of the source.
+pub(super) fn aliasing(job: &Job<'_>) -> Aliasing {
+    let shares = job.source.kind().is_cached() && job.sink.kind().keeps_pages();
+    if shares { Aliasing::Source } else { Aliasing::None }
+}
+
+/// How well splicing suits a job, whichever pipe it goes through.
+pub(super) fn suits(job: &Job<'_>) -> Result<Rank, Refusal> {
+    if job.keep_source {
+        return Err(Refusal::because("splice would take the bytes from the source"));
+    }
+    if job.sink.appends() {
+        return Err(Refusal::because("splice refuses a sink opened with O_APPEND"));
+    }
+    for end in [job.source, job.sink] {
+        if end.kind() == Kind::Terminal {
+            return Err(Refusal::because("terminals do not splice"));
+        }
+    }
+    if aliasing(job) != Aliasing::None && job.aliasing == Allowed::No {
+        return Err(Refusal::because(
+            "the sink would hold pages of the file, and later writes to it would show",
+        )
+        .remedy("allow aliasing where nobody writes to the file meanwhile"));
+    }
+    let (source, sink) = (job.source.kind(), job.sink.kind());
+    let shares = source == Kind::Pipe || source.is_cached() || source.is_socket();
+    let keeps = sink.keeps_pages() || sink == Kind::Null;
+    Ok(match (shares, keeps) {
+        (true, true) => Rank::ByReference,
+        // The kernel copies once, where read-write copies twice.
+        (true, false) | (false, true) => Rank::InKernel,
+        (false, false) => Rank::Copies,
+    })
 }
 
 /// One end is a pipe: what splice takes from the source is in the sink.
@@ -100,152 +107,4 @@ fn direct(span: &Span<'_>) -> Result<(), Stop> {
         }
     }
     Ok(())
-}
-
-/// To be called before a splice that involves these ends.
-fn before(waiter: &mut Waiter<'_>, which: &[&Endpoint<'_>], ends: Ends<'_>) -> Result<(), Stop> {
-    if which.iter().any(|end| end.sleeps_unasked()) {
-        waiter.before_sleeper(ends)
-    } else {
-        waiter.before(ends)
-    }
-}
-
-/// A pipe of our own between two ends that are none.
-struct OwnPipe {
-    reader: OwnedFd,
-    writer: OwnedFd,
-    bytes: usize,
-}
-
-impl OwnPipe {
-    fn open(span: &Span<'_>) -> Result<OwnPipe, Stop> {
-        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .map_err(|errno| Stop::Declined(Refusal::errno("no pipe to splice through", errno)))?;
-        let asked = span.knobs.pipe_bytes.unwrap_or(OWN_PIPE_BYTES);
-        // A refusal (fs.pipe-user-pages-soft used up) leaves the size it has, which also works.
-        let bytes = endpoint::set_pipe_bytes(writer.as_fd(), asked)
-            .or_else(|_| rustix::pipe::fcntl_getpipe_size(&writer))
-            .unwrap_or(rustix::pipe::PIPE_BUF);
-        Ok(OwnPipe { reader, writer, bytes })
-    }
-
-    fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
-        let mut waiter = span.waiter();
-        let mut left = span.limit;
-        while left > 0 {
-            let most = span.next_bytes(left, self.bytes).min(self.bytes);
-            let count = self.fill(span, &mut waiter, most)?;
-            if count == 0 {
-                return super::ended(span);
-            }
-            self.drain(span, &mut waiter, count)?;
-            left -= count as u64;
-        }
-        Ok(())
-    }
-
-    /// Source to our pipe, which is empty, so that only the source can make it wait.
-    fn fill(&self, span: &Span<'_>, waiter: &mut Waiter<'_>, most: usize) -> Result<usize, Stop> {
-        let ends = Ends::source(span.source.as_fd());
-        let flags = nonblock_if(waiter.nonblocking());
-        loop {
-            before(waiter, &[span.source], ends)?;
-            match rustix::pipe::splice(span.source, None, &self.writer, None, most, flags) {
-                Ok(count) => {
-                    span.meter.called();
-                    waiter.progressed();
-                    return Ok(count);
-                }
-                Err(Errno::INTR) => span.meter.called(),
-                Err(Errno::AGAIN) => waiter.stalled(ends)?,
-                Err(errno) => {
-                    return Err(match judged(span, NAME, "splice", errno) {
-                        Stop::Failed(failed) => {
-                            Stop::Failed(Failed { side: Side::Source, ..failed })
-                        }
-                        stop => stop,
-                    });
-                }
-            }
-        }
-    }
-
-    /// Our pipe to the sink, all of it: what it holds is in neither end.
-    fn drain(
-        &self,
-        span: &Span<'_>,
-        waiter: &mut Waiter<'_>,
-        mut count: usize,
-    ) -> Result<(), Stop> {
-        let ends = Ends::sink(span.sink.as_fd());
-        let flags = nonblock_if(waiter.nonblocking());
-        while count > 0 {
-            let answer = before(waiter, &[span.sink], ends).and_then(|()| {
-                let most = count.min(span.sink_takes_bytes());
-                match rustix::pipe::splice(&self.reader, None, span.sink, None, most, flags) {
-                    Err(Errno::INTR) => {
-                        span.meter.called();
-                        Ok(0)
-                    }
-                    Err(Errno::AGAIN) => waiter.stalled(ends).map(|()| 0),
-                    Ok(0) => Err(Stop::Declined(Refusal::because("splice to the sink gave 0"))),
-                    Ok(moved) => {
-                        span.meter.moved(moved as u64);
-                        waiter.progressed();
-                        Ok(moved)
-                    }
-                    Err(errno) => Err(judged(span, NAME, "splice", errno)),
-                }
-            });
-            match answer {
-                Ok(moved) => count -= moved,
-                Err(stop) => return Err(self.rescue(span, stop, count)),
-            }
-        }
-        Ok(())
-    }
-
-    /// The bytes in our pipe go back to the source, or on to the sink by writing (after a
-    /// refusal), or to the caller: they are not lost with the pipe.
-    fn rescue(&self, span: &Span<'_>, stop: Stop, count: usize) -> Stop {
-        if span.source.take_back(count) {
-            return sided(stop);
-        }
-        let mut held = vec![0; count];
-        let mut filled = 0;
-        while filled < count {
-            match rustix::io::read(&self.reader, &mut held[filled..]) {
-                Ok(0) => break,
-                Ok(more) => filled += more,
-                Err(Errno::INTR) => {}
-                Err(errno) => {
-                    let failed = Failed::new(NAME, Side::Source, "read", errno);
-                    return Stop::Failed(failed);
-                }
-            }
-        }
-        held.truncate(filled);
-        match stop {
-            Stop::Declined(refusal) => match write_out(span, &held) {
-                Ok(()) => Stop::Declined(refusal),
-                Err(stop) => stop,
-            },
-            stop => with_stranded(sided(stop), span, &held),
-        }
-    }
-}
-
-/// A failure of the drain is the sink's.
-fn sided(stop: Stop) -> Stop {
-    match stop {
-        Stop::Failed(failed) => Stop::Failed(Failed { side: Side::Sink, ..failed }),
-        stop => stop,
-    }
-}
-
-/// Writes what was taken from the source and cannot be spliced to the sink.
-fn write_out(span: &Span<'_>, held: &[u8]) -> Result<(), Stop> {
-    let mut waiter = span.waiter();
-    super::read_write::write_all(span, &mut waiter, span.blocking(), held, None)
 }

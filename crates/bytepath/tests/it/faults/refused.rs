@@ -63,6 +63,7 @@ const CALLS: &[(&str, i64)] = &[
     ("tee", libc::SYS_tee),
     ("copy-file-range", libc::SYS_copy_file_range),
     ("splice", libc::SYS_splice),
+    ("splice-through", libc::SYS_splice),
     ("sendfile", libc::SYS_sendfile),
 ];
 

@@ -1,0 +1,170 @@
+//! Splicing through a pipe of our own, which is filled and emptied in turn.
+//!
+//! Costs per chunk: two system calls; per page two references passed on.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::endpoint::{self, Endpoint};
+use crate::error::{Failed, Refusal, Side, Stop};
+use crate::routes::read_write::with_stranded;
+use crate::routes::tee::nonblock_if;
+use crate::routes::{Span, judged};
+use crate::wait::{Ends, Waiter};
+
+/// The size asked for it: what fs.pipe-max-size allows everybody by default.
+const OWN_PIPE_BYTES: usize = 1 << 20;
+
+/// A pipe of our own between two ends.
+pub(super) struct OwnPipe {
+    name: &'static str,
+    reader: OwnedFd,
+    writer: OwnedFd,
+    bytes: usize,
+}
+
+impl OwnPipe {
+    pub(super) fn open(name: &'static str, span: &Span<'_>) -> Result<OwnPipe, Stop> {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|errno| Stop::Declined(Refusal::errno("no pipe to splice through", errno)))?;
+        let asked = span.knobs.pipe_bytes.unwrap_or(OWN_PIPE_BYTES);
+        // A refusal (fs.pipe-user-pages-soft used up) leaves the size it has, which also works.
+        let bytes = endpoint::set_pipe_bytes(writer.as_fd(), asked)
+            .or_else(|_| rustix::pipe::fcntl_getpipe_size(&writer))
+            .unwrap_or(rustix::pipe::PIPE_BUF);
+        Ok(OwnPipe { name, reader, writer, bytes })
+    }
+
+    pub(super) fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
+        let mut waiter = span.waiter();
+        let mut left = span.limit;
+        while left > 0 {
+            let most = span.next_bytes(left, self.bytes).min(self.bytes);
+            let count = self.fill(span, &mut waiter, most)?;
+            if count == 0 {
+                return super::ended(span);
+            }
+            self.drain(span, &mut waiter, count)?;
+            left -= count as u64;
+        }
+        Ok(())
+    }
+
+    /// Source to our pipe, which is empty, so that only the source can make it wait.
+    fn fill(&self, span: &Span<'_>, waiter: &mut Waiter<'_>, most: usize) -> Result<usize, Stop> {
+        let ends = Ends::source(span.source.as_fd());
+        let flags = nonblock_if(waiter.nonblocking());
+        loop {
+            before(waiter, &[span.source], ends)?;
+            match rustix::pipe::splice(span.source, None, &self.writer, None, most, flags) {
+                Ok(count) => {
+                    span.meter.called();
+                    waiter.progressed();
+                    return Ok(count);
+                }
+                Err(Errno::INTR) => span.meter.called(),
+                Err(Errno::AGAIN) => waiter.stalled(ends)?,
+                Err(errno) => {
+                    return Err(match judged(span, self.name, "splice", errno) {
+                        Stop::Failed(failed) => {
+                            Stop::Failed(Failed { side: Side::Source, ..failed })
+                        }
+                        stop => stop,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Our pipe to the sink, all of it: what it holds is in neither end.
+    fn drain(
+        &self,
+        span: &Span<'_>,
+        waiter: &mut Waiter<'_>,
+        mut count: usize,
+    ) -> Result<(), Stop> {
+        let ends = Ends::sink(span.sink.as_fd());
+        let flags = nonblock_if(waiter.nonblocking());
+        while count > 0 {
+            let answer = before(waiter, &[span.sink], ends).and_then(|()| {
+                let most = count.min(span.sink_takes_bytes());
+                match rustix::pipe::splice(&self.reader, None, span.sink, None, most, flags) {
+                    Err(Errno::INTR) => {
+                        span.meter.called();
+                        Ok(0)
+                    }
+                    Err(Errno::AGAIN) => waiter.stalled(ends).map(|()| 0),
+                    Ok(0) => Err(Stop::Declined(Refusal::because("splice to the sink gave 0"))),
+                    Ok(moved) => {
+                        span.meter.moved(moved as u64);
+                        waiter.progressed();
+                        Ok(moved)
+                    }
+                    Err(errno) => Err(judged(span, self.name, "splice", errno)),
+                }
+            });
+            match answer {
+                Ok(moved) => count -= moved,
+                Err(stop) => return Err(self.rescue(span, stop, count)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes in our pipe go back to the source, or on to the sink by writing (after a
+    /// refusal), or to the caller: they are not lost with the pipe.
+    fn rescue(&self, span: &Span<'_>, stop: Stop, count: usize) -> Stop {
+        if span.source.take_back(count) {
+            return sided(stop);
+        }
+        let mut held = vec![0; count];
+        let mut filled = 0;
+        while filled < count {
+            match rustix::io::read(&self.reader, &mut held[filled..]) {
+                Ok(0) => break,
+                Ok(more) => filled += more,
+                Err(Errno::INTR) => {}
+                Err(errno) => {
+                    let failed = Failed::new(self.name, Side::Source, "read", errno);
+                    return Stop::Failed(failed);
+                }
+            }
+        }
+        held.truncate(filled);
+        match stop {
+            Stop::Declined(refusal) => match write_out(span, &held) {
+                Ok(()) => Stop::Declined(refusal),
+                Err(stop) => stop,
+            },
+            stop => with_stranded(sided(stop), span, &held),
+        }
+    }
+}
+
+/// To be called before a splice that involves these ends.
+pub(super) fn before(
+    waiter: &mut Waiter<'_>,
+    which: &[&Endpoint<'_>],
+    ends: Ends<'_>,
+) -> Result<(), Stop> {
+    if which.iter().any(|end| end.sleeps_unasked()) {
+        waiter.before_sleeper(ends)
+    } else {
+        waiter.before(ends)
+    }
+}
+
+/// A failure of the drain is the sink's.
+fn sided(stop: Stop) -> Stop {
+    match stop {
+        Stop::Failed(failed) => Stop::Failed(Failed { side: Side::Sink, ..failed }),
+        stop => stop,
+    }
+}
+
+/// Writes what was taken from the source and cannot be spliced to the sink.
+fn write_out(span: &Span<'_>, held: &[u8]) -> Result<(), Stop> {
+    let mut waiter = span.waiter();
+    super::read_write::write_all(span, &mut waiter, span.blocking(), held, None)
+}

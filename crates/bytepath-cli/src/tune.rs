@@ -16,7 +16,7 @@ use clap::Args;
 
 use crate::bench::Progress;
 use crate::output::{self, Output};
-use crate::wrong_usage;
+use crate::{values, wrong_usage};
 
 /// Blocks of a check: fewer give no intervals that could tell.
 const CHECK_BLOCKS: u32 = 10;
@@ -30,6 +30,12 @@ pub(crate) struct Options {
     /// Measure files in this directory, and so on its file system; may be given more than once
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: Vec<PathBuf>,
+    /// Rounds in which every choice is measured once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    blocks: Option<u32>,
+    /// Bytes moved by each sample
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    bytes: Option<u64>,
     /// The profile; bytepath/profile.json in $XDG_STATE_HOME or ~/.local/state unless given
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -42,6 +48,15 @@ pub(crate) struct Options {
     /// Run the planner's choice beside every fixed one, and fail if it is more than 5% behind
     #[arg(long, conflicts_with = "quick")]
     check: bool,
+}
+
+impl Options {
+    fn effort(&self, usual: Effort) -> Effort {
+        Effort {
+            blocks: self.blocks.unwrap_or(usual.blocks),
+            bytes: self.bytes.unwrap_or(usual.bytes),
+        }
+    }
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
@@ -95,7 +110,7 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     make_folder(path)?;
     let output = Output::open(path)?;
     let json = options.json.as_deref().map(Output::open).transpose()?;
-    let effort = if options.quick { Effort::QUICK } else { Effort::DEFAULT };
+    let effort = options.effort(if options.quick { Effort::QUICK } else { Effort::DEFAULT });
     let sites = sites(options, effort)?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut profile = tune::begin(Machine::this());
@@ -154,7 +169,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
         Err(stale @ ProfileError::Stale(_)) => bail!("{stale}"),
         checked => checked?,
     }
-    let effort = Effort { blocks: CHECK_BLOCKS, ..Effort::DEFAULT };
+    let effort = options.effort(Effort { blocks: CHECK_BLOCKS, ..Effort::DEFAULT });
     let sites = sites(options, effort)?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let path = std::path::absolute(path)?;

@@ -266,6 +266,8 @@ mod tests {
 
     use super::*;
     use crate::endpoint::Endpoint;
+    use crate::profile::End;
+    use crate::profile::tests::{gave, profile};
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
         plan.routes().iter().map(|choice| choice.route.name()).collect()
@@ -306,6 +308,62 @@ mod tests {
         let alone = Plan::only("read-write", &job, Knobs::default());
         assert!(matches!(alone, Err(PlanError::SameFile)));
         assert!(Plan::best(&job.limit(1), Knobs::default()).is_ok());
+    }
+
+    fn pipes() -> [(rustix::fd::OwnedFd, rustix::fd::OwnedFd); 2] {
+        [rustix::pipe::pipe().expect("a pipe"), rustix::pipe::pipe().expect("a pipe")]
+    }
+
+    #[test]
+    fn a_profile_orders_the_routes_and_fills_what_the_caller_left_open() {
+        let [(reader, _w), (_r, writer)] = pipes();
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink);
+        let choices = vec![
+            gave("splice", None, 3.0),
+            gave("splice", Some(1 << 18), 5.0),
+            gave("splice", Some(1 << 20), 4.0),
+            gave("read-write", None, 6.0),
+            gave("no-such-route", None, 99.0),
+        ];
+        let profile =
+            profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }]);
+        let plan = Plan::by_profile(&job, Knobs::default(), &profile).expect("a plan");
+        assert_eq!(plan_names(&plan), ["read-write", "splice", "splice-through"]);
+        assert_eq!(plan.basis(), Basis::Profile);
+        let expected: Vec<_> = plan.routes().iter().map(|c| c.expected_gib_per_s).collect();
+        assert_eq!(expected, [Some(6.0), Some(5.0), None]);
+        assert_eq!(plan.grow_pipes_to(), None, "the best left them as they are");
+        let asked = Knobs { pipe_bytes: Some(1 << 20), ..Knobs::default() };
+        let plan = Plan::by_profile(&job, asked, &profile).expect("a plan");
+        assert_eq!(plan_names(&plan), ["splice", "splice-through", "read-write"]);
+        assert_eq!(plan.routes()[0].expected_gib_per_s, Some(4.0));
+        assert_eq!((plan.pipe_bytes(), plan.grow_pipes_to()), (Some(1 << 20), None));
+    }
+
+    #[test]
+    fn ends_that_were_not_measured_go_by_rules() {
+        let null = Endpoint::open_sink("/dev/null").expect("a sink");
+        let zero = Endpoint::open_source("/dev/zero").expect("a source");
+        let job = Job::new(&zero, &null);
+        let by_rules = Plan::best(&job, Knobs::default()).expect("a plan");
+        let plan = Plan::by_profile(&job, Knobs::default(), &profile(vec![])).expect("a plan");
+        assert_eq!(plan.basis(), Basis::Rules);
+        assert_eq!(plan.to_string(), by_rules.to_string());
+    }
+
+    #[test]
+    fn a_profile_allows_nothing_that_the_job_does_not() {
+        let file = tempfile::tempfile().expect("a file");
+        let [(_r, writer), _] = pipes();
+        let source = Endpoint::source(file.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let choices = vec![gave("splice", None, 9.0), gave("read-write", None, 1.0)];
+        let profile =
+            profile(vec![Pair { source: End::File, sink: End::Pipe, place: None, choices }]);
+        let plan = Plan::by_profile(&Job::new(&source, &sink), Knobs::default(), &profile);
+        assert_eq!(plan_names(&plan.expect("a plan")), ["read-write"]);
     }
 
     #[test]

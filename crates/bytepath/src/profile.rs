@@ -388,3 +388,128 @@ impl Pair {
             .max_by(|a, b| a.gib_per_s.total_cmp(&b.gib_per_s))
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::machine::Facts;
+
+    /// A profile of a machine that does not exist, with these pairs.
+    pub(crate) fn profile(pairs: Vec<Pair>) -> Profile {
+        Profile {
+            schema: SCHEMA.into(),
+            made: "2026-01-01T00:00:00Z".into(),
+            bytepath: "0.1.0".into(),
+            machine: MachineKey::of(&Machine::from_facts(Facts::ordinary())),
+            costs: vec![Cost { name: "system call".into(), unit: "ns".into(), value: 100.0 }],
+            pairs,
+        }
+    }
+
+    /// A choice that was measured.
+    pub(crate) fn gave(route: &str, pipe_bytes: Option<usize>, gib_per_s: f64) -> Measured {
+        let choice = Setting { route: route.into(), chunk_bytes: None, pipe_bytes, spin_ns: None };
+        Measured { choice, gib_per_s, ci95: [gib_per_s, gib_per_s], cpu_s_per_gib: 0.1 }
+    }
+
+    fn written(text: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(text).expect("written");
+        file
+    }
+
+    fn sound() -> Profile {
+        let choices = vec![gave("splice", Some(1 << 20), 5.0), gave("read-write", None, 1.0)];
+        profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+    }
+
+    #[test]
+    fn a_profile_is_read_as_it_was_written() {
+        let text = serde_json::to_vec(&sound()).expect("written");
+        assert_eq!(Profile::read(written(&text).path()).expect("read"), sound());
+    }
+
+    #[test]
+    fn what_is_no_profile_is_refused_with_the_reason() {
+        let text = |change: fn(&mut Profile)| {
+            let mut profile = sound();
+            change(&mut profile);
+            serde_json::to_string(&profile).expect("written")
+        };
+        let cases = [
+            (String::new(), "no profile"),
+            ("{".into(), "no profile"),
+            ("[]".into(), "no profile"),
+            (r#"{"schema":"bytepath.profile/9","new":1}"#.into(), "of the format"),
+            (text(|p| p.pairs[0].choices[0].gib_per_s = -1.0), "sound figure"),
+            (text(|p| p.pairs[0].choices[0].ci95 = [0.0, 1.0]), "sound figure"),
+            (text(|p| p.pairs[0].choices[0].choice.chunk_bytes = Some(0)), "out of bounds"),
+            (text(|p| p.pairs[0].choices[0].choice.pipe_bytes = Some(1 << 40)), "out of bounds"),
+            (text(|p| p.pairs[0].choices[0].choice.spin_ns = Some(u64::MAX)), "out of bounds"),
+            (" ".repeat(5 << 20), "larger than"),
+        ];
+        for (text, why) in cases {
+            let error = Profile::read(written(text.as_bytes()).path()).expect_err(why).to_string();
+            assert!(error.contains(why) && error.contains("bytepath tune"), "{why}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_apart_from_what_is_not_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let absent = Profile::read(&folder.path().join("none"));
+        assert!(matches!(absent, Err(ProfileError::Absent(_))));
+        let directory = Profile::read(folder.path());
+        assert!(matches!(directory, Err(ProfileError::Corrupt { .. })), "{directory:?}");
+    }
+
+    #[test]
+    fn another_machines_figures_are_stale() {
+        let here = Machine::from_facts(Facts::ordinary());
+        assert!(sound().check_machine(&here).is_ok());
+        let mut facts = Facts::ordinary();
+        facts.kernel.release = "9.9".into();
+        let error = sound().check_machine(&Machine::from_facts(facts)).expect_err("stale");
+        assert!(error.to_string().contains("the kernel was"), "{error}");
+    }
+
+    #[test]
+    fn files_go_by_their_own_file_system_or_else_by_any() {
+        let place = |device| Place {
+            directory: "/".into(),
+            file_system: "ext4".into(),
+            options: Vec::new(),
+            device,
+        };
+        let null = Endpoint::open_sink("/dev/null").expect("a sink");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let source = Endpoint::open_source(file.path()).expect("a source");
+        let pair = |device, speed| Pair {
+            source: End::File,
+            sink: End::Null,
+            place: Some(place(device)),
+            choices: vec![gave("splice", None, speed)],
+        };
+        let found = |pairs| {
+            let profile = profile(pairs);
+            profile.pair(&source, &null).map(|pair| pair.choices[0].gib_per_s)
+        };
+        let here = source.device();
+        assert_eq!(found(vec![pair(here + 1, 1.0), pair(here, 2.0)]), Some(2.0));
+        assert_eq!(found(vec![pair(here + 1, 1.0)]), Some(1.0));
+        assert_eq!(found(vec![]), None);
+    }
+
+    #[test]
+    fn the_published_schema_is_that_of_the_types() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/profile-1.schema.json");
+        let mut text = serde_json::to_string_pretty(&schemars::schema_for!(Profile)).expect("it");
+        text.push('\n');
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            std::fs::write(path, &text).expect("written");
+        }
+        assert_eq!(std::fs::read_to_string(path).expect("published"), text);
+    }
+}

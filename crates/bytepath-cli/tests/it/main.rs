@@ -9,5 +9,6 @@ mod refusals;
 mod signals;
 mod terminal;
 mod tour;
+mod tune;
 mod verify;
 mod with_others;

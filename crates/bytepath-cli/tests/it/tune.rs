@@ -1,0 +1,175 @@
+//! `bytepath tune`: the profile that it leaves, and what it says of it.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::program::{BYTEPATH, Done, bytepath, run, shell};
+
+/// As little as gives every figure.
+const SHORT: [&str; 4] = ["--blocks", "1", "--bytes", "256K"];
+
+/// Every pair of ends, as the tables name them.
+const PAIRS: [&str; 10] = [
+    "file -> pipe",
+    "pipe -> pipe",
+    "pipe -> file",
+    "pipe -> socket",
+    "socket -> pipe",
+    "socket -> file",
+    "file -> socket",
+    "file -> file",
+    "file -> /dev/null",
+    "pipe -> /dev/null",
+];
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a name in UTF-8")
+}
+
+/// Measures into `profile`, with files in `folder`.
+fn tuned(profile: &Path, folder: &Path, more: &[&str]) -> Done {
+    let words = ["tune", "--profile", text(profile), "--dir", text(folder)];
+    run(&mut bytepath(&[&words[..], &SHORT, more].concat()))
+}
+
+fn json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).expect("it is there");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+#[test]
+fn the_profile_is_what_the_published_schema_says_and_has_every_pair() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("state/profile.json");
+    let done = tuned(&profile, folder.path(), &[]).well();
+    for pair in PAIRS {
+        let line = done.stdout.lines().find(|line| line.trim_start().starts_with(pair));
+        let line = line.unwrap_or_else(|| panic!("{pair} is not in {}", done.stdout));
+        assert!(line.contains('x') && !line.contains("nothing"), "{line}");
+    }
+    for words in ["system call", "wake-up by futex", "memory copy", "page fault", "kept in"] {
+        assert!(done.stdout.contains(words), "{words} is not in {}", done.stdout);
+    }
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../bytepath/schema/profile-1.schema.json");
+    let schema = jsonschema::validator_for(&json(Path::new(schema))).expect("the schema compiles");
+    let kept = json(&profile);
+    let complaints: Vec<_> = schema.iter_errors(&kept).map(|error| error.to_string()).collect();
+    assert_eq!(complaints, Vec::<String>::new());
+    assert_eq!(kept["pairs"].as_array().map(Vec::len), Some(PAIRS.len()));
+    for pair in kept["pairs"].as_array().expect("pairs") {
+        let choices = pair["choices"].as_array().expect("choices");
+        assert!(choices.len() >= 4, "{pair}");
+        let has_file = pair["source"] == "file" || pair["sink"] == "file";
+        assert_eq!(pair.get("place").is_some(), has_file, "{pair}");
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path()).expect("it lists").collect();
+    assert_eq!(left.len(), 1, "nothing but the profile's folder is left: {left:?}");
+}
+
+#[test]
+fn a_profile_is_shown_again_without_measuring() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    let measured = tuned(&profile, folder.path(), &["--json", "-"]).well();
+    assert_eq!(measured.json(), json(&profile), "standard output holds the profile alone");
+    let before = std::fs::read(&profile).expect("it is there");
+    let words = ["tune", "--show", "--profile", text(&profile)];
+    let shown = run(&mut bytepath(&words)).well();
+    assert!(PAIRS.iter().all(|pair| shown.stdout.contains(pair)), "{}", shown.stdout);
+    let again = run(&mut bytepath(&[&words[..], &["--json", "-"]].concat())).well();
+    assert_eq!(again.json(), measured.json());
+    assert_eq!(std::fs::read(&profile).expect("it is there"), before);
+}
+
+#[test]
+fn a_check_tells_the_planners_regret_pair_by_pair() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    tuned(&profile, folder.path(), &[]).well();
+    let words = ["tune", "--check", "--profile", text(&profile), "--dir", text(folder.path())];
+    let more = ["--blocks", "3", "--bytes", "256K"];
+    let done = run(&mut bytepath(&[&words[..], &more].concat()));
+    // Samples as small as these say nothing of speed: either verdict will do.
+    match done.status.code() {
+        Some(0) => assert!(!done.stdout.contains("TOO FAR BEHIND"), "{done:?}"),
+        Some(1) => {
+            assert!(done.stdout.contains("TOO FAR BEHIND"), "{done:?}");
+            assert!(done.stderr.contains("behind the best fixed choice"), "{done:?}");
+        }
+        _ => panic!("{done:?}"),
+    }
+    for pair in PAIRS {
+        let line = done.stdout.lines().find(|line| line.starts_with(pair));
+        let line = line.unwrap_or_else(|| panic!("{pair} is not in {}", done.stdout));
+        assert!(line.contains('[') && line.contains(']'), "no interval in {line}");
+    }
+}
+
+#[test]
+fn a_profile_of_another_machine_is_shown_and_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    tuned(&profile, folder.path(), &[]).well();
+    let mut other = json(&profile);
+    other["machine"]["kernel"] = "2.4.0".into();
+    std::fs::write(&profile, other.to_string()).expect("written");
+    let words = ["tune", "--profile", text(&profile), "--dir", text(folder.path())];
+    let stale = ["stale", "2.4.0", "run bytepath tune again"];
+    let shown = run(&mut bytepath(&[&words[..3], &["--show"]].concat())).refused(1, &stale);
+    assert!(shown.stdout.contains("2.4.0"), "{shown:?}");
+    run(&mut bytepath(&[&words[..], &["--check"]].concat())).refused(1, &stale);
+}
+
+#[test]
+fn bad_profiles_and_places_are_refused_with_the_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = |name: &str| text(&folder.path().join(name)).to_owned();
+    std::fs::write(name("corrupt"), "{\"schema\": 7").expect("written");
+    std::fs::write(name("other"), "{\"schema\": \"bytepath.profile/0\"}").expect("written");
+    let shown = |file: &str| run(&mut bytepath(&["tune", "--show", "--profile", &name(file)]));
+    shown("corrupt").refused(1, &["is no profile", "run bytepath tune"]);
+    shown("other").refused(1, &["bytepath.profile/0", "run bytepath tune again"]);
+    shown("absent").refused(1, &["there is no profile", "run bytepath tune"]);
+    let profile = name("profile.json");
+    let words = ["tune", "--profile", &profile, "--dir", "/no/such/folder"];
+    run(&mut bytepath(&words)).refused(1, &["cannot measure in /no/such/folder"]);
+    let words = ["tune", "--profile", "/proc/bytepath/profile.json"];
+    run(&mut bytepath(&words)).refused(1, &["cannot make /proc/bytepath", "--profile FILE"]);
+    let words = ["tune", "--profile", &profile, "--dir", "/proc"];
+    run(&mut bytepath(&words)).refused(1, &["cannot make a file", "--dir"]);
+    run(&mut bytepath(&["tune", "--show", "--check"])).refused(2, &["--show"]);
+    run(&mut bytepath(&["tune", "--blocks", "0"])).refused(2, &["--blocks"]);
+}
+
+#[test]
+fn without_a_home_the_profile_has_to_be_named() {
+    let words = ["tune", "--show"];
+    let mut homeless = bytepath(&words);
+    homeless.env_remove("HOME").env_remove("XDG_STATE_HOME");
+    run(&mut homeless).refused(2, &["--profile FILE"]);
+}
+
+#[test]
+fn the_profile_is_kept_where_the_state_of_programs_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut words = bytepath(&[&["tune", "--dir", text(folder.path())][..], &SHORT].concat());
+    run(words.env("XDG_STATE_HOME", folder.path())).well();
+    assert!(json(&folder.path().join("bytepath/profile.json"))["pairs"].is_array());
+}
+
+#[test]
+fn an_interrupted_tune_leaves_the_old_profile_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    std::fs::write(&profile, "the old one").expect("written");
+    let line = format!(
+        "timeout -s INT 1 {BYTEPATH} tune --profile {0}/profile.json --dir {0} --blocks 1000; \
+         echo ended $?",
+        text(folder.path())
+    );
+    let done = shell(&line);
+    assert!(done.stdout.contains("ended 124"), "{done:?}");
+    assert_eq!(std::fs::read_to_string(&profile).expect("it is there"), "the old one");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("it lists").count(), 1);
+}

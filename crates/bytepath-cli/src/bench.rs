@@ -1,5 +1,6 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
+mod movers;
 mod progress;
 
 use std::collections::HashSet;
@@ -34,6 +35,7 @@ pub(crate) struct Options {
 enum Experiment {
     Pipes(Pipes),
     Overhead(Overhead),
+    Movers(movers::Movers),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -131,6 +133,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     match &options.experiment {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
+        Experiment::Movers(options) => movers::run(options),
     }
 }
 

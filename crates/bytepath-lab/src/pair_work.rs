@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytepath::profile::End;
 use bytepath_report::Costs;
@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
 use crate::arm::{Measured, Outcome, Timing, Work};
-use crate::ends::{EndReport, GIB, Starter};
+use crate::ends::{EndReport, GIB, Starter, Usage};
 use crate::pipe_work::{Says, end, ended, spawn_on};
 
 /// Longer than this a sample is not waited for.
@@ -33,8 +33,8 @@ const DRAIN_SIZE: &str = "1M";
 pub struct PairWork {
     /// The `bytepath` executable.
     pub program: PathBuf,
-    /// Options of `bytepath carry`, which moves.
-    pub options: Vec<String>,
+    /// What moves.
+    pub mover: Mover,
     /// Where the bytes come from.
     pub source: End,
     /// Where they go.
@@ -45,6 +45,15 @@ pub struct PairWork {
     pub file: PathBuf,
 }
 
+/// What moves the bytes.
+pub enum Mover {
+    /// `bytepath carry` with these options: it is measured by its own clock.
+    Carry(Vec<String>),
+    /// Any program that copies its standard input to its standard output, by its words: it is
+    /// measured from its start to its end.
+    Program(Vec<String>),
+}
+
 impl PairWork {
     fn command(&self, word: &str) -> Command {
         let mut command = Command::new(&self.program);
@@ -52,7 +61,7 @@ impl PairWork {
         command
     }
 
-    fn source(&self, running: &mut Running) -> Result<Stdio, String> {
+    fn source(&self, running: &mut Running, bytes: u64) -> Result<Stdio, String> {
         match self.source {
             End::File => Ok(open(&self.file)?.into()),
             End::Null => Ok(Stdio::null()),
@@ -61,7 +70,12 @@ impl PairWork {
                 // The slots of a pipe are single pages, as other programs fill them.
                 let outlet = if self.source == End::Pipe { "tee" } else { "write" };
                 let mut feeder = self.command("write");
-                feeder.args(["--outlet", outlet, "--time", "60s"]).stdin(Stdio::null());
+                feeder.args(["--outlet", outlet]).stdin(Stdio::null());
+                match &self.mover {
+                    // It stops by itself.
+                    Mover::Carry(_) => feeder.args(["--time", "60s"]),
+                    Mover::Program(_) => feeder.args(["--bytes-to-pipe", &bytes.to_string()]),
+                };
                 if self.source == End::Pipe {
                     feeder.args(["--pipe-size", USUAL_PIPE_SIZE]);
                 }
@@ -106,9 +120,26 @@ impl Work for PairWork {
             return Err("a pair of ends is measured by bytes; give a number of them".into());
         };
         let mut running = Running::default();
+        let (sink, source) = (self.sink(&mut running)?, self.source(&mut running, bytes)?);
+        match &self.mover {
+            Mover::Carry(options) => self.carried(options, bytes, running, source, sink),
+            Mover::Program(words) => moved_by(words, bytes, running, source, sink),
+        }
+    }
+}
+
+impl PairWork {
+    fn carried(
+        &self,
+        options: &[String],
+        bytes: u64,
+        mut running: Running,
+        source: Stdio,
+        sink: Stdio,
+    ) -> Result<Outcome, String> {
         let mut mover = self.command("carry");
-        mover.args(&self.options).args(["--limit", &bytes.to_string(), "--json", "/dev/stderr"]);
-        mover.stdout(self.sink(&mut running)?).stdin(self.source(&mut running)?);
+        mover.args(options).args(["--limit", &bytes.to_string(), "--json", "/dev/stderr"]);
+        mover.stdin(source).stdout(sink);
         running.mover = Some(spawn_on(&mut mover, None)?);
         // Its ends are ours too until it is forgotten, and the drain waits for the last writer.
         drop(mover);
@@ -116,15 +147,37 @@ impl Work for PairWork {
         if moved.bytes != bytes {
             return Err(format!("only {} of {bytes} bytes were moved", moved.bytes));
         }
-        let drained = match &mut running.drain {
-            Some(_) => Some(ended(&mut running.drain, Says::Output, PATIENCE)?),
-            None => None,
-        };
-        if let Some(drained) = drained.as_ref().filter(|drained| drained.bytes != bytes) {
-            return Err(format!("only {} of {bytes} bytes came through", drained.bytes));
-        }
-        Ok(outcome(&moved, drained.as_ref()))
+        let drained = running.drained(bytes)?;
+        // The slower of the two clocks: the mover's ends when the last bytes are in the pipe, the
+        // drain's begins when the first come.
+        let seconds = drained.map_or(moved.seconds, |drained| drained.seconds.max(moved.seconds));
+        Ok(outcome(&moved, seconds))
     }
+}
+
+fn moved_by(
+    words: &[String],
+    bytes: u64,
+    mut running: Running,
+    source: Stdio,
+    sink: Stdio,
+) -> Result<Outcome, String> {
+    let before = Usage::of_children();
+    let mut mover = Command::new(&words[0]);
+    mover.args(&words[1..]).stdin(source).stdout(sink).stderr(Stdio::null());
+    let began = Instant::now();
+    let mut child = spawn_on(&mut mover, None)?;
+    drop(mover);
+    let status = child.wait().map_err(|error| error.to_string())?;
+    let mut took = began.elapsed();
+    let usage = Usage::of_children().since(before);
+    if !status.success() {
+        return Err(format!("{} failed ({status})", words[0]));
+    }
+    if running.drained(bytes)?.is_some() {
+        took = began.elapsed();
+    }
+    Ok(outcome(&EndReport { bytes, usage, ..EndReport::default() }, took.as_secs_f64()))
 }
 
 /// The processes of one sample; ended when dropped.
@@ -135,6 +188,20 @@ struct Running {
     drain: Option<Child>,
 }
 
+impl Running {
+    /// What the drain says, if there is one; it has to have taken everything.
+    fn drained(&mut self, bytes: u64) -> Result<Option<EndReport>, String> {
+        if self.drain.is_none() {
+            return Ok(None);
+        }
+        let drained = ended(&mut self.drain, Says::Output, PATIENCE)?;
+        if drained.bytes != bytes {
+            return Err(format!("only {} of {bytes} bytes came through", drained.bytes));
+        }
+        Ok(Some(drained))
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         for child in [&mut self.mover, &mut self.feeder, &mut self.drain] {
@@ -143,16 +210,14 @@ impl Drop for Running {
     }
 }
 
-/// The slower of the two clocks: the mover's ends when the last bytes are in the pipe, the drain's
-/// begins when the first come.
-fn outcome(moved: &EndReport, drained: Option<&EndReport>) -> Outcome {
-    let seconds = drained.map_or(moved.seconds, |drained| drained.seconds.max(moved.seconds));
+/// The speed, and what the mover used.
+fn outcome(moved: &EndReport, seconds: f64) -> Outcome {
     let gib = moved.bytes as f64 / GIB;
     let per_gib = |amount: f64| (gib > 0.0).then(|| amount / gib);
     let costs = Costs {
         cpu_user_s_per_gib: per_gib(moved.usage.user_s),
         cpu_system_s_per_gib: per_gib(moved.usage.system_s),
-        syscalls_per_gib: per_gib(moved.calls as f64),
+        syscalls_per_gib: per_gib(moved.calls as f64).filter(|_| moved.calls > 0),
         context_switches_per_gib: per_gib(moved.usage.switches() as f64),
         page_faults_per_gib: per_gib(moved.usage.faults as f64),
     };

@@ -3,6 +3,7 @@
 use bytepath_report::Experiment;
 
 pub mod file_pipe;
+pub mod movers;
 pub mod overhead;
 pub mod pairs;
 pub mod pipes;
@@ -18,8 +19,13 @@ pub struct Description {
 }
 
 /// Every experiment.
-pub const EXPERIMENTS: &[&Description] =
-    &[&pipes::DESCRIPTION, &overhead::DESCRIPTION, &file_pipe::DESCRIPTION, &pairs::DESCRIPTION];
+pub const EXPERIMENTS: &[&Description] = &[
+    &pipes::DESCRIPTION,
+    &overhead::DESCRIPTION,
+    &file_pipe::DESCRIPTION,
+    &pairs::DESCRIPTION,
+    &movers::DESCRIPTION,
+];
 
 impl Description {
     /// As the record keeps it.

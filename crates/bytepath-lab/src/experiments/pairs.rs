@@ -9,7 +9,7 @@ use bytepath_report::Unit;
 
 use super::Description;
 use crate::arm::{Arm, Work};
-use crate::pair_work::PairWork;
+use crate::pair_work::{Mover, PairWork};
 
 /// What it asks.
 pub const DESCRIPTION: Description = Description {
@@ -146,7 +146,7 @@ fn made(name: String, source: End, sink: End, options: Vec<String>, setup: &Setu
     ]);
     let work = PairWork {
         program: setup.program.into(),
-        options,
+        mover: Mover::Carry(options),
         source,
         sink,
         directory: setup.directory.into(),

@@ -85,7 +85,7 @@ impl Site {
     }
 
     /// A name for the file while this process has it.
-    fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 

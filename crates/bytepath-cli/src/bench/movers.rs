@@ -1,0 +1,85 @@
+//! `bytepath bench movers`: cat, pv and their like, side by side between the same two ends.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use bytepath::profile::End;
+use bytepath_lab::experiments::movers::{self, Program};
+use bytepath_lab::experiments::pairs;
+use bytepath_lab::lab;
+use bytepath_lab::peers::Peer;
+use bytepath_lab::tune::Site;
+use clap::Args;
+
+use super::{Measuring, Progress, show};
+use crate::{values, wrong_usage};
+
+/// How fast do cat, pv and their like move bytes between two ends?
+#[derive(Args)]
+pub(super) struct Movers {
+    /// The ends: SOURCE:SINK of file, pipe, socket and null
+    #[arg(long, value_name = "ENDS", value_parser = ends, default_value = "pipe:pipe")]
+    pair: (End, End),
+    /// Classics to run beside: pv, cat, dd, mbuffer
+    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = super::peer, default_value = "cat,pv,dd")]
+    peer: Vec<&'static Peer>,
+    /// Any other program to run beside, by its words, split at spaces; may be given more than once
+    #[arg(long, value_name = "WORDS")]
+    with: Vec<String>,
+    /// Bytes per sample
+    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "256M")]
+    bytes: u64,
+    /// Make files in this directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+fn ends(text: &str) -> Result<(End, End), String> {
+    let end = |name: &str| match name {
+        "file" => Ok(End::File),
+        "pipe" => Ok(End::Pipe),
+        "socket" => Ok(End::Socket),
+        "null" => Ok(End::Null),
+        _ => Err(format!("there is no end {name:?}; there are: file, pipe, socket, null")),
+    };
+    let (source, sink) = text
+        .split_once(':')
+        .ok_or_else(|| format!("{text:?} is no pair of ends; write for example pipe:file"))?;
+    match (end(source)?, end(sink)?) {
+        (End::Null, _) => Err("/dev/null gives no bytes; it can only be the sink".into()),
+        pair => Ok(pair),
+    }
+}
+
+pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let outputs = options.measuring.outputs()?;
+    let dir = std::fs::canonicalize(&options.dir)
+        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    let site = Site::prepare(&dir, options.bytes)?;
+    let file = site.file();
+    let setup = pairs::Setup { program: &program, directory: &dir, file: &file };
+    let peers = options.peer.iter().map(|peer| {
+        let name = peer.words.join(" ");
+        peer.found().map(|words| Program { name: name.clone(), words }).map_err(|why| (name, why))
+    });
+    let others = options.with.iter().map(|line| Ok(other(line)));
+    let ours = movers::ours(&program).into_iter().map(Ok);
+    let arms = movers::arms(options.pair, peers.chain(others).chain(ours).collect(), &setup);
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    if options.with.iter().any(|line| line.trim().is_empty()) {
+        return Err(wrong_usage("--with needs the words of a program"));
+    }
+    let settings = options.measuring.settings(Some(options.bytes));
+    let mut progress = Progress::new(&settings.timing);
+    let mut experiment = movers::DESCRIPTION.recorded();
+    experiment.name = format!("movers, {} to {}", options.pair.0, options.pair.1);
+    let record = lab::run(experiment, arms, &reference, &settings, &mut progress)?;
+    show(&record, None, outputs)
+}
+
+fn other(line: &str) -> Program {
+    Program { name: line.to_owned(), words: line.split_whitespace().map(str::to_owned).collect() }
+}

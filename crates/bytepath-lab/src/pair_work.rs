@@ -43,6 +43,8 @@ pub struct PairWork {
     pub directory: PathBuf,
     /// The file that is moved where the source is one.
     pub file: PathBuf,
+    /// The inlet that empties a pipe or socket.
+    pub inlet: &'static str,
 }
 
 /// What moves the bytes.
@@ -101,7 +103,7 @@ impl PairWork {
             End::Pipe | End::Socket => {
                 let (far, near) = joined(self.sink)?;
                 let mut drain = self.command("read");
-                drain.args(["--inlet", "read", "--buf-size", DRAIN_SIZE, "--json", "-"]);
+                drain.args(["--inlet", self.inlet, "--buf-size", DRAIN_SIZE, "--json", "-"]);
                 drain.args(["--bytes-to-pipe", "1T"]).stdin(far).stdout(Stdio::piped());
                 running.drain = Some(spawn_on(&mut drain, None)?);
                 Ok(near.into())

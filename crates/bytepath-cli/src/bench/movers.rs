@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use bytepath::inlets::Inlet;
 use bytepath::profile::End;
 use bytepath_lab::experiments::movers::{self, Program};
 use bytepath_lab::experiments::pairs;
@@ -26,6 +27,9 @@ pub(super) struct Movers {
     /// Any other program to run beside, by its words, split at spaces; may be given more than once
     #[arg(long, value_name = "WORDS")]
     with: Vec<String>,
+    /// How a pipe or socket is emptied
+    #[arg(long, value_name = "INLET", value_parser = values::inlets(), default_value = "read")]
+    inlet: &'static dyn Inlet,
     /// Bytes per sample
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "256M")]
     bytes: u64,
@@ -60,7 +64,12 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     let site = Site::prepare(&dir, options.bytes)?;
     let file = site.file();
-    let setup = pairs::Setup { program: &program, directory: &dir, file: &file };
+    let setup = pairs::Setup {
+        program: &program,
+        directory: &dir,
+        file: &file,
+        inlet: options.inlet.name(),
+    };
     let peers = options.peer.iter().map(|peer| {
         let name = peer.words.join(" ");
         peer.found().map(|words| Program { name: name.clone(), words }).map_err(|why| (name, why))

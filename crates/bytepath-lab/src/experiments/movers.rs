@@ -73,6 +73,7 @@ pub fn arms(
                 sink,
                 directory: setup.directory.into(),
                 file: setup.file.into(),
+                inlet: setup.inlet,
             };
             Box::new(work) as Box<dyn Work>
         });

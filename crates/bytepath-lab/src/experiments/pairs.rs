@@ -111,6 +111,8 @@ pub struct Setup<'a> {
     pub directory: &'a Path,
     /// The file that is moved.
     pub file: &'a Path,
+    /// The inlet that empties a pipe or socket: `read`, unless the question is another.
+    pub inlet: &'static str,
 }
 
 /// The arm of one setting.
@@ -151,6 +153,7 @@ fn made(name: String, source: End, sink: End, options: Vec<String>, setup: &Setu
         sink,
         directory: setup.directory.into(),
         file: PathBuf::from(setup.file),
+        inlet: setup.inlet,
     };
     Arm {
         name,

@@ -167,8 +167,12 @@ impl PairRun<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Record, LabError> {
         let file = self.site.file();
-        let setup =
-            pairs::Setup { program: self.program, directory: &self.site.directory, file: &file };
+        let setup = pairs::Setup {
+            program: self.program,
+            directory: &self.site.directory,
+            file: &file,
+            inlet: "read",
+        };
         let settings = pairs::settings(source, sink, self.spin);
         let mut arms: Vec<arm::Arm> =
             settings.iter().map(|setting| pairs::arm(source, sink, setting, &setup)).collect();

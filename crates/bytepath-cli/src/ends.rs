@@ -10,6 +10,7 @@ use bytepath::machine::Machine;
 use bytepath::pages::{PageSize, Pages};
 use bytepath::placement::Placement;
 use bytepath_lab::ends::{EndReport, Starter};
+use bytepath_report::numbers;
 use clap::Args;
 
 use crate::output::{self, Output};
@@ -152,12 +153,11 @@ impl Shared {
     /// Says on standard error what is in force.
     pub(crate) fn say(&self, report: &EndReport) {
         if self.verbose {
-            let pipe = report.pipe_bytes >> 10;
             crate::say(format_args!(
-                "{}: {} KiB per call, pipe of {pipe} KiB, wait {}, {} calls, {} waits, {} bytes in \
-                 {:.3} s",
+                "{}: {} per call, pipe of {}, wait {}, {} calls, {} waits, {} bytes in {:.3} s",
                 report.mechanism,
-                report.chunk_bytes >> 10,
+                numbers::bytes(report.chunk_bytes),
+                numbers::bytes(report.pipe_bytes),
                 self.wait(),
                 report.calls,
                 report.waits,

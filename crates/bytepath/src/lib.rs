@@ -56,6 +56,7 @@ pub mod pages;
 pub mod placement;
 pub mod plan;
 pub mod routes;
+mod size;
 mod sys;
 pub mod transfer;
 pub mod wait;

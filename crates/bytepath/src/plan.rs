@@ -6,6 +6,7 @@ use crate::endpoint::Kind;
 use crate::error::Refusal;
 use crate::knobs::Knobs;
 use crate::routes::{Aliasing, Job, ROUTES, Rank, Route, by_name};
+use crate::size::shown;
 
 /// Pipes at the ends of jobs of at least this many bytes are made larger; smaller jobs would not
 /// earn the system call back.
@@ -174,7 +175,7 @@ impl fmt::Display for Plan {
             writeln!(f, "{}. {}: {why}{aliasing}", place + 1, choice.route.name())?;
         }
         if let Some(bytes) = self.grow_pipes_to.or(self.knobs.pipe_bytes) {
-            writeln!(f, "pipes: {} KiB", bytes >> 10)?;
+            writeln!(f, "pipes: {}", shown(bytes as u64))?;
         }
         writeln!(f, "wait: {}", self.knobs.wait)?;
         for refused in &self.refused {

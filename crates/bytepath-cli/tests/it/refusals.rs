@@ -91,7 +91,7 @@ fn the_writer_puts_no_report_into_the_pipe() {
 
 #[test]
 fn a_pipe_above_the_limit_is_refused_with_the_limit() {
-    let words = ["cannot set the pipe to", "pipe-max-size"];
+    let words = ["cannot set the pipe to 1 GiB", "pipe-max-size"];
     for outlet in ["write", "vmsplice", "gift", "tee", "wide-tee"] {
         let Some(nobody) = as_nobody() else { return };
         let line = format!("{nobody}{WRITE} --outlet {outlet} --pipe-size 1G | cat");
@@ -294,7 +294,7 @@ fn memory_that_may_not_be_locked_is_refused_with_the_limit() {
     }
     for (end, data) in [("write --bytes-to-pipe 1M", ">/dev/null"), ("read", "</dev/zero")] {
         let line = format!("prlimit --memlock=0:0 {nobody}$bytepath {end} --lock-memory {data}");
-        shell(&line).refused(1, &["cannot lock", "RLIMIT_MEMLOCK"]);
+        shell(&line).refused(1, &["cannot lock 256 KiB", "RLIMIT_MEMLOCK"]);
     }
 }
 
@@ -317,7 +317,7 @@ fn more_memory_than_may_be_mapped_is_refused() {
         return;
     }
     let line = "prlimit --as=300000000 $bytepath read --buf-size 1G </dev/zero";
-    shell(line).refused(1, &["cannot map", "Cannot allocate memory"]);
+    shell(line).refused(1, &["cannot map 1 GiB", "Cannot allocate memory"]);
 }
 
 #[test]

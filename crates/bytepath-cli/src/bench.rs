@@ -93,7 +93,7 @@ struct Measuring {
     #[arg(long, value_name = "TIME", value_parser = values::some_time)]
     time: Option<Duration>,
     /// Time per sample before the clock starts
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    #[arg(long, value_name = "TIME", value_parser = values::warm_up)]
     warm_up: Option<Duration>,
     /// Draw the random orders from this seed, as an earlier record names it
     #[arg(long, value_name = "N")]

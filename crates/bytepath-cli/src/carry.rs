@@ -42,7 +42,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     repeat_for: Option<Duration>,
     /// Repeat this long before the clock starts
-    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = values::warm_up, default_value = "0s")]
     warm_up: Duration,
     /// End when this process, which started us, ends
     #[arg(long, value_name = "PID", value_parser = values::starter)]

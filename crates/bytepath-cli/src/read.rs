@@ -25,7 +25,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "INLET", value_parser = values::inlets(), conflicts_with = "read_with_splice")]
     inlet: Option<&'static dyn Inlet>,
     /// Read this long before the clock starts
-    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = values::warm_up, default_value = "0s")]
     warm_up: Duration,
     #[command(flatten)]
     shared: Shared,

@@ -45,6 +45,11 @@ fn sizes_times_and_numbers_that_are_none_are_wrong_usage() {
     for time in ["", "s", "1y", "-1s", "1e9", "99999999999999999999999h"] {
         run(&mut bytepath(&["read", &format!("--time={time}")])).refused(2, &["--time"]);
     }
+    for command in [&["bench", "pipes"][..], &["bench", "overhead"], &["read"]] {
+        let words = [command, &["--warm-up", "61m"]].concat();
+        run(&mut bytepath(&words))
+            .refused(2, &["--warm-up", "61m is more than an hour of warm-up"]);
+    }
     for word in [
         "--blocks=0",
         "--blocks=1",

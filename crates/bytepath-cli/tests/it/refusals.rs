@@ -89,6 +89,21 @@ fn options_that_exclude_each_other_are_wrong_usage() {
 }
 
 #[test]
+fn wrong_usage_that_shows_late_is_told_with_the_usage_of_its_own_command() {
+    for (words, usage) in [
+        (&["write", "--json", "-"][..], "Usage: bytepath write [OPTIONS]\n"),
+        (&["read", "--json", "-", "--csv"], "Usage: bytepath read [OPTIONS]\n"),
+        (&["bench", "pipes", "--arms", "nope"], "Usage: bytepath bench pipes [OPTIONS]\n"),
+        (
+            &["bench", "overhead", "--json", "-", "--csv", "-"],
+            "Usage: bytepath bench overhead [OPTIONS]\n",
+        ),
+    ] {
+        run(&mut bytepath(words)).refused(2, &["error: ", usage, "try '--help'"]);
+    }
+}
+
+#[test]
 fn the_writer_puts_no_report_into_the_pipe() {
     let done = shell("$bytepath write --json - --bytes-to-pipe 1K");
     assert_eq!(done.refused(2, &["standard output is the pipe", "--json a file"]).stdout, "");

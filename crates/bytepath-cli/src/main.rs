@@ -13,6 +13,7 @@ mod values;
 mod write;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -41,6 +42,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    survive_file_size_limits();
     let words = Cli::command().get_matches_from(values::kebab_case(std::env::args_os()));
     let cli = Cli::from_arg_matches(&words).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
@@ -54,6 +56,14 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(error, &words),
     }
+}
+
+/// A write past RLIMIT_FSIZE sends SIGXFSZ, which ends a program without a word. Once it is caught,
+/// the write fails with EFBIG, which is reported. It is caught rather than ignored because programs
+/// that are started from here inherit what is ignored, and theirs is not ours to change.
+fn survive_file_size_limits() {
+    // Where handlers are refused, the signal ends the program as it always does.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
 fn failed(error: anyhow::Error, words: &ArgMatches) -> ExitCode {

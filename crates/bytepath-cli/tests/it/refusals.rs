@@ -189,6 +189,40 @@ fn a_full_device_is_reported_with_the_byte_reached() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_reported_with_the_byte_reached() {
+    if !installed("prlimit") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, sink) = (folder.path().join("source"), folder.path().join("sink"));
+    std::fs::write(&source, vec![b'x'; 100_000]).expect("a file");
+    let words = ["writing failed at byte 65536", "File too large", "ulimit -f"];
+    let (source_name, sink_name) = (source.display(), sink.display());
+    for command in [
+        "write --outlet write --bytes-to-pipe 99999",
+        "write --outlet writev --bytes-to-pipe 99999",
+        "carry --route read-write",
+        "carry --route splice",
+        "carry --route sendfile",
+        "carry --route copy-file-range",
+    ] {
+        let input = if command.contains("splice") { "cat $source |" } else { "<$source" };
+        let line = format!(
+            "source={source_name}; {input} prlimit --fsize=65536 $bytepath {command} >{sink_name}"
+        );
+        shell(&line).refused(1, &words);
+        assert_eq!(std::fs::metadata(&sink).map(|file| file.len()).ok(), Some(65_536), "{command}");
+    }
+    let record = folder.path().join("record");
+    let line = format!(
+        "head -c 10 /dev/zero | prlimit --fsize=10 $bytepath read --json {}",
+        record.display()
+    );
+    shell(&line).refused(1, &["cannot write", "File too large"]);
+    assert!(!record.exists());
+}
+
+#[test]
 fn a_file_system_that_fills_up_is_reported_with_the_byte_reached() {
     let Some(small) = Small::mounted() else { return };
     for verify in ["", "--verify"] {

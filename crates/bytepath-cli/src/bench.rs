@@ -53,7 +53,7 @@ pub(crate) struct Pipes {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
     list: bool,
     /// Where the ends run: same-cpu, cross-cpu, …; all that this machine has unless given
     #[arg(long, value_name = "PLACEMENT", value_parser = values::placements)]

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::process::Stdio;
 
+use bytepath::inlets::INLETS;
+use bytepath::outlets::{OUTLETS, Use};
 use rustix::process::getpid;
 
 use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell};
@@ -77,6 +79,8 @@ fn options_that_exclude_each_other_are_wrong_usage() {
         &["write", "--check-huge-page", "--dont-touch-pages"],
         &["write", "--cpu", "0", "--placement", "free"],
         &["bench", "pipes", "--blocks", "3", "--until-ci", "5"],
+        &["bench", "pipes", "--list", "--json", "record"],
+        &["bench", "pipes", "--list", "--csv", "samples"],
         &["tour", "--size", "1M", "file"],
     ] {
         run(&mut bytepath(words)).refused(2, &["cannot be used with"]);
@@ -86,6 +90,48 @@ fn options_that_exclude_each_other_are_wrong_usage() {
     run(&mut bytepath(&["bench", "pipes", "--pipe-size", "64K,64K"]))
         .refused(2, &["would run twice"]);
     run(&mut bytepath(&["bench", "pipes", "--arms", "["])).refused(2, &["\"[\" is no pattern"]);
+}
+
+#[test]
+fn options_without_effect_on_the_outlet_or_inlet_that_is_named_are_wrong_usage() {
+    let about = |option: &str, name: &str| format!("{option} has no effect on {name}: ");
+    let pages = ["--huge-page", "--hugetlb", "--lock-memory"];
+    for outlet in OUTLETS {
+        let name = outlet.name();
+        let lends = ["vmsplice", "gift"].contains(&name);
+        let cases = [
+            (&["--fresh", "remap"][..], name == "gift"),
+            (&["--gift"], lends),
+            (&["--same-buffer"], name == "vmsplice"),
+            (&["--dont-touch-pages", "--verify"], false),
+        ];
+        let has_buffers = outlet.used_for() == Use::Streams;
+        let pages = pages.iter().map(|page| (std::slice::from_ref(page), has_buffers));
+        for (options, _) in cases.into_iter().chain(pages).filter(|(_, has_effect)| !has_effect) {
+            let words = [&["write", "--outlet", name], options].concat();
+            let wanted = about(options[0], &format!("the outlet {name}"));
+            run(&mut bytepath(&words)).refused(2, &[&wanted, "Usage: bytepath write"]);
+        }
+    }
+    for inlet in INLETS {
+        let (name, splices) = (inlet.name(), inlet.name() == "splice-null");
+        let idle = match splices {
+            true => &["--huge-page", "--hugetlb", "--lock-memory", "--dont-touch-pages"][..],
+            false => &["--gift"],
+        };
+        for option in idle {
+            let wanted = about(option, &format!("the inlet {name}"));
+            run(&mut bytepath(&["read", "--inlet", name, option]))
+                .refused(2, &[&wanted, "Usage: bytepath read"]);
+        }
+    }
+    run(&mut bytepath(&["write", "--fresh", "discard"])).refused(2, &["add --outlet gift"]);
+    for end in ["write", "read"] {
+        for wait in ["block", "spin", "poll"] {
+            let words = [end, "--wait", wait, "--spin-budget", "1us"];
+            run(&mut bytepath(&words)).refused(2, &["no effect on the wait", "add --wait hybrid"]);
+        }
+    }
 }
 
 #[test]

@@ -48,11 +48,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     writeln!(out, "\nA REAL FILE THROUGH A PIPE\n")?;
     out.flush()?;
     let moved = file::prepared(options.file.as_deref(), options.size, &mut out)?;
-    let record = through_a_pipe(&moved, best_placement(&ladder))?;
+    let record = through_a_pipe(&moved, best_placement(&ladder));
+    // Looked at before what arrived is judged: it may be right and the file another.
+    moved.unchanged()?;
+    let record = record?;
     write!(out, "{}", table::render(&record, style))?;
+    let compared = moved.compare_every_byte();
+    moved.unchanged()?;
     let checked = format!(
         "Checked: every sample by length and byte sum, and {} once more byte by byte.",
-        numbers::bytes(moved.compare_every_byte()?)
+        numbers::bytes(compared?)
     );
     writeln!(out)?;
     for sentence in verdict(&record).lines().chain([checked.as_str()]) {

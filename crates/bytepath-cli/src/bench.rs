@@ -55,7 +55,7 @@ pub(crate) struct Pipes {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
     list: bool,
     /// Where the ends run: same-cpu, cross-cpu, …; all that this machine has unless given
     #[arg(long, value_name = "PLACEMENT", value_parser = values::placements)]
@@ -95,7 +95,7 @@ struct Measuring {
     #[arg(long, value_name = "TIME", value_parser = values::some_time)]
     time: Option<Duration>,
     /// Time per sample before the clock starts
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    #[arg(long, value_name = "TIME", value_parser = values::warm_up)]
     warm_up: Option<Duration>,
     /// Draw the random orders from this seed, as an earlier record names it
     #[arg(long, value_name = "N")]

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytepath::pages::{Memory, Pages};
 use bytepath::placement::pin_this_thread;
-use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Profile, Transfer, Wait};
+use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Profile, Transfer, TransferError, Wait};
 use bytepath_lab::ends::{EndReport, Starter, Usage};
 use clap::Args;
+use rustix::io::Errno;
 
 use crate::{ends, values};
 
@@ -48,7 +49,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     repeat_for: Option<Duration>,
     /// Repeat this long before the clock starts
-    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = values::warm_up, default_value = "0s")]
     warm_up: Duration,
     /// End when this process, which started us, ends
     #[arg(long, value_name = "PID", value_parser = values::starter)]
@@ -95,11 +96,17 @@ fn repeated(options: &Options, time: Duration, meter: &Meter) -> anyhow::Result<
     let job_bytes = REPEATED_BYTES.min(call_bytes.saturating_mul(REPEATED_CALLS));
     let mut bytes = 0;
     while started.elapsed() < time {
-        bytes += job(options, Some(job_bytes), meter)?;
+        let moved = job(options, Some(job_bytes), meter)?;
+        bytes += moved;
+        if moved < job_bytes {
+            // The source has ended, or the reader is gone: nothing more will ever move.
+            break;
+        }
     }
     Ok(bytes)
 }
 
+/// How many bytes moved. A reader that leaves has had enough, here as with the writing end.
 fn job(options: &Options, limit: Option<u64>, meter: &Meter) -> anyhow::Result<u64> {
     if options.bare { bare(options, limit) } else { engine(options, limit, meter) }
 }
@@ -119,7 +126,11 @@ fn engine(options: &Options, limit: Option<u64>, meter: &Meter) -> anyhow::Resul
         (None, Some(path)) => Plan::by_profile(&job, knobs, &Profile::read(path)?)?,
         (None, None) => Plan::best(&job, knobs)?,
     };
-    Ok(Transfer::new(&job, &plan).meter(meter).run()?.bytes)
+    match Transfer::new(&job, &plan).meter(meter).run() {
+        Ok(moved) => Ok(moved.bytes),
+        Err(TransferError::Failed(failed)) if failed.errno == Errno::PIPE => Ok(failed.offset),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The loop that everybody writes first.
@@ -136,9 +147,15 @@ fn bare(options: &Options, limit: Option<u64>) -> anyhow::Result<u64> {
         }
         let mut rest = &buffer.as_slice()[..count];
         while !rest.is_empty() {
-            rest = &rest[rustix::io::write(&stdout, rest)?..];
+            match rustix::io::write(&stdout, rest) {
+                Ok(written) => {
+                    bytes += written as u64;
+                    rest = &rest[written..];
+                }
+                Err(Errno::PIPE) => return Ok(bytes),
+                Err(errno) => return Err(errno.into()),
+            }
         }
-        bytes += count as u64;
     }
     Ok(bytes)
 }

@@ -10,10 +10,11 @@ use bytepath::machine::Machine;
 use bytepath::pages::{PageSize, Pages};
 use bytepath::placement::Placement;
 use bytepath_lab::ends::{EndReport, Starter};
+use bytepath_report::numbers;
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::values;
+use crate::{values, wrong_usage};
 
 /// Options of both ends.
 #[derive(Args, Clone)]
@@ -110,6 +111,27 @@ pub(crate) fn end_with(starter: Option<Starter>) -> anyhow::Result<()> {
     }
 }
 
+/// An option that only some outlets or inlets have a use for. Where it has no effect it is wrong
+/// usage, so that nobody takes a figure for that of an option. That holds only where the outlet or
+/// inlet was named: the published programs take each other's options, with or without effect.
+pub(crate) struct Useful {
+    pub(crate) option: &'static str,
+    pub(crate) given: bool,
+    pub(crate) has_effect: bool,
+    /// What it is about, as a clause.
+    pub(crate) about: &'static str,
+}
+
+/// Refuses options without effect on the mechanism of this name.
+pub(crate) fn refuse_without_effect(name: &str, options: &[Useful]) -> anyhow::Result<()> {
+    match options.iter().find(|useful| useful.given && !useful.has_effect) {
+        Some(Useful { option, about, .. }) => {
+            Err(wrong_usage(format!("{option} has no effect on {name}: {about}")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Which end of the pipe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -118,6 +140,30 @@ pub(crate) enum End {
 }
 
 impl Shared {
+    /// Refuses options that have no effect on either end.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        if self.spin_budget.is_some() && !matches!(self.wait(), Wait::Hybrid(_)) {
+            return Err(wrong_usage(format!(
+                "--spin-budget is how long the wait hybrid spins, and has no effect on the wait {}; \
+                 add --wait hybrid",
+                self.wait().name()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Options about the pages of an end's own buffers, which have an effect on some mechanisms.
+    pub(crate) fn page_options(&self, has_effect: bool) -> [Useful; 4] {
+        let about = "it has no buffers of its own whose pages could be chosen";
+        let useful = |option, given| Useful { option, given, has_effect, about };
+        [
+            useful("--huge-page", self.huge_page),
+            useful("--hugetlb", self.hugetlb),
+            useful("--check-huge-page", self.check_huge_page),
+            useful("--lock-memory", self.lock_memory),
+        ]
+    }
+
     pub(crate) fn wait(&self) -> Wait {
         let wait = match (self.wait, self.busy_loop, self.poll) {
             (Some(wait), ..) => wait,
@@ -152,12 +198,11 @@ impl Shared {
     /// Says on standard error what is in force.
     pub(crate) fn say(&self, report: &EndReport) {
         if self.verbose {
-            let pipe = report.pipe_bytes >> 10;
             crate::say(format_args!(
-                "{}: {} KiB per call, pipe of {pipe} KiB, wait {}, {} calls, {} waits, {} bytes in \
-                 {:.3} s",
+                "{}: {} per call, pipe of {}, wait {}, {} calls, {} waits, {} bytes in {:.3} s",
                 report.mechanism,
-                report.chunk_bytes >> 10,
+                numbers::bytes(report.chunk_bytes),
+                numbers::bytes(report.pipe_bytes),
                 self.wait(),
                 report.calls,
                 report.waits,

@@ -14,9 +14,10 @@ mod values;
 mod write;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Moves bytes by the fastest route this machine offers, and proves it.
 #[derive(Parser)]
@@ -43,7 +44,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(values::kebab_case(std::env::args_os()));
+    survive_file_size_limits();
+    let words = Cli::command().get_matches_from(values::kebab_case(std::env::args_os()));
+    let cli = Cli::from_arg_matches(&words).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
@@ -54,13 +57,21 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(error),
+        Err(error) => failed(error, &words),
     }
 }
 
-fn failed(error: anyhow::Error) -> ExitCode {
-    match error.downcast::<clap::Error>() {
-        Ok(usage) => usage.exit(),
+/// A write past RLIMIT_FSIZE sends SIGXFSZ, which ends a program without a word. Once it is caught,
+/// the write fails with EFBIG, which is reported. It is caught rather than ignored because programs
+/// that are started from here inherit what is ignored, and theirs is not ours to change.
+fn survive_file_size_limits() {
+    // Where handlers are refused, the signal ends the program as it always does.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+}
+
+fn failed(error: anyhow::Error, words: &ArgMatches) -> ExitCode {
+    match error.downcast::<WrongUsage>() {
+        Ok(WrongUsage(message)) => usage_error(words, message).exit(),
         Err(error) if reader_left(&error) => ExitCode::SUCCESS,
         Err(error) => {
             say(format_args!("bytepath: {error:#}"));
@@ -76,9 +87,32 @@ fn say(line: std::fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Wrong usage that shows only when the arguments are looked at together.
-fn wrong_usage(message: impl std::fmt::Display) -> anyhow::Error {
-    Cli::command().error(ErrorKind::ValueValidation, message).into()
+/// Wrong usage that shows only when the arguments are looked at together: what is wrong.
+#[derive(Debug)]
+struct WrongUsage(String);
+
+impl std::fmt::Display for WrongUsage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn wrong_usage(message: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::msg(WrongUsage(message.into()))
+}
+
+/// The error with the usage of the command that was called, as the parser itself would have said it.
+fn usage_error(mut words: &ArgMatches, message: String) -> clap::Error {
+    let mut called = Cli::command();
+    // Gives commands of commands the names by which they are called.
+    called.build();
+    let mut called = &mut called;
+    while let Some((name, rest)) = words.subcommand() {
+        let below = called.find_subcommand_mut(name);
+        called = below.expect("the words were parsed by the same definition");
+        words = rest;
+    }
+    called.error(ErrorKind::ValueValidation, message)
 }
 
 /// Whether somebody who read what this program prints had enough of it, as `head` has: no reason

@@ -9,7 +9,7 @@ use bytepath::inlets::Inlet;
 use bytepath_lab::ends::{EndReport, ReadEnd, Until};
 use clap::Args;
 
-use crate::ends::{self, End, Shared};
+use crate::ends::{self, End, Shared, Useful};
 use crate::{values, wrong_usage};
 
 /// As published.
@@ -25,7 +25,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "INLET", value_parser = values::inlets(), conflicts_with = "read_with_splice")]
     inlet: Option<&'static dyn Inlet>,
     /// Read this long before the clock starts
-    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = values::warm_up, default_value = "0s")]
     warm_up: Duration,
     #[command(flatten)]
     shared: Shared,
@@ -33,6 +33,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let shared = &options.shared;
+    shared.check()?;
+    check(options)?;
     ends::end_with(shared.starter)?;
     if shared.csv && shared.json_alone() {
         return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
@@ -88,6 +90,29 @@ fn sentence(report: &EndReport) -> String {
         None => {}
     }
     sentence
+}
+
+/// Refuses options that have no effect here.
+fn check(options: &Options) -> anyhow::Result<()> {
+    let Some(inlet) = options.inlet else { return Ok(()) };
+    let (shared, splices) = (&options.shared, inlet.name() == "splice-null");
+    let published = [
+        Useful {
+            option: "--gift",
+            given: shared.gift,
+            has_effect: splices,
+            about: "it is a flag of splice(2) (SPLICE_F_MOVE), which the inlet splice-null calls",
+        },
+        Useful {
+            option: "--dont-touch-pages",
+            given: shared.dont_touch_pages,
+            has_effect: !splices,
+            about: "it has no buffer",
+        },
+    ];
+    let name = format!("the inlet {}", inlet.name());
+    ends::refuse_without_effect(&name, &published)?;
+    ends::refuse_without_effect(&name, &shared.page_options(!splices))
 }
 
 fn end(options: &Options) -> anyhow::Result<ReadEnd> {

@@ -2,6 +2,7 @@
 //! classic way and by the best route, in under 90 seconds.
 
 mod file;
+mod prose;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -35,38 +36,51 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     // Known now rather than after the ladder.
     file::possible(options.file.as_deref())?;
     let mut out = std::io::stdout();
-    writeln!(out, "THIS MACHINE\n{}", facts(Machine::this()))?;
-    writeln!(out, "THE PIPE LADDER, QUICKLY (bytepath bench pipes takes its time)\n")?;
+    let style = bench::style();
+    writeln!(out, "THIS MACHINE\n{}", prose::facts(&facts(Machine::this()), style))?;
+    let heading = "THE PIPE LADDER, QUICKLY (bytepath bench pipes takes its time)";
+    writeln!(out, "{}", table::paragraph(heading, style))?;
     let ladder = ladder()?;
-    write!(out, "{}", table::render(&ladder, bench::style()))?;
+    write!(out, "{}", table::render(&ladder, style))?;
     if let Some(sentence) = pipes::dominating(&ladder) {
-        writeln!(out, "\n{sentence}.")?;
+        write!(out, "\n{}", table::paragraph(&format!("{sentence}."), style))?;
     }
     writeln!(out, "\nA REAL FILE THROUGH A PIPE\n")?;
     out.flush()?;
     let moved = file::prepared(options.file.as_deref(), options.size, &mut out)?;
-    let record = through_a_pipe(&moved, best_placement(&ladder))?;
-    write!(out, "{}", table::render(&record, bench::style()))?;
-    let checked = moved.compare_every_byte()?;
-    writeln!(out, "\n{}", verdict(&record))?;
-    writeln!(
-        out,
+    let record = through_a_pipe(&moved, best_placement(&ladder));
+    // Looked at before what arrived is judged: it may be right and the file another.
+    moved.unchanged()?;
+    let record = record?;
+    write!(out, "{}", table::render(&record, style))?;
+    let compared = moved.compare_every_byte();
+    moved.unchanged()?;
+    let checked = format!(
         "Checked: every sample by length and byte sum, and {} once more byte by byte.",
-        numbers::bytes(checked)
-    )?;
-    writeln!(out, "\n{NEXT}").context("standard output")
+        numbers::bytes(compared?)
+    );
+    writeln!(out)?;
+    for sentence in verdict(&record).lines().chain([checked.as_str()]) {
+        write!(out, "{}", table::paragraph(sentence, style))?;
+    }
+    write!(out, "\nNEXT\n{}", prose::commands(&NEXT, style)).context("standard output")
 }
 
-/// What to try after the tour.
-const NEXT: &str = "NEXT
-  bytepath bench pipes                           the whole ladder, 10 blocks, 3 minutes
-  bytepath bench pipes --arms 'write-*read' --peer pv,cat,dd
-                                                 classics between the same two ends
-  bytepath write --outlet wide-tee | bytepath read --inlet splice-null --buf-size 64M
-                                                 the two ends by hand; see --help for the knobs";
+/// What to try after the tour, and what it shows.
+const NEXT: [(&str, &str); 3] = [
+    ("bytepath bench pipes", "the whole ladder, 10 blocks, 3 minutes"),
+    (
+        "bytepath bench pipes --arms 'write-*read' --peer pv,cat,dd",
+        "classics between the same two ends",
+    ),
+    (
+        "bytepath write --outlet wide-tee | bytepath read --inlet splice-null --buf-size 64M",
+        "the two ends by hand; see --help for the knobs",
+    ),
+];
 
-/// The facts that decide how fast bytes move here.
-fn facts(machine: &Machine) -> String {
+/// The facts that decide how fast bytes move here, by name.
+fn facts(machine: &Machine) -> [(&'static str, String); 7] {
     let (kernel, memory, pipe) = (machine.kernel(), machine.memory(), machine.pipes());
     let placements: Vec<_> = Placement::distinct(machine.cpus(), machine.allowed_cpus())
         .iter()
@@ -87,7 +101,7 @@ fn facts(machine: &Machine) -> String {
     } else {
         "copies on this kernel"
     };
-    let lines = [
+    [
         ("kernel", format!("Linux {}, {}", kernel.release, kernel.virtualisation)),
         (
             "CPUs",
@@ -102,8 +116,7 @@ fn facts(machine: &Machine) -> String {
         ("huge pages", format!("transparent: {huge}")),
         ("vmsplice", aliasing.to_owned()),
         ("io_uring", io_uring(machine)),
-    ];
-    lines.iter().map(|(name, value)| format!("  {name:<12} {value}\n")).collect()
+    ]
 }
 
 fn io_uring(machine: &Machine) -> String {

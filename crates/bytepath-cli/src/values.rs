@@ -94,6 +94,14 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A duration before the clock starts, which may be none.
+pub(crate) fn warm_up(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time > TIME_MAX => Err(format!("{text} is more than an hour of warm-up")),
+        time => Ok(time),
+    }
+}
+
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// Takes the names of OUTLETS, and lists them with what they do.

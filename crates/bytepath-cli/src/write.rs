@@ -3,12 +3,12 @@
 use std::os::fd::AsFd;
 
 use anyhow::Context;
-use bytepath::outlets::{Buffers, Fresh, Outlet};
+use bytepath::outlets::{Buffers, Fresh, Outlet, Use};
 use bytepath::{Endpoint, Kind};
 use bytepath_lab::ends::WriteEnd;
 use clap::Args;
 
-use crate::ends::{self, End, Shared};
+use crate::ends::{self, End, Shared, Useful};
 use crate::{values, wrong_usage};
 
 /// Write into a pipe as fast as it takes it, until the reader is gone
@@ -29,6 +29,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let shared = &options.shared;
+    shared.check()?;
+    check(options)?;
     ends::end_with(shared.starter)?;
     if shared.json_alone() {
         return Err(wrong_usage("the writer's standard output is the pipe: give --json a file"));
@@ -48,12 +50,54 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     ends::save(&report, output)
 }
 
+/// Refuses options that have no effect here.
+fn check(options: &Options) -> anyhow::Result<()> {
+    let (shared, outlet) = (&options.shared, outlet(options)?);
+    let is_one_of = |names: &[&str]| names.contains(&outlet.name());
+    let ours = [Useful {
+        option: "--fresh",
+        given: options.fresh.is_some(),
+        has_effect: is_one_of(&["gift"]),
+        about: "it says how the outlet gift comes by fresh pages; add --outlet gift",
+    }];
+    let published = [
+        Useful {
+            option: "--gift",
+            given: shared.gift,
+            has_effect: is_one_of(&["vmsplice", "gift"]),
+            about: "it is a flag of vmsplice(2), which the outlets vmsplice and gift call",
+        },
+        Useful {
+            option: "--same-buffer",
+            given: shared.same_buffer,
+            has_effect: is_one_of(&["vmsplice"]),
+            about: "it is about the two buffers of the outlet vmsplice",
+        },
+        Useful {
+            option: "--dont-touch-pages",
+            given: shared.dont_touch_pages,
+            has_effect: !shared.verify,
+            about: "--verify writes a pattern into all pages",
+        },
+    ];
+    let name = format!("the outlet {}", outlet.name());
+    ends::refuse_without_effect(&name, &ours)?;
+    if options.outlet.is_none() {
+        return Ok(());
+    }
+    ends::refuse_without_effect(&name, &published)?;
+    ends::refuse_without_effect(&name, &shared.page_options(outlet.used_for() == Use::Streams))
+}
+
+fn outlet(options: &Options) -> anyhow::Result<&'static dyn Outlet> {
+    let named = if options.shared.write_with_vmsplice { "vmsplice" } else { "write" };
+    options.outlet.or_else(|| bytepath::outlets::by_name(named)).context("no outlet")
+}
+
 fn end(options: &Options) -> anyhow::Result<WriteEnd> {
     let shared = &options.shared;
-    let named = if shared.write_with_vmsplice { "vmsplice" } else { "write" };
-    let outlet = options.outlet.or_else(|| bytepath::outlets::by_name(named));
     Ok(WriteEnd {
-        outlet: outlet.context("no outlet")?,
+        outlet: outlet(options)?,
         buf_bytes: shared.buf_size,
         pipe_bytes: shared.pipe_size,
         pages: shared.pages(),

@@ -141,7 +141,7 @@ fn heading(record: &Record) -> Vec<String> {
 }
 
 /// One line of text, wrapped to the width with its continuation indented, and its newline.
-fn paragraph(text: &str, style: Style) -> String {
+pub fn paragraph(text: &str, style: Style) -> String {
     let width = style.width.unwrap_or(PROSE_COLUMNS);
     let options = textwrap::Options::new(usize::from(width)).subsequent_indent("  ");
     format!("{}\n", textwrap::fill(&printable(text), options))

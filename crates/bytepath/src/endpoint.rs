@@ -10,6 +10,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags};
 
 use crate::error::Refusal;
+use crate::size::shown;
 use crate::wait;
 
 /// The offset that means "where the descriptor stands" to preadv2(2) and pwritev2(2).
@@ -415,7 +416,7 @@ fn has_no_nowait(errno: Errno) -> bool {
 pub(crate) fn set_pipe_bytes(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize, Refusal> {
     rustix::pipe::fcntl_setpipe_size(pipe, bytes).map_err(|errno| {
         let refusal = |why: &str| {
-            Refusal::errno(format!("cannot set the pipe to {}: {why}", shown(bytes)), errno)
+            Refusal::errno(format!("cannot set the pipe to {}: {why}", shown(bytes as u64)), errno)
         };
         match errno {
             Errno::PERM => too_large(bytes, refusal),
@@ -435,20 +436,11 @@ fn too_large(bytes: usize, refusal: impl Fn(&str) -> Refusal) -> Refusal {
     let text = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap_or_default();
     match text.trim().parse::<usize>() {
         Ok(limit) if bytes > limit => {
-            refusal(&format!("above fs.pipe-max-size ({})", shown(limit)))
+            refusal(&format!("above fs.pipe-max-size ({})", shown(limit as u64)))
                 .remedy("ask for no more than that, or raise it as root")
         }
         _ => refusal("your pipes use up fs.pipe-user-pages-soft")
             .remedy("close some, ask for less, or raise it as root"),
-    }
-}
-
-/// A size as people write it: 1 MiB, 64 KiB.
-fn shown(bytes: usize) -> String {
-    match bytes {
-        _ if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
-        _ if bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
-        _ => format!("{bytes} bytes"),
     }
 }
 

@@ -165,7 +165,10 @@ fn hint(errno: Errno, side: Side) -> Option<&'static str> {
     Some(match errno {
         Errno::NOSPC => "the file system is full: free some space, or write elsewhere",
         Errno::DQUOT => "your disk quota is used up: free some space, or write elsewhere",
-        Errno::FBIG => "the file would pass a size limit (RLIMIT_FSIZE or the file system's own)",
+        Errno::FBIG => {
+            "the file would pass a size limit: raise yours (ulimit -f), or write to a file system \
+             that takes larger files"
+        }
         Errno::PIPE => "the reader of the sink is gone",
         Errno::CONNRESET => "the peer closed the connection with bytes still under way",
         Errno::IO => "the device or file system reports a fault: look at the kernel's log (dmesg)",

@@ -57,6 +57,7 @@ pub mod placement;
 pub mod plan;
 pub mod profile;
 pub mod routes;
+mod size;
 mod sys;
 pub mod transfer;
 pub mod wait;

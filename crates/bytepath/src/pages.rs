@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
 
+use crate::size::shown;
 use crate::sys::memory::Mapping;
 
 /// The size of a huge page that is a leaf of the second page-table level, on x86-64 and on
@@ -62,7 +63,7 @@ pub struct Pages {
 #[derive(Debug, thiserror::Error)]
 pub enum PagesError {
     /// The mapping failed.
-    #[error("cannot map {bytes} bytes of {size} pages: {}{}", std::io::Error::from(*.errno), map_hint(.size, *.errno))]
+    #[error("cannot map {} in {size} pages: {}{}", shown(*.bytes as u64), std::io::Error::from(*.errno), map_hint(.size, *.errno))]
     Map {
         /// Bytes asked for.
         bytes: usize,
@@ -80,7 +81,8 @@ pub enum PagesError {
     NoHuge(Errno),
     /// The pages could not be locked.
     #[error(
-        "cannot lock {bytes} bytes in memory: {}; raise RLIMIT_MEMLOCK (ulimit -l) or lock less",
+        "cannot lock {} in memory: {}; raise RLIMIT_MEMLOCK (ulimit -l) or lock less",
+        shown(*.bytes as u64),
         std::io::Error::from(*.errno)
     )]
     Lock {

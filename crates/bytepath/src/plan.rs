@@ -7,6 +7,7 @@ use crate::error::Refusal;
 use crate::knobs::Knobs;
 use crate::profile::{Pair, Profile, Setting};
 use crate::routes::{Aliasing, Job, ROUTES, Rank, Route, by_name};
+use crate::size::shown;
 
 /// Pipes at the ends of jobs of at least this many bytes are made larger; smaller jobs would not
 /// earn the system call back.
@@ -228,7 +229,7 @@ impl fmt::Display for Plan {
             writeln!(f, "{}. {choice}", place + 1)?;
         }
         if let Some(bytes) = self.grow_pipes_to.or(self.pipe_bytes) {
-            writeln!(f, "pipes: {} KiB", bytes >> 10)?;
+            writeln!(f, "pipes: {}", shown(bytes as u64))?;
         }
         for refused in &self.refused {
             writeln!(f, "not {}: {}", refused.route, refused.refusal)?;
@@ -251,7 +252,7 @@ impl fmt::Display for Choice {
         };
         write!(f, "{}: {why}{aliasing}; wait: {}", self.route.name(), self.knobs.wait)?;
         if let Some(bytes) = self.knobs.chunk_bytes {
-            write!(f, "; {} KiB a call", bytes >> 10)?;
+            write!(f, "; {} a call", shown(bytes as u64))?;
         }
         match self.expected_gib_per_s {
             Some(figure) => write!(f, "; measured here: {figure:.2} GiB/s"),

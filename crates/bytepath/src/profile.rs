@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::endpoint::{Endpoint, Kind};
 use crate::knobs::Knobs;
 use crate::machine::Machine;
+use crate::size::shown;
 use crate::wait::Wait;
 
 /// The version of the format.
@@ -219,28 +220,15 @@ impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.route)?;
         if let Some(bytes) = self.chunk_bytes {
-            write!(f, ", {} a call", Bytes(bytes))?;
+            write!(f, ", {} a call", shown(bytes as u64))?;
         }
         if let Some(bytes) = self.pipe_bytes {
-            write!(f, ", pipes of {}", Bytes(bytes))?;
+            write!(f, ", pipes of {}", shown(bytes as u64))?;
         }
         if let Some(budget) = self.spin_ns {
             write!(f, ", spins {} us", budget / 1000)?;
         }
         Ok(())
-    }
-}
-
-/// A size in the largest unit that divides it.
-struct Bytes(usize);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            bytes if bytes > 0 && bytes % (1 << 20) == 0 => write!(f, "{} MiB", bytes >> 20),
-            bytes if bytes > 0 && bytes % (1 << 10) == 0 => write!(f, "{} KiB", bytes >> 10),
-            bytes => write!(f, "{bytes} bytes"),
-        }
     }
 }
 

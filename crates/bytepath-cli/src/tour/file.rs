@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use bytepath::{Endpoint, Job, Knobs, Plan, Transfer};
@@ -21,9 +22,26 @@ const PIECE_BYTES: usize = 1 << 20;
 const SPARE_BYTES: u64 = 256 << 20;
 
 /// A file to be moved, and what has to arrive.
+#[derive(Debug)]
 pub(super) struct Moved {
     file: File,
+    seen: Seen,
     pub(super) expected: Expected,
+}
+
+/// What shows that a file was written to.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    bytes: u64,
+    modified: SystemTime,
+}
+
+impl Seen {
+    fn of(file: &File) -> anyhow::Result<Seen> {
+        let found = file.metadata().context("cannot look at the file")?;
+        let modified = found.modified().context("cannot look at the file")?;
+        Ok(Seen { bytes: found.len(), modified })
+    }
 }
 
 /// Whether there will be a file to move.
@@ -49,11 +67,14 @@ pub(super) fn prepared(
         None => made(bytes, out)?,
     };
     out.flush()?;
-    let expected = summed(&file)?;
-    if expected.bytes == 0 {
+    let seen = Seen::of(&file)?;
+    let expected = summed(&file, seen.bytes)?;
+    let moved = Moved { file, seen, expected };
+    moved.unchanged()?;
+    if moved.expected.bytes == 0 {
         bail!("the file was emptied meanwhile");
     }
-    Ok(Moved { file, expected })
+    Ok(moved)
 }
 
 fn opened(path: &Path) -> anyhow::Result<File> {
@@ -122,22 +143,45 @@ fn folder() -> PathBuf {
     named.map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
 }
 
-/// Reads all of it, which also puts it into the page cache.
-fn summed(file: &File) -> anyhow::Result<Expected> {
+/// Reads the first `bytes`, or what there is of them, which also puts them into the page cache. A
+/// file that grows faster than it is read has no end.
+fn summed(file: &File, bytes: u64) -> anyhow::Result<Expected> {
     let mut piece = vec![0; PIECE_BYTES];
     let mut expected = Expected { bytes: 0, sum: 0 };
-    loop {
-        let count = file.read_at(&mut piece, expected.bytes).context("cannot read the file")?;
+    while expected.bytes < bytes {
+        let left = usize::try_from(bytes - expected.bytes).unwrap_or(usize::MAX);
+        let most = piece.len().min(left);
+        let count =
+            file.read_at(&mut piece[..most], expected.bytes).context("cannot read the file")?;
         if count == 0 {
-            return Ok(expected);
+            break;
         }
         expected.bytes += count as u64;
         let sum: u64 = piece[..count].iter().map(|byte| u64::from(*byte)).sum();
         expected.sum = expected.sum.wrapping_add(sum);
     }
+    Ok(expected)
 }
 
 impl Moved {
+    /// Fails if somebody wrote to the file since it was summed: whatever arrived then is compared
+    /// with something else.
+    pub(super) fn unchanged(&self) -> anyhow::Result<()> {
+        let now = Seen::of(&self.file)?;
+        if now == self.seen {
+            return Ok(());
+        }
+        let (before, now) = (self.seen.bytes, now.bytes);
+        let how = match now == before {
+            true => "was written to".to_owned(),
+            false => format!("had {before} bytes, then {now}"),
+        };
+        bail!(
+            "the file changed meanwhile ({how}), so the comparison is void; name a file that \
+             nothing writes to"
+        )
+    }
+
     /// A path under which any process can open the file anew.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
@@ -154,7 +198,8 @@ impl Moved {
             let mover = scope.spawn(move || -> anyhow::Result<u64> {
                 let source = Endpoint::source(anew.as_fd())?;
                 let sink = Endpoint::sink(writer.as_fd())?;
-                let job = Job::new(&source, &sink).allow_aliasing();
+                let limit = Some(self.expected.bytes);
+                let job = Job { limit, ..Job::new(&source, &sink) }.allow_aliasing();
                 let plan = Plan::best(&job, Knobs::default())?;
                 Ok(Transfer::new(&job, &plan).run()?.bytes)
             });
@@ -187,5 +232,42 @@ impl Moved {
             }
             offset += count as u64;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared_of(text: &str) -> (tempfile::NamedTempFile, Moved) {
+        let mut named = tempfile::NamedTempFile::new().expect("a file");
+        named.write_all(text.as_bytes()).expect("written");
+        let moved = prepared(Some(named.path()), 0, &mut Vec::new()).expect("prepared");
+        (named, moved)
+    }
+
+    #[test]
+    fn a_file_is_summed_to_the_size_that_was_seen_first() {
+        let (mut named, moved) = prepared_of("first");
+        named.write_all(b" and more").expect("written");
+        assert_eq!(summed(&moved.file, 5).expect("it is read"), moved.expected);
+        assert_eq!(summed(&moved.file, 99).expect("it is read").bytes, 14, "what there is");
+        assert_eq!(moved.compare_every_byte().expect("they are the same"), 5);
+    }
+
+    #[test]
+    fn a_file_that_is_written_to_meanwhile_makes_the_comparison_void() {
+        let (mut named, moved) = prepared_of("first");
+        moved.unchanged().expect("nobody wrote to it");
+        named.write_all(b" and more").expect("written");
+        let said = moved.unchanged().expect_err("somebody did").to_string();
+        assert!(said.contains("had 5 bytes, then 14") && said.contains("void"), "{said}");
+        let (named, moved) = prepared_of("first");
+        let later = SystemTime::now() + std::time::Duration::from_secs(9);
+        named.as_file().write_all_at(b"other", 0).expect("written");
+        // The clock of file systems may stand still for milliseconds.
+        named.as_file().set_modified(later).expect("it is ours");
+        let said = moved.unchanged().expect_err("somebody did").to_string();
+        assert!(said.contains("was written to") && said.contains("void"), "{said}");
     }
 }

@@ -315,9 +315,10 @@ fn a_peer_that_is_asked_for_runs_whatever_else_is_chosen() {
 #[test]
 fn an_arm_is_chosen_by_its_placed_name_at_every_point_of_the_axes() {
     let words = ["bench", "pipes", "--list", "--arms", "write-read@same-cpu"];
-    let axes = ["--pipe-size", "64K,1M"];
+    let axes = ["--pipe-size", "64K,1M,1G"];
     let listed = run(&mut bytepath(&[&words[..], &axes].concat())).well().stdout;
-    assert_eq!(listed, "write-read@same-cpu/pipe=64K\nwrite-read@same-cpu/pipe=1M\n");
+    let wanted = ["64K", "1M", "1G"].map(|size| format!("write-read@same-cpu/pipe={size}\n"));
+    assert_eq!(listed, wanted.concat());
 }
 
 #[test]

@@ -233,6 +233,21 @@ fn the_writer_ends_quietly_when_the_reader_leaves() {
 }
 
 #[test]
+fn a_mover_ends_quietly_when_the_reader_leaves() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = folder.path().join("report");
+    for way in ["", "--route read-write", "--route splice", "--bare", "--repeat-for 1h"] {
+        // sh has no pipefail: what the mover says and how it ends are looked at by themselves.
+        let carry = format!("$bytepath carry {way} --json {0}; echo $? >&2", report.display());
+        let done = shell(&format!("({carry}) </dev/zero | head -c 100K | wc -c"));
+        assert_eq!((done.stdout.trim(), done.stderr.trim()), ("102400", "0"), "{way}");
+        let text = std::fs::read_to_string(&report).expect("the report");
+        let report: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        assert!(report["bytes"].as_u64().is_some_and(|bytes| bytes >= 102_400), "{way}: {report}");
+    }
+}
+
+#[test]
 fn both_ends_tell_the_same_in_json() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("writer.json");

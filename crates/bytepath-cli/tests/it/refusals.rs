@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::process::Stdio;
 
+use bytepath::inlets::INLETS;
+use bytepath::outlets::{OUTLETS, Use};
 use rustix::process::getpid;
 
 use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell};
@@ -45,6 +47,11 @@ fn sizes_times_and_numbers_that_are_none_are_wrong_usage() {
     for time in ["", "s", "1y", "-1s", "1e9", "99999999999999999999999h"] {
         run(&mut bytepath(&["read", &format!("--time={time}")])).refused(2, &["--time"]);
     }
+    for command in [&["bench", "pipes"][..], &["bench", "overhead"], &["read"]] {
+        let words = [command, &["--warm-up", "61m"]].concat();
+        run(&mut bytepath(&words))
+            .refused(2, &["--warm-up", "61m is more than an hour of warm-up"]);
+    }
     for word in [
         "--blocks=0",
         "--blocks=1",
@@ -72,6 +79,8 @@ fn options_that_exclude_each_other_are_wrong_usage() {
         &["write", "--check-huge-page", "--dont-touch-pages"],
         &["write", "--cpu", "0", "--placement", "free"],
         &["bench", "pipes", "--blocks", "3", "--until-ci", "5"],
+        &["bench", "pipes", "--list", "--json", "record"],
+        &["bench", "pipes", "--list", "--csv", "samples"],
         &["tour", "--size", "1M", "file"],
     ] {
         run(&mut bytepath(words)).refused(2, &["cannot be used with"]);
@@ -84,6 +93,63 @@ fn options_that_exclude_each_other_are_wrong_usage() {
 }
 
 #[test]
+fn options_without_effect_on_the_outlet_or_inlet_that_is_named_are_wrong_usage() {
+    let about = |option: &str, name: &str| format!("{option} has no effect on {name}: ");
+    let pages = ["--huge-page", "--hugetlb", "--lock-memory"];
+    for outlet in OUTLETS {
+        let name = outlet.name();
+        let lends = ["vmsplice", "gift"].contains(&name);
+        let cases = [
+            (&["--fresh", "remap"][..], name == "gift"),
+            (&["--gift"], lends),
+            (&["--same-buffer"], name == "vmsplice"),
+            (&["--dont-touch-pages", "--verify"], false),
+        ];
+        let has_buffers = outlet.used_for() == Use::Streams;
+        let pages = pages.iter().map(|page| (std::slice::from_ref(page), has_buffers));
+        for (options, _) in cases.into_iter().chain(pages).filter(|(_, has_effect)| !has_effect) {
+            let words = [&["write", "--outlet", name], options].concat();
+            let wanted = about(options[0], &format!("the outlet {name}"));
+            run(&mut bytepath(&words)).refused(2, &[&wanted, "Usage: bytepath write"]);
+        }
+    }
+    for inlet in INLETS {
+        let (name, splices) = (inlet.name(), inlet.name() == "splice-null");
+        let idle = match splices {
+            true => &["--huge-page", "--hugetlb", "--lock-memory", "--dont-touch-pages"][..],
+            false => &["--gift"],
+        };
+        for option in idle {
+            let wanted = about(option, &format!("the inlet {name}"));
+            run(&mut bytepath(&["read", "--inlet", name, option]))
+                .refused(2, &[&wanted, "Usage: bytepath read"]);
+        }
+    }
+    run(&mut bytepath(&["write", "--fresh", "discard"])).refused(2, &["add --outlet gift"]);
+    for end in ["write", "read"] {
+        for wait in ["block", "spin", "poll"] {
+            let words = [end, "--wait", wait, "--spin-budget", "1us"];
+            run(&mut bytepath(&words)).refused(2, &["no effect on the wait", "add --wait hybrid"]);
+        }
+    }
+}
+
+#[test]
+fn wrong_usage_that_shows_late_is_told_with_the_usage_of_its_own_command() {
+    for (words, usage) in [
+        (&["write", "--json", "-"][..], "Usage: bytepath write [OPTIONS]\n"),
+        (&["read", "--json", "-", "--csv"], "Usage: bytepath read [OPTIONS]\n"),
+        (&["bench", "pipes", "--arms", "nope"], "Usage: bytepath bench pipes [OPTIONS]\n"),
+        (
+            &["bench", "overhead", "--json", "-", "--csv", "-"],
+            "Usage: bytepath bench overhead [OPTIONS]\n",
+        ),
+    ] {
+        run(&mut bytepath(words)).refused(2, &["error: ", usage, "try '--help'"]);
+    }
+}
+
+#[test]
 fn the_writer_puts_no_report_into_the_pipe() {
     let done = shell("$bytepath write --json - --bytes-to-pipe 1K");
     assert_eq!(done.refused(2, &["standard output is the pipe", "--json a file"]).stdout, "");
@@ -91,7 +157,7 @@ fn the_writer_puts_no_report_into_the_pipe() {
 
 #[test]
 fn a_pipe_above_the_limit_is_refused_with_the_limit() {
-    let words = ["cannot set the pipe to", "pipe-max-size"];
+    let words = ["cannot set the pipe to 1 GiB", "pipe-max-size"];
     for outlet in ["write", "vmsplice", "gift", "tee", "wide-tee"] {
         let Some(nobody) = as_nobody() else { return };
         let line = format!("{nobody}{WRITE} --outlet {outlet} --pipe-size 1G | cat");
@@ -166,6 +232,40 @@ fn a_full_device_is_reported_with_the_byte_reached() {
     shell("head -c 1000 /dev/zero | $bytepath read >/dev/full").refused(1, &["No space left"]);
     shell("head -c 1000 /dev/zero | $bytepath read --json /dev/full")
         .refused(1, &["cannot write /dev/full", "No space left"]);
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_reported_with_the_byte_reached() {
+    if !installed("prlimit") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, sink) = (folder.path().join("source"), folder.path().join("sink"));
+    std::fs::write(&source, vec![b'x'; 100_000]).expect("a file");
+    let words = ["writing failed at byte 65536", "File too large", "ulimit -f"];
+    let (source_name, sink_name) = (source.display(), sink.display());
+    for command in [
+        "write --outlet write --bytes-to-pipe 99999",
+        "write --outlet writev --bytes-to-pipe 99999",
+        "carry --route read-write",
+        "carry --route splice",
+        "carry --route sendfile",
+        "carry --route copy-file-range",
+    ] {
+        let input = if command.contains("splice") { "cat $source |" } else { "<$source" };
+        let line = format!(
+            "source={source_name}; {input} prlimit --fsize=65536 $bytepath {command} >{sink_name}"
+        );
+        shell(&line).refused(1, &words);
+        assert_eq!(std::fs::metadata(&sink).map(|file| file.len()).ok(), Some(65_536), "{command}");
+    }
+    let record = folder.path().join("record");
+    let line = format!(
+        "head -c 10 /dev/zero | prlimit --fsize=10 $bytepath read --json {}",
+        record.display()
+    );
+    shell(&line).refused(1, &["cannot write", "File too large"]);
+    assert!(!record.exists());
 }
 
 #[test]
@@ -294,7 +394,7 @@ fn memory_that_may_not_be_locked_is_refused_with_the_limit() {
     }
     for (end, data) in [("write --bytes-to-pipe 1M", ">/dev/null"), ("read", "</dev/zero")] {
         let line = format!("prlimit --memlock=0:0 {nobody}$bytepath {end} --lock-memory {data}");
-        shell(&line).refused(1, &["cannot lock", "RLIMIT_MEMLOCK"]);
+        shell(&line).refused(1, &["cannot lock 256 KiB", "RLIMIT_MEMLOCK"]);
     }
 }
 
@@ -317,7 +417,7 @@ fn more_memory_than_may_be_mapped_is_refused() {
         return;
     }
     let line = "prlimit --as=300000000 $bytepath read --buf-size 1G </dev/zero";
-    shell(line).refused(1, &["cannot map", "Cannot allocate memory"]);
+    shell(line).refused(1, &["cannot map 1 GiB", "Cannot allocate memory"]);
 }
 
 #[test]

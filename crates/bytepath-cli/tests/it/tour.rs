@@ -1,6 +1,8 @@
 //! `bytepath tour`: its three parts, and what it can do nothing with.
 
+use std::io::Write as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::program::{Done, bytepath, installed, root, run, shell};
 
@@ -52,6 +54,29 @@ fn a_tour_takes_a_file_of_ones_own() {
     let said = is_whole(shell(&line));
     assert!(said.contains("read once into the page cache"), "{said}");
     assert!(std::fs::read(&file).is_ok_and(|now| now == bytes), "the file is as it was");
+}
+
+#[test]
+fn a_file_that_grows_meanwhile_is_said_to_have_changed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("grows");
+    std::fs::write(&file, vec![b'x'; 1 << 20]).expect("a file");
+    let ended = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut grows = std::fs::File::options().append(true).open(&file).expect("it is ours");
+            while !ended.load(Ordering::Relaxed) {
+                grows.write_all(b"x").expect("it grows");
+                std::thread::yield_now();
+            }
+        });
+        let tour = format!("{}$bytepath tour '{}'", on_one_cpu(0), file.display());
+        let done = std::panic::catch_unwind(|| shell(&tour));
+        ended.store(true, Ordering::Relaxed);
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    let words = ["the file changed meanwhile", "so the comparison is void", "nothing writes to"];
+    done.refused(1, &words);
 }
 
 #[test]

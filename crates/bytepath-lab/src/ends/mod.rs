@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytepath::error::{Refusal, Stop};
 use bytepath::pages::{Memory, PageSize, PagesError};
+use bytepath_report::numbers;
 use serde::{Deserialize, Serialize};
 
 pub use pattern::{Pattern, PatternError, Verifier};
@@ -87,8 +88,10 @@ pub enum EndError {
     Pages(#[from] PagesError),
     /// Huge pages were asked for, to be checked, and did not come.
     #[error(
-        "only {huge} of {bytes} bytes are in huge pages; memory may be fragmented: free some, or \
-         ask for --hugetlb pages"
+        "only {} of {} are in huge pages; memory may be fragmented: free some, or ask for --hugetlb \
+         pages",
+        numbers::bytes(*.huge as u64),
+        numbers::bytes(*.bytes as u64)
     )]
     NotHuge {
         /// Bytes in huge pages.

@@ -1,6 +1,4 @@
-//! Medians, and how far they can be trusted.
-
-use super::ranks;
+//! Medians, and intervals by the bootstrap and by Student's t.
 
 /// The share of intervals that shall hold the true value.
 pub(super) const CONFIDENCE: f64 = 0.95;
@@ -96,23 +94,6 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     let above = (below + 1).min(last);
     let share = position - below as f64;
     Some(sorted[below] * (1.0 - share) + sorted[above] * share)
-}
-
-/// The 95% interval of the median of one arm over its blocks, in the unit of the samples.
-///
-/// The bootstrap interval widened by interpolated order statistics (from 6 blocks on) or by the
-/// t interval of the logarithms (3 to 5 blocks). Simulated coverage for normal, exponential,
-/// heavy-tailed and two-mode noise at 3 to 30 blocks: 93.3% to 97.3%; the bootstrap alone 73% to
-/// 94%. It speaks of blocks that are like each other: see [`super::drift`] for those that are not.
-pub fn median_interval(samples: &[f64]) -> Result<Interval, StatsError> {
-    let logs = logarithms(samples)?;
-    enough_blocks(logs.len())?;
-    let wide = if logs.len() < RANK_BLOCKS_MIN {
-        student_interval(&logs)
-    } else {
-        ranks::order_statistic_interval(&logs)
-    };
-    Ok(bootstrap_median_interval(&logs).hull(wide).map(f64::exp))
 }
 
 /// The 95% percentile bootstrap interval of the median, without widening.

@@ -61,14 +61,14 @@
 //! Each arm has its own 5%: of twenty arms that equal the reference, one may be called different.
 
 mod interval;
+mod median;
 mod ranks;
 mod ratio;
 mod stopping;
 mod warnings;
 
-pub use interval::{
-    Interval, StatsError, bootstrap_median_interval, median, median_interval, percentile,
-};
+pub use interval::{Interval, StatsError, bootstrap_median_interval, median, percentile};
+pub use median::median_interval;
 pub use ratio::{EQUIVALENCE_MARGIN, Ratio, untrusted_why, verdict};
 pub use stopping::{
     Decision, UNTIL_CI_BLOCKS_MAX, UNTIL_CI_BLOCKS_MIN, UNTIL_CI_CONSECUTIVE, UntilCi,

@@ -7,6 +7,7 @@ use super::{
     Answer, Call, Cgroups, Cpu, CpuList, HugePool, Kernel, Limit, Memory, PipeLimits,
     ResourceLimits, Ring, RingFeatures, Topology, User,
 };
+use crate::size::shown as size;
 
 /// What is true on a machine. Fields have the names of [`Machine`](super::Machine)'s questions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,16 +188,6 @@ fn joined(words: &[String], none: &str) -> String {
     if words.is_empty() { none.to_owned() } else { words.join(" ") }
 }
 
-/// In the largest unit that divides it.
-fn size(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let whole = units.iter().find(|(shift, _)| bytes != 0 && bytes % (1 << shift) == 0);
-    match whole {
-        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
-        None => format!("{bytes} bytes"),
-    }
-}
-
 fn limit(limit: Limit, shown: impl Fn(u64) -> String) -> String {
     let [soft, hard] =
         [limit.soft, limit.hard].map(|bound| bound.map_or("unlimited".to_owned(), &shown));
@@ -228,14 +219,6 @@ fn described(cpu: &Cpu) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_shown_in_the_largest_whole_unit() {
-        assert_eq!(size(0), "0 bytes");
-        assert_eq!(size(1 << 20), "1 MiB");
-        assert_eq!(size(65_537), "65537 bytes");
-        assert_eq!(size(512 << 10), "512 KiB");
-    }
 
     #[test]
     fn a_limit_shows_how_far_it_may_be_raised() {

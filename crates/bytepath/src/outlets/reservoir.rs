@@ -27,13 +27,14 @@ use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
 use crate::endpoint::Endpoint;
-use crate::error::{Failed, Refusal, Side, Stop};
+use crate::error::{Refusal, Stop};
 use crate::outlets::{
     Contents, LARGE_PIPE_BYTES, Outlet, Producer, Setup, Shape, Sink, Use, own_pipe, pipe_bytes,
     pipe_only, size_pipe,
 };
 use crate::pages::{PageSize, page_bytes};
 use crate::routes::Aliasing;
+use crate::size::shown;
 
 /// Fragments of a Unix stream socket: 32 KiB in whole pages.
 fn fragment_bytes() -> usize {
@@ -158,15 +159,15 @@ impl Reservoir {
             }
             wanted = reservoir.bytes / period * period;
             if wanted == 0 {
-                break;
+                return Err(too_short(period, reservoir.bytes));
             }
         }
         Err(Stop::Declined(
             Refusal::because(format!(
-                "contents that repeat after {period} bytes do not fit a reservoir of {pipe_bytes} \
-                 bytes"
+                "the reservoir ended within the contents, which repeat after {period} bytes, each \
+                 time that it was filled"
             ))
-            .remedy("use shorter contents or a larger pipe"),
+            .remedy("use shorter contents, or the outlet write"),
         ))
     }
 
@@ -184,7 +185,7 @@ impl Reservoir {
             match crate::endpoint::write_now(writer.as_fd(), &[std::io::IoSlice::new(&page[..len])])
             {
                 Ok(count) => bytes += count,
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) if bytes > 0 => break,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(not_filled("write", errno)),
             }
@@ -213,6 +214,11 @@ impl Reservoir {
             let len = fragment.len().min(wanted - bytes);
             let staged = spliced(&far, &stage_writer, len)?;
             let moved = spliced(&stage_reader, &writer, staged)?;
+            // The stage is empty each time, and so is the reservoir at first: what puts nothing
+            // into either is not for want of room.
+            if staged == 0 || bytes + moved == 0 {
+                return Err(not_filled("splice", Errno::AGAIN));
+            }
             bytes += moved;
             if moved < len {
                 break;
@@ -236,6 +242,17 @@ fn spliced(from: impl AsFd, into: &OwnedFd, most: usize) -> Result<usize, Stop> 
     Ok(most - left)
 }
 
+fn too_short(period: usize, bytes: usize) -> Stop {
+    Stop::Declined(
+        Refusal::because(format!(
+            "contents that repeat after {} do not fit a reservoir of {}",
+            shown(period as u64),
+            shown(bytes as u64)
+        ))
+        .remedy("use shorter contents or a larger pipe"),
+    )
+}
+
 /// Rounds of filling before the reservoir is given up.
 const FILLS_MAX: usize = 4;
 
@@ -246,6 +263,11 @@ fn no_socket(error: std::io::Error) -> Stop {
 
 fn not_filled(call: &str, errno: Errno) -> Stop {
     Stop::Declined(Refusal::errno(format!("{call} does not fill the reservoir"), errno))
+}
+
+/// Between two pipes of our own: nothing is in flight, since the reservoir keeps what the relay has.
+fn not_relayed(call: &str, errno: Errno) -> Stop {
+    Stop::Declined(Refusal::errno(format!("{call} does not fill the relay pipe"), errno))
 }
 
 struct Repeating<'a> {
@@ -290,7 +312,7 @@ impl Repeating<'_> {
         let teed = loop {
             match rustix::pipe::tee(&self.reservoir.reader, &self.relay_writer, all, flags) {
                 Err(Errno::INTR) => {}
-                teed => break teed.map_err(|errno| self.own_failed("tee", errno))?,
+                teed => break teed.map_err(|errno| not_relayed("tee", errno))?,
             }
         };
         if teed <= self.phase {
@@ -315,15 +337,11 @@ impl Repeating<'_> {
             match rustix::pipe::splice(&self.relay_reader, None, &self.null, None, left, flags) {
                 Ok(count) => left -= count,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(self.own_failed("splice", errno)),
+                Err(errno) => return Err(not_relayed("splice", errno)),
             }
         }
         self.relayed -= bytes;
         Ok(())
-    }
-
-    fn own_failed(&self, call: &'static str, errno: Errno) -> Stop {
-        Stop::Failed(Failed::new("tee", Side::Source, call, errno))
     }
 }
 

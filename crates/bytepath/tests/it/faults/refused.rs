@@ -268,6 +268,29 @@ fn an_outlet_whose_call_is_refused_declines_with_the_kernels_word() {
     }
 }
 
+/// EAGAIN is also the word for a pipe that is full, which an empty one is not.
+#[test]
+fn a_reservoir_or_relay_that_takes_nothing_is_declined_with_the_kernels_word() {
+    for (outlet, calls, wait, what) in [
+        ("wide-tee", &[libc::SYS_splice][..], Wait::Block, "splice does not fill the reservoir"),
+        ("tee", &[libc::SYS_pwritev2], Wait::Block, "write does not fill the reservoir"),
+        ("tee", &[libc::SYS_tee], Wait::Spin, "tee does not fill the relay pipe"),
+        ("wide-tee", &[libc::SYS_tee], Wait::Spin, "tee does not fill the relay pipe"),
+    ] {
+        let (_reader, writer) = pipe();
+        let outlet = outlets::by_name(outlet).expect("an outlet");
+        let ended = refusing(&always(calls), Errno::AGAIN, || {
+            let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+            let meter = Meter::new();
+            let setup = outlets::Setup { wait, ..outlets::Setup::new(&meter) };
+            outlet.open(&sink, &setup).and_then(|mut producer| producer.repeat_some(1))
+        });
+        let Err(Stop::Declined(refusal)) = ended else { panic!("{}: {ended:?}", outlet.name()) };
+        assert_eq!(refusal.errno, Some(Errno::AGAIN), "{refusal}");
+        assert!(refusal.reason.contains(what), "{}: {refusal}", outlet.name());
+    }
+}
+
 #[test]
 fn every_route_but_the_last_resort_has_its_call_refused_here() {
     let named: Vec<_> = CALLS.iter().map(|&(name, _)| name).collect();

@@ -58,67 +58,90 @@ pub(crate) struct Carrying<'a> {
 }
 
 impl PlanOptions {
-    /// The plan for a job by rules, or the route named.
+    /// The plan that a job begins with: the route named, or by the profile where the job is known
+    /// to be worth it, or by rules.
     ///
     /// # Errors
-    /// There is none, with the reason.
-    pub(crate) fn plan(&self, job: &Job<'_>, knobs: Knobs) -> Result<Plan, PlanError> {
-        match &self.route {
-            Some(name) => Plan::only(name, job, knobs),
-            None => Plan::best(job, knobs),
+    /// There is none, or the profile that was named cannot be used.
+    pub(crate) fn begin(&self, job: &Job<'_>, knobs: Knobs) -> Result<Planning<'_>, CarryError> {
+        let plan = match &self.route {
+            Some(name) => Plan::only(name, job, knobs.clone())?,
+            None => Plan::best(job, knobs.clone())?,
+        };
+        let size = size(job);
+        let settled = self.route.is_some() || size.is_some_and(|size| size < PROFILE_FROM_BYTES);
+        let mut planning = Planning { options: self, knobs, plan, settled, why: None };
+        if size.is_some() {
+            planning.settle(job)?;
         }
+        Ok(planning)
     }
 
     /// Carries a job out by the best plan for it, and explains that if asked to.
-    ///
-    /// A job that is known to be small goes by rules. Where nobody knows the size, the first MiB
-    /// does, and only what is left then is worth a look at the profile.
     ///
     /// # Errors
     /// See [`CarryError`].
     pub(crate) fn carry(&self, carrying: &Carrying<'_>) -> Result<Moved, CarryError> {
         let began = Instant::now();
-        let size = size(&carrying.job);
-        let by_rules = self.route.is_some() || size.is_some_and(|size| size < PROFILE_FROM_BYTES);
-        if by_rules {
-            let plan = self.plan(&carrying.job, carrying.knobs.clone())?;
-            let moved = run(carrying, &carrying.job, &plan)?;
-            self.explain(&plan, &Told { why: None, moved: &moved, took: began.elapsed() });
-            return Ok(moved);
+        let mut planning = self.begin(&carrying.job, carrying.knobs.clone())?;
+        let mut total = Moved { bytes: 0, route: "", declined: Vec::new() };
+        loop {
+            let left = carrying.job.limit.map_or(u64::MAX, |limit| limit - total.bytes);
+            let most = planning.stretch_bytes().min(left);
+            let job = match most {
+                u64::MAX => carrying.job,
+                most => carrying.job.limit(most),
+            };
+            let moved = run(carrying, &job, planning.plan());
+            let moved = moved.map_err(|error| beyond(error, total.bytes))?;
+            total.bytes += moved.bytes;
+            total.route = moved.route;
+            total.declined.extend(moved.declined);
+            if moved.bytes < most || most == left {
+                break;
+            }
+            planning.settle(&carrying.job)?;
         }
-        let first = match size {
-            Some(_) => None,
-            None => Some(self.first_bytes(carrying)?),
-        };
-        let first_bytes = first.as_ref().map_or(0, |first| first.bytes);
-        if let Some(first) = first.filter(|first| first.bytes < PROFILE_FROM_BYTES) {
-            let plan = self.plan(&carrying.job, carrying.knobs.clone())?;
-            self.explain(&plan, &Told { why: None, moved: &first, took: began.elapsed() });
-            return Ok(first);
-        }
-        let left = carrying.job.limit.map(|limit| limit - first_bytes);
-        let rest = Job { limit: left, ..carrying.job };
-        let (plan, why) = self.plan_by_profile(&rest, carrying.knobs.clone())?;
-        let moved = run(carrying, &rest, &plan).map_err(|error| beyond(error, first_bytes))?;
-        let moved = Moved { bytes: moved.bytes + first_bytes, ..moved };
-        self.explain(&plan, &Told { why, moved: &moved, took: began.elapsed() });
-        Ok(moved)
+        planning.explain(&total, began.elapsed());
+        Ok(total)
+    }
+}
+
+/// The plan of a movement as it goes on.
+///
+/// A job that is known to be small goes by rules. Where nobody knows the size, the first MiB does,
+/// and only what is left then is worth a look at the profile.
+pub(crate) struct Planning<'o> {
+    options: &'o PlanOptions,
+    knobs: Knobs,
+    plan: Plan,
+    /// Whether the plan stays as it is.
+    settled: bool,
+    /// Why the profile has no say.
+    why: Option<String>,
+}
+
+impl Planning<'_> {
+    /// The plan now.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
     }
 
-    fn first_bytes(&self, carrying: &Carrying<'_>) -> Result<Moved, CarryError> {
-        let limit = carrying.job.limit.map_or(PROFILE_FROM_BYTES, |l| l.min(PROFILE_FROM_BYTES));
-        let first = carrying.job.limit(limit);
-        let plan = Plan::best(&first, carrying.knobs.clone())?;
-        Ok(run(carrying, &first, &plan)?)
+    /// For how many bytes it is meant; then [`Planning::settle`] is to be called.
+    pub(crate) fn stretch_bytes(&self) -> u64 {
+        if self.settled { u64::MAX } else { PROFILE_FROM_BYTES }
     }
 
-    /// The plan, and why the profile had no say in it.
-    fn plan_by_profile(
-        &self,
-        job: &Job<'_>,
-        knobs: Knobs,
-    ) -> Result<(Plan, Option<String>), CarryError> {
-        let found = match &self.profile {
+    /// Settles on the plan for what is left of a job that turned out not to be small.
+    ///
+    /// # Errors
+    /// The profile that was named cannot be used.
+    pub(crate) fn settle(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
+        if self.settled {
+            return Ok(());
+        }
+        self.settled = true;
+        let found = match &self.options.profile {
             // One that was named has to be good.
             Some(path) => {
                 let profile = Profile::read(path)?;
@@ -127,34 +150,32 @@ impl PlanOptions {
             }
             None => usual_profile(),
         };
-        Ok(match found {
+        match found {
             Ok(profile) => {
-                let plan = Plan::by_profile(job, knobs, &profile)?;
-                let unmeasured = || "the profile has no figures for these ends".to_owned();
-                let why = (plan.basis() == Basis::Rules).then(unmeasured);
-                (plan, why)
+                self.plan = Plan::by_profile(job, self.knobs.clone(), &profile)?;
+                if self.plan.basis() == Basis::Rules {
+                    self.why = Some("the profile has no figures for these ends".into());
+                }
             }
-            Err(why) => (Plan::best(job, knobs)?, Some(why)),
-        })
+            Err(why) => self.why = Some(why),
+        }
+        Ok(())
     }
 
-    fn explain(&self, plan: &Plan, told: &Told<'_>) {
-        if !self.explain_plan {
+    /// Tells of the plan and what came of it, if asked to.
+    pub(crate) fn explain(&self, moved: &Moved, took: Duration) {
+        if !self.options.explain_plan {
             return;
         }
-        let Told { why, moved, took } = told;
-        match plan.basis() {
-            Basis::Asked => say(format_args!("plan: the route that was asked for")),
-            Basis::Profile => say(format_args!("plan: by what was measured on this machine")),
-            Basis::Rules => say(format_args!(
-                "plan: by rules{}",
-                why.as_ref().map_or_else(
-                    || "; the job is too small for more".to_owned(),
-                    |why| format!("; {why}")
-                )
-            )),
+        match (self.plan.basis(), &self.why) {
+            (Basis::Asked, _) => say(format_args!("plan: the route that was asked for")),
+            (Basis::Profile, _) => say(format_args!("plan: by what was measured on this machine")),
+            (Basis::Rules, Some(why)) => say(format_args!("plan: by rules; {why}")),
+            (Basis::Rules, None) => {
+                say(format_args!("plan: by rules; the job is too small to look at the profile"));
+            }
         }
-        for line in plan.to_string().lines() {
+        for line in self.plan.to_string().lines() {
             say(format_args!("  {line}"));
         }
         for gave in &moved.declined {
@@ -163,13 +184,6 @@ impl PlanOptions {
         let rate = moved.bytes as f64 / f64::from(1 << 30) / took.as_secs_f64().max(1e-9);
         say(format_args!("came: {} bytes by {}, {rate:.2} GiB/s", moved.bytes, moved.route));
     }
-}
-
-/// What there is to tell after a movement.
-struct Told<'a> {
-    why: Option<String>,
-    moved: &'a Moved,
-    took: Duration,
 }
 
 fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, TransferError> {

@@ -45,10 +45,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(sentence) = pipes::dominating(&ladder) {
         write!(out, "\n{}", table::paragraph(&format!("{sentence}."), style))?;
     }
+    let profile = tuned(&mut out, style)?;
     writeln!(out, "\nA REAL FILE THROUGH A PIPE\n")?;
     out.flush()?;
     let moved = file::prepared(options.file.as_deref(), options.size, &mut out)?;
-    let record = through_a_pipe(&moved, best_placement(&ladder));
+    let record = through_a_pipe(&moved, best_placement(&ladder), profile);
     // Looked at before what arrived is judged: it may be right and the file another.
     moved.unchanged()?;
     let record = record?;
@@ -131,6 +132,25 @@ fn ladder() -> anyhow::Result<Record> {
     bench::measure_pipes(bench::pipes_arms(&options)?, &options)
 }
 
+/// The profile by which plans are made; measured now unless it is there. Without one the tour goes on
+/// by rules.
+fn tuned(out: &mut impl std::io::Write, style: table::Style) -> anyhow::Result<Option<PathBuf>> {
+    writeln!(out, "\nTUNED (bytepath tune takes its time)\n")?;
+    out.flush()?;
+    let why = match crate::tune::ensured(&file::folder()) {
+        Ok((profile, path)) => {
+            let made = format!("The profile {}, measured {}.", path.display(), profile.made);
+            write!(out, "{}", table::paragraph(&made, style))?;
+            write!(out, "{}", crate::tune::table::choices(&profile))?;
+            return Ok(Some(path));
+        }
+        Err(why) => why,
+    };
+    let why = format!("Plans go by rules, because there can be no profile: {why:#}");
+    write!(out, "{}", table::paragraph(&why, style))?;
+    Ok(None)
+}
+
 /// The placement on which plain write and read were fastest just now.
 fn best_placement(ladder: &Record) -> Option<NamedPlacement> {
     let machine = Machine::this();
@@ -143,9 +163,13 @@ fn best_placement(ladder: &Record) -> Option<NamedPlacement> {
         .max_by(|a, b| speed(a).unwrap_or_default().total_cmp(&speed(b).unwrap_or_default()))
 }
 
-fn through_a_pipe(moved: &Moved, placement: Option<NamedPlacement>) -> anyhow::Result<Record> {
+fn through_a_pipe(
+    moved: &Moved,
+    placement: Option<NamedPlacement>,
+    profile: Option<PathBuf>,
+) -> anyhow::Result<Record> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let job = file_pipe::Job { file: moved.path(), expected: moved.expected, placement };
+    let job = file_pipe::Job { file: moved.path(), expected: moved.expected, placement, profile };
     // One byte more than there is, so that the reader meets the end.
     let measured = Measured::Bytes(moved.expected.bytes + 1);
     let settings = Settings {
@@ -210,6 +234,7 @@ fn verdict(record: &Record) -> String {
 fn why(name: &str) -> &'static str {
     match name {
         "read-write-1M-pipe" => "a pipe of 1 MiB, so that the ends wake each other less often,",
+        file_pipe::PLANNED => "the planner's choice, by the profile,",
         "splice-1M-pipe" => "splice, which hands over the file's pages instead of copying them,",
         _ => "both ends on the best CPUs, by the ladder above,",
     }

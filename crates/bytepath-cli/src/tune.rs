@@ -1,6 +1,6 @@
 //! `bytepath tune`: measures this machine once, so that every mover can choose by it.
 
-mod table;
+pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -111,7 +111,19 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     let output = Output::open(path)?;
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let effort = options.effort(if options.quick { Effort::QUICK } else { Effort::DEFAULT });
-    let sites = sites(options, effort)?;
+    let mut profile = measured(&sites(&options.dir, effort)?, effort)?;
+    profile.keep_other_places(Profile::read(path).ok());
+    output.write(text(&profile)?.as_bytes())?;
+    tell(&profile, options, json)?;
+    if !options.json.as_deref().is_some_and(output::is_stdout) {
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), "\nkept in {}", path.display()).context("standard output")?;
+    }
+    Ok(())
+}
+
+/// Measures this machine, with files at these sites.
+fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut profile = tune::begin(Machine::this());
     let spin = tune::spin_budget(&profile);
@@ -126,13 +138,25 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
             }
         }
     }
-    output.write(text(&profile)?.as_bytes())?;
-    tell(&profile, options, json)?;
-    if !options.json.as_deref().is_some_and(output::is_stdout) {
-        use std::io::Write as _;
-        writeln!(std::io::stdout(), "\nkept in {}", path.display()).context("standard output")?;
+    Ok(profile)
+}
+
+/// The profile of this machine in its usual place: the one that is there, if it is sound and not
+/// stale, or else one that is quickly measured, with files in `folder`, and kept there.
+pub(crate) fn ensured(folder: &Path) -> anyhow::Result<(Profile, PathBuf)> {
+    let path = Profile::default_path()
+        .context("no HOME and no XDG_STATE_HOME, so nowhere to keep a profile")?;
+    if let Ok(profile) = Profile::read(&path) {
+        if profile.check_machine(Machine::this()).is_ok() {
+            return Ok((profile, path));
+        }
     }
-    Ok(())
+    make_folder(&path)?;
+    let output = Output::open(&path)?;
+    let effort = Effort::QUICK;
+    let profile = measured(&sites(&[folder.to_owned()], effort)?, effort)?;
+    output.write(text(&profile)?.as_bytes())?;
+    Ok((profile, path))
 }
 
 fn first(index: usize) -> FirstSite {
@@ -153,13 +177,13 @@ fn make_folder(path: &Path) -> anyhow::Result<()> {
     })
 }
 
-fn sites(options: &Options, effort: Effort) -> anyhow::Result<Vec<Site>> {
+fn sites(folders: &[PathBuf], effort: Effort) -> anyhow::Result<Vec<Site>> {
     let site = |dir: &PathBuf| -> anyhow::Result<Site> {
         let dir = std::fs::canonicalize(dir)
             .with_context(|| format!("cannot measure in {}", dir.display()))?;
         Ok(Site::prepare(&dir, effort.bytes)?)
     };
-    options.dir.iter().map(site).collect()
+    folders.iter().map(site).collect()
 }
 
 /// Runs every pair with every fixed choice and the planner's, interleaved.
@@ -170,7 +194,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
         checked => checked?,
     }
     let effort = options.effort(Effort { blocks: CHECK_BLOCKS, ..Effort::DEFAULT });
-    let sites = sites(options, effort)?;
+    let sites = sites(&options.dir, effort)?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let path = std::path::absolute(path)?;
     let spin = tune::spin_budget(&profile);

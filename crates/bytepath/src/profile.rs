@@ -326,6 +326,20 @@ impl Profile {
         Ok(())
     }
 
+    /// Takes over what an older profile of the same machine has of file systems that this one has
+    /// not.
+    pub fn keep_other_places(&mut self, older: Option<Profile>) {
+        let Some(older) = older.filter(|older| older.machine == self.machine) else { return };
+        let here: Vec<u64> = self.places().map(|place| place.device).collect();
+        let elsewhere =
+            |pair: &Pair| pair.place.as_ref().is_some_and(|place| !here.contains(&place.device));
+        self.pairs.extend(older.pairs.into_iter().filter(elsewhere));
+    }
+
+    fn places(&self) -> impl Iterator<Item = &Place> {
+        self.pairs.iter().filter_map(|pair| pair.place.as_ref())
+    }
+
     /// Whether the figures are this machine's.
     ///
     /// # Errors
@@ -488,6 +502,29 @@ pub(crate) mod tests {
         assert_eq!(found(vec![pair(here + 1, 1.0), pair(here, 2.0)]), Some(2.0));
         assert_eq!(found(vec![pair(here + 1, 1.0)]), Some(1.0));
         assert_eq!(found(vec![]), None);
+    }
+
+    #[test]
+    fn measuring_one_file_system_keeps_what_is_known_of_others() {
+        let at = |device, speed| Pair {
+            source: End::File,
+            sink: End::File,
+            place: Some(Place {
+                directory: "/".into(),
+                file_system: "ext4".into(),
+                options: Vec::new(),
+                device,
+            }),
+            choices: vec![gave("splice", None, speed)],
+        };
+        let older = profile(vec![at(1, 1.0), at(2, 2.0), sound().pairs.remove(0)]);
+        let mut newer = profile(vec![at(2, 3.0)]);
+        newer.keep_other_places(Some(older.clone()));
+        assert_eq!(newer.pairs, [at(2, 3.0), at(1, 1.0)]);
+        let mut other = profile(vec![]);
+        other.machine.kernel = "9.9".into();
+        other.keep_other_places(Some(older));
+        assert_eq!(other.pairs, []);
     }
 
     #[test]

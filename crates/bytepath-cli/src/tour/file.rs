@@ -138,7 +138,7 @@ fn room(folder: &Path) -> anyhow::Result<u64> {
 }
 
 /// Where large temporary files belong: TMPDIR, or /var/tmp, which is rarely in memory.
-fn folder() -> PathBuf {
+pub(super) fn folder() -> PathBuf {
     let named = std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty());
     named.map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
 }

@@ -28,22 +28,24 @@ pub(super) fn print(profile: &Profile) -> io::Result<()> {
     for cost in &profile.costs {
         writeln!(out, "  {:<34} {:>9} {}", cost.name, numbers::figure(cost.value), cost.unit)?;
     }
-    for (title, pairs) in sections(profile) {
-        writeln!(out, "\n{title}")?;
-        writeln!(out, "  {:<22} {:>8} {:>8}  best choice", "", "GiB/s", "classic")?;
-        for pair in pairs {
-            writeln!(out, "  {}", line(pair))?;
-        }
-    }
-    writeln!(
-        out,
-        "\nclassic: the gain over read and write of 128 KiB with pipes as they come, as most tools \
-         do"
-    )?;
+    out.write_all(choices(profile).as_bytes())?;
     for hint in hints(Machine::this(), profile) {
         writeln!(out, "{hint}")?;
     }
     Ok(())
+}
+
+/// The best choice for each pair, and what it gains.
+pub(crate) fn choices(profile: &Profile) -> String {
+    let mut text = String::new();
+    for (title, pairs) in sections(profile) {
+        text += &format!("\n{title}\n  {:<22} {:>8} {:>8}  best choice\n", "", "GiB/s", "classic");
+        for pair in pairs {
+            text += &format!("  {}\n", line(pair));
+        }
+    }
+    text + "\nclassic: the gain over read and write of 128 KiB with pipes as they come, as most \
+            tools do\n"
 }
 
 /// The pairs without a file, then those of each file system.

@@ -15,6 +15,9 @@ const HANGS_AFTER: Duration = Duration::from_secs(100);
 /// The program under test.
 pub(crate) const BYTEPATH: &str = env!("CARGO_BIN_EXE_bytepath");
 
+/// Where programs under test keep their state, and not where the user's is.
+const STATE: (&str, &str) = ("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+
 /// What a program said and how it ended.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -61,7 +64,7 @@ impl Done {
 /// The program under test with these words.
 pub(crate) fn bytepath(words: &[&str]) -> Command {
     let mut command = Command::new(BYTEPATH);
-    command.args(words).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+    command.args(words).env_remove("RUST_BACKTRACE").env(STATE.0, STATE.1).stdin(Stdio::null());
     command
 }
 
@@ -133,7 +136,9 @@ pub(crate) fn run(command: &mut Command) -> Done {
 /// Runs a line of shell in which `$bytepath` is the program under test.
 #[track_caller]
 pub(crate) fn shell(line: &str) -> Done {
-    run(Command::new("sh").args(["-c", line]).env("bytepath", BYTEPATH).stdin(Stdio::null()))
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).env("bytepath", BYTEPATH).env(STATE.0, STATE.1);
+    run(command.stdin(Stdio::null()))
 }
 
 /// Runs `bytepath write` into `bytepath read`, both with these words.

@@ -16,11 +16,19 @@ fn on_one_cpu(turn: usize) -> String {
 #[track_caller]
 fn is_whole(done: Done) -> String {
     let said = done.well().stdout;
-    let parts =
-        ["THIS MACHINE", "THE PIPE LADDER", "A REAL FILE THROUGH A PIPE", "Checked:", "NEXT"];
+    let parts = [
+        "THIS MACHINE",
+        "THE PIPE LADDER",
+        "TUNED",
+        "A REAL FILE THROUGH A PIPE",
+        "Checked:",
+        "NEXT",
+    ];
     let places: Vec<_> = parts.iter().map(|part| said.find(part)).collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {said}");
-    for word in ["kernel", "placements", "wide-tee-splice@same-cpu", "cat *", "splice-1M-pipe"] {
+    for word in
+        ["kernel", "placements", "wide-tee-splice@same-cpu", "cat *", "splice-1M-pipe", "planner"]
+    {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert!(!said.contains("n/a"), "every arm runs here: {said}");

@@ -31,7 +31,12 @@ pub struct Job {
     pub expected: Expected,
     /// The placement found to be best for a pipe, if any was measured.
     pub placement: Option<NamedPlacement>,
+    /// The profile that the planner goes by, if there is one.
+    pub profile: Option<PathBuf>,
 }
+
+/// The arm whose route and knobs the planner chooses.
+pub const PLANNED: &str = "planner";
 
 /// Options of `bytepath carry` for each arm, from the classic's own way to the best.
 const STEPS: &[(&str, &[&str])] = &[
@@ -46,6 +51,11 @@ pub fn arms(job: &Job, program: &Path) -> Vec<Arm> {
     let mut arms = vec![arm(CLASSIC.to_owned(), cat, None, job, program)];
     for (name, options) in STEPS {
         arms.push(arm((*name).to_owned(), carry(options, job), None, job, program));
+    }
+    if let Some(profile) = &job.profile {
+        let profile = profile.display().to_string();
+        let writer = carry(&["--profile", &profile], job);
+        arms.push(arm(PLANNED.to_owned(), writer, None, job, program));
     }
     if let (Some(placement), Some((name, options))) = (&job.placement, STEPS.last()) {
         let name = format!("{name}@{}", placement.name);

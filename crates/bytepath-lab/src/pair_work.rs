@@ -92,9 +92,15 @@ impl PairWork {
 
     fn sink(&self, running: &mut Running) -> Result<Stdio, String> {
         match self.sink {
-            End::File => unnamed(&self.directory).map(Stdio::from).map_err(|error| {
-                format!("cannot make a file in {}: {error}", self.directory.display())
-            }),
+            End::File => {
+                let made = unnamed(&self.directory).and_then(|file| {
+                    running.file = Some(file.try_clone()?);
+                    Ok(file.into())
+                });
+                made.map_err(|error| {
+                    format!("cannot make a file in {}: {error}", self.directory.display())
+                })
+            }
             End::Null => File::options()
                 .write(true)
                 .open("/dev/null")
@@ -188,11 +194,19 @@ struct Running {
     feeder: Option<Child>,
     mover: Option<Child>,
     drain: Option<Child>,
+    /// The file that is written.
+    file: Option<File>,
 }
 
 impl Running {
-    /// What the drain says, if there is one; it has to have taken everything.
+    /// What the drain says, if there is one; it has to have taken everything, or a file to hold it.
     fn drained(&mut self, bytes: u64) -> Result<Option<EndReport>, String> {
+        if let Some(file) = &self.file {
+            let found = file.metadata().map_err(|error| error.to_string())?.len();
+            if found != bytes {
+                return Err(format!("only {found} of {bytes} bytes are in the file"));
+            }
+        }
         if self.drain.is_none() {
             return Ok(None);
         }

@@ -4,6 +4,7 @@ mod bench;
 mod calls;
 mod ends;
 mod help;
+mod movers;
 mod program;
 mod refusals;
 mod signals;

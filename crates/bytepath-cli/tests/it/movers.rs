@@ -1,0 +1,66 @@
+//! `bytepath bench movers`: programs side by side between the same two ends.
+
+use serde_json::Value;
+
+use crate::program::{bytepath, run};
+
+/// Blocks and bytes that take no time.
+const SHORT: [&str; 6] = ["--blocks", "2", "--bytes", "300K", "--json", "-"];
+
+fn record(words: &[&str]) -> Value {
+    let words = [&["bench", "movers"][..], words, &SHORT].concat();
+    run(&mut bytepath(&words)).well().json()
+}
+
+/// Each arm's name, whether it ran, and why not.
+fn arms(record: &Value) -> Vec<(String, bool, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let arms = record["arms"].as_array().expect("arms");
+    arms.iter().map(|arm| (text(&arm["name"]), arm["status"] == "ok", text(&arm["why"]))).collect()
+}
+
+#[test]
+fn every_mover_runs_between_every_pair_of_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().to_str().expect("a name in UTF-8");
+    for source in ["file", "pipe", "socket"] {
+        for sink in ["file", "pipe", "socket", "null"] {
+            let pair = format!("{source}:{sink}");
+            let record =
+                record(&["--pair", &pair, "--dir", folder, "--peer", "cat", "--with", "dd bs=64k"]);
+            for (name, ran, why) in arms(&record) {
+                assert!(ran, "{name} from {source} to {sink}: {why}");
+            }
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder).expect("it lists").count(), 0, "nothing is left");
+}
+
+#[test]
+fn a_program_that_fails_or_loses_bytes_gives_no_figure() {
+    let with = ["--with", "false", "--with", "head -c 1000", "--with", "/no/such/program"];
+    let arms = arms(&record(&[&["--peer", "cat"][..], &with].concat()));
+    let why = |name: &str| {
+        let arm = arms.iter().find(|(arm, _, _)| arm == name).expect("the arm is there");
+        assert!(!arm.1, "{arm:?}");
+        arm.2.clone()
+    };
+    assert!(why("false").contains("failed"), "{arms:?}");
+    assert!(why("head -c 1000").contains("only 1000 of 307200 bytes"), "{arms:?}");
+    let file = record(&["--pair", "pipe:file", "--peer", "cat", "--with", "head -c 1000"]);
+    let short = self::arms(&file).into_iter().find(|(arm, _, _)| arm.starts_with("head"));
+    assert!(short.is_some_and(|(_, ran, why)| !ran && why.contains("only 1000 of")), "{file}");
+    assert!(why("/no/such/program").contains("cannot start"), "{arms:?}");
+}
+
+#[test]
+fn ends_that_are_none_are_refused() {
+    let refused = |pair: &str, word: &str| {
+        run(&mut bytepath(&["bench", "movers", "--pair", pair])).refused(2, &[word]);
+    };
+    refused("pipe", "no pair of ends");
+    refused("pipe:ship", "there is no end");
+    refused("null:pipe", "only be the sink");
+    run(&mut bytepath(&["bench", "movers", "--with", " "])).refused(2, &["--with needs"]);
+    run(&mut bytepath(&["bench", "movers", "--dir", "/no/such"])).refused(1, &["/no/such"]);
+}

@@ -1,5 +1,6 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
+pub(crate) mod interrupt;
 mod progress;
 
 use std::collections::HashSet;
@@ -21,7 +22,7 @@ use clap::{Args, Subcommand};
 
 use crate::output::{self, Output};
 use crate::{values, wrong_usage};
-pub(crate) use progress::Progress;
+use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
 #[derive(Args)]
@@ -128,10 +129,10 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    match &options.experiment {
+    interrupt::ended(match &options.experiment {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
-    }
+    })
 }
 
 fn pipes(options: &Pipes) -> anyhow::Result<()> {
@@ -155,9 +156,7 @@ fn overhead(options: &Overhead) -> anyhow::Result<()> {
     let arms = overhead::arms(options.buf_size, cpu, &program);
     let outputs = options.measuring.outputs()?;
     let settings = options.measuring.settings(None);
-    let mut progress = Progress::new(&settings.timing);
-    let experiment = overhead::DESCRIPTION.recorded();
-    let record = lab::run(experiment, arms, overhead::BARE, &settings, &mut progress)?;
+    let record = measured(overhead::DESCRIPTION.recorded(), arms, overhead::BARE, &settings)?;
     show(&record, None, outputs)
 }
 
@@ -165,9 +164,18 @@ fn overhead(options: &Overhead) -> anyhow::Result<()> {
 pub(crate) fn measure_pipes(arms: Vec<Arm>, options: &Pipes) -> anyhow::Result<Record> {
     let reference = pipes::reference(&arms).context("no arm to measure")?.to_owned();
     let settings = options.measuring.settings(options.bytes);
+    measured(pipes::DESCRIPTION.recorded(), arms, &reference, &settings)
+}
+
+/// Runs the arms of an experiment, drawing how far it has come.
+pub(crate) fn measured(
+    experiment: bytepath_report::Experiment,
+    arms: Vec<Arm>,
+    reference: &str,
+    settings: &Settings,
+) -> anyhow::Result<Record> {
     let mut progress = Progress::new(&settings.timing);
-    let experiment = pipes::DESCRIPTION.recorded();
-    Ok(lab::run(experiment, arms, &reference, &settings, &mut progress)?)
+    Ok(lab::run(experiment, arms, reference, settings, &mut progress)?)
 }
 
 /// The arms that the options ask for.
@@ -305,6 +313,9 @@ struct Outputs {
 
 /// Prints the table and what dominates, or what was asked for instead.
 fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::Result<()> {
+    if let Some(interrupted) = lab::interruption(record) {
+        crate::say(format_args!("bytepath: {interrupted}; the results are of these"));
+    }
     let alone = outputs.alone;
     let saved = save(record, outputs);
     if alone {

@@ -1,5 +1,6 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
+pub(crate) mod interrupt;
 mod movers;
 mod progress;
 
@@ -8,7 +9,7 @@ use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bytepath::Wait;
 use bytepath::machine::Machine;
 use bytepath::placement::{NamedPlacement, Placement};
@@ -17,12 +18,13 @@ use bytepath_lab::experiments::{overhead, pipes};
 use bytepath_lab::lab::{self, Blocks, Settings};
 use bytepath_lab::peers::{PEERS, Peer};
 use bytepath_lab::schedule::fresh_seed;
+use bytepath_lab::tune::Prepared;
 use bytepath_report::{Record, csv, table};
 use clap::{Args, Subcommand};
 
 use crate::output::{self, Output};
 use crate::{values, wrong_usage};
-pub(crate) use progress::Progress;
+use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
 #[derive(Args)]
@@ -130,11 +132,11 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    match &options.experiment {
+    interrupt::ended(match &options.experiment {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
         Experiment::Movers(options) => movers::run(options),
-    }
+    })
 }
 
 fn pipes(options: &Pipes) -> anyhow::Result<()> {
@@ -158,9 +160,7 @@ fn overhead(options: &Overhead) -> anyhow::Result<()> {
     let arms = overhead::arms(options.buf_size, cpu, &program);
     let outputs = options.measuring.outputs()?;
     let settings = options.measuring.settings(None);
-    let mut progress = Progress::new(&settings.timing);
-    let experiment = overhead::DESCRIPTION.recorded();
-    let record = lab::run(experiment, arms, overhead::BARE, &settings, &mut progress)?;
+    let record = measured(overhead::DESCRIPTION.recorded(), arms, overhead::BARE, &settings)?;
     show(&record, None, outputs)
 }
 
@@ -168,9 +168,28 @@ fn overhead(options: &Overhead) -> anyhow::Result<()> {
 pub(crate) fn measure_pipes(arms: Vec<Arm>, options: &Pipes) -> anyhow::Result<Record> {
     let reference = pipes::reference(&arms).context("no arm to measure")?.to_owned();
     let settings = options.measuring.settings(options.bytes);
+    measured(pipes::DESCRIPTION.recorded(), arms, &reference, &settings)
+}
+
+/// Runs the arms of an experiment, drawing how far it has come.
+pub(crate) fn measured(
+    experiment: bytepath_report::Experiment,
+    arms: Vec<Arm>,
+    reference: &str,
+    settings: &Settings,
+) -> anyhow::Result<Record> {
     let mut progress = Progress::new(&settings.timing);
-    let experiment = pipes::DESCRIPTION.recorded();
-    Ok(lab::run(experiment, arms, &reference, &settings, &mut progress)?)
+    Ok(lab::run(experiment, arms, reference, settings, &mut progress)?)
+}
+
+/// Runs what was prepared; one that is interrupted is none.
+pub(crate) fn whole(prepared: Prepared) -> anyhow::Result<Record> {
+    let Prepared { experiment, arms, reference, settings } = prepared;
+    let record = measured(experiment, arms, &reference, &settings)?;
+    match lab::interruption(&record) {
+        Some(interrupted) => bail!("{interrupted}"),
+        None => Ok(record),
+    }
 }
 
 /// The arms that the options ask for.
@@ -308,6 +327,9 @@ struct Outputs {
 
 /// Prints the table and what dominates, or what was asked for instead.
 fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::Result<()> {
+    if let Some(interrupted) = lab::interruption(record) {
+        crate::say(format_args!("bytepath: {interrupted}; the results are of these"));
+    }
     let alone = outputs.alone;
     let saved = save(record, outputs);
     if alone {

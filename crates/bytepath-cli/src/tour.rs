@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bytepath::machine::{Call, Machine, Ring};
 use bytepath::placement::{NamedPlacement, Placement};
 use bytepath_lab::arm::{Measured, Timing};
@@ -18,7 +18,7 @@ use bytepath_lab::schedule::fresh_seed;
 use bytepath_report::{Record, Verdict, numbers, table};
 use clap::Args;
 
-use crate::bench::{self, Pipes};
+use crate::bench::{self, Pipes, interrupt};
 use crate::values;
 use file::Moved;
 
@@ -33,6 +33,10 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    interrupt::ended(toured(options))
+}
+
+fn toured(options: &Options) -> anyhow::Result<()> {
     // Known now rather than after the ladder.
     file::possible(options.file.as_deref())?;
     let mut out = std::io::stdout();
@@ -129,7 +133,15 @@ fn io_uring(machine: &Machine) -> String {
 
 fn ladder() -> anyhow::Result<Record> {
     let options = Pipes::quick();
-    bench::measure_pipes(bench::pipes_arms(&options)?, &options)
+    whole(bench::measure_pipes(bench::pipes_arms(&options)?, &options)?)
+}
+
+/// A tour that is interrupted ends there.
+fn whole(record: Record) -> anyhow::Result<Record> {
+    match lab::interruption(&record) {
+        Some(interrupted) => bail!("{interrupted}"),
+        None => Ok(record),
+    }
 }
 
 /// The profile by which plans are made; measured now unless it is there. Without one the tour goes on
@@ -180,8 +192,7 @@ fn through_a_pipe(
     };
     let experiment = file_pipe::DESCRIPTION.recorded();
     let arms = file_pipe::arms(&job, Path::new(&program));
-    let mut progress = bench::Progress::new(&settings.timing);
-    Ok(lab::run(experiment, arms, file_pipe::CLASSIC, &settings, &mut progress)?)
+    whole(bench::measured(experiment, arms, file_pipe::CLASSIC, &settings)?)
 }
 
 /// The ratio of the best way to the classic one, and why.

@@ -3,18 +3,17 @@
 pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytepath::Profile;
 use bytepath::machine::Machine;
 use bytepath::profile::ProfileError;
-use bytepath_lab::arm::{Measured, Timing};
+use bytepath_lab::lab::LabError;
 use bytepath_lab::schedule::fresh_seed;
 use bytepath_lab::tune::{self, Effort, FirstSite, PairRun, Regret, Site};
 use clap::Args;
 
-use crate::bench::Progress;
+use crate::bench::{self, interrupt};
 use crate::output::{self, Output};
 use crate::{values, wrong_usage};
 
@@ -69,10 +68,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.show {
         return show(&path, options);
     }
-    if options.check {
-        return check(&path, options);
-    }
-    measure(&path, options)
+    interrupt::ended(match options.check {
+        true => check(&path, options),
+        false => measure(&path, options),
+    })
 }
 
 fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
@@ -130,11 +129,13 @@ fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            let record = run.record(pair, None, &mut progress(effort));
-            // Ends of which nothing can be measured here leave the planner its rules.
-            match record {
+            match bench::whole(run.prepared(pair, None)) {
                 Ok(record) => profile.pairs.push(run.measured(pair, &record)),
-                Err(error) => crate::say(format_args!("{} to {}: {error}", pair.0, pair.1)),
+                // Ends of which nothing can be measured here leave the planner its rules.
+                Err(error) if cannot_run(&error) => {
+                    crate::say(format_args!("{} to {}: {error}", pair.0, pair.1));
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -163,9 +164,8 @@ fn first(index: usize) -> FirstSite {
     if index == 0 { FirstSite::Yes } else { FirstSite::No }
 }
 
-fn progress(effort: Effort) -> Progress {
-    let measured = Measured::Bytes(effort.bytes);
-    Progress::new(&Timing { warm_up: Duration::ZERO, measured })
+fn cannot_run(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(LabError::NoArm(_)))
 }
 
 fn make_folder(path: &Path) -> anyhow::Result<()> {
@@ -203,7 +203,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            let record = run.record(pair, Some(&path), &mut progress(effort))?;
+            let record = bench::whole(run.prepared(pair, Some(&path)))?;
             let regret = Regret::of(&record);
             behind += usize::from(regret.as_ref().is_none_or(Regret::is_too_large));
             table::regret(pair, regret.as_ref()).context("standard output")?;

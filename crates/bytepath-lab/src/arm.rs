@@ -31,6 +31,21 @@ pub struct Timing {
     pub measured: Measured,
 }
 
+/// Longer than this over the time that it should take, a sample is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Timing {
+    /// The time after which a sample is given up.
+    pub(crate) fn patience(&self) -> Duration {
+        PATIENCE
+            + match self.measured {
+                Measured::Time(time) => time + self.warm_up,
+                // The slowest machines move 64 MiB/s.
+                Measured::Bytes(bytes) => Duration::from_secs(bytes >> 26),
+            }
+    }
+}
+
 /// What is measured in one sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Measured {

@@ -9,6 +9,7 @@ use bytepath_report::Costs;
 
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::ends::{EndReport, GIB, Starter};
+use crate::pipe_work::{Says, end, ended};
 
 /// `bytepath carry` from a source to a sink.
 pub struct CarryWork {
@@ -46,13 +47,11 @@ impl Work for CarryWork {
         command.args(Starter::this().words());
         command.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
         command.args(["--json", "/dev/stderr"]).stdin(source).stdout(sink).stderr(Stdio::piped());
-        let output = command.output().map_err(|error| format!("cannot start bytepath: {error}"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() {
-            return Err(said.trim().trim_start_matches("bytepath: ").to_owned());
-        }
-        let report: EndReport = serde_json::from_str(&said).map_err(|e| format!("{e}: {said}"))?;
-        Ok(outcome(&report))
+        let child = command.spawn().map_err(|error| format!("cannot start bytepath: {error}"))?;
+        let mut child = Some(child);
+        let report = ended(&mut child, Says::Errors, timing.patience());
+        end(&mut child);
+        Ok(outcome(&report?))
     }
 }
 

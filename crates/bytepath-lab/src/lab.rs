@@ -53,6 +53,11 @@ pub trait Observer {
 
     /// A sample is about to be taken.
     fn sample(&mut self, turn: &Turn, arm: &str);
+
+    /// Whether the run is to end now, with what is complete. Asked after each sample.
+    fn interrupted(&self) -> bool {
+        false
+    }
 }
 
 /// Why there is no record.
@@ -61,13 +66,18 @@ pub enum LabError {
     /// Nothing to measure.
     #[error("no arm can run here:\n{0}")]
     NoArm(String),
+    /// Nothing was measured that could be told.
+    #[error("interrupted before the first block was complete")]
+    Interrupted,
 }
 
 /// Runs `arms` of an experiment; the first arm that can run is the reference where `reference`
 /// cannot.
 ///
+/// A run that is interrupted gives the record of the blocks that are complete, and a note of that.
+///
 /// # Errors
-/// No arm can run.
+/// No arm can run, or the run was interrupted before a block was complete.
 pub fn run(
     experiment: Experiment,
     arms: Vec<Arm>,
@@ -78,7 +88,9 @@ pub fn run(
     let started = std::time::SystemTime::now();
     let mut bench = Bench::prepare(arms, &trial(&settings.timing), observer)?;
     let reference_index = bench.reference(reference);
-    bench.measure(reference_index, settings, observer);
+    if let Ended::Interrupted = bench.measure(reference_index, settings, observer) {
+        bench.keep_complete_blocks(settings.blocks)?;
+    }
     let started = humantime::format_rfc3339_seconds(started).to_string();
     let mut record = bench.record(reference_index, experiment);
     record.id = format!("{}-{started}-{:04x}", record.experiment.name, settings.seed & 0xffff);
@@ -115,7 +127,19 @@ struct Running {
     samples: Vec<Sample>,
     costs: Vec<Costs>,
     found: BTreeMap<String, Value>,
-    failed: Option<String>,
+    failed: Option<Failed>,
+}
+
+/// When an arm failed, and why.
+struct Failed {
+    block: u32,
+    why: String,
+}
+
+/// How the measuring ended.
+enum Ended {
+    Complete,
+    Interrupted,
 }
 
 struct Bench {
@@ -153,7 +177,11 @@ impl Bench {
         for mut arm in arms {
             let refused = Err("it was already started".to_owned());
             let work = std::mem::replace(&mut arm.work, refused);
-            match work.and_then(|work| work.sample(trial).map(|_| work)) {
+            let tried = work.and_then(|work| work.sample(trial).map(|_| work));
+            if observer.interrupted() {
+                return Err(LabError::Interrupted);
+            }
+            match tried {
                 Ok(work) => running.push(Running {
                     arm,
                     work,
@@ -182,7 +210,12 @@ impl Bench {
         self.running.iter().position(|running| running.arm.name == name).unwrap_or(0)
     }
 
-    fn measure(&mut self, reference: usize, settings: &Settings, observer: &mut dyn Observer) {
+    fn measure(
+        &mut self,
+        reference: usize,
+        settings: &Settings,
+        observer: &mut dyn Observer,
+    ) -> Ended {
         let lineup = Lineup::new(self.running.len(), reference);
         let (blocks, mut rule) = match settings.blocks {
             Blocks::Exactly(blocks) => (blocks, None),
@@ -194,6 +227,9 @@ impl Bench {
             let work_of = lineup.work_of(turn.arm);
             observer.sample(&turn, &self.running[work_of].arm.name);
             self.turn(turn, work_of, lineup, settings, &mut schedule);
+            if observer.interrupted() {
+                return Ended::Interrupted;
+            }
             if !schedule.block_finished() {
                 continue;
             }
@@ -209,6 +245,28 @@ impl Bench {
                 }
             }
         }
+        Ended::Complete
+    }
+
+    /// Drops what is of a block that did not come to its end: an arm that failed in it was most
+    /// likely interrupted, and samples that have no others beside them cannot be compared.
+    fn keep_complete_blocks(&mut self, wanted: Blocks) -> Result<(), LabError> {
+        let complete = self.blocks;
+        if complete == 0 {
+            return Err(LabError::Interrupted);
+        }
+        for running in &mut self.running {
+            // Samples come block by block, each with its costs.
+            running.samples.retain(|sample| sample.block < complete);
+            running.costs.truncate(running.samples.len());
+            running.failed.take_if(|failed| failed.block >= complete);
+        }
+        self.control.retain(|sample| sample.block < complete);
+        self.notes.push(match wanted {
+            Blocks::Exactly(blocks) => format!("{INTERRUPTED} {complete} of {blocks} blocks"),
+            Blocks::UntilCi(_) => format!("{INTERRUPTED} {}", blocks(complete)),
+        });
+        Ok(())
     }
 
     fn turn(
@@ -227,7 +285,7 @@ impl Bench {
         let (outcome, noise) = match observed(running.work.as_ref(), &settings.timing) {
             Ok(observed) => observed,
             Err(why) => {
-                running.failed = Some(format!("it failed in block {}: {why}", turn.block + 1));
+                running.failed = Some(Failed { block: turn.block, why });
                 return;
             }
         };
@@ -310,6 +368,19 @@ impl Bench {
     }
 }
 
+/// How the note begins that tells of an interruption.
+const INTERRUPTED: &str = "interrupted after";
+
+/// After how many blocks the run was interrupted, if it was, as a clause.
+pub fn interruption(record: &Record) -> Option<&str> {
+    record.notes.iter().map(String::as_str).find(|note| note.starts_with(INTERRUPTED))
+}
+
+/// So many blocks, in words.
+fn blocks(count: u32) -> String {
+    format!("{count} block{}", if count == 1 { "" } else { "s" })
+}
+
 /// What to say when a run until the intervals are narrow comes to its end.
 fn decided(decision: Decision, blocks: u32) -> Option<String> {
     match decision {
@@ -373,10 +444,10 @@ fn finished(
         reference,
         ..bytepath_report::Arm::new(arm.name, arm.unit)
     };
-    if let Some(why) = failed {
+    if let Some(Failed { block, why }) = failed {
         return bytepath_report::Arm {
             status: Status::Unavailable,
-            why: Some(why),
+            why: Some(format!("it failed in block {}: {why}", block + 1)),
             samples,
             ..shown
         };

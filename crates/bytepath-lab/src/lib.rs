@@ -9,6 +9,7 @@ pub mod carry_work;
 pub mod ends;
 pub mod experiments;
 pub mod facts;
+pub mod interrupt;
 pub mod lab;
 pub mod noise;
 pub mod pair_work;

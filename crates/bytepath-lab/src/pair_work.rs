@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bytepath::profile::End;
 use bytepath_report::Costs;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, PidfdFlags};
 
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::ends::{EndReport, GIB, Starter, Usage};
+use crate::interrupt::{self, Came};
 use crate::pipe_work::{Says, end, ended, spawn_on};
 
 /// Longer than this a sample is not waited for.
@@ -174,9 +174,10 @@ fn moved_by(
     let mut mover = Command::new(&words[0]);
     mover.args(&words[1..]).stdin(source).stdout(sink).stderr(Stdio::null());
     let began = Instant::now();
-    let mut child = spawn_on(&mut mover, None)?;
+    let child = running.mover.insert(spawn_on(&mut mover, None)?);
+    // Its ends are ours too until it is forgotten, and the drain waits for the last writer.
     drop(mover);
-    let status = child.wait().map_err(|error| error.to_string())?;
+    let status = waited(child)?;
     let mut took = began.elapsed();
     let usage = Usage::of_children().since(before);
     if !status.success() {
@@ -186,6 +187,18 @@ fn moved_by(
         took = began.elapsed();
     }
     Ok(outcome(&EndReport { bytes, usage, ..EndReport::default() }, took.as_secs_f64()))
+}
+
+/// Waits for a program to end, for as long as nobody wishes that the run ends.
+fn waited(child: &mut Child) -> Result<ExitStatus, String> {
+    let told = |error: std::io::Error| error.to_string();
+    let ended = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty());
+    let ended = ended.map_err(|errno| told(errno.into()))?;
+    match interrupt::wait(&ended, Instant::now() + PATIENCE).map_err(told)? {
+        Came::Readable => child.wait().map_err(told),
+        Came::Wish => Err("interrupted".into()),
+        Came::Nothing => Err("it did not end in time".into()),
+    }
 }
 
 /// The processes of one sample; ended when dropped.
@@ -257,14 +270,11 @@ fn joined(kind: End) -> Result<(OwnedFd, OwnedFd), String> {
 /// Waits until the feeder has set its end up and begun: what it does to the pipe must not come after
 /// what the mover does.
 fn wait_for_bytes(source: &OwnedFd) -> Result<(), String> {
-    let patience = Timespec::try_from(PATIENCE).ok();
-    loop {
-        match rustix::event::poll(&mut [PollFd::new(source, PollFlags::IN)], patience.as_ref()) {
-            Ok(0) => return Err("the feeder does not begin".into()),
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(std::io::Error::from(errno).to_string()),
-        }
+    match interrupt::wait(source, Instant::now() + PATIENCE) {
+        Ok(Came::Readable) => Ok(()),
+        Ok(Came::Wish) => Err("interrupted".into()),
+        Ok(Came::Nothing) => Err("the feeder does not begin".into()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -12,17 +12,16 @@ use std::time::{Duration, Instant};
 
 use bytepath::placement::pin_this_thread;
 use bytepath_report::Costs;
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::ends::{EndReport, GIB, Starter, Usage};
+use crate::interrupt::{self, Came};
 
-/// Longer than this over the time that it should take, a sample is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A process that was ended by a signal may not be the only one that it was sent to.
+const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A writer and a reader joined by a pipe, by their words, as anybody could run them by hand.
 pub struct PipeWork {
@@ -176,14 +175,8 @@ impl Work for PipeWork {
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
         let before = Usage::of_children();
         let mut running = self.start(timing)?;
-        let limit = PATIENCE
-            + match timing.measured {
-                Measured::Time(time) => time + timing.warm_up,
-                // The slowest machines move 64 MiB/s.
-                Measured::Bytes(bytes) => Duration::from_secs(bytes >> 26),
-            };
         let reports = matches!(self.writer, Writer::Bytepath(..));
-        let (writer, reader) = running.finish(limit, reports)?;
+        let (writer, reader) = running.finish(timing.patience(), reports)?;
         self.check(&reader, timing, running.between_ended)?;
         let outcome = match (writer, &self.between) {
             (Some(writer), None) => outcome(&[&writer, &reader], &reader),
@@ -308,6 +301,10 @@ pub(crate) fn ended(
         None => report,
     };
     let errors = errors.trim().trim_start_matches("bytepath: ");
+    if status.signal().is_some() {
+        // What is typed at a keyboard comes to all processes, and to this one last.
+        interrupt::wished_within(SIGNAL_PATIENCE);
+    }
     Err(if errors.is_empty() { status.to_string() } else { errors.to_owned() })
 }
 
@@ -316,12 +313,10 @@ pub(crate) fn text_of(mut pipe: impl Read + AsFd, limit: Duration) -> Result<Str
     let until = Instant::now() + limit;
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
     loop {
-        let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
-        match rustix::event::poll(&mut [PollFd::new(&pipe, PollFlags::IN)], left.as_ref()) {
-            Ok(0) => return Err("it did not end in time".into()),
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            Err(errno) => return Err(std::io::Error::from(errno).to_string()),
+        match interrupt::wait(&pipe, until).map_err(|error| error.to_string())? {
+            Came::Readable => {}
+            Came::Wish => return Err("interrupted".into()),
+            Came::Nothing => return Err("it did not end in time".into()),
         }
         match pipe.read(&mut piece).map_err(|error| error.to_string())? {
             0 => return Ok(String::from_utf8_lossy(&text).into_owned()),

@@ -135,7 +135,8 @@ fn heading(record: &Record) -> Vec<String> {
     ];
     let mut lines = vec![format!("{name}: {question}"), definition.clone()];
     lines.push(facts.into_iter().flatten().collect::<Vec<_>>().join(", "));
-    lines.push(format!("{} blocks, {}", record.blocks, record.started));
+    let plural = if record.blocks == 1 { "" } else { "s" };
+    lines.push(format!("{} block{plural}, {}", record.blocks, record.started));
     lines.retain(|line| !line.is_empty());
     lines
 }

@@ -7,12 +7,11 @@ use bytepath::inlets::Inlet;
 use bytepath::profile::End;
 use bytepath_lab::experiments::movers::{self, Program};
 use bytepath_lab::experiments::pairs;
-use bytepath_lab::lab;
 use bytepath_lab::peers::Peer;
 use bytepath_lab::tune::Site;
 use clap::Args;
 
-use super::{Measuring, Progress, show};
+use super::{Measuring, measured, show};
 use crate::{values, wrong_usage};
 
 /// How fast do cat, pv and their like move bytes between two ends?
@@ -82,10 +81,9 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
         return Err(wrong_usage("--with needs the words of a program"));
     }
     let settings = options.measuring.settings(Some(options.bytes));
-    let mut progress = Progress::new(&settings.timing);
     let mut experiment = movers::DESCRIPTION.recorded();
     experiment.name = format!("movers, {} to {}", options.pair.0, options.pair.1);
-    let record = lab::run(experiment, arms, &reference, &settings, &mut progress)?;
+    let record = measured(experiment, arms, &reference, &settings)?;
     show(&record, None, outputs)
 }
 

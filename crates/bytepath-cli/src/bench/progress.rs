@@ -1,18 +1,18 @@
 //! How far a run has come, on one line of standard error, if that is a terminal.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Once;
 use std::time::Instant;
 
 use bytepath_lab::arm::{Measured, Timing};
+use bytepath_lab::interrupt;
 use bytepath_lab::lab::Observer;
 use bytepath_lab::schedule::Turn;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
 
-/// Draws the line.
+use super::interrupt::Measuring;
+
+/// Draws the line, and passes on the wish that the run ends.
 pub(crate) struct Progress {
+    _measuring: Measuring,
     terminal: bool,
     started: Instant,
     arms: usize,
@@ -27,13 +27,9 @@ impl Progress {
             Measured::Time(time) => time.as_secs_f64(),
             Measured::Bytes(_) => 1.0,
         };
-        let terminal = std::io::stderr().is_terminal();
-        if terminal {
-            static ONCE: Once = Once::new();
-            ONCE.call_once(end_line_on_signals);
-        }
         Progress {
-            terminal,
+            _measuring: Measuring::begin(),
+            terminal: std::io::stderr().is_terminal(),
             started: Instant::now(),
             arms: 0,
             blocks: None,
@@ -82,22 +78,14 @@ impl Observer for Progress {
         self.line(&format!("{block}{}: {arm}", left.unwrap_or_default()));
         self.done += 1;
     }
+
+    fn interrupted(&self) -> bool {
+        interrupt::wished()
+    }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         self.line("");
     }
-}
-
-/// Before a signal ends the program, ends the line, so that the shell's prompt does not stand in it.
-fn end_line_on_signals() {
-    // Where handlers are refused, the signals end the program as they always do.
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            let _ = writeln!(std::io::stderr());
-            let _ = emulate_default_handler(signal);
-        }
-    });
 }

@@ -1,5 +1,6 @@
 //! A bench that is ended from outside: nothing is left of it.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,8 @@ use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, kill_process_group, set_child_subreaper, waitpgid,
 };
 
-use crate::program::{Bounded, Done, bytepath, installed, run, signal_of, spawned};
-use crate::terminal::{Screen, on_terminal};
+use crate::program::{BYTEPATH, Bounded, Done, bytepath, installed, run, signal_of, spawned};
+use crate::terminal::{Screen, drawing, on_terminal};
 
 /// Would run for hours.
 const LONG: [&str; 6] = ["bench", "pipes", "--time", "1h", "--warm-up", "1ms"];
@@ -94,6 +95,73 @@ fn a_bench_that_is_interrupted_at_the_keyboard_ends_alike() {
     assert_eq!(signal_of(&done), Some(Signal::INT.as_raw()));
     assert!(drawn.ends_with('\n'), "{drawn:?}");
     all_ended(group);
+}
+
+/// A bench of many short blocks, some of which are complete, and where its results go.
+fn in_its_third_block() -> (Bounded, Screen, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (json, csv) = (file("record"), file("samples"));
+    let words = ["bench", "pipes", "--arms", "write-read,tee-splice", "--placement", "same-cpu"];
+    let short = ["--blocks", "10000", "--time", "3ms", "--warm-up", "1ms"];
+    let results = ["--json", &json, "--csv", &csv];
+    let words = [&words[..], &short, &results].concat();
+    let (bench, mut screen) = on_terminal(&words, Stdio::piped());
+    screen.shows("block 3 of 10000");
+    (bench, screen, folder)
+}
+
+#[track_caller]
+fn kept(done: &Done, drawn: &str, folder: &Path) {
+    let read = |name| std::fs::read_to_string(folder.join(name)).expect("the results are written");
+    let record: serde_json::Value = serde_json::from_str(&read("record")).expect("it is JSON");
+    let blocks = record["blocks"].as_u64().expect("a number");
+    assert!(blocks >= 2, "{record}");
+    let said = format!("interrupted after {blocks} of 10000 blocks");
+    assert!(done.stdout.contains("write-read@same-cpu *"), "{}", done.stdout);
+    assert!(done.stdout.contains(&format!("note: {said}")), "{}", done.stdout);
+    assert!(drawn.contains(&said) && drawn.ends_with('\n'), "{drawn:?}");
+    for arm in record["arms"].as_array().expect("a record has arms") {
+        assert_eq!(arm["status"], "ok", "{arm}");
+        let samples = arm["samples"].as_array().expect("samples").iter();
+        let counted = samples.filter(|sample| sample["superseded"] == false).count();
+        assert_eq!(counted as u64, blocks, "{}", arm["name"]);
+    }
+    assert!(read("samples").lines().count() as u64 > 2 * blocks);
+}
+
+#[test]
+fn what_an_interrupted_bench_has_measured_is_kept() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let (bench, screen, folder) = in_its_third_block();
+        let (done, drawn) = ended_by(bench, screen, signal);
+        kept(&done, &drawn, folder.path());
+    }
+}
+
+#[test]
+fn what_was_measured_until_an_interrupt_at_the_keyboard_is_kept() {
+    let (bench, screen, folder) = in_its_third_block();
+    let group = bench.group;
+    kill_process_group(group, Signal::INT).expect("they run");
+    let (done, drawn) = (bench.done(), screen.whole());
+    assert_eq!(signal_of(&done), Some(Signal::INT.as_raw()));
+    all_ended(group);
+    kept(&done, &drawn, folder.path());
+}
+
+#[test]
+fn a_bench_that_was_told_not_to_hear_a_signal_does_not_hear_it() {
+    let line = "trap '' INT; exec \"$bytepath\" bench pipes --arms write-read@same-cpu --blocks 3 \
+                --time 3ms";
+    let mut sh = std::process::Command::new("sh");
+    sh.args(["-c", line]).env("bytepath", BYTEPATH).stdin(Stdio::null()).stdout(Stdio::piped());
+    let (bench, mut screen) = drawing(&mut sh);
+    screen.shows("block 1 of 3");
+    kill_process_group(bench.group, Signal::INT).expect("they run");
+    screen.whole();
+    let done = bench.done();
+    assert!(done.status.success() && done.stdout.contains("3 blocks"), "{done:?}");
 }
 
 #[test]

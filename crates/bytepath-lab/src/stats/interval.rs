@@ -55,7 +55,10 @@ impl From<Interval> for [f64; 2] {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum StatsError {
     /// One block says nothing about the next, and two next to nothing.
-    #[error("{blocks} blocks say too little about the spread; at least 3 are needed")]
+    #[error(
+        "{blocks} block{} too little about the spread; at least 3 are needed",
+        if *.blocks == 1 { " says" } else { "s say" }
+    )]
     TooFewBlocks {
         /// How many blocks there were.
         blocks: usize,

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use bytepath::machine::{self, Machine};
 use bytepath::profile::{Cost, End, MachineKey, Measured, Pair, Place, Profile, SCHEMA, Setting};
-use bytepath_report::{Record, Status};
+use bytepath_report::{Experiment, Record, Status};
 
 use crate::arm::{self, Timing};
 use crate::experiments::pairs::{self, PAIRS};
-use crate::lab::{self, Blocks, LabError, Observer, Settings};
+use crate::lab::{Blocks, Settings};
 use crate::pair_work::unnamed;
 
 pub use check::{MARGIN, Regret};
@@ -156,39 +156,29 @@ pub struct PairRun<'a> {
 }
 
 impl PairRun<'_> {
-    /// Measures every choice, and the planner's by the profile at `planned` if there is one.
-    ///
-    /// # Errors
-    /// None of them can run.
-    pub fn record(
-        &self,
-        (source, sink): (End, End),
-        planned: Option<&Path>,
-        observer: &mut dyn Observer,
-    ) -> Result<Record, LabError> {
+    /// Every choice, and the planner's by the profile at `planned` if there is one.
+    pub fn prepared(&self, (source, sink): (End, End), planned: Option<&Path>) -> Prepared {
         let file = self.site.file();
-        let setup = pairs::Setup {
-            program: self.program,
-            directory: &self.site.directory,
-            file: &file,
-            inlet: "read",
-        };
+        let directory = &self.site.directory;
+        let setup = pairs::Setup { program: self.program, directory, file: &file, inlet: "read" };
         let settings = pairs::settings(source, sink, self.spin);
         let mut arms: Vec<arm::Arm> =
             settings.iter().map(|setting| pairs::arm(source, sink, setting, &setup)).collect();
         arms.extend(planned.map(|profile| pairs::planned(source, sink, profile, &setup)));
-        let settings = Settings {
-            blocks: Blocks::Exactly(self.effort.blocks),
-            seed: self.seed,
-            timing: Timing {
-                warm_up: Duration::ZERO,
-                measured: arm::Measured::Bytes(self.effort.bytes),
-            },
-            others: Default::default(),
-        };
+        let measured = arm::Measured::Bytes(self.effort.bytes);
         let mut experiment = pairs::DESCRIPTION.recorded();
         experiment.name = format!("{source} to {sink}");
-        lab::run(experiment, arms, &pairs::classic().to_string(), &settings, observer)
+        Prepared {
+            experiment,
+            arms,
+            reference: pairs::classic().to_string(),
+            settings: Settings {
+                blocks: Blocks::Exactly(self.effort.blocks),
+                seed: self.seed,
+                timing: Timing { warm_up: Duration::ZERO, measured },
+                others: Default::default(),
+            },
+        }
     }
 
     /// What a record of a pair says of its choices.
@@ -214,6 +204,18 @@ fn measured(choice: Setting, record: &Record) -> Option<Measured> {
         ci95: arm.ci95.unwrap_or([median, median]),
         cpu_s_per_gib: cpu,
     })
+}
+
+/// What [`lab::run`](crate::lab::run) is to run.
+pub struct Prepared {
+    /// The question.
+    pub experiment: Experiment,
+    /// The choices.
+    pub arms: Vec<arm::Arm>,
+    /// The classic's name.
+    pub reference: String,
+    /// How.
+    pub settings: Settings,
 }
 
 /// The figure of this name, if it was measured.

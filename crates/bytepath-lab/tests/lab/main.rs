@@ -2,5 +2,6 @@
 //! becomes of those that fail, and what the record says about it.
 
 mod failing;
+mod interrupted;
 mod record;
 mod works;

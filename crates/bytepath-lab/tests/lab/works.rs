@@ -63,6 +63,8 @@ pub(crate) fn settings(blocks: Blocks) -> Settings {
 /// What an observer was told.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
+    /// After so many samples the run is interrupted.
+    pub(crate) interrupted_after: Option<usize>,
     pub(crate) unavailable: Rc<RefCell<Vec<String>>>,
     pub(crate) turns: Rc<RefCell<Vec<(u32, String)>>>,
 }
@@ -77,12 +79,24 @@ impl Observer for Told {
     fn sample(&mut self, turn: &Turn, arm: &str) {
         self.turns.borrow_mut().push((turn.block, arm.to_owned()));
     }
+
+    fn interrupted(&self) -> bool {
+        self.interrupted_after.is_some_and(|samples| self.turns.borrow().len() >= samples)
+    }
 }
 
 /// Runs the arms; the first is the reference.
 pub(crate) fn run(arms: Vec<Arm>, blocks: Blocks) -> (Result<Record, LabError>, Told) {
+    run_told(arms, blocks, Told::default())
+}
+
+/// The same, watched by an observer that interrupts.
+pub(crate) fn run_told(
+    arms: Vec<Arm>,
+    blocks: Blocks,
+    told: Told,
+) -> (Result<Record, LabError>, Told) {
     let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
-    let told = Told::default();
     let mut observer = told.clone();
     let settings = settings(blocks);
     let record = lab::run(Experiment::default(), arms, &reference, &settings, &mut observer);

@@ -1,0 +1,88 @@
+//! SIGINT and SIGTERM while something is measured: the run ends at once, what is complete is shown,
+//! and only then does the signal end the program, as whoever sent it expects.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytepath_lab::interrupt;
+use rustix::pipe::{PipeFlags, pipe_with};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::{register_conditional_default, register_usize};
+use signal_hook::low_level::{emulate_default_handler, pipe};
+
+/// Handlers are the process's, and so is this.
+static HANDLERS: OnceLock<Handlers> = OnceLock::new();
+
+#[derive(Default)]
+struct Handlers {
+    /// The signal that came, or 0.
+    came: Arc<AtomicUsize>,
+    /// Whether signals end the program as they do anywhere: while nothing is measured.
+    idle: Arc<AtomicBool>,
+}
+
+/// While it lives, signals end the run and not the program.
+pub(super) struct Measuring(());
+
+impl Measuring {
+    pub(super) fn begin() -> Measuring {
+        HANDLERS.get_or_init(Handlers::installed).idle.store(false, Ordering::Relaxed);
+        Measuring(())
+    }
+}
+
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        if let Some(handlers) = HANDLERS.get() {
+            handlers.idle.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Handlers {
+    /// Where handlers are refused, the signals end the program as they always do.
+    fn installed() -> Handlers {
+        let handlers = Handlers::default();
+        let Ok((reader, writer)) = pipe_with(PipeFlags::CLOEXEC) else { return handlers };
+        interrupt::when_readable(reader);
+        for signal in [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)) {
+            let _ = writer.try_clone().and_then(|writer| handlers.install(signal, writer));
+        }
+        handlers
+    }
+
+    fn install(&self, signal: i32, writer: OwnedFd) -> std::io::Result<()> {
+        // What is registered first is done first.
+        register_conditional_default(signal, self.idle.clone())?;
+        register_usize(signal, self.came.clone(), signal.unsigned_abs() as usize)?;
+        pipe::register(signal, writer)?;
+        Ok(())
+    }
+}
+
+/// Whether somebody chose that this program does not hear the signal, as shells do for what runs in
+/// the background of a script.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// The signal that came while something was measured.
+fn came() -> Option<i32> {
+    let came = HANDLERS.get()?.came.load(Ordering::Relaxed);
+    i32::try_from(came).ok().filter(|signal| *signal != 0)
+}
+
+/// Ends the program by the signal that came, if one did; what went wrong is said before.
+pub(crate) fn ended(done: anyhow::Result<()>) -> anyhow::Result<()> {
+    let Some(signal) = came() else { return done };
+    if let Err(error) = done {
+        crate::say(format_args!("bytepath: {error:#}"));
+    }
+    // Comes back only where the signal is blocked.
+    emulate_default_handler(signal)?;
+    anyhow::bail!("interrupted")
+}

@@ -1,0 +1,69 @@
+//! The wish that a run ends, from outside: a descriptor that becomes readable. Every wait for a
+//! process looks at it too, so that a sample of an hour ends at once.
+//!
+//! There is one for the whole process, as signals are, which are where the wish comes from.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+static WISH: OnceLock<OwnedFd> = OnceLock::new();
+
+/// From now on samples end, and fail, once this descriptor is readable. It is never read from. Only
+/// the first descriptor counts.
+pub fn when_readable(descriptor: OwnedFd) {
+    let _ = WISH.set(descriptor);
+}
+
+/// Whether the run is to end.
+pub fn wished() -> bool {
+    wished_within(Duration::ZERO)
+}
+
+/// The same, when the wish may be on its way.
+pub(crate) fn wished_within(time: Duration) -> bool {
+    let until = Instant::now() + time;
+    let Some(wish) = WISH.get() else { return false };
+    let mut fds = [PollFd::new(wish, PollFlags::IN)];
+    loop {
+        match poll(&mut fds, left(until).as_ref()) {
+            Err(Errno::INTR) => {}
+            ready => return ready.is_ok_and(|count| count > 0),
+        }
+    }
+}
+
+/// What a wait came to.
+pub(crate) enum Came {
+    /// There is something to be read, or the end of it.
+    Readable,
+    /// The run is to end.
+    Wish,
+    /// Neither, in all the time.
+    Nothing,
+}
+
+/// Waits until `from` is readable.
+pub(crate) fn wait(from: impl AsFd, until: Instant) -> std::io::Result<Came> {
+    let mut fds = vec![PollFd::new(&from, PollFlags::IN)];
+    fds.extend(WISH.get().map(|wish| PollFd::new(wish, PollFlags::IN)));
+    loop {
+        match poll(&mut fds, left(until).as_ref()) {
+            Ok(0) => return Ok(Came::Nothing),
+            Ok(_) if fds.get(1).is_some_and(|wish| !wish.revents().is_empty()) => {
+                return Ok(Came::Wish);
+            }
+            Ok(_) => return Ok(Came::Readable),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// The time that is left; none where it is too long to be told.
+fn left(until: Instant) -> Option<Timespec> {
+    Timespec::try_from(until.saturating_duration_since(Instant::now())).ok()
+}

@@ -1,0 +1,61 @@
+//! Runs that are interrupted: what is complete is kept.
+
+use bytepath_lab::lab::{Blocks, LabError};
+use bytepath_report::{Record, Status};
+
+use crate::works::{Told, arm, found, run_told, steady};
+
+/// Two arms and the control, interrupted after so many samples.
+fn interrupted_after(samples: usize, blocks: Blocks) -> Result<Record, LabError> {
+    let told = Told { interrupted_after: Some(samples), ..Told::default() };
+    run_told(vec![steady("a", 1.0), steady("b", 2.0)], blocks, told).0
+}
+
+#[test]
+fn an_interrupted_run_gives_the_blocks_that_are_complete_and_says_so() {
+    // The machine may be disturbed, so that blocks have more samples than three.
+    for samples in [12, 20, 28] {
+        let record = interrupted_after(samples, Blocks::Exactly(1000)).expect("a block");
+        let blocks = record.blocks;
+        assert!((1..=samples as u32 / 3).contains(&blocks), "{blocks}");
+        for arm in &record.arms {
+            assert_eq!(arm.status, Status::Ok);
+            let counted = arm.samples.iter().filter(|sample| !sample.superseded).count();
+            assert_eq!(counted, blocks as usize, "{}", arm.name);
+            assert!(arm.samples.iter().all(|sample| sample.block < blocks), "{}", arm.name);
+            assert!(arm.median.is_some() && arm.costs.is_some());
+        }
+        let said = format!("interrupted after {blocks} of 1000 blocks");
+        assert!(record.notes.contains(&said), "{:?}", record.notes);
+    }
+}
+
+#[test]
+fn a_run_until_the_intervals_are_narrow_that_is_interrupted_says_after_how_many_blocks() {
+    let record = interrupted_after(12, Blocks::UntilCi(1.0)).expect("a block");
+    let plural = if record.blocks == 1 { "" } else { "s" };
+    let said = format!("interrupted after {} block{plural}", record.blocks);
+    assert!(record.notes.contains(&said), "{:?}", record.notes);
+}
+
+#[test]
+fn a_run_that_is_interrupted_before_a_block_is_complete_gives_nothing() {
+    for samples in [0, 1, 2, 3] {
+        let ended = interrupted_after(samples, Blocks::Exactly(10));
+        assert!(matches!(ended, Err(LabError::Interrupted)), "{samples}: {ended:?}");
+    }
+}
+
+#[test]
+fn an_arm_that_fails_because_it_is_interrupted_did_not_fail() {
+    // Its processes are interrupted too: the trial and the first blocks go well, then no more.
+    let told = Told { interrupted_after: Some(20), ..Told::default() };
+    let turns = told.turns.clone();
+    let failing = arm("b", move |_| match turns.borrow().len() {
+        20.. => Err("signal: 2 (SIGINT)".to_owned()),
+        _ => Ok(1.0),
+    });
+    let arms = vec![steady("a", 1.0), failing];
+    let record = run_told(arms, Blocks::Exactly(1000), told).0.expect("a block");
+    assert_eq!(found(&record, "b").status, Status::Ok, "{:?}", found(&record, "b").why);
+}

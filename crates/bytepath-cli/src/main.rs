@@ -3,19 +3,24 @@
 
 mod bench;
 mod carry;
+mod cat;
+mod classic;
 mod ends;
 mod output;
-#[expect(dead_code, reason = "the movers that use it come one by one")]
 mod planning;
 mod read;
+mod sys;
 mod tour;
 mod values;
 mod write;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+
+use classic::{Called, Classic};
 
 /// Moves bytes by the fastest route this machine offers, and proves it.
 #[derive(Parser)]
@@ -31,8 +36,13 @@ struct Cli {
     command: Command,
 }
 
+/// Commands that have a classic. They read their arguments as it does, and through a link of its
+/// name they are it.
+const CLASSICS: &[Classic] = &[cat::CLASSIC];
+
 #[derive(Subcommand)]
 enum Command {
+    Cat(cat::Options),
     Tour(tour::Options),
     Bench(bench::Options),
     Write(write::Options),
@@ -41,8 +51,17 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(values::kebab_case(std::env::args_os()));
+    match classic::called(CLASSICS, std::env::args_os().collect()) {
+        Ok((classic, called, words)) => (classic.run)(&called, words),
+        Err(words) => ours(words),
+    }
+}
+
+/// Commands that have no classic.
+fn ours(words: Vec<OsString>) -> ExitCode {
+    let cli = Cli::parse_from(values::kebab_case(words.into_iter()));
     let done = match cli.command {
+        Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Tour(options) => tour::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Write(options) => write::run(&options),

@@ -18,6 +18,9 @@ pub(crate) struct PlanOptions {
     /// Say on standard error which route was chosen and why, what was expected, and what came
     #[arg(long)]
     pub(crate) explain_plan: bool,
+    /// Leave pipes at either end at the size they have, instead of making them larger
+    #[arg(long)]
+    pub(crate) no_enlarge: bool,
 }
 
 impl PlanOptions {
@@ -26,10 +29,11 @@ impl PlanOptions {
     /// # Errors
     /// There is none, with the reason.
     pub(crate) fn plan(&self, job: &Job<'_>, knobs: Knobs) -> anyhow::Result<Plan> {
-        Ok(match &self.route {
+        let plan = match &self.route {
             Some(name) => Plan::only(name, job, knobs)?,
             None => Plan::best(job, knobs)?,
-        })
+        };
+        Ok(if self.no_enlarge { plan.leave_pipes() } else { plan })
     }
 
     /// Tells of a plan and what came of it, if asked to.

@@ -113,6 +113,12 @@ impl Plan {
         Ok(Plan { routes: vec![choice], refused: Vec::new(), knobs, grow_pipes_to: None })
     }
 
+    /// The same plan, but pipes at the ends keep the size they have unless the knobs name one.
+    #[must_use]
+    pub fn leave_pipes(self) -> Plan {
+        Plan { grow_pipes_to: None, ..self }
+    }
+
     /// The routes in the order in which they are tried.
     pub fn routes(&self) -> &[Choice] {
         &self.routes

@@ -26,10 +26,10 @@ pub(crate) struct Classic {
 
 /// The classic that the words call, by a link of its name or as the command of that name, and the
 /// words that are left to it.
-pub(crate) fn called<'c>(
-    classics: &'c [Classic],
+pub(crate) fn called(
+    classics: &[Classic],
     mut words: Vec<OsString>,
-) -> Result<(&'c Classic, Called, Vec<OsString>), Vec<OsString>> {
+) -> Result<(&Classic, Called, Vec<OsString>), Vec<OsString>> {
     let of_name = |name: Option<&OsStr>| {
         classics.iter().find(|classic| name == Some(OsStr::new(classic.name)))
     };

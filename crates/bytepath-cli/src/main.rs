@@ -6,6 +6,7 @@ mod carry;
 mod cat;
 mod classic;
 mod ends;
+mod null;
 mod output;
 mod planning;
 mod read;
@@ -43,6 +44,7 @@ const CLASSICS: &[Classic] = &[cat::CLASSIC];
 #[derive(Subcommand)]
 enum Command {
     Cat(cat::Options),
+    Null(null::Options),
     Tour(tour::Options),
     Bench(bench::Options),
     Write(write::Options),
@@ -62,6 +64,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     let cli = Cli::parse_from(values::kebab_case(words.into_iter()));
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
+        Command::Null(options) => null::run(&options),
         Command::Tour(options) => tour::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Write(options) => write::run(&options),

@@ -2,8 +2,11 @@
 
 mod bench;
 mod calls;
+mod cat;
+mod classic;
 mod ends;
 mod help;
+mod null;
 mod program;
 mod refusals;
 mod signals;

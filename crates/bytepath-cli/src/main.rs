@@ -3,21 +3,27 @@
 
 mod bench;
 mod carry;
+mod cat;
+mod classic;
 mod ends;
+mod null;
 mod output;
-#[expect(dead_code, reason = "the movers that use it come one by one")]
 mod planning;
 mod read;
+mod sys;
 mod tour;
 mod tune;
 mod values;
 mod write;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use classic::{Called, Classic};
 
 /// Moves bytes by the fastest route this machine offers, and proves it.
 #[derive(Parser)]
@@ -33,8 +39,14 @@ struct Cli {
     command: Command,
 }
 
+/// Commands that have a classic. They read their arguments as it does, and through a link of its
+/// name they are it.
+const CLASSICS: &[Classic] = &[cat::CLASSIC];
+
 #[derive(Subcommand)]
 enum Command {
+    Cat(cat::Options),
+    Null(null::Options),
     Tour(tour::Options),
     Tune(tune::Options),
     Bench(bench::Options),
@@ -44,10 +56,20 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    match classic::called(CLASSICS, std::env::args_os().collect()) {
+        Ok((classic, called, words)) => (classic.run)(&called, words),
+        Err(words) => ours(words),
+    }
+}
+
+/// Commands that have no classic.
+fn ours(words: Vec<OsString>) -> ExitCode {
     survive_file_size_limits();
-    let words = Cli::command().get_matches_from(values::kebab_case(std::env::args_os()));
+    let words = Cli::command().get_matches_from(values::kebab_case(words.into_iter()));
     let cli = Cli::from_arg_matches(&words).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
+        Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
+        Command::Null(options) => null::run(&options),
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Bench(options) => bench::run(&options),

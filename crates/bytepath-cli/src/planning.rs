@@ -29,6 +29,9 @@ pub(crate) struct PlanOptions {
     /// Say on standard error which route was chosen and why, what was expected, and what came
     #[arg(long)]
     pub(crate) explain_plan: bool,
+    /// Leave pipes at either end at the size they have, instead of making them larger
+    #[arg(long)]
+    pub(crate) no_enlarge: bool,
 }
 
 /// Why there is no movement, or why it ended short.
@@ -68,6 +71,7 @@ impl PlanOptions {
             Some(name) => Plan::only(name, job, knobs.clone())?,
             None => Plan::best(job, knobs.clone())?,
         };
+        let plan = self.sparing(plan);
         let size = size(job);
         let settled = self.route.is_some() || size.is_some_and(|size| size < PROFILE_FROM_BYTES);
         let mut planning = Planning { options: self, knobs, plan, settled, why: None };
@@ -75,6 +79,11 @@ impl PlanOptions {
             planning.settle(job)?;
         }
         Ok(planning)
+    }
+
+    /// The plan, with pipes left as they are if they are to be.
+    fn sparing(&self, plan: Plan) -> Plan {
+        if self.no_enlarge { plan.leave_pipes() } else { plan }
     }
 
     /// Carries a job out by the best plan for it, and explains that if asked to.
@@ -152,7 +161,8 @@ impl Planning<'_> {
         };
         match found {
             Ok(profile) => {
-                self.plan = Plan::by_profile(job, self.knobs.clone(), &profile)?;
+                let plan = Plan::by_profile(job, self.knobs.clone(), &profile)?;
+                self.plan = self.options.sparing(plan);
                 if self.plan.basis() == Basis::Rules {
                     self.why = Some("the profile has no figures for these ends".into());
                 }

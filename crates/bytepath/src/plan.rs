@@ -162,6 +162,12 @@ impl Plan {
         Ok(Plan { routes, refused: Vec::new(), grow_pipes_to: None, pipe_bytes, basis })
     }
 
+    /// The same plan, but pipes at the ends keep the size they have unless the knobs name one.
+    #[must_use]
+    pub fn leave_pipes(self) -> Plan {
+        Plan { grow_pipes_to: None, ..self }
+    }
+
     /// The routes in the order in which they are tried.
     pub fn routes(&self) -> &[Choice] {
         &self.routes

@@ -29,7 +29,7 @@ fn traced(writer: &str, reader: &str) -> Option<Calls> {
     Some(Calls { writer: calls(&write), reader: calls(&read) })
 }
 
-fn may_trace() -> bool {
+pub(crate) fn may_trace() -> bool {
     if !installed("strace") {
         return false;
     }

@@ -2,9 +2,12 @@
 
 mod bench;
 mod calls;
+mod cat;
+mod classic;
 mod ends;
 mod help;
 mod movers;
+mod null;
 mod program;
 mod refusals;
 mod signals;

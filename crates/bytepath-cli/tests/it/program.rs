@@ -24,6 +24,8 @@ pub(crate) struct Done {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// Standard output as it is, where it is no text.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Done {
@@ -90,18 +92,21 @@ impl Bounded {
     #[track_caller]
     pub(crate) fn done(mut self) -> Done {
         let mut child = self.child.take().expect("it is waited for once");
-        let (stdout, stderr) = (text_of(child.stdout.take()), text_of(child.stderr.take()));
+        let (stdout, stderr) = (bytes_of(child.stdout.take()), bytes_of(child.stderr.take()));
         let (told, end) = mpsc::channel();
         std::thread::spawn(move || told.send(child.wait()));
         let Ok(status) = end.recv_timeout(HANGS_AFTER) else {
             let _ = kill_process_group(self.group, Signal::KILL);
             panic!("hangs; it said {:?} and {:?}", stdout.recv(), stderr.recv());
         };
-        let text = |pipe: mpsc::Receiver<String>| pipe.recv_timeout(HANGS_AFTER);
+        let whole = |pipe: mpsc::Receiver<Vec<u8>>| pipe.recv_timeout(HANGS_AFTER);
+        let bytes = whole(stdout).expect("nobody holds its output after its end");
+        let errors = whole(stderr).expect("nobody holds its errors after its end");
         Done {
             status: status.expect("it is our child"),
-            stdout: text(stdout).expect("nobody holds its output after its end"),
-            stderr: text(stderr).expect("nobody holds its errors after its end"),
+            stdout: String::from_utf8_lossy(&bytes).into_owned(),
+            stderr: String::from_utf8_lossy(&errors).into_owned(),
+            bytes,
         }
     }
 }
@@ -115,16 +120,16 @@ impl Drop for Bounded {
     }
 }
 
-fn text_of(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
-    let (told, text) = mpsc::channel();
+fn bytes_of(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
+    let (told, all) = mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
             let _ = pipe.read_to_end(&mut bytes);
         }
-        let _ = told.send(String::from_utf8_lossy(&bytes).into_owned());
+        let _ = told.send(bytes);
     });
-    text
+    all
 }
 
 /// Runs a program to its end.

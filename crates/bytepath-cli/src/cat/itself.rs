@@ -1,0 +1,50 @@
+//! A file that is its own output, and what errors of opening are about.
+
+use std::os::fd::AsFd;
+
+use bytepath::endpoint::EndpointError;
+use bytepath::{Endpoint, Kind};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+/// Whether the output is the file that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Met {
+    /// It is not.
+    No,
+    /// It is, and the reading never meets what is written.
+    Harmless,
+    /// It is, and the reading would go on in what was written, until the device is full.
+    Endless,
+}
+
+/// The reading follows the writing without end where it stands before it. GNU cat up to 9.5
+/// refused whatever was not yet read; later ones look at where the writing stands, as this does.
+pub(super) fn met(source: &Endpoint<'_>, sink: &Endpoint<'_>) -> Met {
+    if (source.kind(), sink.kind()) != (Kind::File, Kind::File) || !same(source, sink) {
+        return Met::No;
+    }
+    // With O_APPEND everything goes to the end, wherever the descriptor stands.
+    let writes_at = if sink.appends() { SeekFrom::End(0) } else { SeekFrom::Current(0) };
+    let reading = rustix::fs::seek(source.as_fd(), SeekFrom::Current(0));
+    let writing = rustix::fs::seek(sink.as_fd(), writes_at);
+    match (reading, writing) {
+        (Ok(reading), Ok(writing)) if reading < writing => Met::Endless,
+        _ => Met::Harmless,
+    }
+}
+
+fn same(source: &Endpoint<'_>, sink: &Endpoint<'_>) -> bool {
+    let identity =
+        |end: &Endpoint<'_>| rustix::fs::fstat(end.as_fd()).map(|stat| (stat.st_dev, stat.st_ino));
+    identity(source).is_ok_and(|source| identity(sink) == Ok(source))
+}
+
+/// The kernel's word for what the library says in more.
+pub(super) fn errno(error: &EndpointError) -> Errno {
+    match error {
+        EndpointError::Open { errno, .. } => *errno,
+        EndpointError::Directory { .. } => Errno::ISDIR,
+        EndpointError::Closed { .. } | EndpointError::WrongWay { .. } => Errno::BADF,
+    }
+}

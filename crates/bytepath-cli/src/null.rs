@@ -1,0 +1,88 @@
+//! `bytepath null`: takes bytes as fast as they come, and drops them.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
+use std::os::fd::AsFd;
+
+use anyhow::{Context, bail};
+use bytepath::inlets::{self, Inlet, Setup};
+use bytepath::{Endpoint, Kind, Meter, Stop};
+use clap::Args;
+
+use crate::say;
+use crate::sys::start;
+
+/// What a pipe is made, as the planner makes it: what everybody may have.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Take bytes as fast as they come, and drop them
+///
+/// With no FILE, or when FILE is -, standard input is taken. The pages of a pipe are dropped
+/// without being looked at, so that whoever writes into it is not held up; everything else is read.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Look at every byte, as a program that uses them would
+    #[arg(long)]
+    touch: bool,
+    /// Print how many bytes came
+    #[arg(long)]
+    count: bool,
+    /// Leave pipes at the size they have, instead of making them larger
+    #[arg(long)]
+    no_enlarge: bool,
+    /// The files; - is standard input
+    #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
+    files: Vec<OsString>,
+}
+
+/// Takes all files; one that fails is told of, and the next is gone on with.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let meter = Meter::new();
+    let mut failed = 0;
+    for name in &options.files {
+        if let Err(error) = one(name, options, &meter) {
+            say(format_args!("bytepath: {}: {error:#}", std::path::Path::new(name).display()));
+            failed += 1;
+        }
+    }
+    if options.count {
+        writeln!(std::io::stdout(), "{}", meter.bytes()).context("standard output")?;
+    }
+    match (failed, options.files.len()) {
+        (0, _) => Ok(()),
+        (failed, all) => bail!("{failed} of {all} inputs could not be taken to their end"),
+    }
+}
+
+fn one(name: &OsStr, options: &Options, meter: &Meter) -> anyhow::Result<()> {
+    if name != "-" {
+        return drop_all(&Endpoint::open_source(name)?, options, meter);
+    }
+    if start::was_closed(0) {
+        bail!("standard input is closed; was it redirected with <&-?");
+    }
+    drop_all(&Endpoint::source(std::io::stdin().as_fd())?, options, meter)
+}
+
+/// Takes everything by the first of the inlets that does it.
+fn drop_all(source: &Endpoint<'_>, options: &Options, meter: &Meter) -> anyhow::Result<()> {
+    if source.kind() == Kind::Pipe && !options.no_enlarge {
+        // One that may not be enlarged works as it is.
+        let _ = source.set_pipe_bytes(PIPE_BYTES);
+    }
+    let ways: &[&str] = if options.touch { &["read-touch"] } else { &["splice-null", "read"] };
+    for inlet in ways.iter().filter_map(|name| inlets::by_name(name)) {
+        match taken(inlet, source, meter) {
+            // The next takes what is left: nothing that came is under way.
+            Err(Stop::Declined(_)) => continue,
+            done => return Ok(done?),
+        }
+    }
+    bail!("no inlet takes bytes from a {}", source.kind())
+}
+
+fn taken(inlet: &dyn Inlet, source: &Endpoint<'_>, meter: &Meter) -> Result<(), Stop> {
+    inlet.suits(source).map_err(Stop::Declined)?;
+    let setup = Setup { untouched: true, ..Setup::new(meter) };
+    inlet.open(source, &setup)?.take_all(u64::MAX).map(drop)
+}

@@ -1,0 +1,3 @@
+//! The only unsafe code of the command.
+
+pub(crate) mod start;

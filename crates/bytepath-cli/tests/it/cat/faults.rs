@@ -1,0 +1,156 @@
+//! Faults of the kernel, made by strace(1): whatever happens, the classic's words, and no byte lost
+//! or made up.
+
+use super::{few, gnu, large};
+use crate::calls::may_trace;
+use crate::classic::differ_at;
+
+/// Calls that move bytes without giving them to the program.
+const IN_KERNEL: &str = "splice,sendfile,copy_file_range";
+
+/// Calls that put bytes into a file, in whatever way.
+const WRITES: &str = "write,writev,pwritev2,splice,sendfile,copy_file_range,vmsplice";
+
+/// The classic's name, run with faults.
+fn faulty(faults: &[&str]) -> String {
+    let inject: String = faults.iter().map(|fault| format!("-e inject={fault} ")).collect();
+    format!("strace -qqq -o /dev/null -e signal=none {inject} cat")
+}
+
+/// The same, for calls on this file alone.
+fn faulty_on(file: &str, faults: &[&str]) -> String {
+    faulty(faults).replacen("strace ", &format!("strace -P $(pwd -P)/{file} "), 1)
+}
+
+#[test]
+fn a_way_that_is_refused_at_any_point_changes_nothing() {
+    let Some(cat) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    for ways in ["splice", IN_KERNEL] {
+        for error in ["EINVAL", "ENOSYS", "EPERM"] {
+            for when in ["1+", "2+", "2+2"] {
+                let cat_with = faulty(&[&format!("{ways}:error={error}:when={when}")]);
+                for line in ["large a | cat >out", "large a >out", "- a <large | cat >out"] {
+                    cat.both(&format!("{cat_with} {line}; echo $?"), few).same();
+                }
+            }
+        }
+        let cat_with = faulty(&[&format!("{ways}:error=ENOSYS:when=2+")]);
+        cat.both(&format!("cat large | {cat_with} - a >out"), few).same();
+        cat.both(&format!("cat large | {cat_with} - a | cat >out"), few).same();
+    }
+}
+
+#[test]
+fn interruptions_change_nothing() {
+    let Some(cat) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    // Every third call: one that is interrupted for ever never ends. Not copy_file_range, at which
+    // the classic gives up.
+    for calls in ["splice,sendfile", "write", "splice,write"] {
+        let cat_with = faulty(&[&format!("{calls}:error=EINTR:when=1+3")]);
+        for options in ["", "-A"] {
+            cat.both(&format!("{cat_with} {options} large a | cat >out; echo $?"), few).same();
+            cat.both(&format!("{cat_with} {options} large a >out; echo $?"), few).same();
+        }
+    }
+    for options in ["", "-A"] {
+        let cat_with = faulty_on("large", &["read,splice,sendfile:error=EINTR:when=1+3"]);
+        cat.both(&format!("{cat_with} {options} large a | cat >out; echo $?"), few).same();
+    }
+}
+
+#[test]
+fn a_read_that_fails_is_told_of_as_one_and_the_next_file_is_gone_on_with() {
+    let Some(cat) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    for error in ["EIO", "ESTALE"] {
+        for when in ["1+", "2+"] {
+            for options in ["", "-n"] {
+                for output in ["| cat", ">out; cat out", ">>out; cat out"] {
+                    let in_kernel = format!("{IN_KERNEL}:error={error}:when={when}");
+                    let read = format!("read:error={error}");
+                    let cat_with = faulty_on("large", &[&in_kernel, &read]);
+                    let line =
+                        format!("{{ {cat_with} {options} large a {output}; }} 2>&1 >/dev/null");
+                    let both = cat.both(&line, few);
+                    both.same_words();
+                    assert!(both.ours.stdout.starts_with(b"cat: large: "), "{line}");
+                    assert_eq!(both.ours.stdout, both.theirs.stdout, "{line}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_read_before_a_failure_is_delivered() {
+    let Some(cat) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    let in_kernel = format!("{IN_KERNEL}:error=EIO:when=2+");
+    let cat_with = faulty_on("large", &[&in_kernel, "read:error=EIO:when=2+"]);
+    let line = format!("{cat_with} large a");
+    let (both, large) = (cat.both(&line, few), large());
+    both.same_words();
+    let ours = both.ours.stdout.strip_suffix(b"one\n").expect("the second file follows");
+    let at = differ_at(ours, &large).expect("it stops before the end");
+    assert_eq!(at, ours.len(), "every byte up to there is the file's");
+}
+
+#[test]
+fn a_write_that_fails_is_told_of_as_one_and_ends_the_work() {
+    let Some(cat) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    for error in ["ENOSPC", "EDQUOT", "EIO", "EFBIG"] {
+        for options in ["", "-n"] {
+            // Appending, because the classic's copy_file_range takes a full disk for a bad source.
+            let fault = format!("{WRITES}:error={error}:when=2+");
+            let cat_with = faulty_on("out", &[&fault]);
+            let line = format!("{cat_with} {options} large a nowhere >>out");
+            let both = cat.both(&format!("echo >out; {line}; echo $?"), few);
+            both.same_words();
+            assert!(both.ours.stderr.starts_with("cat: write error: "), "{}", both.ours.stderr);
+            assert_eq!(both.ours.stdout, b"1\n");
+        }
+    }
+}
+
+#[test]
+fn a_write_that_fails_is_the_outputs_fault_by_every_route() {
+    let Some(cat) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    // The classic blames the source here ("cat: large: No space left on device").
+    for route in ["copy_file_range", "splice", "sendfile", "write"] {
+        let full = format!("{route}:error=ENOSPC:when=2+");
+        let ways = ["copy_file_range", "splice", "sendfile"].into_iter();
+        let others = ways.filter(|way| *way != route);
+        let refused: Vec<_> = others.map(|way| format!("{way}:error=ENOSYS")).collect();
+        let faults: Vec<_> = refused.iter().chain([&full]).map(String::as_str).collect();
+        let line = format!("{} large a >out", faulty_on("out", &faults));
+        let both = cat.both(&format!("{line}; echo $?"), few);
+        assert_eq!(both.ours.stderr, "cat: write error: No space left on device\n", "{line}");
+        assert_eq!(both.ours.stdout, b"1\n", "{line}");
+    }
+}
+
+#[test]
+fn an_output_that_fails_when_it_is_closed_is_told_of() {
+    let Some(cat) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    let line = format!("echo >out; {} a >>out", faulty_on("out", &["close:error=EDQUOT"]));
+    cat.both(&line, few).same();
+}

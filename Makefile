@@ -4,6 +4,9 @@
 PREFIX ?= /usr/local
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST := . tools/rust-env.sh;
+SHARE = $(DESTDIR)$(PREFIX)/share
+# Where bash, zsh and fish look for the completions of installed programs.
+COMPLETIONS := bash-completion/completions/bytepath zsh/site-functions/_bytepath fish/vendor_completions.d/bytepath.fish
 .SHELLFLAGS := -ec
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -13,7 +16,7 @@ help:
 	@echo 'make run [FILE=...]      build bytepath and take the tour (on FILE, if given)'
 	@echo 'make test                install what the tests need, then run every check and test'
 	@echo 'make build               build target/release/bytepath'
-	@echo 'make install             copy it to $$(DESTDIR)$$(PREFIX)/bin (PREFIX=$(PREFIX))'
+	@echo 'make install             copy it, its manual and completions to $$(DESTDIR)$$(PREFIX) (PREFIX=$(PREFIX))'
 	@echo 'make deny                check the licences and advisories of the dependencies'
 	@echo 'make clean               remove what was built'
 
@@ -43,6 +46,11 @@ deny:
 install:
 	@test -x $(TARGET)/release/bytepath || { echo 'nothing to install yet: run make build first' >&2; exit 1; }
 	install -D -m 755 $(TARGET)/release/bytepath '$(DESTDIR)$(PREFIX)/bin/bytepath'
+	install -d '$(SHARE)/man/man1' $(foreach folder,$(COMPLETIONS),'$(SHARE)/$(dir $(folder))')
+	$(TARGET)/release/bytepath man '$(SHARE)/man/man1'
+	$(TARGET)/release/bytepath completions bash >'$(SHARE)/$(word 1,$(COMPLETIONS))'
+	$(TARGET)/release/bytepath completions zsh >'$(SHARE)/$(word 2,$(COMPLETIONS))'
+	$(TARGET)/release/bytepath completions fish >'$(SHARE)/$(word 3,$(COMPLETIONS))'
 
 clean:
 	@$(RUST) cargo clean

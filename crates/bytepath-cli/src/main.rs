@@ -5,6 +5,7 @@ mod bench;
 mod carry;
 mod cat;
 mod classic;
+mod completions;
 mod ends;
 mod null;
 mod output;
@@ -53,6 +54,8 @@ enum Command {
     Write(write::Options),
     Read(read::Options),
     Carry(carry::Options),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 fn main() -> ExitCode {
@@ -76,6 +79,8 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Carry(options) => carry::run(&options),
+        Command::Completions(options) => completions::completions(&options, &Cli::command()),
+        Command::Man(options) => completions::man(&options, &Cli::command()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

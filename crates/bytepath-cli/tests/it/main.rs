@@ -6,6 +6,7 @@ mod cat;
 mod classic;
 mod ends;
 mod help;
+mod installed;
 mod movers;
 mod null;
 mod program;

@@ -5,6 +5,7 @@ mod calls;
 mod ends;
 mod help;
 mod program;
+mod quota;
 mod refusals;
 mod signals;
 mod terminal;

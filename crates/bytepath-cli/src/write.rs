@@ -36,18 +36,30 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         return Err(wrong_usage("the writer's standard output is the pipe: give --json a file"));
     }
     let stdout = std::io::stdout();
-    let endless = shared.bytes_to_pipe.is_none() && shared.time.is_none();
-    let sink = Endpoint::sink(stdout.as_fd())?.kind();
-    if endless && matches!(sink, Kind::File | Kind::BlockDevice | Kind::Terminal) {
-        return Err(wrong_usage(format!(
-            "nothing would end the writing into a {sink}: give --bytes-to-pipe or --time, or pipe \
-             it into a program"
-        )));
-    }
+    refuse_endless(shared, Endpoint::sink(stdout.as_fd())?.kind())?;
     let output = shared.output()?;
     let report = end(options)?.run(stdout.as_fd())?;
     shared.say(&report);
     ends::save(&report, output)
+}
+
+/// Refuses to write without end into what never has enough.
+fn refuse_endless(shared: &Shared, sink: Kind) -> anyhow::Result<()> {
+    let into = match sink {
+        _ if shared.bytes_to_pipe.is_some() || shared.time.is_some() => return Ok(()),
+        Kind::File | Kind::BlockDevice | Kind::Terminal => format!("a {sink}"),
+        // A closed standard output is /dev/null by now: Rust's runtime opens it, for reading and
+        // writing, before main (sanitize_standard_fds in std's rt.rs). It cannot be told from one
+        // that was inherited so: Python's subprocess.DEVNULL and daemon(3) open theirs likewise, the
+        // flags and /proc/self/fdinfo are the same, and kcmp(2) needs a process to compare with.
+        // Only code before the runtime (.init_array) could look, and that is unsafe.
+        Kind::Null => "/dev/null, which standard output also is if it is closed".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(wrong_usage(format!(
+        "nothing would end the writing into {into}: give --bytes-to-pipe or --time, or pipe it into \
+         a program"
+    )))
 }
 
 /// Refuses options that have no effect here.

@@ -197,11 +197,7 @@ impl Bench {
             }
         }
         if running.is_empty() {
-            let reasons = unavailable.iter().map(|arm| match &arm.work {
-                Err(why) => format!("  {}: {why}", arm.name),
-                Ok(_) => arm.name.clone(),
-            });
-            return Err(LabError::NoArm(reasons.collect::<Vec<_>>().join("\n")));
+            return Err(LabError::NoArm(reasons(&unavailable)));
         }
         Ok(Bench { running, unavailable, control: Vec::new(), order, blocks: 0, notes: Vec::new() })
     }
@@ -374,6 +370,20 @@ const INTERRUPTED: &str = "interrupted after";
 /// After how many blocks the run was interrupted, if it was, as a clause.
 pub fn interruption(record: &Record) -> Option<&str> {
     record.notes.iter().map(String::as_str).find(|note| note.starts_with(INTERRUPTED))
+}
+
+/// Why no arm can run, arm by arm, or once where all have the same reason.
+fn reasons(unavailable: &[Arm]) -> String {
+    let why = |arm: &Arm| arm.work.as_ref().err().cloned().unwrap_or_default();
+    match unavailable {
+        [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|arm| why(arm) == why(first)) => {
+            format!("  all {}: {}", unavailable.len(), why(first))
+        }
+        _ => {
+            let lines = unavailable.iter().map(|arm| format!("  {}: {}", arm.name, why(arm)));
+            lines.collect::<Vec<_>>().join("\n")
+        }
+    }
 }
 
 /// So many blocks, in words.

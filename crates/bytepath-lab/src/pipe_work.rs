@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bytepath::placement::pin_this_thread;
-use bytepath_report::Costs;
+use bytepath_report::{Costs, numbers};
 use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -100,15 +100,11 @@ impl PipeWork {
     }
 
     fn start(&self, timing: &Timing) -> Result<Running, String> {
-        let pipe = || {
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
-                .map_err(|errno| format!("cannot make a pipe: {}", std::io::Error::from(errno)))
-        };
-        let (read_end, write_end) = pipe()?;
+        let (read_end, write_end) = if self.sizes_its_pipe() { pipe() } else { full_pipe() }?;
         let mut running = Running::default();
         let mut source = read_end;
         if let Some(words) = &self.between {
-            let (next_source, sink) = pipe()?;
+            let (next_source, sink) = full_pipe()?;
             let mut between = Command::new(&words[0]);
             between.args(&words[1..]).stdin(source).stdout(sink).stderr(Stdio::null());
             // On two CPUs the scheduler places a third program; on one it shares it.
@@ -121,6 +117,12 @@ impl PipeWork {
         reader.stdin(source);
         running.reader = Some(spawn_on(&mut reader, None)?);
         Ok(running)
+    }
+
+    /// Whether an end asks for a size of the pipe, which it then has or fails.
+    fn sizes_its_pipe(&self) -> bool {
+        let (Writer::Bytepath(writer, _) | Writer::Program(writer, _)) = &self.writer;
+        writer.iter().chain(&self.reader).any(|word| word == "--pipe-size")
     }
 
     fn check(
@@ -177,6 +179,9 @@ impl Work for PipeWork {
         let mut running = self.start(timing)?;
         let reports = matches!(self.writer, Writer::Bytepath(..));
         let (writer, reader) = running.finish(timing.patience(), reports)?;
+        if let Some(why) = writer.as_ref().and_then(|writer| writer.pipe_refused.clone()) {
+            return Err(why);
+        }
         self.check(&reader, timing, running.between_ended)?;
         let outcome = match (writer, &self.between) {
             (Some(writer), None) => outcome(&[&writer, &reader], &reader),
@@ -192,6 +197,31 @@ impl Work for PipeWork {
         };
         Ok(outcome)
     }
+}
+
+/// The slots, of a page each, that a new pipe has (PIPE_DEF_BUFFERS).
+const PIPE_SLOTS: usize = 16;
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+        .map_err(|errno| format!("cannot make a pipe: {}", std::io::Error::from(errno)))
+}
+
+/// A pipe of the size that every new one has. A user whose pipes use up fs.pipe-user-pages-soft is
+/// given pipes of two slots, without a word (alloc_pipe_info in the kernel's fs/pipe.c).
+fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
+    let (reader, writer) = pipe()?;
+    let bytes = rustix::pipe::fcntl_getpipe_size(&writer).unwrap_or(0);
+    let wanted = PIPE_SLOTS * rustix::param::page_size();
+    if bytes >= wanted {
+        return Ok((reader, writer));
+    }
+    Err(format!(
+        "a new pipe has {} instead of {}: your pipes use up fs.pipe-user-pages-soft; close some, ask \
+         for a size (--pipe-size), or raise it as root",
+        numbers::bytes(bytes as u64),
+        numbers::bytes(wanted as u64)
+    ))
 }
 
 /// Starts a program on a CPU: it inherits the one of the thread that starts it.

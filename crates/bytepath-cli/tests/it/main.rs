@@ -10,6 +10,7 @@ mod installed;
 mod movers;
 mod null;
 mod program;
+mod quota;
 mod refusals;
 mod signals;
 mod terminal;

@@ -184,6 +184,10 @@ fn closed_and_wrong_descriptors_are_named() {
         shell(line).refused(1, words);
     }
     // A closed descriptor is /dev/null by the time that a program in Rust looks.
+    for nowhere in [">&-", ">/dev/null", "1<>/dev/null"] {
+        shell(&format!("$bytepath write {nowhere}"))
+            .refused(2, &["nothing would end the writing into /dev/null", "if it is closed"]);
+    }
     assert!(shell(&format!("{WRITE} >&-")).status.success());
     shell("$bytepath read <&- 2>&-; test $? = 1").well();
     assert!(shell("$bytepath bench pipes --list >&-").status.success());
@@ -341,7 +345,8 @@ fn results_that_cannot_be_written_are_known_before_anything_is_measured() {
     }
     for end in ["write", "read"] {
         // Would wait for ever if it began.
-        let done = shell(&format!("$bytepath {end} --json {missing} </dev/zero >/dev/null"));
+        let end = format!("$bytepath {end} --time 1h --json {missing}");
+        let done = shell(&format!("{end} </dev/zero >/dev/null"));
         done.refused(1, &["cannot write", missing]);
     }
     let folder = std::env::temp_dir();
@@ -380,7 +385,7 @@ fn cpus_that_are_not_there_or_not_allowed_are_refused() {
     let on_one = format!("taskset -c {first} $bytepath");
     let list = shell(&format!("{on_one} bench pipes --arms write-read --list")).well();
     assert_eq!(list.stdout, "write-read@same-cpu\n", "one CPU has one placement");
-    for command in ["bench pipes --list", "write"] {
+    for command in ["bench pipes --list", "write --time 1s"] {
         shell(&format!("{on_one} {command} --placement cross-cpu >/dev/null"))
             .refused(1, &["no placement cross-cpu", "it has free, same-cpu"]);
     }

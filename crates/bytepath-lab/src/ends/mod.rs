@@ -41,6 +41,8 @@ pub struct EndReport {
     pub pipe_bytes: u64,
     /// Bytes that one slot of the pipe held on average, where the outlet knows.
     pub slot_bytes: Option<u64>,
+    /// Why a pipe was smaller than the outlet wished for, where one was.
+    pub pipe_refused: Option<String>,
     /// Whether every byte was looked at.
     pub touched: bool,
     /// The sum of all bytes, where they were looked at.

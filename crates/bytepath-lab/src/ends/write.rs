@@ -80,6 +80,7 @@ impl WriteEnd {
             .outlet
             .open(&sink, &self.setup(contents, &meter))
             .map_err(|stop| self.stopped(stop, 0))?;
+        let refused = producer.pipe_refused();
         let (started, before) = (Instant::now(), Usage::of_this_process());
         let bytes = if self.verify && pattern.is_none() {
             self.stream(producer.as_mut())
@@ -97,6 +98,7 @@ impl WriteEnd {
             chunk_bytes: shape.chunk_bytes as u64,
             pipe_bytes: shape.pipe_bytes as u64,
             slot_bytes: Some(shape.slot_bytes as u64),
+            pipe_refused: refused.map(|refusal| refusal.to_string()),
             ..EndReport::default()
         })
     }

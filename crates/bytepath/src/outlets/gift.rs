@@ -5,11 +5,14 @@
 //! which 2 MiB pages do 512 at a time), against write's copy and page. The fresh pages come
 //! either by MADV_DONTNEED of what was given away, or by mapping anew.
 
+use std::os::fd::AsFd;
+
 use crate::endpoint::Endpoint;
 use crate::error::{Refusal, Stop};
 use crate::outlets::lend::Lender;
 use crate::outlets::{
-    Contents, LARGE_PIPE_BYTES, Outlet, Producer, Setup, Shape, Use, pipe_only, size_pipe, whole,
+    Contents, LARGE_PIPE_BYTES, Outlet, Producer, Setup, Shape, Use, pipe_only, refused_size,
+    size_pipe, whole,
 };
 use crate::pages::{Memory, PageSize, Pages, page_bytes};
 use crate::routes::Aliasing;
@@ -94,6 +97,7 @@ impl Outlet for Gift {
             contents: setup.contents,
             offset: 0,
             shape,
+            wished_bytes: setup.pipe_bytes.unwrap_or(LARGE_PIPE_BYTES),
         }))
     }
 }
@@ -105,11 +109,17 @@ struct Giving<'a> {
     /// Where in the repeated stream the next byte stands.
     offset: u64,
     shape: Shape,
+    /// The size that the pipe should have.
+    wished_bytes: usize,
 }
 
 impl Producer for Giving<'_> {
     fn shape(&self) -> Shape {
         self.shape
+    }
+
+    fn pipe_refused(&self) -> Option<Refusal> {
+        refused_size(self.lender.end().as_fd(), self.wished_bytes)
     }
 
     #[inline(always)]

@@ -189,6 +189,12 @@ pub trait Producer {
     /// What it turned out to be.
     fn shape(&self) -> Shape;
 
+    /// Why a pipe, the sink or one of its own, is smaller than the outlet wishes for, where one is.
+    /// It works with what it has; a measurement of it is one of something else.
+    fn pipe_refused(&self) -> Option<Refusal> {
+        None
+    }
+
     /// Sends the next piece of the contents, at most `most` bytes (above 0), in one call, and
     /// says how many went.
     ///
@@ -310,6 +316,14 @@ pub(crate) fn whole(bytes: usize, unit: usize) -> usize {
 /// The size of a pipe; 0 for what is none.
 pub(crate) fn pipe_bytes(pipe: BorrowedFd<'_>) -> usize {
     rustix::pipe::fcntl_getpipe_size(pipe).unwrap_or(0)
+}
+
+/// Why a pipe is smaller than `bytes`, if it is: the kernel is asked again.
+pub(crate) fn refused_size(pipe: BorrowedFd<'_>, bytes: usize) -> Option<Refusal> {
+    if pipe_bytes(pipe) >= bytes {
+        return None;
+    }
+    endpoint::set_pipe_bytes(pipe, bytes).err()
 }
 
 /// A new pipe of our own of about `bytes`, or of what the kernel leaves us.

@@ -30,7 +30,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{Refusal, Stop};
 use crate::outlets::{
     Contents, LARGE_PIPE_BYTES, Outlet, Producer, Setup, Shape, Sink, Use, own_pipe, pipe_bytes,
-    pipe_only, size_pipe,
+    pipe_only, refused_size, size_pipe,
 };
 use crate::pages::{PageSize, page_bytes};
 use crate::routes::Aliasing;
@@ -131,6 +131,7 @@ fn open<'a>(
         relay_always: setup.wait.spins(),
         flags,
         shape,
+        wished_bytes: setup.pipe_bytes.unwrap_or(LARGE_PIPE_BYTES),
     }))
 }
 
@@ -283,6 +284,8 @@ struct Repeating<'a> {
     relay_always: bool,
     flags: SpliceFlags,
     shape: Shape,
+    /// The size that the sink should have.
+    wished_bytes: usize,
 }
 
 impl Repeating<'_> {
@@ -348,6 +351,13 @@ impl Repeating<'_> {
 impl Producer for Repeating<'_> {
     fn shape(&self) -> Shape {
         self.shape
+    }
+
+    fn pipe_refused(&self) -> Option<Refusal> {
+        let sink = self.sink.end.as_fd();
+        let own = [self.reservoir.reader.as_fd(), self.relay_writer.as_fd()];
+        let of_own = || own.into_iter().find_map(|pipe| refused_size(pipe, self.shape.pipe_bytes));
+        refused_size(sink, self.wished_bytes).or_else(of_own)
     }
 
     #[inline(always)]

@@ -14,7 +14,8 @@ use crate::endpoint::Endpoint;
 use crate::error::{Refusal, Stop};
 use crate::outlets::lend::Lender;
 use crate::outlets::{
-    Buffers, Outlet, Producer, Setup, Shape, Use, pipe_bytes, pipe_only, size_pipe, whole,
+    Buffers, Outlet, Producer, Setup, Shape, Use, pipe_bytes, pipe_only, refused_size, size_pipe,
+    whole,
 };
 use crate::pages::{Memory, PageSize, Pages, page_bytes};
 use crate::routes::Aliasing;
@@ -56,7 +57,8 @@ impl Outlet for Vmsplice {
     ) -> Result<Box<dyn Producer + 'a>, Stop> {
         self.suits(sink).map_err(Stop::Declined)?;
         // Half a buffer, as published: then a page comes round when the pipe has let go of it.
-        let pipe_bytes = size_pipe(sink, setup.pipe_bytes, Some(setup.buf_bytes / TURNS))?;
+        let wished_bytes = setup.buf_bytes / TURNS;
+        let pipe_bytes = size_pipe(sink, setup.pipe_bytes, Some(wished_bytes))?;
         let period = setup.contents.period();
         let turn_bytes = match setup.buffers {
             Buffers::Apart => setup.buf_bytes,
@@ -77,6 +79,7 @@ impl Outlet for Vmsplice {
             ring: None,
             pages: setup.pages,
             shape,
+            wished_bytes: setup.pipe_bytes.unwrap_or(wished_bytes),
         }))
     }
 }
@@ -123,11 +126,17 @@ struct Lending<'a> {
     ring: Option<Ring>,
     pages: Pages,
     shape: Shape,
+    /// The size that the pipe should have.
+    wished_bytes: usize,
 }
 
 impl Producer for Lending<'_> {
     fn shape(&self) -> Shape {
         self.shape
+    }
+
+    fn pipe_refused(&self) -> Option<Refusal> {
+        refused_size(self.lender.end().as_fd(), self.wished_bytes)
     }
 
     #[inline(always)]

@@ -10,6 +10,7 @@ use bytepath_lab::ends::{EndReport, ReadEnd, Until};
 use clap::Args;
 
 use crate::ends::{self, End, Shared, Useful};
+use crate::sys::start;
 use crate::{values, wrong_usage};
 
 /// As published.
@@ -38,6 +39,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     ends::end_with(shared.starter)?;
     if shared.csv && shared.json_alone() {
         return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
+    }
+    if start::was_closed(0) {
+        bail!("standard input is closed; was it redirected with <&-?");
     }
     let stdin = std::io::stdin();
     let end = end(options)?;

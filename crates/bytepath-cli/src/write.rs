@@ -2,13 +2,14 @@
 
 use std::os::fd::AsFd;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bytepath::outlets::{Buffers, Fresh, Outlet, Use};
 use bytepath::{Endpoint, Kind};
 use bytepath_lab::ends::WriteEnd;
 use clap::Args;
 
 use crate::ends::{self, End, Shared, Useful};
+use crate::sys::start;
 use crate::{values, wrong_usage};
 
 /// Write into a pipe as fast as it takes it, until the reader is gone
@@ -35,6 +36,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if shared.json_alone() {
         return Err(wrong_usage("the writer's standard output is the pipe: give --json a file"));
     }
+    if start::was_closed(1) {
+        bail!("standard output is closed; was it redirected with >&-?");
+    }
     let stdout = std::io::stdout();
     refuse_endless(shared, Endpoint::sink(stdout.as_fd())?.kind())?;
     let output = shared.output()?;
@@ -48,12 +52,7 @@ fn refuse_endless(shared: &Shared, sink: Kind) -> anyhow::Result<()> {
     let into = match sink {
         _ if shared.bytes_to_pipe.is_some() || shared.time.is_some() => return Ok(()),
         Kind::File | Kind::BlockDevice | Kind::Terminal => format!("a {sink}"),
-        // A closed standard output is /dev/null by now: Rust's runtime opens it, for reading and
-        // writing, before main (sanitize_standard_fds in std's rt.rs). It cannot be told from one
-        // that was inherited so: Python's subprocess.DEVNULL and daemon(3) open theirs likewise, the
-        // flags and /proc/self/fdinfo are the same, and kcmp(2) needs a process to compare with.
-        // Only code before the runtime (.init_array) could look, and that is unsafe.
-        Kind::Null => "/dev/null, which standard output also is if it is closed".to_owned(),
+        Kind::Null => "/dev/null".to_owned(),
         _ => return Ok(()),
     };
     Err(wrong_usage(format!(

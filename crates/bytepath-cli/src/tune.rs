@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use bytepath::Profile;
 use bytepath::machine::Machine;
-use bytepath::profile::ProfileError;
 use bytepath_lab::lab::LabError;
 use bytepath_lab::schedule::fresh_seed;
 use bytepath_lab::tune::{self, Effort, FirstSite, PairRun, Regret, Site};
@@ -76,7 +75,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
     let profile = Profile::read(path)?;
-    let stale = profile.check_machine(Machine::this()).err();
+    let checked = profile.check_machine(Machine::this());
+    let stale = checked.and_then(|()| profile.check_places()).err();
     tell(&profile, options, None)?;
     match stale {
         Some(stale) => bail!("{stale}"),
@@ -189,10 +189,8 @@ fn sites(folders: &[PathBuf], effort: Effort) -> anyhow::Result<Vec<Site>> {
 /// Runs every pair with every fixed choice and the planner's, interleaved.
 fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let profile = Profile::read(path)?;
-    match profile.check_machine(Machine::this()) {
-        Err(stale @ ProfileError::Stale(_)) => bail!("{stale}"),
-        checked => checked?,
-    }
+    profile.check_machine(Machine::this())?;
+    profile.check_places()?;
     let effort = options.effort(Effort { blocks: CHECK_BLOCKS, ..Effort::DEFAULT });
     let sites = sites(&options.dir, effort)?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;

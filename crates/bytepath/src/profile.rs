@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{Endpoint, Kind};
 use crate::knobs::Knobs;
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use crate::size::shown;
 use crate::wait::Wait;
 
@@ -361,6 +361,30 @@ impl Profile {
         }
     }
 
+    /// Whether the directories that were measured in are still on the file systems that they were on,
+    /// mounted as they were.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check_places(&self) -> Result<(), ProfileError> {
+        for place in self.places() {
+            let name = place.directory.display();
+            let now = machine::file_system(&place.directory)
+                .map_err(|error| ProfileError::Stale(error.to_string()))?;
+            if now.name != place.file_system {
+                let (then, now) = (&place.file_system, now.name);
+                return Err(ProfileError::Stale(format!("{name} was on {then} and is on {now}")));
+            }
+            if now.options != place.options {
+                let (then, now) = (place.options.join(","), now.options.join(","));
+                return Err(ProfileError::Stale(format!(
+                    "{name} was mounted with {then} and is with {now}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// What was measured between ends like these: on the file system that the file is on, or on
     /// another where that one was not measured.
     pub fn pair(&self, source: &Endpoint<'_>, sink: &Endpoint<'_>) -> Option<&Pair> {
@@ -502,6 +526,26 @@ pub(crate) mod tests {
         assert_eq!(found(vec![pair(here + 1, 1.0), pair(here, 2.0)]), Some(2.0));
         assert_eq!(found(vec![pair(here + 1, 1.0)]), Some(1.0));
         assert_eq!(found(vec![]), None);
+    }
+
+    #[test]
+    fn a_place_that_is_mounted_otherwise_is_stale() {
+        let here = machine::file_system(Path::new("/")).expect("there is a root");
+        let at = |file_system: &str, options: Vec<String>| {
+            let place = Place {
+                directory: "/".into(),
+                file_system: file_system.into(),
+                options,
+                device: 1,
+            };
+            let choices = vec![gave("splice", None, 1.0)];
+            let pair = Pair { source: End::File, sink: End::File, place: Some(place), choices };
+            profile(vec![pair]).check_places().map_err(|error| error.to_string())
+        };
+        assert_eq!(at(&here.name, here.options.clone()), Ok(()));
+        assert!(at("other", here.options.clone()).is_err_and(|why| why.contains("is on")));
+        let other = vec!["other".to_owned()];
+        assert!(at(&here.name, other).is_err_and(|why| why.contains("mounted with")));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct Effort {
 
 impl Effort {
     /// Half a minute on two CPUs.
-    pub const DEFAULT: Effort = Effort { blocks: 5, bytes: 64 << 20 };
+    pub const DEFAULT: Effort = Effort { blocks: 12, bytes: 64 << 20 };
     /// Eight seconds, for figures that are only roughly right.
     pub const QUICK: Effort = Effort { blocks: 3, bytes: 16 << 20 };
 }

@@ -1,11 +1,12 @@
 //! Buffers in pages of the hugetlbfs pool, which root fills for the test and empties again.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::fd::AsFd;
 
 use bytepath::outlets::{Contents, OUTLETS, Setup};
 use bytepath::pages::{Memory, PageSize, Pages};
 use bytepath::{Endpoint, Meter};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::ends::{Pace, contents, pipe};
 use crate::trial::same;
@@ -19,6 +20,8 @@ const PAGES: usize = 8;
 /// More pages in the pool while this lives.
 struct Pool {
     before: usize,
+    /// Keeps other runs of this test away: they would take these pages for those that were there.
+    _lock: File,
 }
 
 impl Pool {
@@ -28,11 +31,14 @@ impl Pool {
             eprintln!("skipped: this kernel has no pool of 2 MiB pages");
             return None;
         };
+        let lock = File::open(POOL).expect("it was read");
+        flock(&lock, FlockOperation::LockExclusive).expect("any file can be locked");
+        let before = number().unwrap_or(before);
         if let Err(error) = fs::write(POOL, (before + PAGES).to_string()) {
             eprintln!("skipped: the pool cannot be filled: {error}");
             return None;
         }
-        let pool = Pool { before };
+        let pool = Pool { before, _lock: lock };
         if number() < Some(before + PAGES) {
             eprintln!("skipped: memory is too fragmented for {PAGES} pages of 2 MiB");
             return None;

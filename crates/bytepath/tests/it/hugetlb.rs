@@ -66,7 +66,7 @@ fn every_outlet_delivers_from_pages_of_the_pool() {
             Err(error) => eprintln!("not looked up: {error}"),
         }
         drop(memory);
-        let period = &contents(4096)[..];
+        let period = contents(4096);
         // Three buffers and a bit, so that pages are renewed and come round.
         let bytes = (6 << 20) + 4096 * 3;
         for outlet in OUTLETS {

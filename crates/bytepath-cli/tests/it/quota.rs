@@ -1,8 +1,11 @@
 //! A user whose pipes use up fs.pipe-user-pages-soft gets small ones: a bench says so, and measures
 //! none of them in the place of others.
 
+use std::fs::File;
 use std::io::Read;
 use std::process::{Command, Stdio};
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::program::{BYTEPATH, Bounded, installed, root, run, spawned};
 
@@ -17,6 +20,8 @@ fn as_user(words: &[&str]) -> Command {
     command
 }
 
+const SOFT: &str = "/proc/sys/fs/pipe-user-pages-soft";
+
 /// Pages of a pipe of 1 MiB, and of the two that the outlet tee keeps.
 const PIPE_PAGES: usize = (1 << 20) / 4096;
 const HOLDER_PAGES: usize = 2 * PIPE_PAGES;
@@ -30,7 +35,7 @@ fn holders_of_all() -> Option<usize> {
         println!("skipped: becoming another user needs root");
         return None;
     }
-    let soft = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap_or_default();
+    let soft = std::fs::read_to_string(SOFT).unwrap_or_default();
     let most = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap_or_default();
     let pages: usize = soft.trim().parse().unwrap_or(0);
     let holders = pages / HOLDER_PAGES;
@@ -52,12 +57,20 @@ fn holder() -> Bounded {
     holder
 }
 
+/// The quota is the whole machine's: other runs of this test have to wait.
+fn alone() -> File {
+    let lock = File::open(SOFT).expect("it was read");
+    flock(&lock, FlockOperation::LockExclusive).expect("any file can be locked");
+    lock
+}
+
 const BENCH: [&str; 8] =
     ["bench", "pipes", "--blocks", "2", "--time", "3ms", "--placement", "free"];
 
 #[test]
 fn a_spent_quota_of_pipes_makes_arms_unavailable_with_the_reason_and_the_remedy() {
     let Some(all) = holders_of_all() else { return };
+    let _lock = alone();
     let mut holders: Vec<_> = (1..all).map(|_| holder()).collect();
     // The sink and the reservoir still find room, and the relay does not.
     let words = [&BENCH[..], &["--arms", "write-read,tee-splice", "--json", "-"]].concat();

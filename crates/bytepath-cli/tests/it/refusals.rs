@@ -272,6 +272,21 @@ fn a_limit_on_the_size_of_files_is_reported_with_the_byte_reached() {
     assert!(!record.exists());
 }
 
+/// The memory of a process has none at its first byte, and says so as a failing device does.
+#[test]
+fn a_source_that_fails_is_reported_with_the_byte_reached() {
+    let words = ["reading failed at byte 0", "Input/output error", "dmesg"];
+    for command in ["read", "read --inlet read-touch", "carry --route read-write"] {
+        // The shell stays, and with it its memory.
+        let done = shell(&format!("$bytepath {command} </proc/$$/mem; exit $?"));
+        if done.stderr.contains("Permission denied") {
+            println!("skipped: memory may not be read here");
+            return;
+        }
+        assert_eq!(done.refused(1, &words).stdout, "", "{command}");
+    }
+}
+
 #[test]
 fn a_file_system_that_fills_up_is_reported_with_the_byte_reached() {
     let Some(small) = Small::mounted() else { return };

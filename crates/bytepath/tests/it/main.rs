@@ -4,6 +4,7 @@
 mod conformance;
 mod ends;
 mod faults;
+mod hugetlb;
 mod inlets;
 mod outlets;
 mod random;

@@ -114,12 +114,30 @@ pub(crate) fn tmpfs_file() -> File {
 /// The root of a tmpfs that is mounted nowhere, so that nothing is left to be unmounted. Takes
 /// root; says so where it is missing.
 pub(crate) fn detached_tmpfs(size: &str, attributes: MountAttrFlags) -> Option<OwnedFd> {
+    detached_tmpfs_with(size, &[], attributes)
+}
+
+/// The same with further options, of which some have a value.
+pub(crate) fn detached_tmpfs_with(
+    size: &str,
+    options: &[(&str, Option<&str>)],
+    attributes: MountAttrFlags,
+) -> Option<OwnedFd> {
     let mounted = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).and_then(|tmpfs| {
         rustix::mount::fsconfig_set_string(tmpfs.as_fd(), "size", size)?;
+        for (option, value) in options {
+            match value {
+                Some(value) => {
+                    rustix::mount::fsconfig_set_string(tmpfs.as_fd(), *option, *value)?;
+                }
+                None => rustix::mount::fsconfig_set_flag(tmpfs.as_fd(), *option)?,
+            }
+        }
         rustix::mount::fsconfig_create(tmpfs.as_fd())?;
         rustix::mount::fsmount(tmpfs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
     });
-    mounted.map_err(|errno| eprintln!("skipped: no tmpfs can be mounted here: {errno}")).ok()
+    let said = |errno| eprintln!("skipped: no tmpfs {options:?} can be mounted here: {errno}");
+    mounted.map_err(said).ok()
 }
 
 pub(crate) fn memfd() -> File {

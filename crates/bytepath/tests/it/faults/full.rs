@@ -1,14 +1,15 @@
 //! Sinks that take some bytes and then no more.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{Seek, SeekFrom, Write};
 
 use bytepath::{Knobs, Side, TransferError};
-use rustix::fs::{Mode, OFlags, SealFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, SealFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
+use rustix::thread::CapabilitySet;
 
-use crate::ends::{Pace, contents, detached_tmpfs, disk_file};
+use crate::ends::{Pace, contents, detached_tmpfs, detached_tmpfs_with, disk_file};
 use crate::faults::{carry, ending_sources, routes, written_after};
 use crate::trial::same;
 use crate::watch::bounded;
@@ -24,6 +25,7 @@ const FULL: &[Full] = &[
     Full { name: "/dev/full", errno: Errno::NOSPC, open: dev_full },
     Full { name: "a small tmpfs", errno: Errno::NOSPC, open: small_tmpfs },
     Full { name: "the largest offset", errno: Errno::FBIG, open: at_the_largest },
+    Full { name: "a used-up quota", errno: Errno::DQUOT, open: used_up_quota },
     Full { name: "a sealed memfd", errno: Errno::PERM, open: sealed },
 ];
 
@@ -36,6 +38,32 @@ fn small_tmpfs() -> Option<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     let file = rustix::fs::openat(root, "file", flags, Mode::RUSR | Mode::WUSR);
     Some(file.expect("a file on it").into())
+}
+
+/// A file of an ordinary user on a tmpfs that gives each of them 1 MiB. Quotas do not bind a thread
+/// that may exceed limits, so this one gives that right up.
+fn used_up_quota() -> Option<File> {
+    let quota = [("usrquota", None), ("usrquota_block_hardlimit", Some("1m"))];
+    let root = detached_tmpfs_with("16m", &quota, MountAttrFlags::empty())?;
+    let mut sets = rustix::thread::capabilities(None).expect("every thread has some");
+    sets.effective.remove(CapabilitySet::SYS_RESOURCE);
+    rustix::thread::set_capabilities(None, sets).expect("anybody may have fewer");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let file_of_user = |name: &str| {
+        let file = rustix::fs::openat(&root, name, flags, Mode::RUSR | Mode::WUSR);
+        let file = File::from(file.expect("a file on it"));
+        rustix::fs::fchown(&file, Some(Uid::from_raw(65_532)), None).expect("root gives it away");
+        file
+    };
+    // A trial, deleted at once.
+    let trial = file_of_user("trial");
+    let most = (&trial).write_all(&[0; 2 << 20]);
+    rustix::fs::unlinkat(&root, "trial", AtFlags::empty()).expect("it is there");
+    if most.is_ok() {
+        eprintln!("skipped: the quota of a tmpfs does not bind here");
+        return None;
+    }
+    Some(file_of_user("file"))
 }
 
 /// 100,003 bytes before the largest offset that the file system on the disk has, which is the

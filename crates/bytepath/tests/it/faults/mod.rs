@@ -9,6 +9,7 @@ use crate::ends::{SOURCES, SourceKind, Supply};
 use crate::trial::same;
 
 mod cancel;
+mod devices;
 mod full;
 mod interrupted;
 mod midway;

@@ -2,9 +2,11 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
+use bytepath::machine::Machine;
 use bytepath::outlets::{self, OUTLETS};
+use bytepath::placement::pin_this_thread;
 use bytepath::routes::ROUTES;
-use bytepath::{Endpoint, Knobs, Meter, Stop, TransferError, Wait};
+use bytepath::{Endpoint, Knobs, Meter, Side, Stop, TransferError, Wait};
 use rustix::io::Errno;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -288,6 +290,50 @@ fn a_reservoir_or_relay_that_takes_nothing_is_declined_with_the_kernels_word() {
         let Err(Stop::Declined(refusal)) = ended else { panic!("{}: {ended:?}", outlet.name()) };
         assert_eq!(refusal.errno, Some(Errno::AGAIN), "{refusal}");
         assert!(refusal.reason.contains(what), "{}: {refusal}", outlet.name());
+    }
+}
+
+/// Faults that a test cannot make everywhere, in the kernel's word alone.
+#[test]
+fn a_used_up_quota_and_a_failing_device_are_told_whatever_the_route() {
+    let calls = [("read-write", libc::SYS_write)].iter().chain(CALLS);
+    for &(name, call) in calls {
+        for (errno, hint) in [(Errno::DQUOT, "your disk quota"), (Errno::IO, "dmesg")] {
+            let source = if name == "splice" { "pipe" } else { "memfd" };
+            let source = source_named(source).open(contents(10_007), Pace::Whole);
+            let sink = memfd();
+            let meter = Meter::new();
+            let ended = refusing(&always(&[call]), errno, || {
+                carry_on(&meter, &source, &sink, Some(name), Knobs::default(), None)
+            });
+            let Some(ended) = ended else {
+                assert_eq!(name, "tee", "the others suit these ends");
+                continue;
+            };
+            let Err(TransferError::Failed(failed)) = ended else { panic!("{name}: {ended:?}") };
+            assert_eq!((failed.errno, failed.offset), (errno, 0), "{failed}");
+            assert_ne!(failed.side, Side::Source, "{failed}");
+            assert!(failed.to_string().contains(hint), "{failed}");
+        }
+    }
+}
+
+#[test]
+fn a_cpu_that_a_sandbox_does_not_let_a_thread_choose_is_refused_with_the_reason() {
+    let cpu = Machine::this().allowed_cpus().first().expect("a CPU");
+    for errno in WORDS {
+        for (call, what) in [
+            (libc::SYS_sched_setaffinity, format!("CPU {cpu}")),
+            (libc::SYS_sched_getaffinity, "cannot read the CPUs".to_owned()),
+        ] {
+            let pinned = refusing(&always(&[call]), errno, || {
+                pin_this_thread(cpu).map(drop).map_err(|error| error.to_string())
+            });
+            let said = pinned.expect_err("the call was refused");
+            let word = std::io::Error::from(errno).to_string();
+            let word = word.split(" (os").next().expect("a word");
+            assert!(said.contains(&what) && said.contains(word), "{said}");
+        }
     }
 }
 

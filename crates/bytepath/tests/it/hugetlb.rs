@@ -1,0 +1,91 @@
+//! Buffers in pages of the hugetlbfs pool, which root fills for the test and empties again.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+
+use bytepath::outlets::{Contents, OUTLETS, Setup};
+use bytepath::pages::{Memory, PageSize, Pages};
+use bytepath::{Endpoint, Meter};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::ends::{Pace, contents, pipe};
+use crate::trial::same;
+use crate::watch::bounded;
+
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+/// Each outlet holds two buffers at most, of a page each.
+const PAGES: usize = 8;
+
+/// More pages in the pool while this lives.
+struct Pool {
+    before: usize,
+    /// Keeps other runs of this test away: they would take these pages for those that were there.
+    _lock: File,
+}
+
+impl Pool {
+    fn filled() -> Option<Pool> {
+        let number = || fs::read_to_string(POOL).ok()?.trim().parse::<usize>().ok();
+        let Some(before) = number() else {
+            eprintln!("skipped: this kernel has no pool of 2 MiB pages");
+            return None;
+        };
+        let lock = File::open(POOL).expect("it was read");
+        flock(&lock, FlockOperation::LockExclusive).expect("any file can be locked");
+        let before = number().unwrap_or(before);
+        if let Err(error) = fs::write(POOL, (before + PAGES).to_string()) {
+            eprintln!("skipped: the pool cannot be filled: {error}");
+            return None;
+        }
+        let pool = Pool { before, _lock: lock };
+        if number() < Some(before + PAGES) {
+            eprintln!("skipped: memory is too fragmented for {PAGES} pages of 2 MiB");
+            return None;
+        }
+        Some(pool)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let emptied = fs::write(POOL, self.before.to_string());
+        assert!(emptied.is_ok() || std::thread::panicking(), "{emptied:?}");
+    }
+}
+
+#[test]
+fn every_outlet_delivers_from_pages_of_the_pool() {
+    bounded(|watch| {
+        let Some(_pool) = Pool::filled() else { return };
+        let pages = Pages { size: PageSize::Hugetlb, locked: false };
+        let mut memory = Memory::allocate(1, &pages).expect("a page of the pool");
+        memory.as_mut_slice().fill(1);
+        match memory.huge_bytes() {
+            Ok(huge) => assert!(huge > 0, "the page is one of the pool"),
+            Err(error) => eprintln!("not looked up: {error}"),
+        }
+        drop(memory);
+        let period = contents(4096);
+        // Three buffers and a bit, so that pages are renewed and come round.
+        let bytes = (6 << 20) + 4096 * 3;
+        for outlet in OUTLETS {
+            watch.at(outlet.name());
+            let (reader, writer) = pipe();
+            let collector = std::thread::spawn(move || Pace::Whole.collect(reader));
+            let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+            let meter = Meter::new();
+            let setup = Setup {
+                contents: Contents::Repeat(period),
+                buf_bytes: 1 << 20,
+                pages,
+                ..Setup::new(&meter)
+            };
+            let mut producer = outlet.open(&sink, &setup).expect("it opens");
+            producer.repeat(bytes as u64).expect("it goes");
+            drop(producer);
+            drop(writer);
+            same(&collector.join().expect("it reads"), &period.repeat(bytes / period.len()));
+        }
+    });
+}

@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut failed = 0;
     for name in &options.files {
         if let Err(error) = one(name, options, &meter) {
-            say(format_args!("bytepath: {}: {error:#}", name.display()));
+            say(format_args!("bytepath: {error:#}"));
             failed += 1;
         }
     }
@@ -56,12 +56,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn one(name: &OsStr, options: &Options, meter: &Meter) -> anyhow::Result<()> {
     if name != "-" {
-        return drop_all(&Endpoint::open_source(name)?, options, meter);
+        let source = Endpoint::open_source(name)?;
+        return drop_all(&source, options, meter)
+            .with_context(|| name.to_string_lossy().into_owned());
     }
     if start::was_closed(0) {
         bail!("standard input is closed; was it redirected with <&-?");
     }
-    drop_all(&Endpoint::source(std::io::stdin().as_fd())?, options, meter)
+    let source = std::io::stdin();
+    drop_all(&Endpoint::source(source.as_fd())?, options, meter).context("standard input")
 }
 
 /// Takes everything by the first of the inlets that does it.

@@ -64,6 +64,32 @@ fn interruptions_change_nothing() {
     }
 }
 
+/// The classic ends with "Resource temporarily unavailable" here, and loses the rest.
+#[test]
+fn an_end_that_is_not_ready_is_tried_again() {
+    let Some(cat) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    for calls in [IN_KERNEL, "write", "splice,sendfile,copy_file_range,read,write"] {
+        let fault = format!("{calls}:error=EAGAIN:when=2+3");
+        for (options, plain) in [("", ""), ("--route=read-write", ""), ("-s", "-s")] {
+            let wanted = cat.both(&format!("cat {plain} large | cksum"), few).theirs.stdout;
+            for output in ["| cat >out", ">>out"] {
+                // Reads of the file alone: the loader does not take EAGAIN for an answer.
+                let cat_with = match calls {
+                    "write" => faulty(&[&fault]),
+                    _ => faulty_on("large", &[&fault]),
+                };
+                let line = format!("{cat_with} {options} large {output}; cksum <out");
+                let ours = cat.both(&line, few).ours;
+                assert_eq!((ours.stderr.as_str(), ours.end.0), ("", Some(0)), "{line}");
+                assert_eq!(ours.stdout, wanted, "{line}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_read_that_fails_is_told_of_as_one_and_the_next_file_is_gone_on_with() {
     let Some(cat) = gnu() else { return };

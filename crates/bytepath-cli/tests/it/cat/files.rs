@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::{few, gnu};
-use crate::program::{BYTEPATH, as_nobody, run};
+use crate::program::{BYTEPATH, as_nobody, installed, run};
 
 #[test]
 fn a_file_that_fails_is_told_of_and_the_next_is_gone_on_with() {
@@ -187,4 +187,20 @@ fn a_terminal_is_read_until_its_end_key_and_again_for_the_next_dash() {
     let theirs = said(&cat.path);
     assert_eq!(said(Path::new(BYTEPATH)), theirs);
     assert!(theirs.contains("one\ntwo\nthree\n"), "{theirs}");
+}
+
+#[test]
+fn a_terminal_is_written_to() {
+    let Some(cat) = gnu() else { return };
+    if !installed("script") {
+        return;
+    }
+    // script(1) gives a terminal, and keeps what is written to it.
+    for words in ["a b a", "-A large", "- a </dev/null", "nowhere a", "/proc/version b", "c c"] {
+        let line = format!(
+            "yes line | head -c 300000 >c; script -qec 'cat {words}' typescript >/dev/null; \
+             rm large; tail -n +2 typescript; rm typescript"
+        );
+        cat.both(&line, few).same();
+    }
 }

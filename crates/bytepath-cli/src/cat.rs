@@ -113,6 +113,9 @@ pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
         called.say("options that change the bytes need them in memory: leave out --route");
         return ExitCode::from(WRONG_USAGE);
     }
+    if formatter.is_some() && options.plan.explain_plan {
+        called.say("read, changed in memory, written: the options leave no other route");
+    }
     if start::was_closed(1) {
         called.say(format_args!("standard output: {}", word(Errno::BADF)));
         return ExitCode::FAILURE;

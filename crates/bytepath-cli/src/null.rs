@@ -15,6 +15,9 @@ use crate::sys::start;
 /// What a pipe is made, as the planner makes it: what everybody may have.
 const PIPE_BYTES: usize = 1 << 20;
 
+/// Bytes of one read.
+const READ_BYTES: usize = 256 << 10;
+
 /// Take bytes as fast as they come, and drop them
 ///
 /// With no FILE, or when FILE is -, standard input is taken. The pages of a pipe are dropped
@@ -41,7 +44,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut failed = 0;
     for name in &options.files {
         if let Err(error) = one(name, options, &meter) {
-            say(format_args!("bytepath: {}: {error:#}", std::path::Path::new(name).display()));
+            say(format_args!("bytepath: {error:#}"));
             failed += 1;
         }
     }
@@ -56,12 +59,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn one(name: &OsStr, options: &Options, meter: &Meter) -> anyhow::Result<()> {
     if name != "-" {
-        return drop_all(&Endpoint::open_source(name)?, options, meter);
+        let source = Endpoint::open_source(name)?;
+        return drop_all(&source, options, meter)
+            .with_context(|| name.to_string_lossy().into_owned());
     }
     if start::was_closed(0) {
         bail!("standard input is closed; was it redirected with <&-?");
     }
-    drop_all(&Endpoint::source(std::io::stdin().as_fd())?, options, meter)
+    let source = std::io::stdin();
+    drop_all(&Endpoint::source(source.as_fd())?, options, meter).context("standard input")
 }
 
 /// Takes everything by the first of the inlets that does it.
@@ -70,9 +76,17 @@ fn drop_all(source: &Endpoint<'_>, options: &Options, meter: &Meter) -> anyhow::
         // One that may not be enlarged works as it is.
         let _ = source.set_pipe_bytes(PIPE_BYTES);
     }
-    let ways: &[&str] = if options.touch { &["read-touch"] } else { &["splice-null", "read"] };
-    for inlet in ways.iter().filter_map(|name| inlets::by_name(name)) {
-        match taken(inlet, source, meter) {
+    // A splice drops what the pipe holds in one call; a read goes through a buffer that stays in
+    // the cache.
+    let (splice, read) = (PIPE_BYTES, READ_BYTES);
+    let ways: &[_] = match options.touch {
+        true => &[("read-touch", read)],
+        false => &[("splice-null", splice), ("read", read)],
+    };
+    for (name, buf_bytes) in ways {
+        let Some(inlet) = inlets::by_name(name) else { continue };
+        let setup = Setup { buf_bytes: *buf_bytes, untouched: true, ..Setup::new(meter) };
+        match taken(inlet, source, &setup) {
             // The next takes what is left: nothing that came is under way.
             Err(Stop::Declined(_)) => continue,
             done => return Ok(done?),
@@ -81,8 +95,7 @@ fn drop_all(source: &Endpoint<'_>, options: &Options, meter: &Meter) -> anyhow::
     bail!("no inlet takes bytes from a {}", source.kind())
 }
 
-fn taken(inlet: &dyn Inlet, source: &Endpoint<'_>, meter: &Meter) -> Result<(), Stop> {
+fn taken(inlet: &dyn Inlet, source: &Endpoint<'_>, setup: &Setup<'_>) -> Result<(), Stop> {
     inlet.suits(source).map_err(Stop::Declined)?;
-    let setup = Setup { untouched: true, ..Setup::new(meter) };
-    inlet.open(source, &setup)?.take_all(u64::MAX).map(drop)
+    inlet.open(source, setup)?.take_all(u64::MAX).map(drop)
 }

@@ -374,6 +374,16 @@ mod tests {
     }
 
     #[test]
+    fn pipes_are_grown_for_large_jobs_unless_they_are_to_be_left() {
+        let (reader, _w) = rustix::pipe::pipe().expect("a pipe");
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sink = Endpoint::open_sink("/dev/null").expect("a sink");
+        let plan = Plan::best(&Job::new(&source, &sink), Knobs::default()).expect("a plan");
+        assert_eq!(plan.grow_pipes_to(), Some(GROWN_PIPE_BYTES));
+        assert_eq!(plan.leave_pipes().grow_pipes_to(), None);
+    }
+
+    #[test]
     fn an_unknown_route_is_answered_with_those_there_are() {
         let null = Endpoint::open_sink("/dev/null").expect("a sink");
         let zero = Endpoint::open_source("/dev/zero").expect("a source");

@@ -30,7 +30,9 @@ static NOTE: extern "C" fn() = note;
 extern "C" fn note() {
     for (descriptor, closed) in (0..).zip(&CLOSED) {
         // SAFETY: F_GETFD reads a flag of a descriptor, and answers EBADF where there is none.
-        closed.store(unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1, Relaxed);
+        let answer = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        closed.store(answer == -1 && error == Some(libc::EBADF), Relaxed);
     }
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: it changes nothing when no new action is given, and `action` has room for the old.

@@ -13,9 +13,40 @@ const LONGEST: usize = 4;
 /// Bytes looked at between two looks at the room that is left.
 const PIECE_BYTES: usize = 4 << 10;
 
+/// Bytes that are looked at together: as wide as vector registers are everywhere.
+const BLOCK_BYTES: usize = 16;
+
 /// See the module.
 pub(super) struct Shown {
     table: [Form; 256],
+    plain: Plain,
+}
+
+/// Bytes that are shown as they are, or most of them: such that a whole block can be tested in a few
+/// vector instructions. What it leaves out the table knows too.
+#[derive(Clone, Copy)]
+struct Plain {
+    first: u8,
+    count: u8,
+    also: u8,
+}
+
+impl Plain {
+    fn of(style: Style) -> Plain {
+        match (style.nonprinting, style.tabs) {
+            (true, false) => Plain { first: b' ', count: 95, also: b'\t' },
+            (true, true) => Plain { first: b' ', count: 95, also: b' ' },
+            // Everything after the tab.
+            (false, _) => Plain { first: b'\t' + 1, count: u8::MAX - b'\t', also: b' ' },
+        }
+    }
+
+    /// Whether all of the block is plain. Without an early end, which would cost the vectors.
+    #[inline(always)]
+    fn all(self, block: &[u8]) -> bool {
+        let is = |byte: u8| (byte.wrapping_sub(self.first) < self.count) | (byte == self.also);
+        block.iter().fold(true, |all, byte| all & is(*byte))
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -36,7 +67,7 @@ impl Form {
 impl Shown {
     pub(super) fn new(style: Style) -> Shown {
         let form = |byte: usize| form(byte as u8, style);
-        Shown { table: std::array::from_fn(form) }
+        Shown { table: std::array::from_fn(form), plain: Plain::of(style) }
     }
 
     /// Writes the text as it is shown.
@@ -48,16 +79,34 @@ impl Shown {
     ) -> Result<(), Errno> {
         for piece in text.chunks(PIECE_BYTES) {
             let room = output.room(piece.len() * LONGEST, stdout)?;
+            let blocks = piece.chunks_exact(BLOCK_BYTES);
+            let rest = blocks.remainder();
             let mut filled = 0;
-            for byte in piece {
-                let form = &self.table[usize::from(*byte)];
-                // All four, though fewer may count: one store is cheaper than a choice.
-                room[filled..filled + LONGEST].copy_from_slice(&form.characters);
-                filled += usize::from(form.length);
+            for block in blocks {
+                if self.plain.all(block) {
+                    room[filled..filled + BLOCK_BYTES].copy_from_slice(block);
+                    filled += BLOCK_BYTES;
+                } else {
+                    filled += self.by_byte(block, &mut room[filled..]);
+                }
             }
+            filled += self.by_byte(rest, &mut room[filled..]);
             output.filled(filled);
         }
         Ok(())
+    }
+
+    /// How many bytes of the room it took, which has to be [`LONGEST`] for each.
+    #[inline(always)]
+    fn by_byte(&self, bytes: &[u8], room: &mut [u8]) -> usize {
+        let mut filled = 0;
+        for byte in bytes {
+            let form = &self.table[usize::from(*byte)];
+            // All four, though fewer may count: one store is cheaper than a choice.
+            room[filled..filled + LONGEST].copy_from_slice(&form.characters);
+            filled += usize::from(form.length);
+        }
+        filled
     }
 }
 

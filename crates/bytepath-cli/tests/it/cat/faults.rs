@@ -32,9 +32,9 @@ fn a_way_that_is_refused_at_any_point_changes_nothing() {
         for error in ["EINVAL", "ENOSYS", "EPERM"] {
             for when in ["1+", "2+", "2+2"] {
                 let cat_with = faulty(&[&format!("{ways}:error={error}:when={when}")]);
-                for line in ["large a | cat >out", "large a >out", "- a <large | cat >out"] {
-                    cat.both(&format!("{cat_with} {line}; echo $?"), few).same();
-                }
+                let run = |words| format!("{cat_with} {words}; echo $?; cksum <out; ");
+                let words = ["large a | cat >out", "large a >out", "- a <large | cat >out"];
+                cat.both(&words.map(run).concat(), few).same();
             }
         }
         let cat_with = faulty(&[&format!("{ways}:error=ENOSYS:when=2+")]);
@@ -61,6 +61,32 @@ fn interruptions_change_nothing() {
     for options in ["", "-A"] {
         let cat_with = faulty_on("large", &["read,splice,sendfile:error=EINTR:when=1+3"]);
         cat.both(&format!("{cat_with} {options} large a | cat >out; echo $?"), few).same();
+    }
+}
+
+/// The classic ends with "Resource temporarily unavailable" here, and loses the rest.
+#[test]
+fn an_end_that_is_not_ready_is_tried_again() {
+    let Some(cat) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    for calls in [IN_KERNEL, "write", "splice,sendfile,copy_file_range,read,write"] {
+        let fault = format!("{calls}:error=EAGAIN:when=2+3");
+        for (options, plain) in [("", ""), ("--route=read-write", ""), ("-s", "-s")] {
+            let wanted = cat.both(&format!("cat {plain} large | cksum"), few).theirs.stdout;
+            for output in ["| cat >out", ">>out"] {
+                // Reads of the file alone: the loader does not take EAGAIN for an answer.
+                let cat_with = match calls {
+                    "write" => faulty(&[&fault]),
+                    _ => faulty_on("large", &[&fault]),
+                };
+                let line = format!("{cat_with} {options} large {output}; cksum <out");
+                let ours = cat.both(&line, few).ours;
+                assert_eq!((ours.stderr.as_str(), ours.end.0), ("", Some(0)), "{line}");
+                assert_eq!(ours.stdout, wanted, "{line}");
+            }
+        }
     }
 }
 

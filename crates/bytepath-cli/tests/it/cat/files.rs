@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::{few, gnu};
-use crate::program::{BYTEPATH, as_nobody, run};
+use crate::program::{BYTEPATH, as_nobody, installed, run};
 
 #[test]
 fn a_file_that_fails_is_told_of_and_the_next_is_gone_on_with() {
@@ -44,9 +44,9 @@ fn standard_input_may_be_anything() {
     let Some(cat) = gnu() else { return };
     for options in ["", "-n"] {
         for input in ["<a", "</dev/null", "<large", "<&-", "0>a", "<nowhere"] {
-            for files in ["", "-", "- -", "a - b -", "b b -"] {
-                cat.both(&format!("cat {options} {files} {input}; echo $?"), few).same();
-            }
+            let run = |files| format!("cat {options} {files} {input}; echo $?; ");
+            let line: String = ["", "-", "- -", "a - b -", "b b -"].map(run).concat();
+            cat.both(&line, few).same();
         }
         cat.both(&format!("cat large | cat {options}; cat large | cat {options} a - - b"), few)
             .same();
@@ -70,10 +70,11 @@ fn standard_output_may_be_anything() {
             ">&-",
             "1</dev/null",
         ] {
-            for files in ["a", "a nowhere", "large large", "/dev/null", "/dev/null a"] {
-                let line = format!("{{ cat {options} {files} {output}; }} 2>err; echo $?");
-                cat.both(&line, few).same();
-            }
+            let run = |files| {
+                format!("{{ cat {options} {files} {output}; }} 2>>err; echo $?; cksum <out; ")
+            };
+            let files = ["a", "a nowhere", "large large", "/dev/null", "/dev/null a"];
+            cat.both(&format!("echo >out; {}", files.map(run).concat()), few).same();
         }
     }
 }
@@ -187,4 +188,20 @@ fn a_terminal_is_read_until_its_end_key_and_again_for_the_next_dash() {
     let theirs = said(&cat.path);
     assert_eq!(said(Path::new(BYTEPATH)), theirs);
     assert!(theirs.contains("one\ntwo\nthree\n"), "{theirs}");
+}
+
+#[test]
+fn a_terminal_is_written_to() {
+    let Some(cat) = gnu() else { return };
+    if !installed("script") {
+        return;
+    }
+    // script(1) gives a terminal, and keeps what is written to it.
+    for words in ["a b a", "-A large", "- a </dev/null", "nowhere a", "/proc/version b", "c c"] {
+        let line = format!(
+            "yes line | head -c 300000 >c; script -qec 'cat {words}' typescript >/dev/null; \
+             rm large; sed '1d;$d' typescript; rm typescript"
+        );
+        cat.both(&line, few).same();
+    }
 }

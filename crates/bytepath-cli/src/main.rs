@@ -7,6 +7,8 @@ mod ends;
 mod output;
 #[expect(dead_code, reason = "the movers that use it come one by one")]
 mod planning;
+#[expect(dead_code, reason = "the command that draws with it comes with the transfer")]
+mod pv;
 mod read;
 mod tour;
 mod values;

@@ -5,15 +5,15 @@ mod bench;
 mod carry;
 mod ends;
 mod output;
-#[expect(dead_code, reason = "the movers that use it come one by one")]
 mod planning;
-#[expect(dead_code, reason = "the command that draws with it comes with the transfer")]
 mod pv;
 mod read;
 mod tour;
 mod values;
 mod write;
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -40,9 +40,36 @@ enum Command {
     Write(write::Options),
     Read(read::Options),
     Carry(carry::Options),
+    Pv(pv::Options),
+}
+
+/// A command that behaves as a program that people know, in its own words and exit codes.
+struct Classic {
+    /// The program's name, ours as well.
+    name: &'static str,
+    /// Takes the words after the name.
+    run: fn(Vec<OsString>) -> ExitCode,
+}
+
+/// Every command with a classic. A link by one of these names is that command.
+const CLASSICS: &[Classic] = &[Classic { name: "pv", run: pv::main }];
+
+/// The classic that is meant, by the name of the link or by the first word, and its words.
+fn classic() -> Option<(&'static Classic, Vec<OsString>)> {
+    let mut words = std::env::args_os();
+    let named = |name: &OsStr| CLASSICS.iter().find(|classic| name == classic.name);
+    let program = words.next()?;
+    if let Some(classic) = Path::new(&program).file_name().and_then(named) {
+        return Some((classic, words.collect()));
+    }
+    let classic = words.next().as_deref().and_then(named)?;
+    Some((classic, words.collect()))
 }
 
 fn main() -> ExitCode {
+    if let Some((classic, words)) = classic() {
+        return (classic.run)(words);
+    }
     let cli = Cli::parse_from(values::kebab_case(std::env::args_os()));
     let done = match cli.command {
         Command::Tour(options) => tour::run(&options),
@@ -50,6 +77,7 @@ fn main() -> ExitCode {
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Carry(options) => carry::run(&options),
+        Command::Pv(_) => unreachable!("classics are answered before"),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -113,6 +113,12 @@ impl Plan {
         Ok(Plan { routes: vec![choice], refused: Vec::new(), knobs, grow_pipes_to: None })
     }
 
+    /// The same plan, which leaves the pipes at both ends the size they are.
+    #[must_use]
+    pub fn leave_pipes(self) -> Plan {
+        Plan { grow_pipes_to: None, ..self }
+    }
+
     /// The routes in the order in which they are tried.
     pub fn routes(&self) -> &[Choice] {
         &self.routes
@@ -230,6 +236,16 @@ mod tests {
         let alone = Plan::only("read-write", &job, Knobs::default());
         assert!(matches!(alone, Err(PlanError::SameFile)));
         assert!(Plan::best(&job.limit(1), Knobs::default()).is_ok());
+    }
+
+    #[test]
+    fn pipes_are_left_as_they_are_when_that_is_asked_for() {
+        let (reader, _w) = rustix::pipe::pipe().expect("a pipe");
+        let null = Endpoint::open_sink("/dev/null").expect("a sink");
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let plan = Plan::best(&Job::new(&source, &null), Knobs::default()).expect("a plan");
+        assert_eq!(plan.grow_pipes_to(), Some(GROWN_PIPE_BYTES));
+        assert_eq!(plan.leave_pipes().grow_pipes_to(), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Costs per chunk: two copies, two system calls, one pass with vector instructions for lines.
 
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytepath::Kind;
 use rustix::event::{PollFd, PollFlags};
@@ -27,6 +27,9 @@ const ALIGNED_BYTES: usize = 4096;
 /// Zeros in whole blocks of this size become holes.
 const HOLE_BYTES: usize = 4096;
 
+/// How often what was written is put on the device with --durable.
+const SETTLE_TIME: Duration = Duration::from_millis(100);
+
 /// Without --error-skip-block, what is skipped at once grows to this.
 const SKIP_BYTES_MAX: u64 = 512;
 
@@ -41,6 +44,10 @@ pub(crate) struct Hand<'a> {
     /// Whether the output may have holes.
     holes: Option<bool>,
     tail_wanted: bool,
+    /// Whether anything could not be read and was made up.
+    skipped_any: bool,
+    /// When what was written was put on the device last, with --durable.
+    settled: Instant,
 }
 
 impl<'a> Hand<'a> {
@@ -56,14 +63,16 @@ impl<'a> Hand<'a> {
             tail_wanted: display.last_written.is_some()
                 || !display.format.is_empty()
                 || display.extra_display.is_some(),
+            skipped_any: false,
+            settled: Instant::now(),
         }
     }
 
     /// Moves an input to its end, or until nothing is left to be moved.
     pub(crate) fn carry(
         &mut self,
-        source: &Source,
-        sink: &Sink,
+        source: &Source<'_>,
+        sink: &Sink<'_>,
         left: &mut Left,
         pace: &mut Pace,
     ) -> Ended {
@@ -93,8 +102,16 @@ impl<'a> Hand<'a> {
         Ended::AtEnd
     }
 
-    /// Ends an output whose last bytes are a hole.
-    pub(crate) fn finish(&mut self, sink: &Sink) -> Result<(), Errno> {
+    /// Whether zeros were written for what could not be read.
+    pub(crate) fn skipped_any(&self) -> bool {
+        self.skipped_any
+    }
+
+    /// Ends an output whose last bytes are a hole, and puts it on the device where that counts.
+    pub(crate) fn finish(&mut self, sink: &Sink<'_>) -> Result<(), Errno> {
+        if self.settings.options.transfer.durable && sync(sink).is_ok() {
+            self.tally.settled();
+        }
         if std::mem::take(&mut self.hole_open) {
             let end = rustix::fs::tell(&sink.endpoint)?;
             rustix::fs::ftruncate(&sink.endpoint, end)?;
@@ -112,8 +129,8 @@ impl<'a> Hand<'a> {
 
     /// Reads until something comes; zeros for what cannot be read, where that is asked for.
     fn read(
-        &self,
-        source: &Source,
+        &mut self,
+        source: &Source<'_>,
         buffer: &mut [u8],
         skipped: &mut Skipped,
     ) -> Result<usize, Ended> {
@@ -136,8 +153,8 @@ impl<'a> Hand<'a> {
 
     /// Steps over what cannot be read; how many zeros stand for it.
     fn skip(
-        &self,
-        source: &Source,
+        &mut self,
+        source: &Source<'_>,
         buffer: &mut [u8],
         skipped: &mut Skipped,
         errno: Errno,
@@ -170,7 +187,7 @@ impl<'a> Hand<'a> {
             self.live.say(format_args!("{}: {what}: {why}", source.name));
             skipped.told = true;
         }
-        skipped.any = true;
+        self.skipped_any = true;
         let count = usize::try_from(count).unwrap_or(buffer.len());
         buffer[..count].fill(0);
         Ok(count)
@@ -179,8 +196,8 @@ impl<'a> Hand<'a> {
     /// Writes a chunk, in as many pieces as the pace of lines makes it.
     fn write(
         &mut self,
-        source: &Source,
-        sink: &Sink,
+        source: &Source<'_>,
+        sink: &Sink<'_>,
         chunk: &[u8],
         left: &mut Left,
         pace: &mut Pace,
@@ -226,7 +243,7 @@ impl<'a> Hand<'a> {
     }
 
     /// Writes a piece and counts what the sink took.
-    fn write_piece(&mut self, sink: &Sink, piece: &[u8], lines: u64) -> Result<(), Ended> {
+    fn write_piece(&mut self, sink: &Sink<'_>, piece: &[u8], lines: u64) -> Result<(), Ended> {
         let mut lines = Some(lines);
         let mut rest = piece;
         while !rest.is_empty() {
@@ -253,11 +270,16 @@ impl<'a> Hand<'a> {
             }
             self.tally.wrote(count, lines);
         }
+        if self.settings.options.transfer.durable && self.settled.elapsed() >= SETTLE_TIME {
+            sync(sink)?;
+            self.tally.settled();
+            self.settled = Instant::now();
+        }
         Ok(())
     }
 
     /// Whether the next bytes become a hole, and how many of them go the same way.
-    fn next_run(&mut self, sink: &Sink, rest: &[u8]) -> (bool, usize) {
+    fn next_run(&mut self, sink: &Sink<'_>, rest: &[u8]) -> (bool, usize) {
         if !self.settings.options.transfer.sparse {
             return (false, rest.len());
         }
@@ -278,7 +300,6 @@ impl<'a> Hand<'a> {
 struct Skipped {
     in_a_row: u32,
     told: bool,
-    any: bool,
 }
 
 /// Waits until something may be moved, and says how much.
@@ -292,7 +313,7 @@ pub(crate) fn allowed(pace: &mut Pace, live: &Live) -> u64 {
 }
 
 /// One write that took something.
-fn write_some(sink: &Sink, bytes: &[u8]) -> Result<usize, Ended> {
+fn write_some(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
     loop {
         match rustix::io::write(&sink.endpoint, bytes) {
             // Nothing was taken and nothing said: a device that is full does so.
@@ -327,7 +348,7 @@ pub(crate) fn directed(fd: impl AsFd) {
 }
 
 /// Puts what was written on the device; pipes and sockets have none.
-pub(crate) fn sync(sink: &Sink) -> Result<(), Ended> {
+pub(crate) fn sync(sink: &Sink<'_>) -> Result<(), Ended> {
     loop {
         match rustix::fs::fdatasync(&sink.endpoint) {
             Err(Errno::INTR) => {}
@@ -340,7 +361,7 @@ pub(crate) fn sync(sink: &Sink) -> Result<(), Ended> {
 }
 
 /// Only where nothing is: seeking over old bytes would keep them.
-fn may_have_holes(sink: &Sink) -> bool {
+fn may_have_holes(sink: &Sink<'_>) -> bool {
     let end =
         || rustix::fs::fstat(&sink.endpoint).ok().and_then(|stat| u64::try_from(stat.st_size).ok());
     sink.endpoint.kind() == Kind::File
@@ -348,7 +369,7 @@ fn may_have_holes(sink: &Sink) -> bool {
         && rustix::fs::tell(&sink.endpoint).is_ok_and(|at| end().is_some_and(|end| at >= end))
 }
 
-fn end_of(source: &Source) -> Option<u64> {
+fn end_of(source: &Source<'_>) -> Option<u64> {
     match source.endpoint.kind() {
         Kind::File => {
             let stat = rustix::fs::fstat(&source.endpoint).ok()?;

@@ -13,9 +13,9 @@ use super::live::Live;
 use super::status::Status;
 
 /// An input, open.
-pub(crate) struct Source {
+pub(crate) struct Source<'fd> {
     pub(crate) name: String,
-    pub(crate) endpoint: Endpoint<'static>,
+    pub(crate) endpoint: Endpoint<'fd>,
 }
 
 /// Whether a name stands for standard input.
@@ -23,9 +23,9 @@ pub(crate) fn is_stdin(name: &OsStr) -> bool {
     name == "-"
 }
 
-impl Source {
+impl Source<'_> {
     /// Opens an input, or tells why not.
-    pub(crate) fn open(name: &OsStr, live: &Live) -> Result<Source, Status> {
+    pub(crate) fn open(name: &OsStr, live: &Live) -> Result<Source<'static>, Status> {
         let opened = match is_stdin(name) {
             true => Endpoint::source(rustix::stdio::stdin()),
             false => Endpoint::open_source(Path::new(name)),
@@ -74,14 +74,14 @@ pub(crate) fn device_bytes(device: &Endpoint<'_>) -> Option<u64> {
 }
 
 /// The output, open.
-pub(crate) struct Sink {
+pub(crate) struct Sink<'fd> {
     pub(crate) name: String,
-    pub(crate) endpoint: Endpoint<'static>,
+    pub(crate) endpoint: Endpoint<'fd>,
 }
 
-impl Sink {
+impl Sink<'_> {
     /// Standard output.
-    pub(crate) fn stdout(live: &Live) -> Result<Sink, Status> {
+    pub(crate) fn stdout(live: &Live) -> Result<Sink<'static>, Status> {
         opened("standard output".into(), Endpoint::sink(rustix::stdio::stdout()), live)
     }
 
@@ -90,7 +90,7 @@ impl Sink {
         path: &Path,
         inputs: &[impl AsRef<OsStr>],
         live: &Live,
-    ) -> Result<Sink, Status> {
+    ) -> Result<Sink<'static>, Status> {
         if let Ok(sink) = path.metadata() {
             let same = |input: &OsStr| {
                 let input = match is_stdin(input) {
@@ -111,7 +111,7 @@ impl Sink {
     }
 
     /// Nothing: what is moved there is gone.
-    pub(crate) fn nowhere(live: &Live) -> Result<Sink, Status> {
+    pub(crate) fn nowhere(live: &Live) -> Result<Sink<'static>, Status> {
         opened("/dev/null".into(), Endpoint::open_sink("/dev/null"), live)
     }
 
@@ -140,7 +140,7 @@ fn opened(
     name: String,
     endpoint: Result<Endpoint<'static>, EndpointError>,
     live: &Live,
-) -> Result<Sink, Status> {
+) -> Result<Sink<'static>, Status> {
     endpoint.map(|endpoint| Sink { name: name.clone(), endpoint }).map_err(|error| {
         live.say(format_args!("{name}: {}", why(&error)));
         Status::OPEN

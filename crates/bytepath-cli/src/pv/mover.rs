@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use bytepath::{Job, Kind, Knobs, Moved, Plan, Side, Transfer, TransferError};
+use bytepath::{Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 
@@ -81,7 +81,7 @@ impl Left {
 
 impl Work<'_> {
     /// Moves all inputs to the sink; what went wrong.
-    pub(crate) fn run(&self, inputs: &[OsString], sink: &Sink, mut left: Left) -> Status {
+    pub(crate) fn run(&self, inputs: &[OsString], sink: &Sink<'_>, mut left: Left) -> Status {
         let mut status = Status::DONE;
         let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
         let mut pace = Pace::new(self.live.rate(), Instant::now());
@@ -108,7 +108,14 @@ impl Work<'_> {
                 break;
             }
         }
-        if let Some(errno) = hand.and_then(|mut hand| hand.finish(sink).err()) {
+        status | self.finished(hand, sink)
+    }
+
+    /// What moving by hand leaves to be done and told at the end.
+    fn finished(&self, hand: Option<Hand<'_>>, sink: &Sink<'_>) -> Status {
+        let Some(mut hand) = hand else { return Status::DONE };
+        let mut status = if hand.skipped_any() { Status::TRANSFER } else { Status::DONE };
+        if let Err(errno) = hand.finish(sink) {
             self.live.say(format_args!("write failed: {}", super::errno_word(errno)));
             status |= Status::TRANSFER;
         }
@@ -116,12 +123,12 @@ impl Work<'_> {
     }
 
     /// Moves one open input, as `run` does.
-    pub(crate) fn run_one(&self, source: &Source, sink: &Sink) -> Status {
+    pub(crate) fn run_one(&self, source: &Source<'_>, sink: &Sink<'_>) -> Status {
         let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
         let mut pace = Pace::new(self.live.rate(), Instant::now());
         let mut left = Left::Everything;
         let ended = self.one(source, sink, &mut left, &mut pace, hand.as_mut());
-        self.told(ended, source).0
+        self.told(ended, source).0 | self.finished(hand, sink)
     }
 
     /// Whether the bytes have to pass through memory of ours.
@@ -141,8 +148,8 @@ impl Work<'_> {
 
     fn one(
         &self,
-        source: &Source,
-        sink: &Sink,
+        source: &Source<'_>,
+        sink: &Sink<'_>,
         left: &mut Left,
         pace: &mut Pace,
         hand: Option<&mut Hand<'_>>,
@@ -183,7 +190,13 @@ impl Work<'_> {
     /// Aliasing is allowed: the output of a pipe viewer may show what is written to an input
     /// after it was spliced and before it was read, as that of pv and of cat does; who changes a
     /// file while it is copied has no claim to either version.
-    fn by_plan(&self, source: &Source, sink: &Sink, left: &mut Left, pace: &mut Pace) -> Ended {
+    fn by_plan(
+        &self,
+        source: &Source<'_>,
+        sink: &Sink<'_>,
+        left: &mut Left,
+        pace: &mut Pace,
+    ) -> Ended {
         let whole = Job::new(&source.endpoint, &sink.endpoint).allow_aliasing();
         let knobs = Knobs::default();
         let planned = self.settings.options.plan.plan(&whole.limit(u64::MAX), knobs);
@@ -247,7 +260,7 @@ impl Work<'_> {
         }
     }
 
-    fn failed(&self, error: TransferError, source: &Source) -> Ended {
+    fn failed(&self, error: TransferError, source: &Source<'_>) -> Ended {
         match error {
             TransferError::Failed(failed) => {
                 if !failed.stranded.is_empty() && failed.errno != Errno::PIPE {
@@ -270,7 +283,7 @@ impl Work<'_> {
     }
 
     /// Says what has to be said; the status, and whether the next input is worth a try.
-    fn told(&self, ended: Ended, source: &Source) -> (Status, bool) {
+    fn told(&self, ended: Ended, source: &Source<'_>) -> (Status, bool) {
         match ended {
             Ended::AtEnd => (Status::DONE, true),
             Ended::ReadFailed(errno) => {

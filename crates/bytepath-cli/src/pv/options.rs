@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use rustix::process::Pid;
 
 use super::display::DisplayOptions;
+use super::monitor::Watched;
 use super::quantity::{self, Units};
 use super::usage::{self, Wrong};
 use crate::planning::PlanOptions;
@@ -96,6 +98,19 @@ pub(crate) struct TransferOptions {
 /// Work other than copying, and what surrounds it.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ModeOptions {
+    /// Move nothing; show how far processes are in the files they have open. All other words count
+    /// as well
+    #[arg(short = 'd', long, value_name = "PID[:FD]|=NAME|@LISTFILE", help_heading = MODES, conflicts_with_all = ["remote", "query", "monitor"])]
+    pub(crate) watchfd: Vec<OsString>,
+    /// Have the pv with this number take over the options given here
+    #[arg(short = 'R', long, value_name = "PID", value_parser = pid, help_heading = MODES, conflicts_with_all = ["query", "monitor"])]
+    pub(crate) remote: Option<Pid>,
+    /// Show how far the pv with this number is
+    #[arg(short = 'Q', long, value_name = "PID", value_parser = pid, help_heading = MODES, conflicts_with = "monitor")]
+    pub(crate) query: Option<Pid>,
+    /// Run the command given behind --, and move what goes in, what comes out, or both
+    #[arg(short = 'M', long, value_name = "SIDE", value_enum, help_heading = MODES, conflicts_with = "store_and_forward")]
+    pub(crate) monitor: Option<Watched>,
     /// Save the number of this process in FILE, while it runs
     #[arg(short = 'P', long, value_name = "FILE", help_heading = MODES)]
     pub(crate) pidfile: Option<PathBuf>,
@@ -183,6 +198,12 @@ impl Settings {
             options,
         })
     }
+}
+
+/// The number of a process.
+fn pid(text: &str) -> Result<Pid, String> {
+    let number = text.parse().ok().and_then(Pid::from_raw).filter(|pid| !pid.is_init());
+    number.ok_or_else(|| "the number of a process is expected".to_owned())
 }
 
 /// A size, or that of what stands behind the @.

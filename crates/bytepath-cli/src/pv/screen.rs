@@ -84,6 +84,15 @@ impl Screen {
         if self.forced || self.numeric {
             return true;
         }
+        self.terminal && self.in_foreground()
+    }
+
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Whether the terminal is ours to use now.
+    pub(crate) fn in_foreground(&self) -> bool {
         self.terminal
             && match rustix::termios::tcgetpgrp(stderr()) {
                 Ok(group) => group == rustix::process::getpgrp(),

@@ -44,6 +44,12 @@ impl std::ops::BitOrAssign for Status {
     }
 }
 
+impl From<Status> for i32 {
+    fn from(status: Status) -> i32 {
+        i32::from(status.0)
+    }
+}
+
 impl From<Status> for ExitCode {
     fn from(status: Status) -> ExitCode {
         ExitCode::from(status.0)

@@ -24,18 +24,15 @@ pub(crate) struct Tally {
     /// The whole, where it is known only while it runs; see `size`.
     size: AtomicU64,
     size_known: AtomicBool,
-    /// Counted before, in a stage that is over.
-    before_bytes: AtomicU64,
     pub(crate) tail: Mutex<Tail>,
 }
 
 const WAYS: [Way; 3] = [Way::Splice, Way::SplicePipe, Way::CopyFileRange];
 
 impl Tally {
-    /// Bytes that the sink has taken in this stage.
+    /// Bytes that the sink has taken.
     pub(crate) fn bytes(&self) -> u64 {
-        let all = self.meter.bytes() + self.by_hand_bytes.load(Relaxed);
-        all - self.before_bytes.load(Relaxed)
+        self.meter.bytes() + self.by_hand_bytes.load(Relaxed)
     }
 
     /// Lines that the sink has taken.
@@ -48,6 +45,12 @@ impl Tally {
         let add = |count: &AtomicU64, more| count.store(count.load(Relaxed) + more, Relaxed);
         add(&self.by_hand_bytes, bytes as u64);
         add(&self.lines, lines);
+    }
+
+    /// Takes over what another counted.
+    pub(crate) fn set(&self, bytes: u64, lines: u64) {
+        self.by_hand_bytes.store(bytes, Relaxed);
+        self.lines.store(lines, Relaxed);
     }
 
     /// What the buffer of ours holds.
@@ -73,7 +76,7 @@ impl Tally {
         }
     }
 
-    /// Everything moved in this stage is on the device.
+    /// Everything moved is on the device.
     pub(crate) fn settled(&self) {
         self.durable_bytes.store(self.bytes(), Relaxed);
     }
@@ -89,13 +92,6 @@ impl Tally {
 
     pub(crate) fn size(&self) -> Option<u64> {
         self.size_known.load(Relaxed).then(|| self.size.load(Relaxed))
-    }
-
-    /// Begins another stage, which counts from 0.
-    pub(crate) fn next_stage(&self) {
-        self.before_bytes.store(self.before_bytes.load(Relaxed) + self.bytes(), Relaxed);
-        self.lines.store(0, Relaxed);
-        self.durable_bytes.store(0, Relaxed);
     }
 }
 
@@ -159,15 +155,5 @@ mod tests {
         assert_eq!(tail.line, b"five");
         tail.add(&[b'x'; 9000]);
         assert_eq!((tail.bytes.len(), tail.line.as_slice()), (TAIL_BYTES, &b"five"[..]));
-    }
-
-    #[test]
-    fn a_stage_counts_from_0() {
-        let tally = Tally::default();
-        tally.wrote(10, 2);
-        tally.next_stage();
-        assert_eq!((tally.bytes(), tally.lines()), (0, 0));
-        tally.wrote(3, 1);
-        assert_eq!((tally.bytes(), tally.lines()), (3, 1));
     }
 }

@@ -32,6 +32,8 @@ impl Wrong {
         match self {
             Wrong::Asked(text) => match text.print() {
                 Ok(()) => ExitCode::SUCCESS,
+                // Who read it had enough, as `head` has.
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
                 Err(error) => {
                     say(format_args!("{}", super::word(&error)));
                     Status::TRANSFER.into()
@@ -82,6 +84,7 @@ impl From<clap::Error> for Wrong {
                 if context(ContextKind::InvalidValue).is_none_or(|value| value.is_empty()) =>
             {
                 let name = context(ContextKind::InvalidArg).unwrap_or_default();
+                let name = name.split(' ').next().unwrap_or_default();
                 said(format!("option '{name}' requires an argument"))
             }
             // A parser's own words, or clap's for what is rare; without the name of clap's line.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::Settings;
+use super::cursor::Row;
 use super::display::{Display, DisplayOptions, Moment};
 use super::live::Live;
 use super::screen::Screen;
@@ -37,6 +38,12 @@ impl Clock {
         Clock { started: Instant::now() }
     }
 
+    /// A clock that has been running for some time.
+    pub(crate) fn started_before(elapsed: Duration) -> Clock {
+        let now = Instant::now();
+        Clock { started: now.checked_sub(elapsed).unwrap_or(now) }
+    }
+
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -61,6 +68,8 @@ pub(crate) struct Side<'a> {
     pub(crate) clock: Clock,
     /// Whether its clock waits for the first byte.
     pub(crate) waiting: bool,
+    /// Whether only what is on the device counts.
+    pub(crate) durable: bool,
 }
 
 impl<'a> Bar<'a> {
@@ -73,7 +82,8 @@ impl<'a> Bar<'a> {
         let display = Display::new(&options_of(options, side))?;
         let name = of_side(&options.name, side).cloned();
         let waiting = options.wait;
-        let side = Side { tally, other: None, name, clock: Clock::start(), waiting };
+        let clock = Clock::start();
+        let side = Side { tally, other: None, name, clock, waiting, durable: false };
         Ok(Bar { display, side })
     }
 }
@@ -89,7 +99,11 @@ impl Side<'_> {
         let lines = options.counts_lines();
         Moment {
             elapsed: self.clock.elapsed(),
-            amount: if lines { self.tally.lines() } else { self.tally.bytes() },
+            amount: match lines {
+                true => self.tally.lines(),
+                false if self.durable => self.tally.durable_bytes(),
+                false => self.tally.bytes(),
+            },
             size: self.tally.size(),
             buffer: self.tally.buffer(),
             last_written: &tail.bytes,
@@ -131,6 +145,10 @@ pub(crate) struct Watch<'a> {
     pub(crate) screen: Option<Screen>,
     pub(crate) signals: Signals,
     pub(crate) bars: Vec<Bar<'a>>,
+    /// How many lines the last drawing had: the next begins that much higher.
+    pub(crate) drawn_lines: usize,
+    /// Our rows of the terminal, with --cursor.
+    pub(crate) row: Option<Row>,
 }
 
 impl Watch<'_> {
@@ -151,7 +169,7 @@ impl Watch<'_> {
                     Asked::Stop => self.stop(),
                     Asked::Continued => next = Instant::now(),
                     Asked::Resized => self.resized(),
-                    Asked::Wish => {}
+                    Asked::Wish => super::remote::answer(self),
                 }
             }
             if over {
@@ -196,7 +214,28 @@ impl Watch<'_> {
         for bar in &mut self.bars {
             bar.side.clock.leave_out(since);
         }
+        self.drawn_lines = 0;
         self.resized();
+    }
+
+    /// Draws by other options from now on.
+    pub(crate) fn change(&mut self, wished: Settings) {
+        let transfer = &mut self.settings.options;
+        let display = super::remote::merged(&transfer.display, wished.options.display.clone());
+        for (place, bar) in self.bars.iter_mut().enumerate() {
+            // One that cannot be drawn was refused when the wish was made.
+            if let Ok(new) = Bar::new(&display, place, bar.side.tally) {
+                bar.display = new.display;
+                bar.side.name = new.side.name;
+            }
+        }
+        if let Some(screen) = &mut self.screen {
+            screen.give_size(display.width, display.height);
+        }
+        if wished.options.display.interval.is_some() {
+            self.settings.interval = wished.interval;
+        }
+        self.settings.options.display = display;
     }
 
     fn resized(&mut self) {
@@ -225,8 +264,14 @@ impl Watch<'_> {
             }
             screen.titles(&display.extra(&moment, screen.width()));
         }
-        if !lines.is_empty() {
-            screen.draw(&lines.join("  "), self.live);
+        match (&mut self.row, lines.as_slice()) {
+            (_, []) => {}
+            (Some(row), lines) => row.draw(lines, screen),
+            (None, lines) => {
+                let up = "\x1b[A".repeat(self.drawn_lines.saturating_sub(1));
+                self.drawn_lines = lines.len();
+                screen.draw(&format!("{up}{}", lines.join("\n\r")), self.live);
+            }
         }
     }
 
@@ -235,6 +280,9 @@ impl Watch<'_> {
             self.draw(true);
         }
         let Some(screen) = &self.screen else { return };
+        if let Some(row) = self.row.take() {
+            row.end(screen);
+        }
         screen.end_line(self.live);
         for bar in &self.bars {
             if let Some(summary) = bar.display.summary() {

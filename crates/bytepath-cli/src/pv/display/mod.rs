@@ -1,13 +1,38 @@
-//! What people see of a transfer: values in, one line of text out. Nothing here opens, waits, reads
-//! a clock or prints, so that every line can be had again from the same moments.
+//! What people see of a transfer: moments in, one line of text out. Nothing here waits, reads a
+//! clock or prints, so that every line can be had again from the same moments.
+//!
+//! Behaves as the current Pipe Viewer does; where it does something else, the place says so.
 
 mod bar;
+mod escapes;
+mod extra;
+mod finish;
+mod format;
+mod line;
+mod numbers;
 mod options;
+mod rate;
+mod sgr;
+mod stats;
+mod usual;
 mod values;
+
+#[cfg(test)]
+mod against_the_original;
 
 use std::time::{Duration, SystemTime};
 
+use jiff::tz::TimeZone;
+
+use bar::BarStyle;
+use escapes::columns;
+use extra::ExtraSpec;
+use format::{Field, Format, Piece};
+use line::Line;
+use numbers::Units;
 pub(crate) use options::DisplayOptions;
+use rate::Rates;
+use usual::Usual;
 
 /// What the drawer tells at one tick. Only `elapsed` and `amount` must be known.
 #[derive(Clone, Debug)]
@@ -16,7 +41,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) elapsed: Duration,
     /// Bytes moved so far; with --line-mode, lines.
     pub(crate) amount: u64,
-    /// How many there will be, in the same unit, if that is known.
+    /// How many there will be, in the same unit, if that is known; 0 is not known.
     pub(crate) size: Option<u64>,
     /// What lies between the reading and the writing.
     pub(crate) buffer: Buffer,
@@ -74,12 +99,21 @@ pub(crate) enum Way {
     CopyFileRange,
 }
 
+/// What the terminal can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terminal {
+    /// Whether letters beyond ASCII arrive as such; without, every bar is plain.
+    pub(crate) utf8: bool,
+    /// Whether colours are shown, and wanted.
+    pub(crate) colours: bool,
+}
+
 /// What goes elsewhere than to the terminal's line, with -x.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
     /// For the title of the terminal's window: the text alone, without escape sequences.
     pub(crate) window_title: Option<String>,
-    /// For the title of the process, as ps shows it.
+    /// For the title of the process, as ps shows it; pv writes `pv -- ` before it.
     pub(crate) process_title: Option<String>,
 }
 
@@ -95,41 +129,143 @@ impl std::fmt::Display for WrongDisplay {
 
 impl std::error::Error for WrongDisplay {}
 
+/// How lines look, whatever they tell.
+#[derive(Clone, Debug)]
+struct Look {
+    units: Units,
+    style: BarStyle,
+    gauge: bool,
+    numeric: bool,
+    terminal: Terminal,
+}
+
 /// Draws moments, one after the other, and remembers what rates and markers need.
-#[derive(Debug)]
-pub(crate) struct Display {}
+#[derive(Clone, Debug)]
+pub(crate) struct Display {
+    look: Look,
+    /// A format of the person's own, in the place of the usual.
+    own: Option<Format>,
+    usual: Usual,
+    conemu: bool,
+    extra: ExtraSpec,
+    summary: bool,
+    rates: Rates,
+    zone: TimeZone,
+    /// Columns of the line before, which the next has to cover.
+    drawn: usize,
+}
+
+/// Seconds that rates are averaged over, unless said otherwise.
+const WINDOW_S: u64 = 30;
 
 impl Display {
-    /// Prepares to draw what the options ask for.
-    pub(crate) fn new(_options: &DisplayOptions) -> Result<Self, WrongDisplay> {
-        Ok(Self {})
+    /// Prepares to draw what the options ask for, on a terminal with UTF-8 and colours, in the
+    /// local time zone.
+    ///
+    /// # Errors
+    /// A format that asks for more columns than any terminal has.
+    pub(crate) fn new(options: &DisplayOptions) -> Result<Self, WrongDisplay> {
+        let look = Look {
+            units: Units::of(options),
+            style: options.bar_style.unwrap_or_default(),
+            gauge: options.gauge,
+            numeric: options.numeric,
+            terminal: Terminal { utf8: true, colours: true },
+        };
+        let extra = options.extra_display.as_deref().map(ExtraSpec::read).transpose()?;
+        let mut display = Self {
+            look,
+            own: options.format.last().map(|format| Format::read(format)).transpose()?,
+            usual: Usual::of(options),
+            conemu: options.conemu,
+            extra: extra.unwrap_or_default(),
+            summary: options.stats,
+            rates: Rates::over(options.average_rate_window.unwrap_or(WINDOW_S)),
+            zone: TimeZone::UTC,
+            drawn: 0,
+        };
+        // Where it is comes from a file: only who asks for it has it read.
+        if display.tells(options, Field::Fineta) {
+            display.zone = TimeZone::system();
+        }
+        Ok(display)
     }
 
-    /// The line for a terminal this wide: no line end, no carriage return, padded to cover the last.
+    /// Draws for a terminal that can do only this.
+    pub(crate) fn on(mut self, terminal: Terminal) -> Self {
+        self.look.terminal = terminal;
+        self
+    }
+
+    /// Shows the ratio of both sides where no format says what to show: the output of --monitor.
+    pub(crate) fn with_ratio(mut self) -> Self {
+        self.usual.add_ratio();
+        self
+    }
+
+    fn tells(&self, options: &DisplayOptions, field: Field) -> bool {
+        let told = [self.own.as_ref(), self.extra.format.as_ref()];
+        (field == Field::Fineta && options.fineta)
+            || told.into_iter().flatten().any(|format| format.has(field))
+    }
+
+    /// The line for a terminal this wide: without line end or carriage return, and with spaces at
+    /// its end where the line before was longer. It is wider than the terminal only where what it
+    /// tells does not fit.
     pub(crate) fn draw(&mut self, moment: &Moment<'_>, width: usize) -> String {
-        let seconds = moment.elapsed.as_secs();
-        let line = format!(
-            "{}B {}:{:02}:{:02}",
-            moment.amount,
-            seconds / 3600,
-            seconds / 60 % 60,
-            seconds % 60
-        );
-        line.chars().take(width).collect()
+        self.rates.take(moment);
+        let format = self.format(moment);
+        let mut line = self.line(moment, true).text(&format, width);
+        let wide = columns(&line);
+        // A terminal that has become narrower must not be made to wrap by spaces.
+        let before = self.drawn.min(width);
+        line.extend(std::iter::repeat_n(' ', before.saturating_sub(wide)));
+        self.drawn = wide.max(before);
+        line
     }
 
     /// The line of numbers for -n, without its line end.
     pub(crate) fn numeric_line(&mut self, moment: &Moment<'_>) -> String {
-        moment.amount.to_string()
+        self.rates.take(moment);
+        let format = self.format(moment);
+        self.line(moment, true).text(&format, 0)
     }
 
     /// What goes to titles with -x; nothing without it.
-    pub(crate) fn extra(&mut self, _moment: &Moment<'_>, _width: usize) -> Extra {
-        Extra::default()
+    pub(crate) fn extra(&mut self, moment: &Moment<'_>, width: usize) -> Extra {
+        if !self.extra.window && !self.extra.process {
+            return Extra::default();
+        }
+        self.rates.take(moment);
+        let format = self.extra.format.clone().unwrap_or_else(|| self.format(moment));
+        let title = self.line(moment, false).text(&format, width);
+        Extra {
+            window_title: self.extra.window.then(|| title.clone()),
+            process_title: self.extra.process.then_some(title),
+        }
     }
 
-    /// The lines for -v at the end, without the last line end; nothing without -v.
+    /// The line for -v at the end, without its line end; nothing without -v. Here bits are bits:
+    /// the original has their name, but counts bytes.
     pub(crate) fn summary(&self) -> Option<String> {
-        None
+        let units = self.look.units;
+        self.summary.then(|| self.rates.stats().line(units.count(1.0), units.suffix()))
+    }
+
+    /// What the terminal is told when the last line is done, so that its tab shows no progress any
+    /// more; empty where it was never told of any.
+    pub(crate) fn farewell(&self) -> &'static str {
+        let own = self.own.as_ref().is_some_and(|format| format.has(Field::ConEmu));
+        if own || self.conemu { "\x1b]9;4;0;0\x1b\\" } else { "" }
+    }
+
+    fn format(&self, moment: &Moment<'_>) -> Format {
+        let mut format = self.own.clone().unwrap_or_else(|| self.usual.format(moment));
+        format.0.extend(self.conemu.then_some(Piece::Field(Field::ConEmu, None)));
+        format
+    }
+
+    fn line<'a>(&'a self, moment: &'a Moment<'a>, escapes: bool) -> Line<'a> {
+        Line { look: &self.look, zone: &self.zone, moment, rates: &self.rates, escapes }
     }
 }

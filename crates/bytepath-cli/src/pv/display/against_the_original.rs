@@ -1,0 +1,1 @@
+//! Compared with pv itself.

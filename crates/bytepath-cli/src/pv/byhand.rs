@@ -3,10 +3,10 @@
 //!
 //! Costs per chunk: two copies, two system calls, one pass with vector instructions for lines.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use bytepath::Kind;
+use bytepath::{Endpoint, Kind};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -181,7 +181,7 @@ impl<'a> Hand<'a> {
             let what = match once {
                 true => "it has parts that cannot be read; zeros are written for them".to_owned(),
                 false => {
-                    format!("bytes {at} to {} cannot be read; zeros are written", at + count - 1)
+                    format!("skipped {at} - {} ({count} B), zeros are written for it", at + count)
                 }
             };
             self.live.say(format_args!("{}: {what}: {why}", source.name));
@@ -254,6 +254,8 @@ impl<'a> Hand<'a> {
                     rustix::fs::seek(&sink.endpoint, ahead).map_err(Ended::write_failed)?;
                     len
                 }
+                // Thrown away without a call.
+                false if self.settings.options.transfer.discard => len,
                 false => write_some(sink, &rest[..len])?,
             };
             self.hole_open = hole;
@@ -340,10 +342,29 @@ fn undirected(fd: impl AsFd) -> bool {
         && rustix::fs::fcntl_setfl(&fd, flags.difference(OFlags::DIRECT)).is_ok()
 }
 
-/// Puts O_DIRECT on, where the file system has it.
-pub(crate) fn directed(fd: impl AsFd) {
-    if let Ok(flags) = rustix::fs::fcntl_getfl(&fd) {
-        let _ = rustix::fs::fcntl_setfl(&fd, flags | OFlags::DIRECT);
+/// O_DIRECT on a descriptor, where its file system has it, until this is dropped.
+pub(crate) struct Directed<'fd> {
+    fd: BorrowedFd<'fd>,
+    before: Option<OFlags>,
+}
+
+impl<'fd> Directed<'fd> {
+    /// Only where it is about the page cache: a pipe would become one of packets (pipe(2)), whose
+    /// reader loses what it does not take at once.
+    pub(crate) fn set(end: &'fd Endpoint<'_>) -> Self {
+        let fd = end.as_fd();
+        let cached = matches!(end.kind(), Kind::File | Kind::BlockDevice);
+        let before = cached.then(|| rustix::fs::fcntl_getfl(fd).ok()).flatten();
+        let set = |flags: &OFlags| rustix::fs::fcntl_setfl(fd, *flags | OFlags::DIRECT).is_ok();
+        Directed { fd, before: before.filter(set) }
+    }
+}
+
+impl Drop for Directed<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = rustix::fs::fcntl_setfl(self.fd, before);
+        }
     }
 }
 

@@ -152,9 +152,9 @@ pub(crate) fn total_bytes(inputs: &[impl AsRef<OsStr>]) -> Option<u64> {
     let mut total: u64 = 0;
     for input in inputs {
         let input = input.as_ref();
-        let quiet = Live::default();
         let bytes = if is_stdin(input) {
-            Source::open(input, &quiet).ok()?.bytes()?
+            let endpoint = Endpoint::source(rustix::stdio::stdin()).ok()?;
+            Source { name: String::new(), endpoint }.bytes()?
         } else {
             let found = std::fs::metadata(input).ok()?;
             match found.file_type() {

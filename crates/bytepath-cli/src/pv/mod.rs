@@ -33,7 +33,6 @@ use rustix::io::Errno;
 pub(crate) use options::{Options, Settings};
 
 use bytepath::Kind;
-use cursor::Row;
 use ends::Sink;
 use live::Live;
 use mover::{Left, Work};
@@ -184,18 +183,15 @@ fn watched(
     let failed = |error: std::io::Error| Wrong::plain(word(&error));
     let signals = signals::Signals::caught().map_err(failed)?;
     let done = Done::new().map_err(failed)?;
-    // After signals are caught: they must not end it while the terminal is asked.
-    let cursor = settings.options.display.cursor && !settings.options.display.numeric;
-    let shared = screen.as_ref().filter(|screen| cursor && screen.is_terminal());
-    let row = shared.and_then(|screen| Row::taken(screen, bars.len()));
     let settings = settings.clone();
-    let mut watch = Watch { settings, live, screen, signals, bars, drawn_lines: 0, row };
+    let mut watch = Watch { settings, live, screen, signals, bars, drawn_lines: 0, row: None };
     std::thread::scope(|scope| {
         let mover = scope.spawn(|| {
             let status = work();
             done.tell();
             status
         });
+        watch.take_rows();
         match watch.run(&done) {
             Over::Done => {}
             Over::Signal => end(Status::SIGNAL),

@@ -9,7 +9,7 @@ use rustix::fs::Advice;
 use rustix::io::Errno;
 
 use super::Settings;
-use super::byhand::{self, Hand, allowed};
+use super::byhand::{self, Directed, Hand, allowed};
 use super::display::Way;
 use super::ends::{Sink, Source};
 use super::live::Live;
@@ -83,6 +83,7 @@ impl Work<'_> {
     /// Moves all inputs to the sink; what went wrong.
     pub(crate) fn run(&self, inputs: &[OsString], sink: &Sink<'_>, mut left: Left) -> Status {
         let mut status = Status::DONE;
+        self.explain_by_hand();
         let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
         let mut pace = Pace::new(self.live.rate(), Instant::now());
         for input in inputs {
@@ -131,19 +132,17 @@ impl Work<'_> {
         self.told(ended, source).0 | self.finished(hand, sink)
     }
 
-    /// Whether the bytes have to pass through memory of ours.
     fn by_hand(&self) -> bool {
-        let (transfer, display) = (&self.settings.options.transfer, &self.settings.options.display);
-        // -X throws bytes away by the kernel's hand, unless something wants to see them.
-        display.counts_lines()
-            || display.buffer_percent
-            || display.last_written.is_some()
-            || transfer.no_splice
-            || self.settings.buffer_bytes.is_some()
-            || transfer.skip_errors > 0
-            || transfer.sync
-            || transfer.direct_io
-            || transfer.sparse
+        self.settings.by_hand().is_some()
+    }
+
+    /// Tells why there is no plan to explain.
+    fn explain_by_hand(&self) {
+        if let (true, Some(option)) =
+            (self.settings.options.plan.explain_plan, self.settings.by_hand())
+        {
+            self.live.say(format_args!("read and written by hand, because of {option}"));
+        }
     }
 
     fn one(
@@ -159,15 +158,13 @@ impl Work<'_> {
             let _ = rustix::fs::fadvise(&source.endpoint, 0, None, Advice::Sequential);
         }
         if let Some(bytes) = self.settings.pipe_bytes {
-            for end in [&source.endpoint, &sink.endpoint] {
-                let _ = end.set_pipe_bytes(bytes);
-            }
+            let _ = sink.endpoint.set_pipe_bytes(bytes);
         }
         let Some(hand) = hand else { return self.by_plan(source, sink, left, pace) };
-        if self.settings.options.transfer.direct_io {
-            byhand::directed(&source.endpoint);
-            byhand::directed(&sink.endpoint);
-        }
+        // The flag belongs to everybody who shares the open file: it is taken off again.
+        let direct = self.settings.options.transfer.direct_io;
+        let _source = direct.then(|| Directed::set(&source.endpoint));
+        let _sink = direct.then(|| Directed::set(&sink.endpoint));
         if self.grows_pipes() {
             for end in [&source.endpoint, &sink.endpoint] {
                 // A refusal (fs.pipe-user-pages-soft used up) leaves what it has, which works.

@@ -20,7 +20,7 @@ use crate::planning::PlanOptions;
 #[derive(Parser, Clone, Debug)]
 #[command(
     name = "pv",
-    version,
+    version = VERSION,
     max_term_width = 100,
     infer_long_args = true,
     args_override_self = true
@@ -38,6 +38,10 @@ pub(crate) struct Options {
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<OsString>,
 }
+
+/// For people and for scripts that look for what they may use.
+const VERSION: &str =
+    concat!("(bytepath) ", env!("CARGO_PKG_VERSION"), "; takes the options of Pipe Viewer 1.11");
 
 const MOVED: &str = "How it is moved";
 const MODES: &str = "Other work";
@@ -154,7 +158,67 @@ const INTERVAL_S: std::ops::RangeInclusive<f64> = 0.1..=600.0;
 /// What memory is asked for at most.
 const BUFFER_BYTES_MAX: u64 = 1 << 30;
 
+/// Where nothing is moved, nothing can be said about how.
+const NOT_WHILE_WATCHING: [&str; 17] = [
+    "output",
+    "rate_limit",
+    "buffer_size",
+    "no_splice",
+    "pipe_buffer_size",
+    "no_enlarge",
+    "skip_errors",
+    "error_skip_block",
+    "stop_at_size",
+    "sync",
+    "durable",
+    "direct_io",
+    "sparse",
+    "discard",
+    "store_and_forward",
+    "line_mode",
+    "null",
+];
+
 impl Settings {
+    /// The option, if there is one, for which the bytes have to pass through memory of ours.
+    pub(crate) fn by_hand(&self) -> Option<&'static str> {
+        let (transfer, display) = (&self.options.transfer, &self.options.display);
+        let reasons = [
+            (display.counts_lines(), "--line-mode"),
+            (display.buffer_percent, "--buffer-percent"),
+            (display.last_written.is_some(), "--last-written"),
+            (transfer.no_splice, "--no-splice"),
+            (self.buffer_bytes.is_some(), "--buffer-size"),
+            (transfer.skip_errors > 0, "--skip-errors"),
+            (transfer.sync, "--sync"),
+            (transfer.direct_io, "--direct-io"),
+            (transfer.sparse, "--sparse"),
+        ];
+        reasons.into_iter().find(|(given, _)| *given).map(|(_, option)| option)
+    }
+
+    /// Options that are each fine and cannot be followed together.
+    fn fit(&self, matches: &clap::ArgMatches) -> Result<(), Wrong> {
+        let given =
+            |id: &&str| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+        let modes = &self.options.modes;
+        if !modes.watchfd.is_empty() {
+            if let Some(id) = NOT_WHILE_WATCHING.iter().find(|id| given(id)) {
+                let option = id.replace('_', "-");
+                return Err(Wrong::plain(format!(
+                    "--{option}: nothing is moved or counted while descriptors are watched (-d)"
+                )));
+            }
+        }
+        if let (Some(route), Some(option)) = (&self.options.plan.route, self.by_hand()) {
+            return Err(Wrong::plain(format!(
+                "--route {route}: {option} has to see the bytes, which no route shows; give one of \
+                 them"
+            )));
+        }
+        Ok(())
+    }
+
     fn from(options: Options, matches: &clap::ArgMatches) -> Result<Settings, Wrong> {
         let si = options.display.si.then(|| matches.index_of("si")).flatten();
         let units = |id: &str| match (si, matches.index_of(id)) {
@@ -188,7 +252,7 @@ impl Settings {
         }
         let asked = options.display.interval.unwrap_or(1.0);
         let interval = asked.clamp(*INTERVAL_S.start(), *INTERVAL_S.end());
-        Ok(Settings {
+        let settings = Settings {
             size,
             rate,
             buffer_bytes,
@@ -196,7 +260,9 @@ impl Settings {
             skip_block_bytes: skip_block_bytes.filter(|bytes| *bytes > 0),
             interval: Duration::from_secs_f64(interval),
             options,
-        })
+        };
+        settings.fit(matches)?;
+        Ok(settings)
     }
 }
 

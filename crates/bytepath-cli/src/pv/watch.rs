@@ -152,6 +152,16 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
+    /// Takes rows of the terminal, with --cursor. Bytes move meanwhile, however long the terminal
+    /// or another pv takes to answer. Signals are caught by now, so that none ends this while the
+    /// terminal is asked.
+    pub(crate) fn take_rows(&mut self) {
+        let display = &self.settings.options.display;
+        let cursor = display.cursor && !display.numeric;
+        let screen = self.screen.as_ref().filter(|screen| cursor && screen.is_terminal());
+        self.row = screen.and_then(|screen| Row::taken(screen, self.bars.len()));
+    }
+
     /// Waits and draws.
     pub(crate) fn run(&mut self, done: &Done) -> Over {
         let began = Clock::start();
@@ -246,9 +256,8 @@ impl Watch<'_> {
 
     fn draw(&mut self, last: bool) {
         let Some(screen) = &self.screen else { return };
-        if !screen.shows_lines() {
-            return;
-        }
+        // Drawn also where it is not shown: rates and the summary follow from all moments.
+        let shown = screen.shows_lines();
         let options = &self.settings.options.display;
         let mut lines = Vec::new();
         for bar in &mut self.bars {
@@ -262,7 +271,13 @@ impl Watch<'_> {
                 true => screen.line(&display.numeric_line(&moment)),
                 false => lines.push(display.draw(&moment, screen.width())),
             }
-            screen.titles(&display.extra(&moment, screen.width()));
+            let extra = display.extra(&moment, screen.width());
+            if shown {
+                screen.titles(&extra);
+            }
+        }
+        if !shown {
+            return;
         }
         match (&mut self.row, lines.as_slice()) {
             (_, []) => {}

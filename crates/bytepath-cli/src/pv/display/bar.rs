@@ -33,8 +33,8 @@ impl FromStr for BarStyle {
 }
 
 impl BarStyle {
-    /// The inside of a bar, `columns` wide, filled by `part` of 1; more than 1 is full and has no
-    /// head, so that it can be told from just full.
+    /// The inside of a bar, `columns` wide, filled by `part` of 1. What is clearly more than
+    /// 1 is full and has no head, so that it can be told from just full.
     pub(crate) fn filled(self, columns: usize, part: f64) -> String {
         match self {
             Self::Plain => arrow(columns, part),
@@ -73,14 +73,14 @@ const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// From a third to two thirds.
 const SHADES: [char; 2] = ['▒', '▓'];
 
+/// The head stands where it has come to, so at least in the first column; past the end it is gone.
 fn arrow(columns: usize, part: f64) -> String {
-    if part > 1.0 {
-        return "=".repeat(columns);
+    let filled = whole(columns as f64 * part).max(1);
+    let mut bar = "=".repeat((filled - 1).min(columns));
+    if filled <= columns {
+        bar.push('>');
+        bar.extend(std::iter::repeat_n(' ', columns - filled));
     }
-    let filled = whole(columns as f64 * part).clamp(1, columns.max(1));
-    let mut bar = "=".repeat(filled - 1) + ">";
-    bar.extend(std::iter::repeat_n(' ', columns - filled.min(columns)));
-    bar.truncate(columns);
     bar
 }
 
@@ -116,6 +116,7 @@ mod tests {
             (0.28, "===>           "),
             (0.55, "=======>       "),
             (1.0, "==============>"),
+            (1.06, "==============>"),
             (1.09, "==============="),
         ];
         for (part, bar) in cases {

@@ -7,8 +7,7 @@ use super::finish;
 use super::format::{Field, Format, Piece};
 use super::numbers::{self, Units};
 use super::rate::Rates;
-use super::{Buffer, Look, Moment, Way, sgr};
-use super::{columns, escapes};
+use super::{Buffer, Look, Moment, Way, columns, escapes, sgr};
 
 /// Everything that a line is drawn from.
 #[derive(Clone, Copy, Debug)]
@@ -69,11 +68,9 @@ impl Line<'_> {
     fn field(&self, field: Field, number: Option<usize>) -> Option<String> {
         let moment = self.moment;
         Some(match field {
-            Field::Progress | Field::Bar | Field::Styled(_) if self.look.numeric => String::new(),
             Field::Progress => self.progress(number?),
             Field::Bar => self.bar(self.look.style, number?),
             Field::Styled(style) => self.bar(style, number?),
-            Field::PreviousLine if self.look.numeric => self.previous_line(number.unwrap_or(0)),
             Field::PreviousLine => self.previous_line(number?),
             Field::Amount => self.amount(),
             Field::ConEmu if self.escapes => self.conemu(),
@@ -111,6 +108,11 @@ impl Line<'_> {
         self.size().map(|size| u128::from(self.moment.amount) * 100 / u128::from(size))
     }
 
+    /// The nearest whole percent, which is what programs are told.
+    fn nearest_percent(&self) -> Option<String> {
+        self.part().map(|part| format!("{:.0}", part * 100.0))
+    }
+
     /// The bar in brackets and what stands behind it; nothing where that does not fit.
     fn progress(&self, width: usize) -> String {
         let behind = match self.percent() {
@@ -138,12 +140,13 @@ impl Line<'_> {
 
     /// The percentage; without one, the highest rate of a gauge. Numbers always have a number.
     fn amount(&self) -> String {
-        match (self.percent(), self.look.numeric) {
-            (Some(percent), true) => percent.to_string(),
-            (None, true) => self.rates.marker().to_string(),
-            (Some(percent), false) => format!("{percent:3}%"),
-            (None, false) if self.look.gauge => self.highest_rate(),
-            (None, false) => String::new(),
+        if self.look.numeric {
+            return self.nearest_percent().unwrap_or_else(|| self.rates.marker().to_string());
+        }
+        match self.percent() {
+            Some(percent) => format!("{percent:3}%"),
+            None if self.look.gauge => self.highest_rate(),
+            None => String::new(),
         }
     }
 
@@ -151,12 +154,13 @@ impl Line<'_> {
         self.units().text(self.rates.highest()) + "/s"
     }
 
-    /// State 1 is a percentage, state 3 a marker.
+    /// State 1 is a percentage, state 3 a marker. With a gauge the original has the marker's place
+    /// for the percentage; here it is the gauge's.
     fn conemu(&self) -> String {
-        let (state, percent) = match self.percent() {
+        let (state, percent) = match self.nearest_percent() {
             Some(percent) => (1, percent),
-            None if self.look.gauge => (1, (self.rates.part_of_highest() * 100.0) as u128),
-            None => (3, u128::from(self.rates.marker_place())),
+            None if self.look.gauge => (1, format!("{:.0}", self.rates.part_of_highest() * 100.0)),
+            None => (3, self.rates.marker_place().to_string()),
         };
         format!("\x1b]9;4;{state};{percent}\x1b\\")
     }

@@ -14,11 +14,16 @@ mod options;
 mod rate;
 mod sgr;
 mod stats;
+mod terminal;
 mod usual;
 mod values;
 
 #[cfg(test)]
 mod against_the_original;
+#[cfg(test)]
+mod as_seen;
+#[cfg(test)]
+mod tests;
 
 use std::time::{Duration, SystemTime};
 
@@ -32,6 +37,7 @@ use line::Line;
 use numbers::Units;
 pub(crate) use options::DisplayOptions;
 use rate::Rates;
+use terminal::Terminal;
 use usual::Usual;
 
 /// What the drawer tells at one tick. Only `elapsed` and `amount` must be known.
@@ -99,15 +105,6 @@ pub(crate) enum Way {
     CopyFileRange,
 }
 
-/// What the terminal can show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terminal {
-    /// Whether letters beyond ASCII arrive as such; without, every bar is plain.
-    pub(crate) utf8: bool,
-    /// Whether colours are shown, and wanted.
-    pub(crate) colours: bool,
-}
-
 /// What goes elsewhere than to the terminal's line, with -x.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
@@ -151,16 +148,24 @@ pub(crate) struct Display {
     summary: bool,
     rates: Rates,
     zone: TimeZone,
+    /// Columns for a bar among numbers.
+    numeric_width: usize,
     /// Columns of the line before, which the next has to cover.
     drawn: usize,
 }
 
+/// Columns where no terminal says how many there are.
+const WIDTH: usize = 80;
+
 /// Seconds that rates are averaged over, unless said otherwise.
 const WINDOW_S: u64 = 30;
 
+/// No progress any more.
+const FAREWELL: &str = "\x1b]9;4;0;0\x1b\\";
+
 impl Display {
-    /// Prepares to draw what the options ask for, on a terminal with UTF-8 and colours, in the
-    /// local time zone.
+    /// Prepares to draw what the options ask for, in the local time zone and with what the
+    /// environment says the terminal can show.
     ///
     /// # Errors
     /// A format that asks for more columns than any terminal has.
@@ -170,7 +175,7 @@ impl Display {
             style: options.bar_style.unwrap_or_default(),
             gauge: options.gauge,
             numeric: options.numeric,
-            terminal: Terminal { utf8: true, colours: true },
+            terminal: Terminal::told_by(|name| std::env::var(name).ok()),
         };
         let extra = options.extra_display.as_deref().map(ExtraSpec::read).transpose()?;
         let mut display = Self {
@@ -182,6 +187,7 @@ impl Display {
             summary: options.stats,
             rates: Rates::over(options.average_rate_window.unwrap_or(WINDOW_S)),
             zone: TimeZone::UTC,
+            numeric_width: options.width.filter(|width| *width > 0).unwrap_or(WIDTH),
             drawn: 0,
         };
         // Where it is comes from a file: only who asks for it has it read.
@@ -191,13 +197,8 @@ impl Display {
         Ok(display)
     }
 
-    /// Draws for a terminal that can do only this.
-    pub(crate) fn on(mut self, terminal: Terminal) -> Self {
-        self.look.terminal = terminal;
-        self
-    }
-
     /// Shows the ratio of both sides where no format says what to show: the output of --monitor.
+    #[allow(dead_code, reason = "for whoever watches both sides of a command")]
     pub(crate) fn with_ratio(mut self) -> Self {
         self.usual.add_ratio();
         self
@@ -221,14 +222,20 @@ impl Display {
         let before = self.drawn.min(width);
         line.extend(std::iter::repeat_n(' ', before.saturating_sub(wide)));
         self.drawn = wide.max(before);
-        line
+        line + self.farewell(moment)
     }
 
     /// The line of numbers for -n, without its line end.
     pub(crate) fn numeric_line(&mut self, moment: &Moment<'_>) -> String {
         self.rates.take(moment);
         let format = self.format(moment);
-        self.line(moment, true).text(&format, 0)
+        self.line(moment, true).text(&format, self.numeric_width) + self.farewell(moment)
+    }
+
+    /// Ends the last line where the terminal's tab showed the progress, so that it does no more.
+    fn farewell(&self, moment: &Moment<'_>) -> &'static str {
+        let own = self.own.as_ref().is_some_and(|format| format.has(Field::ConEmu));
+        if moment.last && (own || self.conemu) { FAREWELL } else { "" }
     }
 
     /// What goes to titles with -x; nothing without it.
@@ -250,13 +257,6 @@ impl Display {
     pub(crate) fn summary(&self) -> Option<String> {
         let units = self.look.units;
         self.summary.then(|| self.rates.stats().line(units.count(1.0), units.suffix()))
-    }
-
-    /// What the terminal is told when the last line is done, so that its tab shows no progress any
-    /// more; empty where it was never told of any.
-    pub(crate) fn farewell(&self) -> &'static str {
-        let own = self.own.as_ref().is_some_and(|format| format.has(Field::ConEmu));
-        if own || self.conemu { "\x1b]9;4;0;0\x1b\\" } else { "" }
     }
 
     fn format(&self, moment: &Moment<'_>) -> Format {

@@ -88,9 +88,10 @@ impl Rates {
         self.highest
     }
 
-    /// The current rate as a part of the highest.
+    /// The current rate as a part of the highest; more than 1 only at the end, where the rate over
+    /// the whole may be higher than any that was seen.
     pub(crate) fn part_of_highest(&self) -> f64 {
-        if self.highest > 0.0 { (self.current() / self.highest).clamp(0.0, 1.0) } else { 0.0 }
+        if self.highest > 0.0 { (self.current() / self.highest).max(0.0) } else { 0.0 }
     }
 
     /// Percent of the marker's way, to and fro: 0 to 198.

@@ -6,6 +6,7 @@ mod ends;
 mod help;
 mod program;
 mod pv;
+mod pv_display;
 mod pv_faults;
 mod pv_others;
 mod refusals;

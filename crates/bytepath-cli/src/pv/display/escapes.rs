@@ -19,16 +19,16 @@ pub(crate) fn columns(text: &str) -> usize {
 }
 
 /// Passes over the rest of an escape sequence: up to a letter for one that begins with a bracket,
-/// up to its terminator for a string to the terminal, one character for others.
+/// up to its terminator (a bell, or an escape and a backslash) for a string to the terminal, one
+/// character for others.
 fn pass(letters: &mut std::str::Chars<'_>) {
-    match letters.next() {
-        Some('[') => drop(letters.find(|letter| ('\x40'..='\x7e').contains(letter))),
-        Some(']') => {
-            if letters.find(|letter| ['\x07', ESCAPE].contains(letter)) == Some(ESCAPE) {
-                letters.next();
-            }
-        }
-        _ => {}
+    let end = match letters.next() {
+        Some('[') => letters.find(|letter| ('\x40'..='\x7e').contains(letter)),
+        Some(']') => letters.find(|letter| ['\x07', ESCAPE].contains(letter)),
+        other => other,
+    };
+    if end == Some(ESCAPE) {
+        letters.next();
     }
 }
 

@@ -175,6 +175,8 @@ fn number(digits: &str) -> Result<Option<usize>, WrongDisplay> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Args;
+
     use super::*;
 
     fn pieces(text: &str) -> Vec<Piece> {
@@ -217,6 +219,16 @@ mod tests {
     fn every_sequence_is_read_as_itself() {
         for (sequence, field) in SEQUENCES {
             assert_eq!(pieces(&format!("%{sequence}")), [Piece::Field(*field, None)]);
+        }
+    }
+
+    #[test]
+    fn every_sequence_is_in_the_help() {
+        let command = super::super::DisplayOptions::augment_args(clap::Command::new("pv"));
+        let format = command.get_arguments().find(|arg| arg.get_id() == "format");
+        let help = format.and_then(clap::Arg::get_long_help).expect("a help").to_string();
+        for (sequence, _) in SEQUENCES {
+            assert!(help.contains(&format!("%{sequence}")), "%{sequence} is not in: {help}");
         }
     }
 

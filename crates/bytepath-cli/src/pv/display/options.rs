@@ -46,10 +46,25 @@ pub(crate) struct DisplayOptions {
     pub(crate) last_written: Option<usize>,
 
     /// Show exactly this instead; once more for the other side of --monitor
+    ///
+    /// Text, with these in it: %p (%{progress}) the bar and the percentage, %t (%{timer}) the time
+    /// gone, %e (%{eta}) the time left, %I (%{fineta}) the time of the end, %r (%{rate}) the rate,
+    /// %a (%{average-rate}) the average rate, %b (%{bytes}, %{transferred}) the amount, %T
+    /// (%{buffer-percent}) the buffer, %A (%{last-written}) the last bytes, %L (%{previous-line})
+    /// the last line, %N (%{name}) the name, %% a percent sign; %{progress-bar-only},
+    /// %{bar-plain}, %{bar-block}, %{bar-granular} and %{bar-shaded} a bar alone,
+    /// %{progress-amount-only} the percentage alone, %{progress-conemu} what --conemu tells,
+    /// %{ratio} the other side's amount against this one, %{durable} the amount on the disk, and
+    /// %{sgr:red,bold} colours by name or number, until %{sgr:reset}. A number behind the percent
+    /// sign is how many columns a bar, a line or a name has, or how many bytes: %20p, %16A.
     #[arg(short = 'F', long, value_name = "FORMAT", help_heading = SHOWN)]
     pub(crate) format: Vec<String>,
 
     /// Write numbers for a program, one line each time, instead of a picture for a person
+    ///
+    /// The percentage; with --bytes or --rate those instead, and with --timer the seconds before
+    /// them. With --format whatever it says, such as
+    /// '{"elapsed":%t,"bytes":%b,"rate":%r,"percent":%{progress-amount-only}}' for lines of JSON.
     #[arg(short = 'n', long, help_heading = SHOWN)]
     pub(crate) numeric: bool,
 

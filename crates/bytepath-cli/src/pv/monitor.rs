@@ -80,7 +80,10 @@ pub(crate) fn run(
     }
     if watched_side.output() {
         let mut bar = Bar::new(&settings.options.display, bars.len(), &got)?;
-        bar.side.other = watched_side.input().then_some(&sent);
+        if watched_side.input() {
+            bar.side.other = Some(&sent);
+            bar.display = bar.display.with_ratio();
+        }
         bars.push(bar);
     }
     let left = || match settings.size {

@@ -51,6 +51,9 @@ impl Target {
         }
         let status = std::fs::read_to_string(format!("/proc/{number}/status"))
             .map_err(|error| format!("{number}: {}", word(&error)))?;
+        if status.lines().any(|line| line.starts_with("State:\tZ")) {
+            return Err(format!("{number}: No such process"));
+        }
         // The signal would end a process that does not wait for it.
         if !catches_wishes(&status) || !is_bytepath(number.get()) {
             return Err(format!("{number}: it is not a pv of bytepath that takes wishes"));
@@ -178,6 +181,12 @@ fn read(path: &Path) -> Option<Wish> {
     let mut words = bytes.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()));
     let kind = words.next()?;
     ours.then(|| Wish { kind, words: words.collect(), answer: path.with_extension("answer") })
+}
+
+/// The options of those wishes that ask for a change, where nothing else can be changed or told.
+pub(crate) fn wished() -> Vec<Settings> {
+    let changes = taken().into_iter().filter(|wish| wish.kind == SET);
+    changes.filter_map(|wish| Options::read(wish.words).ok()).collect()
 }
 
 /// Answers the wishes that lie there, where lines are drawn.

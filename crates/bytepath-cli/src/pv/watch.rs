@@ -235,7 +235,8 @@ impl Watch<'_> {
         for (place, bar) in self.bars.iter_mut().enumerate() {
             // One that cannot be drawn was refused when the wish was made.
             if let Ok(new) = Bar::new(&display, place, bar.side.tally) {
-                bar.display = new.display;
+                let ratio = place > 0 && bar.side.other.is_some();
+                bar.display = if ratio { new.display.with_ratio() } else { new.display };
                 bar.side.name = new.side.name;
             }
         }

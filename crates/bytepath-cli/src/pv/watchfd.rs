@@ -180,7 +180,7 @@ pub(crate) fn run(settings: &Settings, live: &Live, words: &[OsString]) -> Resul
     let signals = Signals::caught().map_err(|error| Wrong::plain(word(&error)))?;
     let screen = Screen::wanted(settings);
     let mut watching = Watching {
-        settings,
+        settings: settings.clone(),
         live,
         screen,
         signals,
@@ -207,7 +207,7 @@ fn seen(target: Target) -> Result<(), String> {
 }
 
 struct Watching<'a> {
-    settings: &'a Settings,
+    settings: Settings,
     live: &'a Live,
     screen: Option<Screen>,
     signals: Signals,
@@ -244,7 +244,7 @@ impl Watching<'_> {
                     Asked::Stop => self.stop(),
                     Asked::Continued => next = Instant::now(),
                     Asked::Resized => self.resized(),
-                    Asked::Wish => {}
+                    Asked::Wish => self.wish(),
                 }
             }
         }
@@ -258,6 +258,28 @@ impl Watching<'_> {
         }
         self.lines = 0;
         self.resized();
+    }
+
+    /// Takes over what another pv wants to be shown, and how often.
+    fn wish(&mut self) {
+        for wished in super::remote::wished() {
+            let display = &mut self.settings.options.display;
+            *display = super::remote::merged(display, wished.options.display.clone());
+            if wished.options.display.interval.is_some() {
+                self.settings.interval = wished.interval;
+            }
+            self.settings.size = wished.size.or(self.settings.size);
+            let options = options_of(&self.settings.options.display, 0);
+            for file in self.files.values_mut() {
+                // One that cannot be drawn was refused where the wish was made.
+                if let Ok(display) = Display::new(&options) {
+                    file.display = display;
+                }
+            }
+            if let Some(screen) = &mut self.screen {
+                screen.give_size(options.width, options.height);
+            }
+        }
     }
 
     fn resized(&mut self) {

@@ -9,6 +9,7 @@ mod pv;
 mod pv_display;
 mod pv_faults;
 mod pv_others;
+mod pv_terminal;
 mod refusals;
 mod signals;
 mod terminal;

@@ -16,6 +16,7 @@ use super::ends::{Sink, Source};
 use super::live::Live;
 use super::mover::{Ended, Left};
 use super::pace::{Pace, Share};
+use super::status::Status;
 use super::tally::Tally;
 
 /// A buffer's size where nobody asked for one.
@@ -88,7 +89,10 @@ impl<'a> Hand<'a> {
                 most = most.min(usize::try_from(now).unwrap_or(usize::MAX));
             }
             let mut memory = std::mem::take(&mut self.memory);
-            let buffer = aligned(&mut memory, capacity);
+            let Some(buffer) = aligned(&mut memory, capacity) else {
+                self.live.say(format_args!("-B: no memory for a buffer of {capacity} bytes"));
+                return Ended::Told(Status::MEMORY);
+            };
             let done = match self.read(source, &mut buffer[..most], &mut skipped) {
                 Ok(0) => Some(Ended::AtEnd),
                 Ok(count) => self.write(source, sink, &buffer[..count], left, pace).err(),
@@ -404,12 +408,15 @@ fn end_of(source: &Source<'_>) -> Option<u64> {
     }
 }
 
-/// So many bytes of memory at an address that O_DIRECT takes.
-fn aligned(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+/// So many bytes of memory at an address that O_DIRECT takes, if they are to be had.
+fn aligned(memory: &mut Vec<u8>, bytes: usize) -> Option<&mut [u8]> {
     let whole = bytes + ALIGNED_BYTES;
     if memory.len() != whole {
+        *memory = Vec::new();
+        // Asked for first, and then taken as zeros that cost nothing until they are used.
+        Vec::<u8>::new().try_reserve_exact(whole).ok()?;
         *memory = vec![0; whole];
     }
     let start = memory.as_ptr().align_offset(ALIGNED_BYTES);
-    &mut memory[start..start + bytes]
+    memory.get_mut(start..start + bytes)
 }

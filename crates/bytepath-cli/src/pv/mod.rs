@@ -135,6 +135,7 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
     } else {
         let mut bar = Bar::new(&settings.options.display, 0, &tally)?;
         bar.side.durable = transfer.durable;
+        bar.side.read_from(&sink.endpoint);
         watched(settings, live, screen, vec![bar], || work.run(&inputs, &sink, left))?
     };
     status |= sink.closed(live);

@@ -80,6 +80,7 @@ pub(crate) fn run(
     }
     if watched_side.output() {
         let mut bar = Bar::new(&settings.options.display, bars.len(), &got)?;
+        bar.side.read_from(&sink.endpoint);
         if watched_side.input() {
             bar.side.other = Some(&sent);
             bar.display = bar.display.with_ratio();

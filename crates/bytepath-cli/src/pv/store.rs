@@ -66,9 +66,10 @@ pub(crate) fn run(
     let forwarded = Tally::default();
     forwarded.set_size(source.bytes());
     let work = Work { settings, live, tally: &forwarded, notice: None };
-    let bars = vec![Bar::new(&settings.options.display, 0, &forwarded)?];
+    let mut bar = Bar::new(&settings.options.display, 0, &forwarded)?;
+    bar.side.read_from(&sink.endpoint);
     let screen = Screen::wanted(settings);
-    status |= watched(settings, live, screen, bars, || work.run_one(&source, sink))?;
+    status |= watched(settings, live, screen, vec![bar], || work.run_one(&source, sink))?;
     Ok(status)
 }
 

@@ -1,8 +1,10 @@
 //! Draws while another thread moves: waits for the next drawing, a signal, or the end.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
+use bytepath::{Endpoint, Kind};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::Settings;
@@ -70,6 +72,10 @@ pub(crate) struct Side<'a> {
     pub(crate) waiting: bool,
     /// Whether only what is on the device counts.
     pub(crate) durable: bool,
+    /// The output, if it is a pipe: what its reader has not taken does not count yet.
+    pub(crate) pipe: Option<BorrowedFd<'a>>,
+    /// The most that was told: a pipe may be filled between two looks at it.
+    pub(crate) told: Cell<u64>,
 }
 
 impl<'a> Bar<'a> {
@@ -83,12 +89,38 @@ impl<'a> Bar<'a> {
         let name = of_side(&options.name, side).cloned();
         let waiting = options.wait;
         let clock = Clock::start();
-        let side = Side { tally, other: None, name, clock, waiting, durable: false };
+        let side = Side {
+            tally,
+            other: None,
+            name,
+            clock,
+            waiting,
+            durable: false,
+            pipe: None,
+            told: Cell::new(0),
+        };
         Ok(Bar { display, side })
     }
 }
 
-impl Side<'_> {
+impl<'a> Side<'a> {
+    /// Counts what the reader of this output has taken, if it is a pipe. As pv does: a pipe holds
+    /// up to a megabyte, which is long for a slow reader.
+    pub(crate) fn read_from(&mut self, sink: &'a Endpoint<'_>) {
+        self.pipe = (sink.kind() == Kind::Pipe).then(|| sink.as_fd());
+    }
+
+    fn bytes(&self, last: bool) -> u64 {
+        let moved = self.tally.bytes();
+        let waiting = match self.pipe {
+            Some(pipe) if !last => rustix::io::ioctl_fionread(pipe).unwrap_or(0),
+            _ => 0,
+        };
+        let taken = moved.saturating_sub(waiting).max(self.told.get());
+        self.told.set(taken);
+        taken
+    }
+
     /// What is to be drawn now.
     pub(crate) fn moment<'m>(
         &'m self,
@@ -102,7 +134,7 @@ impl Side<'_> {
             amount: match lines {
                 true => self.tally.lines(),
                 false if self.durable => self.tally.durable_bytes(),
-                false => self.tally.bytes(),
+                false => self.bytes(last),
             },
             size: self.tally.size(),
             buffer: self.tally.buffer(),

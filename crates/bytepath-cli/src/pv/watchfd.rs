@@ -375,6 +375,8 @@ impl Watching<'_> {
                 clock,
                 waiting: false,
                 durable: false,
+                pipe: None,
+                told: std::cell::Cell::new(0),
             };
             let tail = Tail::default();
             let moment = side.moment(&options, &tail, last);

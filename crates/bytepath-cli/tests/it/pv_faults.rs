@@ -161,6 +161,15 @@ fn what_cannot_be_read_becomes_zeros_of_the_same_length_and_is_told() {
 }
 
 #[test]
+fn memory_that_is_not_to_be_had_is_told() {
+    let folder = folder();
+    let script = format!("ulimit -v 600000; exec {BYTEPATH} pv -q -B 1G a");
+    let mut command = Command::new("sh");
+    run(command.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null()))
+        .refused(64, &["pv: -B: no memory for a buffer of 1073741824 bytes"]);
+}
+
+#[test]
 fn an_output_that_is_full_or_gone_ends_it_as_it_ends_the_real_pv() {
     if !installed("pv") {
         return;

@@ -141,6 +141,20 @@ fn a_line_is_drawn_over_and_ends_with_the_transfer() {
 }
 
 #[test]
+fn bytes_count_when_the_reader_has_taken_them() {
+    let mut terminal = Terminal::new(60, 20);
+    let mut pv = terminal.start(&["-b", "-i", "0.1"], &[]);
+    pv.gives(b"taken");
+    terminal.shows("5.00");
+    File::from(pv.input.take().expect("open")).write_all(b"not taken").expect("room");
+    until("they are moved", || rustix::io::ioctl_fionread(&pv.output) == Ok(9));
+    // It is over, so that all of it is told, and none of it was before.
+    assert_eq!(pv.end(), Some(0));
+    let drawn = terminal.drawn().to_owned();
+    assert_eq!(drawn.matches("14.0").count(), 1, "{drawn:?}");
+}
+
+#[test]
 fn quiet_draws_nothing_on_a_terminal() {
     let mut terminal = Terminal::new(60, 20);
     let mut pv = terminal.start(&["-q"], &[]);

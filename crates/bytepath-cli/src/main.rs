@@ -10,6 +10,7 @@ mod ends;
 mod null;
 mod output;
 mod planning;
+mod pv;
 mod read;
 mod sys;
 mod tour;
@@ -42,7 +43,8 @@ struct Cli {
 
 /// Commands that have a classic. They read their arguments as it does, and through a link of its
 /// name they are it.
-const CLASSICS: &[Classic] = &[cat::CLASSIC];
+const CLASSICS: &[Classic] =
+    &[cat::CLASSIC, Classic { name: "pv", run: |_, words| pv::main(words) }];
 
 #[derive(Subcommand)]
 enum Command {
@@ -56,6 +58,7 @@ enum Command {
     Carry(carry::Options),
     Completions(completions::Completions),
     Man(completions::Man),
+    Pv(pv::Options),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +84,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Carry(options) => carry::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
+        Command::Pv(_) => unreachable!("classics are answered before"),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

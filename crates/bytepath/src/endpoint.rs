@@ -263,7 +263,7 @@ impl<'fd> Endpoint<'fd> {
     }
 
     /// Whether both are open on one regular file.
-    pub(crate) fn same_file(&self, other: &Endpoint<'_>) -> bool {
+    pub fn same_file(&self, other: &Endpoint<'_>) -> bool {
         (self.kind, other.kind) == (Kind::File, Kind::File) && self.identity == other.identity
     }
 

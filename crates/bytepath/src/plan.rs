@@ -384,6 +384,16 @@ mod tests {
     }
 
     #[test]
+    fn pipes_are_left_as_they_are_when_that_is_asked_for() {
+        let (reader, _w) = rustix::pipe::pipe().expect("a pipe");
+        let null = Endpoint::open_sink("/dev/null").expect("a sink");
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let plan = Plan::best(&Job::new(&source, &null), Knobs::default()).expect("a plan");
+        assert_eq!(plan.grow_pipes_to(), Some(GROWN_PIPE_BYTES));
+        assert_eq!(plan.leave_pipes().grow_pipes_to(), None);
+    }
+
+    #[test]
     fn an_unknown_route_is_answered_with_those_there_are() {
         let null = Endpoint::open_sink("/dev/null").expect("a sink");
         let zero = Endpoint::open_source("/dev/zero").expect("a source");

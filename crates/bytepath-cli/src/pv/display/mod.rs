@@ -1,0 +1,271 @@
+//! What people see of a transfer: moments in, one line of text out. Nothing here waits, reads a
+//! clock or prints, so that every line can be had again from the same moments.
+//!
+//! Behaves as the current Pipe Viewer does; where it does something else, the place says so.
+
+mod bar;
+mod escapes;
+mod extra;
+mod finish;
+mod format;
+mod line;
+mod numbers;
+mod options;
+mod rate;
+mod sgr;
+mod stats;
+mod terminal;
+mod usual;
+mod values;
+
+#[cfg(test)]
+mod against_the_original;
+#[cfg(test)]
+mod as_seen;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, SystemTime};
+
+use jiff::tz::TimeZone;
+
+use bar::BarStyle;
+use escapes::columns;
+use extra::ExtraSpec;
+use format::{Field, Format, Piece};
+use line::Line;
+use numbers::Units;
+pub(crate) use options::DisplayOptions;
+use rate::Rates;
+use terminal::Terminal;
+use usual::Usual;
+
+/// What the drawer tells at one tick. Only `elapsed` and `amount` must be known.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment<'a> {
+    /// Time the transfer has been going on, without the time it was stopped.
+    pub(crate) elapsed: Duration,
+    /// Bytes moved so far; with --line-mode, lines.
+    pub(crate) amount: u64,
+    /// How many there will be, in the same unit, if that is known; 0 is not known.
+    pub(crate) size: Option<u64>,
+    /// What lies between the reading and the writing.
+    pub(crate) buffer: Buffer,
+    /// The last bytes written, for -A; as many as are at hand.
+    pub(crate) last_written: &'a [u8],
+    /// The last whole line written, without its end, for %L.
+    pub(crate) previous_line: &'a [u8],
+    /// Bytes known to be on the disk, where that is asked.
+    pub(crate) durable: Option<u64>,
+    /// Bytes moved on the other side, in --monitor both.
+    pub(crate) other_side: Option<u64>,
+    /// The time on the wall, from which the finishing time follows.
+    pub(crate) now: SystemTime,
+    /// Whether the transfer is over and this is the last drawing.
+    pub(crate) last: bool,
+    /// The name to begin the line with.
+    pub(crate) name: Option<&'a str>,
+}
+
+impl Default for Moment<'_> {
+    fn default() -> Self {
+        Self {
+            elapsed: Duration::ZERO,
+            amount: 0,
+            size: None,
+            buffer: Buffer::Unused(Way::Splice),
+            last_written: &[],
+            previous_line: &[],
+            durable: None,
+            other_side: None,
+            now: SystemTime::UNIX_EPOCH,
+            last: false,
+            name: None,
+        }
+    }
+}
+
+/// What lies between the reading and the writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Buffer {
+    /// A buffer of this process, so full.
+    Filled { used_bytes: u64, capacity_bytes: u64 },
+    /// Nothing of this process: the kernel moves the bytes.
+    Unused(Way),
+}
+
+/// How the kernel moves bytes that this process never sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// splice between the ends.
+    Splice,
+    /// splice through a pipe of our own.
+    SplicePipe,
+    /// copy_file_range between two files.
+    CopyFileRange,
+}
+
+/// What goes elsewhere than to the terminal's line, with -x.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extra {
+    /// For the title of the terminal's window: the text alone, without escape sequences.
+    pub(crate) window_title: Option<String>,
+    /// For the title of the process, as ps shows it; pv writes `pv -- ` before it.
+    pub(crate) process_title: Option<String>,
+}
+
+/// A wish that cannot be met: pv's words, without the program's name before them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WrongDisplay(pub(crate) String);
+
+impl std::fmt::Display for WrongDisplay {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongDisplay {}
+
+/// How lines look, whatever they tell.
+#[derive(Clone, Debug)]
+struct Look {
+    units: Units,
+    style: BarStyle,
+    gauge: bool,
+    numeric: bool,
+    terminal: Terminal,
+}
+
+/// Draws moments, one after the other, and remembers what rates and markers need.
+#[derive(Clone, Debug)]
+pub(crate) struct Display {
+    look: Look,
+    /// A format of the person's own, in the place of the usual.
+    own: Option<Format>,
+    usual: Usual,
+    conemu: bool,
+    extra: ExtraSpec,
+    summary: bool,
+    rates: Rates,
+    zone: TimeZone,
+    /// Columns for a bar among numbers.
+    numeric_width: usize,
+    /// Columns of the line before, which the next has to cover.
+    drawn: usize,
+}
+
+/// Columns where no terminal says how many there are.
+const WIDTH: usize = 80;
+
+/// Seconds that rates are averaged over, unless said otherwise.
+const WINDOW_S: u64 = 30;
+
+/// No progress any more.
+const FAREWELL: &str = "\x1b]9;4;0;0\x1b\\";
+
+impl Display {
+    /// Prepares to draw what the options ask for, in the local time zone and with what the
+    /// environment says the terminal can show.
+    ///
+    /// # Errors
+    /// A format that asks for more columns than any terminal has.
+    pub(crate) fn new(options: &DisplayOptions) -> Result<Self, WrongDisplay> {
+        let look = Look {
+            units: Units::of(options),
+            style: options.bar_style.unwrap_or_default(),
+            gauge: options.gauge,
+            numeric: options.numeric,
+            terminal: Terminal::told_by(|name| std::env::var(name).ok()),
+        };
+        let extra = options.extra_display.as_deref().map(ExtraSpec::read).transpose()?;
+        let mut display = Self {
+            look,
+            own: options.format.last().map(|format| Format::read(format)).transpose()?,
+            usual: Usual::of(options),
+            conemu: options.conemu,
+            extra: extra.unwrap_or_default(),
+            summary: options.stats,
+            rates: Rates::over(options.average_rate_window.unwrap_or(WINDOW_S)),
+            zone: TimeZone::UTC,
+            numeric_width: options.width.filter(|width| *width > 0).unwrap_or(WIDTH),
+            drawn: 0,
+        };
+        // Where it is comes from a file: only who asks for it has it read.
+        if display.tells(options, Field::Fineta) {
+            display.zone = TimeZone::system();
+        }
+        Ok(display)
+    }
+
+    /// Shows the ratio of both sides where no format says what to show: the output of --monitor.
+    #[allow(dead_code, reason = "for whoever watches both sides of a command")]
+    pub(crate) fn with_ratio(mut self) -> Self {
+        self.usual.add_ratio();
+        self
+    }
+
+    fn tells(&self, options: &DisplayOptions, field: Field) -> bool {
+        let told = [self.own.as_ref(), self.extra.format.as_ref()];
+        (field == Field::Fineta && options.fineta)
+            || told.into_iter().flatten().any(|format| format.has(field))
+    }
+
+    /// The line for a terminal this wide: without line end or carriage return, and with spaces at
+    /// its end where the line before was longer. It is wider than the terminal only where what it
+    /// tells does not fit.
+    pub(crate) fn draw(&mut self, moment: &Moment<'_>, width: usize) -> String {
+        self.rates.take(moment);
+        let format = self.format(moment);
+        let mut line = self.line(moment, true).text(&format, width);
+        let wide = columns(&line);
+        // A terminal that has become narrower must not be made to wrap by spaces.
+        let before = self.drawn.min(width);
+        line.extend(std::iter::repeat_n(' ', before.saturating_sub(wide)));
+        self.drawn = wide.max(before);
+        line + self.farewell(moment)
+    }
+
+    /// The line of numbers for -n, without its line end.
+    pub(crate) fn numeric_line(&mut self, moment: &Moment<'_>) -> String {
+        self.rates.take(moment);
+        let format = self.format(moment);
+        self.line(moment, true).text(&format, self.numeric_width) + self.farewell(moment)
+    }
+
+    /// Ends the last line where the terminal's tab showed the progress, so that it does no more.
+    fn farewell(&self, moment: &Moment<'_>) -> &'static str {
+        let own = self.own.as_ref().is_some_and(|format| format.has(Field::ConEmu));
+        if moment.last && (own || self.conemu) { FAREWELL } else { "" }
+    }
+
+    /// What goes to titles with -x; nothing without it.
+    pub(crate) fn extra(&mut self, moment: &Moment<'_>, width: usize) -> Extra {
+        if !self.extra.window && !self.extra.process {
+            return Extra::default();
+        }
+        self.rates.take(moment);
+        let format = self.extra.format.clone().unwrap_or_else(|| self.format(moment));
+        let title = self.line(moment, false).text(&format, width);
+        Extra {
+            window_title: self.extra.window.then(|| title.clone()),
+            process_title: self.extra.process.then_some(title),
+        }
+    }
+
+    /// The line for -v at the end, without its line end; nothing without -v. Here bits are bits:
+    /// the original has their name, but counts bytes.
+    pub(crate) fn summary(&self) -> Option<String> {
+        let units = self.look.units;
+        self.summary.then(|| self.rates.stats().line(units.count(1.0), units.suffix()))
+    }
+
+    fn format(&self, moment: &Moment<'_>) -> Format {
+        let mut format = self.own.clone().unwrap_or_else(|| self.usual.format(moment));
+        format.0.extend(self.conemu.then_some(Piece::Field(Field::ConEmu, None)));
+        format
+    }
+
+    fn line<'a>(&'a self, moment: &'a Moment<'a>, escapes: bool) -> Line<'a> {
+        Line { look: &self.look, zone: &self.zone, moment, rates: &self.rates, escapes }
+    }
+}

@@ -1,0 +1,198 @@
+//! The inputs and the output: opened as pv opens them, sized, and looked at for being the same.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use bytepath::endpoint::EndpointError;
+use bytepath::{Endpoint, Kind};
+use rustix::fs::SeekFrom;
+
+use super::live::Live;
+use super::status::Status;
+
+/// An input, open.
+pub(crate) struct Source<'fd> {
+    pub(crate) name: String,
+    pub(crate) endpoint: Endpoint<'fd>,
+}
+
+/// Whether a name stands for standard input.
+pub(crate) fn is_stdin(name: &OsStr) -> bool {
+    name == "-"
+}
+
+impl Source<'_> {
+    /// Opens an input, or tells why not.
+    pub(crate) fn open(name: &OsStr, live: &Live) -> Result<Source<'static>, Status> {
+        let opened = match is_stdin(name) {
+            true => Endpoint::source(rustix::stdio::stdin()),
+            false => Endpoint::open_source(Path::new(name)),
+        };
+        let shown = name.to_string_lossy().into_owned();
+        match opened {
+            Ok(endpoint) => Ok(Source { name: shown, endpoint }),
+            Err(error) => {
+                live.say(format_args!("{shown}: {}", why(&error)));
+                Err(match error {
+                    EndpointError::Directory { .. } => Status::TRANSFER,
+                    _ => Status::OPEN,
+                })
+            }
+        }
+    }
+
+    /// Bytes from where it stands to its end, for what has an end that can be known.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        match self.endpoint.kind() {
+            Kind::File => {
+                let at = rustix::fs::tell(&self.endpoint).unwrap_or(0);
+                Some(self.endpoint.bytes().saturating_sub(at))
+            }
+            Kind::BlockDevice => device_bytes(&self.endpoint),
+            _ => None,
+        }
+    }
+}
+
+/// Why an end could not be opened, in a few words.
+fn why(error: &EndpointError) -> String {
+    match error {
+        EndpointError::Open { errno, .. } => super::word(&std::io::Error::from(*errno)),
+        EndpointError::Directory { .. } => "read failed: Is a directory".into(),
+        other => other.to_string(),
+    }
+}
+
+/// The size of a block device; leaves its position.
+pub(crate) fn device_bytes(device: &Endpoint<'_>) -> Option<u64> {
+    let at = rustix::fs::tell(device).ok()?;
+    let end = rustix::fs::seek(device, SeekFrom::End(0)).ok()?;
+    rustix::fs::seek(device, SeekFrom::Start(at)).ok()?;
+    Some(end.saturating_sub(at))
+}
+
+/// The output, open.
+pub(crate) struct Sink<'fd> {
+    pub(crate) name: String,
+    pub(crate) endpoint: Endpoint<'fd>,
+}
+
+impl Sink<'_> {
+    /// Standard output.
+    pub(crate) fn stdout(live: &Live) -> Result<Sink<'static>, Status> {
+        opened("standard output".into(), Endpoint::sink(rustix::stdio::stdout()), live)
+    }
+
+    /// A file, made or emptied; unless it is one of the inputs, which would be lost.
+    pub(crate) fn file(
+        path: &Path,
+        inputs: &[impl AsRef<OsStr>],
+        live: &Live,
+    ) -> Result<Sink<'static>, Status> {
+        if let Ok(sink) = path.metadata() {
+            let same = |input: &OsStr| {
+                let input = match is_stdin(input) {
+                    true => "/proc/self/fd/0".into(),
+                    false => std::path::PathBuf::from(input),
+                };
+                input.metadata().is_ok_and(|input| {
+                    input.is_file() && (input.dev(), input.ino()) == (sink.dev(), sink.ino())
+                })
+            };
+            if let Some(input) = inputs.iter().map(AsRef::as_ref).find(|input| same(input)) {
+                let (input, path) = (input.display(), path.display());
+                live.say(format_args!("{input}: input is the output {path}; it is left as it was"));
+                return Err(Status::SAME_FILE);
+            }
+        }
+        opened(path.display().to_string(), Endpoint::open_sink(path), live)
+    }
+
+    /// Nothing: what is moved there is gone.
+    pub(crate) fn nowhere(live: &Live) -> Result<Sink<'static>, Status> {
+        opened("/dev/null".into(), Endpoint::open_sink("/dev/null"), live)
+    }
+
+    /// Whether the kernel had anything to complain about at the end: file systems on a network may
+    /// tell of a failed write only here.
+    pub(crate) fn closed(&self, live: &Live) -> Status {
+        if self.endpoint.kind() != Kind::File {
+            return Status::DONE;
+        }
+        // Closing a duplicate is told the same, and leaves the original to whoever else has it.
+        let told = match self.endpoint.as_fd().try_clone_to_owned() {
+            Ok(copy) => nix::unistd::close(copy).map_err(std::io::Error::from),
+            Err(_) => Ok(()),
+        };
+        match told {
+            Ok(()) => Status::DONE,
+            Err(error) => {
+                live.say(format_args!("{}: close failed: {}", self.name, super::word(&error)));
+                Status::CLOSE
+            }
+        }
+    }
+}
+
+fn opened(
+    name: String,
+    endpoint: Result<Endpoint<'static>, EndpointError>,
+    live: &Live,
+) -> Result<Sink<'static>, Status> {
+    endpoint.map(|endpoint| Sink { name: name.clone(), endpoint }).map_err(|error| {
+        live.say(format_args!("{name}: {}", why(&error)));
+        Status::OPEN
+    })
+}
+
+/// The bytes of all inputs together; `None` where one of them has no size to be known.
+pub(crate) fn total_bytes(inputs: &[impl AsRef<OsStr>]) -> Option<u64> {
+    let mut total: u64 = 0;
+    for input in inputs {
+        let input = input.as_ref();
+        let bytes = if is_stdin(input) {
+            let endpoint = Endpoint::source(rustix::stdio::stdin()).ok()?;
+            Source { name: String::new(), endpoint }.bytes()?
+        } else {
+            let found = std::fs::metadata(input).ok()?;
+            match found.file_type() {
+                kind if kind.is_file() => found.len(),
+                kind if kind.is_block_device() => {
+                    device_bytes(&Endpoint::open_source(Path::new(input)).ok()?)?
+                }
+                _ => return None,
+            }
+        };
+        total = total.saturating_add(bytes);
+    }
+    // Files of /proc and /sys say 0 and are not empty.
+    Some(total).filter(|total| *total > 0)
+}
+
+/// The lines of all inputs together, read once for it; `None` where one of them cannot be read
+/// twice.
+pub(crate) fn total_lines(inputs: &[impl AsRef<OsStr>], end: u8) -> Option<u64> {
+    let mut total: u64 = 0;
+    let mut buffer = vec![0; 256 << 10];
+    for input in inputs {
+        let input = input.as_ref();
+        let path = if is_stdin(input) { OsStr::new("/proc/self/fd/0") } else { input };
+        if !std::fs::metadata(path).ok()?.is_file() {
+            return None;
+        }
+        let at = if is_stdin(input) { rustix::fs::tell(rustix::stdio::stdin()).ok()? } else { 0 };
+        let file = std::fs::File::open(path).ok()?;
+        let mut offset = at;
+        loop {
+            let count = std::os::unix::fs::FileExt::read_at(&file, &mut buffer, offset).ok()?;
+            if count == 0 {
+                break;
+            }
+            total += memchr::memchr_iter(end, &buffer[..count]).count() as u64;
+            offset += count as u64;
+        }
+    }
+    Some(total)
+}

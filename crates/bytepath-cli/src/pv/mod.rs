@@ -1,0 +1,228 @@
+//! `bytepath pv`: moves bytes and shows how far they are, as Pipe Viewer does.
+
+mod byhand;
+mod cursor;
+pub(crate) mod display;
+mod ends;
+mod live;
+mod monitor;
+mod mover;
+mod options;
+mod pace;
+mod pidfile;
+mod quantity;
+mod query;
+mod remote;
+mod screen;
+mod signals;
+mod status;
+mod store;
+mod tally;
+mod title;
+mod usage;
+mod watch;
+mod watchfd;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+pub(crate) use options::{Options, Settings};
+
+use bytepath::Kind;
+use ends::Sink;
+use live::Live;
+use mover::{Left, Work};
+use screen::Screen;
+use status::Status;
+use tally::Tally;
+use usage::Wrong;
+use watch::{Bar, Done, Over, Watch};
+
+/// The program, given the words after its name.
+pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
+    let done = Options::read(words.iter().cloned()).and_then(|settings| run(&settings, &words));
+    match done {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        Err(wrong) => wrong.exit(),
+    }
+}
+
+fn run(settings: &Settings, words: &[OsString]) -> Result<i32, Wrong> {
+    let live = Live::new(settings);
+    let modes = &settings.options.modes;
+    if let Some(pid) = modes.remote {
+        return Ok(query::remote(pid, words).into());
+    }
+    if let Some(pid) = modes.query {
+        return query::query(pid, settings, &live).map(i32::from);
+    }
+    if !modes.watchfd.is_empty() {
+        return watch_files(settings, &live).map(i32::from);
+    }
+    let pidfile = match &settings.options.modes.pidfile {
+        None => None,
+        Some(path) => match pidfile::Pidfile::write(path) {
+            Ok(pidfile) => Some(pidfile),
+            Err(error) => {
+                say(format_args!("{}: {}", path.display(), word(&error)));
+                return Ok(Status::REMOTE.into());
+            }
+        },
+    };
+    let status = copy(settings, &live, pidfile.is_some())?;
+    drop(pidfile);
+    Ok(status)
+}
+
+/// Watches what other processes have open: those named with -d, and all words that are left.
+fn watch_files(settings: &Settings, live: &Live) -> Result<Status, Wrong> {
+    let modes = &settings.options.modes;
+    let pidfile = modes.pidfile.as_deref().map(pidfile::Pidfile::write).transpose();
+    if let Err(error) = &pidfile {
+        say(format_args!("-P: {}", word(error)));
+        return Ok(Status::REMOTE);
+    }
+    let words = [modes.watchfd.as_slice(), settings.options.files.as_slice()].concat();
+    watchfd::run(settings, live, &words)
+}
+
+/// Copies the inputs to the output.
+fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
+    let monitored = settings.options.modes.monitor;
+    let inputs = match settings.options.files.as_slice() {
+        _ if monitored.is_some() => Vec::new(),
+        [] => vec![OsString::from("-")],
+        files => files.to_vec(),
+    };
+    let transfer = &settings.options.transfer;
+    let sink = match &transfer.output {
+        _ if transfer.discard => Sink::nowhere(live),
+        Some(path) => Sink::file(path, &inputs, live),
+        None => Sink::stdout(live),
+    };
+    let sink = match sink {
+        Ok(sink) => sink,
+        Err(status) => return Ok(status.into()),
+    };
+    if let Some(side) = monitored {
+        return monitor::run(side, &settings.options.files, &sink, settings, live);
+    }
+    if let Some(path) = &transfer.store_and_forward {
+        let status = store::run(path, &inputs, &sink, settings, live)?;
+        return Ok((status | sink.closed(live)).into());
+    }
+    let tally = Tally::default();
+    let screen = Screen::wanted(settings);
+    let (size, left) = whole(settings, &inputs, &sink, screen.is_some());
+    tally.set_size(size);
+    let mut work = Work { settings, live, tally: &tally, notice: None };
+    // A rate is kept with a timer anyway, and quick answers are worth a thread to who sets one.
+    let alone = screen.is_none() && !cleanup && settings.rate.is_none();
+    let mut status = if alone {
+        signals::end_at_once();
+        let (wished, since) = (signals::note_wishes(), Instant::now());
+        let notice = || {
+            if wished.swap(false, Ordering::Relaxed) {
+                remote::answer_quietly(live, &tally, since, settings);
+            }
+        };
+        work.notice = Some(&notice);
+        work.run(&inputs, &sink, left)
+    } else {
+        let mut bar = Bar::new(&settings.options.display, 0, &tally)?;
+        bar.side.durable = transfer.durable;
+        bar.side.read_from(&sink.endpoint);
+        watched(settings, live, screen, vec![bar], || work.run(&inputs, &sink, left))?
+    };
+    status |= sink.closed(live);
+    Ok(status.into())
+}
+
+/// The size of the whole, and what is to be moved of it.
+fn whole(
+    settings: &Settings,
+    inputs: &[OsString],
+    sink: &Sink<'_>,
+    shown: bool,
+) -> (Option<u64>, Left) {
+    let display = &settings.options.display;
+    let mut stop = settings.options.transfer.stop_at_size;
+    let mut size = settings.size;
+    let lines = display.counts_lines();
+    // What nobody sees, and nothing ends by, need not be found out.
+    if size.is_none() && (shown || sink.endpoint.kind() == Kind::BlockDevice) {
+        size = match lines {
+            true => ends::total_lines(inputs, if display.null { 0 } else { b'\n' }),
+            false => ends::total_bytes(inputs),
+        };
+        stop = false;
+        if size.is_none() && !lines && sink.endpoint.kind() == Kind::BlockDevice {
+            size = ends::device_bytes(&sink.endpoint);
+            stop = size.is_some();
+        }
+    }
+    let left = match size {
+        Some(size) if stop && lines => Left::Lines(size),
+        Some(size) if stop => Left::Bytes(size),
+        _ => Left::Everything,
+    };
+    (size, left)
+}
+
+/// Moves on a thread of its own while this one draws and answers signals.
+fn watched(
+    settings: &Settings,
+    live: &Live,
+    screen: Option<Screen>,
+    bars: Vec<Bar<'_>>,
+    work: impl FnOnce() -> Status + Send,
+) -> Result<Status, Wrong> {
+    let failed = |error: std::io::Error| Wrong::plain(word(&error));
+    let signals = signals::Signals::caught().map_err(failed)?;
+    let done = Done::new().map_err(failed)?;
+    let settings = settings.clone();
+    let mut watch = Watch { settings, live, screen, signals, bars, drawn_lines: 0, row: None };
+    std::thread::scope(|scope| {
+        let mover = scope.spawn(|| {
+            let status = work();
+            done.tell();
+            status
+        });
+        watch.take_rows();
+        match watch.run(&done) {
+            Over::Done => {}
+            Over::Signal => end(Status::SIGNAL),
+        }
+        Ok(mover.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+/// Ends the process while the mover may sleep in a call that nothing wakes. What the kernel moves
+/// is in one end or the other; what a buffer of ours holds could not be written, and is lost with
+/// any program that a signal ends.
+fn end(status: Status) -> ! {
+    pidfile::remove_all();
+    std::process::exit(i32::from(status.code()));
+}
+
+/// Says a line of pv's.
+fn say(text: std::fmt::Arguments<'_>) {
+    crate::say(format_args!("pv: {text}"));
+}
+
+/// The kernel's word alone, without its number.
+fn word(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+fn errno_word(errno: Errno) -> String {
+    word(&std::io::Error::from(errno))
+}

@@ -1,0 +1,133 @@
+//! `--monitor`: runs a command and moves what goes into it, what comes out of it, or both.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+
+use bytepath::Endpoint;
+use clap::ValueEnum;
+
+use super::ends::{Sink, Source, total_bytes};
+use super::live::Live;
+use super::mover::{Left, Work};
+use super::screen::Screen;
+use super::status::Status;
+use super::tally::Tally;
+use super::usage::Wrong;
+use super::watch::Bar;
+use super::{Settings, say, watched, word};
+
+/// Which side of the command is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Watched {
+    /// Its standard input
+    #[value(alias = "0")]
+    In,
+    /// Its standard output
+    #[value(alias = "1")]
+    Out,
+    /// Both, with a bar each
+    #[value(alias = "2")]
+    Both,
+}
+
+impl Watched {
+    fn input(self) -> bool {
+        self != Watched::Out
+    }
+
+    fn output(self) -> bool {
+        self != Watched::In
+    }
+}
+
+/// Runs the command to its end; its exit status counts where ours has nothing to tell.
+pub(crate) fn run(
+    watched_side: Watched,
+    words: &[OsString],
+    sink: &Sink<'_>,
+    settings: &Settings,
+    live: &Live,
+) -> Result<i32, Wrong> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(Wrong::plain("-M: no command given; write it behind --"));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if watched_side.input() {
+        command.stdin(Stdio::piped());
+    }
+    if watched_side.output() {
+        command.stdout(Stdio::piped());
+    }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            say(format_args!("{}: {}", program.display(), word(&error)));
+            return Ok(i32::from(Status::REMOTE.code()));
+        }
+    };
+    let (into, out) = (child.stdin.take(), child.stdout.take());
+    let (sent, got) = (Tally::default(), Tally::default());
+    let inputs = [OsString::from("-")];
+    sent.set_size(settings.size.or_else(|| total_bytes(&inputs)));
+    got.set_size(settings.size.filter(|_| watched_side == Watched::Out));
+    let mut bars = Vec::new();
+    if watched_side.input() {
+        let mut bar = Bar::new(&settings.options.display, 0, &sent)?;
+        bar.side.other = watched_side.output().then_some(&got);
+        bars.push(bar);
+    }
+    if watched_side.output() {
+        let mut bar = Bar::new(&settings.options.display, bars.len(), &got)?;
+        bar.side.read_from(&sink.endpoint);
+        if watched_side.input() {
+            bar.side.other = Some(&sent);
+            bar.display = bar.display.with_ratio();
+        }
+        bars.push(bar);
+    }
+    let left = || match settings.size {
+        Some(size) if settings.options.transfer.stop_at_size => Left::Bytes(size),
+        _ => Left::Everything,
+    };
+    let screen = Screen::wanted(settings);
+    let mut ended = None;
+    let status = watched(settings, live, screen, bars, || {
+        let mut status = std::thread::scope(|scope| {
+            let sender = into.map(|into| {
+                scope.spawn(|| {
+                    // Dropped at the end of its thread: the command sees the end of its input.
+                    let into = into;
+                    let Ok(endpoint) = Endpoint::sink(into.as_fd()) else { return Status::OPEN };
+                    let sink = Sink { name: "the command".into(), endpoint };
+                    let work = Work { settings, live, tally: &sent, notice: None };
+                    work.run(&inputs, &sink, left())
+                })
+            });
+            let received = out.map_or(Status::DONE, |out| {
+                let Ok(endpoint) = Endpoint::source(out.as_fd()) else { return Status::OPEN };
+                let source = Source { name: program.display().to_string(), endpoint };
+                let work = Work { settings, live, tally: &got, notice: None };
+                work.run_one(&source, sink)
+            });
+            let sent = sender.map_or(Status::DONE, |sender| {
+                sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            received | sent
+        });
+        match child.wait() {
+            Ok(status) => ended = Some(status),
+            Err(_) => status |= Status::REMOTE,
+        }
+        status
+    })?;
+    let theirs = ended.map_or(0, |ended| {
+        use std::os::unix::process::ExitStatusExt;
+        ended.code().or_else(|| ended.signal().map(|signal| 128 + signal)).unwrap_or(0)
+    });
+    Ok(match status {
+        Status::DONE => theirs,
+        status => i32::from(status.code()),
+    })
+}

@@ -1,0 +1,341 @@
+//! Moves the inputs one after the other: by the plan where neither end needs to see the bytes, by
+//! hand where they have to be seen.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use bytepath::{Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
+use rustix::fs::Advice;
+use rustix::io::Errno;
+
+use super::Settings;
+use super::byhand::{self, Directed, Hand, allowed};
+use super::display::Way;
+use super::ends::{Sink, Source};
+use super::live::Live;
+use super::pace::Pace;
+use super::status::Status;
+use super::tally::Tally;
+use crate::planning::{CarryError, PlanOptions};
+
+/// Everything that moving needs to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Work<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) live: &'a Live,
+    pub(crate) tally: &'a Tally,
+    /// Called between slices, where nobody else takes wishes from outside.
+    pub(crate) notice: Option<&'a (dyn Fn() + Sync)>,
+}
+
+/// How an input ended.
+pub(crate) enum Ended {
+    /// All of it was moved, or all that was asked for.
+    AtEnd,
+    /// Reading failed; the next input may do better.
+    ReadFailed(Errno),
+    /// Nobody reads the output any more, which is no error of ours.
+    SinkGone,
+    /// Writing failed: there is no point in going on.
+    WriteFailed(Errno),
+    /// Something else, told already; whether the next input is worth a try.
+    Told(Status),
+}
+
+impl Ended {
+    pub(crate) fn write_failed(errno: Errno) -> Ended {
+        match errno {
+            Errno::PIPE => Ended::SinkGone,
+            errno => Ended::WriteFailed(errno),
+        }
+    }
+}
+
+/// What is left to be moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Left {
+    Everything,
+    Bytes(u64),
+    Lines(u64),
+}
+
+impl Left {
+    pub(crate) fn some(self) -> bool {
+        !matches!(self, Left::Bytes(0) | Left::Lines(0))
+    }
+
+    pub(crate) fn lines(self) -> u64 {
+        match self {
+            Left::Lines(lines) => lines,
+            _ => u64::MAX,
+        }
+    }
+
+    pub(crate) fn take(&mut self, bytes: u64, lines: u64) {
+        match self {
+            Left::Everything => {}
+            Left::Bytes(left) => *left = left.saturating_sub(bytes),
+            Left::Lines(left) => *left = left.saturating_sub(lines),
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Moves all inputs to the sink; what went wrong.
+    pub(crate) fn run(&self, inputs: &[OsString], sink: &Sink<'_>, mut left: Left) -> Status {
+        let mut status = Status::DONE;
+        self.explain_by_hand();
+        let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
+        let mut pace = Pace::new(self.live.rate(), Instant::now());
+        for input in inputs {
+            if !left.some() {
+                break;
+            }
+            let source = match Source::open(input, self.live) {
+                Ok(source) => source,
+                Err(failed) => {
+                    status |= failed;
+                    continue;
+                }
+            };
+            if source.endpoint.same_file(&sink.endpoint) {
+                self.live.say(format_args!("{}: input is the output", source.name));
+                status |= Status::SAME_FILE;
+                continue;
+            }
+            let ended = self.one(&source, sink, &mut left, &mut pace, hand.as_mut());
+            let (failed, go_on) = self.told(ended, &source);
+            status |= failed;
+            if !go_on {
+                break;
+            }
+        }
+        status | self.finished(hand, sink)
+    }
+
+    /// What moving by hand leaves to be done and told at the end.
+    fn finished(&self, hand: Option<Hand<'_>>, sink: &Sink<'_>) -> Status {
+        let Some(mut hand) = hand else { return Status::DONE };
+        let mut status = if hand.skipped_any() { Status::TRANSFER } else { Status::DONE };
+        if let Err(errno) = hand.finish(sink) {
+            self.live.say(format_args!("write failed: {}", super::errno_word(errno)));
+            status |= Status::TRANSFER;
+        }
+        status
+    }
+
+    /// Moves one open input, as `run` does.
+    pub(crate) fn run_one(&self, source: &Source<'_>, sink: &Sink<'_>) -> Status {
+        let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
+        let mut pace = Pace::new(self.live.rate(), Instant::now());
+        let mut left = Left::Everything;
+        let ended = self.one(source, sink, &mut left, &mut pace, hand.as_mut());
+        self.told(ended, source).0 | self.finished(hand, sink)
+    }
+
+    fn by_hand(&self) -> bool {
+        self.settings.by_hand().is_some()
+    }
+
+    /// Tells why there is no plan to explain.
+    fn explain_by_hand(&self) {
+        if let (true, Some(option)) =
+            (self.settings.options.plan.explain_plan, self.settings.by_hand())
+        {
+            self.live.say(format_args!("read and written by hand, because of {option}"));
+        }
+    }
+
+    fn one(
+        &self,
+        source: &Source<'_>,
+        sink: &Sink<'_>,
+        left: &mut Left,
+        pace: &mut Pace,
+        hand: Option<&mut Hand<'_>>,
+    ) -> Ended {
+        if source.endpoint.kind() == Kind::File {
+            // Only advice, but for large files it makes the kernel read further ahead.
+            let _ = rustix::fs::fadvise(&source.endpoint, 0, None, Advice::Sequential);
+        }
+        if let Some(bytes) = self.settings.pipe_bytes {
+            let _ = sink.endpoint.set_pipe_bytes(bytes);
+        }
+        let Some(hand) = hand else { return self.by_plan(source, sink, left, pace) };
+        // The flag belongs to everybody who shares the open file: it is taken off again.
+        let direct = self.settings.options.transfer.direct_io;
+        let _source = direct.then(|| Directed::set(&source.endpoint));
+        let _sink = direct.then(|| Directed::set(&sink.endpoint));
+        if self.grows_pipes() {
+            for end in [&source.endpoint, &sink.endpoint] {
+                // A refusal (fs.pipe-user-pages-soft used up) leaves what it has, which works.
+                let _ = end.set_pipe_bytes(GROWN_PIPE_BYTES);
+            }
+        }
+        hand.carry(source, sink, left, pace)
+    }
+
+    /// A limited rate gains nothing from larger pipes, and would run ahead of its reader.
+    fn grows_pipes(&self) -> bool {
+        !self.settings.options.plan.no_enlarge
+            && self.settings.pipe_bytes.is_none()
+            && self.live.rate().is_none()
+    }
+
+    /// Lets the library move the bytes, a slice at a time: between slices the rate may have
+    /// changed. Slices cost a few system calls each and last about a tenth of a second.
+    ///
+    /// Aliasing is allowed: the output of a pipe viewer may show what is written to an input
+    /// after it was spliced and before it was read, as that of pv and of cat does; who changes a
+    /// file while it is copied has no claim to either version.
+    fn by_plan(
+        &self,
+        source: &Source<'_>,
+        sink: &Sink<'_>,
+        left: &mut Left,
+        pace: &mut Pace,
+    ) -> Ended {
+        let whole = Job::new(&source.endpoint, &sink.endpoint).allow_aliasing();
+        let no_enlarge = !self.grows_pipes();
+        let options = PlanOptions { no_enlarge, ..self.settings.options.plan.clone() };
+        let endless = whole.limit(u64::MAX);
+        let mut planning = match options.begin(&endless, Knobs::default()) {
+            Ok(planning) => planning,
+            Err(error) => return self.no_plan(&error, source),
+        };
+        self.show_way(planning.plan().routes().first().map_or("", |c| c.route.name()), &whole);
+        let started = Instant::now();
+        let mut total = Moved { bytes: 0, route: "", declined: Vec::new() };
+        let mut slice = Slice::default();
+        let ended = loop {
+            if let Some(notice) = self.notice {
+                notice();
+            }
+            if total.bytes >= planning.stretch_bytes() {
+                if let Err(error) = planning.settle(&endless) {
+                    break self.no_plan(&error, source);
+                }
+            }
+            let mut most = slice.bytes.min(allowed(pace, self.live)).min(planning.stretch_bytes());
+            if let Left::Bytes(bytes) = left {
+                most = most.min(*bytes);
+            }
+            let job = whole.limit(most);
+            let before = Instant::now();
+            let moved = match Transfer::new(&job, planning.plan()).meter(&self.tally.meter).run() {
+                Ok(moved) => moved,
+                Err(error) => break self.failed(error, source),
+            };
+            pace.used(moved.bytes);
+            left.take(moved.bytes, 0);
+            total.bytes += moved.bytes;
+            if total.route != moved.route {
+                self.show_way(moved.route, &whole);
+                total.declined.extend(moved.declined);
+                total.route = moved.route;
+            }
+            if self.settings.options.transfer.durable {
+                if let Err(ended) = byhand::sync(sink) {
+                    break ended;
+                }
+                self.tally.settled();
+            }
+            slice.took(before.elapsed());
+            if moved.bytes < most || !left.some() {
+                break Ended::AtEnd;
+            }
+        };
+        planning.explain(&total, started.elapsed());
+        ended
+    }
+
+    fn no_plan(&self, error: &CarryError, source: &Source<'_>) -> Ended {
+        self.live.say(format_args!("{}: {error}", source.name));
+        Ended::Told(Status::TRANSFER)
+    }
+
+    /// Tells the display how the bytes go.
+    fn show_way(&self, route: &str, job: &Job<'_>) {
+        let pipe = [job.source, job.sink].iter().any(|end| end.kind() == Kind::Pipe);
+        match route {
+            "copy-file-range" => self.tally.goes(Way::CopyFileRange),
+            "read-write" => self.tally.holds(0, READ_WRITE_BYTES),
+            _ if pipe => self.tally.goes(Way::Splice),
+            _ => self.tally.goes(Way::SplicePipe),
+        }
+    }
+
+    fn failed(&self, error: TransferError, source: &Source<'_>) -> Ended {
+        match error {
+            TransferError::Failed(failed) => {
+                if !failed.stranded.is_empty() && failed.errno != Errno::PIPE {
+                    let count = failed.stranded.len();
+                    self.live.say(format_args!(
+                        "{}: {count} bytes were read that could not be written",
+                        source.name
+                    ));
+                }
+                match failed.side {
+                    Side::Sink => Ended::write_failed(failed.errno),
+                    Side::Source | Side::Either => Ended::ReadFailed(failed.errno),
+                }
+            }
+            other => {
+                self.live.say(format_args!("{}: {other}", source.name));
+                Ended::Told(Status::TRANSFER)
+            }
+        }
+    }
+
+    /// Says what has to be said; the status, and whether the next input is worth a try.
+    fn told(&self, ended: Ended, source: &Source<'_>) -> (Status, bool) {
+        match ended {
+            Ended::AtEnd => (Status::DONE, true),
+            Ended::ReadFailed(errno) => {
+                let why = super::errno_word(errno);
+                self.live.say(format_args!("{}: read failed: {why}", source.name));
+                (Status::TRANSFER, true)
+            }
+            Ended::SinkGone => (Status::DONE, false),
+            Ended::WriteFailed(errno) => {
+                self.live.say(format_args!("write failed: {}", super::errno_word(errno)));
+                (Status::TRANSFER, false)
+            }
+            Ended::Told(status) => (status, true),
+        }
+    }
+}
+
+/// What pipes are made where the bytes go by hand, as the plan does for routes.
+const GROWN_PIPE_BYTES: usize = 1 << 20;
+
+/// What the library's read-write has for a buffer.
+const READ_WRITE_BYTES: usize = 256 << 10;
+
+/// How much the library is told to move at once.
+struct Slice {
+    bytes: u64,
+}
+
+/// The first: small enough that a new rate for a slow source holds soon. It doubles until a slice
+/// lasts a tenth of a second, which takes ten slices at rates that splice reaches.
+const SLICE_BYTES: u64 = 1 << 20;
+const SLICE_BYTES_MIN: u64 = 64 << 10;
+const SLICE_BYTES_MAX: u64 = 16 << 30;
+
+impl Default for Slice {
+    fn default() -> Slice {
+        Slice { bytes: SLICE_BYTES }
+    }
+}
+
+impl Slice {
+    fn took(&mut self, time: Duration) {
+        self.bytes = match time {
+            short if short < Duration::from_millis(50) => self.bytes * 2,
+            long if long > Duration::from_millis(200) => self.bytes / 2,
+            _ => self.bytes,
+        }
+        .clamp(SLICE_BYTES_MIN, SLICE_BYTES_MAX);
+    }
+}

@@ -1,0 +1,49 @@
+//! The file that holds the number of this process while it runs.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Where files are that have to go with the process, also when a signal ends it.
+static WRITTEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A file that is removed when this is dropped.
+pub(crate) struct Pidfile(());
+
+impl Pidfile {
+    /// Writes it whole or not at all, in the place of an older one.
+    pub(crate) fn write(path: &Path) -> std::io::Result<Pidfile> {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut file = tempfile::Builder::new()
+            .permissions(std::fs::Permissions::from_mode(0o644))
+            .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        writeln!(file, "{}", std::process::id())?;
+        file.persist(path)?;
+        // A signal may come when another folder is current.
+        remember(std::path::absolute(path)?);
+        Ok(Pidfile(()))
+    }
+}
+
+impl Drop for Pidfile {
+    fn drop(&mut self) {
+        remove_all();
+    }
+}
+
+/// Notes a file that is to be removed at the end.
+pub(crate) fn remember(path: PathBuf) {
+    if let Ok(mut written) = WRITTEN.lock() {
+        written.push(path);
+    }
+}
+
+/// Removes all that were noted.
+pub(crate) fn remove_all() {
+    if let Ok(mut written) = WRITTEN.lock() {
+        for path in written.drain(..) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `--remote` and `--query`: the sides of a wish that wish.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use serde_json::Value;
+
+use super::live::Live;
+use super::remote::{Came, QUERY, SET, Target};
+use super::screen::Screen;
+use super::status::Status;
+use super::tally::Tally;
+use super::usage::Wrong;
+use super::watch::{Bar, Clock};
+use super::{Settings, say, watched, word};
+
+/// Has another pv take over these words.
+pub(crate) fn remote(pid: Pid, words: &[OsString]) -> Status {
+    let came =
+        Target::found(pid).and_then(|target| target.wish(SET, words).map_err(|error| word(&error)));
+    match came {
+        Ok(Came::Taken(_)) => Status::DONE,
+        Ok(Came::Waits) => {
+            let pid = pid.as_raw_nonzero();
+            say(format_args!("{pid}: it does not answer; it will follow when bytes move next"));
+            Status::DONE
+        }
+        Ok(Came::Gone) => {
+            say(format_args!("{}: No such process", pid.as_raw_nonzero()));
+            Status::REMOTE
+        }
+        Err(why) => {
+            say(format_args!("{why}"));
+            Status::REMOTE
+        }
+    }
+}
+
+/// Shows how far another pv is until it ends.
+pub(crate) fn query(pid: Pid, settings: &Settings, live: &Live) -> Result<Status, Wrong> {
+    let asked = Target::found(pid).and_then(|target| {
+        target.wish(QUERY, &[]).map(|came| (target, came)).map_err(|error| word(&error))
+    });
+    let (target, first) = match asked {
+        Ok((target, Came::Taken(Some(value)))) => (target, value),
+        Ok(_) => {
+            say(format_args!("{}: it does not answer", pid.as_raw_nonzero()));
+            return Ok(Status::REMOTE);
+        }
+        Err(why) => {
+            say(format_args!("{why}"));
+            return Ok(Status::REMOTE);
+        }
+    };
+    let mut settings = settings.clone();
+    // Counted is what the other counts.
+    settings.options.display.line_mode = first["counts_lines"] == Value::Bool(true);
+    let tally = Tally::default();
+    take(&first, &tally);
+    let mut bar = Bar::new(&settings.options.display, 0, &tally)?;
+    let elapsed = first["elapsed_s"].as_f64().unwrap_or(0.0);
+    let elapsed = Duration::try_from_secs_f64(elapsed).unwrap_or_default();
+    bar.side.clock = Clock::started_before(elapsed);
+    let screen = Screen::wanted(&settings);
+    let interval = settings.interval;
+    watched(&settings, live, screen, vec![bar], || {
+        loop {
+            std::thread::sleep(interval);
+            match target.wish(QUERY, &[]) {
+                Ok(Came::Taken(Some(value))) => take(&value, &tally),
+                // It may only be busy; its end shows soon.
+                Ok(Came::Waits | Came::Taken(None)) => {}
+                Ok(Came::Gone) | Err(_) => return Status::DONE,
+            }
+        }
+    })
+}
+
+fn take(value: &Value, tally: &Tally) {
+    let number = |name: &str| value[name].as_u64();
+    tally.set(number("bytes").unwrap_or(0), number("lines").unwrap_or(0));
+    tally.set_size(number("size"));
+}

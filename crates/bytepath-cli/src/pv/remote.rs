@@ -1,0 +1,288 @@
+//! Wishes from one pv to another: to change what it does (--remote), to tell how far it is
+//! (--query). A wish is a file that only its owner can read, and a signal to look at it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+
+use super::display::DisplayOptions;
+use super::live::Live;
+use super::tally::Tally;
+use super::watch::{Bar, Watch};
+use super::{Options, Settings, word};
+
+/// How long a pv that is not stuck takes to answer, at most.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// How often the answer is looked for.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A wish is the words of a command line; longer ones are not from a pv.
+const WISH_BYTES_MAX: u64 = 1 << 20;
+
+/// Whom a wish is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target(Pid);
+
+/// How a wish came out.
+pub(crate) enum Came {
+    /// It was taken; with the answer to a question.
+    Taken(Option<Value>),
+    /// It lies there to be taken when bytes move next.
+    Waits,
+    /// There is no such pv any more.
+    Gone,
+}
+
+impl Target {
+    /// A pv of ours that runs.
+    ///
+    /// # Errors
+    /// Why it is none, to be told.
+    pub(crate) fn found(pid: Pid) -> Result<Target, String> {
+        let number = pid.as_raw_nonzero();
+        if rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
+            return Err(format!("{number}: No such process"));
+        }
+        let status = std::fs::read_to_string(format!("/proc/{number}/status"))
+            .map_err(|error| format!("{number}: {}", word(&error)))?;
+        if status.lines().any(|line| line.starts_with("State:\tZ")) {
+            return Err(format!("{number}: No such process"));
+        }
+        // The signal would end a process that does not wait for it.
+        if !catches_wishes(&status) || !is_bytepath(number.get()) {
+            return Err(format!("{number}: it is not a pv of bytepath that takes wishes"));
+        }
+        Ok(Target(pid))
+    }
+
+    /// Leaves a wish and waits until it is taken.
+    ///
+    /// # Errors
+    /// It cannot be left.
+    pub(crate) fn wish(self, kind: &str, words: &[OsString]) -> std::io::Result<Came> {
+        let folder = folder()?;
+        let stem = format!("{}{}", stem(self.0), std::process::id());
+        let (wish, answer) = (folder.join(stem.clone() + ".wish"), folder.join(stem + ".answer"));
+        let mut file = tempfile::NamedTempFile::new_in(&folder)?;
+        file.write_all(kind.as_bytes())?;
+        for word in words {
+            file.write_all(b"\0")?;
+            file.write_all(word.as_bytes())?;
+        }
+        let _ = std::fs::remove_file(&answer);
+        file.persist(&wish)?;
+        let until = Instant::now() + ANSWER_TIME;
+        if rustix::process::kill_process(self.0, Signal::USR2).is_err() {
+            let _ = std::fs::remove_file(&wish);
+            return Ok(Came::Gone);
+        }
+        loop {
+            let taken = !wish.exists();
+            let text = std::fs::read(&answer).ok();
+            if taken && (kind == SET || text.is_some()) {
+                let _ = std::fs::remove_file(&answer);
+                let value = text.and_then(|text| serde_json::from_slice(&text).ok());
+                return Ok(Came::Taken(value));
+            }
+            if rustix::process::test_kill_process(self.0).is_err() {
+                let _ = std::fs::remove_file(&wish);
+                return Ok(Came::Gone);
+            }
+            if Instant::now() >= until {
+                if kind == QUERY {
+                    let _ = std::fs::remove_file(&wish);
+                }
+                return Ok(Came::Waits);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Change what it does.
+pub(crate) const SET: &str = "set";
+/// Tell how far it is.
+pub(crate) const QUERY: &str = "query";
+
+fn catches_wishes(status: &str) -> bool {
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> (Signal::USR2.as_raw() - 1) & 1 == 1)
+}
+
+/// Whether a process runs a program of our name, be it replaced by a newer one meanwhile.
+fn is_bytepath(pid: i32) -> bool {
+    let name = |pid: &str| {
+        let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let name = program.file_name()?.to_string_lossy().into_owned();
+        Some(name.trim_end_matches(" (deleted)").to_owned())
+    };
+    name("self").is_some_and(|ours| name(&pid.to_string()) == Some(ours))
+}
+
+/// What wishes for a process begin with; the number of the one that wishes follows.
+fn stem(pid: Pid) -> String {
+    format!("bytepath-pv.{}.", pid.as_raw_nonzero())
+}
+
+/// Where wishes are left: a folder that only we can write to.
+fn folder() -> std::io::Result<PathBuf> {
+    let user = rustix::process::getuid().as_raw();
+    let run = PathBuf::from(format!("/run/user/{user}"));
+    if rustix::fs::access(&run, rustix::fs::Access::WRITE_OK).is_ok() {
+        return Ok(run);
+    }
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    let home = home.ok_or_else(|| {
+        std::io::Error::other("no folder to exchange wishes in: set HOME to one of yours")
+    })?;
+    let folder = Path::new(&home).join(".pv");
+    let made = std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+        .create(&folder);
+    match made {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(folder),
+    }
+}
+
+/// A wish that was left for us.
+struct Wish {
+    kind: OsString,
+    words: Vec<OsString>,
+    answer: PathBuf,
+}
+
+/// Takes the wishes that lie there.
+fn taken() -> Vec<Wish> {
+    let Ok(folder) = folder() else { return Vec::new() };
+    let stem = stem(rustix::process::getpid());
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Vec::new() };
+    let ours = |name: &OsStr| {
+        name.to_str().is_some_and(|name| name.starts_with(&stem) && name.ends_with(".wish"))
+    };
+    let paths = entries.flatten().filter(|entry| ours(&entry.file_name())).map(|e| e.path());
+    paths.filter_map(|path| read(&path)).collect()
+}
+
+/// Reads a wish and takes it away; only those of our own user count.
+fn read(path: &Path) -> Option<Wish> {
+    use std::os::unix::fs::MetadataExt;
+    let file = std::fs::File::open(path).ok()?;
+    let ours = file.metadata().is_ok_and(|file| file.uid() == rustix::process::geteuid().as_raw());
+    let mut bytes = Vec::new();
+    file.take(WISH_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    std::fs::remove_file(path).ok()?;
+    let mut words = bytes.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()));
+    let kind = words.next()?;
+    ours.then(|| Wish { kind, words: words.collect(), answer: path.with_extension("answer") })
+}
+
+/// The options of those wishes that ask for a change, where nothing else can be changed or told.
+pub(crate) fn wished() -> Vec<Settings> {
+    let changes = taken().into_iter().filter(|wish| wish.kind == SET);
+    changes.filter_map(|wish| Options::read(wish.words).ok()).collect()
+}
+
+/// Answers the wishes that lie there, where lines are drawn.
+pub(crate) fn answer(watch: &mut Watch<'_>) {
+    for wish in taken() {
+        if wish.kind == SET {
+            if let Ok(settings) = Options::read(wish.words) {
+                set(&settings, watch.live);
+                for Bar { side, .. } in &watch.bars {
+                    if settings.size.is_some() {
+                        side.tally.set_size(settings.size);
+                    }
+                }
+                watch.change(settings);
+            }
+        } else if let Some(Bar { side, .. }) = watch.bars.first() {
+            tell(&wish, side.tally, side.clock.elapsed(), &watch.settings);
+        }
+    }
+}
+
+/// Answers the wishes that lie there, where nothing is drawn.
+pub(crate) fn answer_quietly(live: &Live, tally: &Tally, since: Instant, settings: &Settings) {
+    for wish in taken() {
+        if wish.kind == SET {
+            if let Ok(wished) = Options::read(wish.words) {
+                set(&wished, live);
+            }
+        } else {
+            tell(&wish, tally, since.elapsed(), settings);
+        }
+    }
+}
+
+/// Changes what the mover goes by.
+fn set(settings: &Settings, live: &Live) {
+    if settings.options.transfer.rate_limit.is_some() {
+        live.set_rate(settings.rate);
+    }
+    if settings.options.transfer.buffer_size.is_some() {
+        live.set_buffer_bytes(settings.buffer_bytes);
+    }
+}
+
+fn tell(wish: &Wish, tally: &Tally, elapsed: Duration, settings: &Settings) {
+    let value = json!({
+        "elapsed_s": elapsed.as_secs_f64(),
+        "bytes": tally.bytes(),
+        "lines": tally.lines(),
+        "size": tally.size(),
+        "counts_lines": settings.options.display.counts_lines(),
+    });
+    let folder = wish.answer.parent().unwrap_or(Path::new("."));
+    let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
+        write!(file, "{value}")?;
+        file.persist(&wish.answer).map_err(|error| error.error)
+    });
+    // Who asked sees that nothing came.
+    drop(written);
+}
+
+/// What is shown after a wish: what it names is new, the rest stays; what cannot change while
+/// bytes move stays as well.
+pub(crate) fn merged(old: &DisplayOptions, new: DisplayOptions) -> DisplayOptions {
+    let shown = new.progress
+        || new.timer
+        || new.eta
+        || new.fineta
+        || new.rate
+        || new.average_rate
+        || new.bytes
+        || new.buffer_percent
+        || new.last_written.is_some()
+        || !new.format.is_empty();
+    let what = if shown { new.clone() } else { old.clone() };
+    DisplayOptions {
+        bits: new.bits || old.bits,
+        si: new.si || old.si,
+        gauge: new.gauge || old.gauge,
+        interval: new.interval.or(old.interval),
+        average_rate_window: new.average_rate_window.or(old.average_rate_window),
+        width: new.width.or(old.width),
+        height: new.height.or(old.height),
+        name: if new.name.is_empty() { old.name.clone() } else { new.name },
+        bar_style: new.bar_style.or(old.bar_style),
+        extra_display: new.extra_display.or_else(|| old.extra_display.clone()),
+        conemu: new.conemu || old.conemu,
+        numeric: old.numeric,
+        quiet: old.quiet,
+        wait: old.wait,
+        delay_start: old.delay_start,
+        line_mode: old.line_mode,
+        null: old.null,
+        stats: old.stats,
+        force: old.force,
+        cursor: old.cursor,
+        ..what
+    }
+}

@@ -1,0 +1,143 @@
+//! Where lines are drawn: standard error, as a line that is drawn over, or as lines of numbers.
+
+use std::io::Write;
+
+use rustix::stdio::stderr;
+
+use super::Settings;
+use super::display::{Extra, WrongDisplay};
+use super::live::Live;
+
+/// Assumed where it cannot be asked for.
+const WIDTH: usize = 80;
+const HEIGHT: usize = 25;
+
+/// Standard error, and how wide it is.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    terminal: bool,
+    numeric: bool,
+    forced: bool,
+    width_given: Option<usize>,
+    height_given: Option<usize>,
+    width: usize,
+    height: usize,
+}
+
+impl Screen {
+    /// Standard error, if anything is to be drawn there.
+    pub(crate) fn wanted(settings: &Settings) -> Option<Screen> {
+        let display = &settings.options.display;
+        if display.quiet {
+            return None;
+        }
+        let terminal = rustix::termios::isatty(stderr());
+        if !terminal && !display.force && !display.numeric && !display.stats {
+            return None;
+        }
+        let mut screen = Screen {
+            terminal,
+            numeric: display.numeric,
+            forced: display.force,
+            width_given: display.width.filter(|width| *width > 0),
+            height_given: display.height.filter(|height| *height > 0),
+            width: WIDTH,
+            height: HEIGHT,
+        };
+        screen.resize();
+        Some(screen)
+    }
+
+    /// Asks the terminal for its size, where the size was not given.
+    pub(crate) fn resize(&mut self) {
+        let found = rustix::termios::tcgetwinsize(stderr()).ok();
+        let or = |found: Option<u16>, assumed| {
+            found.map(usize::from).filter(|count| *count > 0).unwrap_or(assumed)
+        };
+        self.width = self.width_given.unwrap_or_else(|| or(found.map(|size| size.ws_col), WIDTH));
+        self.height =
+            self.height_given.unwrap_or_else(|| or(found.map(|size| size.ws_row), HEIGHT));
+    }
+
+    /// Takes over sizes that were given anew.
+    pub(crate) fn give_size(&mut self, width: Option<usize>, height: Option<usize>) {
+        self.width_given = width.filter(|width| *width > 0).or(self.width_given);
+        self.height_given = height.filter(|height| *height > 0).or(self.height_given);
+        self.resize();
+    }
+
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(crate) fn height(&self) -> usize {
+        self.height
+    }
+
+    pub(crate) fn numeric(&self) -> bool {
+        self.numeric
+    }
+
+    /// Whether lines may be drawn now: not by a job in the background, unless that is forced, and
+    /// not where only the summary was asked for.
+    pub(crate) fn shows_lines(&self) -> bool {
+        if self.forced || self.numeric {
+            return true;
+        }
+        self.terminal && self.in_foreground()
+    }
+
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Whether the terminal is ours to use now.
+    pub(crate) fn in_foreground(&self) -> bool {
+        self.terminal
+            && match rustix::termios::tcgetpgrp(stderr()) {
+                Ok(group) => group == rustix::process::getpgrp(),
+                // Not our controlling terminal: nobody can put us in its background.
+                Err(_) => true,
+            }
+    }
+
+    /// Draws a line over the one before.
+    pub(crate) fn draw(&self, line: &str, live: &Live) {
+        write(format_args!("\r{line}"));
+        live.set_line_open(true);
+    }
+
+    /// Writes a line that stays.
+    pub(crate) fn line(&self, line: &str) {
+        write(format_args!("{line}\n"));
+    }
+
+    /// Ends the line that was drawn over, if there is one.
+    pub(crate) fn end_line(&self, live: &Live) {
+        if live.end_line() {
+            write(format_args!("\n"));
+        }
+    }
+
+    /// Tells the titles.
+    pub(crate) fn titles(&self, extra: &Extra) {
+        if let (true, Some(title)) = (self.terminal, &extra.window_title) {
+            write(format_args!("\x1b]2;{title}\x07"));
+        }
+        if let Some(title) = &extra.process_title {
+            super::title::set(title);
+        }
+    }
+}
+
+/// One write, so that several pv's do not mix their lines. A terminal that is gone is no reason to
+/// stop moving bytes.
+pub(crate) fn write(text: std::fmt::Arguments<'_>) {
+    let _ = std::io::stderr().write_all(text.to_string().as_bytes());
+}
+
+impl From<WrongDisplay> for super::usage::Wrong {
+    fn from(wrong: WrongDisplay) -> Self {
+        super::usage::Wrong::plain(wrong.0)
+    }
+}

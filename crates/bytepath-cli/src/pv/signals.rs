@@ -1,0 +1,86 @@
+//! The signals that pv answers, as a queue that can be waited for together with other things.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGTTOU, SIGUSR2, SIGWINCH};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+
+use super::status::Status;
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// End now.
+    End,
+    /// Stop until continued.
+    Stop,
+    /// It was continued.
+    Continued,
+    /// The terminal has another size.
+    Resized,
+    /// Another pv has left a wish.
+    Wish,
+}
+
+/// SIGTTOU is caught so that drawing from the background does not stop the whole pipeline; lines
+/// are not drawn there anyway.
+const CAUGHT: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH, SIGUSR2, SIGTTOU];
+
+/// Signals that came and were not looked at.
+pub(crate) struct Signals {
+    delivery: SignalDelivery<UnixStream, SignalOnly>,
+}
+
+impl Signals {
+    /// Catches them from now on. A signal that was ignored when this program was started, as
+    /// `nohup` does with SIGHUP, is caught as well, which is what pv does.
+    pub(crate) fn caught() -> std::io::Result<Signals> {
+        let (read, write) = UnixStream::pair()?;
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, CAUGHT)?;
+        Ok(Signals { delivery })
+    }
+
+    /// Readable when a signal came.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.delivery.get_read().as_fd()
+    }
+
+    /// What they ask for, each once.
+    pub(crate) fn asked(&mut self) -> Vec<Asked> {
+        let asked = self.delivery.pending().filter_map(|signal| match signal {
+            SIGINT | SIGTERM | SIGHUP => Some(Asked::End),
+            SIGTSTP => Some(Asked::Stop),
+            SIGCONT => Some(Asked::Continued),
+            SIGWINCH => Some(Asked::Resized),
+            SIGUSR2 => Some(Asked::Wish),
+            _ => None,
+        });
+        asked.collect()
+    }
+}
+
+/// Where nothing is drawn and nothing has to be put away, signals that end a program do it at once,
+/// with pv's status.
+pub(crate) fn end_at_once() {
+    let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let always = std::sync::Arc::clone(&always);
+        let status = i32::from(Status::SIGNAL.code());
+        // Where handlers are refused, the signal ends the program all the same.
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, status, always);
+    }
+}
+
+/// Notes on a flag that another pv has left a wish.
+pub(crate) fn note_wishes() -> std::sync::Arc<std::sync::atomic::AtomicBool> {
+    let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let _ = signal_hook::flag::register(SIGUSR2, std::sync::Arc::clone(&flag));
+    flag
+}
+
+/// Stops this process as SIGTSTP would have, until it is continued.
+pub(crate) fn stop_here() {
+    let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+}

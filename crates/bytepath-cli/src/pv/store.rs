@@ -1,0 +1,82 @@
+//! `--store-and-forward`: first everything into a file, then from there to the output.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Seek;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use bytepath::Endpoint;
+
+use super::ends::{Sink, Source, total_bytes};
+use super::live::Live;
+use super::mover::{Left, Work};
+use super::screen::Screen;
+use super::status::Status;
+use super::tally::Tally;
+use super::usage::Wrong;
+use super::watch::Bar;
+use super::{Settings, say, watched, word};
+
+/// Does both stages; each has a bar of its own, the second with a size.
+pub(crate) fn run(
+    path: &Path,
+    inputs: &[OsString],
+    sink: &Sink<'_>,
+    settings: &Settings,
+    live: &Live,
+) -> Result<Status, Wrong> {
+    let mut file = match opened(path) {
+        Ok(file) => file,
+        Err(error) => {
+            say(format_args!("{}: {}", path.display(), word(&error)));
+            return Ok(Status::OPEN);
+        }
+    };
+    let name = || path.display().to_string();
+    let failed = |error: std::io::Error| {
+        say(format_args!("{}: {}", name(), word(&error)));
+        Ok(Status::OPEN)
+    };
+    let stored = Tally::default();
+    stored.set_size(settings.size.or_else(|| total_bytes(inputs)));
+    let left = match settings.size {
+        Some(size) if settings.options.transfer.stop_at_size => Left::Bytes(size),
+        _ => Left::Everything,
+    };
+    let mut status = {
+        let endpoint = match Endpoint::sink(file.as_fd()) {
+            Ok(endpoint) => endpoint,
+            Err(error) => return failed(std::io::Error::other(error)),
+        };
+        let store = Sink { name: name(), endpoint };
+        let work = Work { settings, live, tally: &stored, notice: None };
+        let bars = vec![Bar::new(&settings.options.display, 0, &stored)?];
+        let screen = Screen::wanted(settings);
+        watched(settings, live, screen, bars, || work.run(inputs, &store, left))?
+    };
+    if let Err(error) = file.rewind() {
+        return failed(error);
+    }
+    let endpoint = match Endpoint::source(file.as_fd()) {
+        Ok(endpoint) => endpoint,
+        Err(error) => return failed(std::io::Error::other(error)),
+    };
+    let source = Source { name: name(), endpoint };
+    let forwarded = Tally::default();
+    forwarded.set_size(source.bytes());
+    let work = Work { settings, live, tally: &forwarded, notice: None };
+    let mut bar = Bar::new(&settings.options.display, 0, &forwarded)?;
+    bar.side.read_from(&sink.endpoint);
+    let screen = Screen::wanted(settings);
+    status |= watched(settings, live, screen, vec![bar], || work.run_one(&source, sink))?;
+    Ok(status)
+}
+
+/// The file named, emptied; for - one without a name, which is gone however this ends.
+fn opened(path: &Path) -> std::io::Result<File> {
+    if path.as_os_str() == "-" {
+        return tempfile::tempfile();
+    }
+    File::options().read(true).write(true).create(true).truncate(true).open(path)
+}

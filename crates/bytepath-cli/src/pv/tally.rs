@@ -1,0 +1,159 @@
+//! What the mover has done so far, for whoever draws; told without locks or system calls.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+
+use bytepath::Meter;
+
+use super::display::{Buffer, Way};
+
+/// Counts of one side's transfer.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Told by the library's routes.
+    pub(crate) meter: Meter,
+    /// Bytes that went through a buffer of ours, and left it.
+    by_hand_bytes: AtomicU64,
+    lines: AtomicU64,
+    /// How the bytes go, see `way`.
+    way: AtomicU8,
+    buffer_used_bytes: AtomicU64,
+    buffer_bytes: AtomicU64,
+    /// Bytes known to be on the device.
+    durable_bytes: AtomicU64,
+    /// The whole, where it is known only while it runs; see `size`.
+    size: AtomicU64,
+    size_known: AtomicBool,
+    pub(crate) tail: Mutex<Tail>,
+}
+
+const WAYS: [Way; 3] = [Way::Splice, Way::SplicePipe, Way::CopyFileRange];
+
+impl Tally {
+    /// Bytes that the sink has taken.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.meter.bytes() + self.by_hand_bytes.load(Relaxed)
+    }
+
+    /// Lines that the sink has taken.
+    pub(crate) fn lines(&self) -> u64 {
+        self.lines.load(Relaxed)
+    }
+
+    /// Counts bytes and lines written from our buffer. One thread tells.
+    pub(crate) fn wrote(&self, bytes: usize, lines: u64) {
+        let add = |count: &AtomicU64, more| count.store(count.load(Relaxed) + more, Relaxed);
+        add(&self.by_hand_bytes, bytes as u64);
+        add(&self.lines, lines);
+    }
+
+    /// Takes over what another counted.
+    pub(crate) fn set(&self, bytes: u64, lines: u64) {
+        self.by_hand_bytes.store(bytes, Relaxed);
+        self.lines.store(lines, Relaxed);
+    }
+
+    /// What the buffer of ours holds.
+    pub(crate) fn holds(&self, used_bytes: usize, capacity_bytes: usize) {
+        self.buffer_used_bytes.store(used_bytes as u64, Relaxed);
+        self.buffer_bytes.store(capacity_bytes as u64, Relaxed);
+    }
+
+    /// Says that the kernel moves the bytes, and how.
+    pub(crate) fn goes(&self, way: Way) {
+        let place = WAYS.iter().position(|known| *known == way).unwrap_or(0);
+        self.buffer_bytes.store(0, Relaxed);
+        self.way.store(u8::try_from(place).unwrap_or(0), Relaxed);
+    }
+
+    pub(crate) fn buffer(&self) -> Buffer {
+        match self.buffer_bytes.load(Relaxed) {
+            0 => Buffer::Unused(WAYS[usize::from(self.way.load(Relaxed)) % WAYS.len()]),
+            capacity_bytes => {
+                let used_bytes = self.buffer_used_bytes.load(Relaxed);
+                Buffer::Filled { used_bytes, capacity_bytes }
+            }
+        }
+    }
+
+    /// Everything moved is on the device.
+    pub(crate) fn settled(&self) {
+        self.durable_bytes.store(self.bytes(), Relaxed);
+    }
+
+    pub(crate) fn durable_bytes(&self) -> u64 {
+        self.durable_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn set_size(&self, size: Option<u64>) {
+        self.size.store(size.unwrap_or(0), Relaxed);
+        self.size_known.store(size.is_some(), Relaxed);
+    }
+
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.size_known.load(Relaxed).then(|| self.size.load(Relaxed))
+    }
+}
+
+/// The last of what was written, for -A and %L.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Tail {
+    /// The last bytes, at most `TAIL_BYTES`.
+    pub(crate) bytes: Vec<u8>,
+    /// The beginning of the last whole line.
+    pub(crate) line: Vec<u8>,
+    /// The beginning of the line that is not ended.
+    open_line: Vec<u8>,
+}
+
+/// More than any terminal is wide.
+const TAIL_BYTES: usize = 4 << 10;
+
+impl Tail {
+    pub(crate) fn add(&mut self, piece: &[u8]) {
+        let last = &piece[piece.len().saturating_sub(TAIL_BYTES)..];
+        let excess = (self.bytes.len() + last.len()).saturating_sub(TAIL_BYTES);
+        self.bytes.drain(..excess.min(self.bytes.len()));
+        self.bytes.extend_from_slice(last);
+        let Some(end) = memchr::memrchr(b'\n', piece) else {
+            return extend(&mut self.open_line, piece);
+        };
+        match memchr::memrchr(b'\n', &piece[..end]) {
+            Some(before) => {
+                self.line.clear();
+                extend(&mut self.line, &piece[before + 1..end]);
+            }
+            None => {
+                self.line = std::mem::take(&mut self.open_line);
+                extend(&mut self.line, &piece[..end]);
+            }
+        }
+        self.open_line.clear();
+        extend(&mut self.open_line, &piece[end + 1..]);
+    }
+}
+
+/// Adds as much as there is room for.
+fn extend(line: &mut Vec<u8>, more: &[u8]) {
+    let room = TAIL_BYTES.saturating_sub(line.len());
+    line.extend_from_slice(&more[..more.len().min(room)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_is_the_last_bytes_and_the_last_whole_line_over_any_pieces() {
+        let mut tail = Tail::default();
+        for piece in [&b"one\ntw"[..], b"o", b"\nthr", b"ee"] {
+            tail.add(piece);
+        }
+        assert_eq!(tail.bytes, b"one\ntwo\nthree");
+        assert_eq!(tail.line, b"two");
+        tail.add(b"\nfour\nfive\n");
+        assert_eq!(tail.line, b"five");
+        tail.add(&[b'x'; 9000]);
+        assert_eq!((tail.bytes.len(), tail.line.as_slice()), (TAIL_BYTES, &b"five"[..]));
+    }
+}

@@ -1,0 +1,344 @@
+//! Draws while another thread moves: waits for the next drawing, a signal, or the end.
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytepath::{Endpoint, Kind};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+
+use super::Settings;
+use super::cursor::Row;
+use super::display::{Display, DisplayOptions, Moment};
+use super::live::Live;
+use super::screen::Screen;
+use super::signals::{Asked, Signals};
+use super::tally::Tally;
+use super::usage::Wrong;
+
+/// Told by the mover when it is done.
+pub(crate) struct Done(OwnedFd);
+
+impl Done {
+    pub(crate) fn new() -> std::io::Result<Done> {
+        Ok(Done(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    pub(crate) fn tell(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+/// Time that runs only while the process does.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    started: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock { started: Instant::now() }
+    }
+
+    /// A clock that has been running for some time.
+    pub(crate) fn started_before(elapsed: Duration) -> Clock {
+        let now = Instant::now();
+        Clock { started: now.checked_sub(elapsed).unwrap_or(now) }
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Leaves out the time since `since`.
+    pub(crate) fn leave_out(&mut self, since: Instant) {
+        self.started += since.elapsed();
+    }
+}
+
+/// One bar: what draws it and what it is drawn from.
+pub(crate) struct Bar<'a> {
+    pub(crate) display: Display,
+    pub(crate) side: Side<'a>,
+}
+
+/// What a bar is drawn from.
+pub(crate) struct Side<'a> {
+    pub(crate) tally: &'a Tally,
+    pub(crate) other: Option<&'a Tally>,
+    pub(crate) name: Option<String>,
+    pub(crate) clock: Clock,
+    /// Whether its clock waits for the first byte.
+    pub(crate) waiting: bool,
+    /// Whether only what is on the device counts.
+    pub(crate) durable: bool,
+    /// The output, if it is a pipe: what its reader has not taken does not count yet.
+    pub(crate) pipe: Option<BorrowedFd<'a>>,
+    /// The most that was told: a pipe may be filled between two looks at it.
+    pub(crate) told: Cell<u64>,
+}
+
+impl<'a> Bar<'a> {
+    /// A bar of the options, with what they say for the given side.
+    pub(crate) fn new(
+        options: &DisplayOptions,
+        side: usize,
+        tally: &'a Tally,
+    ) -> Result<Bar<'a>, Wrong> {
+        let display = Display::new(&options_of(options, side))?;
+        let name = of_side(&options.name, side).cloned();
+        let waiting = options.wait;
+        let clock = Clock::start();
+        let side = Side {
+            tally,
+            other: None,
+            name,
+            clock,
+            waiting,
+            durable: false,
+            pipe: None,
+            told: Cell::new(0),
+        };
+        Ok(Bar { display, side })
+    }
+}
+
+impl<'a> Side<'a> {
+    /// Counts what the reader of this output has taken, if it is a pipe. As pv does: a pipe holds
+    /// up to a megabyte, which is long for a slow reader.
+    pub(crate) fn read_from(&mut self, sink: &'a Endpoint<'_>) {
+        self.pipe = (sink.kind() == Kind::Pipe).then(|| sink.as_fd());
+    }
+
+    fn bytes(&self, last: bool) -> u64 {
+        let moved = self.tally.bytes();
+        let waiting = match self.pipe {
+            Some(pipe) if !last => rustix::io::ioctl_fionread(pipe).unwrap_or(0),
+            _ => 0,
+        };
+        let taken = moved.saturating_sub(waiting).max(self.told.get());
+        self.told.set(taken);
+        taken
+    }
+
+    /// What is to be drawn now.
+    pub(crate) fn moment<'m>(
+        &'m self,
+        options: &DisplayOptions,
+        tail: &'m super::tally::Tail,
+        last: bool,
+    ) -> Moment<'m> {
+        let lines = options.counts_lines();
+        Moment {
+            elapsed: self.clock.elapsed(),
+            amount: match lines {
+                true => self.tally.lines(),
+                false if self.durable => self.tally.durable_bytes(),
+                false => self.bytes(last),
+            },
+            size: self.tally.size(),
+            buffer: self.tally.buffer(),
+            last_written: &tail.bytes,
+            previous_line: &tail.line,
+            durable: None,
+            other_side: self.other.map(Tally::bytes),
+            now: SystemTime::now(),
+            last,
+            name: self.name.as_deref(),
+        }
+    }
+}
+
+/// The options as one side of --monitor has them: the last of a repeated option, but of two that
+/// are for two sides its own.
+pub(crate) fn options_of(options: &DisplayOptions, side: usize) -> DisplayOptions {
+    let format = of_side(&options.format, side).cloned().into_iter().collect();
+    let name = of_side(&options.name, side).cloned().into_iter().collect();
+    DisplayOptions { format, name, ..options.clone() }
+}
+
+fn of_side<T>(values: &[T], side: usize) -> Option<&T> {
+    values.get(side.min(values.len().saturating_sub(1)))
+}
+
+/// How the watching ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The mover is done.
+    Done,
+    /// A signal asked for the end.
+    Signal,
+}
+
+/// Draws one or two bars until the mover is done or a signal ends it.
+pub(crate) struct Watch<'a> {
+    pub(crate) settings: Settings,
+    pub(crate) live: &'a Live,
+    pub(crate) screen: Option<Screen>,
+    pub(crate) signals: Signals,
+    pub(crate) bars: Vec<Bar<'a>>,
+    /// How many lines the last drawing had: the next begins that much higher.
+    pub(crate) drawn_lines: usize,
+    /// Our rows of the terminal, with --cursor.
+    pub(crate) row: Option<Row>,
+}
+
+impl Watch<'_> {
+    /// Takes rows of the terminal, with --cursor. Bytes move meanwhile, however long the terminal
+    /// or another pv takes to answer. Signals are caught by now, so that none ends this while the
+    /// terminal is asked.
+    pub(crate) fn take_rows(&mut self) {
+        let display = &self.settings.options.display;
+        let cursor = display.cursor && !display.numeric;
+        let screen = self.screen.as_ref().filter(|screen| cursor && screen.is_terminal());
+        self.row = screen.and_then(|screen| Row::taken(screen, self.bars.len()));
+    }
+
+    /// Waits and draws.
+    pub(crate) fn run(&mut self, done: &Done) -> Over {
+        let began = Clock::start();
+        let mut next = Instant::now() + self.settings.interval;
+        let delay = self.settings.options.display.delay_start.unwrap_or(0.0);
+        let delay = Duration::try_from_secs_f64(delay).unwrap_or(Duration::MAX);
+        loop {
+            let over = self.wait(done, self.screen.is_some().then_some(next));
+            for asked in self.signals.asked() {
+                match asked {
+                    Asked::End => {
+                        self.draw_last(began.elapsed() >= delay);
+                        return Over::Signal;
+                    }
+                    Asked::Stop => self.stop(),
+                    Asked::Continued => next = Instant::now(),
+                    Asked::Resized => self.resized(),
+                    Asked::Wish => super::remote::answer(self),
+                }
+            }
+            if over {
+                self.draw_last(began.elapsed() >= delay);
+                return Over::Done;
+            }
+            if Instant::now() >= next {
+                next = Instant::now() + self.settings.interval;
+                if began.elapsed() >= delay {
+                    self.draw(false);
+                }
+            }
+        }
+    }
+
+    /// Sleeps until something happens; whether the mover is done.
+    fn wait(&mut self, done: &Done, until: Option<Instant>) -> bool {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        // While the clock waits for a first byte, it is looked for more often.
+        let waiting = self.bars.iter().any(|bar| bar.side.waiting);
+        let left = if waiting { left.map(|left| left.min(FIRST_BYTE_LOOK)) } else { left };
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut fds = [
+            PollFd::from_borrowed_fd(done.0.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+        ];
+        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+        let over = !fds[0].revents().is_empty();
+        for Bar { side, .. } in &mut self.bars {
+            if side.waiting && side.tally.bytes() > 0 {
+                side.waiting = false;
+                side.clock = Clock::start();
+            }
+        }
+        over
+    }
+
+    fn stop(&mut self) {
+        let since = Instant::now();
+        super::signals::stop_here();
+        // Continued: other signals that came meanwhile are still in the queue.
+        for bar in &mut self.bars {
+            bar.side.clock.leave_out(since);
+        }
+        self.drawn_lines = 0;
+        self.resized();
+    }
+
+    /// Draws by other options from now on.
+    pub(crate) fn change(&mut self, wished: Settings) {
+        let transfer = &mut self.settings.options;
+        let display = super::remote::merged(&transfer.display, wished.options.display.clone());
+        for (place, bar) in self.bars.iter_mut().enumerate() {
+            // One that cannot be drawn was refused when the wish was made.
+            if let Ok(new) = Bar::new(&display, place, bar.side.tally) {
+                let ratio = place > 0 && bar.side.other.is_some();
+                bar.display = if ratio { new.display.with_ratio() } else { new.display };
+                bar.side.name = new.side.name;
+            }
+        }
+        if let Some(screen) = &mut self.screen {
+            screen.give_size(display.width, display.height);
+        }
+        if wished.options.display.interval.is_some() {
+            self.settings.interval = wished.interval;
+        }
+        self.settings.options.display = display;
+    }
+
+    fn resized(&mut self) {
+        if let Some(screen) = &mut self.screen {
+            screen.resize();
+        }
+    }
+
+    fn draw(&mut self, last: bool) {
+        let Some(screen) = &self.screen else { return };
+        // Drawn also where it is not shown: rates and the summary follow from all moments.
+        let shown = screen.shows_lines();
+        let options = &self.settings.options.display;
+        let mut lines = Vec::new();
+        for bar in &mut self.bars {
+            if bar.side.waiting && !last {
+                continue;
+            }
+            let Bar { display, side } = bar;
+            let tail = side.tally.tail.lock().map(|tail| tail.clone()).unwrap_or_default();
+            let moment = side.moment(options, &tail, last);
+            match screen.numeric() {
+                true => screen.line(&display.numeric_line(&moment)),
+                false => lines.push(display.draw(&moment, screen.width())),
+            }
+            let extra = display.extra(&moment, screen.width());
+            if shown {
+                screen.titles(&extra);
+            }
+        }
+        if !shown {
+            return;
+        }
+        match (&mut self.row, lines.as_slice()) {
+            (_, []) => {}
+            (Some(row), lines) => row.draw(lines, screen),
+            (None, lines) => {
+                let up = "\x1b[A".repeat(self.drawn_lines.saturating_sub(1));
+                self.drawn_lines = lines.len();
+                screen.draw(&format!("{up}{}", lines.join("\n\r")), self.live);
+            }
+        }
+    }
+
+    fn draw_last(&mut self, shown: bool) {
+        if shown {
+            self.draw(true);
+        }
+        let Some(screen) = &self.screen else { return };
+        if let Some(row) = self.row.take() {
+            row.end(screen);
+        }
+        screen.end_line(self.live);
+        for bar in &self.bars {
+            if let Some(summary) = bar.display.summary() {
+                screen.line(&summary);
+            }
+        }
+    }
+}
+
+/// How soon the first byte is noticed with --wait.
+const FIRST_BYTE_LOOK: Duration = Duration::from_millis(20);

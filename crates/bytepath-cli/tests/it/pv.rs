@@ -1,0 +1,395 @@
+//! `pv` against the real pv: the same words and inputs, the same bytes and exit codes.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fs::OFlags;
+use rustix::pipe::PipeFlags;
+use tempfile::TempDir;
+
+use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, spawned};
+
+/// The program under test by the name of the classic.
+pub(crate) fn ours(words: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(BYTEPATH);
+    command.arg0("pv").args(words).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+    command
+}
+
+/// The classic itself.
+pub(crate) fn real(words: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new("pv");
+    command.args(words).env("LC_ALL", "C").stdin(Stdio::null());
+    command
+}
+
+/// Lines enough for several buffers, each with its number.
+pub(crate) fn lines(count: usize) -> String {
+    (0..count).map(|line| format!("line {line} of many\n")).collect()
+}
+
+/// A folder with files to move.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in [("a", lines(40_000)), ("b", "bb\n\0b".into()), ("empty", String::new())] {
+        fs::write(folder.path().join(name), text).expect("written");
+    }
+    fs::create_dir(folder.path().join("dir")).expect("made");
+    folder
+}
+
+/// Runs a program there, with a file for its standard input.
+#[track_caller]
+fn run_in(folder: &Path, command: &mut Command, stdin: &str) -> Done {
+    let stdin = fs::File::open(folder.join(stdin)).expect("there");
+    run(command.current_dir(folder).stdin(stdin))
+}
+
+/// What is said, but for the words after the names: pv's own are not copied.
+fn shape(said: &str) -> Vec<String> {
+    let names = |line: &str| {
+        let mut parts: Vec<_> = line.split(": ").collect();
+        parts.truncate(2);
+        parts.join(": ")
+    };
+    said.lines().map(names).collect()
+}
+
+#[test]
+fn the_same_words_and_inputs_give_the_same_bytes_and_exit_code() {
+    if !installed("pv") {
+        return;
+    }
+    let folder = folder();
+    let cases: &[&[&str]] = &[
+        &[],
+        &["-"],
+        &["a"],
+        &["-q", "a"],
+        &["-q", "a", "b", "empty", "a"],
+        &["-q", "b", "-", "b"],
+        &["-q", "a", "missing", "b"],
+        &["-q", "dir", "b"],
+        &["-q", "--", "a"],
+        &["-q", "b", "-C"],
+        &["-qB", "1000", "a"],
+        &["-q", "-B", "4M", "a"],
+        &["-qC", "a", "b"],
+        &["-qS", "-s", "10", "a", "b"],
+        &["-q", "-S", "-s", "1K", "b", "a"],
+        &["-q", "-S", "a"],
+        &["-qlS", "-s", "3", "a"],
+        &["-ql", "a"],
+        &["-q0", "b"],
+        &["-q", "-L", "10M", "b"],
+        &["-q", "-l", "-L", "1M", "a"],
+        &["-q", "-E", "a"],
+        &["-q", "-EE", "a", "b"],
+        &["-q", "-W", "a"],
+        &["-q", "-T", "a"],
+        &["-q", "-A", "10", "a"],
+        &["--quiet", "--no-splice", "a"],
+        &["--quie", "a"],
+        &["-q", "-N", "name", "a"],
+        &["-n", "-b", "a"],
+        &["-n", "-b", "empty"],
+        &["-W", "-N", "-x", "a"],
+    ];
+    for words in cases {
+        let theirs = run_in(folder.path(), &mut real(words), "b");
+        let mine = run_in(folder.path(), &mut ours(words), "b");
+        assert_eq!(mine.status.code(), theirs.status.code(), "{words:?}: {mine:?} {theirs:?}");
+        assert_eq!(mine.stdout, theirs.stdout, "{words:?}");
+        assert_eq!(shape(&mine.stderr), shape(&theirs.stderr), "{words:?}: {mine:?} {theirs:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_refused_with_the_same_exit_code_and_points_to_the_help() {
+    if !installed("pv") {
+        return;
+    }
+    let cases: &[(&[&str], &str)] = &[
+        (&["--nope"], "pv: unrecognized option '--nope'\nTry `pv --help'"),
+        (&["-y"], "pv: invalid option -- 'y'\nTry `pv --help'"),
+        (&["-s"], "requires an argument"),
+        (&["-s", "x"], "pv: -s: "),
+        (&["-L", "x"], "pv: -L: "),
+        (&["-L", "-5"], "pv: -L: "),
+        (&["-B", "5X"], "pv: -B: "),
+        (&["-i", "-1"], "pv: -i: "),
+        (&["-w", "x"], "pv: -w: "),
+        (&["-d", "x"], "pv: -d: "),
+        (&["-d", "1", "-R", "2"], "pv: "),
+        (&["-d", "1", "-L", "2"], "pv: "),
+    ];
+    for (words, said) in cases {
+        let theirs = run(&mut real(words));
+        let mine = run(&mut ours(words)).refused(64, &[said]);
+        assert_eq!(mine.status.code(), theirs.status.code(), "{words:?}: {theirs:?}");
+        assert_eq!(mine.stderr.lines().count(), theirs.stderr.lines().count(), "{words:?}");
+    }
+}
+
+#[test]
+fn a_link_by_the_name_of_a_classic_is_that_command_and_no_other_is() {
+    let folder = folder();
+    for name in ["pv", "other"] {
+        symlink(BYTEPATH, folder.path().join(name)).expect("linked");
+    }
+    let words = ["-q", "b"];
+    let by = |name: &str| {
+        let mut command = Command::new(folder.path().join(name));
+        command.args(words);
+        run_in(folder.path(), &mut command, "a")
+    };
+    assert_eq!(by("pv").well().stdout, "bb\n\0b");
+    by("other").refused(2, &["unexpected argument '-q'"]);
+    let named = run_in(folder.path(), &mut bytepath(&["pv", "-q", "b"]), "a");
+    assert_eq!(named.well().stdout, "bb\n\0b");
+}
+
+#[test]
+fn help_and_version_are_printed_and_no_failure() {
+    for word in ["-h", "--help", "-V", "--version"] {
+        let said = run(&mut ours(&[word])).well().stdout;
+        assert!(said.contains("pv"), "{said}");
+    }
+    let help = run(&mut ours(&["--help"])).well().stdout;
+    for option in ["--rate-limit", "--watchfd", "--monitor", "--route", "--durable"] {
+        assert!(help.contains(option), "{option}");
+    }
+    assert!(shell("exec -a pv \"$bytepath\" --help | true").status.success());
+}
+
+#[test]
+fn an_output_that_is_an_input_is_left_as_it_was() {
+    let folder = folder();
+    let before = fs::read(folder.path().join("a")).expect("read");
+    let mine = run_in(folder.path(), &mut ours(&["-q", "-o", "a", "b", "a"]), "b");
+    mine.refused(4, &["pv: a: input is the output"]);
+    assert_eq!(fs::read(folder.path().join("a")).expect("read"), before);
+    // Appended to, an input is passed over and the others are moved; Debian's pv stops there.
+    for mut command in [ours(&["-q", "a", "b"]), real(&["-q", "a", "b"])] {
+        if command.get_program() == "pv" && !installed("pv") {
+            continue;
+        }
+        fs::write(folder.path().join("a"), &before).expect("written");
+        let a = fs::File::options().append(true).open(folder.path().join("a")).expect("open");
+        let done = spawned(command.current_dir(folder.path()).stdout(a).stderr(Stdio::piped()));
+        assert_eq!(done.done().status.code(), Some(4));
+        let after = fs::read(folder.path().join("a")).expect("read");
+        if command.get_program() != "pv" {
+            assert!(after == [before.as_slice(), b"bb\n\0b"].concat());
+        }
+    }
+}
+
+#[test]
+fn an_output_file_is_made_or_emptied() {
+    let folder = folder();
+    for _ in 0..2 {
+        run_in(folder.path(), &mut ours(&["-q", "-o", "out", "a"]), "b").well();
+        let (a, out) = (folder.path().join("a"), folder.path().join("out"));
+        assert_eq!(fs::read(out).expect("read"), fs::read(a).expect("read"));
+        fs::write(folder.path().join("out"), lines(90_000)).expect("written");
+    }
+    run_in(folder.path(), &mut ours(&["-q", "-o", "no/such", "a"]), "b")
+        .refused(2, &["pv: no/such: No such file or directory"]);
+}
+
+#[test]
+fn every_way_of_moving_gives_the_same_bytes() {
+    let folder = folder();
+    let a = fs::read_to_string(folder.path().join("a")).expect("read");
+    let ways: &[&[&str]] = &[
+        &["-B", "7"],
+        &["-C"],
+        &["-O"],
+        &["-K"],
+        &["-Y"],
+        &["-E", "-Z", "4K"],
+        &["-l"],
+        &["-T"],
+        &["-U", "-"],
+        &["--durable"],
+        &["--durable", "-l"],
+        &["--no-enlarge"],
+        &["-J", "64K"],
+        &["-L", "1G"],
+        &["--route", "read-write"],
+        &["--route", "splice"],
+    ];
+    for way in ways {
+        let piped = run_in(folder.path(), &mut ours(&[&["-q", "a"], *way].concat()), "b").well();
+        assert!(piped.stdout == a, "{way:?}");
+        if way.contains(&"splice") {
+            continue;
+        }
+        let words = [&["-q", "-o", "out", "a"], *way].concat();
+        run_in(folder.path(), &mut ours(&words), "b").well();
+        let out = fs::read_to_string(folder.path().join("out")).expect("read");
+        assert!(out == a, "{way:?} into a file");
+    }
+}
+
+#[test]
+fn zeros_become_holes_with_sparse_and_old_bytes_are_never_kept() {
+    let folder = folder();
+    let (zeros, out) = (folder.path().join("zeros"), folder.path().join("out"));
+    let bytes = [vec![0; 1 << 20], b"middle".to_vec(), vec![0; 1 << 20]].concat();
+    fs::write(&zeros, &bytes).expect("written");
+    run_in(folder.path(), &mut ours(&["-q", "-O", "-o", "out", "zeros"]), "b").well();
+    assert_eq!(fs::read(&out).expect("read"), bytes);
+    let (sparse, full) = (fs::metadata(&out).expect("there"), fs::metadata(&zeros).expect("there"));
+    if full.blocks() > 0 {
+        assert!(sparse.blocks() < full.blocks() / 2, "{} blocks", sparse.blocks());
+    }
+    // Over a file that is not emptied, holes would show what was there.
+    fs::write(&out, vec![7; bytes.len()]).expect("written");
+    let old = fs::File::options().write(true).open(&out).expect("open");
+    let mut command = ours(&["-q", "-O", "zeros"]);
+    spawned(command.current_dir(folder.path()).stdout(old)).done();
+    assert_eq!(fs::read(&out).expect("read"), bytes);
+}
+
+#[test]
+fn stopping_at_a_size_leaves_the_rest_for_the_next_reader() {
+    let folder = folder();
+    let line = "cd \"$folder\"; (\"$bytepath\" pv -qS -s 8; cat) < b | od -c; \
+                (\"$bytepath\" pv -qlS -s 1; cat) < b | od -c";
+    let mut command = Command::new("sh");
+    let done =
+        run(command.args(["-c", line]).env("bytepath", BYTEPATH).env("folder", folder.path()));
+    let said = done.well().stdout;
+    let all = shell(&format!("od -c < {}/b", folder.path().display())).stdout;
+    assert_eq!(said, all.clone() + &all);
+}
+
+#[test]
+fn a_size_of_0_to_stop_at_moves_nothing() {
+    let folder = folder();
+    let done = run_in(folder.path(), &mut ours(&["-q", "-S", "-s", "0", "a"]), "b").well();
+    assert_eq!(done.stdout, "");
+}
+
+#[test]
+fn discarding_reads_everything_and_writes_nothing() {
+    let folder = folder();
+    for words in [&["-q", "-X", "a"][..], &["-q", "-X", "-l", "a"], &["-q", "-X", "-B", "1K", "a"]]
+    {
+        assert_eq!(run_in(folder.path(), &mut ours(words), "b").well().stdout, "");
+    }
+}
+
+#[test]
+fn files_of_proc_that_claim_no_size_are_moved_whole() {
+    let words = ["-q", "/proc/cpuinfo", "/proc/self/mounts", "/proc/version"];
+    let done = run(&mut ours(&words)).well();
+    assert!(done.stdout.contains("Linux version") && done.stdout.contains("processor"), "{done:?}");
+}
+
+#[test]
+fn ends_that_are_nonblocking_and_pipes_of_two_slots_lose_nothing() {
+    let text = lines(20_000);
+    for words in [&["-q"][..], &["-qC"], &["-ql"], &["-q", "-n"]] {
+        let (reader, writer) = pipe().expect("a pipe");
+        let (out, into) = pipe().expect("a pipe");
+        for end in [reader.as_fd(), into.as_fd()] {
+            rustix::pipe::fcntl_setpipe_size(end, 8192).expect("two slots");
+            rustix::fs::fcntl_setfl(end, OFlags::NONBLOCK).expect("set");
+        }
+        let mut command = ours(&[words, &["--no-enlarge"]].concat());
+        let program = spawned(command.stdin(reader).stdout(into).stderr(Stdio::null()));
+        drop(command);
+        let moved = std::thread::scope(|scope| {
+            scope.spawn(|| fs::File::from(writer).write_all(text.as_bytes()).expect("taken"));
+            std::io::read_to_string(fs::File::from(out)).expect("read")
+        });
+        assert!(moved == text, "{words:?}");
+        assert!(program.done().status.success());
+    }
+}
+
+#[test]
+fn pipes_are_left_as_they_are_when_that_is_asked_for() {
+    for (words, bytes) in [(&["-q"][..], 1 << 20), (&["-q", "--no-enlarge"], 64 << 10)] {
+        let (reader, writer) = pipe().expect("a pipe");
+        let before = rustix::pipe::fcntl_getpipe_size(&reader).expect("a size");
+        drop(writer);
+        let mut command = ours(words);
+        let kept = reader.try_clone().expect("a second");
+        spawned(command.stdin(reader).stdout(Stdio::null())).done();
+        let after = rustix::pipe::fcntl_getpipe_size(&kept).expect("a size");
+        if before != 64 << 10 || (bytes > before && after == before) {
+            println!("skipped: this user's pipes are used up");
+            return;
+        }
+        assert_eq!(after, bytes, "{words:?}");
+    }
+}
+
+#[test]
+fn everything_is_stored_before_any_of_it_is_forwarded() {
+    let folder = folder();
+    let a = fs::read_to_string(folder.path().join("a")).expect("read");
+    let words = ["-q", "-U", "stored", "b", "a"];
+    let done = run_in(folder.path(), &mut ours(&words), "b").well();
+    let stored = fs::read_to_string(folder.path().join("stored")).expect("it stays");
+    assert_eq!(stored, "bb\n\0b".to_owned() + &a);
+    assert!(done.stdout == stored);
+    assert_eq!(
+        run_in(folder.path(), &mut ours(&["-q", "-U", "-", "b"]), "a").well().stdout,
+        "bb\n\0b"
+    );
+}
+
+#[test]
+fn a_size_may_be_that_of_a_file_or_of_a_folder() {
+    let folder = folder();
+    // Only that it is taken: the display tells percentages elsewhere.
+    for size in ["@a", "@dir", "@."] {
+        run_in(folder.path(), &mut ours(&["-q", "-s", size, "b"]), "a").well();
+    }
+    run_in(folder.path(), &mut ours(&["-q", "-s", "@none", "b"]), "a")
+        .refused(64, &["pv: -s: none: No such file or directory"]);
+    let done = run_in(folder.path(), &mut ours(&["-q", "-S", "-s", "@b", "a"]), "a").well();
+    assert_eq!(done.stdout.len(), 5);
+}
+
+#[test]
+fn si_changes_only_the_sizes_behind_it() {
+    let folder = folder();
+    let bytes = |words: &[&str]| run_in(folder.path(), &mut ours(words), "a").well().stdout.len();
+    assert_eq!(bytes(&["-q", "-S", "-k", "-s", "1K", "a"]), 1000);
+    assert_eq!(bytes(&["-q", "-S", "-s", "1K", "-k", "a"]), 1024);
+    assert_eq!(bytes(&["-q", "-S", "-s", "1.5K", "a"]), 1536);
+}
+
+#[test]
+fn a_plan_is_explained_and_a_route_that_cannot_show_the_bytes_is_refused() {
+    let folder = folder();
+    let done = run_in(folder.path(), &mut ours(&["-q", "--explain-plan", "a"]), "b");
+    assert!(done.stderr.contains("1. splice") && done.stderr.contains("came: "), "{done:?}");
+    let done = run_in(folder.path(), &mut ours(&["-q", "--explain-plan", "-l", "a"]), "b");
+    assert!(done.stderr.contains("--line-mode"), "{done:?}");
+    run(&mut ours(&["-l", "--route", "splice"])).refused(64, &["--line-mode"]);
+}
+
+#[test]
+fn lines_are_counted_and_the_whole_is_found_out_before() {
+    let folder = folder();
+    let done = run_in(folder.path(), &mut ours(&["-n", "-l", "-b", "a"]), "b");
+    assert_eq!(done.stderr.lines().last(), Some("40000"), "{}", done.stderr);
+}
+
+/// A pipe that programs started by other tests do not inherit.
+pub(crate) fn pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+}

@@ -1,0 +1,140 @@
+//! What `pv` draws, from its options to standard error: that the lines reach it, and where.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::program::{installed, run, shell};
+use crate::pv::{ours, real};
+use crate::terminal::on_terminal;
+
+/// A file of a thousand bytes, forty lines of them.
+fn file() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("thousand");
+    fs::write(&path, "a line of 24 characters.\n".repeat(40)).expect("written");
+    (folder, path)
+}
+
+#[track_caller]
+fn shown(words: &[&str]) -> String {
+    let (_folder, path) = file();
+    let file = path.to_str().expect("plain letters");
+    let done = run(&mut ours(&[words, &[file]].concat()));
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(done.stdout.len(), 1_000);
+    done.stderr
+}
+
+/// The last line, without what was drawn over.
+fn last(shown: &str) -> &str {
+    shown.trim_end_matches('\n').rsplit('\r').find(|line| !line.is_empty()).unwrap_or_default()
+}
+
+#[test]
+fn the_last_line_tells_all_of_it() {
+    assert_eq!(last(&shown(&["-f", "-b"])), "1000  B");
+    assert_eq!(last(&shown(&["-f", "-bk"])), "1.00kB");
+    assert_eq!(last(&shown(&["-f", "-8"])), "7.81Kib");
+    assert_eq!(last(&shown(&["-f", "-lb"])), "40.0 ");
+    assert_eq!(last(&shown(&["-f", "-pw", "20"])), "[============>] 100%");
+    assert_eq!(last(&shown(&["-f", "-pw", "20", "-s", "2000"])), "[=====>       ]  50%");
+    assert_eq!(last(&shown(&["-f", "-b", "-N", "name"])), "     name: 1000  B");
+}
+
+#[test]
+fn bars_look_as_the_environment_lets_them() {
+    let (_folder, path) = file();
+    let format = "%{sgr:red}%5{bar-block}%{sgr:reset}";
+    let words = ["-f", "-s", "2000", "-F", format, path.to_str().expect("plain letters")];
+    let drawn = |variables: &[(&str, &str)]| {
+        let mut pv = ours(&words);
+        pv.env_remove("LC_CTYPE").env_remove("NO_COLOR").env("TERM", "xterm");
+        let done = run(pv.env("LC_ALL", "C.UTF-8").envs(variables.iter().copied()));
+        last(&done.stderr).to_owned()
+    };
+    assert_eq!(drawn(&[]), "\x1b[31m██   \x1b[0m");
+    assert_eq!(drawn(&[("NO_COLOR", "1")]), "██   ");
+    assert_eq!(drawn(&[("LC_ALL", "C"), ("TERM", "dumb")]), "=>   ");
+}
+
+#[test]
+fn numbers_need_no_terminal_and_may_be_lines_of_json() {
+    assert_eq!(shown(&["-n"]).lines().last(), Some("100"));
+    assert_eq!(shown(&["-n", "-b"]).lines().last(), Some("1000"));
+    let format = r#"{"elapsed":%t,"bytes":%b,"rate":%r,"percent":%{progress-amount-only}}"#;
+    let shown = shown(&["-n", "-F", format]);
+    let read = |line: &str| serde_json::from_str::<Value>(line).expect("JSON");
+    let last = shown.lines().next_back().map(read).expect("a line");
+    assert_eq!((&last["bytes"], &last["percent"]), (&1_000.into(), &100.into()));
+    assert!(last["elapsed"].is_f64() && last["rate"].is_f64(), "{last}");
+}
+
+#[test]
+fn nothing_is_shown_where_that_is_wanted_or_nobody_looks() {
+    assert_eq!(shown(&[]), "");
+    assert_eq!(shown(&["-f", "-q"]), "");
+    assert_eq!(shown(&["-f", "-D", "100"]), "");
+}
+
+#[test]
+fn the_summary_comes_after_all_else() {
+    let shown = shown(&["-f", "-b", "-v"]);
+    let summary = shown.lines().last().expect("a summary");
+    let told = summary == "rate not measured" || summary.starts_with("rate min/avg/max/mdev = ");
+    assert!(told && !summary.contains('\r'), "{shown:?}");
+}
+
+#[test]
+fn the_title_of_the_window_is_told_to_a_terminal() {
+    let (_folder, path) = file();
+    let path = path.to_str().expect("plain letters");
+    let words = ["pv", "-b", "-x", "window:%b of %N", "-N", "it", path];
+    let (program, screen) = on_terminal(&words, Stdio::null());
+    assert!(program.done().status.success());
+    let drawn = screen.whole();
+    assert!(drawn.contains("\x1b]2;1000  B of        it:"), "{drawn:?}");
+}
+
+#[test]
+fn numbers_that_are_none_are_refused_as_the_real_pv_refuses_them() {
+    let cases = [["-i", "abc"], ["-i", "-1"], ["-w", "abc"], ["-H", "1.5"], ["-A", "x"]];
+    for words in cases {
+        let ours = run(&mut ours(&words)).refused(64, &["argument expected"]);
+        if installed("pv") {
+            let real = run(&mut real(&words)).refused(64, &["argument expected"]);
+            // Older ones do not repeat what they were given.
+            let theirs = real.stderr.lines().next().unwrap_or_default();
+            let given = format!("{}: ", words[1]);
+            let message = ours.stderr.lines().next().unwrap_or_default();
+            assert_eq!(message.replacen(&given, "", 1), theirs.replacen(&given, "", 1));
+        }
+    }
+    let wide = run(&mut ours(&["-f", "-F", "%99999999p"]));
+    wide.refused(64, &["pv: -F: %99999999: more than"]);
+}
+
+#[test]
+fn a_line_is_drawn_while_bytes_are_still_to_come() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().display();
+    // The writer goes on only when the line was seen, so that it was drawn while pv waited.
+    let done = shell(&format!(
+        "cd '{path}' && mkfifo bytes lines
+        \"$bytepath\" pv -f -b -i 0.1 <bytes >out 2>lines &
+        exec 3>bytes 4<lines
+        printf 0123456789 >&3
+        head -c 8 <&4
+        echo more >&3
+        exec 3>&-
+        cat <&4 >rest
+        wait $!"
+    ));
+    assert_eq!(done.well().stdout.trim(), "10.0  B");
+    assert_eq!(fs::read(folder.path().join("out")).expect("there"), b"0123456789more\n");
+    let rest = fs::read_to_string(folder.path().join("rest")).expect("there");
+    assert_eq!(last(&rest), "15.0  B");
+}

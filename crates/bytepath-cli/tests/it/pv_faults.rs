@@ -1,0 +1,192 @@
+//! `pv` where calls fail: every byte arrives or the exit code says why not, as with the real pv.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::program::{BYTEPATH, Done, installed, run};
+use crate::pv::lines;
+
+/// A folder with a file `a` of several buffers.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a"), lines(40_000)).expect("written");
+    folder
+}
+
+/// Which pv.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Ours,
+    Real,
+}
+
+/// Runs pv with these words under strace, which makes calls fail as it is told.
+#[track_caller]
+fn traced(which: Which, folder: &Path, faults: &[&str], words: &str) -> Done {
+    let program = match which {
+        Which::Ours => format!("{BYTEPATH} pv"),
+        Which::Real => "pv".into(),
+    };
+    let option = |fault: &&str| match fault.strip_prefix("path=") {
+        // Of all calls, those about this file.
+        Some(name) => format!(" -P {}", folder.join(name).display()),
+        None => format!(" -e {fault}"),
+    };
+    let faults: String = faults.iter().map(option).collect();
+    // A pipe at the output, and cat at its other end.
+    let line =
+        format!("{{ strace -f -qq -o log {faults} {program} {words}; echo $? >code; }} | cat");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]).current_dir(folder).env("LC_ALL", "C");
+    let mut done = run(command.env_remove("RUST_BACKTRACE").stdin(Stdio::null()));
+    let code = fs::read_to_string(folder.join("code")).expect("it ended");
+    done.status = std::os::unix::process::ExitStatusExt::from_raw(
+        code.trim().parse::<i32>().expect("a code") << 8,
+    );
+    done
+}
+
+/// The faults that both survive: nothing is missing, and nothing is said.
+#[test]
+fn interrupted_and_refused_calls_cost_no_byte() {
+    if !installed("strace") || !installed("pv") {
+        return;
+    }
+    let folder = folder();
+    let a = fs::read_to_string(folder.path().join("a")).expect("read");
+    let cases: &[(&[&str], &str)] = &[
+        (&["inject=splice:error=ENOSYS"], "-q a"),
+        (&["inject=splice,sendfile,copy_file_range:error=EINVAL"], "-q a"),
+        (&["inject=fadvise64:error=EBADF"], "-q a"),
+        (&["inject=splice:error=ENOSYS:when=2+"], "-q a"),
+        (&["inject=fdatasync:error=EINVAL"], "-qC a"),
+    ];
+    for (faults, words) in cases {
+        for which in [Which::Ours, Which::Real] {
+            let done = traced(which, folder.path(), faults, words);
+            let what = format!("{which:?} {faults:?} {words}: {} {:?}", done.stderr, done.status);
+            assert!(done.stdout == a, "{what}: {} bytes", done.stdout.len());
+            assert_eq!(done.status.code(), Some(0), "{what}");
+        }
+    }
+    // Met only by ours, or not survived by Debian's pv, which waits for ever after some of them.
+    let cases: &[(&[&str], &str)] = &[
+        (&["inject=splice,sendfile,write,copy_file_range:error=EINTR:when=1+3"], "-q a"),
+        (&["inject=write:error=EINTR:when=1+3"], "-qC a"),
+        (&["inject=write:error=EAGAIN:when=2+3"], "-qC a"),
+        (&["inject=splice:error=EAGAIN:when=2+3"], "-q a"),
+        (&["inject=fcntl:error=EPERM:when=20+"], "-q a"),
+        (&["inject=fdatasync:error=EINTR:when=1+2"], "-qY a"),
+        (&["inject=fdatasync:error=EINVAL"], "-q --durable a"),
+    ];
+    for (faults, words) in cases {
+        let done = traced(Which::Ours, folder.path(), faults, words);
+        assert!(done.stdout == a, "{faults:?} {words}: {done:?}", done = done.stderr);
+        assert_eq!(done.status.code(), Some(0), "{faults:?} {words}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn faults_of_either_end_give_the_exit_code_and_the_words_of_the_real_pv() {
+    if !installed("strace") || !installed("pv") {
+        return;
+    }
+    let folder = folder();
+    let cases: &[(&[&str], &str, &str)] = &[
+        (&["inject=write:error=ENOSPC:when=2"], "-qC a", "No space left on device"),
+        (&["inject=write:error=EIO:when=2"], "-qC a", "Input/output error"),
+        (
+            &["inject=read:error=EIO:when=2+", "path=a"],
+            "-qC a",
+            "a: read failed: Input/output error",
+        ),
+    ];
+    for (faults, words, said) in cases {
+        let theirs = traced(Which::Real, folder.path(), &faults, words);
+        let mine = traced(Which::Ours, folder.path(), &faults, words);
+        assert_eq!(
+            mine.status.code(),
+            theirs.status.code(),
+            "{faults:?}: {mine:?} {theirs:?}",
+            mine = mine.stderr,
+            theirs = theirs.stderr
+        );
+        for done in [&mine, &theirs] {
+            assert!(done.stderr.starts_with("pv: "), "{faults:?}: {}", done.stderr);
+            assert!(done.stderr.contains(said), "{faults:?}: {}", done.stderr);
+        }
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_closed_is_told() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    // The last close of all is that of the output's duplicate.
+    let words = "-q a -o out";
+    let done =
+        traced(Which::Ours, folder.path(), &["inject=close:error=EIO:when=1+", "path=out"], words);
+    assert_eq!(done.status.code(), Some(8), "{}", done.stderr);
+    assert!(done.stderr.contains("pv: out: close failed: Input/output error"), "{}", done.stderr);
+}
+
+#[test]
+fn what_cannot_be_read_becomes_zeros_of_the_same_length_and_is_told() {
+    if !installed("strace") || !installed("pv") {
+        return;
+    }
+    let folder = folder();
+    let a = fs::read(folder.path().join("a")).expect("read");
+    let faults = ["inject=read:error=EIO:when=2..4", "path=a"];
+    for (words, told) in [("-q -E a", 3), ("-q -EE a", 1), ("-q -E -Z 512 a", 3)] {
+        let done = traced(Which::Ours, folder.path(), &faults, words);
+        assert_eq!(done.status.code(), Some(16), "{words}: {}", done.stderr);
+        let got = done.stdout.as_bytes();
+        assert_eq!(got.len(), a.len(), "{words}");
+        let differ = got.iter().zip(&a).filter(|(got, a)| got != a);
+        assert!(
+            differ.clone().count() > 0 && differ.into_iter().all(|(got, _)| *got == 0),
+            "{words}"
+        );
+        let lines = done.stderr.lines().filter(|line| line.starts_with("pv: a: ")).count();
+        assert_eq!(lines, told, "{words}: {}", done.stderr);
+    }
+    let theirs = traced(Which::Real, folder.path(), &faults, "-q -C -E a");
+    assert_eq!((theirs.status.code(), theirs.stdout.len()), (Some(16), a.len()));
+}
+
+#[test]
+fn memory_that_is_not_to_be_had_is_told() {
+    let folder = folder();
+    let script = format!("ulimit -v 600000; exec {BYTEPATH} pv -q -B 1G a");
+    let mut command = Command::new("sh");
+    run(command.args(["-c", &script]).current_dir(folder.path()).stdin(Stdio::null()))
+        .refused(64, &["pv: -B: no memory for a buffer of 1073741824 bytes"]);
+}
+
+#[test]
+fn an_output_that_is_full_or_gone_ends_it_as_it_ends_the_real_pv() {
+    if !installed("pv") {
+        return;
+    }
+    let folder = folder();
+    for words in ["-q", "-qC", "-ql", "-q -L 1G"] {
+        for rest in ["a >/dev/full", "a | true"] {
+            let codes = ["pv".to_owned(), format!("{BYTEPATH} pv")].map(|program| {
+                let script =
+                    format!("{{ LC_ALL=C {program} {words} a; echo code $? >&2; }} {}", &rest[1..]);
+                let done = run(Command::new("sh")
+                    .args(["-c", &script])
+                    .current_dir(folder.path())
+                    .stdin(Stdio::null()));
+                done.stderr
+            });
+            assert_eq!(codes[0], codes[1], "{words} {rest}");
+        }
+    }
+}

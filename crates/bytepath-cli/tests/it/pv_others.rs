@@ -1,0 +1,257 @@
+//! `pv` and other processes: those that it watches, changes, asks and runs.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::program::{Bounded, Done, installed, run, spawned};
+use crate::pv::{lines, ours, pipe, real};
+
+/// Nothing that a test waits for takes longer.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let end = Instant::now() + HANGS_AFTER;
+    while !is() {
+        assert!(Instant::now() < end, "hangs: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Whether a process catches SIGUSR2, so that a wish would not end it.
+fn takes_wishes(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> (Signal::USR2.as_raw() - 1) & 1 == 1)
+}
+
+/// A pv between two pipes, started and ready.
+fn between(words: &[&str]) -> (Bounded, u32, OwnedFd, OwnedFd) {
+    let ((reader, writer), (out, into)) = (pipe().expect("a pipe"), pipe().expect("a pipe"));
+    let mut command = ours(words);
+    let mut program = spawned(command.stdin(reader).stdout(into).stderr(Stdio::piped()));
+    let pid = program.child().id();
+    until("it starts", || takes_wishes(pid));
+    (program, pid, writer, out)
+}
+
+fn ended(program: Bounded, pid: u32, signal: Signal) -> Done {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a number")).expect("a process");
+    kill_process(pid, signal).expect("it runs");
+    program.done()
+}
+
+/// An environment of its own to exchange wishes in is not to be had where /run/user is ours, and
+/// does not matter: the files carry the numbers of the processes.
+#[test]
+fn a_rate_is_changed_while_bytes_move() {
+    // One byte a second: nothing of this would arrive in time.
+    let (program, pid, writer, out) = between(&["-q", "-L", "1"]);
+    let text = lines(2000);
+    let done = run(&mut ours(&["-R", &pid.to_string(), "-L", "0"]));
+    done.well();
+    let got = std::thread::scope(|scope| {
+        scope.spawn(|| fs::File::from(writer).write_all(text.as_bytes()).expect("taken"));
+        std::io::read_to_string(fs::File::from(out)).expect("read")
+    });
+    assert!(got == text);
+    assert!(program.done().status.success());
+}
+
+#[test]
+fn a_quiet_pv_without_a_thread_takes_wishes_between_two_slices() {
+    let (program, pid, writer, out) = between(&["-q"]);
+    let (mut writer, mut out) = (fs::File::from(writer), fs::File::from(out));
+    std::thread::scope(|scope| {
+        let (told, stop) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            while stop.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty)
+                && writer.write_all(&[0; 65536]).is_ok()
+            {}
+        });
+        let reader = scope.spawn(move || {
+            let mut piece = vec![0; 1 << 20];
+            while out.read(&mut piece).is_ok_and(|count| count > 0) {}
+        });
+        run(&mut ours(&["-R", &pid.to_string(), "-L", "100G"])).well();
+        drop(told);
+        reader.join().expect("it ends");
+    });
+    assert!(program.done().status.success());
+}
+
+#[test]
+fn what_is_shown_is_changed_while_bytes_move() {
+    let (program, pid, writer, out) = between(&["-f", "-i", "0.1", "-b"]);
+    run(&mut ours(&["-R", &pid.to_string(), "-N", "changed", "-F", "new %N %b"])).well();
+    fs::File::from(writer).write_all(&[b'x'; 1234]).expect("taken");
+    let mut got = Vec::new();
+    fs::File::from(out).read_to_end(&mut got).expect("read");
+    assert_eq!(got.len(), 1234);
+    let done = program.done();
+    assert!(done.status.success() && done.stderr.contains("changed: 1.2"), "{done:?}");
+}
+
+#[test]
+fn a_query_shows_what_the_other_has_moved() {
+    let (mut program, pid, mut writer, mut out) = {
+        let (program, pid, writer, out) = between(&["-f", "-i", "0.1", "-b"]);
+        (program, pid, fs::File::from(writer), fs::File::from(out))
+    };
+    writer.write_all(&[b'x'; 4321]).expect("taken");
+    let mut got = vec![0; 4321];
+    out.read_exact(&mut got).expect("moved");
+    let mut command = ours(&["-n", "-b", "-i", "0.1", "-Q", &pid.to_string()]);
+    let mut query = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let mut said = query.child().stderr.take().expect("it is piped");
+    let mut text = String::new();
+    let mut piece = [0; 64];
+    while !text.contains("4321") {
+        let count = said.read(&mut piece).expect("it says something");
+        assert!(count > 0, "it ended with {text:?}");
+        text += &String::from_utf8_lossy(&piece[..count]);
+    }
+    drop(said);
+    drop((writer, out));
+    let _ = program.child();
+    assert!(program.done().status.success());
+    query.done();
+}
+
+#[test]
+fn a_process_that_takes_no_wishes_is_not_harmed() {
+    let mut command = std::process::Command::new("sleep");
+    let mut other = spawned(command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null()));
+    let pid = other.child().id();
+    for option in ["-R", "-Q"] {
+        run(&mut ours(&[option, &pid.to_string()])).refused(1, &["pv: ", "takes wishes"]);
+    }
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a number")).expect("a process");
+    test_kill_process(pid).expect("it runs on");
+    // Numbers of processes end below this.
+    for option in ["-R", "-Q"] {
+        run(&mut ours(&[option, "4194305"])).refused(1, &["pv: 4194305: No such process"]);
+    }
+    if installed("pv") {
+        assert_eq!(run(&mut real(&["-R", "4194305"])).status.code(), Some(1));
+    }
+}
+
+#[test]
+fn signals_that_end_it_give_the_exit_code_of_the_real_pv() {
+    let quiet: &[&str] = &["-q"];
+    for words in [quiet, &["-f"], &["-n"], &["-qL", "10"], &["-q", "-P", "/dev/shm/pv-test.pid"]] {
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+            let (program, pid, _writer, _out) = between(words);
+            let done = ended(program, pid, signal);
+            assert_eq!(done.status.code(), Some(32), "{words:?} {signal:?} {done:?}");
+        }
+    }
+    assert!(!std::path::Path::new("/dev/shm/pv-test.pid").exists(), "it is put away");
+}
+
+#[test]
+fn the_number_of_the_process_is_in_a_file_while_it_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("number");
+    fs::write(&path, "older").expect("written");
+    let name = path.to_str().expect("plain");
+    let (program, pid, writer, _out) = between(&["-q", "-P", name]);
+    assert_eq!(fs::read_to_string(&path).expect("there"), format!("{pid}\n"));
+    drop(writer);
+    assert!(program.done().status.success());
+    assert!(!path.exists());
+    run(&mut ours(&["-q", "-P", "/no/such/folder"]))
+        .refused(1, &["pv: /no/such/folder: No such file or directory"]);
+}
+
+#[test]
+fn a_descriptor_of_another_process_is_watched_until_it_is_closed() {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(&[0; 5000]).and_then(|()| file.flush()).expect("written");
+    let (reader, writer) = pipe().expect("a pipe");
+    let mut command = std::process::Command::new("cat");
+    let opened = fs::File::open(file.path()).expect("open");
+    (&opened).seek(SeekFrom::Start(1234)).expect("set");
+    // Its standard error is the file; it waits for the pipe.
+    let other = spawned(command.stdin(reader).stdout(Stdio::null()).stderr(opened));
+    let pid = other.group.as_raw_nonzero();
+    let mut command = ours(&["-n", "-b", "-i", "0.1", "-d", &format!("{pid}:2")]);
+    let mut watching = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let mut said = watching.child().stderr.take().expect("it is piped");
+    let mut first = [0; 5];
+    said.read_exact(&mut first).expect("it says where it stands");
+    assert_eq!(&first, b"1234\n");
+    drop(writer);
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("until the end");
+    assert_eq!(watching.done().status.code(), Some(0), "{rest}");
+    other.done();
+}
+
+#[test]
+fn what_cannot_be_watched_is_told_with_the_exit_code_of_the_real_pv() {
+    let us = std::process::id();
+    let (reader, _writer) = pipe().expect("a pipe");
+    let a_pipe = format!("{us}:{}", reader.as_raw_fd());
+    let closed = format!("{us}:1023");
+    for (words, said) in [
+        (["-d", "4194305"], "pid 4194305: No such process"),
+        (["-d", &closed], "fd 1023: No such file or directory"),
+        (["-d", &a_pipe], "not a regular file"),
+        (["-d", "=no such name"], "no process has such a name"),
+        (["-d", "@/no/such/list"], "/no/such/list: No such file or directory"),
+    ] {
+        let done = run(&mut ours(&words));
+        let code = if words[1].starts_with('@') { 64 } else { 2 };
+        done.refused(code, &["pv: ", said]);
+        if installed("pv") && !words[1].starts_with(['=', '@']) {
+            let theirs = run(&mut real(&words));
+            assert_eq!(theirs.status.code(), Some(code), "{words:?} {theirs:?}");
+        }
+    }
+}
+
+#[test]
+fn lists_and_names_name_several_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = folder.path().join("list");
+    fs::write(&list, "4194305\n\n4194306:3\n").expect("written");
+    let list = format!("@{}", list.display());
+    let done = run(&mut ours(&["-d", &list, "4194307"]));
+    done.refused(2, &["pid 4194305:", "pid 4194306:", "pid 4194307:"]);
+}
+
+#[test]
+fn a_command_is_run_and_what_goes_in_and_out_is_moved() {
+    let text = lines(20_000);
+    let with = |words: &[&str]| {
+        let (reader, writer) = pipe().expect("a pipe");
+        let mut command = ours(words);
+        let program = spawned(command.stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        drop(command);
+        std::thread::scope(|scope| {
+            scope.spawn(|| fs::File::from(writer).write_all(text.as_bytes()));
+            program.done()
+        })
+    };
+    for side in ["in", "out", "both", "0", "1", "2"] {
+        let done = with(&["-q", "-M", side, "--", "tr", "l", "L"]).well();
+        assert!(done.stdout == text.replace('l', "L"), "{side}");
+    }
+    let done = with(&["-f", "-M", "both", "-F", "one %b", "-F", "two %b", "--", "cat"]);
+    assert!(done.status.success() && done.stdout == text, "{}", done.stderr);
+    assert!(done.stderr.contains("one ") && done.stderr.contains("two "), "{}", done.stderr);
+    let done = with(&["-q", "-M", "out", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(done.status.code(), Some(3));
+    run(&mut ours(&["-M", "in", "--", "/no/such/program"]))
+        .refused(1, &["pv: /no/such/program: No such file or directory"]);
+    run(&mut ours(&["-M", "in"])).refused(64, &["pv: "]);
+}

@@ -337,7 +337,7 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     }
     let mut text = table::render(record, style());
     if let Some(sentence) = dominating {
-        text += &format!("\n{sentence}.\n");
+        text += &format!("\n{}", table::paragraph(&format!("{sentence}."), style()));
     }
     std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     saved

@@ -1,6 +1,7 @@
 //! SIGINT and SIGTERM while something is measured: the run ends at once, what is complete is shown,
 //! and only then does the signal end the program, as whoever sent it expects.
 
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -82,6 +83,8 @@ pub(crate) fn ended(done: anyhow::Result<()>) -> anyhow::Result<()> {
     if let Err(error) = done {
         crate::say(format_args!("bytepath: {error:#}"));
     }
+    // Nobody else does it now.
+    let _ = std::io::stdout().flush();
     // Comes back only where the signal is blocked.
     emulate_default_handler(signal)?;
     anyhow::bail!("interrupted")

@@ -140,6 +140,16 @@ fn what_an_interrupted_bench_has_measured_is_kept() {
 }
 
 #[test]
+fn an_interrupted_bench_writes_whole_results_to_standard_output() {
+    let words = ["bench", "pipes", "--arms", "write-read", "--placement", "same-cpu"];
+    let short = ["--blocks", "10000", "--time", "3ms", "--warm-up", "1ms", "--json", "-"];
+    let (bench, mut screen) = on_terminal(&[&words[..], &short].concat(), Stdio::piped());
+    screen.shows("block 3 of 10000");
+    let (done, _) = ended_by(bench, screen, Signal::TERM);
+    assert!(done.json()["blocks"].as_u64().is_some_and(|blocks| blocks >= 2), "{done:?}");
+}
+
+#[test]
 fn what_was_measured_until_an_interrupt_at_the_keyboard_is_kept() {
     let (bench, screen, folder) = in_its_third_block();
     let group = bench.group;

@@ -35,6 +35,15 @@ pub(super) struct Style {
     pub(super) nonprinting: bool,
 }
 
+impl Style {
+    /// Whether each byte is shown in one way wherever it stands, so that lines need not be told
+    /// apart.
+    fn is_bytewise(self) -> bool {
+        let by_line = self.numbers != Numbers::None || self.squeeze;
+        !by_line && (self.nonprinting || !self.ends)
+    }
+}
+
 /// Which lines get a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Numbers {
@@ -101,6 +110,9 @@ impl Formatter {
     }
 
     fn chunk(&mut self, mut bytes: &[u8], stdout: BorrowedFd<'_>) -> Result<(), Errno> {
+        if self.style.is_bytewise() {
+            return self.shown(bytes, stdout);
+        }
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             self.text(&bytes[..end], stdout)?;
             self.line_end(stdout)?;

@@ -28,23 +28,27 @@ pub(super) struct Shown {
 struct Plain {
     first: u8,
     count: u8,
-    also: u8,
+    also: [u8; 2],
 }
 
 impl Plain {
     fn of(style: Style) -> Plain {
-        match (style.nonprinting, style.tabs) {
-            (true, false) => Plain { first: b' ', count: 95, also: b'\t' },
-            (true, true) => Plain { first: b' ', count: 95, also: b' ' },
-            // Everything after the tab.
-            (false, _) => Plain { first: b'\t' + 1, count: u8::MAX - b'\t', also: b' ' },
+        let tab = if style.tabs { b' ' } else { b'\t' };
+        let line_end = if style.ends { b' ' } else { b'\n' };
+        match style.nonprinting {
+            true => Plain { first: b' ', count: 95, also: [tab, line_end] },
+            // Everything after the tab and the line end.
+            false => Plain { first: b'\n' + 1, count: u8::MAX - b'\n', also: [tab, line_end] },
         }
     }
 
     /// Whether all of the block is plain. Without an early end, which would cost the vectors.
     #[inline(always)]
     fn all(self, block: &[u8]) -> bool {
-        let is = |byte: u8| (byte.wrapping_sub(self.first) < self.count) | (byte == self.also);
+        let [one, other] = self.also;
+        let is = |byte: u8| {
+            (byte.wrapping_sub(self.first) < self.count) | (byte == one) | (byte == other)
+        };
         block.iter().fold(true, |all, byte| all & is(*byte))
     }
 }
@@ -112,6 +116,8 @@ impl Shown {
 
 fn form(byte: u8, style: Style) -> Form {
     match (byte, style.nonprinting) {
+        (b'\n', _) if style.ends => Form::of(b"$\n"),
+        (b'\n', _) => Form::of(b"\n"),
         (b'\t', _) if style.tabs => Form::of(b"^I"),
         (b'\t', _) | (_, false) | (b' '..=b'~', true) => Form::of(&[byte]),
         (0..=31 | 127, true) => Form::of(&[b'^', byte ^ 64]),

@@ -1,7 +1,16 @@
 //! What people see of a transfer: moments in, one line of text out. Nothing here waits, reads a
 //! clock or prints, so that every line can be had again from the same moments.
 //!
-//! Behaves as the current Pipe Viewer does; where it does something else, the place says so.
+//! Behaves as the current Pipe Viewer does, but for these:
+//! - the summary of -v counts what its unit says: bits as bits, lines not as bytes;
+//! - with a gauge, the terminal's tab is told the gauge's percentage, not the marker's place;
+//! - a name is brought to its columns by its columns, not by its bytes, and %L shows letters beyond
+//!   ASCII;
+//! - control characters in names and lines do not reach the terminal;
+//! - lines of numbers have no spaces at their ends;
+//! - NO_COLOR and a dumb terminal leave colours out, and an empty word in %{sgr} ends nothing;
+//! - a bar without sides has its marker as soon as that has room to move;
+//! - a width that no terminal has is refused in a format, and cut elsewhere.
 
 mod bar;
 mod escapes;

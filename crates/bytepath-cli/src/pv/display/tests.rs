@@ -186,7 +186,7 @@ fn the_largest_numbers_are_drawn_like_any_others() {
     let moment = Moment { elapsed, size: Some(1), now: SystemTime::UNIX_EPOCH, ..at(0, u64::MAX) };
     let line = display.draw(&moment, 60);
     assert!(line.starts_with("16.0EiB (1.00  B/s) [="), "{line}");
-    assert!(line.ends_with("] 1844674407370955161500% FIN 00:00:00"), "{line}");
+    assert!(line.ends_with("] 100000% FIN 00:00:00"), "{line}");
 }
 
 #[test]

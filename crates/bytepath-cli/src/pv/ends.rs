@@ -102,7 +102,7 @@ impl Sink<'_> {
                 })
             };
             if let Some(input) = inputs.iter().map(AsRef::as_ref).find(|input| same(input)) {
-                let (input, path) = (input.display(), path.display());
+                let (input, path) = (input.to_string_lossy(), path.display());
                 live.say(format_args!("{input}: input is the output {path}; it is left as it was"));
                 return Err(Status::SAME_FILE);
             }

@@ -63,7 +63,7 @@ pub(crate) fn run(
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            say(format_args!("{}: {}", program.display(), word(&error)));
+            say(format_args!("{}: {}", program.to_string_lossy(), word(&error)));
             return Ok(i32::from(Status::REMOTE.code()));
         }
     };
@@ -107,7 +107,7 @@ pub(crate) fn run(
             });
             let received = out.map_or(Status::DONE, |out| {
                 let Ok(endpoint) = Endpoint::source(out.as_fd()) else { return Status::OPEN };
-                let source = Source { name: program.display().to_string(), endpoint };
+                let source = Source { name: program.to_string_lossy().into_owned(), endpoint };
                 let work = Work { settings, live, tally: &got, notice: None };
                 work.run_one(&source, sink)
             });

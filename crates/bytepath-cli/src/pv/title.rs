@@ -2,10 +2,18 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Writes the title over the words of the command line, where the kernel has them from; as long as
-/// they were. Nothing reads them any more. Where that is refused, the title stays as it is.
+/// How far titles have reached.
+static WRITTEN_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Writes the title over the words of the command line, where the kernel has them from, and on over
+/// the environment behind them if it is longer: nothing reads either any more, but for what
+/// `remote` has asked for before. Where that is refused, the title stays as it is.
 pub(crate) fn set(title: &str) {
+    if WRITTEN_BYTES.load(Relaxed) == 0 {
+        super::remote::remember_folder();
+    }
     let _ = written(title);
 }
 
@@ -15,10 +23,17 @@ fn written(title: &str) -> Option<()> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let address = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let (start, end) = (address(48)?, address(49)?);
-    let room = usize::try_from(end.checked_sub(start)?).ok()?;
-    let mut bytes = vec![0; room];
-    // The last byte stays 0: else the kernel reads on into the environment.
+    // proc(5): arg_start, arg_end, env_start, env_end. The kernel reads on into the environment
+    // where the last byte of the words is not 0.
+    let end_of_all = if address(50)? == end { address(51)? } else { end };
+    let words = usize::try_from(end.checked_sub(start)?).ok()?;
+    let room = usize::try_from(end_of_all.checked_sub(start)?).ok()?;
+    // The last byte of all stays 0.
     let len = title.len().min(room.checked_sub(1)?);
+    let covered = len.max(words).max(WRITTEN_BYTES.load(Relaxed)).min(room - 1);
+    let mut bytes = vec![0; covered + 1];
     bytes[..len].copy_from_slice(&title.as_bytes()[..len]);
-    File::options().write(true).open("/proc/self/mem").ok()?.write_all_at(&bytes, start).ok()
+    File::options().write(true).open("/proc/self/mem").ok()?.write_all_at(&bytes, start).ok()?;
+    WRITTEN_BYTES.store(covered, Relaxed);
+    Some(())
 }

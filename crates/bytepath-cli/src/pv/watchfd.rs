@@ -50,7 +50,7 @@ fn targets(words: &[OsString], deep: usize) -> Result<Vec<Target>, Wrong> {
             all.extend(targets(&lines.map(OsString::from).collect::<Vec<_>>(), deep + 1)?);
         } else {
             let wrong = || {
-                let word = word.display();
+                let word = word.to_string_lossy();
                 Wrong::plain(format!("-d: {word}: PID, PID:FD, =NAME or @LISTFILE is expected"))
             };
             all.push(word.to_str().and_then(target).ok_or_else(wrong)?);

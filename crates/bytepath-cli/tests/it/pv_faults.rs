@@ -105,8 +105,8 @@ fn faults_of_either_end_give_the_exit_code_and_the_words_of_the_real_pv() {
         ),
     ];
     for (faults, words, said) in cases {
-        let theirs = traced(Which::Real, folder.path(), &faults, words);
-        let mine = traced(Which::Ours, folder.path(), &faults, words);
+        let theirs = traced(Which::Real, folder.path(), faults, words);
+        let mine = traced(Which::Ours, folder.path(), faults, words);
         assert_eq!(
             mine.status.code(),
             theirs.status.code(),

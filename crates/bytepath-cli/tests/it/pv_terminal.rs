@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::program::{BYTEPATH, Bounded, installed, spawned};
+use crate::program::{BYTEPATH, Bounded, installed, run, spawned};
 use crate::pv::{lines, ours, pipe};
 use crate::pv_others::until;
 
@@ -138,6 +138,22 @@ fn a_line_is_drawn_over_and_ends_with_the_transfer() {
     let drawn = terminal.drawn();
     assert!(drawn.starts_with('\r') && drawn.ends_with("\r\n"), "{drawn:?}");
     assert_eq!(drawn.matches('\n').count(), 1, "{drawn:?}");
+}
+
+#[test]
+fn titles_of_any_length_are_set_and_wishes_are_still_taken() {
+    let mut terminal = Terminal::new(200, 20);
+    let long = "long ".repeat(50);
+    let spec = format!("process,window:{long}%b");
+    let mut pv = terminal.start(&["-i", "0.1", "-x", &spec], &[]);
+    pv.gives(b"1234567");
+    terminal.shows("\x1b]2;long long");
+    let pid = pv.pid.as_raw_nonzero().to_string();
+    let line = || fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    until("the title is set", || line().starts_with(&long) && line().contains("7.00"));
+    run(&mut ours(&["-R", &pid, "-x", "process:short"])).well();
+    until("it is changed", || line().trim_end_matches('\0') == "short");
+    assert_eq!(pv.end(), Some(0));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Format strings: pv's sequences, each with a letter, a name, or both.
 
-use super::WrongDisplay;
 use super::bar::BarStyle;
 use super::sgr;
+use super::{COLUMNS_MAX, WrongDisplay};
 
 /// A format string, taken apart.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,9 +82,6 @@ pub(crate) const SEQUENCES: &[(&str, Field)] = &[
     ("N", Field::Name),
     ("{name}", Field::Name),
 ];
-
-/// Wider than any terminal; more would only take memory.
-const COLUMNS_MAX: usize = 1 << 16;
 
 impl Format {
     /// Takes a format string apart. What is no sequence stays as it is written.

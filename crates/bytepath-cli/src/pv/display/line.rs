@@ -105,12 +105,13 @@ impl Line<'_> {
 
     /// Whole percent, cut, as 99.9 is not all of it.
     fn percent(&self) -> Option<u128> {
-        self.size().map(|size| u128::from(self.moment.amount) * 100 / u128::from(size))
+        let percent = |size| u128::from(self.moment.amount) * 100 / u128::from(size);
+        self.size().map(|size| percent(size).min(PERCENT_MAX.into()))
     }
 
     /// The nearest whole percent, which is what programs are told.
     fn nearest_percent(&self) -> Option<String> {
-        self.part().map(|part| format!("{:.0}", part * 100.0))
+        self.part().map(|part| format!("{:.0}", (part * 100.0).min(PERCENT_MAX.into())))
     }
 
     /// The bar in brackets and what stands behind it; nothing where that does not fit.
@@ -254,6 +255,9 @@ impl Line<'_> {
         " ".repeat(width.saturating_sub(columns(&name))) + &name + ":"
     }
 }
+
+/// A size so wrong says nothing any more, and its percentage must not push the rest away.
+const PERCENT_MAX: u32 = 100_000;
 
 /// Names of a pipeline's parts stand below each other when none is longer.
 const NAME_COLUMNS: usize = 9;

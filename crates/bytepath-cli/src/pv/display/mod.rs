@@ -1,7 +1,16 @@
 //! What people see of a transfer: moments in, one line of text out. Nothing here waits, reads a
 //! clock or prints, so that every line can be had again from the same moments.
 //!
-//! Behaves as the current Pipe Viewer does; where it does something else, the place says so.
+//! Behaves as the current Pipe Viewer does, but for these:
+//! - the summary of -v counts what its unit says: bits as bits, lines not as bytes;
+//! - with a gauge, the terminal's tab is told the gauge's percentage, not the marker's place;
+//! - a name is brought to its columns by its columns, not by its bytes, and %L shows letters beyond
+//!   ASCII;
+//! - control characters in names and lines do not reach the terminal;
+//! - lines of numbers have no spaces at their ends;
+//! - NO_COLOR and a dumb terminal leave colours out, and an empty word in %{sgr} ends nothing;
+//! - a bar without sides has its marker as soon as that has room to move;
+//! - a width that no terminal has is refused in a format, and cut elsewhere.
 
 mod bar;
 mod escapes;
@@ -157,8 +166,13 @@ pub(crate) struct Display {
 /// Columns where no terminal says how many there are.
 const WIDTH: usize = 80;
 
-/// Seconds that rates are averaged over, unless said otherwise.
-const WINDOW_S: u64 = 30;
+/// Wider than any terminal; more would only take memory.
+const COLUMNS_MAX: usize = 1 << 16;
+
+/// Seconds that rates are averaged over.
+fn window_s(options: &DisplayOptions) -> u64 {
+    options.average_rate_window.unwrap_or(30)
+}
 
 /// No progress any more.
 const FAREWELL: &str = "\x1b]9;4;0;0\x1b\\";
@@ -177,6 +191,7 @@ impl Display {
             numeric: options.numeric,
             terminal: Terminal::told_by(|name| std::env::var(name).ok()),
         };
+        let width = options.width.filter(|width| *width > 0);
         let extra = options.extra_display.as_deref().map(ExtraSpec::read).transpose()?;
         let mut display = Self {
             look,
@@ -185,9 +200,9 @@ impl Display {
             conemu: options.conemu,
             extra: extra.unwrap_or_default(),
             summary: options.stats,
-            rates: Rates::over(options.average_rate_window.unwrap_or(WINDOW_S)),
+            rates: Rates::over(window_s(options)),
             zone: TimeZone::UTC,
-            numeric_width: options.width.filter(|width| *width > 0).unwrap_or(WIDTH),
+            numeric_width: width.unwrap_or(WIDTH).min(COLUMNS_MAX),
             drawn: 0,
         };
         // Where it is comes from a file: only who asks for it has it read.
@@ -198,10 +213,23 @@ impl Display {
     }
 
     /// Shows the ratio of both sides where no format says what to show: the output of --monitor.
-    #[allow(dead_code, reason = "for whoever watches both sides of a command")]
     pub(crate) fn with_ratio(mut self) -> Self {
         self.usual.add_ratio();
         self
+    }
+
+    /// Takes other options over in the middle of a transfer; what was learnt about its rate stays.
+    ///
+    /// # Errors
+    /// As with [`Display::new`]; everything stays as it was then.
+    #[allow(dead_code, reason = "for whoever changes options while bytes move")]
+    pub(crate) fn change(&mut self, options: &DisplayOptions) -> Result<(), WrongDisplay> {
+        let mut new = Self::new(options)?;
+        new.rates = self.rates.clone();
+        new.rates.average_over(window_s(options));
+        new.drawn = self.drawn;
+        *self = new;
+        Ok(())
     }
 
     fn tells(&self, options: &DisplayOptions, field: Field) -> bool {
@@ -216,6 +244,7 @@ impl Display {
     pub(crate) fn draw(&mut self, moment: &Moment<'_>, width: usize) -> String {
         self.rates.take(moment);
         let format = self.format(moment);
+        let width = width.min(COLUMNS_MAX);
         let mut line = self.line(moment, true).text(&format, width);
         let wide = columns(&line);
         // A terminal that has become narrower must not be made to wrap by spaces.
@@ -245,7 +274,7 @@ impl Display {
         }
         self.rates.take(moment);
         let format = self.extra.format.clone().unwrap_or_else(|| self.format(moment));
-        let title = self.line(moment, false).text(&format, width);
+        let title = self.line(moment, false).text(&format, width.min(COLUMNS_MAX));
         Extra {
             window_title: self.extra.window.then(|| title.clone()),
             process_title: self.extra.process.then_some(title),

@@ -46,6 +46,16 @@ impl Rates {
         }
     }
 
+    /// Averages over another window from now on; what it begins with is the average so far.
+    pub(crate) fn average_over(&mut self, window_s: u64) {
+        let new = Window::of(window_s);
+        if (new.apart_s, new.kept) != (self.window.apart_s, self.window.kept) {
+            let samples = self.window.samples.drain(..).rev().take(new.kept).collect::<Vec<_>>();
+            let samples = samples.into_iter().rev().collect();
+            self.window = Window { samples, average: self.window.average, ..new };
+        }
+    }
+
     /// Takes a moment in. Telling the same one twice is telling it once.
     pub(crate) fn take(&mut self, moment: &Moment<'_>) {
         let (elapsed, amount) = (moment.elapsed.as_secs_f64(), moment.amount);
@@ -184,6 +194,18 @@ mod tests {
     fn a_long_window_moves_every_five_seconds() {
         let expected = [10.0, 10.0, 10.0, 10.0, 10.0, 70.0, 70.0, 70.0, 70.0, 70.0, 120.0];
         assert_eq!(averages(30, &squares(11)), expected);
+    }
+
+    #[test]
+    fn another_window_goes_on_from_what_is_known() {
+        let mut rates = Rates::over(5);
+        for (seconds, amount) in squares(6) {
+            rates.take(&at(seconds, amount));
+        }
+        rates.average_over(1);
+        assert_eq!(rates.average(), 70.0);
+        rates.take(&at(7.0, 490));
+        assert_eq!(rates.average(), 130.0);
     }
 
     #[test]

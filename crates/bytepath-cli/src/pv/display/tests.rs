@@ -186,5 +186,29 @@ fn the_largest_numbers_are_drawn_like_any_others() {
     let moment = Moment { elapsed, size: Some(1), now: SystemTime::UNIX_EPOCH, ..at(0, u64::MAX) };
     let line = display.draw(&moment, 60);
     assert!(line.starts_with("16.0EiB (1.00  B/s) [="), "{line}");
-    assert!(line.ends_with("] 1844674407370955161500% FIN 00:00:00"), "{line}");
+    assert!(line.ends_with("] 100000% FIN 00:00:00"), "{line}");
+}
+
+#[test]
+fn options_change_in_the_middle_and_what_was_learnt_stays() {
+    let mut display = display(DisplayOptions { rate: true, stats: true, ..Default::default() });
+    display.draw(&at(1, 100), 80);
+    display.draw(&at(2, 400), 80);
+    let options = DisplayOptions { rate: true, bits: true, stats: true, ..Default::default() };
+    display.change(&options).expect("options");
+    assert_eq!(display.draw(&at(3, 500), 80), "3.91Kib [ 800  b/s]");
+    let line = "rate min/avg/max/mdev = 800.000/1333.333/2400.000/754.247 b/s";
+    assert_eq!(display.summary().as_deref(), Some(line));
+    let wrong = DisplayOptions { format: vec!["%99999999p".into()], ..Default::default() };
+    assert!(display.change(&wrong).is_err());
+    assert_eq!(display.draw(&at(3, 500), 80), "3.91Kib [ 800  b/s]");
+}
+
+#[test]
+fn a_width_that_no_terminal_has_is_cut_to_one_that_takes_no_memory() {
+    let options = DisplayOptions { progress: true, width: Some(usize::MAX), ..Default::default() };
+    let mut bar = display(options);
+    assert_eq!(bar.draw(&at(1, 9), usize::MAX).len(), COLUMNS_MAX);
+    let options = DisplayOptions { last_written: Some(usize::MAX), ..Default::default() };
+    assert_eq!(display(options).draw(&at(1, 9), 80).len(), COLUMNS_MAX);
 }

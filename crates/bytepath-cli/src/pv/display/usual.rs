@@ -1,7 +1,7 @@
 //! What is shown where no format says it: each thing that was asked for, in pv's order.
 
 use super::format::{Field, Format};
-use super::{DisplayOptions, Moment};
+use super::{COLUMNS_MAX, DisplayOptions, Moment};
 
 /// Fields with their numbers, before it is known what there is to tell.
 #[derive(Clone, Debug)]
@@ -15,6 +15,7 @@ impl Usual {
         }
         let all = !says_what(options);
         let last_written = options.last_written.filter(|bytes| *bytes > 0);
+        let last_written = last_written.map(|bytes| bytes.min(COLUMNS_MAX));
         Self::wanted(&[
             (true, Field::Name, None),
             (options.bytes || options.bits || all, Field::Bytes, None),

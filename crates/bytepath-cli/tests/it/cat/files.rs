@@ -104,6 +104,19 @@ fn a_reader_that_leaves_is_told_of_where_the_signal_is_ignored() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_ends_it_by_the_signal_or_is_told_of() {
+    let Some(cat) = gnu() else { return };
+    for options in ["", "-n"] {
+        let limited = "ulimit -f 1000 2>/dev/null";
+        let ended = cat.both(&format!("{limited}; cat {options} large >out"), few);
+        assert_eq!(ended.ours.end, ended.theirs.end);
+        // Appending, because the classic's copy_file_range takes the limit for a bad source.
+        let told = format!("{limited}; trap '' XFSZ; cat {options} large >>out; echo $?");
+        cat.both(&told, few).same();
+    }
+}
+
+#[test]
 fn an_output_that_would_be_read_without_end_is_refused() {
     let Some(cat) = gnu() else { return };
     let lines = [

@@ -58,7 +58,7 @@ enum Command {
     Carry(carry::Options),
     Completions(completions::Completions),
     Man(completions::Man),
-    Pv(pv::Options),
+    Pv(Box<pv::Options>),
 }
 
 fn main() -> ExitCode {

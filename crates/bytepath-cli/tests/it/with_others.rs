@@ -46,11 +46,8 @@ fn a_sentence_tells_what_the_reader_found() {
 
 #[test]
 fn a_reader_that_gets_nothing_reports_no_speed() {
-    for source in ["</dev/null", "<&-"] {
-        let done = shell(&format!("$bytepath read {source}"));
-        let done = done.refused(1, &["nothing came to be measured"]);
-        assert_eq!(done.stdout, "");
-    }
+    let done = shell("$bytepath read </dev/null").refused(1, &["nothing came to be measured"]);
+    assert_eq!(done.stdout, "");
 }
 
 #[test]

@@ -24,6 +24,13 @@ impl Done {
         Ok(Done(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
+    /// Waits for it, at most so long.
+    pub(crate) fn wait(&self, time: Duration) {
+        let timeout = Timespec::try_from(time).ok();
+        let mut fds = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+    }
+
     pub(crate) fn tell(&self) {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }

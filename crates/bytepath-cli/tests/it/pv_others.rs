@@ -158,6 +158,33 @@ fn signals_that_end_it_give_the_exit_code_of_the_real_pv() {
 }
 
 #[test]
+fn bytes_that_a_signal_finds_in_a_buffer_are_told_of() {
+    let cases: [(&[&str], bool); 4] = [
+        (&["-f", "-C", "--no-enlarge"], true),
+        (&["-f", "-l", "--no-enlarge"], true),
+        (&["-f", "--route", "read-write", "--no-enlarge"], true),
+        // The kernel moves them: they are in one pipe or the other.
+        (&["-f", "--no-enlarge"], false),
+    ];
+    for (words, told) in cases {
+        let (program, pid, writer, out) = between(words);
+        let room = rustix::pipe::fcntl_getpipe_size(&out).expect("a size") as u64;
+        // More than the output holds, and the rest waits in the buffer or in the input.
+        let more = vec![b'\n'; usize::try_from(room).expect("small") + 5000];
+        let mut writer = fs::File::from(writer);
+        let writing = std::thread::spawn(move || writer.write_all(&more).map(|()| writer));
+        until("the output is full", || rustix::io::ioctl_fionread(&out) == Ok(room));
+        let writer = writing.join().expect("it ends").expect("taken");
+        let input = || rustix::io::ioctl_fionread(&writer).unwrap_or(0);
+        until("the rest is read", || !told || input() == 0);
+        let done = ended(program, pid, Signal::TERM);
+        assert_eq!(done.status.code(), Some(32), "{words:?}");
+        let said = done.stderr.contains("pv: 5000 bytes were read");
+        assert_eq!(said, told, "{words:?}: {}", done.stderr);
+    }
+}
+
+#[test]
 fn the_number_of_the_process_is_in_a_file_while_it_runs() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("number");

@@ -121,8 +121,10 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
     let (size, left) = whole(settings, &inputs, &sink, screen.is_some());
     tally.set_size(size);
     let mut work = Work { settings, live, tally: &tally, notice: None };
-    // A rate is kept with a timer anyway, and quick answers are worth a thread to who sets one.
-    let alone = screen.is_none() && !cleanup && settings.rate.is_none();
+    // A rate is kept with a timer anyway, and quick answers are worth a thread to who sets one; what
+    // a buffer holds when a signal comes has to be written or told.
+    let plain = settings.rate.is_none() && settings.by_hand().is_none();
+    let alone = screen.is_none() && !cleanup && plain;
     let mut status = if alone {
         signals::end_at_once();
         let (wished, since) = (signals::note_wishes(), Instant::now());

@@ -32,7 +32,13 @@ impl Done {
     }
 
     pub(crate) fn tell(&self) {
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        // Who waits for it would wait for ever: an interruption, and even a refusal that the kernel
+        // has no reason for, is tried again.
+        for _ in 0..TELL_TRIES_MAX {
+            if rustix::io::write(&self.0, &1u64.to_ne_bytes()).is_ok() {
+                return;
+            }
+        }
     }
 }
 
@@ -346,6 +352,9 @@ impl Watch<'_> {
         }
     }
 }
+
+/// More refusals in a row than a tracer or a storm of signals makes.
+const TELL_TRIES_MAX: usize = 1000;
 
 /// How soon the first byte is noticed with --wait.
 const FIRST_BYTE_LOOK: Duration = Duration::from_millis(20);

@@ -159,8 +159,9 @@ fn signals_that_end_it_give_the_exit_code_of_the_real_pv() {
 
 #[test]
 fn bytes_that_a_signal_finds_in_a_buffer_are_told_of() {
-    let cases: [(&[&str], bool); 4] = [
+    let cases: [(&[&str], bool); 5] = [
         (&["-f", "-C", "--no-enlarge"], true),
+        (&["-q", "-B", "64K", "--no-enlarge"], true),
         (&["-f", "-l", "--no-enlarge"], true),
         (&["-f", "--route", "read-write", "--no-enlarge"], true),
         // The kernel moves them: they are in one pipe or the other.

@@ -126,6 +126,27 @@ fn a_query_shows_what_the_other_has_moved() {
 }
 
 #[test]
+fn wishes_for_those_that_are_gone_are_put_away_by_the_next() {
+    let user = rustix::process::getuid().as_raw();
+    if fs::exists(format!("/run/user/{user}")).is_ok_and(|there| there) {
+        println!("skipped: wishes are exchanged in /run/user/{user}, which others use");
+        return;
+    }
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path().join(".pv");
+    fs::create_dir(&folder).expect("made");
+    fs::write(folder.join("bytepath-pv.4194305.7.wish"), "set").expect("written");
+    let (reader, _writer) = pipe().expect("a pipe");
+    let mut command = ours(&["-q", "-L", "1"]);
+    command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).env("HOME", home.path());
+    let mut program = spawned(&mut command);
+    let pid = program.child().id();
+    until("it starts", || takes_wishes(pid));
+    run(ours(&["-R", &pid.to_string(), "-L", "2"]).env("HOME", home.path())).well();
+    assert_eq!(fs::read_dir(&folder).expect("there").count(), 0);
+}
+
+#[test]
 fn a_process_that_takes_no_wishes_is_not_harmed() {
     let mut command = std::process::Command::new("sleep");
     let mut other = spawned(command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null()));

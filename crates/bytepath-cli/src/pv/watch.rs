@@ -278,11 +278,14 @@ impl Watch<'_> {
         let transfer = &mut self.settings.options;
         let display = super::remote::merged(&transfer.display, wished.options.display.clone());
         for (place, bar) in self.bars.iter_mut().enumerate() {
-            // One that cannot be drawn was refused when the wish was made.
-            if let Ok(new) = Bar::new(&display, place, bar.side.tally) {
-                let ratio = place > 0 && bar.side.other.is_some();
-                bar.display = if ratio { new.display.with_ratio() } else { new.display };
-                bar.side.name = new.side.name;
+            let options = options_of(&display, place);
+            let (Ok(()), Ok(blank)) = (bar.display.change(&options), Display::new(&options)) else {
+                // What cannot be drawn is not; it goes on as before.
+                continue;
+            };
+            bar.side.name = options.name.first().cloned();
+            if place > 0 && bar.side.other.is_some() {
+                bar.display = std::mem::replace(&mut bar.display, blank).with_ratio();
             }
         }
         if let Some(screen) = &mut self.screen {

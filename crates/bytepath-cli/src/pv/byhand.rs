@@ -78,7 +78,7 @@ impl<'a> Hand<'a> {
         pace: &mut Pace,
     ) -> Ended {
         let mut skipped = Skipped::default();
-        while left.some() {
+        while left.some() && !self.live.ending() {
             let capacity = self.live.buffer_bytes().unwrap_or(BUFFER_BYTES);
             let mut most = capacity;
             if let Left::Bytes(bytes) = left {
@@ -208,13 +208,13 @@ impl<'a> Hand<'a> {
     ) -> Result<(), Ended> {
         let mut rest = chunk;
         while !rest.is_empty() {
+            self.tally.holds(rest.len(), self.memory_bytes());
             let (piece, lines) = if self.counts_lines() {
                 let most = left.lines().min(allowed(pace, self.live));
                 self.cut(rest, most)
             } else {
                 (rest, 0)
             };
-            self.tally.holds(rest.len(), self.memory_bytes());
             self.write_piece(sink, piece, lines)?;
             pace.used(if self.counts_lines() { lines } else { piece.len() as u64 });
             left.take(piece.len() as u64, lines);
@@ -313,6 +313,8 @@ pub(crate) fn allowed(pace: &mut Pace, live: &Live) -> u64 {
     loop {
         match pace.share(live.rate(), Instant::now()) {
             Share::Now(count) => return count,
+            // What is held at the end is not held back.
+            Share::After(_) if live.ending() => return u64::MAX,
             Share::After(time) => std::thread::sleep(time),
         }
     }

@@ -1,6 +1,9 @@
 //! What may be changed while bytes move.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use bytepath::Cancel;
 
 use super::Settings;
 
@@ -13,6 +16,10 @@ pub(crate) struct Live {
     buffer_bytes: AtomicUsize,
     /// Whether the cursor stands in a line that was drawn.
     line_open: AtomicBool,
+    /// Whether a signal asked for the end.
+    ending: AtomicBool,
+    /// Wakes a route that holds bytes of its source; none where nobody answers signals.
+    cancel: OnceLock<Cancel>,
 }
 
 impl Live {
@@ -21,6 +28,29 @@ impl Live {
         live.set_rate(settings.rate);
         live.set_buffer_bytes(settings.buffer_bytes);
         live
+    }
+
+    /// Lets a signal stop what holds bytes.
+    pub(crate) fn can_end(&self) -> std::io::Result<()> {
+        // In a second stage it is there already.
+        let _ = self.cancel.set(Cancel::new()?);
+        Ok(())
+    }
+
+    /// Asks movers to stop between two pieces.
+    pub(crate) fn end(&self) {
+        self.ending.store(true, Relaxed);
+        if let Some(cancel) = self.cancel.get() {
+            cancel.cancel();
+        }
+    }
+
+    pub(crate) fn ending(&self) -> bool {
+        self.ending.load(Relaxed)
+    }
+
+    pub(crate) fn cancel(&self) -> Option<&Cancel> {
+        self.cancel.get()
     }
 
     pub(crate) fn rate(&self) -> Option<u64> {

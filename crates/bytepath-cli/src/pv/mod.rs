@@ -26,13 +26,14 @@ mod watchfd;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 pub(crate) use options::{Options, Settings};
 
 use bytepath::Kind;
+use display::Buffer;
 use ends::Sink;
 use live::Live;
 use mover::{Left, Work};
@@ -120,8 +121,10 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
     let (size, left) = whole(settings, &inputs, &sink, screen.is_some());
     tally.set_size(size);
     let mut work = Work { settings, live, tally: &tally, notice: None };
-    // A rate is kept with a timer anyway, and quick answers are worth a thread to who sets one.
-    let alone = screen.is_none() && !cleanup && settings.rate.is_none();
+    // A rate is kept with a timer anyway, and quick answers are worth a thread to who sets one; what
+    // a buffer holds when a signal comes has to be written or told.
+    let plain = settings.rate.is_none() && settings.by_hand().is_none();
+    let alone = screen.is_none() && !cleanup && plain;
     let mut status = if alone {
         signals::end_at_once();
         let (wished, since) = (signals::note_wishes(), Instant::now());
@@ -184,6 +187,7 @@ fn watched(
     let failed = |error: std::io::Error| Wrong::plain(word(&error));
     let signals = signals::Signals::caught().map_err(failed)?;
     let done = Done::new().map_err(failed)?;
+    live.can_end().map_err(failed)?;
     let settings = settings.clone();
     let mut watch = Watch { settings, live, screen, signals, bars, drawn_lines: 0, row: None };
     std::thread::scope(|scope| {
@@ -195,15 +199,44 @@ fn watched(
         watch.take_rows();
         match watch.run(&done) {
             Over::Done => {}
-            Over::Signal => end(Status::SIGNAL),
+            Over::Signal => {
+                live.end();
+                let_go(&watch, &done);
+                end(Status::SIGNAL)
+            }
         }
         Ok(mover.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
+/// How long a reader has to take what our buffer holds, after a signal.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Lets the mover write what it has taken from its source, and tells what nobody takes.
+fn let_go(watch: &Watch<'_>, done: &Done) {
+    let held = || watch.bars.iter().map(|bar| bar.side.tally.held_bytes()).sum::<u64>();
+    let by_hand = watch.settings.by_hand().is_some();
+    let routed = |bar: &Bar<'_>| matches!(bar.side.tally.buffer(), Buffer::Filled { .. });
+    let until = Instant::now() + GRACE;
+    if by_hand {
+        while held() > 0 && Instant::now() < until {
+            done.wait(Duration::from_millis(5));
+        }
+    } else if watch.bars.iter().any(routed) {
+        // It is woken, and tells itself.
+        done.wait(GRACE);
+    }
+    if held() > 0 {
+        tell_unwritten(watch.live, held());
+    }
+}
+
+fn tell_unwritten(live: &Live, bytes: u64) {
+    live.say(format_args!("{bytes} bytes were read and could not be written any more"));
+}
+
 /// Ends the process while the mover may sleep in a call that nothing wakes. What the kernel moves
-/// is in one end or the other; what a buffer of ours holds could not be written, and is lost with
-/// any program that a signal ends.
+/// is in one end or the other.
 fn end(status: Status) -> ! {
     pidfile::remove_all();
     std::process::exit(i32::from(status.code()));

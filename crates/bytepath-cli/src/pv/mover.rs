@@ -88,7 +88,7 @@ impl Work<'_> {
         let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
         let mut pace = Pace::new(self.live.rate(), Instant::now());
         for input in inputs {
-            if !left.some() {
+            if !left.some() || self.live.ending() {
                 break;
             }
             let source = match Source::open(input, self.live) {
@@ -222,7 +222,14 @@ impl Work<'_> {
             }
             let job = whole.limit(most);
             let before = Instant::now();
-            let moved = match Transfer::new(&job, planning.plan()).meter(&self.tally.meter).run() {
+            let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
+            // Waking it costs a call each time it waits, which is worth it where it holds bytes.
+            let first = planning.plan().routes().first();
+            let holds_bytes = first.is_some_and(|choice| choice.route.name() == "read-write");
+            if let (true, Some(cancel)) = (holds_bytes, self.live.cancel()) {
+                transfer = transfer.cancel(cancel);
+            }
+            let moved = match transfer.run() {
                 Ok(moved) => moved,
                 Err(error) => break self.failed(error, source),
             };
@@ -241,7 +248,7 @@ impl Work<'_> {
                 self.tally.settled();
             }
             slice.took(before.elapsed());
-            if moved.bytes < most || !left.some() {
+            if moved.bytes < most || !left.some() || self.live.ending() {
                 break Ended::AtEnd;
             }
         };
@@ -279,6 +286,12 @@ impl Work<'_> {
                     Side::Sink => Ended::write_failed(failed.errno),
                     Side::Source | Side::Either => Ended::ReadFailed(failed.errno),
                 }
+            }
+            TransferError::Cancelled { stranded, .. } => {
+                if !stranded.is_empty() {
+                    super::tell_unwritten(self.live, stranded.len() as u64);
+                }
+                Ended::SinkGone
             }
             other => {
                 self.live.say(format_args!("{}: {other}", source.name));

@@ -68,6 +68,7 @@ impl Target {
     /// It cannot be left.
     pub(crate) fn wish(self, kind: &str, words: &[OsString]) -> std::io::Result<Came> {
         let folder = folder()?;
+        sweep(&folder);
         let stem = format!("{}{}", stem(self.0), std::process::id());
         let (wish, answer) = (folder.join(stem.clone() + ".wish"), folder.join(stem + ".answer"));
         let mut file = tempfile::NamedTempFile::new_in(&folder)?;
@@ -159,6 +160,20 @@ fn folder() -> std::io::Result<PathBuf> {
     match made {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(folder),
+    }
+}
+
+/// Removes what was left for pv's that ended before they took it.
+fn sweep(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix("bytepath-pv."));
+        let pid = rest.and_then(|rest| rest.split('.').next()?.parse().ok());
+        let gone = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+        if pid.and_then(Pid::from_raw).is_some_and(gone) {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 

@@ -59,6 +59,11 @@ impl Tally {
         self.buffer_bytes.store(capacity_bytes as u64, Relaxed);
     }
 
+    /// Bytes that our buffer holds.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.buffer_used_bytes.load(Relaxed)
+    }
+
     /// Says that the kernel moves the bytes, and how.
     pub(crate) fn goes(&self, way: Way) {
         let place = WAYS.iter().position(|known| *known == way).unwrap_or(0);

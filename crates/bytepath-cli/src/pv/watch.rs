@@ -24,8 +24,21 @@ impl Done {
         Ok(Done(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
+    /// Waits for it, at most so long.
+    pub(crate) fn wait(&self, time: Duration) {
+        let timeout = Timespec::try_from(time).ok();
+        let mut fds = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+    }
+
     pub(crate) fn tell(&self) {
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        // Who waits for it would wait for ever: an interruption, and even a refusal that the kernel
+        // has no reason for, is tried again.
+        for _ in 0..TELL_TRIES_MAX {
+            if rustix::io::write(&self.0, &1u64.to_ne_bytes()).is_ok() {
+                return;
+            }
+        }
     }
 }
 
@@ -265,11 +278,14 @@ impl Watch<'_> {
         let transfer = &mut self.settings.options;
         let display = super::remote::merged(&transfer.display, wished.options.display.clone());
         for (place, bar) in self.bars.iter_mut().enumerate() {
-            // One that cannot be drawn was refused when the wish was made.
-            if let Ok(new) = Bar::new(&display, place, bar.side.tally) {
-                let ratio = place > 0 && bar.side.other.is_some();
-                bar.display = if ratio { new.display.with_ratio() } else { new.display };
-                bar.side.name = new.side.name;
+            let options = options_of(&display, place);
+            let (Ok(()), Ok(blank)) = (bar.display.change(&options), Display::new(&options)) else {
+                // What cannot be drawn is not; it goes on as before.
+                continue;
+            };
+            bar.side.name = options.name.first().cloned();
+            if place > 0 && bar.side.other.is_some() {
+                bar.display = std::mem::replace(&mut bar.display, blank).with_ratio();
             }
         }
         if let Some(screen) = &mut self.screen {
@@ -339,6 +355,9 @@ impl Watch<'_> {
         }
     }
 }
+
+/// More refusals in a row than a tracer or a storm of signals makes.
+const TELL_TRIES_MAX: usize = 1000;
 
 /// How soon the first byte is noticed with --wait.
 const FIRST_BYTE_LOOK: Duration = Duration::from_millis(20);

@@ -271,10 +271,8 @@ impl Watching<'_> {
             self.settings.size = wished.size.or(self.settings.size);
             let options = options_of(&self.settings.options.display, 0);
             for file in self.files.values_mut() {
-                // One that cannot be drawn was refused where the wish was made.
-                if let Ok(display) = Display::new(&options) {
-                    file.display = display;
-                }
+                // What cannot be drawn is not; it goes on as before.
+                let _ = file.display.change(&options);
             }
             if let Some(screen) = &mut self.screen {
                 screen.give_size(options.width, options.height);

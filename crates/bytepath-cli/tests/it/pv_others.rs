@@ -126,6 +126,27 @@ fn a_query_shows_what_the_other_has_moved() {
 }
 
 #[test]
+fn wishes_for_those_that_are_gone_are_put_away_by_the_next() {
+    let user = rustix::process::getuid().as_raw();
+    if fs::exists(format!("/run/user/{user}")).is_ok_and(|there| there) {
+        println!("skipped: wishes are exchanged in /run/user/{user}, which others use");
+        return;
+    }
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path().join(".pv");
+    fs::create_dir(&folder).expect("made");
+    fs::write(folder.join("bytepath-pv.4194305.7.wish"), "set").expect("written");
+    let (reader, _writer) = pipe().expect("a pipe");
+    let mut command = ours(&["-q", "-L", "1"]);
+    command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).env("HOME", home.path());
+    let mut program = spawned(&mut command);
+    let pid = program.child().id();
+    until("it starts", || takes_wishes(pid));
+    run(ours(&["-R", &pid.to_string(), "-L", "2"]).env("HOME", home.path())).well();
+    assert_eq!(fs::read_dir(&folder).expect("there").count(), 0);
+}
+
+#[test]
 fn a_process_that_takes_no_wishes_is_not_harmed() {
     let mut command = std::process::Command::new("sleep");
     let mut other = spawned(command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null()));
@@ -155,6 +176,34 @@ fn signals_that_end_it_give_the_exit_code_of_the_real_pv() {
         }
     }
     assert!(!std::path::Path::new("/dev/shm/pv-test.pid").exists(), "it is put away");
+}
+
+#[test]
+fn bytes_that_a_signal_finds_in_a_buffer_are_told_of() {
+    let cases: [(&[&str], bool); 5] = [
+        (&["-f", "-C", "--no-enlarge"], true),
+        (&["-q", "-B", "64K", "--no-enlarge"], true),
+        (&["-f", "-l", "--no-enlarge"], true),
+        (&["-f", "--route", "read-write", "--no-enlarge"], true),
+        // The kernel moves them: they are in one pipe or the other.
+        (&["-f", "--no-enlarge"], false),
+    ];
+    for (words, told) in cases {
+        let (program, pid, writer, out) = between(words);
+        let room = rustix::pipe::fcntl_getpipe_size(&out).expect("a size") as u64;
+        // More than the output holds, and the rest waits in the buffer or in the input.
+        let more = vec![b'\n'; usize::try_from(room).expect("small") + 5000];
+        let mut writer = fs::File::from(writer);
+        let writing = std::thread::spawn(move || writer.write_all(&more).map(|()| writer));
+        until("the output is full", || rustix::io::ioctl_fionread(&out) == Ok(room));
+        let writer = writing.join().expect("it ends").expect("taken");
+        let input = || rustix::io::ioctl_fionread(&writer).unwrap_or(0);
+        until("the rest is read", || !told || input() == 0);
+        let done = ended(program, pid, Signal::TERM);
+        assert_eq!(done.status.code(), Some(32), "{words:?}");
+        let said = done.stderr.contains("pv: 5000 bytes were read");
+        assert_eq!(said, told, "{words:?}: {}", done.stderr);
+    }
 }
 
 #[test]

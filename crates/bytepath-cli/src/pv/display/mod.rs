@@ -222,7 +222,6 @@ impl Display {
     ///
     /// # Errors
     /// As with [`Display::new`]; everything stays as it was then.
-    #[allow(dead_code, reason = "for whoever changes options while bytes move")]
     pub(crate) fn change(&mut self, options: &DisplayOptions) -> Result<(), WrongDisplay> {
         let mut new = Self::new(options)?;
         new.rates = self.rates.clone();

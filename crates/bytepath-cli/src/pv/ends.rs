@@ -11,6 +11,7 @@ use rustix::fs::SeekFrom;
 
 use super::live::Live;
 use super::status::Status;
+use crate::sys::start;
 
 /// An input, open.
 pub(crate) struct Source<'fd> {
@@ -27,6 +28,7 @@ impl Source<'_> {
     /// Opens an input, or tells why not.
     pub(crate) fn open(name: &OsStr, live: &Live) -> Result<Source<'static>, Status> {
         let opened = match is_stdin(name) {
+            true if start::was_closed(0) => Err(EndpointError::Closed { fd: 0 }),
             true => Endpoint::source(rustix::stdio::stdin()),
             false => Endpoint::open_source(Path::new(name)),
         };
@@ -82,7 +84,11 @@ pub(crate) struct Sink<'fd> {
 impl Sink<'_> {
     /// Standard output.
     pub(crate) fn stdout(live: &Live) -> Result<Sink<'static>, Status> {
-        opened("standard output".into(), Endpoint::sink(rustix::stdio::stdout()), live)
+        let endpoint = match start::was_closed(1) {
+            true => Err(EndpointError::Closed { fd: 1 }),
+            false => Endpoint::sink(rustix::stdio::stdout()),
+        };
+        opened("standard output".into(), endpoint, live)
     }
 
     /// A file, made or emptied; unless it is one of the inputs, which would be lost.

@@ -136,7 +136,7 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
         work.notice = Some(&notice);
         work.run(&inputs, &sink, left)
     } else {
-        let mut bar = Bar::new(&settings.options.display, 0, &tally)?;
+        let mut bar = Bar::new(&settings.options.display, watch::LAST, &tally)?;
         bar.side.durable = transfer.durable;
         bar.side.read_from(&sink.endpoint);
         watched(settings, live, screen, vec![bar], || work.run(&inputs, &sink, left))?

@@ -12,7 +12,7 @@ use super::screen::Screen;
 use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
-use super::watch::{Bar, Clock};
+use super::watch::{Bar, Clock, LAST};
 use super::{Settings, say, watched, word};
 
 /// Has another pv take over these words.
@@ -58,7 +58,7 @@ pub(crate) fn query(pid: Pid, settings: &Settings, live: &Live) -> Result<Status
     settings.options.display.line_mode = first["counts_lines"] == Value::Bool(true);
     let tally = Tally::default();
     take(&first, &tally);
-    let mut bar = Bar::new(&settings.options.display, 0, &tally)?;
+    let mut bar = Bar::new(&settings.options.display, LAST, &tally)?;
     let elapsed = first["elapsed_s"].as_f64().unwrap_or(0.0);
     let elapsed = Duration::try_from_secs_f64(elapsed).unwrap_or_default();
     bar.side.clock = Clock::started_before(elapsed);

@@ -17,6 +17,7 @@ const HEIGHT: usize = 25;
 pub(crate) struct Screen {
     terminal: bool,
     numeric: bool,
+    quiet: bool,
     forced: bool,
     width_given: Option<usize>,
     height_given: Option<usize>,
@@ -28,7 +29,8 @@ impl Screen {
     /// Standard error, if anything is to be drawn there.
     pub(crate) fn wanted(settings: &Settings) -> Option<Screen> {
         let display = &settings.options.display;
-        if display.quiet {
+        // The summary is no display: -q leaves it.
+        if display.quiet && !display.stats {
             return None;
         }
         let terminal = rustix::termios::isatty(stderr());
@@ -38,6 +40,7 @@ impl Screen {
         let mut screen = Screen {
             terminal,
             numeric: display.numeric,
+            quiet: display.quiet,
             forced: display.force,
             width_given: display.width.filter(|width| *width > 0),
             height_given: display.height.filter(|height| *height > 0),
@@ -81,6 +84,9 @@ impl Screen {
     /// Whether lines may be drawn now: not by a job in the background, unless that is forced, and
     /// not where only the summary was asked for.
     pub(crate) fn shows_lines(&self) -> bool {
+        if self.quiet {
+            return false;
+        }
         if self.forced || self.numeric {
             return true;
         }
@@ -103,7 +109,7 @@ impl Screen {
 
     /// Draws a line over the one before.
     pub(crate) fn draw(&self, line: &str, live: &Live) {
-        write(format_args!("\r{line}"));
+        write(format_args!("{line}\r"));
         live.set_line_open(true);
     }
 
@@ -122,7 +128,7 @@ impl Screen {
     /// Tells the titles.
     pub(crate) fn titles(&self, extra: &Extra) {
         if let (true, Some(title)) = (self.terminal, &extra.window_title) {
-            write(format_args!("\x1b]2;{title}\x07"));
+            write(format_args!("\x1b]2;{title}\x1b\\"));
         }
         if let Some(title) = &extra.process_title {
             super::title::set(title);

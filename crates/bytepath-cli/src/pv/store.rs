@@ -15,7 +15,7 @@ use super::screen::Screen;
 use super::status::Status;
 use super::tally::Tally;
 use super::usage::Wrong;
-use super::watch::Bar;
+use super::watch::{Bar, LAST};
 use super::{Settings, say, watched, word};
 
 /// Does both stages; each has a bar of its own, the second with a size.
@@ -51,7 +51,7 @@ pub(crate) fn run(
         };
         let store = Sink { name: name(), endpoint };
         let work = Work { settings, live, tally: &stored, notice: None };
-        let bars = vec![Bar::new(&settings.options.display, 0, &stored)?];
+        let bars = vec![Bar::new(&settings.options.display, LAST, &stored)?];
         let screen = Screen::wanted(settings);
         watched(settings, live, screen, bars, || work.run(inputs, &store, left))?
     };
@@ -66,7 +66,7 @@ pub(crate) fn run(
     let forwarded = Tally::default();
     forwarded.set_size(source.bytes());
     let work = Work { settings, live, tally: &forwarded, notice: None };
-    let mut bar = Bar::new(&settings.options.display, 0, &forwarded)?;
+    let mut bar = Bar::new(&settings.options.display, LAST, &forwarded)?;
     bar.side.read_from(&sink.endpoint);
     let screen = Screen::wanted(settings);
     status |= watched(settings, live, screen, vec![bar], || work.run_one(&source, sink))?;

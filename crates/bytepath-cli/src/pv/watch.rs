@@ -162,6 +162,9 @@ impl<'a> Side<'a> {
     }
 }
 
+/// The side that the last of a repeated option is for, where there are no two.
+pub(crate) const LAST: usize = usize::MAX;
+
 /// The options as one side of --monitor has them: the last of a repeated option, but of two that
 /// are for two sides its own.
 pub(crate) fn options_of(options: &DisplayOptions, side: usize) -> DisplayOptions {
@@ -277,8 +280,9 @@ impl Watch<'_> {
     pub(crate) fn change(&mut self, wished: Settings) {
         let transfer = &mut self.settings.options;
         let display = super::remote::merged(&transfer.display, wished.options.display.clone());
+        let alone = self.bars.len() == 1;
         for (place, bar) in self.bars.iter_mut().enumerate() {
-            let options = options_of(&display, place);
+            let options = options_of(&display, if alone { LAST } else { place });
             let (Ok(()), Ok(blank)) = (bar.display.change(&options), Display::new(&options)) else {
                 // What cannot be drawn is not; it goes on as before.
                 continue;

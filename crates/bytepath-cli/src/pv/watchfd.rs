@@ -17,7 +17,7 @@ use super::signals::{Asked, Signals, stop_here};
 use super::status::Status;
 use super::tally::{Tail, Tally};
 use super::usage::Wrong;
-use super::watch::{Clock, Side, options_of};
+use super::watch::{Clock, LAST, Side, options_of};
 use super::{Settings, word};
 
 /// What is to be watched.
@@ -269,7 +269,7 @@ impl Watching<'_> {
                 self.settings.interval = wished.interval;
             }
             self.settings.size = wished.size.or(self.settings.size);
-            let options = options_of(&self.settings.options.display, 0);
+            let options = options_of(&self.settings.options.display, LAST);
             for file in self.files.values_mut() {
                 // What cannot be drawn is not; it goes on as before.
                 let _ = file.display.change(&options);
@@ -324,7 +324,7 @@ impl Watching<'_> {
             }
         }
         if !self.files.contains_key(&(pid, fd)) {
-            let options = options_of(&self.settings.options.display, 0);
+            let options = options_of(&self.settings.options.display, LAST);
             let display = Display::new(&options)?;
             let name = open.path.file_name().unwrap_or_default().to_string_lossy();
             let name = options.name.first().cloned().unwrap_or_else(|| format!("{fd}:{name}"));

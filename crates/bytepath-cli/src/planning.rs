@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bytepath::endpoint::Kind;
 use bytepath::machine::Machine;
 use bytepath::plan::{Basis, PlanError};
 use bytepath::profile::ProfileError;
@@ -13,8 +12,12 @@ use clap::Args;
 
 use crate::say;
 
-/// Below this many bytes a job is over before a profile is read.
-const PROFILE_FROM_BYTES: u64 = 1 << 20;
+/// How long a movement goes by rules before it looks at the profile: fifty times what looking takes,
+/// so that no job pays more than 2% for it, and most pay nothing.
+const PROFILE_AFTER: Duration = Duration::from_millis(20);
+
+/// Bytes of the first stretch by rules; each is twice the one before.
+const STRETCH_BYTES: u64 = 1 << 20;
 
 /// Options of every mover.
 #[derive(Args, Debug, Clone, Default)]
@@ -61,24 +64,17 @@ pub(crate) struct Carrying<'a> {
 }
 
 impl PlanOptions {
-    /// The plan that a job begins with: the route named, or by the profile where the job is known
-    /// to be worth it, or by rules.
+    /// The plan that a job begins with: the route named, or by rules.
     ///
     /// # Errors
-    /// There is none, or the profile that was named cannot be used.
+    /// There is none.
     pub(crate) fn begin(&self, job: &Job<'_>, knobs: Knobs) -> Result<Planning<'_>, CarryError> {
         let plan = match &self.route {
             Some(name) => Plan::only(name, job, knobs.clone())?,
             None => Plan::best(job, knobs.clone())?,
         };
-        let plan = self.sparing(plan);
-        let size = size(job);
-        let settled = self.route.is_some() || size.is_some_and(|size| size < PROFILE_FROM_BYTES);
-        let mut planning = Planning { options: self, knobs, plan, settled, why: None };
-        if size.is_some() {
-            planning.settle(job)?;
-        }
-        Ok(planning)
+        let (plan, settled) = (self.sparing(plan), self.route.is_some());
+        Ok(Planning { options: self, knobs, plan, settled, began: Instant::now(), why: None })
     }
 
     /// The plan, with pipes left as they are if they are to be.
@@ -91,12 +87,12 @@ impl PlanOptions {
     /// # Errors
     /// See [`CarryError`].
     pub(crate) fn carry(&self, carrying: &Carrying<'_>) -> Result<Moved, CarryError> {
-        let began = Instant::now();
         let mut planning = self.begin(&carrying.job, carrying.knobs.clone())?;
         let mut total = Moved { bytes: 0, route: "", declined: Vec::new() };
+        let mut stretch = STRETCH_BYTES;
         loop {
             let left = carrying.job.limit.map_or(u64::MAX, |limit| limit - total.bytes);
-            let most = planning.stretch_bytes().min(left);
+            let most = if planning.settled { left } else { stretch.min(left) };
             let job = match most {
                 u64::MAX => carrying.job,
                 most => carrying.job.limit(most),
@@ -109,23 +105,25 @@ impl PlanOptions {
             if moved.bytes < most || most == left {
                 break;
             }
-            planning.settle(&carrying.job)?;
+            planning.look(&carrying.job)?;
+            stretch = stretch.saturating_mul(2);
         }
-        planning.explain(&total, began.elapsed());
+        planning.explain(&total);
         Ok(total)
     }
 }
 
 /// The plan of a movement as it goes on.
 ///
-/// A job that is known to be small goes by rules. Where nobody knows the size, the first MiB does,
-/// and only what is left then is worth a look at the profile.
+/// It begins by rules. What is over soon is not worth a look at the profile, whatever its size; what
+/// goes on is.
 pub(crate) struct Planning<'o> {
     options: &'o PlanOptions,
     knobs: Knobs,
     plan: Plan,
     /// Whether the plan stays as it is.
     settled: bool,
+    began: Instant,
     /// Why the profile has no say.
     why: Option<String>,
 }
@@ -136,17 +134,13 @@ impl Planning<'_> {
         &self.plan
     }
 
-    /// For how many bytes it is meant; then [`Planning::settle`] is to be called.
-    pub(crate) fn stretch_bytes(&self) -> u64 {
-        if self.settled { u64::MAX } else { PROFILE_FROM_BYTES }
-    }
-
-    /// Settles on the plan for what is left of a job that turned out not to be small.
+    /// Settles on the plan for what is left of a job, once it has gone on for long enough. To be
+    /// called now and then.
     ///
     /// # Errors
     /// The profile that was named cannot be used.
-    pub(crate) fn settle(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
-        if self.settled {
+    pub(crate) fn look(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
+        if self.settled || self.began.elapsed() < PROFILE_AFTER {
             return Ok(());
         }
         self.settled = true;
@@ -173,7 +167,7 @@ impl Planning<'_> {
     }
 
     /// Tells of the plan and what came of it, if asked to.
-    pub(crate) fn explain(&self, moved: &Moved, took: Duration) {
+    pub(crate) fn explain(&self, moved: &Moved) {
         if !self.options.explain_plan {
             return;
         }
@@ -182,7 +176,9 @@ impl Planning<'_> {
             (Basis::Profile, _) => say(format_args!("plan: by what was measured on this machine")),
             (Basis::Rules, Some(why)) => say(format_args!("plan: by rules; {why}")),
             (Basis::Rules, None) => {
-                say(format_args!("plan: by rules; the job is too small to look at the profile"));
+                say(format_args!(
+                    "plan: by rules; the job was over too soon to look at the profile"
+                ));
             }
         }
         for line in self.plan.to_string().lines() {
@@ -191,7 +187,8 @@ impl Planning<'_> {
         for gave in &moved.declined {
             say(format_args!("{} gave up at byte {}: {}", gave.route, gave.offset, gave.why));
         }
-        let rate = moved.bytes as f64 / f64::from(1 << 30) / took.as_secs_f64().max(1e-9);
+        let rate =
+            moved.bytes as f64 / f64::from(1 << 30) / self.began.elapsed().as_secs_f64().max(1e-9);
         say(format_args!("came: {} bytes by {}, {rate:.2} GiB/s", moved.bytes, moved.route));
     }
 }
@@ -202,13 +199,6 @@ fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, Tra
         Some(cancel) => transfer.cancel(cancel).run(),
         None => transfer.run(),
     }
-}
-
-/// How many bytes the job has, if that is known before it is done. Files of /proc claim 0.
-fn size(job: &Job<'_>) -> Option<u64> {
-    let file = job.source.kind() == Kind::File && job.source.bytes() > 0;
-    let bytes = file.then(|| job.source.bytes());
-    bytes.into_iter().chain(job.limit.filter(|_| file)).min()
 }
 
 /// The profile in its usual place, or why it cannot be used.

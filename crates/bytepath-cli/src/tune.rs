@@ -16,8 +16,9 @@ use crate::bench::{self, interrupt};
 use crate::output::{self, Output};
 use crate::{values, wrong_usage};
 
-/// Blocks of a check: fewer give no intervals that could tell.
-const CHECK_BLOCKS: u32 = 10;
+/// A check has as many blocks as give intervals that can tell, and samples that go on long enough for
+/// the planner to look at the profile.
+const CHECK: Effort = Effort { blocks: 10, bytes: 256 << 20 };
 
 /// Measure this machine once (30 s), so that every mover can choose by it
 #[derive(Args)]
@@ -191,7 +192,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let profile = Profile::read(path)?;
     profile.check_machine(Machine::this())?;
     profile.check_places()?;
-    let effort = options.effort(Effort { blocks: CHECK_BLOCKS, ..Effort::DEFAULT });
+    let effort = options.effort(CHECK);
     let sites = sites(&options.dir, effort)?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let path = std::path::absolute(path)?;

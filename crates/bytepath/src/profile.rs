@@ -406,14 +406,19 @@ struct Versioned {
 }
 
 impl Pair {
-    /// The fastest of the choices that some condition leaves.
+    /// The best of the choices that some condition leaves: of those that are about as fast as the
+    /// fastest, the one that takes least of the CPU. A spinner is rarely worth what it burns.
     pub fn best(&self, of: impl Fn(&Setting) -> bool) -> Option<&Measured> {
-        self.choices
-            .iter()
-            .filter(|measured| of(&measured.choice))
-            .max_by(|a, b| a.gib_per_s.total_cmp(&b.gib_per_s))
+        let left = || self.choices.iter().filter(|measured| of(&measured.choice));
+        let fastest = left().map(|measured| measured.gib_per_s).reduce(f64::max)?;
+        left()
+            .filter(|measured| measured.gib_per_s >= fastest * ABOUT_AS_FAST)
+            .min_by(|a, b| a.cpu_s_per_gib.total_cmp(&b.cpu_s_per_gib))
     }
 }
+
+/// A share of the fastest from which on a choice is about as fast: measuring again may turn it round.
+const ABOUT_AS_FAST: f64 = 0.97;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -526,6 +531,21 @@ pub(crate) mod tests {
         assert_eq!(found(vec![pair(here + 1, 1.0), pair(here, 2.0)]), Some(2.0));
         assert_eq!(found(vec![pair(here + 1, 1.0)]), Some(1.0));
         assert_eq!(found(vec![]), None);
+    }
+
+    #[test]
+    fn of_choices_about_as_fast_the_one_that_takes_least_of_the_cpu_is_best() {
+        let cost = |measured: Measured, cpu| Measured { cpu_s_per_gib: cpu, ..measured };
+        let choices = vec![
+            cost(gave("splice", None, 10.0), 0.9),
+            cost(gave("sendfile", None, 9.8), 0.1),
+            cost(gave("read-write", None, 9.0), 0.01),
+        ];
+        let pair = Pair { source: End::File, sink: End::Pipe, place: None, choices };
+        let best = |of: fn(&Setting) -> bool| pair.best(of).map(|best| best.choice.route.as_str());
+        assert_eq!(best(|_| true), Some("sendfile"));
+        assert_eq!(best(|setting| setting.route != "sendfile"), Some("splice"));
+        assert_eq!(best(|_| false), None);
     }
 
     #[test]

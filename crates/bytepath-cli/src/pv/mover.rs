@@ -204,19 +204,16 @@ impl Work<'_> {
             Err(error) => return self.no_plan(&error, source),
         };
         self.show_way(planning.plan().routes().first().map_or("", |c| c.route.name()), &whole);
-        let started = Instant::now();
         let mut total = Moved { bytes: 0, route: "", declined: Vec::new() };
         let mut slice = Slice::default();
         let ended = loop {
             if let Some(notice) = self.notice {
                 notice();
             }
-            if total.bytes >= planning.stretch_bytes() {
-                if let Err(error) = planning.settle(&endless) {
-                    break self.no_plan(&error, source);
-                }
+            if let Err(error) = planning.look(&endless) {
+                break self.no_plan(&error, source);
             }
-            let mut most = slice.bytes.min(allowed(pace, self.live)).min(planning.stretch_bytes());
+            let mut most = slice.bytes.min(allowed(pace, self.live));
             if let Left::Bytes(bytes) = left {
                 most = most.min(*bytes);
             }
@@ -252,7 +249,7 @@ impl Work<'_> {
                 break Ended::AtEnd;
             }
         };
-        planning.explain(&total, started.elapsed());
+        planning.explain(&total);
         ended
     }
 

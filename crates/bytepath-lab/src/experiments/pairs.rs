@@ -50,7 +50,7 @@ type Joins = fn(End, End) -> bool;
 /// Routes that hand pages on or copy in the kernel.
 const IN_KERNEL: &[(&str, Joins)] = &[
     ("splice", |source, _| source != End::Null),
-    ("splice-through", piped),
+    ("splice-through", |source, sink| piped(source, sink) && sink != End::Null),
     ("sendfile", |source, sink| source == End::File && sink != End::Null),
     ("copy-file-range", |source, sink| (source, sink) == (End::File, End::File)),
 ];

@@ -33,6 +33,9 @@ impl Route for SpliceThrough {
         if job.source.kind() != Kind::Pipe && job.sink.kind() != Kind::Pipe {
             return Err(Refusal::because("without a pipe at either end it is the route splice"));
         }
+        if job.sink.kind() == Kind::Null {
+            return Err(Refusal::because("to /dev/null it is the route splice"));
+        }
         splice::suits(job)
     }
 

@@ -120,7 +120,7 @@ impl Plan {
     }
 
     /// As [`Plan::best`], in the order of what was measured on this machine, each route with the
-    /// knobs that gave most; what the caller set stays as it is. Routes that were not measured
+    /// knobs that [`Pair::best`] prefers; what the caller set stays as it is. Routes that were not measured
     /// come last. Where the pair was not measured at all, the rules decide.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -
     Choice { route, rank, aliasing, knobs, expected_gib_per_s: None }
 }
 
-/// The fastest that a route was, among the settings that the caller's knobs leave.
+/// A route's best setting among those that the caller's knobs leave, and what it gave.
 fn measured<'p>(pair: &'p Pair, route: &str, asked: &Knobs) -> Option<(&'p Setting, f64)> {
     let best = pair.best(|setting| setting.route == route && setting.agrees(asked))?;
     Some((&best.choice, best.gib_per_s))

@@ -159,7 +159,7 @@ fn overhead(options: &Overhead) -> anyhow::Result<()> {
     let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
     let arms = overhead::arms(options.buf_size, cpu, &program);
     let outputs = options.measuring.outputs()?;
-    let settings = options.measuring.settings(None);
+    let settings = options.measuring.settings_of(Sampling::FINE, None);
     let record = measured(overhead::DESCRIPTION.recorded(), arms, overhead::BARE, &settings)?;
     show(&record, None, outputs)
 }
@@ -267,34 +267,53 @@ fn placements(asked: &[Placement]) -> anyhow::Result<Vec<NamedPlacement>> {
         .collect()
 }
 
-/// Blocks of a run unless told otherwise.
-const BLOCKS: u32 = 10;
-const BLOCKS_QUICK: u32 = 3;
-/// Sample times, so that the default run of `pipes` takes under 3 minutes on 2 CPUs, and a quick
-/// one under 30 seconds.
-const TIME: Duration = Duration::from_millis(300);
-const TIME_QUICK: Duration = Duration::from_millis(150);
-const WARM_UP: Duration = Duration::from_millis(100);
-const WARM_UP_QUICK: Duration = Duration::from_millis(50);
+/// How much is sampled unless told otherwise.
+struct Sampling {
+    blocks: u32,
+    time: Duration,
+    warm_up: Duration,
+}
+
+impl Sampling {
+    /// The default run of `pipes` takes under 3 minutes on 2 CPUs.
+    const USUAL: Sampling = Sampling {
+        blocks: 10,
+        time: Duration::from_millis(300),
+        warm_up: Duration::from_millis(100),
+    };
+    /// A quick one takes under 30 seconds.
+    const QUICK: Sampling = Sampling {
+        blocks: 3,
+        time: Duration::from_millis(150),
+        warm_up: Duration::from_millis(50),
+    };
+    /// Many short blocks tell differences under 1% on a machine whose speed wanders by 10%.
+    const FINE: Sampling = Sampling {
+        blocks: 400,
+        time: Duration::from_millis(50),
+        warm_up: Duration::from_millis(10),
+    };
+}
 
 impl Measuring {
     fn settings(&self, bytes: Option<u64>) -> Settings {
-        let (blocks, time, warm_up) = if self.quick {
-            (BLOCKS_QUICK, TIME_QUICK, WARM_UP_QUICK)
-        } else {
-            (BLOCKS, TIME, WARM_UP)
-        };
+        self.settings_of(Sampling::USUAL, bytes)
+    }
+
+    /// The settings, as `usual` where the user says nothing else.
+    fn settings_of(&self, usual: Sampling, bytes: Option<u64>) -> Settings {
+        let usual = if self.quick { Sampling::QUICK } else { usual };
         let measured = match bytes {
             Some(bytes) => Measured::Bytes(bytes),
-            None => Measured::Time(self.time.unwrap_or(time)),
+            None => Measured::Time(self.time.unwrap_or(usual.time)),
         };
         Settings {
             blocks: match self.until_ci {
                 Some(percent) => Blocks::UntilCi(percent),
-                None => Blocks::Exactly(self.blocks.unwrap_or(blocks)),
+                None => Blocks::Exactly(self.blocks.unwrap_or(usual.blocks)),
             },
             seed: self.seed.unwrap_or_else(fresh_seed),
-            timing: Timing { warm_up: self.warm_up.unwrap_or(warm_up), measured },
+            timing: Timing { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured },
             others: Default::default(),
         }
     }

@@ -4,11 +4,12 @@
 
 use crate::endpoint::Blocking;
 use crate::error::{Failed, Refusal, Side, Stop};
+use crate::meter::Meter;
 use crate::pages::{Memory, PageSize, page_bytes};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use crate::wait::{Ends, Waiter};
 use rustix::io::Errno;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Enough to make the system call a small part of the cost, small enough to stay in an L2 cache
 /// (GNU coreutils and the Rust standard library chose likewise between 8 KiB and 256 KiB).
@@ -64,30 +65,79 @@ impl Route for ReadWrite {
 }
 
 /// Where a call may simply sleep, the loop is the two calls and nothing else; whatever is not an
-/// ordinary answer goes on in functions of their own.
+/// ordinary answer goes on here.
 fn carry_plain(span: &Span<'_>, waiter: &mut Waiter<'_>, buffer: &mut Memory) -> Result<(), Stop> {
-    let (source, sink, meter) = (span.source.as_fd(), span.sink.as_fd(), span.meter);
     let buffer = buffer.as_mut_slice();
     let mut left = span.limit;
     while left > 0 {
-        let most = usize::try_from(left).map_or(buffer.len(), |left| buffer.len().min(left));
-        let count = match rustix::io::read(source, &mut buffer[..most]) {
-            Ok(count) => {
-                meter.called();
-                count
+        let (source, sink) = (span.source.as_fd(), span.sink.as_fd());
+        let odd = ordinary(source, sink, buffer, &mut left, span.meter);
+        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let (count, answer) = match odd {
+            Odd::End => break,
+            Odd::Read(errno) => {
+                match read(span, waiter, Blocking::Yes, &mut buffer[..most], Some(errno))? {
+                    0 => break,
+                    count => (count, None),
+                }
             }
-            Err(errno) => read(span, waiter, Blocking::Yes, &mut buffer[..most], Some(errno))?,
+            Odd::Write(count, answer) => {
+                span.meter.called();
+                (count, Some(answer))
+            }
         };
-        if count == 0 {
-            break;
-        }
-        match rustix::io::write(sink, &buffer[..count]) {
-            Ok(written) if written == count => meter.moved(written as u64),
-            answer => write_all(span, waiter, Blocking::Yes, &buffer[..count], Some(answer))?,
-        }
+        write_all(span, waiter, Blocking::Yes, &buffer[..count], answer)?;
         left -= count as u64;
     }
     Ok(())
+}
+
+/// What ended a loop of ordinary answers.
+enum Odd {
+    /// The source ended, or the limit is reached.
+    End,
+    /// A read failed.
+    Read(Errno),
+    /// A write of so many bytes gave this; the read before it is not counted yet.
+    Write(usize, Result<usize, Errno>),
+}
+
+/// Reads and writes as long as all goes well.
+///
+/// It calls no function, so that all it needs stays in registers, and its counts are told once a
+/// round: with arguments of the next system call on the stack, and counts added up in memory, 4 KiB
+/// a call took 2% longer than a bare loop. The likely reason is that a load waits for the stores
+/// that it cannot tell apart by the lower 12 bits of their addresses, and the read stores a page.
+#[inline(never)]
+fn ordinary(
+    source: BorrowedFd<'_>,
+    sink: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    left: &mut u64,
+    meter: &Meter,
+) -> Odd {
+    let (mut rest, mut teller) = (*left, meter.teller());
+    let odd = loop {
+        let most = usize::try_from(rest).map_or(buffer.len(), |rest| buffer.len().min(rest));
+        let count = match rustix::io::read(source, &mut buffer[..most]) {
+            Ok(0) => {
+                teller.tell(0, 1);
+                break Odd::End;
+            }
+            Ok(count) => count,
+            Err(errno) => break Odd::Read(errno),
+        };
+        match rustix::io::write(sink, &buffer[..count]) {
+            Ok(written) if written == count => teller.tell(count as u64, 2),
+            answer => break Odd::Write(count, answer),
+        }
+        rest -= count as u64;
+        if rest == 0 {
+            break Odd::End;
+        }
+    };
+    *left = rest;
+    odd
 }
 
 /// A small file needs no more than its size and one byte to see its end; one page costs the same.

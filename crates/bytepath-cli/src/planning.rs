@@ -1,5 +1,7 @@
 //! How every mover comes to its plan, what its user may say about it, and what is told of it.
 
+mod watch;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -9,15 +11,24 @@ use bytepath::profile::ProfileError;
 use bytepath::routes::ROUTES;
 use bytepath::{Cancel, Job, Knobs, Meter, Moved, Plan, Profile, Transfer, TransferError};
 use clap::Args;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::say;
+use watch::{Advice, Trying, Watch, Window};
 
-/// How long a movement goes by rules before it looks at the profile: fifty times what looking takes,
-/// so that no job pays more than 2% for it, and most pay nothing.
-const PROFILE_AFTER: Duration = Duration::from_millis(20);
+/// Looking at the profile takes about as long as moving 1 MiB, so a job that is known to be smaller
+/// than this goes by rules, and a larger one looks before it begins.
+const LOOK_FROM_BYTES: u64 = 16 << 20;
 
-/// Bytes of the first stretch by rules; each is twice the one before.
-const STRETCH_BYTES: u64 = 1 << 20;
+/// A job of unknown size looks once it has moved this much. What is that small may end any moment,
+/// and gains nothing from larger pipes.
+const FIRST_STRETCH_BYTES: u64 = 1 << 20;
+
+/// A stretch lasts about a tenth of a second, or takes that many bytes.
+const STRETCH_BYTES_MIN: u64 = 64 << 10;
+const STRETCH_BYTES_MAX: u64 = 16 << 30;
+const STRETCH_SHORT: Duration = Duration::from_millis(50);
+const STRETCH_LONG: Duration = Duration::from_millis(200);
 
 /// Options of every mover.
 #[derive(Args, Debug, Clone, Default)]
@@ -64,7 +75,7 @@ pub(crate) struct Carrying<'a> {
 }
 
 impl PlanOptions {
-    /// The plan that a job begins with: the route named, or by rules.
+    /// The plan that a job begins with: the route named, or the best for what is known of the job.
     ///
     /// # Errors
     /// There is none.
@@ -73,8 +84,29 @@ impl PlanOptions {
             Some(name) => Plan::only(name, job, knobs.clone())?,
             None => Plan::best(job, knobs.clone())?,
         };
-        let (plan, settled) = (self.sparing(plan), self.route.is_some());
-        Ok(Planning { options: self, knobs, plan, settled, began: Instant::now(), why: None })
+        let mut planning = Planning {
+            options: self,
+            knobs,
+            plan: self.sparing(plan),
+            stage: Stage::Settled,
+            stretch_bytes: u64::MAX,
+            always_stretches: false,
+            watch: Watch::default(),
+            passed: 0,
+            total: Moved { bytes: 0, route: "", declined: Vec::new() },
+            began: Instant::now(),
+            why: None,
+            changes: Vec::new(),
+        };
+        match job.bytes_known() {
+            _ if self.route.is_some() => {}
+            // A profile that was named has to be good, however small the job.
+            _ if self.profile.is_some() => planning.look(job)?,
+            Some(bytes) if bytes >= LOOK_FROM_BYTES => planning.look(job)?,
+            Some(_) => {}
+            None => planning.wait_and_see(),
+        }
+        Ok(planning)
     }
 
     /// The plan, with pipes left as they are if they are to be.
@@ -88,44 +120,76 @@ impl PlanOptions {
     /// See [`CarryError`].
     pub(crate) fn carry(&self, carrying: &Carrying<'_>) -> Result<Moved, CarryError> {
         let mut planning = self.begin(&carrying.job, carrying.knobs.clone())?;
-        let mut total = Moved { bytes: 0, route: "", declined: Vec::new() };
-        let mut stretch = STRETCH_BYTES;
         loop {
-            let left = carrying.job.limit.map_or(u64::MAX, |limit| limit - total.bytes);
-            let most = if planning.settled { left } else { stretch.min(left) };
+            let before = planning.total.bytes;
+            let left = carrying.job.limit.map_or(u64::MAX, |limit| limit - before);
+            let most = planning.most_bytes().min(left);
             let job = match most {
                 u64::MAX => carrying.job,
                 most => carrying.job.limit(most),
             };
+            let clock = Clock::now();
             let moved = run(carrying, &job, planning.plan());
-            let moved = moved.map_err(|error| beyond(error, total.bytes))?;
-            total.bytes += moved.bytes;
-            total.route = moved.route;
-            total.declined.extend(moved.declined);
-            if moved.bytes < most || most == left {
+            let moved = moved.map_err(|error| beyond(error, before))?;
+            let bytes = moved.bytes;
+            planning.went(&carrying.job, moved, clock)?;
+            if bytes < most || most == left {
                 break;
             }
-            planning.look(&carrying.job)?;
-            stretch = stretch.saturating_mul(2);
         }
-        planning.explain(&total);
-        Ok(total)
+        planning.explain();
+        Ok(planning.total)
     }
 }
 
-/// The plan of a movement as it goes on.
-///
-/// It begins by rules. What is over soon is not worth a look at the profile, whatever its size; what
-/// goes on is.
+/// When a stretch began, on the wall and on the CPU.
+pub(crate) struct Clock {
+    wall: Instant,
+    cpu: Duration,
+}
+
+impl Clock {
+    pub(crate) fn now() -> Clock {
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        let cpu = Duration::try_from(cpu).unwrap_or_default();
+        Clock { wall: Instant::now(), cpu }
+    }
+
+    /// What was moved since.
+    fn window(&self, bytes: u64) -> Window {
+        let now = Clock::now();
+        Window { bytes, wall: now.wall - self.wall, cpu: now.cpu.saturating_sub(self.cpu) }
+    }
+}
+
+/// How far the choice has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// By rules; the profile is looked at after this stretch.
+    Unsure,
+    /// By the profile, and watched.
+    Watched,
+    /// As it is to the end.
+    Settled,
+}
+
+/// The plan of a movement as it goes on, stretch by stretch.
 pub(crate) struct Planning<'o> {
     options: &'o PlanOptions,
     knobs: Knobs,
     plan: Plan,
-    /// Whether the plan stays as it is.
-    settled: bool,
+    stage: Stage,
+    stretch_bytes: u64,
+    always_stretches: bool,
+    watch: Watch,
+    /// How many routes of the plan were left behind for their speed.
+    passed: usize,
+    total: Moved,
     began: Instant,
     /// Why the profile has no say.
     why: Option<String>,
+    /// What was changed on the way, for people.
+    changes: Vec<String>,
 }
 
 impl Planning<'_> {
@@ -134,16 +198,59 @@ impl Planning<'_> {
         &self.plan
     }
 
-    /// Settles on the plan for what is left of a job, once it has gone on for long enough. To be
-    /// called now and then.
+    /// The bytes of the next stretch at most: so many that it lasts a tenth of a second, or all.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.stretch_bytes
+    }
+
+    /// The same, in stretches also where the plan is settled, for movers with something to do in
+    /// between.
+    pub(crate) fn in_stretches(self) -> Self {
+        let stretch_bytes = self.stretch_bytes.min(FIRST_STRETCH_BYTES);
+        Planning { stretch_bytes, always_stretches: true, ..self }
+    }
+
+    /// Goes by rules for one short stretch; pipes are as they are until it is known that the job
+    /// is worth it.
+    fn wait_and_see(&mut self) {
+        self.plan = self.plan.clone().leave_pipes();
+        self.stage = Stage::Unsure;
+        self.stretch_bytes = FIRST_STRETCH_BYTES;
+    }
+
+    /// To be told of each stretch, as it began and what it moved. Changes the plan for what is left
+    /// of the job if there is reason to.
     ///
     /// # Errors
     /// The profile that was named cannot be used.
-    pub(crate) fn look(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
-        if self.settled || self.began.elapsed() < PROFILE_AFTER {
-            return Ok(());
+    pub(crate) fn went(
+        &mut self,
+        job: &Job<'_>,
+        moved: Moved,
+        clock: Clock,
+    ) -> Result<(), CarryError> {
+        let whole = moved.bytes == self.stretch_bytes;
+        let window = clock.window(moved.bytes);
+        let as_planned = moved.declined.is_empty();
+        self.total.bytes += moved.bytes;
+        self.total.route = moved.route;
+        self.total.declined.extend(moved.declined);
+        match self.stage {
+            Stage::Unsure if self.total.bytes >= FIRST_STRETCH_BYTES => self.look(job)?,
+            Stage::Watched if whole && as_planned => self.heed(&window),
+            Stage::Unsure | Stage::Watched | Stage::Settled => {}
         }
-        self.settled = true;
+        self.stretch_bytes = match (self.stretch_bytes, window.wall) {
+            (u64::MAX, _) => u64::MAX,
+            (bytes, short) if whole && short < STRETCH_SHORT => within(bytes * 2),
+            (bytes, long) if long > STRETCH_LONG => within(bytes / 2),
+            (bytes, _) => bytes,
+        };
+        Ok(())
+    }
+
+    /// Settles on the plan for a job, by the profile if there is one.
+    fn look(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
         let found = match &self.options.profile {
             // One that was named has to be good.
             Some(path) => {
@@ -153,21 +260,71 @@ impl Planning<'_> {
             }
             None => usual_profile(),
         };
-        match found {
-            Ok(profile) => {
-                let plan = Plan::by_profile(job, self.knobs.clone(), &profile)?;
-                self.plan = self.options.sparing(plan);
-                if self.plan.basis() == Basis::Rules {
-                    self.why = Some("the profile has no figures for these ends".into());
-                }
+        let plan = match &found {
+            Ok(profile) => Plan::by_profile(job, self.knobs.clone(), profile)?,
+            Err(_) => Plan::best(job, self.knobs.clone())?,
+        };
+        self.why = match found {
+            Ok(_) if plan.basis() == Basis::Rules => {
+                Some("the profile has no figures for these ends".into())
             }
-            Err(why) => self.why = Some(why),
+            Ok(_) => None,
+            Err(why) => Some(why),
+        };
+        self.plan = self.options.sparing(plan);
+        self.stage = match self.plan.basis() {
+            Basis::Profile => Stage::Watched,
+            Basis::Rules | Basis::Asked => Stage::Settled,
+        };
+        if self.stage == Stage::Watched {
+            self.stretch_bytes = self.tenth_of_a_second();
+        } else if !self.always_stretches {
+            self.stretch_bytes = u64::MAX;
         }
         Ok(())
     }
 
+    /// The bytes that the plan is expected to move in that time.
+    fn tenth_of_a_second(&self) -> u64 {
+        let expected = self.plan.routes().first().and_then(|choice| choice.expected_gib_per_s);
+        let bytes = expected.unwrap_or(1.0) * f64::from(1 << 30) / 10.0;
+        within(bytes as u64)
+    }
+
+    /// Does as the watch advises.
+    fn heed(&mut self, window: &Window) {
+        let Some(first) = self.plan.routes().first() else { return };
+        let trying = Trying {
+            expected_gib_per_s: first.expected_gib_per_s,
+            spins: first.knobs.wait.spins(),
+            has_next: self.passed + 1 < self.plan.routes().len(),
+        };
+        let advice = self.watch.saw(window, trying);
+        let plan = self.plan.clone();
+        self.plan = match advice {
+            Advice::Stay => return,
+            Advice::Sleep => plan.sleeping(),
+            Advice::Next => plan.by_next(),
+            Advice::Back => plan.by_previous(),
+        };
+        match advice {
+            Advice::Next => self.passed += 1,
+            Advice::Back => self.passed -= 1,
+            Advice::Stay | Advice::Sleep => {}
+        }
+        let to = match advice {
+            Advice::Sleep => "sleeping instead of spinning".to_owned(),
+            _ => self.plan.routes().first().map_or(String::new(), |now| now.route.name().into()),
+        };
+        self.changes.push(format!(
+            "at byte {}: {:.2} GiB/s; went on by {to}",
+            self.total.bytes,
+            window.gib_per_s()
+        ));
+    }
+
     /// Tells of the plan and what came of it, if asked to.
-    pub(crate) fn explain(&self, moved: &Moved) {
+    pub(crate) fn explain(&self) {
         if !self.options.explain_plan {
             return;
         }
@@ -176,21 +333,28 @@ impl Planning<'_> {
             (Basis::Profile, _) => say(format_args!("plan: by what was measured on this machine")),
             (Basis::Rules, Some(why)) => say(format_args!("plan: by rules; {why}")),
             (Basis::Rules, None) => {
-                say(format_args!(
-                    "plan: by rules; the job was over too soon to look at the profile"
-                ));
+                say(format_args!("plan: by rules; the job was too small to look at the profile"));
             }
         }
         for line in self.plan.to_string().lines() {
             say(format_args!("  {line}"));
         }
-        for gave in &moved.declined {
+        let total = &self.total;
+        for gave in &total.declined {
             say(format_args!("{} gave up at byte {}: {}", gave.route, gave.offset, gave.why));
         }
+        for change in &self.changes {
+            say(format_args!("{change}"));
+        }
         let rate =
-            moved.bytes as f64 / f64::from(1 << 30) / self.began.elapsed().as_secs_f64().max(1e-9);
-        say(format_args!("came: {} bytes by {}, {rate:.2} GiB/s", moved.bytes, moved.route));
+            total.bytes as f64 / f64::from(1 << 30) / self.began.elapsed().as_secs_f64().max(1e-9);
+        say(format_args!("came: {} bytes by {}, {rate:.2} GiB/s", total.bytes, total.route));
     }
+}
+
+/// The nearest length of a stretch.
+fn within(bytes: u64) -> u64 {
+    bytes.clamp(STRETCH_BYTES_MIN, STRETCH_BYTES_MAX)
 }
 
 fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, TransferError> {

@@ -9,7 +9,7 @@ use bytepath::Profile;
 use bytepath::machine::Machine;
 use bytepath_lab::lab::LabError;
 use bytepath_lab::schedule::fresh_seed;
-use bytepath_lab::tune::{self, Effort, FirstSite, PairRun, Regret, Site};
+use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Rounds, Site};
 use clap::Args;
 
 use crate::bench::{self, interrupt};
@@ -18,7 +18,7 @@ use crate::{values, wrong_usage};
 
 /// A check has as many blocks as give intervals that can tell, and samples that go on long enough for
 /// the planner to look at the profile.
-const CHECK: Effort = Effort { blocks: 10, bytes: 256 << 20 };
+const CHECK: Effort = Effort { rounds: Rounds::Exactly(10), bytes: 256 << 20 };
 
 /// Measure this machine once (30 s), so that every mover can choose by it
 #[derive(Args)]
@@ -52,7 +52,7 @@ pub(crate) struct Options {
 impl Options {
     fn effort(&self, usual: Effort) -> Effort {
         Effort {
-            blocks: self.blocks.unwrap_or(usual.blocks),
+            rounds: self.blocks.map_or(usual.rounds, Rounds::Exactly),
             bytes: self.bytes.unwrap_or(usual.bytes),
         }
     }
@@ -125,12 +125,15 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
 /// Measures this machine, with files at these sites.
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let pairs = (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum();
+    let mut budget = Budget::new(effort, pairs);
     let mut profile = tune::begin(Machine::this());
     let spin = tune::spin_budget(&profile);
+    let bytes = effort.bytes;
     for (index, site) in sites.iter().enumerate() {
-        let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
+        let run = PairRun { program: &program, site, bytes, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            match bench::whole(run.prepared(pair, None)) {
+            match bench::whole(run.prepared(pair, None, budget.next_pair())) {
                 Ok(record) => profile.pairs.push(run.measured(pair, &record)),
                 // Ends of which nothing can be measured here leave the planner its rules.
                 Err(error) if cannot_run(&error) => {
@@ -197,12 +200,14 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let path = std::path::absolute(path)?;
     let spin = tune::spin_budget(&profile);
-    let mut behind = 0;
+    let pairs = (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum();
+    let mut budget = Budget::new(effort, pairs);
+    let (mut behind, bytes) = (0, effort.bytes);
     table::regret_head().context("standard output")?;
     for (index, site) in sites.iter().enumerate() {
-        let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
+        let run = PairRun { program: &program, site, bytes, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            let record = bench::whole(run.prepared(pair, Some(&path)))?;
+            let record = bench::whole(run.prepared(pair, Some(&path), budget.next_pair()))?;
             let regret = Regret::of(&record);
             behind += usize::from(regret.as_ref().is_none_or(Regret::is_too_large));
             table::regret(pair, regret.as_ref()).context("standard output")?;

@@ -2,7 +2,7 @@
 //! arm once more under another name; disturbed samples again; and makes the record.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytepath::machine::Machine;
 use bytepath_report::{Better, Control, Costs, Experiment, Record, Sample, SchemaName, Status};
@@ -41,7 +41,13 @@ pub enum Blocks {
     Exactly(u32),
     /// Until every arm's 95% interval is narrower than ± so many percent.
     UntilCi(f64),
+    /// As many as fit into this time, but no fewer than 3: fewer have no interval. What came so far
+    /// has no say in where the run ends.
+    Within(Duration),
 }
+
+/// The fewest blocks of a run that is limited by time.
+const BLOCKS_WITHIN_MIN: u32 = 3;
 
 /// Watches a run.
 pub trait Observer {
@@ -85,10 +91,14 @@ pub fn run(
     settings: &Settings,
     observer: &mut dyn Observer,
 ) -> Result<Record, LabError> {
-    let started = std::time::SystemTime::now();
+    let (started, began) = (std::time::SystemTime::now(), Instant::now());
     let mut bench = Bench::prepare(arms, &trial(&settings.timing), observer)?;
     let reference_index = bench.reference(reference);
-    if let Ended::Interrupted = bench.measure(reference_index, settings, observer) {
+    let ends = match settings.blocks {
+        Blocks::Within(time) => Some(began + time),
+        Blocks::Exactly(_) | Blocks::UntilCi(_) => None,
+    };
+    if let Ended::Interrupted = bench.measure(reference_index, settings, ends, observer) {
         bench.keep_complete_blocks(settings.blocks)?;
     }
     let started = humantime::format_rfc3339_seconds(started).to_string();
@@ -116,6 +126,7 @@ fn recorded(settings: &Settings) -> BTreeMap<String, Value> {
     match settings.blocks {
         Blocks::Exactly(blocks) => all.insert("blocks".into(), blocks.into()),
         Blocks::UntilCi(percent) => all.insert("until_ci_percent".into(), percent.into()),
+        Blocks::Within(time) => all.insert("within_s".into(), time.as_secs_f64().into()),
     };
     all
 }
@@ -210,12 +221,14 @@ impl Bench {
         &mut self,
         reference: usize,
         settings: &Settings,
+        ends: Option<Instant>,
         observer: &mut dyn Observer,
     ) -> Ended {
         let lineup = Lineup::new(self.running.len(), reference);
         let (blocks, mut rule) = match settings.blocks {
             Blocks::Exactly(blocks) => (blocks, None),
             Blocks::UntilCi(percent) => (u32::MAX, Some(UntilCi::new(percent))),
+            Blocks::Within(_) => (u32::MAX, None),
         };
         observer.begin(lineup.in_a_block(), (blocks < u32::MAX).then_some(blocks));
         let mut schedule = Schedule::new(lineup, blocks, settings.seed);
@@ -231,6 +244,10 @@ impl Bench {
             }
             self.blocks = turn.block + 1;
             if self.running.iter().all(|running| running.failed.is_some()) {
+                schedule.stop();
+            }
+            let out_of_time = ends.is_some_and(|ends| Instant::now() >= ends);
+            if out_of_time && self.blocks >= BLOCKS_WITHIN_MIN {
                 schedule.stop();
             }
             if let Some(rule) = &mut rule {
@@ -260,7 +277,9 @@ impl Bench {
         self.control.retain(|sample| sample.block < complete);
         self.notes.push(match wanted {
             Blocks::Exactly(blocks) => format!("{INTERRUPTED} {complete} of {blocks} blocks"),
-            Blocks::UntilCi(_) => format!("{INTERRUPTED} {}", blocks(complete)),
+            Blocks::UntilCi(_) | Blocks::Within(_) => {
+                format!("{INTERRUPTED} {}", blocks(complete))
+            }
         });
         Ok(())
     }

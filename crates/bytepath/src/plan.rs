@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::endpoint::Kind;
 use crate::error::Refusal;
 use crate::knobs::Knobs;
 use crate::profile::{Pair, Profile, Setting};
 use crate::routes::{Aliasing, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
+use crate::wait::Wait;
 
 /// Pipes at the ends of jobs of at least this many bytes are made larger; smaller jobs would not
 /// earn the system call back.
@@ -168,6 +168,29 @@ impl Plan {
         Plan { grow_pipes_to: None, ..self }
     }
 
+    /// The same plan, beginning with the route that stood second; the first is now the last resort.
+    #[must_use]
+    pub fn by_next(mut self) -> Plan {
+        self.routes.rotate_left(1);
+        self
+    }
+
+    /// Undoes [`Plan::by_next`].
+    #[must_use]
+    pub fn by_previous(mut self) -> Plan {
+        self.routes.rotate_right(1);
+        self
+    }
+
+    /// The same plan, but where it would spin it sleeps at once.
+    #[must_use]
+    pub fn sleeping(mut self) -> Plan {
+        for choice in &mut self.routes {
+            choice.knobs.wait = Wait::Block;
+        }
+        self
+    }
+
     /// The routes in the order in which they are tried.
     pub fn routes(&self) -> &[Choice] {
         &self.routes
@@ -216,9 +239,7 @@ fn ends(job: &Job<'_>) -> Result<(), PlanError> {
 
 /// Pipes are grown for jobs that are large, or of a size that nobody knows.
 fn grow(job: &Job<'_>, knobs: &Knobs) -> Option<usize> {
-    let known = job.source.kind() == Kind::File && job.source.bytes() > 0;
-    let size = if known { Some(job.source.bytes()) } else { None };
-    let bytes = size.into_iter().chain(job.limit).min().unwrap_or(u64::MAX);
+    let bytes = job.bytes_known().unwrap_or(u64::MAX);
     let wanted = knobs.pipe_bytes.is_none() && !job.keep_source && bytes >= GROW_PIPES_FROM_BYTES;
     wanted.then_some(GROWN_PIPE_BYTES)
 }
@@ -347,6 +368,28 @@ mod tests {
         assert_eq!(plan_names(&plan), ["splice", "splice-through", "read-write"]);
         assert_eq!(plan.routes()[0].expected_gib_per_s, Some(4.0));
         assert_eq!((plan.pipe_bytes(), plan.grow_pipes_to()), (Some(1 << 20), None));
+    }
+
+    #[test]
+    fn a_plan_can_go_by_its_next_route_and_back() {
+        let [(reader, _w), (_r, writer)] = pipes();
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let plan = Plan::best(&Job::new(&source, &sink), Knobs::default()).expect("a plan");
+        let names = plan_names(&plan);
+        let next = plan.by_next();
+        assert_eq!(plan_names(&next)[..2], names[1..3]);
+        assert_eq!(plan_names(&next.by_previous()), names);
+    }
+
+    #[test]
+    fn a_plan_made_to_sleep_does_not_spin() {
+        let [(reader, _w), (_r, writer)] = pipes();
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let spinning = Knobs { wait: Wait::Spin, ..Knobs::default() };
+        let plan = Plan::best(&Job::new(&source, &sink), spinning).expect("a plan").sleeping();
+        assert!(plan.routes().iter().all(|choice| choice.knobs.wait == Wait::Block));
     }
 
     #[test]

@@ -61,6 +61,10 @@ pub struct MachineKey {
     pub cpus_allowed: String,
     /// The hypervisor, if any.
     pub virtualisation: String,
+    /// The kernel's name for its present run (/proc/sys/kernel/random/boot_id). While it is the same,
+    /// so are kernel, processor and hypervisor, which takes a hundred times as long to find out.
+    #[serde(default)]
+    pub boot_id: String,
 }
 
 impl MachineKey {
@@ -72,7 +76,33 @@ impl MachineKey {
             cpu_model: kernel.cpu_model.clone(),
             cpus_allowed: machine.allowed_cpus().to_string(),
             virtualisation: kernel.virtualisation.to_string(),
+            boot_id: machine.boot_id().to_owned(),
         }
+    }
+
+    /// Whether it is of the same machine, perhaps in another run of it.
+    fn is_machine_of(&self, other: &MachineKey) -> bool {
+        MachineKey { boot_id: self.boot_id.clone(), ..other.clone() } == *self
+    }
+
+    /// What of it differs from a machine: what, then, now.
+    fn differs(&self, machine: &Machine) -> Option<(&'static str, String, String)> {
+        let cpus = machine.allowed_cpus().to_string();
+        if self.cpus_allowed != cpus {
+            return Some(("the CPUs allowed", self.cpus_allowed.clone(), cpus));
+        }
+        if !self.boot_id.is_empty() && self.boot_id == machine.boot_id() {
+            return None;
+        }
+        let now = MachineKey::of(machine);
+        [
+            ("the kernel", &self.kernel, now.kernel),
+            ("the processor", &self.cpu_model, now.cpu_model),
+            ("the hypervisor", &self.virtualisation, now.virtualisation),
+        ]
+        .into_iter()
+        .find(|(_, then, now)| *then != now)
+        .map(|(what, then, now)| (what, then.clone(), now))
     }
 }
 
@@ -287,6 +317,7 @@ impl Profile {
             _ => ProfileError::Unreadable { path: path.into(), error },
         };
         let corrupt = |why: String| ProfileError::Corrupt { path: path.into(), why };
+        let other_format = |found| ProfileError::OtherFormat { path: path.into(), found };
         let file = File::open(path).map_err(unreadable)?;
         // A FIFO, say, would be waited for.
         if !file.metadata().map_err(unreadable)?.is_file() {
@@ -297,13 +328,21 @@ impl Profile {
         if text.len() as u64 > FILE_BYTES_MAX {
             return Err(corrupt("it is larger than 4 MiB".into()));
         }
-        let value: Versioned =
-            serde_json::from_str(&text).map_err(|error| corrupt(error.to_string()))?;
-        if value.schema != SCHEMA {
-            return Err(ProfileError::OtherFormat { path: path.into(), found: value.schema });
+        // Parsed twice only where it is no profile, to say what it is instead.
+        let profile: Profile = match serde_json::from_str(&text) {
+            Ok(profile) => profile,
+            Err(error) => {
+                let found =
+                    serde_json::from_str(&text).map(|versioned: Versioned| versioned.schema);
+                return Err(match found {
+                    Ok(found) if found != SCHEMA => other_format(found),
+                    _ => corrupt(error.to_string()),
+                });
+            }
+        };
+        if profile.schema != SCHEMA {
+            return Err(other_format(profile.schema));
         }
-        let profile: Profile =
-            serde_json::from_str(&text).map_err(|error| corrupt(error.to_string()))?;
         profile.check().map_err(corrupt)?;
         Ok(profile)
     }
@@ -329,7 +368,8 @@ impl Profile {
     /// Takes over what an older profile of the same machine has of file systems that this one has
     /// not.
     pub fn keep_other_places(&mut self, older: Option<Profile>) {
-        let Some(older) = older.filter(|older| older.machine == self.machine) else { return };
+        let same = |older: &Profile| self.machine.is_machine_of(&older.machine);
+        let Some(older) = older.filter(same) else { return };
         let here: Vec<u64> = self.places().map(|place| place.device).collect();
         let elsewhere =
             |pair: &Pair| pair.place.as_ref().is_some_and(|place| !here.contains(&place.device));
@@ -345,15 +385,7 @@ impl Profile {
     /// # Errors
     /// What has changed since.
     pub fn check_machine(&self, machine: &Machine) -> Result<(), ProfileError> {
-        let now = MachineKey::of(machine);
-        let then = &self.machine;
-        let keys = [
-            ("the kernel", &then.kernel, &now.kernel),
-            ("the processor", &then.cpu_model, &now.cpu_model),
-            ("the CPUs allowed", &then.cpus_allowed, &now.cpus_allowed),
-            ("the hypervisor", &then.virtualisation, &now.virtualisation),
-        ];
-        match keys.iter().find(|(_, then, now)| then != now) {
+        match self.machine.differs(machine) {
             Some((what, then, now)) => {
                 Err(ProfileError::Stale(format!("{what} was {then:?} and is {now:?}")))
             }

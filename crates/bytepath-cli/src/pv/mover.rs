@@ -2,9 +2,9 @@
 //! hand where they have to be seen.
 
 use std::ffi::OsString;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bytepath::{Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
+use bytepath::{Job, Kind, Knobs, Side, Transfer, TransferError};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 
@@ -16,7 +16,7 @@ use super::live::Live;
 use super::pace::Pace;
 use super::status::Status;
 use super::tally::Tally;
-use crate::planning::{CarryError, PlanOptions};
+use crate::planning::{CarryError, Clock, PlanOptions};
 
 /// Everything that moving needs to know.
 #[derive(Clone, Copy)]
@@ -200,25 +200,21 @@ impl Work<'_> {
         let options = PlanOptions { no_enlarge, ..self.settings.options.plan.clone() };
         let endless = whole.limit(u64::MAX);
         let mut planning = match options.begin(&endless, Knobs::default()) {
-            Ok(planning) => planning,
+            Ok(planning) => planning.in_stretches(),
             Err(error) => return self.no_plan(&error, source),
         };
         self.show_way(planning.plan().routes().first().map_or("", |c| c.route.name()), &whole);
-        let mut total = Moved { bytes: 0, route: "", declined: Vec::new() };
-        let mut slice = Slice::default();
+        let mut route = "";
         let ended = loop {
             if let Some(notice) = self.notice {
                 notice();
             }
-            if let Err(error) = planning.look(&endless) {
-                break self.no_plan(&error, source);
-            }
-            let mut most = slice.bytes.min(allowed(pace, self.live));
+            let mut most = planning.most_bytes().min(allowed(pace, self.live));
             if let Left::Bytes(bytes) = left {
                 most = most.min(*bytes);
             }
             let job = whole.limit(most);
-            let before = Instant::now();
+            let clock = Clock::now();
             let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
             // Waking it costs a call each time it waits, which is worth it where it holds bytes.
             let first = planning.plan().routes().first();
@@ -232,11 +228,9 @@ impl Work<'_> {
             };
             pace.used(moved.bytes);
             left.take(moved.bytes, 0);
-            total.bytes += moved.bytes;
-            if total.route != moved.route {
-                self.show_way(moved.route, &whole);
-                total.declined.extend(moved.declined);
-                total.route = moved.route;
+            if route != moved.route {
+                route = moved.route;
+                self.show_way(route, &whole);
             }
             if self.settings.options.transfer.durable {
                 if let Err(ended) = byhand::sync(sink) {
@@ -244,12 +238,15 @@ impl Work<'_> {
                 }
                 self.tally.settled();
             }
-            slice.took(before.elapsed());
-            if moved.bytes < most || !left.some() || self.live.ending() {
+            let short = moved.bytes < most;
+            if let Err(error) = planning.went(&endless, moved, clock) {
+                break self.no_plan(&error, source);
+            }
+            if short || !left.some() || self.live.ending() {
                 break Ended::AtEnd;
             }
         };
-        planning.explain(&total);
+        planning.explain();
         ended
     }
 
@@ -321,31 +318,3 @@ const GROWN_PIPE_BYTES: usize = 1 << 20;
 
 /// What the library's read-write has for a buffer.
 const READ_WRITE_BYTES: usize = 256 << 10;
-
-/// How much the library is told to move at once.
-struct Slice {
-    bytes: u64,
-}
-
-/// The first: small enough that a new rate for a slow source holds soon. It doubles until a slice
-/// lasts a tenth of a second, which takes ten slices at rates that splice reaches.
-const SLICE_BYTES: u64 = 1 << 20;
-const SLICE_BYTES_MIN: u64 = 64 << 10;
-const SLICE_BYTES_MAX: u64 = 16 << 30;
-
-impl Default for Slice {
-    fn default() -> Slice {
-        Slice { bytes: SLICE_BYTES }
-    }
-}
-
-impl Slice {
-    fn took(&mut self, time: Duration) {
-        self.bytes = match time {
-            short if short < Duration::from_millis(50) => self.bytes * 2,
-            long if long > Duration::from_millis(200) => self.bytes / 2,
-            _ => self.bytes,
-        }
-        .clamp(SLICE_BYTES_MIN, SLICE_BYTES_MAX);
-    }
-}

@@ -6,7 +6,7 @@ mod costs;
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytepath::machine::{self, Machine};
 use bytepath::profile::{Cost, End, MachineKey, Measured, Pair, Place, Profile, SCHEMA, Setting};
@@ -23,17 +23,56 @@ pub use costs::spin_budget;
 /// How thoroughly it is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
-    /// Rounds in which every choice is measured once.
-    pub blocks: u32,
+    /// How many rounds in which every choice of a pair is measured once.
+    pub rounds: Rounds,
     /// Bytes of one sample.
     pub bytes: u64,
 }
 
+/// How many rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rounds {
+    /// So many for each pair.
+    Exactly(u32),
+    /// As many as fit into this time for all that is measured, at least 3 for each pair.
+    Within(Duration),
+}
+
 impl Effort {
-    /// Half a minute on two CPUs.
-    pub const DEFAULT: Effort = Effort { blocks: 12, bytes: 64 << 20 };
+    /// Half a minute.
+    pub const DEFAULT: Effort =
+        Effort { rounds: Rounds::Within(Duration::from_secs(28)), bytes: 64 << 20 };
     /// Eight seconds, for figures that are only roughly right.
-    pub const QUICK: Effort = Effort { blocks: 3, bytes: 16 << 20 };
+    pub const QUICK: Effort =
+        Effort { rounds: Rounds::Within(Duration::from_secs(7)), bytes: 16 << 20 };
+}
+
+/// Shares the time of a run out among the pairs that are still to be measured.
+#[derive(Debug)]
+pub struct Budget {
+    rounds: Rounds,
+    began: Instant,
+    pairs_left: u32,
+}
+
+impl Budget {
+    /// For so many pairs; the time begins now.
+    pub fn new(effort: Effort, pairs: usize) -> Budget {
+        let pairs_left = u32::try_from(pairs).unwrap_or(u32::MAX);
+        Budget { rounds: effort.rounds, began: Instant::now(), pairs_left }
+    }
+
+    /// The blocks of the next pair.
+    pub fn next_pair(&mut self) -> Blocks {
+        let pairs = self.pairs_left.max(1);
+        self.pairs_left = self.pairs_left.saturating_sub(1);
+        match self.rounds {
+            Rounds::Exactly(blocks) => Blocks::Exactly(blocks),
+            Rounds::Within(time) => {
+                Blocks::Within(time.saturating_sub(self.began.elapsed()) / pairs)
+            }
+        }
+    }
 }
 
 /// A directory to measure in, with the file that is moved.
@@ -147,8 +186,8 @@ pub struct PairRun<'a> {
     pub program: &'a Path,
     /// Where it is measured.
     pub site: &'a Site,
-    /// How thoroughly.
-    pub effort: Effort,
+    /// Bytes of one sample.
+    pub bytes: u64,
     /// How long spinning is worth while.
     pub spin: Option<Duration>,
     /// Where the random orders come from.
@@ -157,7 +196,12 @@ pub struct PairRun<'a> {
 
 impl PairRun<'_> {
     /// Every choice, and the planner's by the profile at `planned` if there is one.
-    pub fn prepared(&self, (source, sink): (End, End), planned: Option<&Path>) -> Prepared {
+    pub fn prepared(
+        &self,
+        (source, sink): (End, End),
+        planned: Option<&Path>,
+        blocks: Blocks,
+    ) -> Prepared {
         let file = self.site.file();
         let directory = &self.site.directory;
         let setup = pairs::Setup { program: self.program, directory, file: &file, inlet: "read" };
@@ -165,7 +209,7 @@ impl PairRun<'_> {
         let mut arms: Vec<arm::Arm> =
             settings.iter().map(|setting| pairs::arm(source, sink, setting, &setup)).collect();
         arms.extend(planned.map(|profile| pairs::planned(source, sink, profile, &setup)));
-        let measured = arm::Measured::Bytes(self.effort.bytes);
+        let measured = arm::Measured::Bytes(self.bytes);
         let mut experiment = pairs::DESCRIPTION.recorded();
         experiment.name = format!("{source} to {sink}");
         Prepared {
@@ -173,7 +217,7 @@ impl PairRun<'_> {
             arms,
             reference: pairs::classic().to_string(),
             settings: Settings {
-                blocks: Blocks::Exactly(self.effort.blocks),
+                blocks,
                 seed: self.seed,
                 timing: Timing { warm_up: Duration::ZERO, measured },
                 others: Default::default(),

@@ -65,6 +65,7 @@ pub struct Machine {
     pressure: OnceLock<Answer>,
     cgroups: OnceLock<Cgroups>,
     user: OnceLock<User>,
+    boot_id: OnceLock<String>,
 }
 
 impl Machine {
@@ -90,7 +91,16 @@ impl Machine {
             pressure: facts.pressure.into(),
             cgroups: facts.cgroups.into(),
             user: facts.user.into(),
+            boot_id: OnceLock::from(String::new()),
         }
+    }
+
+    /// The kernel's name for its present run; empty where it does not tell. The quickest way to
+    /// know that nothing about the machine itself has changed.
+    pub fn boot_id(&self) -> &str {
+        self.boot_id.get_or_init(|| {
+            files::text(root(), "proc/sys/kernel/random/boot_id").unwrap_or_default()
+        })
     }
 
     /// The kernel and the processor.

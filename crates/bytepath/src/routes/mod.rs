@@ -92,6 +92,15 @@ impl<'a> Job<'a> {
         Job { aliasing: Allowed::Yes, ..self }
     }
 
+    /// How many bytes it moves at most, where that is known beforehand: by its limit, or by the size
+    /// of a file. Files of /proc say 0, which tells nothing.
+    pub fn bytes_known(&self) -> Option<u64> {
+        let known = self.source.kind() == Kind::File && self.source.bytes() > 0;
+        let size = if known { Some(self.source.bytes()) } else { None };
+        let limit = self.limit.filter(|limit| *limit != u64::MAX);
+        size.into_iter().chain(limit).min()
+    }
+
     /// Duplicates what a pipe holds now and leaves it there.
     #[must_use]
     pub fn keep_source(self) -> Self {

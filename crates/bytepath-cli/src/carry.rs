@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytepath::pages::{Memory, Pages};
 use bytepath::placement::pin_this_thread;
-use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Transfer, TransferError, Wait};
+use bytepath::{Cpu, Endpoint, Job, Knobs, Meter, Plan, Transfer, TransferError, Wait};
 use bytepath_lab::ends::{EndReport, Starter, Usage};
 use clap::Args;
 use rustix::io::Errno;
@@ -40,6 +40,9 @@ pub(crate) struct Options {
     /// Spin this long before sleeping
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     spin_budget: Option<Duration>,
+    /// Stay on the CPU that it begins on
+    #[arg(long)]
+    stay: bool,
     /// Plan by this profile
     #[arg(long, value_name = "FILE", conflicts_with = "route")]
     profile: Option<PathBuf>,
@@ -120,6 +123,7 @@ fn engine(options: &Options, limit: Option<u64>, meter: &Meter) -> anyhow::Resul
         pipe_bytes: options.pipe_size,
         chunk_bytes: options.buf_size,
         wait: options.spin_budget.map_or(Wait::Block, Wait::Hybrid),
+        cpu: if options.stay { Cpu::Stay } else { Cpu::Any },
         ..Knobs::default()
     };
     let carried = match &options.route {

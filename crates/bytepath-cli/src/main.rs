@@ -7,6 +7,7 @@ mod cat;
 mod classic;
 mod completions;
 mod ends;
+mod hand;
 mod null;
 mod output;
 mod planning;
@@ -56,6 +57,7 @@ enum Command {
     Write(write::Options),
     Read(read::Options),
     Carry(carry::Options),
+    Hand(hand::Options),
     Completions(completions::Completions),
     Man(completions::Man),
     Pv(Box<pv::Options>),
@@ -82,6 +84,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Carry(options) => carry::run(&options),
+        Command::Hand(options) => hand::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
         Command::Pv(_) => unreachable!("classics are answered before"),

@@ -125,15 +125,18 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
 /// Measures this machine, with files at these sites.
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let pairs = (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum();
-    let mut budget = Budget::new(effort, pairs);
-    let mut profile = tune::begin(Machine::this());
-    let spin = tune::spin_budget(&profile);
+    let pairs: usize = (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum();
+    let mut budget = Budget::new(effort, pairs + 1);
+    let mut profile = tune::begin(Machine::this(), &program);
+    let spin = tune::spin_budget(&profile.costs);
+    let blocks = budget.next_part();
+    let pipes = tune::pipes::prepared(Machine::this(), &program, fresh_seed(), blocks);
+    profile.costs.extend(tune::pipes::costs(&bench::whole(pipes)?));
     let bytes = effort.bytes;
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, bytes, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            match bench::whole(run.prepared(pair, None, budget.next_pair())) {
+            match bench::whole(run.prepared(pair, None, budget.next_part())) {
                 Ok(record) => profile.pairs.push(run.measured(pair, &record)),
                 // Ends of which nothing can be measured here leave the planner its rules.
                 Err(error) if cannot_run(&error) => {
@@ -199,7 +202,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let sites = sites(&options.dir, effort)?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let path = std::path::absolute(path)?;
-    let spin = tune::spin_budget(&profile);
+    let spin = tune::spin_budget(&profile.costs);
     let pairs = (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum();
     let mut budget = Budget::new(effort, pairs);
     let (mut behind, bytes) = (0, effort.bytes);
@@ -207,7 +210,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, bytes, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            let record = bench::whole(run.prepared(pair, Some(&path), budget.next_pair()))?;
+            let record = bench::whole(run.prepared(pair, Some(&path), budget.next_part()))?;
             let regret = Regret::of(&record);
             behind += usize::from(regret.as_ref().is_none_or(Regret::is_too_large));
             table::regret(pair, regret.as_ref()).context("standard output")?;

@@ -14,4 +14,17 @@ pub struct Knobs {
     pub wait: Wait,
     /// The pages of buffers of our own.
     pub pages: Pages,
+    /// Where the thread that moves may run.
+    pub cpu: Cpu,
+}
+
+/// Where the thread that moves may run meanwhile.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cpu {
+    /// Wherever the scheduler puts it.
+    #[default]
+    Any,
+    /// On the CPU that it begins on: what it has in that CPU's caches stays there. It is given its
+    /// CPUs back at the end of the transfer.
+    Stay,
 }

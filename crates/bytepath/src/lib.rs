@@ -64,7 +64,7 @@ pub mod wait;
 
 pub use endpoint::{Endpoint, Kind};
 pub use error::{Failed, Refusal, Side, Stop};
-pub use knobs::Knobs;
+pub use knobs::{Cpu, Knobs};
 pub use meter::Meter;
 pub use plan::Plan;
 pub use profile::Profile;

@@ -1,5 +1,7 @@
 //! The memory that bytes are produced from or read into, by the pages it is made of.
 
+mod shared;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -8,6 +10,8 @@ use rustix::mm::MapFlags;
 
 use crate::size::shown;
 use crate::sys::memory::Mapping;
+
+pub use shared::SharedMemory;
 
 /// The size of a huge page that is a leaf of the second page-table level, on x86-64 and on
 /// aarch64 with 4 KiB pages.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::Refusal;
-use crate::knobs::Knobs;
+use crate::knobs::{Cpu, Knobs};
 use crate::profile::{Pair, Profile, Setting};
 use crate::routes::{Aliasing, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
@@ -280,6 +280,9 @@ impl fmt::Display for Choice {
         write!(f, "{}: {why}{aliasing}; wait: {}", self.route.name(), self.knobs.wait)?;
         if let Some(bytes) = self.knobs.chunk_bytes {
             write!(f, "; {} a call", shown(bytes as u64))?;
+        }
+        if self.knobs.cpu == Cpu::Stay {
+            f.write_str("; stays on its CPU")?;
         }
         match self.expected_gib_per_s {
             Some(figure) => write!(f, "; measured here: {figure:.2} GiB/s"),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{Endpoint, Kind};
-use crate::knobs::Knobs;
+use crate::knobs::{Cpu, Knobs};
 use crate::machine::{self, Machine};
 use crate::size::shown;
 use crate::wait::Wait;
@@ -216,6 +216,9 @@ pub struct Setting {
     /// How long to spin before sleeping, in nanoseconds; absent where it sleeps at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spin_ns: Option<u64>,
+    /// Whether the mover stays on the CPU that it begins on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays: bool,
 }
 
 impl Setting {
@@ -234,6 +237,7 @@ impl Setting {
             pipe_bytes: asked.pipe_bytes,
             wait: if asked.wait == Wait::Block { self.wait() } else { asked.wait },
             pages: asked.pages,
+            cpu: if asked.cpu == Cpu::Any && self.stays { Cpu::Stay } else { asked.cpu },
         }
     }
 
@@ -243,6 +247,7 @@ impl Setting {
         same(asked.chunk_bytes, self.chunk_bytes)
             && same(asked.pipe_bytes, self.pipe_bytes)
             && (asked.wait == Wait::Block || asked.wait == self.wait())
+            && (asked.cpu == Cpu::Any || self.stays)
     }
 }
 
@@ -257,6 +262,9 @@ impl fmt::Display for Setting {
         }
         if let Some(budget) = self.spin_ns {
             write!(f, ", spins {} us", budget / 1000)?;
+        }
+        if self.stays {
+            f.write_str(", stays on its CPU")?;
         }
         Ok(())
     }
@@ -473,7 +481,8 @@ pub(crate) mod tests {
 
     /// A choice that was measured.
     pub(crate) fn gave(route: &str, pipe_bytes: Option<usize>, gib_per_s: f64) -> Measured {
-        let choice = Setting { route: route.into(), chunk_bytes: None, pipe_bytes, spin_ns: None };
+        let (chunk_bytes, spin_ns, stays) = (None, None, false);
+        let choice = Setting { route: route.into(), chunk_bytes, pipe_bytes, spin_ns, stays };
         Measured { choice, gib_per_s, ci95: [gib_per_s, gib_per_s], cpu_s_per_gib: 0.1 }
     }
 
@@ -486,6 +495,17 @@ pub(crate) mod tests {
     fn sound() -> Profile {
         let choices = vec![gave("splice", Some(1 << 20), 5.0), gave("read-write", None, 1.0)];
         profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+    }
+
+    #[test]
+    fn within_one_run_of_the_kernel_only_the_cpus_allowed_can_change() {
+        let here = Machine::this();
+        let mut key = MachineKey { kernel: "2.4.0".into(), ..MachineKey::of(here) };
+        assert_eq!(key.differs(here), None);
+        key.boot_id = "another run".into();
+        assert_eq!(key.differs(here).map(|(what, ..)| what), Some("the kernel"));
+        let other = MachineKey { cpus_allowed: "77".into(), ..MachineKey::of(here) };
+        assert_eq!(other.differs(here).map(|(what, ..)| what), Some("the CPUs allowed"));
     }
 
     #[test]

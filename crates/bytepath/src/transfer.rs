@@ -2,7 +2,9 @@
 
 use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
+use crate::knobs::Cpu;
 use crate::meter::Meter;
+use crate::placement::pin_this_thread;
 use crate::plan::{Choice, Plan};
 use crate::routes::{Job, Span};
 use crate::wait::Cancel;
@@ -117,6 +119,11 @@ impl<'a> Transfer<'a> {
 
     fn carry(&self, choice: &Choice, meter: &Meter, done: u64) -> Result<(), Stop> {
         let limit = self.job.limit.map_or(u64::MAX, |limit| limit - done.min(limit));
+        // A wish: where it is refused, the scheduler decides as ever.
+        let _stays = match choice.knobs.cpu {
+            Cpu::Stay => pin_this_thread(rustix::thread::sched_getcpu()).ok(),
+            Cpu::Any => None,
+        };
         choice.route.carry(&Span {
             source: self.job.source,
             sink: self.job.sink,
@@ -191,6 +198,18 @@ mod tests {
         let mut got = String::new();
         std::fs::File::from(reader).read_to_string(&mut got).expect("read");
         assert_eq!((got.as_str(), moved.bytes, meter.bytes()), ("some bytes", 10, 10));
+    }
+
+    #[test]
+    fn a_thread_that_was_to_stay_has_its_cpus_back_afterwards() {
+        let source = Endpoint::open_source("/dev/zero").expect("a source");
+        let sink = Endpoint::open_sink("/dev/null").expect("a sink");
+        let job = Job::new(&source, &sink).limit(1 << 20);
+        let knobs = Knobs { cpu: Cpu::Stay, ..Knobs::default() };
+        let plan = Plan::only("read-write", &job, knobs).expect("a plan");
+        let before = rustix::thread::sched_getaffinity(None).expect("a set");
+        Transfer::new(&job, &plan).run().expect("moved");
+        assert_eq!(rustix::thread::sched_getaffinity(None).expect("a set"), before);
     }
 
     #[test]

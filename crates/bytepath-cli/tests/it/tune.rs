@@ -113,6 +113,7 @@ fn a_profile_of_another_machine_is_shown_and_refused() {
     tuned(&profile, folder.path(), &[]).well();
     let mut other = json(&profile);
     other["machine"]["kernel"] = "2.4.0".into();
+    other["machine"]["boot_id"] = "of another run".into();
     std::fs::write(&profile, other.to_string()).expect("written");
     let words = ["tune", "--profile", text(&profile), "--dir", text(folder.path())];
     let stale = ["stale", "2.4.0", "run bytepath tune again"];

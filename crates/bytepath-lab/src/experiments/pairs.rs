@@ -63,7 +63,8 @@ fn piped(source: End, sink: End) -> bool {
 /// The classic's setting.
 pub fn classic() -> Setting {
     let (route, chunk) = CLASSIC;
-    Setting { route: route.into(), chunk_bytes: Some(chunk), pipe_bytes: None, spin_ns: None }
+    let (pipe_bytes, spin_ns, stays) = (None, None, false);
+    Setting { route: route.into(), chunk_bytes: Some(chunk), pipe_bytes, spin_ns, stays }
 }
 
 /// Everything that is tried between two ends; the classic first. `spin` is how long spinning is
@@ -79,6 +80,7 @@ pub fn settings(source: End, sink: End, spin: Option<Duration>) -> Vec<Setting> 
         chunk_bytes,
         pipe_bytes,
         spin_ns: None,
+        stays: false,
     };
     for (route, joins) in IN_KERNEL {
         if joins(source, sink) {
@@ -99,6 +101,9 @@ pub fn settings(source: End, sink: End, spin: Option<Duration>) -> Vec<Setting> 
     if let Some(spin) = spins {
         let spin_ns = u64::try_from(spin.as_nanos()).ok();
         settings.push(Setting { spin_ns, ..plain("splice", None, Some(1 << 20)) });
+    }
+    if piped(source, sink) {
+        settings.push(Setting { stays: true, ..plain("splice", None, Some(1 << 20)) });
     }
     settings
 }
@@ -127,6 +132,9 @@ pub fn arm(source: End, sink: End, setting: &Setting, setup: &Setup<'_>) -> Arm 
     }
     if let Some(ns) = setting.spin_ns {
         option("--spin-budget", format!("{}us", ns / 1000));
+    }
+    if setting.stays {
+        options.push("--stay".to_owned());
     }
     made(setting.to_string(), source, sink, options, setup)
 }

@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -12,11 +13,12 @@ use std::time::{Duration, Instant};
 use bytepath::machine::Machine;
 use bytepath::pages::{Memory, PageSize, Pages};
 use bytepath::placement::{NamedPlacement, Placement, pin_this_thread};
-use bytepath::profile::{Cost, Profile};
+use bytepath::profile::Cost;
 use rustix::event::EventfdFlags;
 use rustix::pipe::PipeFlags;
 use rustix::thread::futex;
 
+use super::handing;
 use crate::ends::GIB;
 use crate::stats::median;
 
@@ -35,7 +37,7 @@ const MEMORY_BYTES: usize = 64 << 20;
 const SPIN_MAX: Duration = Duration::from_micros(200);
 
 /// Everything, in reading order; what cannot be measured here is left out.
-pub(super) fn measure(machine: &Machine) -> Vec<Cost> {
+pub(super) fn measure(machine: &Machine, program: &Path) -> Vec<Cost> {
     let mut costs = vec![cost("system call", "ns", rounds(system_call_ns))];
     for placement in Placement::distinct(machine.cpus(), machine.allowed_cpus()) {
         for (name, bounce) in BOUNCERS {
@@ -49,15 +51,27 @@ pub(super) fn measure(machine: &Machine) -> Vec<Cost> {
         costs.push(cost(&format!("memory read, pages of {name}"), "GiB/s", read));
         costs.push(cost(&format!("page fault, pages of {name}"), "ns", fault));
     }
+    for placement in Placement::distinct(machine.cpus(), machine.allowed_cpus()) {
+        for (name, size) in [("4 KiB", PageSize::Base), ("2 MiB", PageSize::Hugetlb)] {
+            let figure = handing::gib_per_s(program, &placement, size).unwrap_or(f64::NAN);
+            let name = format!("memory between processes, {}, pages of {name}", placement.name);
+            costs.push(cost(&name, "GiB/s", figure));
+        }
+    }
     costs.retain(|cost| cost.value.is_finite() && cost.value > 0.0);
+    if let Some(budget) = spin_budget(&costs) {
+        costs.push(cost(SPIN_BUDGET, "ns", budget.as_nanos() as f64));
+    }
     costs
 }
 
+/// The name of what spinning before sleeping is worth.
+const SPIN_BUDGET: &str = "spinning worth while before a sleep";
+
 /// How long an end should spin before it sleeps: as long as a wake-up on another CPU takes, so that
 /// spinning in vain costs at most as much again. `None` where every end shares one CPU.
-pub fn spin_budget(profile: &Profile) -> Option<Duration> {
-    let across = profile
-        .costs
+pub fn spin_budget(costs: &[Cost]) -> Option<Duration> {
+    let across = costs
         .iter()
         .find(|cost| cost.name.starts_with("wake-up by pipe") && !cost.name.ends_with("same-cpu"));
     let ns = across?.value;

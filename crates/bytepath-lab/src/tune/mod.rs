@@ -3,6 +3,8 @@
 
 mod check;
 mod costs;
+mod handing;
+pub mod pipes;
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ use crate::pair_work::unnamed;
 
 pub use check::{MARGIN, Regret};
 pub use costs::spin_budget;
+pub use handing::hand;
 
 /// How thoroughly it is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,35 +44,35 @@ pub enum Rounds {
 impl Effort {
     /// Half a minute.
     pub const DEFAULT: Effort =
-        Effort { rounds: Rounds::Within(Duration::from_secs(28)), bytes: 64 << 20 };
+        Effort { rounds: Rounds::Within(Duration::from_secs(26)), bytes: 64 << 20 };
     /// Eight seconds, for figures that are only roughly right.
     pub const QUICK: Effort =
-        Effort { rounds: Rounds::Within(Duration::from_secs(7)), bytes: 16 << 20 };
+        Effort { rounds: Rounds::Within(Duration::from_secs(6)), bytes: 16 << 20 };
 }
 
-/// Shares the time of a run out among the pairs that are still to be measured.
+/// Shares the time of a run out among the parts that are still to be measured.
 #[derive(Debug)]
 pub struct Budget {
     rounds: Rounds,
     began: Instant,
-    pairs_left: u32,
+    parts_left: u32,
 }
 
 impl Budget {
-    /// For so many pairs; the time begins now.
-    pub fn new(effort: Effort, pairs: usize) -> Budget {
-        let pairs_left = u32::try_from(pairs).unwrap_or(u32::MAX);
-        Budget { rounds: effort.rounds, began: Instant::now(), pairs_left }
+    /// For so many parts; the time begins now.
+    pub fn new(effort: Effort, parts: usize) -> Budget {
+        let parts_left = u32::try_from(parts).unwrap_or(u32::MAX);
+        Budget { rounds: effort.rounds, began: Instant::now(), parts_left }
     }
 
-    /// The blocks of the next pair.
-    pub fn next_pair(&mut self) -> Blocks {
-        let pairs = self.pairs_left.max(1);
-        self.pairs_left = self.pairs_left.saturating_sub(1);
+    /// The blocks of the next part.
+    pub fn next_part(&mut self) -> Blocks {
+        let parts = self.parts_left.max(1);
+        self.parts_left = self.parts_left.saturating_sub(1);
         match self.rounds {
             Rounds::Exactly(blocks) => Blocks::Exactly(blocks),
             Rounds::Within(time) => {
-                Blocks::Within(time.saturating_sub(self.began.elapsed()) / pairs)
+                Blocks::Within(time.saturating_sub(self.began.elapsed()) / parts)
             }
         }
     }
@@ -148,14 +151,15 @@ fn fill(file: &mut impl std::io::Write, bytes: u64) -> std::io::Result<()> {
     file.flush()
 }
 
-/// The profile of this machine with the figures of single operations, and no pairs yet.
-pub fn begin(machine: &Machine) -> Profile {
+/// The profile of this machine with the figures of single operations, and no pairs yet; `program`
+/// is bytepath.
+pub fn begin(machine: &Machine, program: &Path) -> Profile {
     Profile {
         schema: SCHEMA.into(),
         made: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
         bytepath: env!("CARGO_PKG_VERSION").into(),
         machine: MachineKey::of(machine),
-        costs: costs::measure(machine),
+        costs: costs::measure(machine, program),
         pairs: Vec::new(),
     }
 }

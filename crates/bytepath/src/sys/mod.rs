@@ -4,3 +4,4 @@ pub(crate) mod alias_probe;
 pub(crate) mod cpuid;
 pub(crate) mod memory;
 pub(crate) mod ring_probe;
+pub(crate) mod shared;

@@ -1,0 +1,56 @@
+//! How fast a pipe is by its size, where its ends run, and how they wait.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytepath::Wait;
+use bytepath::machine::Machine;
+use bytepath::placement::Placement;
+use bytepath::profile::Cost;
+use bytepath_report::Record;
+
+use super::Prepared;
+use crate::arm::{Measured, Timing};
+use crate::experiments::pipes::{self, Axes};
+use crate::lab::{Blocks, Settings};
+
+/// The first rung of the ladder, which every program stands on.
+const RUNG: &str = "write-read@";
+
+const PIPE_BYTES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
+
+const TIMING: Timing = Timing {
+    warm_up: Duration::from_millis(5),
+    measured: Measured::Time(Duration::from_millis(20)),
+};
+
+/// The run that measures it; `program` is bytepath.
+pub fn prepared(machine: &Machine, program: &Path, seed: u64, blocks: Blocks) -> Prepared {
+    let axes = Axes {
+        placements: Placement::distinct(machine.cpus(), machine.allowed_cpus()),
+        pipe_bytes: PIPE_BYTES.to_vec(),
+        waits: vec![Wait::Block, Wait::Hybrid(bytepath::wait::HYBRID_BUDGET)],
+        ..Axes::default()
+    };
+    let mut arms = pipes::arms(&axes, program);
+    arms.retain(|arm| arm.name.starts_with(RUNG));
+    Prepared {
+        experiment: pipes::DESCRIPTION.recorded(),
+        reference: arms.first().map(|arm| arm.name.clone()).unwrap_or_default(),
+        arms,
+        settings: Settings { blocks, seed, timing: TIMING, others: Default::default() },
+    }
+}
+
+/// What its record says.
+pub fn costs(record: &Record) -> Vec<Cost> {
+    let cost = |arm: &bytepath_report::Arm| {
+        let place = arm.name.strip_prefix(RUNG)?;
+        let mut words: Vec<&str> = place.split('/').collect();
+        let wait = words.pop()?.strip_prefix("wait=")?;
+        let size = words.pop()?.strip_prefix("pipe=")?;
+        let name = format!("write and read, pipe of {size}, {}, {wait}", words.join(" "));
+        Some(Cost { name, unit: "GiB/s".into(), value: arm.median? })
+    };
+    record.arms.iter().filter_map(cost).collect()
+}

@@ -3,11 +3,13 @@
 pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use bytepath::Profile;
 use bytepath::machine::Machine;
-use bytepath_lab::lab::LabError;
+use bytepath::profile::{End, Pair};
+use bytepath_lab::lab::{Blocks, LabError};
 use bytepath_lab::schedule::fresh_seed;
 use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Rounds, Site};
 use clap::Args;
@@ -136,8 +138,8 @@ fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, bytes, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            match bench::whole(run.prepared(pair, None, budget.next_part())) {
-                Ok(record) => profile.pairs.push(run.measured(pair, &record)),
+            match pair_measured(&run, pair, &mut budget) {
+                Ok(pair) => profile.pairs.push(pair),
                 // Ends of which nothing can be measured here leave the planner its rules.
                 Err(error) if cannot_run(&error) => {
                     crate::say(format_args!("{} to {}: {error}", pair.0, pair.1));
@@ -147,6 +149,20 @@ fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
         }
     }
     Ok(profile)
+}
+
+/// Looks at all choices, then measures well those that are worth it.
+fn pair_measured(run: &PairRun<'_>, ends: (End, End), budget: &mut Budget) -> anyhow::Result<Pair> {
+    let blocks = budget.next_part();
+    let began = Instant::now();
+    let scanned = run.measured(ends, &bench::whole(run.scan(ends))?);
+    let blocks = match blocks {
+        Blocks::Within(time) => Blocks::Within(time.saturating_sub(began.elapsed())),
+        other => other,
+    };
+    let contenders = run.contenders(ends, &scanned, None, blocks);
+    let contenders = run.measured(ends, &bench::whole(contenders)?);
+    Ok(tune::joined(scanned, contenders))
 }
 
 /// The profile of this machine in its usual place: the one that is there, if it is sound and not
@@ -193,7 +209,8 @@ fn sites(folders: &[PathBuf], effort: Effort) -> anyhow::Result<Vec<Site>> {
     folders.iter().map(site).collect()
 }
 
-/// Runs every pair with every fixed choice and the planner's, interleaved.
+/// Runs every pair with every fixed choice, then those that are near the best and the planner's,
+/// interleaved.
 fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let profile = Profile::read(path)?;
     profile.check_machine(Machine::this())?;
@@ -210,7 +227,9 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, bytes, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            let record = bench::whole(run.prepared(pair, Some(&path), budget.next_part()))?;
+            let scanned = run.measured(pair, &bench::whole(run.scan(pair))?);
+            let blocks = budget.next_part();
+            let record = bench::whole(run.contenders(pair, &scanned, Some(&path), blocks))?;
             let regret = Regret::of(&record);
             behind += usize::from(regret.as_ref().is_none_or(Regret::is_too_large));
             table::regret(pair, regret.as_ref()).context("standard output")?;

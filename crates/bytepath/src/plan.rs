@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs};
-use crate::profile::{Pair, Profile, Setting};
+use crate::profile::Profile;
 use crate::routes::{Aliasing, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
 use crate::wait::Wait;
@@ -129,19 +129,24 @@ impl Plan {
         let mut plan = Plan::best(job, knobs.clone())?;
         let Some(pair) = profile.pair(job.source, job.sink) else { return Ok(plan) };
         let mut first_pipe = plan.grow_pipes_to;
-        let mut first = f64::NEG_INFINITY;
+        let mut surest = f64::NEG_INFINITY;
+        let mut sure = Vec::new();
         for choice in &mut plan.routes {
-            let Some((setting, figure)) = measured(pair, choice.route.name(), &knobs) else {
-                continue;
-            };
-            choice.knobs = setting.filled(&knobs);
-            choice.expected_gib_per_s = Some(figure);
-            if figure > first {
-                (first, first_pipe) = (figure, setting.pipe_bytes);
+            let name = choice.route.name();
+            let best = pair.best(|setting| setting.route == name && setting.agrees(&knobs));
+            let Some(best) = best else { continue };
+            choice.knobs = best.choice.filled(&knobs);
+            choice.expected_gib_per_s = Some(best.gib_per_s);
+            sure.push((name, best.surely_gib_per_s()));
+            if best.surely_gib_per_s() > surest {
+                (surest, first_pipe) = (best.surely_gib_per_s(), best.choice.pipe_bytes);
             }
             plan.basis = Basis::Profile;
         }
-        let figure = |choice: &Choice| choice.expected_gib_per_s.unwrap_or(0.0);
+        let figure = |choice: &Choice| {
+            let name = choice.route.name();
+            sure.iter().find(|(route, _)| *route == name).map_or(0.0, |(_, figure)| *figure)
+        };
         plan.routes.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
         plan.grow_pipes_to = first_pipe.filter(|_| knobs.pipe_bytes.is_none() && !job.keep_source);
         Ok(plan)
@@ -222,12 +227,6 @@ fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -
     Choice { route, rank, aliasing, knobs, expected_gib_per_s: None }
 }
 
-/// A route's best setting among those that the caller's knobs leave, and what it gave.
-fn measured<'p>(pair: &'p Pair, route: &str, asked: &Knobs) -> Option<(&'p Setting, f64)> {
-    let best = pair.best(|setting| setting.route == route && setting.agrees(asked))?;
-    Some((&best.choice, best.gib_per_s))
-}
-
 /// Refuses a job that would never end. Whether it would depends on where both stand, so a job with
 /// a limit is the caller's business.
 fn ends(job: &Job<'_>) -> Result<(), PlanError> {
@@ -297,8 +296,8 @@ mod tests {
 
     use super::*;
     use crate::endpoint::Endpoint;
-    use crate::profile::End;
     use crate::profile::tests::{gave, profile};
+    use crate::profile::{End, Pair};
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
         plan.routes().iter().map(|choice| choice.route.name()).collect()

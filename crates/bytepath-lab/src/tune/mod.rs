@@ -198,32 +198,63 @@ pub struct PairRun<'a> {
     pub seed: u64,
 }
 
+/// The blocks in which all choices are looked at, to find those that are worth measuring well.
+const SCAN: Blocks = Blocks::Exactly(3);
+
+/// A scan moves so much less than a sample.
+const SCAN_SHARE: u64 = 4;
+
+/// A choice that gives less than this share of the best in a scan is not measured again.
+const CONTENDS_FROM: f64 = 0.6;
+
 impl PairRun<'_> {
-    /// Every choice, and the planner's by the profile at `planned` if there is one.
-    pub fn prepared(
+    /// Every choice, roughly.
+    pub fn scan(&self, pair: (End, End)) -> Prepared {
+        self.of(pair, &self.settings(pair), None, (SCAN, (self.bytes / SCAN_SHARE).max(1)))
+    }
+
+    /// The choices that a scan leaves, and the planner's by the profile at `planned` if there is one.
+    pub fn contenders(
         &self,
-        (source, sink): (End, End),
+        pair: (End, End),
+        scanned: &Pair,
         planned: Option<&Path>,
         blocks: Blocks,
+    ) -> Prepared {
+        let best = scanned.choices.iter().map(|choice| choice.gib_per_s).fold(0.0, f64::max);
+        let contends = |choice: &&Measured| choice.gib_per_s >= best * CONTENDS_FROM;
+        let left: Vec<Setting> =
+            scanned.choices.iter().filter(contends).map(|choice| choice.choice.clone()).collect();
+        self.of(pair, &left, planned, (blocks, self.bytes))
+    }
+
+    fn settings(&self, (source, sink): (End, End)) -> Vec<Setting> {
+        pairs::settings(source, sink, self.spin)
+    }
+
+    fn of(
+        &self,
+        (source, sink): (End, End),
+        settings: &[Setting],
+        planned: Option<&Path>,
+        (blocks, bytes): (Blocks, u64),
     ) -> Prepared {
         let file = self.site.file();
         let directory = &self.site.directory;
         let setup = pairs::Setup { program: self.program, directory, file: &file, inlet: "read" };
-        let settings = pairs::settings(source, sink, self.spin);
         let mut arms: Vec<arm::Arm> =
             settings.iter().map(|setting| pairs::arm(source, sink, setting, &setup)).collect();
         arms.extend(planned.map(|profile| pairs::planned(source, sink, profile, &setup)));
-        let measured = arm::Measured::Bytes(self.bytes);
         let mut experiment = pairs::DESCRIPTION.recorded();
         experiment.name = format!("{source} to {sink}");
         Prepared {
             experiment,
+            reference: arms.first().map(|arm| arm.name.clone()).unwrap_or_default(),
             arms,
-            reference: pairs::classic().to_string(),
             settings: Settings {
                 blocks,
                 seed: self.seed,
-                timing: Timing { warm_up: Duration::ZERO, measured },
+                timing: Timing { warm_up: Duration::ZERO, measured: arm::Measured::Bytes(bytes) },
                 others: Default::default(),
             },
         }
@@ -231,13 +262,24 @@ impl PairRun<'_> {
 
     /// What a record of a pair says of its choices.
     pub fn measured(&self, (source, sink): (End, End), record: &Record) -> Pair {
-        let choices = pairs::settings(source, sink, self.spin)
+        let choices = self
+            .settings((source, sink))
             .into_iter()
             .filter_map(|setting| measured(setting, record))
             .collect();
         let has_file = source == End::File || sink == End::File;
         Pair { source, sink, place: has_file.then(|| self.site.place.clone()), choices }
     }
+}
+
+/// The better figures of two, choice by choice: those of the contenders, and of the scan for the
+/// others.
+pub fn joined(scanned: Pair, contenders: Pair) -> Pair {
+    let again = |old: Measured| {
+        let found = contenders.choices.iter().find(|new| new.choice == old.choice);
+        found.cloned().unwrap_or(old)
+    };
+    Pair { choices: scanned.choices.into_iter().map(again).collect(), ..contenders.clone() }
 }
 
 fn measured(choice: Setting, record: &Record) -> Option<Measured> {

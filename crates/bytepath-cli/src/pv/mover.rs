@@ -2,18 +2,20 @@
 //! hand where they have to be seen.
 
 use std::ffi::OsString;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytepath::{Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 
 use super::Settings;
-use super::byhand::{self, Directed, Hand, allowed};
+use super::byhand::{self, Hand, allowed};
+use super::direct::Directed;
 use super::display::Way;
 use super::ends::{Sink, Source};
 use super::live::Live;
 use super::pace::Pace;
+use super::slice::Slice;
 use super::status::Status;
 use super::tally::Tally;
 use crate::planning::{CarryError, PlanOptions};
@@ -24,8 +26,6 @@ pub(crate) struct Work<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) live: &'a Live,
     pub(crate) tally: &'a Tally,
-    /// Called between slices, where nobody else takes wishes from outside.
-    pub(crate) notice: Option<&'a (dyn Fn() + Sync)>,
 }
 
 /// How an input ended.
@@ -60,6 +60,15 @@ pub(crate) enum Left {
 }
 
 impl Left {
+    /// What was asked for: up to the size with --stop-at-size.
+    pub(crate) fn asked(settings: &Settings) -> Left {
+        match settings.size.filter(|_| settings.options.transfer.stop_at_size) {
+            None => Left::Everything,
+            Some(size) if settings.options.display.counts_lines() => Left::Lines(size),
+            Some(size) => Left::Bytes(size),
+        }
+    }
+
     pub(crate) fn some(self) -> bool {
         !matches!(self, Left::Bytes(0) | Left::Lines(0))
     }
@@ -84,7 +93,6 @@ impl Work<'_> {
     /// Moves all inputs to the sink; what went wrong.
     pub(crate) fn run(&self, inputs: &[OsString], sink: &Sink<'_>, mut left: Left) -> Status {
         let mut status = Status::DONE;
-        self.explain_by_hand();
         let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
         let mut pace = Pace::new(self.live.rate(), Instant::now());
         for input in inputs {
@@ -138,11 +146,11 @@ impl Work<'_> {
     }
 
     /// Tells why there is no plan to explain.
-    fn explain_by_hand(&self) {
+    fn explain_by_hand(&self, how: &str) {
         if let (true, Some(option)) =
             (self.settings.options.plan.explain_plan, self.settings.by_hand())
         {
-            self.live.say(format_args!("read and written by hand, because of {option}"));
+            self.live.say(format_args!("{how}, because of {option}"));
         }
     }
 
@@ -162,6 +170,7 @@ impl Work<'_> {
             let _ = sink.endpoint.set_pipe_bytes(bytes);
         }
         let Some(hand) = hand else { return self.by_plan(source, sink, left, pace) };
+        self.explain_by_hand(hand.way(source, sink, left));
         // The flag belongs to everybody who shares the open file: it is taken off again.
         let direct = self.settings.options.transfer.direct_io;
         let _source = direct.then(|| Directed::set(&source.endpoint));
@@ -207,9 +216,6 @@ impl Work<'_> {
         let mut total = Moved { bytes: 0, route: "", declined: Vec::new() };
         let mut slice = Slice::default();
         let ended = loop {
-            if let Some(notice) = self.notice {
-                notice();
-            }
             if let Err(error) = planning.look(&endless) {
                 break self.no_plan(&error, source);
             }
@@ -321,31 +327,3 @@ const GROWN_PIPE_BYTES: usize = 1 << 20;
 
 /// What the library's read-write has for a buffer.
 const READ_WRITE_BYTES: usize = 256 << 10;
-
-/// How much the library is told to move at once.
-struct Slice {
-    bytes: u64,
-}
-
-/// The first: small enough that a new rate for a slow source holds soon. It doubles until a slice
-/// lasts a tenth of a second, which takes ten slices at rates that splice reaches.
-const SLICE_BYTES: u64 = 1 << 20;
-const SLICE_BYTES_MIN: u64 = 64 << 10;
-const SLICE_BYTES_MAX: u64 = 16 << 30;
-
-impl Default for Slice {
-    fn default() -> Slice {
-        Slice { bytes: SLICE_BYTES }
-    }
-}
-
-impl Slice {
-    fn took(&mut self, time: Duration) {
-        self.bytes = match time {
-            short if short < Duration::from_millis(50) => self.bytes * 2,
-            long if long > Duration::from_millis(200) => self.bytes / 2,
-            _ => self.bytes,
-        }
-        .clamp(SLICE_BYTES_MIN, SLICE_BYTES_MAX);
-    }
-}

@@ -7,8 +7,6 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGTTOU, SI
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-use super::status::Status;
-
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
@@ -59,25 +57,6 @@ impl Signals {
         });
         asked.collect()
     }
-}
-
-/// Where nothing is drawn and nothing has to be put away, signals that end a program do it at once,
-/// with pv's status.
-pub(crate) fn end_at_once() {
-    let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let always = std::sync::Arc::clone(&always);
-        let status = i32::from(Status::SIGNAL.code());
-        // Where handlers are refused, the signal ends the program all the same.
-        let _ = signal_hook::flag::register_conditional_shutdown(signal, status, always);
-    }
-}
-
-/// Notes on a flag that another pv has left a wish.
-pub(crate) fn note_wishes() -> std::sync::Arc<std::sync::atomic::AtomicBool> {
-    let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let _ = signal_hook::flag::register(SIGUSR2, std::sync::Arc::clone(&flag));
-    flag
 }
 
 /// Stops this process as SIGTSTP would have, until it is continued.

@@ -190,3 +190,43 @@ fn an_output_that_is_full_or_gone_ends_it_as_it_ends_the_real_pv() {
         }
     }
 }
+
+#[test]
+fn a_buffer_that_is_asked_for_is_filled_in_one_read_however_large() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    let text = lines(400_000);
+    fs::write(folder.path().join("a"), &text).expect("written");
+    let done = traced(Which::Ours, folder.path(), &["trace=read", "path=a"], "-q -B 4M a");
+    assert!(done.stdout == text);
+    let log = fs::read_to_string(folder.path().join("log")).expect("there");
+    let first = log.lines().find(|line| line.contains("read(")).expect("it reads");
+    assert!(first.ends_with(", 4194304) = 4194304"), "{first}");
+}
+
+#[test]
+fn reads_and_waits_that_are_interrupted_cost_no_byte() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    // Enough for faults to begin after those reads by which a program starts.
+    fs::write(folder.path().join("a"), lines(400_000)).expect("written");
+    for words in ["-q -C", "-q --route read-write", "-q", "-f -i 0.1", "-q -B 7K"] {
+        for fault in [
+            "read:error=EINTR:when=30+2",
+            "read:error=EAGAIN:when=30+3",
+            "write:error=EINTR:when=4+2",
+            "poll,ppoll:error=EINTR:when=2+2",
+        ] {
+            let line = format!(
+                "cat a | strace -f -qq -o log -e inject={fault} {BYTEPATH} pv {words} 2>said | \
+                 cmp - a"
+            );
+            let done = run(Command::new("sh").args(["-c", &line]).current_dir(folder.path()));
+            assert!(done.status.success(), "{words} {fault}: {done:?}");
+        }
+    }
+}

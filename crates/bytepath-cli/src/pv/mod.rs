@@ -29,6 +29,7 @@ mod watchfd;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -169,12 +170,19 @@ fn watched(
     live.can_end().map_err(failed)?;
     let settings = settings.clone();
     let mut watch = Watch { settings, live, screen, signals, bars, drawn_lines: 0, row: None };
+    let work = Mutex::new(Some(work));
+    let move_all = || {
+        let work = work.lock().ok().and_then(|mut work| work.take());
+        let status = work.map_or(Status::DONE, |work| work());
+        done.tell();
+        status
+    };
     std::thread::scope(|scope| {
-        let mover = scope.spawn(|| {
-            let status = work();
-            done.tell();
-            status
-        });
+        // Where no second thread is to be had (RLIMIT_NPROC, pids.max), moving comes first.
+        let Ok(mover) = std::thread::Builder::new().spawn_scoped(scope, move_all) else {
+            signals::end_at_once();
+            return Ok(move_all());
+        };
         watch.take_rows();
         match watch.run(&done) {
             Over::Done => {}

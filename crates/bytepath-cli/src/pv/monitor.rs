@@ -91,15 +91,16 @@ pub(crate) fn run(
     let mut ended = None;
     let status = watched(settings, live, screen, bars, || {
         let mut status = std::thread::scope(|scope| {
+            let (sent, inputs) = (&sent, &inputs);
             let sender = into.map(|into| {
-                scope.spawn(|| {
-                    // Dropped at the end of its thread: the command sees the end of its input.
-                    let into = into;
+                // Dropped at the end of its thread: the command sees the end of its input.
+                let send = move || {
                     let Ok(endpoint) = Endpoint::sink(into.as_fd()) else { return Status::OPEN };
                     let sink = Sink { name: "the command".into(), endpoint };
-                    let work = Work { settings, live, tally: &sent };
-                    work.run(&inputs, &sink, Left::asked(settings))
-                })
+                    let work = Work { settings, live, tally: sent };
+                    work.run(inputs, &sink, Left::asked(settings))
+                };
+                std::thread::Builder::new().spawn_scoped(scope, send)
             });
             let received = out.map_or(Status::DONE, |out| {
                 let Ok(endpoint) = Endpoint::source(out.as_fd()) else { return Status::OPEN };
@@ -107,9 +108,16 @@ pub(crate) fn run(
                 let work = Work { settings, live, tally: &got };
                 work.run_one(&source, sink)
             });
-            let sent = sender.map_or(Status::DONE, |sender| {
-                sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
+            let sent = match sender {
+                None => Status::DONE,
+                Some(Ok(sender)) => {
+                    sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                }
+                Some(Err(error)) => {
+                    live.say(format_args!("-M: nothing was sent: no thread: {}", word(&error)));
+                    Status::MEMORY
+                }
+            };
             received | sent
         });
         match child.wait() {

@@ -2,10 +2,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGTTOU, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
+
+use super::status::Status;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,16 @@ impl Signals {
             _ => None,
         });
         asked.collect()
+    }
+}
+
+/// Where nobody looks at the queue, signals that end a program do it at once, with pv's status.
+pub(crate) fn end_at_once() {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let status = i32::from(Status::SIGNAL.code());
+        let always = Arc::new(AtomicBool::new(true));
+        // Where it is refused, the program runs on to its end.
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, status, always);
     }
 }
 

@@ -1,12 +1,13 @@
 //! `pv` where calls fail: every byte arrives or the exit code says why not, as with the real pv.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::program::{BYTEPATH, Done, installed, run};
+use crate::program::{BYTEPATH, Done, installed, root, run};
 use crate::pv::lines;
 
 /// A folder with a file `a` of several buffers.
@@ -228,5 +229,26 @@ fn reads_and_waits_that_are_interrupted_cost_no_byte() {
             let done = run(Command::new("sh").args(["-c", &line]).current_dir(folder.path()));
             assert!(done.status.success(), "{words} {fault}: {done:?}");
         }
+    }
+}
+
+#[test]
+fn a_user_who_may_have_no_second_thread_still_moves_all_of_it() {
+    if !root() || !installed("setpriv") {
+        println!("skipped: a user without processes can only be had by root");
+        return;
+    }
+    let folder = folder();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let text = fs::read_to_string(folder.path().join("a")).expect("read");
+    for words in ["-q", "-f", "-ql", "-q -L 1G", "-q -U -"] {
+        // A user of this test's own, as the limit is on all of a user's processes.
+        let line = format!(
+            "ulimit -u 1; cat a | TMPDIR=/tmp \
+             setpriv --reuid 65531 --regid 65531 --clear-groups {BYTEPATH} pv {words} 2>said"
+        );
+        let mut command = Command::new("sh");
+        let done = run(command.args(["-c", &line]).current_dir(folder.path()));
+        assert!(done.status.success() && done.stdout == text, "{words}: {done:?}");
     }
 }

@@ -27,6 +27,9 @@ const FIRST_STRETCH_BYTES: u64 = 1 << 20;
 /// A stretch lasts about a tenth of a second, or takes that many bytes.
 const STRETCH_BYTES_MIN: u64 = 64 << 10;
 const STRETCH_BYTES_MAX: u64 = 16 << 30;
+/// The same for movers that notice in between what their user wants: a fast source may become slow
+/// in the middle of a stretch.
+const NOTICING_BYTES_MAX: u64 = 64 << 20;
 const STRETCH_SHORT: Duration = Duration::from_millis(50);
 const STRETCH_LONG: Duration = Duration::from_millis(200);
 
@@ -242,8 +245,8 @@ impl Planning<'_> {
         }
         self.stretch_bytes = match (self.stretch_bytes, window.wall) {
             (u64::MAX, _) => u64::MAX,
-            (bytes, short) if whole && short < STRETCH_SHORT => within(bytes * 2),
-            (bytes, long) if long > STRETCH_LONG => within(bytes / 2),
+            (bytes, short) if whole && short < STRETCH_SHORT => self.within(bytes * 2),
+            (bytes, long) if long > STRETCH_LONG => self.within(bytes / 2),
             (bytes, _) => bytes,
         };
         Ok(())
@@ -276,11 +279,12 @@ impl Planning<'_> {
             Basis::Profile => Stage::Watched,
             Basis::Rules | Basis::Asked => Stage::Settled,
         };
-        if self.stage == Stage::Watched {
-            self.stretch_bytes = self.tenth_of_a_second();
-        } else if !self.always_stretches {
-            self.stretch_bytes = u64::MAX;
-        }
+        self.stretch_bytes = match self.stage {
+            // They grow from small ones on, as nobody knows how fast the other end is.
+            _ if self.always_stretches => self.stretch_bytes,
+            Stage::Watched => self.tenth_of_a_second(),
+            Stage::Unsure | Stage::Settled => u64::MAX,
+        };
         Ok(())
     }
 
@@ -288,7 +292,13 @@ impl Planning<'_> {
     fn tenth_of_a_second(&self) -> u64 {
         let expected = self.plan.routes().first().and_then(|choice| choice.expected_gib_per_s);
         let bytes = expected.unwrap_or(1.0) * f64::from(1 << 30) / 10.0;
-        within(bytes as u64)
+        self.within(bytes as u64)
+    }
+
+    /// The nearest length of a stretch.
+    fn within(&self, bytes: u64) -> u64 {
+        let most = if self.always_stretches { NOTICING_BYTES_MAX } else { STRETCH_BYTES_MAX };
+        bytes.clamp(STRETCH_BYTES_MIN, most)
     }
 
     /// Does as the watch advises.
@@ -350,11 +360,6 @@ impl Planning<'_> {
             total.bytes as f64 / f64::from(1 << 30) / self.began.elapsed().as_secs_f64().max(1e-9);
         say(format_args!("came: {} bytes by {}, {rate:.2} GiB/s", total.bytes, total.route));
     }
-}
-
-/// The nearest length of a stretch.
-fn within(bytes: u64) -> u64 {
-    bytes.clamp(STRETCH_BYTES_MIN, STRETCH_BYTES_MAX)
 }
 
 fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, TransferError> {

@@ -3,27 +3,27 @@
 //!
 //! Costs per chunk: two copies, two system calls, one pass with vector instructions for lines.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use bytepath::{Endpoint, Kind};
+use bytepath::Kind;
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{OFlags, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::Settings;
+use super::direct::{aligned, undirected};
 use super::ends::{Sink, Source};
+use super::lines::Lines;
 use super::live::Live;
 use super::mover::{Ended, Left};
 use super::pace::{Pace, Share};
+use super::skip::Skips;
 use super::status::Status;
 use super::tally::Tally;
 
 /// A buffer's size where nobody asked for one.
 const BUFFER_BYTES: usize = 256 << 10;
-
-/// What O_DIRECT wants buffers, offsets and lengths to be multiples of, at most.
-const ALIGNED_BYTES: usize = 4096;
 
 /// Zeros in whole blocks of this size become holes.
 const HOLE_BYTES: usize = 4096;
@@ -31,15 +31,14 @@ const HOLE_BYTES: usize = 4096;
 /// How often what was written is put on the device with --durable.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
-/// Without --error-skip-block, what is skipped at once grows to this.
-const SKIP_BYTES_MAX: u64 = 512;
-
 /// Moves one input after the other with one buffer.
 pub(crate) struct Hand<'a> {
     settings: &'a Settings,
     live: &'a Live,
     tally: &'a Tally,
     memory: Vec<u8>,
+    /// Where lines are all that has to be seen.
+    lines: Option<Lines<'a>>,
     /// Whether the last bytes of the output are a hole that nothing ends yet.
     hole_open: bool,
     /// Whether the output may have holes.
@@ -53,19 +52,26 @@ pub(crate) struct Hand<'a> {
 
 impl<'a> Hand<'a> {
     pub(crate) fn new(settings: &'a Settings, live: &'a Live, tally: &'a Tally) -> Hand<'a> {
-        let display = &settings.options.display;
         Hand {
             settings,
             live,
             tally,
             memory: Vec::new(),
+            lines: Lines::wanted(settings, live, tally),
             hole_open: false,
             holes: None,
-            tail_wanted: display.last_written.is_some()
-                || !display.format.is_empty()
-                || display.extra_display.is_some(),
+            tail_wanted: settings.shows_tail(),
             skipped_any: false,
             settled: Instant::now(),
+        }
+    }
+
+    /// How an input is moved, in a few words.
+    pub(crate) fn way(&self, source: &Source<'_>, sink: &Sink<'_>, left: &Left) -> &'static str {
+        let looks = self.lines.is_some() && matches!(left, Left::Everything);
+        match looks && Lines::fits(source, sink) {
+            true => "spliced, and read as a copy",
+            false => "read and written by hand",
         }
     }
 
@@ -77,7 +83,12 @@ impl<'a> Hand<'a> {
         left: &mut Left,
         pace: &mut Pace,
     ) -> Ended {
-        let mut skipped = Skipped::default();
+        if let (Left::Everything, Some(lines)) = (&left, &mut self.lines) {
+            if let Some(ended) = lines.carry(source, sink) {
+                return ended;
+            }
+        }
+        let mut skips = Skips::none(self.settings, self.live);
         while left.some() && !self.live.ending() {
             let capacity = self.live.buffer_bytes().unwrap_or(BUFFER_BYTES);
             let mut most = capacity;
@@ -93,7 +104,7 @@ impl<'a> Hand<'a> {
                 self.live.say(format_args!("-B: no memory for a buffer of {capacity} bytes"));
                 return Ended::Told(Status::MEMORY);
             };
-            let done = match self.read(source, &mut buffer[..most], &mut skipped) {
+            let done = match self.read(source, &mut buffer[..most], &mut skips) {
                 Ok(0) => Some(Ended::AtEnd),
                 Ok(count) => self.write(source, sink, &buffer[..count], left, pace).err(),
                 Err(ended) => Some(ended),
@@ -127,74 +138,30 @@ impl<'a> Hand<'a> {
         self.settings.options.display.counts_lines()
     }
 
-    fn line_end(&self) -> u8 {
-        if self.settings.options.display.null { 0 } else { b'\n' }
-    }
-
     /// Reads until something comes; zeros for what cannot be read, where that is asked for.
     fn read(
         &mut self,
         source: &Source<'_>,
         buffer: &mut [u8],
-        skipped: &mut Skipped,
+        skips: &mut Skips<'_>,
     ) -> Result<usize, Ended> {
         loop {
             match rustix::io::read(&source.endpoint, &mut *buffer) {
                 Ok(count) => {
-                    skipped.in_a_row = 0;
+                    skips.went_well();
                     return Ok(count);
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => wait(&source.endpoint, PollFlags::IN),
                 Err(Errno::INVAL) if undirected(&source.endpoint) => {}
-                Err(errno) if self.settings.options.transfer.skip_errors > 0 => {
-                    return self.skip(source, buffer, skipped, errno);
+                Err(errno) if skips.wanted() => {
+                    let zeros = skips.step(source, buffer, errno).map_err(Ended::ReadFailed)?;
+                    self.skipped_any = true;
+                    return Ok(zeros);
                 }
                 Err(errno) => return Err(Ended::ReadFailed(errno)),
             }
         }
-    }
-
-    /// Steps over what cannot be read; how many zeros stand for it.
-    fn skip(
-        &mut self,
-        source: &Source<'_>,
-        buffer: &mut [u8],
-        skipped: &mut Skipped,
-        errno: Errno,
-    ) -> Result<usize, Ended> {
-        let failed = |_| Ended::ReadFailed(errno);
-        let at = rustix::fs::tell(&source.endpoint).map_err(failed)?;
-        let wanted = match self.settings.skip_block_bytes {
-            Some(block) => block - at % block,
-            None => 1 << skipped.in_a_row.min(SKIP_BYTES_MAX.ilog2()),
-        };
-        skipped.in_a_row += 1;
-        let mut count = wanted.min(buffer.len() as u64);
-        if let Some(left) = end_of(source).map(|end| end.saturating_sub(at)) {
-            // Beyond the end there is nothing that could not be read.
-            count = count.min(left);
-        }
-        if count == 0 {
-            return Err(Ended::ReadFailed(errno));
-        }
-        rustix::fs::seek(&source.endpoint, SeekFrom::Start(at + count)).map_err(failed)?;
-        let once = self.settings.options.transfer.skip_errors > 1;
-        if !(once && skipped.told) {
-            let why = super::word(&std::io::Error::from(errno));
-            let what = match once {
-                true => "it has parts that cannot be read; zeros are written for them".to_owned(),
-                false => {
-                    format!("skipped {at} - {} ({count} B), zeros are written for it", at + count)
-                }
-            };
-            self.live.say(format_args!("{}: {what}: {why}", source.name));
-            skipped.told = true;
-        }
-        self.skipped_any = true;
-        let count = usize::try_from(count).unwrap_or(buffer.len());
-        buffer[..count].fill(0);
-        Ok(count)
     }
 
     /// Writes a chunk, in as many pieces as the pace of lines makes it.
@@ -236,7 +203,7 @@ impl<'a> Hand<'a> {
 
     /// As much as holds at most so many line ends, and how many it holds.
     fn cut<'b>(&self, bytes: &'b [u8], most: u64) -> (&'b [u8], u64) {
-        let end = self.line_end();
+        let end = self.settings.options.display.line_end();
         let lines = memchr::memchr_iter(end, bytes).count() as u64;
         if lines <= most {
             return (bytes, lines);
@@ -301,13 +268,6 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// What could not be read of one input.
-#[derive(Default)]
-struct Skipped {
-    in_a_row: u32,
-    told: bool,
-}
-
 /// Waits until something may be moved, and says how much.
 pub(crate) fn allowed(pace: &mut Pace, live: &Live) -> u64 {
     loop {
@@ -336,42 +296,9 @@ fn write_some(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
 }
 
 /// Sleeps until a descriptor that is O_NONBLOCK can go on; the next call tells of faults.
-fn wait(fd: impl AsFd, interest: PollFlags) {
+pub(crate) fn wait(fd: impl AsFd, interest: PollFlags) {
     let fd = fd.as_fd();
     let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, interest)], None);
-}
-
-/// Takes O_DIRECT off, where it was on: the last bytes of a file rarely fill a block.
-fn undirected(fd: impl AsFd) -> bool {
-    let Ok(flags) = rustix::fs::fcntl_getfl(&fd) else { return false };
-    flags.contains(OFlags::DIRECT)
-        && rustix::fs::fcntl_setfl(&fd, flags.difference(OFlags::DIRECT)).is_ok()
-}
-
-/// O_DIRECT on a descriptor, where its file system has it, until this is dropped.
-pub(crate) struct Directed<'fd> {
-    fd: BorrowedFd<'fd>,
-    before: Option<OFlags>,
-}
-
-impl<'fd> Directed<'fd> {
-    /// Only where it is about the page cache: a pipe would become one of packets (pipe(2)), whose
-    /// reader loses what it does not take at once.
-    pub(crate) fn set(end: &'fd Endpoint<'_>) -> Self {
-        let fd = end.as_fd();
-        let cached = matches!(end.kind(), Kind::File | Kind::BlockDevice);
-        let before = cached.then(|| rustix::fs::fcntl_getfl(fd).ok()).flatten();
-        let set = |flags: &OFlags| rustix::fs::fcntl_setfl(fd, *flags | OFlags::DIRECT).is_ok();
-        Directed { fd, before: before.filter(set) }
-    }
-}
-
-impl Drop for Directed<'_> {
-    fn drop(&mut self) {
-        if let Some(before) = self.before {
-            let _ = rustix::fs::fcntl_setfl(self.fd, before);
-        }
-    }
 }
 
 /// Puts what was written on the device; pipes and sockets have none.
@@ -394,31 +321,4 @@ fn may_have_holes(sink: &Sink<'_>) -> bool {
     sink.endpoint.kind() == Kind::File
         && !sink.endpoint.appends()
         && rustix::fs::tell(&sink.endpoint).is_ok_and(|at| end().is_some_and(|end| at >= end))
-}
-
-fn end_of(source: &Source<'_>) -> Option<u64> {
-    match source.endpoint.kind() {
-        Kind::File => {
-            let stat = rustix::fs::fstat(&source.endpoint).ok()?;
-            u64::try_from(stat.st_size).ok()
-        }
-        Kind::BlockDevice => {
-            let at = rustix::fs::tell(&source.endpoint).ok()?;
-            super::ends::device_bytes(&source.endpoint).map(|left| at + left)
-        }
-        _ => None,
-    }
-}
-
-/// So many bytes of memory at an address that O_DIRECT takes, if they are to be had.
-fn aligned(memory: &mut Vec<u8>, bytes: usize) -> Option<&mut [u8]> {
-    let whole = bytes + ALIGNED_BYTES;
-    if memory.len() != whole {
-        *memory = Vec::new();
-        // Asked for first, and then taken as zeros that cost nothing until they are used.
-        Vec::<u8>::new().try_reserve_exact(whole).ok()?;
-        *memory = vec![0; whole];
-    }
-    let start = memory.as_ptr().align_offset(ALIGNED_BYTES);
-    memory.get_mut(start..start + bytes)
 }

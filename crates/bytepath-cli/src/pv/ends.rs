@@ -9,8 +9,10 @@ use bytepath::endpoint::EndpointError;
 use bytepath::{Endpoint, Kind};
 use rustix::fs::SeekFrom;
 
+use super::Settings;
 use super::live::Live;
 use super::status::Status;
+use super::tally::Tally;
 use crate::sys::start;
 
 /// An input, open.
@@ -153,8 +155,40 @@ fn opened(
     })
 }
 
+/// Bytes that are moved before anybody could ask about it.
+const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
+
+/// Whether all of it is moved without a wait, and so soon that nobody has to be at hand meanwhile to
+/// draw or to answer: that would take a second thread, which costs more than the work. Files that
+/// claim to be empty are not trusted: some of /proc wait.
+pub(crate) fn over_at_once(inputs: &[impl AsRef<OsStr>], sink: &Sink<'_>) -> bool {
+    let nothing = |input: &OsStr| {
+        is_stdin(input)
+            && Endpoint::source(rustix::stdio::stdin()).is_ok_and(|end| end.kind() == Kind::Null)
+    };
+    if inputs.iter().all(|input| nothing(input.as_ref())) {
+        return true;
+    }
+    let takes_all = matches!(sink.endpoint.kind(), Kind::File | Kind::Null);
+    let known = |input| total_bytes(&[input]).is_some();
+    takes_all
+        && inputs.iter().all(known)
+        && total_bytes(inputs).is_some_and(|bytes| bytes <= AT_ONCE_BYTES_MAX)
+}
+
+/// Tells the tally how large the whole is: as it was said, or as the inputs are.
+pub(crate) fn expect(settings: &Settings, inputs: &[impl AsRef<OsStr>], tally: &Tally) {
+    match settings.size {
+        Some(size) => tally.set_size(Some(size)),
+        None if settings.options.display.counts_lines() => {
+            tally.set_size_by_bytes(total_bytes(inputs));
+        }
+        None => tally.set_size(total_bytes(inputs)),
+    }
+}
+
 /// The bytes of all inputs together; `None` where one of them has no size to be known.
-pub(crate) fn total_bytes(inputs: &[impl AsRef<OsStr>]) -> Option<u64> {
+fn total_bytes(inputs: &[impl AsRef<OsStr>]) -> Option<u64> {
     let mut total: u64 = 0;
     for input in inputs {
         let input = input.as_ref();
@@ -175,30 +209,4 @@ pub(crate) fn total_bytes(inputs: &[impl AsRef<OsStr>]) -> Option<u64> {
     }
     // Files of /proc and /sys say 0 and are not empty.
     Some(total).filter(|total| *total > 0)
-}
-
-/// The lines of all inputs together, read once for it; `None` where one of them cannot be read
-/// twice.
-pub(crate) fn total_lines(inputs: &[impl AsRef<OsStr>], end: u8) -> Option<u64> {
-    let mut total: u64 = 0;
-    let mut buffer = vec![0; 256 << 10];
-    for input in inputs {
-        let input = input.as_ref();
-        let path = if is_stdin(input) { OsStr::new("/proc/self/fd/0") } else { input };
-        if !std::fs::metadata(path).ok()?.is_file() {
-            return None;
-        }
-        let at = if is_stdin(input) { rustix::fs::tell(rustix::stdio::stdin()).ok()? } else { 0 };
-        let file = std::fs::File::open(path).ok()?;
-        let mut offset = at;
-        loop {
-            let count = std::os::unix::fs::FileExt::read_at(&file, &mut buffer, offset).ok()?;
-            if count == 0 {
-                break;
-            }
-            total += memchr::memchr_iter(end, &buffer[..count]).count() as u64;
-            offset += count as u64;
-        }
-    }
-    Some(total)
 }

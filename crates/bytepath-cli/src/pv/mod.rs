@@ -2,8 +2,10 @@
 
 mod byhand;
 mod cursor;
+mod direct;
 pub(crate) mod display;
 mod ends;
+mod lines;
 mod live;
 mod monitor;
 mod mover;
@@ -15,6 +17,7 @@ mod query;
 mod remote;
 mod screen;
 mod signals;
+mod skip;
 mod status;
 mod store;
 mod tally;
@@ -25,7 +28,7 @@ mod watchfd;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -91,7 +94,7 @@ fn watch_files(settings: &Settings, live: &Live) -> Result<Status, Wrong> {
     watchfd::run(settings, live, &words)
 }
 
-/// Copies the inputs to the output.
+/// Copies the inputs to the output; whether a file has to be put away at the end.
 fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
     let monitored = settings.options.modes.monitor;
     let inputs = match settings.options.files.as_slice() {
@@ -118,62 +121,38 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
     }
     let tally = Tally::default();
     let screen = Screen::wanted(settings);
-    let (size, left) = whole(settings, &inputs, &sink, screen.is_some());
-    tally.set_size(size);
-    let mut work = Work { settings, live, tally: &tally, notice: None };
-    // A rate is kept with a timer anyway, and quick answers are worth a thread to who sets one; what
-    // a buffer holds when a signal comes has to be written or told.
+    let left = whole(settings, &inputs, &sink, &tally, screen.is_some());
+    let work = Work { settings, live, tally: &tally };
     let plain = settings.rate.is_none() && settings.by_hand().is_none();
-    let alone = screen.is_none() && !cleanup && plain;
-    let mut status = if alone {
-        signals::end_at_once();
-        let (wished, since) = (signals::note_wishes(), Instant::now());
-        let notice = || {
-            if wished.swap(false, Ordering::Relaxed) {
-                remote::answer_quietly(live, &tally, since, settings);
-            }
-        };
-        work.notice = Some(&notice);
-        work.run(&inputs, &sink, left)
-    } else {
-        let mut bar = Bar::new(&settings.options.display, watch::LAST, &tally)?;
-        bar.side.durable = transfer.durable;
-        bar.side.read_from(&sink.endpoint);
-        watched(settings, live, screen, vec![bar], || work.run(&inputs, &sink, left))?
-    };
-    status |= sink.closed(live);
-    Ok(status.into())
+    if screen.is_none() && !cleanup && plain && ends::over_at_once(&inputs, &sink) {
+        return Ok((work.run(&inputs, &sink, left) | sink.closed(live)).into());
+    }
+    let mut bar = Bar::new(&settings.options.display, watch::LAST, &tally)?;
+    bar.side.durable = transfer.durable;
+    bar.side.read_from(&sink.endpoint);
+    let status = watched(settings, live, screen, vec![bar], || work.run(&inputs, &sink, left))?;
+    Ok((status | sink.closed(live)).into())
 }
 
-/// The size of the whole, and what is to be moved of it.
+/// Tells the tally the size of the whole; what is to be moved of it.
 fn whole(
     settings: &Settings,
     inputs: &[OsString],
     sink: &Sink<'_>,
+    tally: &Tally,
     shown: bool,
-) -> (Option<u64>, Left) {
-    let display = &settings.options.display;
-    let mut stop = settings.options.transfer.stop_at_size;
-    let mut size = settings.size;
-    let lines = display.counts_lines();
+) -> Left {
+    let device = sink.endpoint.kind() == Kind::BlockDevice;
     // What nobody sees, and nothing ends by, need not be found out.
-    if size.is_none() && (shown || sink.endpoint.kind() == Kind::BlockDevice) {
-        size = match lines {
-            true => ends::total_lines(inputs, if display.null { 0 } else { b'\n' }),
-            false => ends::total_bytes(inputs),
-        };
-        stop = false;
-        if size.is_none() && !lines && sink.endpoint.kind() == Kind::BlockDevice {
-            size = ends::device_bytes(&sink.endpoint);
-            stop = size.is_some();
-        }
+    if settings.size.is_some() || shown || device {
+        ends::expect(settings, inputs, tally);
     }
-    let left = match size {
-        Some(size) if stop && lines => Left::Lines(size),
-        Some(size) if stop => Left::Bytes(size),
-        _ => Left::Everything,
-    };
-    (size, left)
+    if tally.size().is_some() || !device || settings.options.display.counts_lines() {
+        return Left::asked(settings);
+    }
+    let room = ends::device_bytes(&sink.endpoint);
+    tally.set_size(room);
+    room.map_or(Left::Everything, Left::Bytes)
 }
 
 /// Moves on a thread of its own while this one draws and answers signals.
@@ -190,12 +169,19 @@ fn watched(
     live.can_end().map_err(failed)?;
     let settings = settings.clone();
     let mut watch = Watch { settings, live, screen, signals, bars, drawn_lines: 0, row: None };
+    let work = Mutex::new(Some(work));
+    let move_all = || {
+        let work = work.lock().ok().and_then(|mut work| work.take());
+        let status = work.map_or(Status::DONE, |work| work());
+        done.tell();
+        status
+    };
     std::thread::scope(|scope| {
-        let mover = scope.spawn(|| {
-            let status = work();
-            done.tell();
-            status
-        });
+        // Where no second thread is to be had (RLIMIT_NPROC, pids.max), moving comes first.
+        let Ok(mover) = std::thread::Builder::new().spawn_scoped(scope, move_all) else {
+            signals::end_at_once();
+            return Ok(move_all());
+        };
         watch.take_rows();
         match watch.run(&done) {
             Over::Done => {}

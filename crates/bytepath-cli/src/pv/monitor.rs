@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use bytepath::Endpoint;
 use clap::ValueEnum;
 
-use super::ends::{Sink, Source, total_bytes};
+use super::ends::{Sink, Source};
 use super::live::Live;
 use super::mover::{Left, Work};
 use super::screen::Screen;
@@ -70,7 +70,7 @@ pub(crate) fn run(
     let (into, out) = (child.stdin.take(), child.stdout.take());
     let (sent, got) = (Tally::default(), Tally::default());
     let inputs = [OsString::from("-")];
-    sent.set_size(settings.size.or_else(|| total_bytes(&inputs)));
+    super::ends::expect(settings, &inputs, &sent);
     got.set_size(settings.size.filter(|_| watched_side == Watched::Out));
     let mut bars = Vec::new();
     if watched_side.input() {
@@ -87,33 +87,37 @@ pub(crate) fn run(
         }
         bars.push(bar);
     }
-    let left = || match settings.size {
-        Some(size) if settings.options.transfer.stop_at_size => Left::Bytes(size),
-        _ => Left::Everything,
-    };
     let screen = Screen::wanted(settings);
     let mut ended = None;
     let status = watched(settings, live, screen, bars, || {
         let mut status = std::thread::scope(|scope| {
+            let (sent, inputs) = (&sent, &inputs);
             let sender = into.map(|into| {
-                scope.spawn(|| {
-                    // Dropped at the end of its thread: the command sees the end of its input.
-                    let into = into;
+                // Dropped at the end of its thread: the command sees the end of its input.
+                let send = move || {
                     let Ok(endpoint) = Endpoint::sink(into.as_fd()) else { return Status::OPEN };
                     let sink = Sink { name: "the command".into(), endpoint };
-                    let work = Work { settings, live, tally: &sent, notice: None };
-                    work.run(&inputs, &sink, left())
-                })
+                    let work = Work { settings, live, tally: sent };
+                    work.run(inputs, &sink, Left::asked(settings))
+                };
+                std::thread::Builder::new().spawn_scoped(scope, send)
             });
             let received = out.map_or(Status::DONE, |out| {
                 let Ok(endpoint) = Endpoint::source(out.as_fd()) else { return Status::OPEN };
                 let source = Source { name: program.to_string_lossy().into_owned(), endpoint };
-                let work = Work { settings, live, tally: &got, notice: None };
+                let work = Work { settings, live, tally: &got };
                 work.run_one(&source, sink)
             });
-            let sent = sender.map_or(Status::DONE, |sender| {
-                sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
+            let sent = match sender {
+                None => Status::DONE,
+                Some(Ok(sender)) => {
+                    sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                }
+                Some(Err(error)) => {
+                    live.say(format_args!("-M: nothing was sent: no thread: {}", word(&error)));
+                    Status::MEMORY
+                }
+            };
             received | sent
         });
         match child.wait() {

@@ -9,7 +9,8 @@ use rustix::fs::Advice;
 use rustix::io::Errno;
 
 use super::Settings;
-use super::byhand::{self, Directed, Hand, allowed};
+use super::byhand::{self, Hand, allowed};
+use super::direct::Directed;
 use super::display::Way;
 use super::ends::{Sink, Source};
 use super::live::Live;
@@ -24,8 +25,6 @@ pub(crate) struct Work<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) live: &'a Live,
     pub(crate) tally: &'a Tally,
-    /// Called between slices, where nobody else takes wishes from outside.
-    pub(crate) notice: Option<&'a (dyn Fn() + Sync)>,
 }
 
 /// How an input ended.
@@ -60,6 +59,15 @@ pub(crate) enum Left {
 }
 
 impl Left {
+    /// What was asked for: up to the size with --stop-at-size.
+    pub(crate) fn asked(settings: &Settings) -> Left {
+        match settings.size.filter(|_| settings.options.transfer.stop_at_size) {
+            None => Left::Everything,
+            Some(size) if settings.options.display.counts_lines() => Left::Lines(size),
+            Some(size) => Left::Bytes(size),
+        }
+    }
+
     pub(crate) fn some(self) -> bool {
         !matches!(self, Left::Bytes(0) | Left::Lines(0))
     }
@@ -84,7 +92,6 @@ impl Work<'_> {
     /// Moves all inputs to the sink; what went wrong.
     pub(crate) fn run(&self, inputs: &[OsString], sink: &Sink<'_>, mut left: Left) -> Status {
         let mut status = Status::DONE;
-        self.explain_by_hand();
         let mut hand = self.by_hand().then(|| Hand::new(self.settings, self.live, self.tally));
         let mut pace = Pace::new(self.live.rate(), Instant::now());
         for input in inputs {
@@ -138,11 +145,11 @@ impl Work<'_> {
     }
 
     /// Tells why there is no plan to explain.
-    fn explain_by_hand(&self) {
+    fn explain_by_hand(&self, how: &str) {
         if let (true, Some(option)) =
             (self.settings.options.plan.explain_plan, self.settings.by_hand())
         {
-            self.live.say(format_args!("read and written by hand, because of {option}"));
+            self.live.say(format_args!("{how}, because of {option}"));
         }
     }
 
@@ -162,6 +169,7 @@ impl Work<'_> {
             let _ = sink.endpoint.set_pipe_bytes(bytes);
         }
         let Some(hand) = hand else { return self.by_plan(source, sink, left, pace) };
+        self.explain_by_hand(hand.way(source, sink, left));
         // The flag belongs to everybody who shares the open file: it is taken off again.
         let direct = self.settings.options.transfer.direct_io;
         let _source = direct.then(|| Directed::set(&source.endpoint));
@@ -206,9 +214,6 @@ impl Work<'_> {
         self.show_way(planning.plan().routes().first().map_or("", |c| c.route.name()), &whole);
         let mut route = "";
         let ended = loop {
-            if let Some(notice) = self.notice {
-                notice();
-            }
             let mut most = planning.most_bytes().min(allowed(pace, self.live));
             if let Left::Bytes(bytes) = left {
                 most = most.min(*bytes);

@@ -194,6 +194,27 @@ impl Settings {
         reasons.into_iter().find(|(given, _)| *given).map(|(_, option)| option)
     }
 
+    /// Whether the last of what was written may be shown.
+    pub(crate) fn shows_tail(&self) -> bool {
+        let display = &self.options.display;
+        display.last_written.is_some()
+            || !display.format.is_empty()
+            || display.extra_display.is_some()
+    }
+
+    /// Whether bytes have to be seen for their lines alone.
+    pub(crate) fn only_counts_lines(&self) -> bool {
+        let without = |settings: &Settings| {
+            let mut settings = settings.clone();
+            (settings.options.display.line_mode, settings.options.display.null) = (false, false);
+            settings
+        };
+        self.options.display.counts_lines()
+            && without(self).by_hand().is_none()
+            && !self.shows_tail()
+            && !self.options.transfer.durable
+    }
+
     /// Options that are each fine and cannot be followed together.
     fn fit(&self, matches: &clap::ArgMatches) -> Result<(), Wrong> {
         let given =

@@ -27,22 +27,23 @@ pub(crate) enum Share {
 }
 
 impl Pace {
+    /// The first step may be made at once: what is small is not held up.
     pub(crate) fn new(rate: Option<u64>, now: Instant) -> Pace {
-        Pace { rate, saved: 0.0, since: now }
+        let saved = rate.map_or(0.0, |rate| step(rate as f64));
+        Pace { rate, saved, since: now }
     }
 
     /// What may be moved at `now`, `rate` being what is asked for now.
     pub(crate) fn share(&mut self, rate: Option<u64>, now: Instant) -> Share {
         if rate != self.rate {
-            *self = Pace::new(rate, now);
+            *self = Pace { rate, saved: 0.0, since: now };
         }
         let Some(rate) = rate else { return Share::Now(u64::MAX) };
         let rate = rate as f64;
         let earned = now.saturating_duration_since(self.since).as_secs_f64() * rate;
         self.saved = (self.saved + earned).min((rate * BURST.as_secs_f64()).max(1.0));
         self.since = now;
-        // At least one, however slow: fractions cannot be moved.
-        let step = (rate * STEP.as_secs_f64()).max(1.0);
+        let step = step(rate);
         if self.saved + 1e-6 >= step {
             Share::Now((self.saved + 1e-6) as u64)
         } else {
@@ -58,6 +59,11 @@ impl Pace {
             self.saved -= count as f64;
         }
     }
+}
+
+/// At least one, however slow: fractions cannot be moved.
+fn step(rate: f64) -> f64 {
+    (rate * STEP.as_secs_f64()).max(1.0)
 }
 
 #[cfg(test)]
@@ -83,8 +89,16 @@ mod tests {
             let now = Instant::now();
             let mut pace = Pace::new(Some(rate), now);
             let total = moved(&mut pace, Some(rate), now, 10_001);
-            assert!(total <= rate * 10 && total + rate / 10 + 1 >= rate * 10, "{rate}: {total}");
+            let step = rate / 10 + 1;
+            assert!(total <= rate * 10 + step && total + step >= rate * 10, "{rate}: {total}");
         }
+    }
+
+    #[test]
+    fn the_first_step_is_made_at_once() {
+        let now = Instant::now();
+        assert_eq!(Pace::new(Some(1), now).share(Some(1), now), Share::Now(1));
+        assert_eq!(Pace::new(Some(1000), now).share(Some(1000), now), Share::Now(100));
     }
 
     #[test]

@@ -23,7 +23,10 @@ pub(crate) fn remote(pid: Pid, words: &[OsString]) -> Status {
         Ok(Came::Taken(_)) => Status::DONE,
         Ok(Came::Waits) => {
             let pid = pid.as_raw_nonzero();
-            say(format_args!("{pid}: it does not answer; it will follow when bytes move next"));
+            say(format_args!(
+                "{pid}: it does not answer yet; it will follow when it goes on, unless it has \
+                 another HOME"
+            ));
             Status::DONE
         }
         Ok(Came::Gone) => {

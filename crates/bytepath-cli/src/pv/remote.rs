@@ -34,7 +34,7 @@ pub(crate) struct Target(Pid);
 pub(crate) enum Came {
     /// It was taken; with the answer to a question.
     Taken(Option<Value>),
-    /// It lies there to be taken when bytes move next.
+    /// It lies there to be taken by one that is stopped, or busy starting.
     Waits,
     /// There is no such pv any more.
     Gone,
@@ -54,6 +54,13 @@ impl Target {
             .map_err(|error| format!("{number}: {}", word(&error)))?;
         if status.lines().any(|line| line.starts_with("State:\tZ")) {
             return Err(format!("{number}: No such process"));
+        }
+        let uid = |status: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+            line.split_whitespace().nth(1)?.parse().ok()
+        };
+        if uid(&status) != Some(rustix::process::geteuid().as_raw()) {
+            return Err(format!("{number}: it runs as another user, who alone can change it"));
         }
         // The signal would end a process that does not wait for it.
         if !catches_wishes(&status) || !is_bytepath(number.get()) {
@@ -158,7 +165,13 @@ fn folder() -> std::io::Result<PathBuf> {
     let made = std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
         .create(&folder);
     match made {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(std::io::Error::other(format!(
+                "{}: {}; wishes are exchanged there: set HOME to a folder of yours",
+                folder.display(),
+                word(&error)
+            )))
+        }
         _ => Ok(folder),
     }
 }
@@ -215,7 +228,7 @@ pub(crate) fn wished() -> Vec<Settings> {
     changes.filter_map(|wish| Options::read(wish.words).ok()).collect()
 }
 
-/// Answers the wishes that lie there, where lines are drawn.
+/// Answers the wishes that lie there.
 pub(crate) fn answer(watch: &mut Watch<'_>) {
     for wish in taken() {
         if wish.kind == SET {
@@ -230,19 +243,6 @@ pub(crate) fn answer(watch: &mut Watch<'_>) {
             }
         } else if let Some(Bar { side, .. }) = watch.bars.first() {
             tell(&wish, side.tally, side.clock.elapsed(), &watch.settings);
-        }
-    }
-}
-
-/// Answers the wishes that lie there, where nothing is drawn.
-pub(crate) fn answer_quietly(live: &Live, tally: &Tally, since: Instant, settings: &Settings) {
-    for wish in taken() {
-        if wish.kind == SET {
-            if let Ok(wished) = Options::read(wish.words) {
-                set(&wished, live);
-            }
-        } else {
-            tell(&wish, tally, since.elapsed(), settings);
         }
     }
 }

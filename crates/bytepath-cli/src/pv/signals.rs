@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGTTOU, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::backend::SignalDelivery;
@@ -61,23 +63,14 @@ impl Signals {
     }
 }
 
-/// Where nothing is drawn and nothing has to be put away, signals that end a program do it at once,
-/// with pv's status.
+/// Where nobody looks at the queue, signals that end a program do it at once, with pv's status.
 pub(crate) fn end_at_once() {
-    let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let always = std::sync::Arc::clone(&always);
         let status = i32::from(Status::SIGNAL.code());
-        // Where handlers are refused, the signal ends the program all the same.
+        let always = Arc::new(AtomicBool::new(true));
+        // Where it is refused, the program runs on to its end.
         let _ = signal_hook::flag::register_conditional_shutdown(signal, status, always);
     }
-}
-
-/// Notes on a flag that another pv has left a wish.
-pub(crate) fn note_wishes() -> std::sync::Arc<std::sync::atomic::AtomicBool> {
-    let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let _ = signal_hook::flag::register(SIGUSR2, std::sync::Arc::clone(&flag));
-    flag
 }
 
 /// Stops this process as SIGTSTP would have, until it is continued.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use bytepath::Endpoint;
 
-use super::ends::{Sink, Source, total_bytes};
+use super::ends::{Sink, Source};
 use super::live::Live;
 use super::mover::{Left, Work};
 use super::screen::Screen;
@@ -39,18 +39,15 @@ pub(crate) fn run(
         Ok(Status::OPEN)
     };
     let stored = Tally::default();
-    stored.set_size(settings.size.or_else(|| total_bytes(inputs)));
-    let left = match settings.size {
-        Some(size) if settings.options.transfer.stop_at_size => Left::Bytes(size),
-        _ => Left::Everything,
-    };
+    super::ends::expect(settings, inputs, &stored);
+    let left = Left::asked(settings);
     let mut status = {
         let endpoint = match Endpoint::sink(file.as_fd()) {
             Ok(endpoint) => endpoint,
             Err(error) => return failed(std::io::Error::other(error)),
         };
         let store = Sink { name: name(), endpoint };
-        let work = Work { settings, live, tally: &stored, notice: None };
+        let work = Work { settings, live, tally: &stored };
         let bars = vec![Bar::new(&settings.options.display, LAST, &stored)?];
         let screen = Screen::wanted(settings);
         watched(settings, live, screen, bars, || work.run(inputs, &store, left))?
@@ -64,8 +61,11 @@ pub(crate) fn run(
     };
     let source = Source { name: name(), endpoint };
     let forwarded = Tally::default();
-    forwarded.set_size(source.bytes());
-    let work = Work { settings, live, tally: &forwarded, notice: None };
+    forwarded.set_size(match settings.options.display.counts_lines() {
+        true => Some(stored.lines()),
+        false => source.bytes(),
+    });
+    let work = Work { settings, live, tally: &forwarded };
     let mut bar = Bar::new(&settings.options.display, LAST, &forwarded)?;
     bar.side.read_from(&sink.endpoint);
     let screen = Screen::wanted(settings);

@@ -1,7 +1,7 @@
 //! What the mover has done so far, for whoever draws; told without locks or system calls.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use bytepath::Meter;
 
@@ -21,9 +21,9 @@ pub(crate) struct Tally {
     buffer_bytes: AtomicU64,
     /// Bytes known to be on the device.
     durable_bytes: AtomicU64,
-    /// The whole, where it is known only while it runs; see `size`.
+    /// The whole, see `size`.
     size: AtomicU64,
-    size_known: AtomicBool,
+    size_is: AtomicU8,
     pub(crate) tail: Mutex<Tail>,
 }
 
@@ -92,12 +92,45 @@ impl Tally {
 
     pub(crate) fn set_size(&self, size: Option<u64>) {
         self.size.store(size.unwrap_or(0), Relaxed);
-        self.size_known.store(size.is_some(), Relaxed);
+        self.size_is.store(if size.is_some() { KNOWN } else { UNKNOWN }, Relaxed);
     }
 
-    pub(crate) fn size(&self) -> Option<u64> {
-        self.size_known.load(Relaxed).then(|| self.size.load(Relaxed))
+    /// Takes the whole from its bytes, where lines are counted: counting them beforehand would be
+    /// reading everything twice.
+    pub(crate) fn set_size_by_bytes(&self, bytes: Option<u64>) {
+        self.set_size(bytes);
+        if bytes.is_some() {
+            self.size_is.store(BYTES_OF_LINES, Relaxed);
+        }
     }
+
+    /// The whole, in what is counted, as far as it is known by now.
+    pub(crate) fn size(&self) -> Option<u64> {
+        let size = self.size.load(Relaxed);
+        match self.size_is.load(Relaxed) {
+            UNKNOWN => None,
+            BYTES_OF_LINES => Some(lines_in_all(self.lines(), self.bytes(), size)),
+            _ => Some(size),
+        }
+    }
+}
+
+/// What `size` is.
+const UNKNOWN: u8 = 0;
+const KNOWN: u8 = 1;
+const BYTES_OF_LINES: u8 = 2;
+
+/// How many lines there will be, if the rest is like what was seen; exact at the end. Before the
+/// first, as many as there can be, so that nothing of them is done.
+fn lines_in_all(lines: u64, bytes: u64, all_bytes: u64) -> u64 {
+    if bytes >= all_bytes {
+        return lines;
+    }
+    if lines == 0 {
+        return all_bytes;
+    }
+    let scaled = u128::from(lines) * u128::from(all_bytes) / u128::from(bytes.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// The last of what was written, for -A and %L.
@@ -147,6 +180,25 @@ fn extend(line: &mut Vec<u8>, more: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lines_of_the_whole_follow_from_the_share_of_the_bytes() {
+        let tally = Tally::default();
+        tally.set_size_by_bytes(Some(1000));
+        assert_eq!(tally.size(), Some(1000));
+        tally.wrote(100, 0);
+        assert_eq!(tally.size(), Some(1000));
+        tally.wrote(150, 5);
+        assert_eq!(tally.size(), Some(20));
+        tally.wrote(750, 2);
+        assert_eq!((tally.lines(), tally.size()), (7, Some(7)));
+        // It grew meanwhile.
+        tally.wrote(1000, 3);
+        assert_eq!((tally.lines(), tally.size()), (10, Some(10)));
+        tally.set_size_by_bytes(None);
+        assert_eq!(tally.size(), None);
+        assert_eq!(lines_in_all(u64::MAX, 1, u64::MAX), u64::MAX);
+    }
 
     #[test]
     fn the_tail_is_the_last_bytes_and_the_last_whole_line_over_any_pieces() {

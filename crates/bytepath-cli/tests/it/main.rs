@@ -13,6 +13,7 @@ mod program;
 mod pv;
 mod pv_display;
 mod pv_faults;
+mod pv_lines;
 mod pv_others;
 mod pv_terminal;
 mod quota;

@@ -382,14 +382,29 @@ fn a_plan_is_explained_and_a_route_that_cannot_show_the_bytes_is_refused() {
     run(&mut ours(&["-l", "--route", "splice"])).refused(64, &["--line-mode"]);
 }
 
-#[test]
-fn lines_are_counted_and_the_whole_is_found_out_before() {
-    let folder = folder();
-    let done = run_in(folder.path(), &mut ours(&["-n", "-l", "-b", "a"]), "b");
-    assert_eq!(done.stderr.lines().last(), Some("40000"), "{}", done.stderr);
-}
-
 /// A pipe that programs started by other tests do not inherit.
 pub(crate) fn pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+}
+
+#[test]
+fn small_files_and_nothing_are_moved_without_a_second_thread() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    let threads = |words: &str| {
+        let line = format!(
+            "strace -f -qq -o log -e trace=clone,clone3 {BYTEPATH} pv -q {words}; wc -l <log"
+        );
+        let mut command = Command::new("sh");
+        let done = run(command.args(["-c", &line]).current_dir(folder.path()));
+        done.well().stdout.trim().to_owned()
+    };
+    assert_eq!(threads("</dev/null"), "0");
+    assert_eq!(threads("a b -o out"), "0");
+    let moved = fs::read_to_string(folder.path().join("out")).expect("made");
+    assert_eq!(moved, lines(40_000) + "bb\n\0b");
+    // Whoever could be waited for may be asked meanwhile.
+    assert_eq!(threads("empty >/dev/null"), "1");
 }

@@ -1,12 +1,13 @@
 //! `pv` where calls fail: every byte arrives or the exit code says why not, as with the real pv.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::program::{BYTEPATH, Done, installed, run};
+use crate::program::{BYTEPATH, Done, installed, root, run};
 use crate::pv::lines;
 
 /// A folder with a file `a` of several buffers.
@@ -188,5 +189,66 @@ fn an_output_that_is_full_or_gone_ends_it_as_it_ends_the_real_pv() {
             });
             assert_eq!(codes[0], codes[1], "{words} {rest}");
         }
+    }
+}
+
+#[test]
+fn a_buffer_that_is_asked_for_is_filled_in_one_read_however_large() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    let text = lines(400_000);
+    fs::write(folder.path().join("a"), &text).expect("written");
+    let done = traced(Which::Ours, folder.path(), &["trace=read", "path=a"], "-q -B 4M a");
+    assert!(done.stdout == text);
+    let log = fs::read_to_string(folder.path().join("log")).expect("there");
+    let first = log.lines().find(|line| line.contains("read(")).expect("it reads");
+    assert!(first.ends_with(", 4194304) = 4194304"), "{first}");
+}
+
+#[test]
+fn reads_and_waits_that_are_interrupted_cost_no_byte() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    // Enough for faults to begin after those reads by which a program starts.
+    fs::write(folder.path().join("a"), lines(400_000)).expect("written");
+    for words in ["-q -C", "-q --route read-write", "-q", "-f -i 0.1", "-q -B 7K"] {
+        for fault in [
+            "read:error=EINTR:when=30+2",
+            "read:error=EAGAIN:when=30+3",
+            "write:error=EINTR:when=4+2",
+            "poll,ppoll:error=EINTR:when=2+2",
+        ] {
+            let line = format!(
+                "cat a | strace -f -qq -o log -e inject={fault} {BYTEPATH} pv {words} 2>said | \
+                 cmp - a"
+            );
+            let done = run(Command::new("sh").args(["-c", &line]).current_dir(folder.path()));
+            assert!(done.status.success(), "{words} {fault}: {done:?}");
+        }
+    }
+}
+
+#[test]
+fn a_user_who_may_have_no_second_thread_still_moves_all_of_it() {
+    if !root() || !installed("setpriv") {
+        println!("skipped: a user without processes can only be had by root");
+        return;
+    }
+    let folder = folder();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let text = fs::read_to_string(folder.path().join("a")).expect("read");
+    for words in ["-q", "-f", "-ql", "-q -L 1G", "-q -U -"] {
+        // A user of this test's own, as the limit is on all of a user's processes.
+        let line = format!(
+            "ulimit -u 1; cat a | TMPDIR=/tmp \
+             setpriv --reuid 65531 --regid 65531 --clear-groups {BYTEPATH} pv {words} 2>said"
+        );
+        let mut command = Command::new("sh");
+        let done = run(command.args(["-c", &line]).current_dir(folder.path()));
+        assert!(done.status.success() && done.stdout == text, "{words}: {done:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::program::{Bounded, Done, installed, run, spawned};
+use crate::program::{BYTEPATH, Bounded, Done, as_nobody, installed, run, shell, spawned};
 use crate::pv::{lines, ours, pipe, real};
 
 /// Nothing that a test waits for takes longer.
@@ -66,25 +66,22 @@ fn a_rate_is_changed_while_bytes_move() {
 }
 
 #[test]
-fn a_quiet_pv_without_a_thread_takes_wishes_between_two_slices() {
+fn a_quiet_pv_follows_and_answers_while_nothing_comes() {
     let (program, pid, writer, out) = between(&["-q"]);
-    let (mut writer, mut out) = (fs::File::from(writer), fs::File::from(out));
-    std::thread::scope(|scope| {
-        let (told, stop) = std::sync::mpsc::channel::<()>();
-        scope.spawn(move || {
-            while stop.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty)
-                && writer.write_all(&[0; 65536]).is_ok()
-            {}
-        });
-        let reader = scope.spawn(move || {
-            let mut piece = vec![0; 1 << 20];
-            while out.read(&mut piece).is_ok_and(|count| count > 0) {}
-        });
-        run(&mut ours(&["-R", &pid.to_string(), "-L", "100G"])).well();
-        drop(told);
-        reader.join().expect("it ends");
-    });
+    let pid = pid.to_string();
+    // It has not read a byte, and sleeps until one comes.
+    let done = run(&mut ours(&["-R", &pid, "-L", "1"])).well();
+    assert_eq!(done.stderr, "", "it answers");
+    let mut command = ours(&["-n", "-b", "-i", "0.1", "-Q", &pid]);
+    let mut query = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let mut first = [0; 2];
+    let mut said = query.child().stderr.take().expect("it is piped");
+    said.read_exact(&mut first).expect("it answers");
+    assert_eq!(&first, b"0\n");
+    run(&mut ours(&["-R", &pid, "-L", "0"])).well();
+    drop((said, writer, out));
     assert!(program.done().status.success());
+    query.done();
 }
 
 #[test]
@@ -166,6 +163,38 @@ fn a_process_that_takes_no_wishes_is_not_harmed() {
 }
 
 #[test]
+fn a_wish_for_another_users_pv_is_refused() {
+    let Some(nobody) = as_nobody().filter(|words| !words.is_empty()) else {
+        println!("skipped: becoming another user needs root");
+        return;
+    };
+    let (program, pid, writer, _out) = between(&["-q"]);
+    shell(&format!("{nobody}\"$bytepath\" pv -R {pid} -L 1")).refused(1, &["pv: ", "another user"]);
+    drop(writer);
+    assert!(program.done().status.success());
+}
+
+#[test]
+fn a_folder_for_wishes_that_cannot_be_made_is_named() {
+    let Some(nobody) = as_nobody() else { return };
+    if fs::read_dir("/run/user").is_ok_and(|mut users| users.next().is_some()) {
+        println!("skipped: wishes are exchanged in /run/user");
+        return;
+    }
+    let (reader, writer) = pipe().expect("a pipe");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &format!("exec {nobody}{BYTEPATH} pv -q")]).stdin(reader);
+    let mut program = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    drop(command);
+    let pid = program.child().id();
+    until("it starts", || takes_wishes(pid));
+    shell(&format!("export HOME=/no/such; exec {nobody}\"$bytepath\" pv -R {pid} -L 1"))
+        .refused(1, &["pv: /no/such/.pv: No such file or directory", "set HOME"]);
+    drop(writer);
+    assert!(program.done().status.success());
+}
+
+#[test]
 fn signals_that_end_it_give_the_exit_code_of_the_real_pv() {
     let quiet: &[&str] = &["-q"];
     for words in [quiet, &["-f"], &["-n"], &["-qL", "10"], &["-q", "-P", "/dev/shm/pv-test.pid"]] {
@@ -180,13 +209,14 @@ fn signals_that_end_it_give_the_exit_code_of_the_real_pv() {
 
 #[test]
 fn bytes_that_a_signal_finds_in_a_buffer_are_told_of() {
-    let cases: [(&[&str], bool); 5] = [
+    let cases: [(&[&str], bool); 6] = [
         (&["-f", "-C", "--no-enlarge"], true),
         (&["-q", "-B", "64K", "--no-enlarge"], true),
-        (&["-f", "-l", "--no-enlarge"], true),
+        (&["-f", "-l", "-T", "--no-enlarge"], true),
         (&["-f", "--route", "read-write", "--no-enlarge"], true),
         // The kernel moves them: they are in one pipe or the other.
         (&["-f", "--no-enlarge"], false),
+        (&["-f", "-l", "--no-enlarge"], false),
     ];
     for (words, told) in cases {
         let (program, pid, writer, out) = between(words);

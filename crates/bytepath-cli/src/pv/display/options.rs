@@ -149,6 +149,11 @@ const SHOWN: &str = "What is shown";
 const CHANGED: &str = "How it is shown";
 
 impl DisplayOptions {
+    /// What ends a line.
+    pub(crate) fn line_end(&self) -> u8 {
+        if self.null { 0 } else { b'\n' }
+    }
+
     /// Whether lines are counted, not bytes: asked for, or meant by --null.
     pub(crate) fn counts_lines(&self) -> bool {
         self.line_mode || self.null

@@ -202,6 +202,7 @@ impl Setting {
         Knobs {
             chunk_bytes: asked.chunk_bytes.or(self.chunk_bytes),
             pipe_bytes: asked.pipe_bytes,
+            queue_depth: asked.queue_depth,
             wait: if asked.wait == Wait::Block { self.wait() } else { asked.wait },
             pages: asked.pages,
         }

@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         *piece = next;
         ring.push(pair(&from, &to, token as u64, next, buffer));
     }
-    while let Some(done) = ring.next()? {
+    while let Some(done) = ring.wait()? {
         let (at, len) = under_way[done.token as usize];
         match (done.first?, done.then.ok_or("a pair has two answers")?) {
             (0, _) => return Err(format!("{at} bytes were there, and {bytes} before").into()),

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ring.push(read(&file, chunk, Buffer::allocate(CHUNK_BYTES, &Pages::default())?));
     }
     let (mut bytes, mut sum, mut next) = (0, 0_u64, DEPTH);
-    while let Some(done) = ring.next()? {
+    while let Some(done) = ring.wait()? {
         let count = done.first? as usize;
         let buffer = done.buffer.ok_or("a read has a buffer")?;
         bytes += count as u64;

@@ -19,7 +19,7 @@
 //! let buffer = Buffer::allocate(4096, &Pages::default())?;
 //! let read = Operation::Read { file: Target::Borrowed(file.as_fd()), at: 0, bytes: 0..4096 };
 //! ring.push(Request::new(7, read).buffer(buffer));
-//! let done = ring.next()?.ok_or("it is in flight")?;
+//! let done = ring.wait()?.ok_or("it is in flight")?;
 //! let count = done.first? as usize;
 //! println!("{} bytes", done.buffer.ok_or("it had one")?.as_slice()[..count].len());
 //! # Ok(()) }

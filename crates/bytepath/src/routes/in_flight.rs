@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
+use crate::pages::{PageSize, page_bytes};
 use crate::ring::{Answer, Buffer, Completion, Operation, Request, Ring, Target};
 use crate::routes::{Job, Span};
 
@@ -52,7 +53,7 @@ impl<'fd> Queue<'fd> for Ring<'fd> {
     }
 
     fn next(&mut self) -> Result<Option<Completion>, Errno> {
-        Ring::next(self)
+        Ring::wait(self)
     }
 
     fn calls(&self) -> u64 {
@@ -102,7 +103,10 @@ impl Shape {
     /// As the knobs say, and no more than the job needs. Chunks are multiples of `align`.
     pub(super) fn of(span: &Span<'_>, align: usize) -> Shape {
         let known = match span.source.kind() {
-            Kind::File => span.source.bytes().min(span.limit),
+            // It may grow, so that chunks are a page at least.
+            Kind::File => {
+                span.source.bytes().max(page_bytes(PageSize::Base) as u64).min(span.limit)
+            }
             _ => span.limit,
         };
         let chunk = span.next_bytes(known.max(1), CHUNK_BYTES).next_multiple_of(align);

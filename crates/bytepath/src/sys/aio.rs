@@ -49,7 +49,6 @@ const IOCB_CMD_PWRITE: u16 = 1;
 /// A request in flight, or still to be submitted.
 struct Flight {
     token: u64,
-    control: Box<Control>,
     buffer: Option<Buffer>,
 }
 
@@ -57,6 +56,10 @@ struct Flight {
 pub(crate) struct Aio<'fd> {
     context: libc::c_ulong,
     flights: Vec<Option<Flight>>,
+    /// One for each flight; never resized, so that each stays where it is.
+    controls: Vec<Control>,
+    /// Where those are that are to be submitted, made anew for each call.
+    pointers: Vec<*mut Control>,
     free: Vec<usize>,
     /// Places whose requests are to be submitted.
     queued: Vec<usize>,
@@ -81,6 +84,8 @@ impl Aio<'_> {
         Ok(Aio {
             context,
             flights: (0..depth).map(|_| None).collect(),
+            controls: vec![Control::default(); depth],
+            pointers: Vec::with_capacity(depth),
             free: (0..depth).rev().collect(),
             queued: Vec::with_capacity(depth),
             submitted: 0,
@@ -93,17 +98,15 @@ impl Aio<'_> {
     /// Hands over what is queued; what the kernel refuses is done, with its word.
     fn submit(&mut self) {
         while !self.queued.is_empty() {
-            let controls: Vec<*const Control> = self
-                .queued
-                .iter()
-                .filter_map(|&place| self.flights[place].as_ref())
-                .map(|flight| &raw const *flight.control)
-                .collect();
+            let start = self.controls.as_mut_ptr();
+            self.pointers.clear();
+            self.pointers.extend(self.queued.iter().map(|&place| start.wrapping_add(place)));
             self.calls += 1;
-            let (many, first) = (controls.len() as libc::c_long, controls.as_ptr());
-            // SAFETY: each control block is boxed in its flight, which also owns the memory that
-            // it points to; both stay until the kernel is done (`next`, `Drop`). Descriptors live
-            // for `'fd`.
+            let many = self.pointers.len() as libc::c_long;
+            let first = self.pointers.as_ptr();
+            // SAFETY: the kernel reads the control blocks, and marks them, during the call only.
+            // The memory that each points to is owned by its flight until the kernel is done with
+            // it (`next`, `Drop`). Descriptors live for `'fd`.
             let answer = unsafe { libc::syscall(libc::SYS_io_submit, self.context, many, first) };
             match counted(answer) {
                 Ok(count) if count > 0 => {
@@ -178,7 +181,7 @@ impl<'fd> Queue<'fd> for Aio<'fd> {
         let Target::Borrowed(file) = file else { unreachable!("it registers no files") };
         let memory = buffer.as_ref().expect("a request that moves bytes has a buffer");
         let len = bytes.len() as u64;
-        let control = Box::new(Control {
+        self.controls[place] = Control {
             data: place as u64,
             opcode,
             file: file.as_raw_fd() as u32,
@@ -186,8 +189,8 @@ impl<'fd> Queue<'fd> for Aio<'fd> {
             bytes: len,
             offset: at as i64,
             ..Control::default()
-        });
-        self.flights[place] = Some(Flight { token, control, buffer });
+        };
+        self.flights[place] = Some(Flight { token, buffer });
         self.queued.push(place);
     }
 

@@ -36,7 +36,7 @@ fn file_of(bytes: &[u8]) -> File {
 /// The answer to one request alone.
 fn asked<'fd>(ring: &mut Ring<'fd>, request: Request<'fd>) -> Completion {
     ring.push(request);
-    ring.next().expect("it can be waited for").expect("it is in flight")
+    ring.wait().expect("it can be waited for").expect("it is in flight")
 }
 
 fn read(file: &File, at: u64, bytes: usize) -> Operation<'_> {
@@ -79,13 +79,13 @@ fn a_ring_is_filled_again_and_again_and_every_request_answered_once() {
             ring.push(if pushed % 3 == 0 { request.then(Operation::Nop) } else { request });
             pushed += 1;
         }
-        let done = ring.next().expect("waited").expect("in flight");
+        let done = ring.wait().expect("waited").expect("in flight");
         assert_eq!((done.first, done.then.is_some()), (Ok(0), done.token % 3 == 0));
         seen.push(done.token);
     }
     seen.sort_unstable();
     assert_eq!(seen, (0..500).collect::<Vec<_>>());
-    assert!(ring.next().expect("nothing to wait for").is_none());
+    assert!(ring.wait().expect("nothing to wait for").is_none());
     assert!(ring.calls() < 500, "{} calls for 500 requests", ring.calls());
 }
 
@@ -143,7 +143,7 @@ fn requests_are_cancelled_by_token_by_deadline_and_by_time() {
         ring.push(Request::new(1, read(&reader, 0, 10)).buffer(buffer(4096)));
         ring.push(Request::new(2, Operation::Cancel(1)));
         let mut answers: Vec<(u64, Answer)> = (0..2)
-            .map(|_| ring.next().expect("waited").expect("in flight"))
+            .map(|_| ring.wait().expect("waited").expect("in flight"))
             .map(|done| (done.token, done.first))
             .collect();
         answers.sort_by_key(|(token, _)| *token);

@@ -3,11 +3,13 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};
+use rustix::fs::{Statx, StatxFlags};
 use rustix::io::Errno;
 
 use crate::ring::{Answer, Buffer, Completion, Operation, Request, Target};
@@ -51,7 +53,7 @@ struct Step {
 enum Held {
     Nothing,
     Time(#[allow(dead_code, reason = "the kernel reads it")] Box<types::Timespec>),
-    Stat(#[allow(dead_code, reason = "the kernel reads it")] CString, Box<libc::statx>),
+    Stat(#[allow(dead_code, reason = "the kernel reads it")] CString, Box<MaybeUninit<Statx>>),
     /// The step's answer is a descriptor: of a file opened by path, or of a connection.
     Opens,
     OpensPath(#[allow(dead_code, reason = "the kernel reads it")] CString),
@@ -247,11 +249,10 @@ impl Maker<'_> {
 }
 
 fn stat(path: CString) -> (Entry, Held) {
-    // SAFETY: a statx is plain numbers, for which zeros are a value.
-    let mut stat: Box<libc::statx> = Box::new(unsafe { std::mem::zeroed() });
-    let to = std::ptr::from_mut(&mut *stat).cast::<types::statx>();
+    let mut stat = Box::new(MaybeUninit::<Statx>::uninit());
+    let to = stat.as_mut_ptr().cast::<types::statx>();
     let entry = opcode::Statx::new(types::Fd(libc::AT_FDCWD), path.as_ptr(), to);
-    (entry.mask(libc::STATX_BASIC_STATS).build(), Held::Stat(path, stat))
+    (entry.mask(StatxFlags::BASIC_STATS.bits()).build(), Held::Stat(path, stat))
 }
 
 impl Flight {
@@ -305,7 +306,10 @@ impl Step {
                 // SAFETY: a close that was cancelled leaves open what the request owned.
                 drop(unsafe { OwnedFd::from_raw_fd(*number) });
             }
-            (Held::Stat(_, stat), Ok(_)) => done.bytes_of_file = Some(stat.stx_size),
+            (Held::Stat(_, stat), Ok(_)) => {
+                // SAFETY: the kernel has filled it, all of it, when it answers without an error.
+                done.bytes_of_file = Some(unsafe { stat.assume_init_ref() }.stx_size);
+            }
             _ => {}
         }
         answer

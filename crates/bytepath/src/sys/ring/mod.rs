@@ -122,7 +122,7 @@ impl<'fd> Ring<'fd> {
         self.calls
     }
 
-    /// Queues a request; [`Ring::submit`] and [`Ring::next`] hand it to the kernel.
+    /// Queues a request; [`Ring::submit`] and [`Ring::wait`] hand it to the kernel.
     ///
     /// # Panics
     /// If there is no [`Ring::room`], or a step names a range that its buffer does not have.
@@ -168,7 +168,7 @@ impl<'fd> Ring<'fd> {
     ///
     /// # Errors
     /// The kernel's word where it does not let anybody wait. What is in flight stays so.
-    pub fn next(&mut self) -> Result<Option<Completion>, Errno> {
+    pub fn wait(&mut self) -> Result<Option<Completion>, Errno> {
         let mut retries = 0;
         loop {
             if let Some(done) = self.take() {
@@ -221,7 +221,7 @@ impl<'fd> Ring<'fd> {
             }
         }
         loop {
-            match self.next() {
+            match self.wait() {
                 Ok(Some(_)) => {}
                 Ok(None) => return true,
                 Err(_) => return false,

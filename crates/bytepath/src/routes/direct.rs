@@ -46,8 +46,7 @@ impl Direct {
         let source = again(span.source, OFlags::RDONLY, "source")?;
         let sink = again(span.sink, OFlags::WRONLY, "sink")?;
         let page = page_bytes(PageSize::Base);
-        let align =
-            [&source, &sink].map(|file| block_bytes(file)).into_iter().fold(page, usize::max);
+        let align = [&source, &sink].map(block_bytes).into_iter().fold(page, usize::max);
         Ok(Direct { name, source, sink, align })
     }
 

@@ -22,8 +22,11 @@ use crate::watch::bounded;
 /// A call to be refused, always or where one argument has a value.
 struct Refusing {
     call: i64,
-    where_argument: Option<(u8, u64)>,
+    where_argument: Option<Argument>,
 }
+
+/// The place of an argument, and its value.
+type Argument = (u8, u64);
 
 /// Runs `work` on a thread to which the kernel refuses the calls with `errno`.
 fn refusing<T: Send>(calls: &[Refusing], errno: Errno, work: impl FnOnce() -> T + Send) -> T {
@@ -71,7 +74,7 @@ const CALLS: &[(&str, i64)] = &[
 ];
 
 /// The calls without which routes cannot begin, where an argument has a value if one is given.
-const BEGINNINGS: &[(&str, i64, Option<(u8, u64)>)] = &[
+const BEGINNINGS: &[(&str, i64, Option<Argument>)] = &[
     ("uring", libc::SYS_io_uring_setup, None),
     ("uring-linked", libc::SYS_io_uring_setup, None),
     ("uring-registered", libc::SYS_io_uring_setup, None),

@@ -11,23 +11,18 @@
 
 use std::collections::VecDeque;
 
-use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
-use crate::pages::{PageSize, page_bytes};
 use crate::ring::{Answer, Buffer, Completion, Operation, Request, Ring, Target};
-use crate::routes::{Job, Span};
+use crate::routes::Span;
+use stand::Stand;
 
-/// Chunks in flight where the knobs name no number.
-const DEPTH: usize = 8;
+mod shape;
+mod stand;
 
-/// More than this many are not kept in flight: a ring holds as many with room to spare.
-pub(super) const DEPTH_MAX: usize = 4096;
-
-/// Bytes of a chunk where the knobs name no number.
-const CHUNK_BYTES: usize = 256 << 10;
+pub(super) use shape::{Shape, suits};
+pub(super) use stand::{bytes_ahead, cut, ends_before};
 
 /// A chunk that makes no progress is queued again at most this often.
 const RETRIES_MAX: u32 = 1000;
@@ -62,64 +57,6 @@ impl<'fd> Queue<'fd> for Ring<'fd> {
 
     fn call(&self) -> &'static str {
         "io_uring_enter"
-    }
-}
-
-/// Why a route of files in flight does not suit a job; asks nothing of the kernel.
-pub(super) fn suits(job: &Job<'_>, what: &str) -> Result<(), Refusal> {
-    if job.keep_source {
-        return Err(Refusal::because(format!("{what} would advance the source")));
-    }
-    for end in [job.source, job.sink] {
-        let null = end.kind() == Kind::Null && std::ptr::eq(end, job.sink);
-        if !end.kind().is_cached() && !null {
-            return Err(Refusal::because(format!(
-                "{what} is at many offsets at once, which a {} does not have",
-                end.kind()
-            )));
-        }
-    }
-    if job.sink.appends() {
-        return Err(Refusal::because("a sink opened with O_APPEND takes no offsets"));
-    }
-    if job.source.same_file(job.sink) {
-        return Err(Refusal::because("out of order it would read what it has written"));
-    }
-    if job.source.kind() == Kind::File && job.source.bytes() == 0 {
-        // Files of /proc and /sys say 0 and have content, which is theirs to give in order.
-        return Err(Refusal::because("the source says that it is empty, so it has to be read"));
-    }
-    Ok(())
-}
-
-/// How many chunks of how many bytes are in flight, `bytes` being what there is to move.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
-    pub(super) depth: usize,
-    pub(super) chunk_bytes: usize,
-}
-
-impl Shape {
-    /// As the knobs say, and no more than the job needs. Chunks are multiples of `align`.
-    pub(super) fn of(span: &Span<'_>, align: usize) -> Shape {
-        let known = match span.source.kind() {
-            // It may grow, so that chunks are a page at least.
-            Kind::File => {
-                span.source.bytes().max(page_bytes(PageSize::Base) as u64).min(span.limit)
-            }
-            _ => span.limit,
-        };
-        let chunk = span.next_bytes(known.max(1), CHUNK_BYTES).next_multiple_of(align);
-        let chunks = known.div_ceil(chunk as u64).max(1);
-        let depth = span.knobs.queue_depth.unwrap_or(DEPTH).clamp(1, DEPTH_MAX);
-        Shape { depth: depth.min(usize::try_from(chunks).unwrap_or(depth)), chunk_bytes: chunk }
-    }
-
-    /// A buffer for each chunk in flight.
-    pub(super) fn buffers(&self, span: &Span<'_>) -> Result<Vec<Buffer>, Stop> {
-        let buffer = |_| Buffer::allocate(self.chunk_bytes, &span.knobs.pages);
-        let made: Result<_, _> = (0..self.depth).map(buffer).collect();
-        made.map_err(|error| Stop::Declined(Refusal::because(error.to_string())))
     }
 }
 
@@ -215,14 +152,6 @@ pub(super) enum Ended {
     Early,
 }
 
-/// Where both ends stand, and whether the sink ends there.
-struct Stand {
-    source: u64,
-    sink: u64,
-    /// The sink's size, where it is a file that ends at its position or before.
-    ends_at: Option<u64>,
-}
-
 impl<'a, 'fd, Q: Queue<'fd>> InFlight<'a, 'fd, Q> {
     /// What moves stretches of one span, with these buffers.
     pub(super) fn new(
@@ -274,26 +203,25 @@ impl<'a, 'fd, Q: Queue<'fd>> InFlight<'a, 'fd, Q> {
     /// Moves at most `most` bytes from where the ends stand, and leaves them behind what was moved.
     pub(super) fn stretch(&mut self, most: u64) -> Result<Stretch, Stop> {
         let stand = self.stand()?;
-        let in_order = stand.ends_at.is_none() && self.span.sink.kind() != Kind::Null;
-        let mut stretch = self.run(most, &stand, in_order)?;
+        let mut stretch = self.run(most, &stand)?;
         let sinks = matches!(&stretch.ended, Err(Stop::Failed(f)) if f.side == Side::Sink);
-        if sinks && !in_order && self.furthest > self.reached {
+        if sinks && !stand.in_order && self.furthest > self.reached {
             // What was written behind the gap took the room that the gap lacks.
-            let stand = self.stand()?;
-            let again = self.run(most - stretch.bytes, &stand, true)?;
+            let stand = Stand { in_order: true, ..self.stand()? };
+            let again = self.run(most - stretch.bytes, &stand)?;
             stretch = Stretch { bytes: stretch.bytes + again.bytes, ended: again.ended };
         }
         Ok(stretch)
     }
 
-    fn run(&mut self, most: u64, stand: &Stand, in_order: bool) -> Result<Stretch, Stop> {
+    fn run(&mut self, most: u64, stand: &Stand) -> Result<Stretch, Stop> {
         (self.next_at, self.reached, self.furthest, self.barrier) = (0, 0, 0, None);
         loop {
-            self.start(most, stand, in_order);
+            self.start(most, stand);
             let done = self.queue.next();
             self.tell_calls();
             match done {
-                Ok(Some(done)) => self.took(done, stand, in_order),
+                Ok(Some(done)) => self.took(done, stand),
                 Ok(None) => break,
                 Err(errno) => return Err(self.lost(errno, stand)),
             }
@@ -308,9 +236,9 @@ impl<'a, 'fd, Q: Queue<'fd>> InFlight<'a, 'fd, Q> {
     }
 
     /// Starts chunks as long as there are buffers for them, and bytes.
-    fn start(&mut self, most: u64, stand: &Stand, in_order: bool) {
+    fn start(&mut self, most: u64, stand: &Stand) {
         let linked = self.ends.pairing == Pairing::Linked;
-        let depth = if linked && in_order { 1 } else { self.shape.depth };
+        let depth = if linked && stand.in_order { 1 } else { self.shape.depth };
         while self.chunks.len() < depth && self.barrier.is_none() && self.next_at < most {
             if self.span.cancel.is_some_and(crate::Cancel::is_cancelled) {
                 let stop = Stop::Cancelled { stranded: Vec::new() };
@@ -323,12 +251,12 @@ impl<'a, 'fd, Q: Queue<'fd>> InFlight<'a, 'fd, Q> {
             self.chunks.push_back(Chunk { at, len, read: 0, written: 0, retries: 0, state });
             self.held.push_back(self.free.pop());
             self.next_at += len as u64;
-            self.go_on(self.chunks.len() - 1, stand, in_order);
+            self.go_on(self.chunks.len() - 1, stand);
         }
     }
 
     /// A request is done.
-    fn took(&mut self, done: Completion, stand: &Stand, in_order: bool) {
+    fn took(&mut self, done: Completion, stand: &Stand) {
         let place = usize::try_from(done.token - self.first).expect("a chunk in flight");
         self.held[place] = done.buffer;
         match self.chunks[place].state {
@@ -337,8 +265,8 @@ impl<'a, 'fd, Q: Queue<'fd>> InFlight<'a, 'fd, Q> {
             State::Pair => self.was_paired(place, done.first, done.then),
             State::Held | State::Done => unreachable!("it had a request in flight"),
         }
-        self.go_on(place, stand, in_order);
-        self.pass(stand, in_order);
+        self.go_on(place, stand);
+        self.pass(stand);
     }
 
     fn was_read(&mut self, place: usize, answer: Answer) {
@@ -421,7 +349,7 @@ impl<'a, 'fd, Q: Queue<'fd>> InFlight<'a, 'fd, Q> {
     }
 
     /// Queues a chunk's next request, if it has one.
-    fn go_on(&mut self, place: usize, stand: &Stand, in_order: bool) {
+    fn go_on(&mut self, place: usize, stand: &Stand) {
         let chunk = self.chunks[place];
         let goal = match &self.barrier {
             Some(barrier) => {
@@ -433,7 +361,7 @@ impl<'a, 'fd, Q: Queue<'fd>> InFlight<'a, 'fd, Q> {
         let state = if chunk.written >= goal {
             State::Done
         } else if chunk.written < chunk.read {
-            if in_order && place > 0 { State::Held } else { State::Writing }
+            if stand.in_order && place > 0 { State::Held } else { State::Writing }
         } else if self.ends.pairing == Pairing::Linked {
             State::Pair
         } else {
@@ -473,7 +401,7 @@ impl<'a, 'fd, Q: Queue<'fd>> InFlight<'a, 'fd, Q> {
     }
 
     /// Passes the chunks that are done, and lets the next one write.
-    fn pass(&mut self, stand: &Stand, in_order: bool) {
+    fn pass(&mut self, stand: &Stand) {
         while let Some(&chunk) = self.chunks.front() {
             // Behind the barrier nothing counts.
             let written = chunk.at + chunk.written as u64;
@@ -484,7 +412,7 @@ impl<'a, 'fd, Q: Queue<'fd>> InFlight<'a, 'fd, Q> {
                 self.reached = reached;
             }
             if chunk.state == State::Held {
-                self.go_on(0, stand, in_order);
+                self.go_on(0, stand);
             }
             if self.chunks[0].state != State::Done {
                 return;
@@ -521,91 +449,4 @@ fn judged(name: &'static str, side: Side, call: &'static str, errno: Errno) -> S
         ),
         _ => Stop::Failed(Failed::new(name, side, call, errno)),
     }
-}
-
-/// Where the ends stand, before and after.
-impl<'fd, Q: Queue<'fd>> InFlight<'_, 'fd, Q> {
-    fn stand(&self) -> Result<Stand, Stop> {
-        let (source, sink) = (self.span.source, self.span.sink);
-        let position = |fd: &crate::Endpoint<'_>| {
-            rustix::fs::tell(fd).map_err(|errno| {
-                Stop::Declined(Refusal::errno("the position of a file is not to be had", errno))
-            })
-        };
-        let (source, at) = (position(source)?, position(sink)?);
-        Ok(Stand { source, sink: at, ends_at: ends_before(self.span, at) })
-    }
-
-    /// Undoes what was written behind a gap, and leaves both ends behind what was moved.
-    fn leave(&mut self, stand: &Stand) -> Result<(), Stop> {
-        let undo = stand.ends_at.filter(|_| self.furthest > self.reached);
-        if let Some(bytes) = undo {
-            cut(self.span, self.ends.name, stand.sink + self.reached, bytes, self.reached)?;
-        }
-        self.chunks.clear();
-        for buffer in self.held.drain(..).flatten() {
-            self.free.push(buffer);
-        }
-        let moved = self.reached;
-        let to = |at: u64| SeekFrom::Start(at + moved);
-        let placed =
-            rustix::fs::seek(self.span.source, to(stand.source)).and_then(|_| {
-                match self.span.sink.kind() {
-                    Kind::Null => Ok(0),
-                    _ => rustix::fs::seek(self.span.sink, to(stand.sink)),
-                }
-            });
-        placed.map(drop).map_err(|errno| {
-            Stop::Failed(Failed::new(self.ends.name, Side::Either, "lseek", errno))
-        })
-    }
-
-    /// The kernel does not let anybody wait for what is in flight.
-    fn lost(&mut self, errno: Errno, stand: &Stand) -> Stop {
-        let call = self.queue.call();
-        if let Err(stop) = self.leave(stand) {
-            return stop;
-        }
-        match errno {
-            // A filter that refuses the call refused the first one too: nothing came through it.
-            Errno::PERM | Errno::ACCESS | Errno::NOSYS => {
-                Stop::Declined(Refusal::errno(format!("{call} is refused"), errno))
-            }
-            _ => Stop::Failed(Failed::new(self.ends.name, Side::Either, call, errno)),
-        }
-    }
-}
-
-/// Bytes between a file's position and its end; any number where it has no size.
-pub(super) fn bytes_ahead(span: &Span<'_>) -> u64 {
-    if span.source.kind() != Kind::File {
-        return u64::MAX;
-    }
-    let size =
-        rustix::fs::fstat(span.source).ok().and_then(|stat| u64::try_from(stat.st_size).ok());
-    let position = rustix::fs::tell(span.source).unwrap_or(0);
-    size.unwrap_or(u64::MAX).saturating_sub(position)
-}
-
-/// The size of a sink that is a file ending at `position` or before, so that what is written from
-/// there on can be undone.
-pub(super) fn ends_before(span: &Span<'_>, position: u64) -> Option<u64> {
-    let file = span.sink.kind() == Kind::File;
-    let stat = rustix::fs::fstat(span.sink).ok().filter(|_| file)?;
-    u64::try_from(stat.st_size).ok().filter(|&bytes| bytes <= position)
-}
-
-/// Takes back what was written behind `position`, or behind the `bytes` that the sink had, where
-/// nothing of it counts.
-pub(super) fn cut(
-    span: &Span<'_>,
-    name: &'static str,
-    position: u64,
-    bytes: u64,
-    moved: u64,
-) -> Result<(), Stop> {
-    span.meter.called();
-    let to = if moved == 0 { bytes } else { position };
-    rustix::fs::ftruncate(span.sink, to)
-        .map_err(|errno| Stop::Failed(Failed::new(name, Side::Sink, "ftruncate", errno)))
 }

@@ -138,6 +138,8 @@ pub struct Endpoint<'fd> {
     descriptor: Descriptor<'fd>,
     kind: Kind,
     bytes: u64,
+    /// Bytes of storage that its inode claims.
+    stored_bytes: u64,
     append: bool,
     /// Device and inode.
     identity: (u64, u64),
@@ -220,6 +222,7 @@ impl<'fd> Endpoint<'fd> {
             descriptor,
             kind: Kind::Anonymous,
             bytes: 0,
+            stored_bytes: 0,
             append: false,
             identity: (0, 0),
         };
@@ -242,6 +245,8 @@ impl<'fd> Endpoint<'fd> {
         }
         end.kind = kind_of(file_type, stat.st_rdev, end.as_fd());
         end.bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        // Blocks of 512 bytes, whatever the file system's are: see stat(3type).
+        end.stored_bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
         end.append = flags.contains(OFlags::APPEND);
         end.identity = (stat.st_dev, stat.st_ino);
         Ok(end)
@@ -255,6 +260,11 @@ impl<'fd> Endpoint<'fd> {
     /// The size that its inode gave when it was classified; 0 for what has none.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Whether it is a file that stores less than its size: it has holes, or is compressed.
+    pub(crate) fn may_have_holes(&self) -> bool {
+        self.kind == Kind::File && self.stored_bytes < self.bytes
     }
 
     /// The number of the device that its inode is on (`st_dev`).

@@ -10,6 +10,8 @@ pub struct Knobs {
     pub chunk_bytes: Option<usize>,
     /// Size of every pipe at either end, and of pipes of our own.
     pub pipe_bytes: Option<usize>,
+    /// Chunks in flight at once, where a mechanism can have more than one.
+    pub queue_depth: Option<usize>,
     /// What to do when it cannot go on.
     pub wait: Wait,
     /// The pages of buffers of our own.

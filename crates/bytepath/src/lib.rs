@@ -39,7 +39,7 @@
 //! The way of a byte: a [`Job`] joins a source and a sink [`Endpoint`]; a [`Plan`] ranks the
 //! [`routes`] that suit it; a [`Transfer`] runs the plan and tells the [`Meter`]. Where bytes begin
 //! or end in this process, [`outlets`] send memory into a descriptor and [`inlets`] take it out.
-//! What is true of the machine is in [`machine`], and which CPUs the ends run on in
+//! Requests to io_uring of one's own go through [`ring`]. What is true of the machine is in [`machine`], and which CPUs the ends run on in
 //! [`placement`].
 //!
 //! The library never prints, logs, installs signal handlers or changes settings of the machine.
@@ -56,6 +56,7 @@ pub mod pages;
 pub mod placement;
 pub mod plan;
 pub mod profile;
+pub mod ring;
 pub mod routes;
 mod size;
 mod sys;

@@ -57,6 +57,12 @@ impl Meter {
         self.called();
     }
 
+    /// Counts bytes that calls counted elsewhere have moved.
+    #[inline]
+    pub(crate) fn delivered(&self, bytes: u64) {
+        self.bytes.store(self.bytes.load(Relaxed) + bytes, Relaxed);
+    }
+
     /// Counts one call that moved nothing to the sink.
     #[inline]
     pub(crate) fn called(&self) {

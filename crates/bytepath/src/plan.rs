@@ -270,6 +270,7 @@ impl fmt::Display for Choice {
             Rank::ByReference => "hands over pages",
             Rank::InKernel => "copies once, in the kernel",
             Rank::Copies => "copies through memory of ours",
+            Rank::Unproven => "only by name, or where it was measured to be best",
         };
         let aliasing = match self.aliasing {
             Aliasing::None => "",

@@ -235,6 +235,7 @@ impl Setting {
         Knobs {
             chunk_bytes: asked.chunk_bytes.or(self.chunk_bytes),
             pipe_bytes: asked.pipe_bytes,
+            queue_depth: asked.queue_depth,
             wait: if asked.wait == Wait::Block { self.wait() } else { asked.wait },
             pages: asked.pages,
             cpu: if asked.cpu == Cpu::Any && self.stays { Cpu::Stay } else { asked.cpu },

@@ -39,6 +39,7 @@ pub use file_system::{FileSystem, FileSystemError, file_system, file_system_of};
 pub use kernel::Kernel;
 pub use limits::{Limit, PipeLimits, ResourceLimits};
 pub use memory::{HugePool, Memory};
+pub(crate) use ring::refusal as ring_refusal;
 pub use ring::{Ring, RingFeatures};
 pub use topology::{Cache, CacheKind, Cpu, Topology};
 pub use user::{Capabilities, Capability, User};

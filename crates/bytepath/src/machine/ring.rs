@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::user::{Capability, User};
 use super::{Answer, files};
+use crate::error::Refusal;
 use crate::sys::ring_probe;
 
 /// What came of asking for a ring.
@@ -132,6 +133,23 @@ impl fmt::Display for Ring {
             ),
             _ => self.answer().fmt(out),
         }
+    }
+}
+
+/// Why io_uring_setup(2) gave this word here, with the remedy: what a route says that wants a ring.
+pub(crate) fn refusal(errno: Errno) -> Refusal {
+    match refused(errno, Hindrances::read(Path::new("/"))) {
+        Ring::NotPermitted { errno, why, remedy } => {
+            Refusal::errno(format!("io_uring is not permitted: {why}"), errno).remedy(remedy)
+        }
+        Ring::Unknown { why, remedy } => {
+            Refusal::errno(format!("io_uring is not known here: {why}"), Errno::NOSYS)
+                .remedy(remedy)
+        }
+        Ring::Failed { errno, remedy } => {
+            Refusal::errno("no ring is to be had (io_uring_setup)", errno).remedy(remedy)
+        }
+        Ring::Available(_) => Refusal::errno("io_uring_setup failed", errno),
     }
 }
 

@@ -2,11 +2,17 @@
 //! on the server, or copy inside the kernel.
 //!
 //! Costs per chunk: one system call; no copy where extents are shared, else one in the kernel.
+//!
+//! Holes of the source stay holes where the sink ends at its position: there they read as the same
+//! zeros, and cost four calls instead of their length. Where the sink has bytes already, holes are
+//! copied over them as zeros.
 
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::endpoint::Kind;
-use crate::error::{Refusal, Stop};
+use crate::error::{Failed, Refusal, Side, Stop};
+use crate::routes::in_flight::{bytes_ahead, ends_before};
 use crate::routes::{Aliasing, Job, Rank, Route, Span, judged};
 
 /// One call's worth: long enough for extents to be shared in large pieces, short enough to show
@@ -54,25 +60,96 @@ impl Route for CopyFileRange {
     }
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
-        let mut waiter = span.waiter();
         let mut left = span.limit;
-        while left > 0 {
-            waiter.check_cancelled()?;
-            let most = span.next_bytes(left, CHUNK_BYTES);
-            match rustix::fs::copy_file_range(span.source, None, span.sink, None, most) {
-                Ok(0) => {
-                    span.meter.called();
-                    return super::ended(span);
+        if span.source.may_have_holes()
+            && rustix::fs::tell(span.sink).is_ok_and(|at| ends_before(span, at).is_some())
+        {
+            while let Some(data) = next_data(span, &mut left)? {
+                let most = left.min(data);
+                let rest = copy(span, most)?;
+                left -= most - rest;
+                if rest > 0 {
+                    break;
                 }
-                Ok(count) => {
-                    span.meter.moved(count as u64);
-                    waiter.progressed();
-                    left -= count as u64;
-                }
-                Err(Errno::INTR) => span.meter.called(),
-                Err(errno) => return Err(judged(span, NAME, "copy_file_range", errno)),
             }
         }
-        Ok(())
+        match copy(span, left)? {
+            0 => Ok(()),
+            _ => super::ended(span),
+        }
     }
+}
+
+/// Copies at most so many bytes; how many are left where the kernel sees the end.
+fn copy(span: &Span<'_>, most: u64) -> Result<u64, Stop> {
+    let mut waiter = span.waiter();
+    let mut left = most;
+    while left > 0 {
+        waiter.check_cancelled()?;
+        let most = span.next_bytes(left, CHUNK_BYTES);
+        match rustix::fs::copy_file_range(span.source, None, span.sink, None, most) {
+            Ok(0) => {
+                span.meter.called();
+                return Ok(left);
+            }
+            Ok(count) => {
+                span.meter.moved(count as u64);
+                waiter.progressed();
+                left -= count as u64;
+            }
+            Err(Errno::INTR) => span.meter.called(),
+            Err(errno) => return Err(judged(span, NAME, "copy_file_range", errno)),
+        }
+    }
+    Ok(0)
+}
+
+/// Passes over a hole, if the source stands at one, and says how many bytes of data follow; `None`
+/// where the file system does not tell, or nothing follows.
+///
+/// The sink grows by the hole at once, so that it has taken what the meter says.
+fn next_data(span: &Span<'_>, left: &mut u64) -> Result<Option<u64>, Stop> {
+    let Ok(at) = rustix::fs::tell(span.source) else { return Ok(None) };
+    if *left == 0 {
+        return Ok(None);
+    }
+    span.meter.called();
+    let size = at.saturating_add(bytes_ahead(span));
+    let data = match rustix::fs::seek(span.source, SeekFrom::Data(at)) {
+        Ok(data) => data,
+        // There is a hole up to the end.
+        Err(Errno::NXIO) => size,
+        Err(_) => return Ok(None),
+    };
+    let hole = (data - at).min(*left);
+    if hole > 0 {
+        let grown = grow(span, hole);
+        let to = if grown.is_ok() { at + hole } else { at };
+        rustix::fs::seek(span.source, SeekFrom::Start(to))
+            .map_err(|e| failed(Side::Source, "lseek", e))?;
+        grown?;
+        span.meter.moved(hole);
+        *left -= hole;
+    }
+    if data >= size || *left == 0 {
+        return Ok(None);
+    }
+    span.meter.called();
+    let end = rustix::fs::seek(span.source, SeekFrom::Hole(data));
+    rustix::fs::seek(span.source, SeekFrom::Start(data))
+        .map_err(|e| failed(Side::Source, "lseek", e))?;
+    Ok(end.ok().and_then(|end| end.checked_sub(data)).filter(|&bytes| bytes > 0))
+}
+
+/// Makes the sink longer by a hole, and stands behind it.
+fn grow(span: &Span<'_>, hole: u64) -> Result<(), Stop> {
+    span.meter.called();
+    let at = rustix::fs::tell(span.sink).map_err(|e| failed(Side::Sink, "lseek", e))?;
+    rustix::fs::ftruncate(span.sink, at + hole).map_err(|e| failed(Side::Sink, "ftruncate", e))?;
+    let placed = rustix::fs::seek(span.sink, SeekFrom::Start(at + hole));
+    placed.map(drop).map_err(|e| failed(Side::Sink, "lseek", e))
+}
+
+fn failed(side: Side, call: &'static str, errno: Errno) -> Stop {
+    Stop::Failed(Failed::new(NAME, side, call, errno))
 }

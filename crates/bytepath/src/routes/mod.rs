@@ -9,14 +9,25 @@ use crate::meter::Meter;
 use crate::wait::{Cancel, Waiter};
 
 mod copy_file_range;
+mod direct;
+mod in_flight;
+mod linux_aio;
+mod mmap_write;
 mod own_pipe;
 mod read_write;
+mod reflink;
 mod sendfile;
 mod splice;
 mod splice_through;
 mod tee;
+mod uring;
+mod uring_direct;
+mod uring_linked;
+mod uring_registered;
 
-/// Every route, the most general last. The planner, the help, the tests and the experiments go
+pub(crate) use in_flight::Queue;
+
+/// Every route; among those that rank alike, the most general last. The planner, the help, the tests and the experiments go
 /// through this list.
 pub const ROUTES: &[&dyn Route] = &[
     &tee::Tee,
@@ -25,6 +36,13 @@ pub const ROUTES: &[&dyn Route] = &[
     &splice_through::SpliceThrough,
     &sendfile::Sendfile,
     &read_write::ReadWrite,
+    &reflink::Reflink,
+    &mmap_write::MmapWrite,
+    &uring::Uring,
+    &uring_registered::UringRegistered,
+    &uring_linked::UringLinked,
+    &uring_direct::UringDirect,
+    &linux_aio::LinuxAio,
 ];
 
 /// Retries of a call that a signal interrupted are unbounded, as the signals are; everything else
@@ -138,6 +156,9 @@ pub trait Route: Sync {
 /// A route's standing for a job, by rule; measured figures refine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
+    /// Works, and is not known to be better than what works everywhere: taken only where it is
+    /// asked for by name, or where measurements on this machine prefer it.
+    Unproven,
     /// Works, and copies through user space.
     Copies,
     /// Stays in the kernel, and copies there.

@@ -68,6 +68,13 @@ impl Mapping {
         self.start.as_ptr() as usize
     }
 
+    /// Where a range of it starts, for the kernel: nothing of it may be looked at in this process
+    /// while the kernel may write there.
+    pub(crate) fn pointer_to(&self, range: std::ops::Range<usize>) -> *mut u8 {
+        assert!(range.start <= range.end && range.end <= self.len, "the mapping has the range");
+        self.start.as_ptr().wrapping_add(range.start)
+    }
+
     pub(crate) fn as_slice(&self) -> &[u8] {
         // SAFETY: the mapping is `len` readable bytes, zeroed by the kernel, and shared access
         // only reads.

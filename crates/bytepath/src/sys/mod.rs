@@ -1,7 +1,11 @@
 //! The only unsafe code: each resource is owned by a type, so that misuse does not compile.
 
+pub(crate) mod aio;
 pub(crate) mod alias_probe;
 pub(crate) mod cpuid;
+pub(crate) mod file_mapping;
 pub(crate) mod memory;
+pub(crate) mod reflink;
+pub(crate) mod ring;
 pub(crate) mod ring_probe;
 pub(crate) mod shared;

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 
+use bytepath::machine::Machine;
 use bytepath::routes::{Allowed, ROUTES};
 use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Transfer, TransferError, Wait};
 
@@ -50,6 +51,11 @@ fn trials(sizes: &[usize]) -> Vec<Trial> {
     trials
 }
 
+/// Routes that depend on what a file system can, or on where in its blocks both ends stand; and
+/// mapping, which files of /sys cannot.
+const MAY_DECLINE: &[&str] =
+    &["copy-file-range", "reflink", "uring-direct", "linux-aio", "mmap-write"];
+
 /// What became of every route on every pair: for people who read the test's output, and to see
 /// that none of them declines everything.
 #[derive(Default)]
@@ -72,11 +78,13 @@ impl Tally {
     fn judge(&self) {
         eprintln!("moved: {:?}", self.moved);
         eprintln!("declined by the kernel: {:?}", self.declined);
-        for route in ROUTES.iter().map(|route| route.name()).filter(|&name| name != "tee") {
+        let ring = Machine::this().ring().answer().is_yes();
+        let can = |name: &&str| *name != "tee" && (ring || !name.starts_with("uring"));
+        for route in ROUTES.iter().map(|route| route.name()).filter(can) {
             assert!(self.moved.contains_key(route), "{route} never moved anything");
         }
         for (route, why) in self.declined.keys() {
-            assert_eq!(*route, "copy-file-range", "{route} declined: {why}");
+            assert!(MAY_DECLINE.contains(route) || !can(route), "{route} declined: {why}");
         }
     }
 }
@@ -218,7 +226,14 @@ fn positions_beyond_4_gib_are_right() {
                 let job = Job::new(&source, &sink);
                 watch.at(format_args!("across 4 GiB by {}", route.name()));
                 let Ok(plan) = Plan::only(route.name(), &job, Knobs::default()) else { continue };
-                Transfer::new(&job, &plan).run().expect("moved");
+                match Transfer::new(&job, &plan).run() {
+                    Err(TransferError::Declined { offset: 0, .. })
+                        if MAY_DECLINE.contains(&route.name()) =>
+                    {
+                        continue;
+                    }
+                    moved => assert_eq!(moved.expect("moved").bytes, all.len() as u64),
+                }
                 to.seek(SeekFrom::Start(start)).expect("positioned");
                 let mut arrived = Vec::new();
                 to.read_to_end(&mut arrived).expect("read");

@@ -3,11 +3,13 @@
 
 mod conformance;
 mod ends;
+mod examples;
 mod faults;
 mod hugetlb;
 mod inlets;
 mod outlets;
 mod random;
+mod rings;
 mod stuck;
 mod sys;
 mod trial;

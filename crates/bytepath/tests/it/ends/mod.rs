@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::OnceLock;
 
 use rustix::fs::{MemfdFlags, OFlags};
@@ -138,6 +139,40 @@ pub(crate) fn detached_tmpfs_with(
     });
     let said = |errno| eprintln!("skipped: no tmpfs {options:?} can be mounted here: {errno}");
     mounted.map_err(said).ok()
+}
+
+/// The root of a file system of this kind in an image of its own, mounted nowhere: device and image
+/// go with the last descriptor. Takes root and mkfs; says so where either is missing.
+pub(crate) fn detached_image(kind: &str) -> Option<OwnedFd> {
+    let skipped = |why: &str| eprintln!("skipped: no {kind} can be made here: {why}");
+    if !rustix::process::geteuid().is_root() {
+        skipped("that takes root");
+        return None;
+    }
+    let image = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    image.as_file().set_len(400 << 20).expect("a hole");
+    let path = image.path().to_str().expect("a plain name");
+    said(&format!("mkfs.{kind}"), &["-q", path]).map_err(|why| skipped(&why)).ok()?;
+    let device = said("losetup", &["--find", "--show", path]).map_err(|why| skipped(&why)).ok()?;
+    let open = File::open(&device);
+    let mounted = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC).and_then(|made| {
+        rustix::mount::fsconfig_set_string(made.as_fd(), "source", &*device)?;
+        rustix::mount::fsconfig_create(made.as_fd())?;
+        let (flags, none) = (FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
+        rustix::mount::fsmount(made.as_fd(), flags, none)
+    });
+    // Somebody has it open, so it goes when that is closed.
+    said("losetup", &["--detach", &device]).expect("losetup ran before");
+    drop(open);
+    mounted.map_err(|errno| skipped(&errno.to_string())).ok()
+}
+
+/// What a program says that succeeds; else what it complains about.
+fn said(program: &str, words: &[&str]) -> Result<String, String> {
+    let done = Command::new(program).args(words).output().map_err(|e| format!("{program}: {e}"))?;
+    let (said, complaint) = (done.stdout, done.stderr);
+    let text = |bytes| String::from_utf8_lossy(bytes).trim().to_owned();
+    if done.status.success() { Ok(text(&said)) } else { Err(text(&complaint)) }
 }
 
 pub(crate) fn memfd() -> File {

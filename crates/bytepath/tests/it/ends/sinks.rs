@@ -22,6 +22,7 @@ pub(crate) struct SinkKind {
 pub(crate) const SINKS: &[SinkKind] = &[
     SinkKind { name: "tmpfs file", open: |_| file(tmpfs_file()) },
     SinkKind { name: "disk file", open: |_| file(disk_file()) },
+    SinkKind { name: "new disk file", open: |_| new(disk_file()) },
     SinkKind { name: "memfd", open: |_| file(memfd()) },
     SinkKind { name: "append file", open: |_| appending(tmpfs_file()) },
     SinkKind { name: "pipe", open: |pace| collected(swapped(pipe()), pace) },
@@ -52,7 +53,7 @@ enum Arrives {
     /// With a collector at the far end.
     Far(JoinHandle<Vec<u8>>),
     /// In the file itself, after what was there.
-    Here,
+    Here { before: &'static [u8] },
     /// Nowhere that could be asked.
     Nowhere,
 }
@@ -71,12 +72,12 @@ impl Sink {
                 drop(self.file);
                 Some(collector.join().expect("the collector ends"))
             }
-            Arrives::Here => {
+            Arrives::Here { before } => {
                 let mut all = Vec::new();
                 self.file.rewind().expect("the sink is rewound");
                 self.file.read_to_end(&mut all).expect("the sink is read");
-                let arrived = all.split_off(BEFORE.len());
-                assert_eq!(all, BEFORE, "what was in the sink before");
+                let arrived = all.split_off(before.len());
+                assert_eq!(all, before, "what was in the sink before");
                 Some(arrived)
             }
             Arrives::Nowhere => None,
@@ -86,7 +87,11 @@ impl Sink {
 
 fn file(mut file: File) -> Sink {
     file.write_all(BEFORE).expect("the sink is written");
-    Sink { file, arrives: Arrives::Here }
+    Sink { file, arrives: Arrives::Here { before: BEFORE } }
+}
+
+fn new(file: File) -> Sink {
+    Sink { file, arrives: Arrives::Here { before: b"" } }
 }
 
 fn appending(file: File) -> Sink {

@@ -42,6 +42,11 @@ pub(crate) const SOURCES: &[SourceKind] = &[
         supply: Supply::Ends,
         open: |all, _, _| file(disk_file(), BEFORE, all),
     },
+    SourceKind {
+        name: "whole disk file",
+        supply: Supply::Ends,
+        open: |all, _, _| file(disk_file(), b"", all),
+    },
     SourceKind { name: "memfd", supply: Supply::Ends, open: |all, _, _| file(memfd(), b"", all) },
     SourceKind {
         name: "pipe",

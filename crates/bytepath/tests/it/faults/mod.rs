@@ -10,6 +10,7 @@ use crate::trial::same;
 
 mod cancel;
 mod devices;
+mod files;
 mod full;
 mod interrupted;
 mod midway;

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use bytepath::machine::Machine;
 use bytepath::outlets::{self, OUTLETS};
 use bytepath::placement::pin_this_thread;
+use bytepath::ring::{Ring, Setup};
 use bytepath::routes::ROUTES;
 use bytepath::{Endpoint, Knobs, Meter, Side, Stop, TransferError, Wait};
 use rustix::io::Errno;
@@ -21,8 +22,11 @@ use crate::watch::bounded;
 /// A call to be refused, always or where one argument has a value.
 struct Refusing {
     call: i64,
-    where_argument: Option<(u8, u64)>,
+    where_argument: Option<Argument>,
 }
+
+/// The place of an argument, and its value.
+type Argument = (u8, u64);
 
 /// Runs `work` on a thread to which the kernel refuses the calls with `errno`.
 fn refusing<T: Send>(calls: &[Refusing], errno: Errno, work: impl FnOnce() -> T + Send) -> T {
@@ -69,6 +73,21 @@ const CALLS: &[(&str, i64)] = &[
     ("sendfile", libc::SYS_sendfile),
 ];
 
+/// The calls without which routes cannot begin, where an argument has a value if one is given.
+const BEGINNINGS: &[(&str, i64, Option<Argument>)] = &[
+    ("uring", libc::SYS_io_uring_setup, None),
+    ("uring-linked", libc::SYS_io_uring_setup, None),
+    ("uring-registered", libc::SYS_io_uring_setup, None),
+    ("uring-registered", libc::SYS_io_uring_register, None),
+    ("uring-direct", libc::SYS_io_uring_setup, None),
+    ("linux-aio", libc::SYS_io_setup, None),
+    ("reflink", libc::SYS_ioctl, Some((1, FICLONERANGE))),
+    // Memory of our own is mapped to be written as well.
+    ("mmap-write", libc::SYS_mmap, Some((2, libc::PROT_READ as u64))),
+];
+
+const FICLONERANGE: u64 = 0x4020_940d;
+
 /// What sandboxes answer: containers EPERM, others ENOSYS.
 const WORDS: [Errno; 2] = [Errno::PERM, Errno::NOSYS];
 
@@ -107,6 +126,64 @@ fn a_route_alone_whose_call_is_refused_declines_with_the_kernels_word() {
                     }
                 }
             }
+        }
+    });
+}
+
+#[test]
+fn a_route_that_cannot_begin_declines_with_the_kernels_word() {
+    bounded(|watch| {
+        for errno in WORDS {
+            for &(name, call, where_argument) in BEGINNINGS {
+                for source in ["whole disk file", "memfd"] {
+                    let (source, sink) = (source_named(source), sink_named("new disk file"));
+                    let trial = Trial { only: Some(name), ..Trial::new(source, sink, 300_007) };
+                    watch.at(format_args!("{errno}: {trial}"));
+                    let refused = [Refusing { call, where_argument }];
+                    let ended = trial.run_where(|carry| refusing(&refused, errno, carry));
+                    match ended {
+                        Ended::Declined(why) => {
+                            let word = std::io::Error::from(errno).to_string();
+                            // The older tmpfs has no direct access, which comes before.
+                            assert!(why.contains(&word) || why.contains("O_DIRECT"), "{why}");
+                        }
+                        // Files that lie on two file systems.
+                        Ended::Refused => assert_eq!(name, "reflink"),
+                        Ended::Moved(moved) => panic!("{moved:?} without its call"),
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Who forbids a ring, and what a kernel does not know, are told apart.
+#[test]
+fn a_ring_that_is_not_permitted_is_told_from_one_that_is_not_known() {
+    for (errno, words) in
+        [(Errno::PERM, "io_uring is not permitted"), (Errno::NOSYS, "io_uring is not known")]
+    {
+        let refusal = refusing(&always(&[libc::SYS_io_uring_setup]), errno, || {
+            Ring::open(&Setup::default()).map(drop).expect_err("it was refused")
+        });
+        assert_eq!(refusal.errno, Some(errno));
+        let said = refusal.to_string();
+        assert!(said.starts_with(words), "{said}");
+    }
+}
+
+/// A filter that lets rings be made and not used.
+#[test]
+fn a_ring_that_nobody_may_enter_is_declined_and_given_up() {
+    bounded(|watch| {
+        for name in ["uring", "uring-linked", "uring-registered", "uring-direct"] {
+            let ends = (source_named("whole disk file"), sink_named("new disk file"));
+            let trial = Trial { only: Some(name), ..Trial::new(ends.0, ends.1, 300_007) };
+            watch.at(&trial);
+            let calls = always(&[libc::SYS_io_uring_enter]);
+            let ended = trial.run_where(|carry| refusing(&calls, Errno::PERM, carry));
+            let Ended::Declined(why) = ended else { panic!("{ended:?}") };
+            assert!(why.contains("io_uring_enter is refused") || why.contains("O_DIRECT"), "{why}");
         }
     });
 }
@@ -342,6 +419,7 @@ fn a_cpu_that_a_sandbox_does_not_let_a_thread_choose_is_refused_with_the_reason(
 #[test]
 fn every_route_but_the_last_resort_has_its_call_refused_here() {
     let named: Vec<_> = CALLS.iter().map(|&(name, _)| name).collect();
+    let named = [named, BEGINNINGS.iter().map(|&(name, ..)| name).collect()].concat();
     for route in ROUTES {
         assert!(named.contains(&route.name()) || route.name() == "read-write", "{}", route.name());
     }

@@ -1,0 +1,317 @@
+//! A request in flight: the kernel's words for its steps, and the memory that they point to.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use io_uring::squeue::{Entry, Flags};
+use io_uring::{opcode, types};
+use rustix::fs::{Statx, StatxFlags};
+use rustix::io::Errno;
+
+use crate::ring::{Answer, Buffer, Completion, Operation, Request, Target};
+
+/// The user data of what nobody waits for.
+pub(super) const UNANSWERED: u64 = u64::MAX;
+
+/// A step of a flight, as user data tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) index: u32,
+    pub(super) step: u8,
+}
+
+impl Place {
+    pub(super) fn user_data(self) -> u64 {
+        u64::from(self.index) << 1 | u64::from(self.step)
+    }
+
+    pub(super) fn of_user_data(data: u64) -> Option<Place> {
+        let index = u32::try_from(data >> 1).ok()?;
+        Some(Place { index, step: (data & 1) as u8 })
+    }
+}
+
+/// A request in flight. Nothing in it is looked at before its last step is answered.
+pub(super) struct Flight {
+    token: u64,
+    buffer: Option<Buffer>,
+    steps: [Option<Step>; 2],
+}
+
+/// What one step keeps alive, and its answer.
+struct Step {
+    held: Held,
+    answer: Option<Answer>,
+}
+
+/// What the kernel reads or writes beside the buffer. Boxed, so that it stays where it is when the
+/// flight moves.
+enum Held {
+    Nothing,
+    Time(#[allow(dead_code, reason = "the kernel reads it")] Box<types::Timespec>),
+    Stat(#[allow(dead_code, reason = "the kernel reads it")] CString, Box<MaybeUninit<Statx>>),
+    /// The step's answer is a descriptor: of a file opened by path, or of a connection.
+    Opens,
+    OpensPath(#[allow(dead_code, reason = "the kernel reads it")] CString),
+    /// Closed by the step, unless it is cancelled.
+    Closes(RawFd),
+    Cancels,
+}
+
+impl Held {
+    fn opens(&self) -> bool {
+        matches!(self, Held::Opens | Held::OpensPath(_))
+    }
+}
+
+/// The kernel's words for a request, of which the first `steps()` count, and what it owns from
+/// here on.
+pub(super) fn prepare(
+    request: Request<'_>,
+    index: u32,
+    ring: u64,
+    of_token: impl Fn(u64) -> Option<Place>,
+) -> ([Entry; 2], Flight) {
+    let Request { token, first, then, buffer, personality, offloaded } = request;
+    let maker = Maker { buffer: buffer.as_ref(), ring, of_token: &of_token };
+    let personality = personality.map_or(0, |personality| personality.0);
+    let mut flags = if offloaded { Flags::ASYNC } else { Flags::empty() };
+    let finish = |entry: Entry, step: u8, flags: Flags| {
+        let entry = entry.user_data(Place { index, step }.user_data());
+        entry.personality(personality).flags(flags)
+    };
+    let second = then.map(|step| maker.made(step));
+    let last = flags;
+    if second.is_some() {
+        flags |= Flags::IO_LINK;
+    }
+    let (entry, held) = maker.made(first);
+    let first = (finish(entry, 0, flags), Step { held, answer: None });
+    let second = second.map(|(entry, held)| (finish(entry, 1, last), Step { held, answer: None }));
+    let (second_entry, second_step) = second.unzip();
+    let entries = [first.0, second_entry.unwrap_or_else(|| opcode::Nop::new().build())];
+    (entries, Flight { token, buffer, steps: [Some(first.1), second_step] })
+}
+
+/// Makes entries that point into one buffer.
+struct Maker<'a> {
+    buffer: Option<&'a Buffer>,
+    ring: u64,
+    of_token: &'a dyn Fn(u64) -> Option<Place>,
+}
+
+/// Makes an entry for either kind of target.
+fn on(
+    target: Target<'_>,
+    borrowed: impl FnOnce(types::Fd) -> Entry,
+    registered: impl FnOnce(types::Fixed) -> Entry,
+) -> Entry {
+    match target {
+        Target::Borrowed(fd) => borrowed(types::Fd(fd.as_raw_fd())),
+        Target::Registered(index) => registered(types::Fixed(index)),
+    }
+}
+
+impl Maker<'_> {
+    fn made(&self, operation: Operation<'_>) -> (Entry, Held) {
+        match operation {
+            Operation::Nop => (opcode::Nop::new().build(), Held::Nothing),
+            Operation::Read { file, at, bytes } => (self.read(file, at, bytes), Held::Nothing),
+            Operation::Write { file, at, bytes } => (self.write(file, at, bytes), Held::Nothing),
+            Operation::Receive { socket, bytes } => {
+                let (to, len) = self.piece(bytes);
+                let entry = on(
+                    socket,
+                    |fd| opcode::Recv::new(fd, to, len).build(),
+                    |fd| opcode::Recv::new(fd, to, len).build(),
+                );
+                (entry, Held::Nothing)
+            }
+            Operation::Send { socket, bytes } => {
+                let (from, len) = self.piece(bytes);
+                // A peer that is gone is told by EPIPE alone.
+                let flags = libc::MSG_NOSIGNAL;
+                let entry = on(
+                    socket,
+                    |fd| opcode::Send::new(fd, from, len).flags(flags).build(),
+                    |fd| opcode::Send::new(fd, from, len).flags(flags).build(),
+                );
+                (entry, Held::Nothing)
+            }
+            Operation::Accept { listener } => {
+                let (none, flags) = (std::ptr::null_mut(), libc::SOCK_CLOEXEC);
+                let entry = on(
+                    listener,
+                    |fd| opcode::Accept::new(fd, none, none.cast()).flags(flags).build(),
+                    |fd| opcode::Accept::new(fd, none, none.cast()).flags(flags).build(),
+                );
+                (entry, Held::Opens)
+            }
+            operation => self.made_without_data(operation),
+        }
+    }
+
+    /// The operations that move no bytes of the buffer.
+    fn made_without_data(&self, operation: Operation<'_>) -> (Entry, Held) {
+        match operation {
+            Operation::Open { path } => {
+                let open = opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr());
+                (open.flags(libc::O_RDONLY | libc::O_CLOEXEC).build(), Held::OpensPath(path))
+            }
+            Operation::Close { file } => {
+                let number = std::os::fd::IntoRawFd::into_raw_fd(file);
+                (opcode::Close::new(types::Fd(number)).build(), Held::Closes(number))
+            }
+            Operation::Statx { path } => stat(path),
+            Operation::Fallocate { file, at, len } => {
+                let entry = on(
+                    file,
+                    |fd| opcode::Fallocate::new(fd, len).offset(at).build(),
+                    |fd| opcode::Fallocate::new(fd, len).offset(at).build(),
+                );
+                (entry, Held::Nothing)
+            }
+            Operation::Poll { file, interest } => {
+                let events = u32::from(interest.bits());
+                let entry = on(
+                    file,
+                    |fd| opcode::PollAdd::new(fd, events).build(),
+                    |fd| opcode::PollAdd::new(fd, events).build(),
+                );
+                (entry, Held::Nothing)
+            }
+            Operation::Timeout(after) => {
+                let time = super::timespec(after);
+                (opcode::Timeout::new(&*time).build(), Held::Time(time))
+            }
+            Operation::Deadline(after) => {
+                let time = super::timespec(after);
+                (opcode::LinkTimeout::new(&*time).build(), Held::Time(time))
+            }
+            Operation::Cancel(token) => {
+                // Where there is none, a number that none has makes the kernel say so.
+                let place = (self.of_token)(token).map_or(UNANSWERED, Place::user_data);
+                (opcode::AsyncCancel::new(place).build(), Held::Cancels)
+            }
+            _ => unreachable!("made by `made`"),
+        }
+    }
+
+    fn read(&self, file: Target<'_>, at: u64, bytes: Range<usize>) -> Entry {
+        let (to, len) = self.piece(bytes);
+        match self.registered() {
+            Some(index) => on(
+                file,
+                |fd| opcode::ReadFixed::new(fd, to, len, index).offset(at).build(),
+                |fd| opcode::ReadFixed::new(fd, to, len, index).offset(at).build(),
+            ),
+            None => on(
+                file,
+                |fd| opcode::Read::new(fd, to, len).offset(at).build(),
+                |fd| opcode::Read::new(fd, to, len).offset(at).build(),
+            ),
+        }
+    }
+
+    fn write(&self, file: Target<'_>, at: u64, bytes: Range<usize>) -> Entry {
+        let (from, len) = self.piece(bytes);
+        match self.registered() {
+            Some(index) => on(
+                file,
+                |fd| opcode::WriteFixed::new(fd, from, len, index).offset(at).build(),
+                |fd| opcode::WriteFixed::new(fd, from, len, index).offset(at).build(),
+            ),
+            None => on(
+                file,
+                |fd| opcode::Write::new(fd, from, len).offset(at).build(),
+                |fd| opcode::Write::new(fd, from, len).offset(at).build(),
+            ),
+        }
+    }
+
+    /// Where a range of the buffer starts, and how long it is.
+    fn piece(&self, bytes: Range<usize>) -> (*mut u8, u32) {
+        let buffer = self.buffer.expect("a step that moves bytes has a buffer");
+        let len = u32::try_from(bytes.len()).expect("a step moves less than 4 GiB");
+        assert!(bytes.end <= buffer.len(), "the buffer has the range");
+        (buffer.memory.mapping().pointer_to(bytes), len)
+    }
+
+    /// The buffer's place among those registered with this ring.
+    fn registered(&self) -> Option<u16> {
+        let registered = self.buffer.and_then(|buffer| buffer.registered)?;
+        (registered.ring == self.ring).then_some(registered.index)
+    }
+}
+
+fn stat(path: CString) -> (Entry, Held) {
+    let mut stat = Box::new(MaybeUninit::<Statx>::uninit());
+    let to = stat.as_mut_ptr().cast::<types::statx>();
+    let entry = opcode::Statx::new(types::Fd(libc::AT_FDCWD), path.as_ptr(), to);
+    (entry.mask(StatxFlags::BASIC_STATS.bits()).build(), Held::Stat(path, stat))
+}
+
+impl Flight {
+    pub(super) fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Whether it is itself the cancelling of another.
+    pub(super) fn cancels(&self) -> bool {
+        self.steps.iter().flatten().any(|step| matches!(step.held, Held::Cancels))
+    }
+
+    /// Notes what a step answered; whether that was the last.
+    pub(super) fn answered(&mut self, step: u8, result: i32) -> bool {
+        let step = self.steps[usize::from(step)].as_mut().expect("only steps are answered");
+        step.answer = Some(match u32::try_from(result) {
+            Ok(count) => Ok(count),
+            Err(_) => Err(Errno::from_raw_os_error(-result)),
+        });
+        self.steps.iter().flatten().all(|step| step.answer.is_some())
+    }
+
+    /// What the caller gets once the kernel is done with it.
+    pub(super) fn landed(self) -> Completion {
+        let Flight { token, buffer, steps: [first, then] } = self;
+        let mut done = Completion {
+            token,
+            first: Ok(0),
+            then: None,
+            buffer,
+            opened: None,
+            bytes_of_file: None,
+        };
+        if let Some(step) = first {
+            done.first = step.landed(&mut done);
+        }
+        done.then = then.map(|step| step.landed(&mut done));
+        done
+    }
+}
+
+impl Step {
+    fn landed(self, done: &mut Completion) -> Answer {
+        let answer = self.answer.expect("it was answered");
+        match (&self.held, answer) {
+            (held, Ok(number)) if held.opens() => {
+                // SAFETY: the kernel opened it for this request, and nobody else knows its number.
+                done.opened = Some(unsafe { OwnedFd::from_raw_fd(number as RawFd) });
+            }
+            (Held::Closes(number), Err(Errno::CANCELED)) => {
+                // SAFETY: a close that was cancelled leaves open what the request owned.
+                drop(unsafe { OwnedFd::from_raw_fd(*number) });
+            }
+            (Held::Stat(_, stat), Ok(_)) => {
+                // SAFETY: the kernel has filled it, all of it, when it answers without an error.
+                done.bytes_of_file = Some(unsafe { stat.assume_init_ref() }.stx_size);
+            }
+            _ => {}
+        }
+        answer
+    }
+}

@@ -1,0 +1,306 @@
+//! An io_uring as a type that owns what is in flight: memory that the kernel may still read or
+//! write can be neither freed nor touched.
+//!
+//! A request's buffer moves into the ring when it is pushed and comes out with its completion.
+//! Descriptors are borrowed for `'fd`, which outlives the ring, so that the number in a queued
+//! request cannot come to mean another file. A ring stays on the thread that opened it, as
+//! IORING_SETUP_SINGLE_ISSUER demands.
+//!
+//! Costs: three system calls and two mappings to open; then one call for any number of requests.
+
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::os::fd::BorrowedFd;
+
+use io_uring::{IoUring, opcode, types};
+use rustix::io::Errno;
+
+use crate::error::Refusal;
+use crate::machine::ring_refusal;
+use crate::ring::{Completion, Completions, Request, Setup, Submission, TaskRun};
+use flight::{Flight, Place};
+
+mod flight;
+mod register;
+
+/// Calls that answer with a passing difficulty are made again at most this often in a row.
+const RETRIES_MAX: u32 = 1000;
+
+/// An io_uring, and everything that is in flight on it.
+pub struct Ring<'fd> {
+    ring: IoUring,
+    setup: Setup,
+    task_run: TaskRun,
+    /// Tells this ring from all others of the process.
+    id: u64,
+    flights: Vec<Option<Flight>>,
+    free: Vec<u32>,
+    /// Steps that have not been answered.
+    steps_in_flight: usize,
+    calls: u64,
+    _files: PhantomData<BorrowedFd<'fd>>,
+    _stays_on_its_thread: PhantomData<*mut ()>,
+}
+
+impl std::fmt::Debug for Ring<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ring({:?}, {} steps in flight)", self.setup, self.steps_in_flight)
+    }
+}
+
+impl<'fd> Ring<'fd> {
+    /// Opens a ring, with the best way of finishing requests that the kernel has.
+    ///
+    /// # Errors
+    /// Who or what stands in the way: somebody forbids it, this kernel does not have it, or
+    /// something has run out. Each comes with its remedy.
+    pub fn open(setup: &Setup) -> Result<Ring<'fd>, Refusal> {
+        let mut answer = Err(Errno::INVAL);
+        for &task_run in setup.task_runs() {
+            answer = build(setup, task_run).map(|ring| (ring, task_run));
+            if !matches!(answer, Err(Errno::INVAL)) {
+                break;
+            }
+        }
+        let (ring, task_run) = answer.map_err(|errno| refused(setup, errno))?;
+        let room = ring.params().sq_entries();
+        Ok(Ring {
+            ring,
+            setup: *setup,
+            task_run,
+            id: register::next_id(),
+            flights: (0..room).map(|_| None).collect(),
+            free: (0..room).rev().collect(),
+            steps_in_flight: 0,
+            calls: 0,
+            _files: PhantomData,
+            _stays_on_its_thread: PhantomData,
+        })
+    }
+
+    /// How this kernel finishes requests that had to wait.
+    pub fn task_run(&self) -> TaskRun {
+        self.task_run
+    }
+
+    /// What an answer of a step says about this ring and the file, for people: that the device
+    /// cannot what the ring was set up for, or that this kernel does not know the operation.
+    pub fn refusal(&self, errno: Errno) -> Refusal {
+        let polled = self.setup.completions == Completions::Polled;
+        match errno {
+            Errno::OPNOTSUPP | Errno::INVAL if polled => {
+                Refusal::errno("this device cannot be asked for completions by polling", errno)
+                    .remedy(
+                        "open the file with O_DIRECT, on a device with queues for polling (nvme: \
+                         poll_queues), or let it interrupt",
+                    )
+            }
+            Errno::INVAL => Refusal::errno(
+                "this kernel does not know the operation, or not for this file",
+                errno,
+            ),
+            Errno::OPNOTSUPP => Refusal::errno("this file cannot do that", errno),
+            Errno::ACCESS | Errno::PERM => Refusal::errno("the operation is not permitted", errno)
+                .remedy("look for a restriction of the ring, a security module or a sandbox"),
+            _ => Refusal::errno("the operation failed", errno),
+        }
+    }
+
+    /// How many more steps fit.
+    pub fn room(&self) -> usize {
+        self.flights.len() - self.steps_in_flight
+    }
+
+    /// Steps that have not been answered.
+    pub fn steps_in_flight(&self) -> usize {
+        self.steps_in_flight
+    }
+
+    /// System calls made on it so far.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Queues a request; [`Ring::submit`] and [`Ring::wait`] hand it to the kernel.
+    ///
+    /// # Panics
+    /// If there is no [`Ring::room`], or a step names a range that its buffer does not have.
+    pub fn push(&mut self, request: Request<'fd>) {
+        let steps = request.steps();
+        assert!(steps <= self.room(), "a ring takes no more than it has room for");
+        let index = self.free.pop().expect("there are as many places as steps");
+        let of_token = |token| self.place_of(token);
+        let (entries, flight) = flight::prepare(request, index, self.id, of_token);
+        self.flights[index as usize] = Some(flight);
+        self.steps_in_flight += steps;
+        // SAFETY: what the entries point to is owned by the flight, which stays in `flights` until
+        // its last step is answered; `Drop` waits for that, or leaks it. Descriptors live for
+        // `'fd`, which outlives `self`.
+        let pushed = unsafe { self.ring.submission().push_multiple(&entries[..steps]) };
+        assert!(pushed.is_ok(), "no more steps are queued than are in flight");
+    }
+
+    /// Hands what is queued to the kernel, without waiting.
+    ///
+    /// # Errors
+    /// The kernel's word where it takes nothing at all; what is queued stays queued.
+    pub fn submit(&mut self) -> Result<(), Errno> {
+        for _ in 0..RETRIES_MAX {
+            match self.enter(0) {
+                // EBUSY: completions have to be taken first, which the caller is about to do.
+                Err(Errno::INTR) => {}
+                Ok(()) | Err(Errno::BUSY) => return Ok(()),
+                Err(errno) => return Err(errno),
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    /// One call: hands over what is queued, and waits for `want` completions.
+    fn enter(&mut self, want: usize) -> Result<(), Errno> {
+        self.calls += 1;
+        self.ring.submit_and_wait(want).map(drop).map_err(word)
+    }
+
+    /// The next request that is done; `None` where none is in flight. Hands over what is queued
+    /// and sleeps only when nothing is done yet.
+    ///
+    /// # Errors
+    /// The kernel's word where it does not let anybody wait. What is in flight stays so.
+    pub fn wait(&mut self) -> Result<Option<Completion>, Errno> {
+        let mut retries = 0;
+        loop {
+            if let Some(done) = self.take() {
+                return Ok(Some(done));
+            }
+            if self.steps_in_flight == 0 {
+                return Ok(None);
+            }
+            match self.enter(1) {
+                Ok(()) | Err(Errno::INTR) => {}
+                // Memory is short, or completions wait to be taken.
+                Err(Errno::AGAIN | Errno::BUSY) if retries < RETRIES_MAX => retries += 1,
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// The next request that is already done, without a system call.
+    pub fn take(&mut self) -> Option<Completion> {
+        loop {
+            let entry = self.ring.completion().next()?;
+            let Some(place) = Place::of_user_data(entry.user_data()) else { continue };
+            self.steps_in_flight -= 1;
+            let slot = &mut self.flights[place.index as usize];
+            let flight = slot.as_mut().expect("only flights are answered");
+            if flight.answered(place.step, entry.result()) {
+                self.free.push(place.index);
+                return slot.take().map(Flight::landed);
+            }
+        }
+    }
+
+    /// Where the first request with this token is in flight.
+    fn place_of(&self, token: u64) -> Option<Place> {
+        let index = self.flights.iter().position(|slot| {
+            slot.as_ref().is_some_and(|flight| flight.token() == token && !flight.cancels())
+        })?;
+        Some(Place { index: index as u32, step: 0 })
+    }
+
+    /// Cancels everything and waits until the kernel is done with all of it. Whether it is.
+    fn settle(&mut self) -> bool {
+        // A polled ring takes reads and writes only, and those end by themselves.
+        if self.setup.completions == Completions::Interrupts {
+            for index in 0..self.flights.len() {
+                let in_flight = self.flights[index].is_some();
+                if in_flight && !self.cancel(Place { index: index as u32, step: 0 }) {
+                    break;
+                }
+            }
+        }
+        loop {
+            match self.wait() {
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Queues the cancelling of a request, step by step; whether there came to be room for it. The
+    /// kernel keeps answers that do not fit (IORING_FEAT_NODROP, Linux 5.5).
+    fn cancel(&mut self, place: Place) -> bool {
+        for step in 0..2 {
+            let target = Place { step, ..place }.user_data();
+            let entry = opcode::AsyncCancel::new(target).build().user_data(flight::UNANSWERED);
+            // SAFETY: the entry points to no memory.
+            while unsafe { self.ring.submission().push(&entry) }.is_err() {
+                if !self.make_way() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Hands over what is queued, so that the queue has room again; whether the kernel takes it.
+    fn make_way(&mut self) -> bool {
+        match self.setup.submission {
+            Submission::Calls => self.submit().is_ok(),
+            // The thread may have to be woken, and then be given time.
+            Submission::Thread { .. } => {
+                let waited = self.submit().map(|()| self.ring.submitter().squeue_wait());
+                self.calls += 1;
+                matches!(waited, Ok(Ok(_)))
+            }
+        }
+    }
+}
+
+impl Drop for Ring<'_> {
+    fn drop(&mut self) {
+        if self.steps_in_flight > 0 && !self.settle() {
+            // The kernel may still write there, and nobody can wait for it: the memory is given up.
+            std::mem::forget(std::mem::take(&mut self.flights));
+        }
+    }
+}
+
+fn build(setup: &Setup, task_run: TaskRun) -> Result<IoUring, Errno> {
+    let mut builder = IoUring::builder();
+    match task_run {
+        TaskRun::Deferred => builder.setup_single_issuer().setup_defer_taskrun(),
+        TaskRun::Cooperative => builder.setup_coop_taskrun(),
+        TaskRun::Interrupting => &mut builder,
+    };
+    if let Submission::Thread { idle } = setup.submission {
+        builder.setup_sqpoll(u32::try_from(idle.as_millis()).unwrap_or(u32::MAX));
+    }
+    if setup.completions == Completions::Polled {
+        builder.setup_iopoll();
+    }
+    builder.dontfork().setup_clamp().build(setup.entries.max(1)).map_err(word)
+}
+
+/// Why there is no ring, in the words that the machine's facts use.
+fn refused(setup: &Setup, errno: Errno) -> Refusal {
+    let thread = matches!(setup.submission, Submission::Thread { .. });
+    if errno == Errno::PERM && thread && build(&Setup::default(), TaskRun::Interrupting).is_ok() {
+        return Refusal::errno("the kernel's submitting thread is not permitted", errno).remedy(
+            "before Linux 5.11 it takes CAP_SYS_ADMIN, up to 5.12 CAP_SYS_NICE: submit by calls",
+        );
+    }
+    ring_refusal(errno)
+}
+
+/// The kernel's word in an error of the standard library.
+fn word(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// A timespec of the kernel's.
+fn timespec(duration: std::time::Duration) -> Box<types::Timespec> {
+    Box::new(types::Timespec::from(duration))
+}

@@ -1,0 +1,304 @@
+//! The ring itself: what it answers, what it cancels, and what it says where it is refused.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use bytepath::pages::Pages;
+use bytepath::ring::{
+    Answer, Buffer, Completion, Completions, Operation, Request, Ring, Setup, Submission, Target,
+};
+use rustix::event::{EventfdFlags, PollFlags};
+use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
+
+use crate::ends::{contents, disk_file, memfd, pipe, unix_pair};
+use crate::trial::same;
+use crate::watch::bounded;
+
+/// A ring, or a word on why there is none.
+pub(crate) fn ring<'fd>(setup: &Setup) -> Option<Ring<'fd>> {
+    Ring::open(setup).map_err(|refusal| eprintln!("skipped: no ring here: {refusal}")).ok()
+}
+
+fn buffer(bytes: usize) -> Buffer {
+    Buffer::allocate(bytes, &Pages::default()).expect("memory")
+}
+
+fn file_of(bytes: &[u8]) -> File {
+    let mut file = disk_file();
+    file.write_all(bytes).expect("written");
+    file
+}
+
+/// The answer to one request alone.
+fn asked<'fd>(ring: &mut Ring<'fd>, request: Request<'fd>) -> Completion {
+    ring.push(request);
+    ring.wait().expect("it can be waited for").expect("it is in flight")
+}
+
+fn read(file: &File, at: u64, bytes: usize) -> Operation<'_> {
+    Operation::Read { file: Target::Borrowed(file.as_fd()), at, bytes: 0..bytes }
+}
+
+#[test]
+fn memory_comes_back_with_what_was_read_whatever_is_registered() {
+    let all = contents(100_000);
+    let file = file_of(all);
+    let Some(mut first) = ring(&Setup::default()) else { return };
+    let Some(mut second) = ring(&Setup::default()) else { return };
+    let [plain, registered] = [buffer(65_536), buffer(65_536)];
+    let registered =
+        first.register_buffers(vec![registered]).expect("64 KiB may be pinned").remove(0);
+    assert!(registered.is_registered());
+    let target = first.register_files(&[file.as_fd()]).expect("one file")[0];
+    let mut buffers = vec![plain, registered];
+    for ring in [&mut first, &mut second] {
+        for buffer in std::mem::take(&mut buffers) {
+            let done = asked(ring, Request::new(3, read(&file, 1000, 65_536)).buffer(buffer));
+            assert_eq!((done.token, done.first, done.then), (3, Ok(65_536), None));
+            buffers.push(done.buffer.expect("its memory"));
+            same(buffers.last().expect("one").as_slice(), &all[1000..66_536]);
+        }
+    }
+    let by_place = Operation::Read { file: target, at: 0, bytes: 5..10 };
+    let done = asked(&mut first, Request::new(4, by_place).buffer(buffers.remove(1)));
+    assert_eq!(done.first, Ok(5));
+    same(&done.buffer.expect("its memory").as_slice()[5..10], &all[..5]);
+}
+
+#[test]
+fn a_ring_is_filled_again_and_again_and_every_request_answered_once() {
+    let Some(mut ring) = ring(&Setup::with_entries(4)) else { return };
+    let (mut pushed, mut seen) = (0, Vec::new());
+    while seen.len() < 500 {
+        while pushed < 500 && ring.room() >= 2 {
+            let request = Request::new(pushed, Operation::Nop);
+            ring.push(if pushed % 3 == 0 { request.then(Operation::Nop) } else { request });
+            pushed += 1;
+        }
+        let done = ring.wait().expect("waited").expect("in flight");
+        assert_eq!((done.first, done.then.is_some()), (Ok(0), done.token % 3 == 0));
+        seen.push(done.token);
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..500).collect::<Vec<_>>());
+    assert!(ring.wait().expect("nothing to wait for").is_none());
+    assert!(ring.calls() < 500, "{} calls for 500 requests", ring.calls());
+}
+
+#[test]
+fn a_short_read_cancels_the_write_that_is_linked_to_it() {
+    let (from, to) = (file_of(contents(1000)), memfd());
+    let Some(mut ring) = ring(&Setup::default()) else { return };
+    let write = |bytes| Operation::Write { file: Target::Borrowed(to.as_fd()), at: 0, bytes };
+    let short = Request::new(0, read(&from, 0, 4096)).then(write(0..4096));
+    let done = asked(&mut ring, short.buffer(buffer(4096)));
+    assert_eq!((done.first, done.then), (Ok(1000), Some(Err(Errno::CANCELED))));
+    let whole = Request::new(0, read(&from, 0, 1000)).then(write(0..1000));
+    let done = asked(&mut ring, whole.buffer(done.buffer.expect("its memory")));
+    assert_eq!((done.first, done.then), (Ok(1000), Some(Ok(1000))));
+}
+
+#[test]
+fn a_ring_dropped_with_requests_in_flight_cancels_them_and_takes_nothing() {
+    bounded(|watch| {
+        for setup in [
+            Setup::default(),
+            Setup {
+                submission: Submission::Thread { idle: Duration::from_millis(1) },
+                ..Setup::default()
+            },
+        ] {
+            watch.at(format_args!("{setup:?}"));
+            let ((reader, mut writer), (near, _far)) = (pipe(), unix_pair());
+            let Some(mut ring) = ring(&setup) else { return };
+            let hour = Duration::from_secs(3600);
+            let (pipe, socket) = (Target::Borrowed(reader.as_fd()), Target::Borrowed(near.as_fd()));
+            ring.push(Request::new(0, read(&reader, 0, 4096)).buffer(buffer(4096)));
+            ring.push(
+                Request::new(1, Operation::Receive { socket, bytes: 0..4096 }).buffer(buffer(4096)),
+            );
+            ring.push(Request::new(2, Operation::Poll { file: pipe, interest: PollFlags::IN }));
+            ring.push(Request::new(3, Operation::Timeout(hour)));
+            ring.submit().expect("submitted");
+            // This one is not even handed over.
+            ring.push(Request::new(4, read(&reader, 0, 4096)).buffer(buffer(4096)));
+            assert_eq!(ring.steps_in_flight(), 5);
+            drop(ring);
+            writer.write_all(b"later").expect("written");
+            assert_eq!(rustix::io::ioctl_fionread(&reader), Ok(5), "nobody reads any more");
+        }
+    });
+}
+
+#[test]
+fn requests_are_cancelled_by_token_by_deadline_and_by_time() {
+    bounded(|watch| {
+        let (reader, _writer) = pipe();
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        watch.at("by token");
+        ring.push(Request::new(1, read(&reader, 0, 10)).buffer(buffer(4096)));
+        ring.push(Request::new(2, Operation::Cancel(1)));
+        let mut answers: Vec<(u64, Answer)> = (0..2)
+            .map(|_| ring.wait().expect("waited").expect("in flight"))
+            .map(|done| (done.token, done.first))
+            .collect();
+        answers.sort_by_key(|(token, _)| *token);
+        assert!(matches!(answers[0].1, Err(Errno::CANCELED | Errno::INTR)), "{answers:?}");
+        assert_eq!(answers[1].1, Ok(0));
+        watch.at("by a token that is not in flight");
+        let none = asked(&mut ring, Request::new(2, Operation::Cancel(1)));
+        assert_eq!(none.first, Err(Errno::NOENT));
+        watch.at("by deadline");
+        let late = Request::new(3, read(&reader, 0, 10))
+            .then(Operation::Deadline(Duration::from_millis(1)));
+        let done = asked(&mut ring, late.buffer(buffer(4096)));
+        assert!(matches!(done.first, Err(Errno::CANCELED | Errno::INTR)), "{done:?}");
+        assert!(matches!(done.then, Some(Err(Errno::TIME | Errno::ALREADY))), "{done:?}");
+        watch.at("by time");
+        let done = asked(&mut ring, Request::new(4, Operation::Timeout(Duration::from_millis(1))));
+        assert_eq!(done.first, Err(Errno::TIME));
+    });
+}
+
+#[test]
+fn the_kernels_thread_submits_and_is_woken_when_it_has_gone_to_sleep() {
+    bounded(|watch| {
+        let file = file_of(contents(4096));
+        let idle = Duration::from_millis(1);
+        let setup = Setup { submission: Submission::Thread { idle }, ..Setup::default() };
+        let Some(mut ring) = ring(&setup) else { return };
+        let mut memory = buffer(4096);
+        for turn in 0..5 {
+            watch.at(format_args!("turn {turn}"));
+            let done = asked(&mut ring, Request::new(0, read(&file, 0, 4096)).buffer(memory));
+            assert_eq!(done.first, Ok(4096));
+            memory = done.buffer.expect("its memory");
+            // Longer than it watches an empty queue, so that the next request has to wake it.
+            let pause = Request::new(1, Operation::Timeout(idle * 20));
+            assert_eq!(asked(&mut ring, pause).first, Err(Errno::TIME));
+        }
+    });
+}
+
+#[test]
+fn a_device_that_cannot_be_polled_is_told_from_a_ring_that_is_refused() {
+    let file = file_of(contents(8192));
+    let setup = Setup { completions: Completions::Polled, ..Setup::default() };
+    let Some(mut ring) = ring(&setup) else { return };
+    let done = asked(&mut ring, Request::new(0, read(&file, 0, 4096)).buffer(buffer(4096)));
+    match done.first {
+        Ok(count) => assert_eq!(count, 4096),
+        Err(errno) => {
+            let said = ring.refusal(errno).to_string();
+            assert!(said.starts_with("this device cannot be asked"), "{said}");
+            assert!(said.contains("O_DIRECT"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn an_eventfd_counts_completions() {
+    let Some(mut ring) = ring(&Setup::default()) else { return };
+    let eventfd = rustix::event::eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd");
+    ring.notify(eventfd.as_fd()).expect("registered");
+    let again = ring.notify(eventfd.as_fd()).expect_err("one is enough");
+    assert_eq!(again.errno, Some(Errno::BUSY));
+    assert_eq!(asked(&mut ring, Request::new(0, Operation::Nop)).first, Ok(0));
+    let mut count = [0; 8];
+    assert_eq!(rustix::io::read(&eventfd, &mut count), Ok(8));
+    assert_eq!(u64::from_ne_bytes(count), 1);
+}
+
+#[test]
+fn a_personality_keeps_the_rights_that_a_thread_has_given_up() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root has rights to give up");
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let path = directory.path().join("locked");
+    std::fs::write(&path, "secret").expect("written");
+    rustix::fs::chmod(&path, rustix::fs::Mode::empty()).expect("it is ours");
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("a path");
+    let worker = std::thread::spawn(move || {
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        let root = ring.register_personality().expect("registered");
+        let mut sets = rustix::thread::capabilities(None).expect("every thread has some");
+        sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+        rustix::thread::set_capabilities(None, sets).expect("anybody may have fewer");
+        let open = || Request::new(0, Operation::Open { path: path.clone() });
+        assert_eq!(asked(&mut ring, open()).first, Err(Errno::ACCESS));
+        let done = asked(&mut ring, open().personality(root));
+        assert!(done.first.is_ok() && done.opened.is_some(), "{done:?}");
+    });
+    worker.join().expect("it ends");
+}
+
+#[test]
+fn files_and_sockets_are_opened_filled_sized_and_closed_on_a_ring() {
+    let ((near, mut far), file) = (unix_pair(), memfd());
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a listener");
+    // It borrows for as long as it lives, so all that it borrows has to be older.
+    let Some(mut ring) = ring(&Setup::default()) else { return };
+    let path = || std::ffi::CString::new("/proc/self/exe").expect("a path");
+    let opened = asked(&mut ring, Request::new(0, Operation::Open { path: path() })).opened;
+    let opened = File::from(opened.expect("it opens"));
+    let size = opened.metadata().expect("its metadata").len();
+    let told = asked(&mut ring, Request::new(0, Operation::Statx { path: path() }));
+    assert_eq!(told.bytes_of_file, Some(size));
+    let closed = asked(&mut ring, Request::new(0, Operation::Close { file: opened.into() }));
+    assert_eq!(closed.first, Ok(0));
+    let target = Target::Borrowed(file.as_fd());
+    let filled = Operation::Fallocate { file: target, at: 4096, len: 100 };
+    assert_eq!(asked(&mut ring, Request::new(0, filled)).first, Ok(0));
+    assert_eq!(file.metadata().expect("its metadata").len(), 4196);
+    let socket = Target::Borrowed(near.as_fd());
+    let mut words = buffer(4096);
+    words.as_mut_slice()[..5].copy_from_slice(b"hello");
+    let sent =
+        asked(&mut ring, Request::new(0, Operation::Send { socket, bytes: 0..5 }).buffer(words));
+    assert_eq!(sent.first, Ok(5));
+    far.write_all(b"back").expect("written");
+    let receive = Operation::Receive { socket, bytes: 0..100 };
+    let got = asked(&mut ring, Request::new(0, receive).buffer(sent.buffer.expect("its memory")));
+    assert_eq!(
+        (got.first, &got.buffer.expect("its memory").as_slice()[..4]),
+        (Ok(4), &b"back"[..])
+    );
+    let _peer = std::net::TcpStream::connect(listener.local_addr().expect("an address"));
+    let listener = Target::Borrowed(listener.as_fd());
+    assert!(asked(&mut ring, Request::new(0, Operation::Accept { listener })).opened.is_some());
+}
+
+/// The name of the test below, for its own child.
+const PINNED: &str = "rings::buffers_beyond_the_limit_of_locked_memory_are_refused_with_the_limit";
+
+#[test]
+fn buffers_beyond_the_limit_of_locked_memory_are_refused_with_the_limit() {
+    const CHILD: &str = "BYTEPATH_TEST_PINNED";
+    if std::env::var_os(CHILD).is_none() {
+        // Limits bind a whole process, so another one has them.
+        let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
+        child.args(["--exact", PINNED, "--nocapture"]).env(CHILD, "1");
+        let done = child.output().expect("it runs");
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
+        return;
+    }
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let limit = Rlimit { current: Some(64 << 10), maximum: Some(64 << 10) };
+    setrlimit(Resource::Memlock, limit).expect("anybody may have less");
+    let mut sets = rustix::thread::capabilities(None).expect("every thread has some");
+    sets.effective.remove(CapabilitySet::IPC_LOCK);
+    rustix::thread::set_capabilities(None, sets).expect("anybody may have fewer");
+    let Some(mut ring) = ring(&Setup::default()) else { return };
+    let refusal = ring.register_buffers(vec![buffer(1 << 20)]).expect_err("above the limit");
+    assert_eq!(refusal.errno, Some(Errno::NOMEM));
+    let said = refusal.to_string();
+    for words in ["1 MiB", "RLIMIT_MEMLOCK (64 KiB)", "ulimit -l"] {
+        assert!(said.contains(words), "{said}");
+    }
+}

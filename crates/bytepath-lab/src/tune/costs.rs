@@ -24,6 +24,10 @@ use crate::stats::median;
 
 const ROUNDS: usize = 7;
 
+/// Where a round takes long, fewer have to do: a wake-up takes 1 us here and 300 there.
+const ROUNDS_MIN: usize = 3;
+const ROUNDS_TIME_MAX: Duration = Duration::from_millis(300);
+
 /// System calls of one round.
 const CALLS: u32 = 20_000;
 
@@ -87,7 +91,12 @@ fn cost(name: &str, unit: &str, value: f64) -> Cost {
 }
 
 fn rounds(mut round: impl FnMut() -> f64) -> f64 {
-    let values: Vec<f64> = (0..ROUNDS).map(|_| round()).filter(|v| v.is_finite()).collect();
+    let began = Instant::now();
+    let values: Vec<f64> = (0..ROUNDS)
+        .take_while(|done| *done < ROUNDS_MIN || began.elapsed() < ROUNDS_TIME_MAX)
+        .map(|_| round())
+        .filter(|v| v.is_finite())
+        .collect();
     median(&values).unwrap_or(f64::NAN)
 }
 

@@ -1,0 +1,477 @@
+//! One entry: a file, link, device or directory, and the place where its copy is to be.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{FileType, Mode, Stat};
+use rustix::io::Errno;
+
+use super::attributes::{MODE_BITS, Subject, same_owner};
+use super::existing::Met;
+use super::link::{self, Replace};
+use super::place::{Directory, Follow, Place, is_directory, is_link, kind, same_file};
+use super::seen::{Earlier, Seen, identity};
+use super::settings::{Backup, Make, Settings};
+use super::tree::Level;
+use super::voice::{Done, Voice, q};
+use crate::planning::PlanOptions;
+
+/// What every step of a run goes by.
+pub(super) struct Shared<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) plan: &'a PlanOptions,
+    pub(super) voice: &'a Voice<'a>,
+    /// The bits that new files do not get.
+    pub(super) umask: u32,
+}
+
+/// What goes through the operands and their trees.
+pub(super) struct Copier<'a> {
+    pub(super) shared: &'a Shared<'a>,
+    pub(super) seen: Seen,
+    /// Whether operands are several, which then must not meet each other.
+    pub(super) tracks: bool,
+    /// What the operands are copied into.
+    pub(super) base: Directory,
+    /// The operand and its copy, for messages about directories that hold themselves.
+    pub(super) operand: (String, String),
+    /// Whether the operand has a directory made, which is then known.
+    pub(super) first_made: bool,
+    /// Whether a directory was met that is its own copy.
+    pub(super) met_itself: bool,
+    /// The directories that are being copied, the outermost first.
+    pub(super) levels: Vec<Level>,
+    pub(super) levels_open: usize,
+}
+
+/// An entry and the place of its copy.
+pub(super) struct Pair {
+    pub(super) source: Place,
+    pub(super) sink: Place,
+    pub(super) sink_is: SinkIs,
+    /// Whether it was named by the user.
+    pub(super) argument: bool,
+}
+
+impl Pair {
+    /// The same with nothing held open for it: only its names are needed any more.
+    pub(super) fn let_go(mut self) -> Pair {
+        self.source.directory = Directory::Working;
+        self.sink.directory = Directory::Working;
+        self
+    }
+}
+
+/// What is known of the place of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SinkIs {
+    /// Nothing.
+    Unknown,
+    /// There was nothing that could be opened.
+    Absent,
+    /// It is in a directory that was just made.
+    New,
+    /// Something is there.
+    There,
+}
+
+/// The place of a copy, once it was looked at.
+pub(super) struct Sink {
+    pub(super) is: SinkIs,
+    /// What is there, behind a symbolic link if that is written through.
+    pub(super) stat: Option<Stat>,
+    /// The symbolic link that is there.
+    pub(super) link: Option<Stat>,
+    /// Where what was there is kept.
+    pub(super) backup: Option<Place>,
+}
+
+impl Sink {
+    /// What was there was removed or renamed.
+    pub(super) fn gone(&mut self) {
+        (self.is, self.stat, self.link) = (SinkIs::New, None, None);
+    }
+
+    pub(super) fn is_new(&self) -> bool {
+        self.is == SinkIs::New
+    }
+}
+
+/// What is left to be done for a copy.
+enum Made {
+    /// Nothing: all was set where it was made.
+    Whole,
+    /// Its attributes.
+    Bare,
+}
+
+impl Place {
+    /// This copy, as it is remembered.
+    pub(super) fn earlier(&self, base: &Directory) -> Earlier {
+        let (path, shown) = (self.relative().to_owned(), self.shown.clone());
+        Earlier { base: base.clone(), path, shown }
+    }
+}
+
+impl Shared<'_> {
+    pub(super) fn say_removed(&self, place: &Place) {
+        if self.settings.verbose {
+            self.voice.line(format!("removed {}", q(&place.shown)).as_bytes());
+        }
+    }
+
+    pub(super) fn say_copied(&self, pair: &Pair, backup: Option<&Place>) {
+        if self.settings.verbose {
+            let mut line = format!("{} -> {}", q(&pair.source.shown), q(&pair.sink.shown));
+            if let Some(backup) = backup {
+                line.push_str(&format!(" (backup: {})", q(&backup.shown)));
+            }
+            self.voice.line(line.as_bytes());
+        }
+    }
+
+    /// Permissions that a copy gets only once it has its owner, or that directories get only by the
+    /// umask.
+    pub(super) fn omitted(&self, stat: &Stat) -> u32 {
+        let never = match (self.settings.preserve.ownership, is_directory(stat)) {
+            (true, _) => 0o077,
+            (false, true) => 0o022,
+            (false, false) => 0,
+        };
+        stat.st_mode & MODE_BITS & never
+    }
+}
+
+impl Copier<'_> {
+    /// Copies an entry, with all that is in it. A failure was told of; what else there is goes on.
+    pub(super) fn entry(&mut self, pair: Pair) -> Done {
+        let settings = self.shared.settings;
+        let follow = Follow::when(settings.follows(pair.argument));
+        let stat = pair.source.stat(follow).map_err(|errno| {
+            self.shared.voice.failed(format!("cannot stat {}", q(&pair.source.shown)), errno)
+        })?;
+        if is_directory(&stat) && !settings.recursive {
+            let what = format!("-r not specified; omitting directory {}", q(&pair.source.shown));
+            return Err(self.shared.voice.wrong(what));
+        }
+        if self.is_repeated(&pair, &stat) {
+            return Ok(());
+        }
+        let sink = match self.meet(&pair, &stat)? {
+            Met::Leave => return Ok(()),
+            Met::Go(sink) => sink,
+        };
+        if !is_directory(&stat) {
+            self.shared.say_copied(&pair, sink.backup.as_ref());
+        }
+        self.copy(pair, stat, sink)
+    }
+
+    /// Whether an operand that is no directory was given before, in so many words.
+    fn is_repeated(&mut self, pair: &Pair, stat: &Stat) -> bool {
+        if !pair.argument || !self.tracks {
+            return false;
+        }
+        let again = self.seen.source(identity(stat), &pair.source);
+        if !again || is_directory(stat) || self.shared.settings.backup != Backup::None {
+            return false;
+        }
+        let name = q(&pair.source.shown);
+        self.shared.voice.warn(format!("warning: source file {name} specified more than once"));
+        true
+    }
+
+    fn copy(&mut self, pair: Pair, stat: Stat, mut sink: Sink) -> Done {
+        let earlier = self.earlier(&pair, &stat);
+        let made = match &earlier {
+            Some(earlier) => self.copied_before(&pair, &stat, earlier),
+            None => None,
+        };
+        let made = match made {
+            Some(done) => done.map(|()| Made::Whole),
+            None if is_directory(&stat) => {
+                return self.directory(pair, &stat, &sink, earlier.is_none());
+            }
+            None => self.make(&pair, &stat, &mut sink),
+        };
+        match made {
+            Ok(Made::Whole) => Ok(()),
+            Ok(Made::Bare) => self.finish_entry(&pair, &stat, &sink),
+            Err(told) => {
+                if earlier.is_none() {
+                    self.seen.forget(identity(&stat));
+                }
+                if let Some(backup) = sink.backup {
+                    self.put_back(&pair.sink, &backup);
+                }
+                Err(told)
+            }
+        }
+    }
+
+    /// The copy that this file already has, as another name of it is one.
+    fn earlier(&mut self, pair: &Pair, stat: &Stat) -> Option<Earlier> {
+        let settings = self.shared.settings;
+        let copy = || pair.sink.earlier(&self.base);
+        if is_directory(stat) {
+            return match pair.argument {
+                true => self.seen.remember(identity(stat), copy()),
+                false => self.seen.earlier(identity(stat)),
+            };
+        }
+        let several = stat.st_nlink > 1 || settings.follows(pair.argument);
+        match settings.preserve.links && settings.make != Make::HardLink && several {
+            true => self.seen.remember(identity(stat), copy()),
+            false => None,
+        }
+    }
+
+    /// What is done about a file that has a copy; `None` where it gets another.
+    fn copied_before(&mut self, pair: &Pair, stat: &Stat, earlier: &Earlier) -> Option<Done> {
+        let voice = self.shared.voice;
+        if !is_directory(stat) {
+            return Some(self.link_to_earlier(pair, earlier));
+        }
+        let place = earlier.place();
+        if pair.source.is_same_entry(&place) {
+            let (from, to) = &self.operand;
+            let what = format!("cannot copy a directory, {from}, into itself, {to}");
+            self.met_itself = true;
+            return Some(Err(voice.wrong(what)));
+        }
+        if pair.sink.is_same_entry(&place) {
+            let name = &self.operand.0;
+            voice.warn(format!("warning: source directory {name} specified more than once"));
+            return Some(Ok(()));
+        }
+        if self.shared.settings.follows(pair.argument) {
+            return None;
+        }
+        let (name, file) = (q(&pair.sink.shown), q(&earlier.shown));
+        let what = format!("will not create hard link {name} to directory {file}");
+        Some(Err(voice.wrong(what)))
+    }
+
+    /// Gives what was put aside its name again.
+    fn put_back(&self, place: &Place, backup: &Place) {
+        let back =
+            rustix::fs::renameat(&backup.directory, &backup.name, &place.directory, &place.name);
+        match back {
+            Err(errno) => {
+                let what = format!("cannot un-backup {}", q(&place.shown));
+                self.shared.voice.failed(what, errno);
+            }
+            Ok(()) if self.shared.settings.verbose => {
+                let (from, to) = (q(&backup.shown), q(&place.shown));
+                self.shared.voice.line(format!("{from} -> {to} (unbackup)").as_bytes());
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Makes the copy of what is no directory.
+    fn make(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Made> {
+        let settings = self.shared.settings;
+        let as_file = settings.special_as_file && !is_link(stat);
+        let made = match (settings.make, kind(stat)) {
+            (Make::SymbolicLink, _) => self.shared.link_to(pair).map(|()| Made::Bare),
+            (Make::HardLink, _) => self.shared.link(pair).map(|()| Made::Whole),
+            (_, FileType::RegularFile) => self.regular(pair, stat, sink),
+            _ if as_file => self.regular(pair, stat, sink),
+            (_, FileType::Symlink) => self.shared.same_link(pair, stat, sink).map(|()| Made::Bare),
+            (_, FileType::Unknown) => {
+                let what = format!("{} has unknown file type", q(&pair.source.shown));
+                Err(self.shared.voice.wrong(what))
+            }
+            (_, special) => self.shared.special(pair, stat, special).map(|()| Made::Bare),
+        }?;
+        if pair.argument
+            && self.tracks
+            && let Ok(stat) = pair.sink.stat(Follow::No)
+        {
+            self.seen.made(identity(&stat), &pair.sink);
+        }
+        Ok(made)
+    }
+
+    fn regular(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Made> {
+        self.shared.regular(pair, stat, sink).map(|()| Made::Whole)
+    }
+
+    /// Sets the attributes of a link or device by its name.
+    fn finish_entry(&self, pair: &Pair, stat: &Stat, sink: &Sink) -> Done {
+        let is_link = is_link(stat) || self.shared.settings.make == Make::SymbolicLink;
+        let source = Subject { place: &pair.source, open: None };
+        let copy = Subject { place: &pair.sink, open: None };
+        let omitted = self.shared.omitted(stat);
+        let before = sink.stat.as_ref();
+        self.shared.finish(&source, &copy, stat, &Finish { before, is_link, omitted, mode: None })
+    }
+}
+
+/// How the attributes of a copy are to be set.
+pub(super) struct Finish<'a> {
+    /// The status of what was there before, if it is still there.
+    pub(super) before: Option<&'a Stat>,
+    pub(super) is_link: bool,
+    /// Permissions that it did not get when it was made, and may get now.
+    pub(super) omitted: u32,
+    /// The mode that it had before it was opened up for the copying.
+    pub(super) mode: Option<u32>,
+}
+
+impl Shared<'_> {
+    /// Sets the attributes of a copy that is no regular file.
+    pub(super) fn finish(
+        &self,
+        source: &Subject<'_>,
+        sink: &Subject<'_>,
+        stat: &Stat,
+        finish: &Finish<'_>,
+    ) -> Done {
+        let preserve = &self.settings.preserve;
+        if preserve.timestamps {
+            self.keep_times(sink, stat)?;
+        }
+        let mut mode = stat.st_mode;
+        let same = finish.before.is_some_and(|before| same_owner(before, stat));
+        if finish.is_link && preserve.ownership {
+            self.keep_link_owner(sink, stat)?;
+        } else if preserve.ownership && !same {
+            mode = self.keep_owner(sink, stat, finish.before)?;
+        }
+        if preserve.xattr {
+            self.keep_xattrs(source, sink)?;
+        }
+        if preserve.context {
+            self.keep_context(source, sink)?;
+        }
+        if finish.is_link {
+            return Ok(());
+        }
+        if preserve.mode {
+            return self.keep_mode(source, sink, mode, stat);
+        }
+        if preserve.default_mode {
+            let whole = is_directory(stat) || kind(stat) == FileType::Socket;
+            let mode = if whole { 0o777 } else { 0o666 } & !self.umask;
+            return self.set_mode(sink, mode);
+        }
+        self.give_omitted(sink, finish)
+    }
+
+    /// Gives back the permissions that were left out while the copy was being made, or taken.
+    fn give_omitted(&self, sink: &Subject<'_>, finish: &Finish<'_>) -> Done {
+        let omitted = finish.omitted & !self.umask;
+        let mode = match (finish.mode, omitted) {
+            (Some(mode), _) => mode,
+            (None, 0) => return Ok(()),
+            (None, _) => match sink.place.stat(Follow::No) {
+                Ok(stat) if omitted & !stat.st_mode == 0 => return Ok(()),
+                Ok(stat) => stat.st_mode,
+                Err(errno) => {
+                    let what = format!("cannot stat {}", q(&sink.place.shown));
+                    return Err(self.voice.failed(what, errno));
+                }
+            },
+        };
+        self.set_mode(sink, mode | omitted)
+    }
+
+    pub(super) fn set_mode(&self, sink: &Subject<'_>, mode: u32) -> Done {
+        sink.set_mode(mode).or_else(|errno| {
+            let what = format!("preserving permissions for {}", q(&sink.place.shown));
+            let told = self.voice.failed(what, errno);
+            if self.settings.preserve.required { Err(told) } else { Ok(()) }
+        })
+    }
+
+    fn keep_link_owner(&self, sink: &Subject<'_>, stat: &Stat) -> Done {
+        let user = Some(rustix::fs::Uid::from_raw(stat.st_uid));
+        let group = Some(rustix::fs::Gid::from_raw(stat.st_gid));
+        let kept = sink.set_owner(user, group);
+        match kept {
+            Err(errno) if !self.is_usual_refusal(errno) => {
+                // The classic does not quote the name here.
+                let name = sink.place.shown.to_string_lossy();
+                let what = format!("failed to preserve ownership for {name}");
+                let told = self.voice.failed(what, errno);
+                if self.settings.preserve.required { Err(told) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what is in the way of a link is replaced.
+    fn replaces(&self) -> Replace {
+        if self.settings.force { Replace::Yes } else { Replace::No }
+    }
+
+    /// Makes a symbolic link to the source.
+    fn link_to(&self, pair: &Pair) -> Done {
+        let (from, to) = (&pair.source.name, &pair.sink);
+        let absolute = std::os::unix::ffi::OsStrExt::as_bytes(pair.source.shown.as_os_str());
+        if !absolute.starts_with(b"/") && !is_in_working_directory(to) {
+            let name = crate::classic::quoted(&to.shown);
+            let name = String::from_utf8_lossy(&name);
+            let what = "can make relative symbolic links only in current directory";
+            return Err(self.voice.wrong(format!("{name}: {what}")));
+        }
+        let target = if pair.argument { from } else { &pair.source.shown };
+        link::symbolic(target, to, self.replaces()).map(drop).map_err(|errno| {
+            let (name, target) = (q(&to.shown), q(target));
+            self.voice.failed(format!("cannot create symbolic link {name} to {target}"), errno)
+        })
+    }
+
+    /// Makes the destination another name of the source.
+    fn link(&self, pair: &Pair) -> Done {
+        let asks = self.settings.existing == super::settings::Existing::Ask;
+        let replace = if asks { Replace::Yes } else { self.replaces() };
+        let follow = Follow::when(self.settings.follows(pair.argument));
+        link::hard(&pair.source, follow, &pair.sink, replace).map(drop).map_err(|errno| {
+            let (name, file) = (q(&pair.sink.shown), q(&pair.source.shown));
+            self.voice.failed(format!("cannot create hard link {name} to {file}"), errno)
+        })
+    }
+
+    /// Makes a symbolic link that says what the source says.
+    fn same_link(&self, pair: &Pair, stat: &Stat, sink: &Sink) -> Done {
+        let target = pair.source.read_link().map_err(|errno| {
+            let what = format!("cannot read symbolic link {}", q(&pair.source.shown));
+            self.voice.failed(what, errno)
+        })?;
+        let Err(errno) = link::symbolic(&target, &pair.sink, self.replaces()) else {
+            return Ok(());
+        };
+        debug_assert!(is_link(stat));
+        let there = self.settings.update && !sink.is_new();
+        if there && pair.sink.read_link().is_ok_and(|said| said == target) {
+            return Ok(());
+        }
+        let what = format!("cannot create symbolic link {}", q(&pair.sink.shown));
+        Err(self.voice.failed(what, errno))
+    }
+
+    /// Makes a FIFO, socket or device like the source.
+    fn special(&self, pair: &Pair, stat: &Stat, special: FileType) -> Done {
+        let mode = Mode::from_raw_mode(stat.st_mode & MODE_BITS & !self.omitted(stat));
+        let (directory, name) = (pair.sink.directory.as_fd(), &pair.sink.name);
+        let device = if special == FileType::Fifo { 0 } else { stat.st_rdev };
+        rustix::fs::mknodat(directory, name, special, mode, device).map_err(|errno: Errno| {
+            let kind = if special == FileType::Fifo { "fifo" } else { "special file" };
+            self.voice.failed(format!("cannot create {kind} {}", q(&pair.sink.shown)), errno)
+        })
+    }
+}
+
+/// Whether a name is one in the directory that the program was started in; also where that cannot
+/// be told, because then other things fail.
+fn is_in_working_directory(place: &Place) -> bool {
+    let (folder, _) = place.parent();
+    let working = rustix::fs::statat(rustix::fs::CWD, ".", rustix::fs::AtFlags::empty());
+    let holding = rustix::fs::statat(&place.directory, &folder, rustix::fs::AtFlags::empty());
+    match (working, holding) {
+        (Ok(working), Ok(holding)) => same_file(&working, &holding),
+        _ => true,
+    }
+}

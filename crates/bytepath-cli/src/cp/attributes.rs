@@ -57,6 +57,19 @@ impl Subject<'_> {
         rustix::fs::chmod(by_number(fd.as_fd()), mode)
     }
 
+    /// Sets a mode without special bits such that those that are there stay: what a new directory
+    /// has of the one that holds it (set-group-ID) is not the source's to take away.
+    pub(super) fn set_mode_of_directory(&self, mode: u32) -> Result<(), Errno> {
+        if mode & SPECIAL_BITS != 0 {
+            return self.set_mode(mode);
+        }
+        let stat = match self.open {
+            Some(fd) => rustix::fs::fstat(fd),
+            None => self.place.stat(super::place::Follow::No),
+        }?;
+        self.set_mode(mode | stat.st_mode & SPECIAL_BITS)
+    }
+
     fn list(&self) -> Result<Vec<CString>, Errno> {
         let names = with_room(|room| match (self.open, self.path()) {
             (Some(fd), _) => rustix::fs::flistxattr(fd, room),
@@ -280,6 +293,7 @@ impl Shared<'_> {
             keep_list(ACCESS_LIST, source, sink)?;
             if is_directory(stat) {
                 keep_list(DEFAULT_LIST, source, sink)?;
+                return sink.set_mode_of_directory(mode);
             }
             sink.set_mode(mode)
         })();

@@ -207,7 +207,11 @@ impl<'a> Data<'a> {
 
     /// Copies bytes but for whole blocks of zeros, which become holes; where it stopped.
     fn look_through(&mut self, limit: u64) -> Result<u64, Fault> {
-        let start = rustix::fs::tell(self.source).map_err(Fault::Seeking)?;
+        let start = match rustix::fs::tell(self.source) {
+            // A pipe.
+            Err(Errno::SPIPE) => 0,
+            answer => answer.map_err(Fault::Seeking)?,
+        };
         let (mut room, mut done) = (vec![0; LOOK_BYTES], 0);
         while done < limit {
             let most =

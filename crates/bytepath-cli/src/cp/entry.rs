@@ -354,7 +354,11 @@ impl Shared<'_> {
         if preserve.default_mode {
             let whole = is_directory(stat) || kind(stat) == FileType::Socket;
             let mode = if whole { 0o777 } else { 0o666 } & !self.umask;
-            return self.set_mode(sink, mode);
+            let set = match is_directory(stat) {
+                true => sink.set_mode_of_directory(mode),
+                false => sink.set_mode(mode),
+            };
+            return self.mode_set(sink, set);
         }
         self.give_omitted(sink, finish)
     }
@@ -378,7 +382,11 @@ impl Shared<'_> {
     }
 
     pub(super) fn set_mode(&self, sink: &Subject<'_>, mode: u32) -> Done {
-        sink.set_mode(mode).or_else(|errno| {
+        self.mode_set(sink, sink.set_mode(mode))
+    }
+
+    fn mode_set(&self, sink: &Subject<'_>, set: Result<(), Errno>) -> Done {
+        set.or_else(|errno| {
             let what = format!("preserving permissions for {}", q(&sink.place.shown));
             let told = self.voice.failed(what, errno);
             if self.settings.preserve.required { Err(told) } else { Ok(()) }

@@ -1,21 +1,25 @@
 //! `bytepath cp`: files and trees, as GNU cp copies them, by the fastest route.
 
+mod atomic;
 mod attributes;
 mod backup;
 mod choice;
 mod data;
 mod entry;
 mod existing;
+mod extras;
 mod link;
 mod operands;
 mod options;
 mod parents;
 mod place;
+mod progress;
 mod regular;
 mod same;
 mod seen;
 mod settings;
 mod tree;
+mod verify;
 mod voice;
 
 use std::ffi::OsString;

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use bytepath::{Endpoint, Job, Knobs, Meter, Moved, Side, TransferError};
+use bytepath::{Endpoint, Job, Knobs, Moved, Side, TransferError};
 use rustix::fs::{FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -26,7 +26,6 @@ pub(super) struct Data<'a> {
     /// Whether the sink is a file, which can have holes.
     sink_is_file: bool,
     block_bytes: usize,
-    meter: Meter,
     told: Told,
 }
 
@@ -95,7 +94,6 @@ impl<'a> Data<'a> {
             sink,
             sink_is_file: kind(sink_stat) == FileType::RegularFile,
             block_bytes: block_bytes.clamp(512, BLOCK_BYTES_MAX),
-            meter: Meter::new(),
             told: Told { offload: "unknown", reflink, sparse: "no" },
         }
     }
@@ -109,6 +107,13 @@ impl<'a> Data<'a> {
         let cloned = rustix::fs::ioctl_ficlone(self.sink, self.source);
         self.told.reflink = if cloned.is_ok() { "yes" } else { "unsupported" };
         cloned
+    }
+
+    /// Counts all bytes as copied.
+    pub(super) fn count_whole(&self) -> Result<(), Fault> {
+        let stat = rustix::fs::fstat(self.source).map_err(Fault::Reading)?;
+        self.shared.tally.add(u64::try_from(stat.st_size).unwrap_or(0));
+        Ok(())
     }
 
     /// Copies the bytes.
@@ -173,7 +178,12 @@ impl<'a> Data<'a> {
             Some(bytes) => job.limit(bytes),
             None => job,
         };
-        let carrying = Carrying { job, knobs: Knobs::default(), meter: &self.meter, cancel: None };
+        let carrying = Carrying {
+            job,
+            knobs: Knobs::default(),
+            meter: &self.shared.tally.meter,
+            cancel: None,
+        };
         let shares = self.shared.settings.reflink != Reflink::Never && way == Way::Any;
         let moved = match (shares, &self.shared.plan.route) {
             // copy_file_range(2) shares blocks where it can.
@@ -219,6 +229,7 @@ impl<'a> Data<'a> {
             let count = self.fill(&mut room[..most])?;
             self.write_but_holes(start + done, &room[..count])?;
             done += count as u64;
+            self.shared.tally.add(count as u64);
             if count < most {
                 break;
             }

@@ -7,8 +7,10 @@ use rustix::io::Errno;
 
 use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::existing::Met;
+use super::extras::Extras;
 use super::link::{self, Replace};
 use super::place::{Directory, Follow, Place, is_directory, is_link, kind, same_file};
+use super::progress::Tally;
 use super::seen::{Earlier, Seen, identity};
 use super::settings::{Backup, Make, Settings};
 use super::tree::Level;
@@ -19,6 +21,8 @@ use crate::planning::PlanOptions;
 pub(super) struct Shared<'a> {
     pub(super) settings: &'a Settings,
     pub(super) plan: &'a PlanOptions,
+    pub(super) extras: &'a Extras,
+    pub(super) tally: &'a Tally,
     pub(super) voice: &'a Voice<'a>,
     /// The bits that new files do not get.
     pub(super) umask: u32,

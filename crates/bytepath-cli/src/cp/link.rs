@@ -72,7 +72,7 @@ fn replaced(make: impl Fn(&Place) -> Result<(), Errno>, place: &Place) -> Result
 /// A new name in the same folder, made by `make`.
 pub(super) fn beside(
     place: &Place,
-    make: impl Fn(&Place) -> Result<(), Errno>,
+    mut make: impl FnMut(&Place) -> Result<(), Errno>,
 ) -> Result<Place, Errno> {
     let (folder, _) = place.parent();
     for attempt in 0..ATTEMPTS_MAX {

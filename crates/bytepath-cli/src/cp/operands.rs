@@ -14,6 +14,7 @@ use super::entry::{Copier, Pair, Shared, SinkIs};
 use super::options::Options;
 use super::parents::Parents;
 use super::place::{Directory, Follow, Place, joined, kind, last_component, without_slashes};
+use super::progress::{self, Tally};
 use super::seen::Seen;
 use super::settings::{Backup, Settings};
 use super::tree;
@@ -24,15 +25,22 @@ const STACK_BYTES: usize = 256 << 20;
 
 /// Copies all operands, and says how it went.
 pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
-    let shared = Shared { settings, plan: &options.plan, voice, umask: umask() };
+    let tally = Tally::default();
+    let (plan, extras) = (&options.plan, &options.extras);
+    let shared = Shared { settings, plan, extras, tally: &tally, voice, umask: umask() };
     let target = match target(settings, &options.files, voice) {
         Ok(target) => target,
         Err(ended) => return ended,
     };
-    match settings.recursive {
+    let sources = match &target {
+        Target::Directory { sources, .. } => &options.files[..*sources],
+        Target::File(_) => &options.files[..1],
+    };
+    let work = || match settings.recursive {
         true => on_large_stack(|| copy_to(&shared, &options.files, target)),
         false => copy_to(&shared, &options.files, target),
-    }
+    };
+    progress::watched(&tally, settings, extras, sources, work);
     match voice.flush() {
         Some(errno) => voice.called.write_failed(errno),
         None if voice.has_failed() => ExitCode::FAILURE,
@@ -217,6 +225,26 @@ impl Copier<'_> {
         self.operand = (q(source), q(&sink.shown));
         (self.first_made, self.met_itself) = (false, false);
         let source = Place::operand(source).shortened();
-        self.entry(Pair { source, sink: sink.shortened(), sink_is, argument: true })
+        let folder = self.shared.extras.fsync.then(|| sink.clone());
+        let done = self.entry(Pair { source, sink: sink.shortened(), sink_is, argument: true });
+        match folder {
+            Some(sink) => self.sync_folder(&sink).and(done),
+            None => done,
+        }
+    }
+
+    /// Brings the directory that names a copy to the device.
+    fn sync_folder(&self, sink: &Place) -> Done {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let (folder, _) = sink.parent();
+        let open = rustix::fs::openat(&sink.directory, folder, flags, Mode::empty());
+        // What may be written and not read cannot be synced by itself.
+        match open.and_then(rustix::fs::fsync) {
+            Err(Errno::ACCESS | Errno::INVAL | Errno::NOENT | Errno::NOTDIR) | Ok(()) => Ok(()),
+            Err(errno) => {
+                let what = format!("error syncing the directory of {}", q(&sink.shown));
+                Err(self.shared.voice.failed(what, errno))
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use super::choice::{Choice, chosen};
+use super::extras::Extras;
 use super::settings::{Backup, Context, Dereference, Existing, Make, Reflink, Settings, Sparse};
 use crate::classic::Written;
 use crate::planning::PlanOptions;
@@ -17,6 +18,7 @@ use crate::planning::PlanOptions;
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(super) plan: PlanOptions,
+    pub(super) extras: Extras,
     pub(super) files: Vec<OsString>,
 }
 
@@ -491,7 +493,8 @@ impl Args for Options {
                     .action(ArgAction::Version)
                     .help("Print the version"),
             );
-        PlanOptions::augment_args(command)
+        Extras::augment_args(PlanOptions::augment_args(command))
+            .next_help_heading(None::<&str>)
             .arg(
                 Arg::new("files")
                     .value_name("FILE")
@@ -535,6 +538,7 @@ impl FromArgMatches for Options {
         let files = matches.get_many::<OsString>("files");
         Ok(Options {
             plan: PlanOptions::from_arg_matches(matches)?,
+            extras: Extras::from_arg_matches(matches)?,
             files: files.into_iter().flatten().cloned().collect(),
         })
     }

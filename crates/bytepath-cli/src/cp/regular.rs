@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 
+use super::atomic::{self, Begun, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::data::Data;
 use super::entry::{Pair, Shared, Sink};
@@ -21,6 +22,8 @@ struct Copy {
     is_new: bool,
     /// Permissions that it has only once it has its owner.
     omitted: u32,
+    /// The name that it gets when it is whole.
+    unnamed: Option<Unnamed>,
 }
 
 impl Shared<'_> {
@@ -29,6 +32,15 @@ impl Shared<'_> {
         let source = self.open_source(pair, stat)?;
         let copy = self.open_sink(pair, stat, sink)?;
         let done = self.copy_open(pair, stat, &source, &copy);
+        let done = done.and_then(|()| self.settle(pair, &source, &copy));
+        let done = done.and_then(|()| match copy.unnamed {
+            None => Ok(()),
+            Some(unnamed) => unnamed.name(&copy.open).map_err(|errno| {
+                let what = format!("cannot create regular file {}", q(&pair.sink.shown));
+                self.voice.failed(what, errno)
+            }),
+        });
+        self.tally.file_done();
         let closed = close(copy.open).map_err(|errno| {
             self.voice.failed(format!("failed to close {}", q(&pair.sink.shown)), errno)
         });
@@ -55,10 +67,15 @@ impl Shared<'_> {
 
     /// Opens what is there, or makes it, as POSIX has it for `cp`.
     fn open_sink(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Copy> {
+        if self.extras.atomic
+            && let Some(copy) = self.begin_unnamed(pair, stat, sink)?
+        {
+            return Ok(copy);
+        }
         let mut errno = None;
         if !sink.is_new() {
             match self.open_existing(&pair.sink, sink) {
-                Ok(open) => return Ok(Copy { open, is_new: false, omitted: 0 }),
+                Ok(open) => return Ok(Copy { open, is_new: false, omitted: 0, unnamed: None }),
                 Err(Errno::NOENT) => {}
                 Err(_) if self.settings.force => self.remove(&pair.sink)?,
                 Err(refused) => errno = Some(refused),
@@ -73,11 +90,55 @@ impl Shared<'_> {
         match made {
             Ok(open) => {
                 sink.gone();
-                Ok(Copy { open, is_new: true, omitted })
+                Ok(Copy { open, is_new: true, omitted, unnamed: None })
             }
             Err(errno) => {
                 let what = format!("cannot create regular file {}", q(&pair.sink.shown));
                 Err(self.voice.failed(what, errno))
+            }
+        }
+    }
+
+    /// Makes a file that gets its name later; none where the destination is no file.
+    fn begin_unnamed(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Option<Copy>> {
+        let omitted = self.omitted(stat);
+        let mode = stat.st_mode & 0o777 & !omitted;
+        match atomic::begin(&pair.sink, sink, mode, self.settings.force) {
+            Ok(Begun::Unnamed(open, unnamed)) => {
+                let is_new = sink.stat.is_none();
+                let omitted = if is_new { omitted } else { 0 };
+                Ok(Some(Copy { open, is_new, omitted, unnamed: Some(unnamed) }))
+            }
+            Ok(Begun::AsItIs) => Ok(None),
+            Err(errno) => {
+                let what = format!("cannot create regular file {}", q(&pair.sink.shown));
+                Err(self.voice.failed(what, errno))
+            }
+        }
+    }
+
+    /// Sees that the copy is what it is to be, and where.
+    fn settle(&self, pair: &Pair, source: &OwnedFd, copy: &Copy) -> Done {
+        if self.settings.make != Make::Copy {
+            return Ok(());
+        }
+        if self.extras.verify {
+            self.verify(pair, source, &copy.open)?;
+        }
+        if self.extras.fsync {
+            self.sync(&copy.open, pair)?;
+        }
+        Ok(())
+    }
+
+    /// Brings a file or directory to the device.
+    pub(super) fn sync(&self, open: &OwnedFd, pair: &Pair) -> Done {
+        match rustix::fs::fsync(open) {
+            // Pipes and devices have nothing to bring; what is open for looking names up alone
+            // cannot be brought.
+            Err(Errno::INVAL | Errno::BADF) | Ok(()) => Ok(()),
+            Err(errno) => {
+                Err(self.voice.failed(format!("error syncing {}", q(&pair.sink.shown)), errno))
             }
         }
     }
@@ -88,7 +149,12 @@ impl Shared<'_> {
         // What was no symbolic link when it was looked at is not to be one now.
         let looked = sink.stat.is_some() && sink.link.is_none();
         let follow = if looked { OFlags::NOFOLLOW } else { OFlags::empty() };
-        place.open(OFlags::WRONLY | truncate | follow, 0)
+        place.open(self.access() | truncate | follow, 0)
+    }
+
+    /// What is verified is read again.
+    fn access(&self) -> OFlags {
+        if self.extras.verify { OFlags::RDWR } else { OFlags::WRONLY }
     }
 
     fn remove(&self, place: &Place) -> Done {
@@ -107,7 +173,7 @@ impl Shared<'_> {
     /// Makes a file where there is none. A symbolic link that leads nowhere is not written through:
     /// what it names cannot be told apart from what somebody makes there meanwhile.
     fn make_file(&self, place: &Place, mode: u32) -> Done<Result<OwnedFd, Errno>> {
-        let flags = OFlags::WRONLY | OFlags::CREATE;
+        let flags = self.access() | OFlags::CREATE;
         let made = match place.open(flags | OFlags::EXCL, mode) {
             Err(Errno::EXIST) if place.read_link().is_ok() => {
                 if !self.settings.through_dangling {
@@ -150,7 +216,7 @@ impl Shared<'_> {
                 }
             },
         };
-        let copied = if cloned { Ok(()) } else { data.copy() };
+        let copied = if cloned { data.count_whole() } else { data.copy() };
         copied.map_err(|fault| self.voice.wrong(fault.said(from, to)))?;
         if self.settings.debug {
             self.voice.line(data.told().to_string().as_bytes());

@@ -304,7 +304,11 @@ impl Copier<'_> {
         let omitted = if target.is_new { self.shared.omitted(stat) } else { 0 };
         let before = sink.stat.as_ref();
         let finish = Finish { before, is_link: false, omitted, mode: target.mode };
-        self.shared.finish(&from, &to, stat, &finish)
+        let finished = self.shared.finish(&from, &to, stat, &finish);
+        match self.shared.extras.fsync {
+            true => self.shared.sync(open, pair).and(finished),
+            false => finished,
+        }
     }
 }
 

@@ -117,10 +117,11 @@ fn a_copy_that_differs_is_found_by_verify() {
     if !may_trace() {
         return;
     }
-    // The kernel is made to say that it copied what it did not.
-    let lie = "strace -f -qqq -o /dev/null -e inject=copy_file_range:retval=1048576:when=1";
-    let done = in_folder(&format!("{LARGE} {lie} $bytepath cp --verify large new"));
-    done.refused(1, &["cp: 'new' differs from 'large' at byte 0;"]);
+    // The kernel is made to say that it wrote what it did not.
+    let lie = "strace -f -qqq -o /dev/null -e inject=write:retval=262144:when=2";
+    let cp = "$bytepath cp --verify --route read-write large new";
+    let done = in_folder(&format!("{LARGE} {lie} {cp}"));
+    done.refused(1, &["cp: 'new' differs from 'large' at byte 262144;"]);
     let done = in_folder("mkfifo f; echo x >f & $bytepath cp --verify f new; wait");
     assert!(done.stderr.contains("cp: cannot verify 'new'"), "{done:?}");
 }

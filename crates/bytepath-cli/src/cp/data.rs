@@ -23,6 +23,8 @@ pub(super) struct Data<'a> {
     shared: &'a Shared<'a>,
     source: BorrowedFd<'a>,
     sink: BorrowedFd<'a>,
+    source_stat: Stat,
+    sink_device: u64,
     /// Whether the sink is a file, which can have holes.
     sink_is_file: bool,
     block_bytes: usize,
@@ -84,7 +86,7 @@ impl<'a> Data<'a> {
         shared: &'a Shared<'a>,
         source: BorrowedFd<'a>,
         sink: BorrowedFd<'a>,
-        sink_stat: &Stat,
+        (source_stat, sink_stat): (&Stat, &Stat),
     ) -> Data<'a> {
         let block_bytes = usize::try_from(sink_stat.st_blksize).unwrap_or(512);
         let reflink = if shared.settings.reflink == Reflink::Never { "no" } else { "unknown" };
@@ -92,6 +94,8 @@ impl<'a> Data<'a> {
             shared,
             source,
             sink,
+            source_stat: *source_stat,
+            sink_device: sink_stat.st_dev,
             sink_is_file: kind(sink_stat) == FileType::RegularFile,
             block_bytes: block_bytes.clamp(512, BLOCK_BYTES_MAX),
             told: Told { offload: "unknown", reflink, sparse: "no" },
@@ -104,21 +108,27 @@ impl<'a> Data<'a> {
 
     /// Shares the blocks of the source until either is written.
     pub(super) fn reflink(&mut self) -> Result<(), Errno> {
-        let cloned = rustix::fs::ioctl_ficlone(self.sink, self.source);
+        let devices = (self.source_stat.st_dev, self.sink_device);
+        let may_fail = self.shared.settings.reflink == Reflink::Auto;
+        let cloned = match may_fail && self.shared.tally.is_unshared(devices) {
+            true => Err(Errno::OPNOTSUPP),
+            false => rustix::fs::ioctl_ficlone(self.sink, self.source),
+        };
+        if matches!(cloned, Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV)) {
+            self.shared.tally.note_unshared(devices);
+        }
         self.told.reflink = if cloned.is_ok() { "yes" } else { "unsupported" };
         cloned
     }
 
     /// Counts all bytes as copied.
-    pub(super) fn count_whole(&self) -> Result<(), Fault> {
-        let stat = rustix::fs::fstat(self.source).map_err(Fault::Reading)?;
-        self.shared.tally.add(u64::try_from(stat.st_size).unwrap_or(0));
-        Ok(())
+    pub(super) fn count_whole(&self) {
+        self.shared.tally.add(u64::try_from(self.source_stat.st_size).unwrap_or(0));
     }
 
     /// Copies the bytes.
     pub(super) fn copy(&mut self) -> Result<(), Fault> {
-        let stat = rustix::fs::fstat(self.source).map_err(Fault::Reading)?;
+        let stat = self.source_stat;
         let sparse = self.shared.settings.sparse;
         match (has_holes(&stat), sparse) {
             (_, Sparse::Never) if kind(&stat) == FileType::RegularFile => {

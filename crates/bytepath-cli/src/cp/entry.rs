@@ -1,15 +1,11 @@
 //! One entry: a file, link, device or directory, and the place where its copy is to be.
 
-use std::os::fd::AsFd;
+use rustix::fs::{FileType, Stat};
 
-use rustix::fs::{FileType, Mode, Stat};
-use rustix::io::Errno;
-
-use super::attributes::{MODE_BITS, Subject, same_owner};
-use super::existing::Met;
+use super::attributes::{MODE_BITS, Subject};
 use super::extras::Extras;
-use super::link::{self, Replace};
-use super::place::{Directory, Follow, Place, is_directory, is_link, kind, same_file};
+use super::finish::Finish;
+use super::place::{Directory, Follow, Place, is_directory, is_link, kind};
 use super::progress::Tally;
 use super::seen::{Earlier, Seen, identity};
 use super::settings::{Backup, Make, Settings};
@@ -160,10 +156,7 @@ impl Copier<'_> {
         if self.is_repeated(&pair, &stat) {
             return Ok(());
         }
-        let sink = match self.meet(&pair, &stat)? {
-            Met::Leave => return Ok(()),
-            Met::Go(sink) => sink,
-        };
+        let Some(sink) = self.meet(&pair, &stat)? else { return Ok(()) };
         if !is_directory(&stat) {
             self.shared.say_copied(&pair, sink.backup.as_ref());
         }
@@ -309,181 +302,5 @@ impl Copier<'_> {
         let omitted = self.shared.omitted(stat);
         let before = sink.stat.as_ref();
         self.shared.finish(&source, &copy, stat, &Finish { before, is_link, omitted, mode: None })
-    }
-}
-
-/// How the attributes of a copy are to be set.
-pub(super) struct Finish<'a> {
-    /// The status of what was there before, if it is still there.
-    pub(super) before: Option<&'a Stat>,
-    pub(super) is_link: bool,
-    /// Permissions that it did not get when it was made, and may get now.
-    pub(super) omitted: u32,
-    /// The mode that it had before it was opened up for the copying.
-    pub(super) mode: Option<u32>,
-}
-
-impl Shared<'_> {
-    /// Sets the attributes of a copy that is no regular file.
-    pub(super) fn finish(
-        &self,
-        source: &Subject<'_>,
-        sink: &Subject<'_>,
-        stat: &Stat,
-        finish: &Finish<'_>,
-    ) -> Done {
-        let preserve = &self.settings.preserve;
-        if preserve.timestamps {
-            self.keep_times(sink, stat)?;
-        }
-        let mut mode = stat.st_mode;
-        let same = finish.before.is_some_and(|before| same_owner(before, stat));
-        if finish.is_link && preserve.ownership {
-            self.keep_link_owner(sink, stat)?;
-        } else if preserve.ownership && !same {
-            mode = self.keep_owner(sink, stat, finish.before)?;
-        }
-        if preserve.xattr {
-            self.keep_xattrs(source, sink)?;
-        }
-        if preserve.context {
-            self.keep_context(source, sink)?;
-        }
-        if finish.is_link {
-            return Ok(());
-        }
-        if preserve.mode {
-            return self.keep_mode(source, sink, mode, stat);
-        }
-        if preserve.default_mode {
-            let whole = is_directory(stat) || kind(stat) == FileType::Socket;
-            let mode = if whole { 0o777 } else { 0o666 } & !self.umask;
-            let set = match is_directory(stat) {
-                true => sink.set_mode_of_directory(mode),
-                false => sink.set_mode(mode),
-            };
-            return self.mode_set(sink, set);
-        }
-        self.give_omitted(sink, finish)
-    }
-
-    /// Gives back the permissions that were left out while the copy was being made, or taken.
-    fn give_omitted(&self, sink: &Subject<'_>, finish: &Finish<'_>) -> Done {
-        let omitted = finish.omitted & !self.umask;
-        let mode = match (finish.mode, omitted) {
-            (Some(mode), _) => mode,
-            (None, 0) => return Ok(()),
-            (None, _) => match sink.place.stat(Follow::No) {
-                Ok(stat) if omitted & !stat.st_mode == 0 => return Ok(()),
-                Ok(stat) => stat.st_mode,
-                Err(errno) => {
-                    let what = format!("cannot stat {}", q(&sink.place.shown));
-                    return Err(self.voice.failed(what, errno));
-                }
-            },
-        };
-        self.set_mode(sink, mode | omitted)
-    }
-
-    pub(super) fn set_mode(&self, sink: &Subject<'_>, mode: u32) -> Done {
-        self.mode_set(sink, sink.set_mode(mode))
-    }
-
-    fn mode_set(&self, sink: &Subject<'_>, set: Result<(), Errno>) -> Done {
-        set.or_else(|errno| {
-            let what = format!("preserving permissions for {}", q(&sink.place.shown));
-            let told = self.voice.failed(what, errno);
-            if self.settings.preserve.required { Err(told) } else { Ok(()) }
-        })
-    }
-
-    fn keep_link_owner(&self, sink: &Subject<'_>, stat: &Stat) -> Done {
-        let user = Some(rustix::fs::Uid::from_raw(stat.st_uid));
-        let group = Some(rustix::fs::Gid::from_raw(stat.st_gid));
-        let kept = sink.set_owner(user, group);
-        match kept {
-            Err(errno) if !self.is_usual_refusal(errno) => {
-                // The classic does not quote the name here.
-                let name = sink.place.shown.to_string_lossy();
-                let what = format!("failed to preserve ownership for {name}");
-                let told = self.voice.failed(what, errno);
-                if self.settings.preserve.required { Err(told) } else { Ok(()) }
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether what is in the way of a link is replaced.
-    fn replaces(&self) -> Replace {
-        if self.settings.force { Replace::Yes } else { Replace::No }
-    }
-
-    /// Makes a symbolic link to the source.
-    fn link_to(&self, pair: &Pair) -> Done {
-        let (from, to) = (&pair.source.name, &pair.sink);
-        let absolute = std::os::unix::ffi::OsStrExt::as_bytes(pair.source.shown.as_os_str());
-        if !absolute.starts_with(b"/") && !is_in_working_directory(to) {
-            let name = crate::classic::quoted(&to.shown);
-            let name = String::from_utf8_lossy(&name);
-            let what = "can make relative symbolic links only in current directory";
-            return Err(self.voice.wrong(format!("{name}: {what}")));
-        }
-        let target = if pair.argument { from } else { &pair.source.shown };
-        link::symbolic(target, to, self.replaces()).map(drop).map_err(|errno| {
-            let (name, target) = (q(&to.shown), q(target));
-            self.voice.failed(format!("cannot create symbolic link {name} to {target}"), errno)
-        })
-    }
-
-    /// Makes the destination another name of the source.
-    fn link(&self, pair: &Pair) -> Done {
-        let asks = self.settings.existing == super::settings::Existing::Ask;
-        let replace = if asks { Replace::Yes } else { self.replaces() };
-        let follow = Follow::when(self.settings.follows(pair.argument));
-        link::hard(&pair.source, follow, &pair.sink, replace).map(drop).map_err(|errno| {
-            let (name, file) = (q(&pair.sink.shown), q(&pair.source.shown));
-            self.voice.failed(format!("cannot create hard link {name} to {file}"), errno)
-        })
-    }
-
-    /// Makes a symbolic link that says what the source says.
-    fn same_link(&self, pair: &Pair, stat: &Stat, sink: &Sink) -> Done {
-        let target = pair.source.read_link().map_err(|errno| {
-            let what = format!("cannot read symbolic link {}", q(&pair.source.shown));
-            self.voice.failed(what, errno)
-        })?;
-        let Err(errno) = link::symbolic(&target, &pair.sink, self.replaces()) else {
-            return Ok(());
-        };
-        debug_assert!(is_link(stat));
-        let there = self.settings.update && !sink.is_new();
-        if there && pair.sink.read_link().is_ok_and(|said| said == target) {
-            return Ok(());
-        }
-        let what = format!("cannot create symbolic link {}", q(&pair.sink.shown));
-        Err(self.voice.failed(what, errno))
-    }
-
-    /// Makes a FIFO, socket or device like the source.
-    fn special(&self, pair: &Pair, stat: &Stat, special: FileType) -> Done {
-        let mode = Mode::from_raw_mode(stat.st_mode & MODE_BITS & !self.omitted(stat));
-        let (directory, name) = (pair.sink.directory.as_fd(), &pair.sink.name);
-        let device = if special == FileType::Fifo { 0 } else { stat.st_rdev };
-        rustix::fs::mknodat(directory, name, special, mode, device).map_err(|errno: Errno| {
-            let kind = if special == FileType::Fifo { "fifo" } else { "special file" };
-            self.voice.failed(format!("cannot create {kind} {}", q(&pair.sink.shown)), errno)
-        })
-    }
-}
-
-/// Whether a name is one in the directory that the program was started in; also where that cannot
-/// be told, because then other things fail.
-fn is_in_working_directory(place: &Place) -> bool {
-    let (folder, _) = place.parent();
-    let working = rustix::fs::statat(rustix::fs::CWD, ".", rustix::fs::AtFlags::empty());
-    let holding = rustix::fs::statat(&place.directory, &folder, rustix::fs::AtFlags::empty());
-    match (working, holding) {
-        (Ok(working), Ok(holding)) => same_file(&working, &holding),
-        _ => true,
     }
 }

@@ -11,26 +11,18 @@ use super::settings::{Backup, Existing, Make};
 use super::voice::{Done, q};
 use super::{attributes, backup};
 
-/// What comes of looking at the destination.
-pub(super) enum Met {
-    /// Nothing is to be done.
-    Leave,
-    /// It is copied to.
-    Go(Sink),
-}
-
 impl Copier<'_> {
-    /// Looks at the destination, and clears the way to it.
-    pub(super) fn meet(&mut self, pair: &Pair, stat: &Stat) -> Done<Met> {
+    /// Looks at the destination, and clears the way to it; `None` where it is to be left alone.
+    pub(super) fn meet(&mut self, pair: &Pair, stat: &Stat) -> Done<Option<Sink>> {
         let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None };
         if pair.sink_is != SinkIs::New {
             self.look(pair, stat, &mut sink)?;
         }
         if sink.stat.is_some() && !self.clear(pair, stat, &mut sink)? {
-            return Ok(Met::Leave);
+            return Ok(None);
         }
         self.never_through_own_link(pair, &sink)?;
-        Ok(Met::Go(sink))
+        Ok(Some(sink))
     }
 
     /// Finds out what is there: a file that is written to is looked for through symbolic links,
@@ -225,7 +217,8 @@ impl Copier<'_> {
         let copies = settings.make != Make::Attributes;
         let parted = (settings.preserve.links && there.st_nlink > 1)
             || (never && kind(stat) != FileType::RegularFile);
-        if !settings.remove_first && !(copies && parted) {
+        let removed = settings.remove_first || (copies && parted);
+        if !removed {
             return Ok(());
         }
         match pair.sink.remove() {

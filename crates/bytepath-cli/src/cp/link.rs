@@ -1,6 +1,6 @@
 //! Links that take the place of what is there, at once.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
@@ -78,7 +78,7 @@ pub(super) fn beside(
     for attempt in 0..ATTEMPTS_MAX {
         let name = format!(".bytepath-{}-{attempt}", rustix::process::getpid().as_raw_nonzero());
         let name = super::place::joined(&folder, OsStr::new(&name));
-        let beside = place.renamed(OsString::from(name));
+        let beside = place.renamed(name);
         match make(&beside) {
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno),

@@ -141,13 +141,13 @@ fn copy_to(shared: &Shared<'_>, files: &[OsString], target: Target) {
         levels_open: tree::levels_open(),
     };
     match name {
-        Some(name) => copier.into_directory(&files[..sources], &name),
-        None => copier.to_file(&files[0], &files[1], sink_is),
+        Some(name) => copier.copy_all_into(&files[..sources], &name),
+        None => copier.copy_one_to(&files[0], &files[1], sink_is),
     }
 }
 
 impl Copier<'_> {
-    fn into_directory(&mut self, sources: &[OsString], target: &OsStr) {
+    fn copy_all_into(&mut self, sources: &[OsString], target: &OsStr) {
         for source in sources {
             let source = match self.shared.settings.strip_slashes {
                 true => without_slashes(source),
@@ -187,7 +187,7 @@ impl Copier<'_> {
         parents.protect(self.shared).and(done)
     }
 
-    fn to_file(&mut self, source: &OsStr, name: &OsStr, sink_is: SinkIs) {
+    fn copy_one_to(&mut self, source: &OsStr, name: &OsStr, sink_is: SinkIs) {
         let settings = self.shared.settings;
         let source = if settings.strip_slashes { without_slashes(source) } else { source };
         if settings.parents {

@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytepath::Meter;
@@ -32,9 +32,21 @@ pub(super) struct Tally {
     /// Bytes that the engine did not see: shared, or left out as holes.
     other_bytes: AtomicU64,
     files: AtomicU64,
+    /// The devices of source and sink between which blocks could not be shared last.
+    unshared: Mutex<Option<(u64, u64)>>,
 }
 
 impl Tally {
+    /// Whether sharing blocks between these devices was refused before: it is not asked for again
+    /// for each file of a tree.
+    pub(super) fn is_unshared(&self, devices: (u64, u64)) -> bool {
+        *self.unshared.lock().expect("nobody panics holding it") == Some(devices)
+    }
+
+    pub(super) fn note_unshared(&self, devices: (u64, u64)) {
+        *self.unshared.lock().expect("nobody panics holding it") = Some(devices);
+    }
+
     pub(super) fn add(&self, bytes: u64) {
         self.other_bytes.fetch_add(bytes, Relaxed);
     }

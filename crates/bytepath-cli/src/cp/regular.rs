@@ -29,9 +29,9 @@ struct Copy {
 impl Shared<'_> {
     /// Copies a file, or reads what is to be read like one.
     pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
-        let source = self.open_source(pair, stat)?;
+        let (source, opened) = self.open_source(pair, stat)?;
         let copy = self.open_sink(pair, stat, sink)?;
-        let done = self.copy_open(pair, stat, &source, &copy);
+        let done = self.copy_open(pair, &opened, stat, (&source, &copy));
         let done = done.and_then(|()| self.settle(pair, &source, &copy));
         let done = done.and_then(|()| match copy.unnamed {
             None => Ok(()),
@@ -47,7 +47,7 @@ impl Shared<'_> {
         done.and(closed)
     }
 
-    fn open_source(&self, pair: &Pair, stat: &Stat) -> Done<OwnedFd> {
+    fn open_source(&self, pair: &Pair, stat: &Stat) -> Done<(OwnedFd, Stat)> {
         let follow = match self.settings.follows(pair.argument) {
             true => OFlags::empty(),
             false => OFlags::NOFOLLOW,
@@ -62,7 +62,7 @@ impl Shared<'_> {
             let what = format!("skipping file {}, as it was replaced while being copied", q(name));
             return Err(self.voice.wrong(what));
         }
-        Ok(open)
+        Ok((open, opened))
     }
 
     /// Opens what is there, or makes it, as POSIX has it for `cp`.
@@ -190,19 +190,25 @@ impl Shared<'_> {
         Ok(made)
     }
 
-    fn copy_open(&self, pair: &Pair, stat: &Stat, source: &OwnedFd, copy: &Copy) -> Done {
+    fn copy_open(
+        &self,
+        pair: &Pair,
+        now: &Stat,
+        stat: &Stat,
+        (source, copy): (&OwnedFd, &Copy),
+    ) -> Done {
         let opened = rustix::fs::fstat(&copy.open).map_err(|errno| {
             self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
         })?;
         if self.settings.make == Make::Copy {
-            self.copy_data(pair, source, copy, &opened)?;
+            self.copy_data(pair, source, copy, (now, &opened))?;
         }
         self.keep_attributes(pair, stat, source, copy, &opened)
     }
 
-    fn copy_data(&self, pair: &Pair, source: &OwnedFd, copy: &Copy, opened: &Stat) -> Done {
+    fn copy_data(&self, pair: &Pair, source: &OwnedFd, copy: &Copy, stats: (&Stat, &Stat)) -> Done {
         let (from, to) = (&pair.source.shown, &pair.sink.shown);
-        let mut data = Data::new(self, source.as_fd(), copy.open.as_fd(), opened);
+        let mut data = Data::new(self, source.as_fd(), copy.open.as_fd(), stats);
         let cloned = match self.settings.reflink {
             Reflink::Never => false,
             Reflink::Auto => data.reflink().is_ok(),
@@ -216,7 +222,13 @@ impl Shared<'_> {
                 }
             },
         };
-        let copied = if cloned { data.count_whole() } else { data.copy() };
+        let copied = match cloned {
+            true => {
+                data.count_whole();
+                Ok(())
+            }
+            false => data.copy(),
+        };
         copied.map_err(|fault| self.voice.wrong(fault.said(from, to)))?;
         if self.settings.debug {
             self.voice.line(data.told().to_string().as_bytes());

@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::attributes::{MODE_BITS, Subject};
-use super::entry::{Copier, Finish, Pair, Sink, SinkIs};
+use super::entry::{Copier, Pair, Sink, SinkIs};
+use super::finish::Finish;
 use super::place::{Directory, Follow, Place};
 use super::seen::{Identity, identity};
 use super::voice::{Done, q};

@@ -27,13 +27,12 @@ fn go(folder: &Path, below: &Path, told: &mut BTreeMap<PathBuf, Vec<u8>>, names:
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.file_name()).collect();
     entries.sort();
     for name in entries {
-        // Numbers of processes differ.
         let (path, below) = (folder.join(&name), below.join(&name));
         let data = path.symlink_metadata().expect("it is there");
         let mut text = status(&path, &data);
         if !data.is_dir() && data.nlink() > 1 {
             let first = names.entry((data.dev(), data.ino())).or_insert_with(|| below.clone());
-            let _ = write!(text, "another name of {first:?}\n");
+            let _ = writeln!(text, "another name of {first:?}");
         }
         told.insert(below.join("(status)"), text.into_bytes());
         if data.is_dir() {

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::sys::start;
 use getopt::{Asked, Misuse, Order};
+pub(crate) use quote::{always_quoted, locale_quoted, quoted};
 
 /// A command that has a classic, whose options, messages, exit codes and behaviour it has too.
 pub(crate) struct Classic {
@@ -45,10 +46,27 @@ pub(crate) fn called(
     }
 }
 
+/// An option as it was written, its name in full: `-a`, `--backup`.
+pub(crate) struct Written {
+    /// With its dashes.
+    pub(crate) name: String,
+    /// After the equals sign, or as the next word.
+    pub(crate) value: Option<OsString>,
+}
+
+impl Written {
+    fn of(word: &OsStr) -> Written {
+        let mut parts = word.as_bytes().splitn(2, |byte| *byte == b'=');
+        let name = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
+        let value = parts.next().map(|value| OsStr::from_bytes(value).to_owned());
+        Written { name, value }
+    }
+}
+
 /// How a classic was called: what it calls itself.
 pub(crate) struct Called {
     /// In front of its messages. As with the classics, it is the link as it was written.
-    name: OsString,
+    pub(crate) name: OsString,
     /// What to type to call it again.
     phrase: OsString,
 }
@@ -69,6 +87,19 @@ impl Called {
         words: Vec<OsString>,
         wrong_usage: u8,
     ) -> Result<O, ExitCode> {
+        self.ordered_options(words, wrong_usage).map(|(options, _)| options)
+    }
+
+    /// As [`Called::options`], and the options in the order in which they were written, for
+    /// classics whose options override parts of each other.
+    ///
+    /// # Errors
+    /// The exit code.
+    pub(crate) fn ordered_options<O: Args>(
+        &self,
+        words: Vec<OsString>,
+        wrong_usage: u8,
+    ) -> Result<(O, Vec<Written>), ExitCode> {
         let name = self.phrase.to_string_lossy().into_owned();
         let command = clap::Command::new("bytepath").bin_name(name).max_term_width(100);
         let mut command = O::augment_args(command);
@@ -79,11 +110,15 @@ impl Called {
             Ok(Asked::Version) => return Err(self.print(&self.version())),
             Err(Misuse(what)) => return Err(self.misused(&what, wrong_usage)),
         };
+        let written = words.iter().take_while(|word| *word != "--").map(|word| Written::of(word));
+        let written = written.collect();
         // As with the classics, a flag may be repeated, and the last of several values counts.
         let command = command.no_binary_name(true).args_override_self(true);
         let taken =
             command.try_get_matches_from(words).and_then(|found| O::from_arg_matches(&found));
-        taken.map_err(|error| self.misused(first_part(&error).as_bytes(), wrong_usage))
+        taken
+            .map(|options| (options, written))
+            .map_err(|error| self.misused(first_part(&error).as_bytes(), wrong_usage))
     }
 
     fn version(&self) -> String {
@@ -109,7 +144,7 @@ impl Called {
     }
 
     /// Says what is wrong with the arguments, and where to look.
-    fn misused(&self, what: &[u8], exit_code: u8) -> ExitCode {
+    pub(crate) fn misused(&self, what: &[u8], exit_code: u8) -> ExitCode {
         self.say_bytes(what);
         let phrase = self.phrase.as_bytes();
         say_raw(&[b"Try '", phrase, b" --help' for more information.\n"].concat());
@@ -127,7 +162,7 @@ impl Called {
         self.say_bytes(&[&quote::quoted(file), b": ".as_slice(), message.as_bytes()].concat());
     }
 
-    fn say_bytes(&self, message: &[u8]) {
+    pub(crate) fn say_bytes(&self, message: &[u8]) {
         say_raw(&[self.name.as_bytes(), b": ", message, b"\n"].concat());
     }
 

@@ -6,6 +6,7 @@ mod carry;
 mod cat;
 mod classic;
 mod completions;
+mod cp;
 mod ends;
 mod hand;
 mod null;
@@ -45,11 +46,12 @@ struct Cli {
 /// Commands that have a classic. They read their arguments as it does, and through a link of its
 /// name they are it.
 const CLASSICS: &[Classic] =
-    &[cat::CLASSIC, Classic { name: "pv", run: |_, words| pv::main(words) }];
+    &[cat::CLASSIC, cp::CLASSIC, Classic { name: "pv", run: |_, words| pv::main(words) }];
 
 #[derive(Subcommand)]
 enum Command {
     Cat(cat::Options),
+    Cp(cp::Options),
     Null(null::Options),
     Tour(tour::Options),
     Tune(tune::Options),
@@ -87,7 +89,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Hand(options) => hand::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
-        Command::Pv(_) => unreachable!("classics are answered before"),
+        Command::Cp(_) | Command::Pv(_) => unreachable!("classics are answered before"),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -95,10 +95,12 @@ impl<I: Iterator<Item = OsString>> Reader<'_, I> {
         let own = arg.get_long().unwrap_or_default();
         let misuse = |what: &str| Misuse(format!("option '--{own}' {what}").into_bytes());
         let value = match (takes_value(arg), value) {
-            (false, Some(_)) => return Err(misuse("doesn't allow an argument")),
-            (false, None) => None,
-            (true, Some(value)) => Some(OsStr::from_bytes(value).to_owned()),
-            (true, None) => Some(self.words.next().ok_or_else(|| misuse("requires an argument"))?),
+            (Value::None, Some(_)) => return Err(misuse("doesn't allow an argument")),
+            (Value::None | Value::Optional, None) => None,
+            (_, Some(value)) => Some(OsStr::from_bytes(value).to_owned()),
+            (Value::Required, None) => {
+                Some(self.words.next().ok_or_else(|| misuse("requires an argument"))?)
+            }
         };
         Ok(self.taken(format!("--{own}"), arg, value))
     }
@@ -112,9 +114,10 @@ impl<I: Iterator<Item = OsString>> Reader<'_, I> {
             let arg = args.find(named).ok_or_else(|| about(b"invalid option"))?;
             let rest = &letters[at + 1..];
             let value = match (takes_value(arg), rest.is_empty()) {
-                (false, _) => None,
-                (true, false) => Some(OsStr::from_bytes(rest).to_owned()),
-                (true, true) => {
+                // What a long option may take, its letter does not.
+                (Value::None | Value::Optional, _) => None,
+                (Value::Required, false) => Some(OsStr::from_bytes(rest).to_owned()),
+                (Value::Required, true) => {
                     let next = self.words.next();
                     Some(next.ok_or_else(|| about(b"option requires an argument"))?)
                 }
@@ -145,8 +148,21 @@ impl<I: Iterator<Item = OsString>> Reader<'_, I> {
     }
 }
 
-fn takes_value(arg: &Arg) -> bool {
-    arg.get_action().takes_values()
+/// Whether an option takes a value.
+#[derive(Clone, Copy)]
+enum Value {
+    None,
+    /// After an equals sign, if at all.
+    Optional,
+    Required,
+}
+
+fn takes_value(arg: &Arg) -> Value {
+    match (arg.get_action().takes_values(), arg.is_require_equals_set()) {
+        (false, _) => Value::None,
+        (true, true) => Value::Optional,
+        (true, false) => Value::Required,
+    }
 }
 
 /// The option of this name, or of the only name that begins so; `word` is what was written.
@@ -185,6 +201,7 @@ mod tests {
             .arg(flag("number").short('n'))
             .arg(flag("number-nonblank").short('b'))
             .arg(Arg::new("size").long("size").short('s'))
+            .arg(Arg::new("backup").long("backup").short('k').num_args(0..=1).require_equals(true))
             .arg(flag("numbered").help_heading("Ours"))
             .arg(Arg::new("help").long("help").action(ArgAction::Help))
     }
@@ -210,6 +227,8 @@ mod tests {
         assert_eq!(permuted(&["a", "--", "-n"]), work(&["--", "a", "-n"]));
         assert_eq!(asked(&["a", "-n"], Order::OptionsFirst), work(&["--", "a", "-n"]));
         assert_eq!(permuted(&["--numbered"]), work(&["--numbered", "--"]));
+        assert_eq!(permuted(&["-kb", "--backup"]), work(&["-k", "-b", "--backup", "--"]));
+        assert_eq!(permuted(&["--ba=t", "t"]), work(&["--backup=t", "--", "t"]));
     }
 
     #[test]

@@ -9,6 +9,29 @@ pub(crate) fn quoted(name: &OsStr) -> Vec<u8> {
     quoted_in(name.as_bytes(), Charset::of_environment())
 }
 
+/// The name as messages show it that quote every name, as those of cp do.
+pub(crate) fn always_quoted(name: &OsStr) -> String {
+    let quoted = always_quoted_in(name.as_bytes(), Charset::of_environment());
+    // What is no character of the locale is escaped.
+    String::from_utf8_lossy(&quoted).into_owned()
+}
+
+/// A word of the command line that is wrong, as the locale quotes it.
+pub(crate) fn locale_quoted(word: &[u8]) -> String {
+    let charset = Charset::of_environment();
+    let (open, close) = if charset == Charset::Utf8 { ("‘", "’") } else { ("'", "'") };
+    let mut out = Vec::new();
+    for piece in pieces(word, charset) {
+        match piece {
+            Piece::Printed(b"\\") => out.extend_from_slice(b"\\\\"),
+            Piece::Printed(b"'") if charset == Charset::Ascii => out.extend_from_slice(b"\\'"),
+            Piece::Printed(bytes) => out.extend_from_slice(bytes),
+            Piece::Escaped(byte) => escape(byte, &mut out),
+        }
+    }
+    format!("{open}{}{close}", String::from_utf8_lossy(&out))
+}
+
 /// What the locale makes of bytes beyond ASCII.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Charset {
@@ -45,6 +68,12 @@ fn quoted_in(name: &[u8], charset: Charset) -> Vec<u8> {
     if !escapes && !needs_quotes(name) {
         return name.to_vec();
     }
+    always_quoted_in(name, charset)
+}
+
+fn always_quoted_in(name: &[u8], charset: Charset) -> Vec<u8> {
+    let pieces = pieces(name, charset);
+    let escapes = pieces.iter().any(|piece| matches!(piece, Piece::Escaped(_)));
     if !escapes && name.contains(&b'\'') && fits_double_quotes(name) {
         return [b"\"", name, b"\""].concat();
     }
@@ -160,6 +189,7 @@ mod tests {
             let got = quoted_in(name, Charset::Utf8);
             assert_eq!(got, *wanted, "{}", String::from_utf8_lossy(&got));
         }
+        assert_eq!(always_quoted_in(b"plain", Charset::Utf8), b"'plain'");
         assert_eq!(quoted_in(b"\xc3\xa9", Charset::Ascii), b"''$'\\303\\251'");
     }
 }

@@ -15,10 +15,14 @@ use crate::program::{BYTEPATH, installed, run};
 
 /// A program that everybody has, and what it is.
 pub(crate) struct Classic {
-    name: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) path: PathBuf,
     /// Of the first line that it prints about itself: (9, 1).
     pub(crate) version: (u32, u32),
+    /// What is looked at of the folder when it has ended: names and what they hold.
+    pub(crate) look: fn(&Path) -> BTreeMap<PathBuf, Vec<u8>>,
+    /// Where the folders are made.
+    pub(crate) scratch: PathBuf,
 }
 
 impl Classic {
@@ -38,7 +42,8 @@ impl Classic {
         let number = |part: Option<&str>| part.and_then(|part| part.parse().ok()).unwrap_or(0);
         let mut parts = first.rsplit(' ').next().unwrap_or_default().split('.');
         let version = (number(parts.next()), number(parts.next()));
-        Some(Classic { name, path: found.stdout.trim_end().into(), version })
+        let (path, scratch) = (found.stdout.trim_end().into(), std::env::temp_dir());
+        Some(Classic { name, path, version, look: files, scratch })
     }
 
     /// Runs the line as the classic and as ours, after `prepare` has put the same files into the
@@ -52,7 +57,7 @@ impl Classic {
 
     #[track_caller]
     fn outcome(&self, program: &Path, line: &str, prepare: &impl Fn(&Path)) -> Outcome {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir_in(&self.scratch).expect("a folder");
         let (bin, work) = (folder.path().join("bin"), folder.path().join("work"));
         for folder in [&bin, &work] {
             std::fs::create_dir(folder).expect("a folder in it");
@@ -76,7 +81,7 @@ impl Classic {
             stdout: done.bytes,
             stderr: done.stderr,
             end: (done.status.code(), done.status.signal()),
-            files: files(&work),
+            files: (self.look)(&work),
         }
     }
 }
@@ -114,7 +119,8 @@ impl Both {
         self.same_words();
         let (theirs, ours) = (&self.theirs, &self.ours);
         self.same_bytes("standard output", &theirs.stdout, &ours.stdout);
-        assert!(theirs.files.keys().eq(ours.files.keys()), "{}: other files", self.line);
+        let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&ours.files), names(&theirs.files), "left: ours; {}", self.line);
         for (name, bytes) in &theirs.files {
             self.same_bytes(&name.display().to_string(), bytes, &ours.files[name]);
         }
@@ -126,6 +132,13 @@ impl Both {
         let (theirs, ours) = (&self.theirs, &self.ours);
         assert_eq!(ours.stderr, theirs.stderr, "left: ours; {}", self.line);
         assert_eq!(ours.end, theirs.end, "left: ours; {}", self.line);
+    }
+
+    /// Ours has nothing to complain about, and leaves what the classic would.
+    #[track_caller]
+    pub(crate) fn ours_well(&self) {
+        assert_eq!((self.ours.stderr.as_str(), self.ours.end), ("", (Some(0), None)));
+        assert!(self.ours.files.keys().eq(self.theirs.files.keys()), "{}", self.line);
     }
 
     #[track_caller]

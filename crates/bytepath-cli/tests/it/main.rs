@@ -4,6 +4,7 @@ mod bench;
 mod calls;
 mod cat;
 mod classic;
+mod cp;
 mod ends;
 mod help;
 mod installed;

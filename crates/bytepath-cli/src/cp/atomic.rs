@@ -1,0 +1,164 @@
+//! `--atomic`: a file is made without a name, and gets it once it is whole and on the device.
+//! Whatever ends the program, nothing half is left.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::Errno;
+
+use super::entry::Sink;
+use super::link;
+use super::place::{Directory, Follow, Place, kind};
+
+/// A file that has no name yet, or one that nobody knows.
+pub(super) struct Unnamed {
+    /// Where it is to be.
+    place: Place,
+    /// The name that it has meanwhile, where the file system makes no files without.
+    meanwhile: Option<Place>,
+    /// Whether something is replaced.
+    replaces: bool,
+}
+
+/// What becomes of a destination.
+pub(super) enum Begun {
+    /// A new file is copied to, and named later.
+    Unnamed(OwnedFd, Unnamed),
+    /// It is no file that could be replaced.
+    AsItIs,
+}
+
+/// Makes the file, with this mode, beside the destination.
+///
+/// # Errors
+/// Why the destination may not be written, or no file can be made.
+pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, Errno> {
+    let there = match &sink.stat {
+        Some(stat) if kind(stat) != FileType::RegularFile => return Ok(Begun::AsItIs),
+        there if sink.is_new() => there.as_ref().filter(|_| false),
+        there => there.as_ref(),
+    };
+    if there.is_some() && !force {
+        // Replacing needs no right to write the file; copying does.
+        let (directory, name) = (&place.directory, &place.name);
+        rustix::fs::accessat(directory, name, Access::WRITE_OK, AtFlags::EACCESS)?;
+    }
+    if there.is_none() && place.stat(Follow::No).is_ok() {
+        // A link that leads nowhere, or somebody was faster.
+        return Ok(Begun::AsItIs);
+    }
+    let place = held(&behind(place, sink)?)?;
+    let (open, meanwhile) = make(&place, mode)?;
+    if let Some(stat) = there {
+        be_like(&open, stat)?;
+    }
+    Ok(Begun::Unnamed(open, Unnamed { place, meanwhile, replaces: there.is_some() }))
+}
+
+/// The place that a symbolic link leads to.
+fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
+    if sink.link.is_none() {
+        return Ok(place.clone());
+    }
+    let target = place.open(OFlags::PATH, 0)?;
+    let path = format!("/proc/self/fd/{}", target.as_raw_fd());
+    let path = rustix::fs::readlink(path, Vec::new())?.into_bytes();
+    Ok(Place::operand(&<OsString as std::os::unix::ffi::OsStringExt>::from_vec(path)))
+}
+
+/// The same place in its own directory, held open for what is to be synced.
+fn held(place: &Place) -> Result<Place, Errno> {
+    let (folder, name) = place.parent();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = match rustix::fs::openat(&place.directory, &folder, flags, Mode::empty()) {
+        // It may be written all the same.
+        Err(Errno::ACCESS) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::openat(&place.directory, &folder, flags, Mode::empty())
+        }
+        answer => answer,
+    }?;
+    Ok(Place { directory: Directory::Held(Arc::new(open)), name, ..place.clone() })
+}
+
+fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Place>), Errno> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let raw = Mode::from_raw_mode(mode);
+    match rustix::fs::openat(&place.directory, ".", flags, raw) {
+        // File systems that cannot: NFS, FUSE, overlayfs before Linux 6.2 (EISDIR before 3.11).
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
+            let mut made = None;
+            let named = link::beside(place, |beside| {
+                let open = beside.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
+                made = Some(open);
+                Ok(())
+            })?;
+            Ok((made.expect("it was made"), Some(named)))
+        }
+        answer => answer.map(|open| (open, None)),
+    }
+}
+
+/// What replaces a file has its mode and, where it may, its owner: copying would have left them.
+fn be_like(open: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
+    let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+    match rustix::fs::fchown(open, Some(user), Some(group)) {
+        Err(Errno::PERM | Errno::INVAL) | Ok(()) => {}
+        Err(errno) => return Err(errno),
+    }
+    rustix::fs::fchmod(open, Mode::from_raw_mode(stat.st_mode & 0o777))
+}
+
+impl Unnamed {
+    /// Gives the file its name, after its bytes are on the device.
+    ///
+    /// # Errors
+    /// The kernel's word; the destination is as it was.
+    pub(super) fn name(mut self, file: &OwnedFd) -> Result<(), Errno> {
+        rustix::fs::fsync(file)?;
+        let (place, by_number) = (self.place.clone(), by_number(file));
+        let named = match self.meanwhile.take() {
+            Some(meanwhile) => rename(&meanwhile, &place),
+            None if !self.replaces => link_to(&by_number, &place),
+            None => link::beside(&place, |beside| link_to(&by_number, beside))
+                .and_then(|beside| rename(&beside, &place)),
+        };
+        named?;
+        // The name is on the device once its directory is. What cannot be opened to be synced is
+        // synced when the kernel thinks fit.
+        match rustix::fs::fsync(place.directory.as_fd()) {
+            Err(Errno::BADF | Errno::INVAL) | Ok(()) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+impl Drop for Unnamed {
+    /// What did not become whole is removed.
+    fn drop(&mut self) {
+        if let Some(meanwhile) = &self.meanwhile {
+            let _ = meanwhile.remove();
+        }
+    }
+}
+
+fn rename(from: &Place, to: &Place) -> Result<(), Errno> {
+    let renamed = rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name);
+    if renamed.is_err() {
+        let _ = from.remove();
+    }
+    renamed
+}
+
+/// The path by which /proc names the open file, so that a name can be made for it without
+/// CAP_DAC_READ_SEARCH (see open(2), O_TMPFILE).
+fn by_number(file: &OwnedFd) -> OsString {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+fn link_to(file: &OsStr, place: &Place) -> Result<(), Errno> {
+    let flags = AtFlags::SYMLINK_FOLLOW;
+    rustix::fs::linkat(CWD, file, &place.directory, &place.name, flags)
+}

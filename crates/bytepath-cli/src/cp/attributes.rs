@@ -1,0 +1,342 @@
+//! Times, owner, extended attributes, access lists and mode: what a copy keeps besides bytes.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use super::entry::Shared;
+use super::place::{Place, is_directory};
+use super::voice::{Done, q};
+
+/// Bits of a mode that chmod(2) sets.
+pub(super) const MODE_BITS: u32 = 0o7777;
+
+/// Set-user-ID, set-group-ID and sticky.
+const SPECIAL_BITS: u32 = 0o7000;
+
+/// Something whose attributes are read or set.
+pub(super) struct Subject<'a> {
+    pub(super) place: &'a Place,
+    /// Where it is open; a symbolic link or device is not.
+    pub(super) open: Option<BorrowedFd<'a>>,
+}
+
+impl Subject<'_> {
+    pub(super) fn set_times(&self, stat: &Stat) -> Result<(), Errno> {
+        let times = times(stat);
+        match self.open {
+            Some(fd) => rustix::fs::futimens(fd, &times),
+            None => {
+                let (directory, name) = (&self.place.directory, &self.place.name);
+                rustix::fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+            }
+        }
+    }
+
+    pub(super) fn set_owner(&self, user: Option<Uid>, group: Option<Gid>) -> Result<(), Errno> {
+        match self.open {
+            Some(fd) => rustix::fs::fchown(fd, user, group),
+            None => {
+                let (directory, name) = (&self.place.directory, &self.place.name);
+                rustix::fs::chownat(directory, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+            }
+        }
+    }
+
+    pub(super) fn set_mode(&self, mode: u32) -> Result<(), Errno> {
+        let mode = Mode::from_raw_mode(mode & MODE_BITS);
+        if let Some(fd) = self.open {
+            return rustix::fs::fchmod(fd, mode);
+        }
+        // fchmodat(2) follows symbolic links. What O_PATH has opened cannot be exchanged.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let fd = self.place.open(flags, 0)?;
+        rustix::fs::chmod(by_number(fd.as_fd()), mode)
+    }
+
+    /// Sets a mode without special bits such that those that are there stay: what a new directory
+    /// has of the one that holds it (set-group-ID) is not the source's to take away.
+    pub(super) fn set_mode_of_directory(&self, mode: u32) -> Result<(), Errno> {
+        if mode & SPECIAL_BITS != 0 {
+            return self.set_mode(mode);
+        }
+        let stat = match self.open {
+            Some(fd) => rustix::fs::fstat(fd),
+            None => self.place.stat(super::place::Follow::No),
+        }?;
+        self.set_mode(mode | stat.st_mode & SPECIAL_BITS)
+    }
+
+    fn list(&self) -> Result<Vec<CString>, Errno> {
+        let names = with_room(|room| match (self.open, self.path()) {
+            (Some(fd), _) => rustix::fs::flistxattr(fd, room),
+            (None, path) => rustix::fs::llistxattr(path, room),
+        })?;
+        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(|name| CString::new(name).expect("split at NUL")).collect())
+    }
+
+    fn get(&self, name: &CString) -> Result<Vec<u8>, Errno> {
+        with_room(|room| match (self.open, self.path()) {
+            (Some(fd), _) => rustix::fs::fgetxattr(fd, name, room),
+            (None, path) => rustix::fs::lgetxattr(path, name, room),
+        })
+    }
+
+    fn set(&self, name: &CString, value: &[u8]) -> Result<(), Errno> {
+        match self.open {
+            Some(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            None => rustix::fs::lsetxattr(self.path(), name, value, XattrFlags::empty()),
+        }
+    }
+
+    fn remove(&self, name: &CString) -> Result<(), Errno> {
+        match self.open {
+            Some(fd) => rustix::fs::fremovexattr(fd, name),
+            None => rustix::fs::lremovexattr(self.path(), name),
+        }
+    }
+
+    /// A path for calls that know no directory descriptors.
+    fn path(&self) -> OsString {
+        match &self.place.directory {
+            super::place::Directory::Working => self.place.name.clone(),
+            held => super::place::joined(&by_number(held.as_fd()), &self.place.name),
+        }
+    }
+}
+
+/// The path by which /proc names an open descriptor.
+fn by_number(fd: BorrowedFd<'_>) -> OsString {
+    format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
+}
+
+/// Repeats a call with more room until the answer fits.
+fn with_room(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    /// The kernel's XATTR_LIST_MAX and XATTR_SIZE_MAX.
+    const BYTES_MAX: usize = 64 << 10;
+    let mut room = vec![0; 256];
+    loop {
+        match call(&mut room) {
+            Ok(count) => {
+                room.truncate(count);
+                return Ok(room);
+            }
+            Err(Errno::RANGE) if room.len() < BYTES_MAX => room.resize(room.len() * 8, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn times(stat: &Stat) -> Timestamps {
+    let time = |seconds, nanoseconds| Timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::try_from(nanoseconds).unwrap_or_default(),
+    };
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    }
+}
+
+fn owner(stat: &Stat) -> (Option<Uid>, Option<Gid>) {
+    (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))
+}
+
+pub(super) fn same_owner(one: &Stat, other: &Stat) -> bool {
+    (one.st_uid, one.st_gid) == (other.st_uid, other.st_gid)
+}
+
+/// Sets the context that the kernel gives to files this process makes from now on.
+pub(super) fn set_creation_context(context: &OsStr) -> Result<(), Errno> {
+    std::fs::write("/proc/self/attr/fscreate", context.as_bytes())
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+impl Shared<'_> {
+    /// Gives the copy the times of the source.
+    pub(super) fn keep_times(&self, sink: &Subject<'_>, stat: &Stat) -> Done {
+        match sink.set_times(stat) {
+            Err(errno) => {
+                let what = format!("preserving times for {}", q(&sink.place.shown));
+                let told = self.voice.failed(what, errno);
+                if self.settings.preserve.required { Err(told) } else { Ok(()) }
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Gives the copy the owner of the source; the mode that it may have then: without the special
+    /// bits if it has another owner.
+    pub(super) fn keep_owner(
+        &self,
+        sink: &Subject<'_>,
+        stat: &Stat,
+        before: Option<&Stat>,
+    ) -> Done<u32> {
+        if let Some(before) = before.filter(|_| self.settings.preserve.mode) {
+            self.restrict(sink, stat, before)?;
+        }
+        let (user, group) = owner(stat);
+        let Err(errno) = sink.set_owner(user, group) else { return Ok(stat.st_mode) };
+        if matches!(errno, Errno::PERM | Errno::INVAL) {
+            // At least the group, if that may be.
+            let _ = sink.set_owner(None, group);
+        }
+        if !self.is_usual_refusal(errno) {
+            let what = format!("failed to preserve ownership for {}", q(&sink.place.shown));
+            let told = self.voice.failed(what, errno);
+            if self.settings.preserve.required {
+                return Err(told);
+            }
+        }
+        Ok(stat.st_mode & !SPECIAL_BITS)
+    }
+
+    /// Before a file that is there changes hands: what neither its old nor its new mode allows its
+    /// owner is taken away, so that the new owner never has more than either.
+    fn restrict(&self, sink: &Subject<'_>, stat: &Stat, before: &Stat) -> Done {
+        let mode = before.st_mode & stat.st_mode & 0o700;
+        match sink.set_mode(mode) {
+            Err(errno) if !self.is_usual_refusal(errno) => {
+                let what = format!("clearing permissions for {}", q(&sink.place.shown));
+                let told = self.voice.failed(what, errno);
+                if self.settings.preserve.required { Err(told) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What every ordinary user is answered who would give files away.
+    pub(super) fn is_usual_refusal(&self, errno: Errno) -> bool {
+        matches!(errno, Errno::PERM | Errno::INVAL) && !self.settings.privileged
+    }
+
+    /// Copies extended attributes, but for access lists and the SELinux context.
+    pub(super) fn keep_xattrs(&self, source: &Subject<'_>, sink: &Subject<'_>) -> Done {
+        let attempt = self.copy_xattrs(source, sink);
+        if self.settings.preserve.xattr_required { attempt } else { Ok(()) }
+    }
+
+    fn copy_xattrs(&self, source: &Subject<'_>, sink: &Subject<'_>) -> Done {
+        let (from, to) = (&source.place.shown, &sink.place.shown);
+        let names = match source.list() {
+            Ok(names) => names,
+            Err(Errno::NOSYS | Errno::NOTSUP) => return Ok(()),
+            Err(errno) => {
+                return self.xattr_fault(format!("listing attributes of {}", q(from)), errno);
+            }
+        };
+        let (mut outcome, mut unsupported) = (Ok(()), false);
+        for name in names.iter().filter(|name| is_copied(name.to_bytes())) {
+            let shown = q(OsStr::from_bytes(name.to_bytes()));
+            match source.get(name).map(|value| sink.set(name, &value)) {
+                Err(errno) => {
+                    let what = format!("getting attribute {shown} of {}", q(from));
+                    outcome = self.xattr_fault(what, errno).and(outcome);
+                }
+                Ok(Ok(())) => {}
+                Ok(Err(Errno::NOTSUP)) => unsupported = true,
+                Ok(Err(errno)) => {
+                    let what = format!("setting attribute {shown} for {}", q(to));
+                    outcome = self.xattr_fault(what, errno).and(outcome);
+                }
+            }
+        }
+        if unsupported {
+            let what = format!("setting attributes for {}", q(to));
+            outcome = self.xattr_fault(what, Errno::NOTSUP).and(outcome);
+        }
+        outcome
+    }
+
+    /// A fault that is told of, unless the attributes are only kept where they can be.
+    fn xattr_fault(&self, what: String, errno: Errno) -> Done {
+        let preserve = &self.settings.preserve;
+        let unsupported = matches!(errno, Errno::NOTSUP | Errno::NOSYS);
+        let all =
+            preserve.xattr_required || self.settings.make == super::settings::Make::Attributes;
+        if all || (!preserve.quiet && !unsupported) {
+            Err(self.voice.failed(what, errno))
+        } else {
+            Err(super::voice::Told)
+        }
+    }
+
+    /// Copies the SELinux context.
+    pub(super) fn keep_context(&self, source: &Subject<'_>, sink: &Subject<'_>) -> Done {
+        let preserve = &self.settings.preserve;
+        let copied =
+            source.get(&CONTEXT.into()).and_then(|value| sink.set(&CONTEXT.into(), &value));
+        match copied {
+            Err(errno) if preserve.context_required => {
+                let what =
+                    format!("failed to set the security context of {}", q(&sink.place.shown));
+                Err(self.voice.failed(what, errno))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the copy the mode of the source, and its access lists.
+    pub(super) fn keep_mode(
+        &self,
+        source: &Subject<'_>,
+        sink: &Subject<'_>,
+        mode: u32,
+        stat: &Stat,
+    ) -> Done {
+        let set = (|| {
+            keep_list(ACCESS_LIST, source, sink)?;
+            if is_directory(stat) {
+                keep_list(DEFAULT_LIST, source, sink)?;
+                return sink.set_mode_of_directory(mode);
+            }
+            sink.set_mode(mode)
+        })();
+        set.map_err(|errno| {
+            let what = format!("preserving permissions for {}", q(&sink.place.shown));
+            self.voice.failed(what, errno)
+        })
+        .or_else(|told| if self.settings.preserve.required { Err(told) } else { Ok(()) })
+    }
+}
+
+const ACCESS_LIST: &std::ffi::CStr = c"system.posix_acl_access";
+const DEFAULT_LIST: &std::ffi::CStr = c"system.posix_acl_default";
+const CONTEXT: &std::ffi::CStr = c"security.selinux";
+
+/// Copies an access list; removes the sink's where the source has none.
+fn keep_list(name: &std::ffi::CStr, source: &Subject<'_>, sink: &Subject<'_>) -> Result<(), Errno> {
+    let name = CString::from(name);
+    match source.get(&name) {
+        Ok(list) => match sink.set(&name, &list) {
+            // Without a list the mode says what can be said.
+            Err(Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+            answer => answer,
+        },
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => match sink.remove(&name) {
+            Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) | Ok(()) => Ok(()),
+            Err(errno) => Err(errno),
+        },
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether an attribute is copied as such. Access lists go with the mode; the others are left out
+/// by libattr's /etc/xattr.conf, which the classic goes by.
+fn is_copied(name: &[u8]) -> bool {
+    const LEFT_OUT: &[&[u8]] = &[
+        b"security.selinux",
+        b"security.evm",
+        b"system.nfs4_acl",
+        b"system.nfs4acl",
+        b"system.posix_acl_access",
+        b"system.posix_acl_default",
+    ];
+    const BEGINNINGS: &[&[u8]] = &[b"trusted.SGI_", b"xfsroot.", b"user.Beagle.", b"afs."];
+    !LEFT_OUT.contains(&name) && !BEGINNINGS.iter().any(|begin| name.starts_with(begin))
+}

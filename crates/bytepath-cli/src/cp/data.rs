@@ -1,0 +1,317 @@
+//! The bytes of a file: shared where they may be, moved by the engine, holes left out.
+//!
+//! Costs per extent: two seeks on either side. Only `--sparse=always` looks at the bytes, in a
+//! buffer of its own.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::fd::BorrowedFd;
+
+use bytepath::{Endpoint, Job, Knobs, Moved, Side, TransferError};
+use rustix::fs::{FileType, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use super::entry::Shared;
+use super::place::kind;
+use super::settings::{Reflink, Sparse};
+use super::voice::q;
+use crate::classic::word;
+use crate::planning::{CarryError, Carrying, PlanOptions};
+
+/// The bytes of one file on their way.
+pub(super) struct Data<'a> {
+    shared: &'a Shared<'a>,
+    source: BorrowedFd<'a>,
+    sink: BorrowedFd<'a>,
+    source_stat: Stat,
+    sink_device: u64,
+    /// Whether the sink is a file, which can have holes.
+    sink_is_file: bool,
+    block_bytes: usize,
+    told: Told,
+}
+
+/// How the bytes were copied, in the classic's words.
+#[derive(Clone, Copy)]
+pub(super) struct Told {
+    offload: &'static str,
+    reflink: &'static str,
+    sparse: &'static str,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Told { offload, reflink, sparse } = self;
+        write!(f, "copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}")
+    }
+}
+
+/// Why a file was not copied to its end.
+pub(super) enum Fault {
+    Opening(String),
+    Reading(Errno),
+    Writing(Errno),
+    /// The kernel copies by itself, and does not tell which side it is.
+    Copying(Errno),
+    Seeking(Errno),
+    Extending(Errno),
+    Other(String),
+}
+
+impl Fault {
+    /// The message, about files of these names.
+    pub(super) fn said(&self, from: &OsStr, to: &OsStr) -> String {
+        let (from, to) = (q(from), q(to));
+        match self {
+            Fault::Opening(what) | Fault::Other(what) => {
+                format!("error copying {from} to {to}: {what}")
+            }
+            Fault::Reading(errno) => format!("error reading {from}: {}", word(*errno)),
+            Fault::Writing(errno) => format!("error writing {to}: {}", word(*errno)),
+            Fault::Copying(errno) => format!("error copying {from} to {to}: {}", word(*errno)),
+            Fault::Seeking(errno) => format!("cannot lseek {from}: {}", word(*errno)),
+            Fault::Extending(errno) => format!("failed to extend {to}: {}", word(*errno)),
+        }
+    }
+}
+
+/// Bytes that `--sparse=always` looks at together.
+const LOOK_BYTES: usize = 256 << 10;
+
+/// The classic's idea of what fills a whole number of blocks, where a file system tells nonsense.
+const BLOCK_BYTES_MAX: usize = 64 << 10;
+
+impl<'a> Data<'a> {
+    pub(super) fn new(
+        shared: &'a Shared<'a>,
+        source: BorrowedFd<'a>,
+        sink: BorrowedFd<'a>,
+        (source_stat, sink_stat): (&Stat, &Stat),
+    ) -> Data<'a> {
+        let block_bytes = usize::try_from(sink_stat.st_blksize).unwrap_or(512);
+        let reflink = if shared.settings.reflink == Reflink::Never { "no" } else { "unknown" };
+        Data {
+            shared,
+            source,
+            sink,
+            source_stat: *source_stat,
+            sink_device: sink_stat.st_dev,
+            sink_is_file: kind(sink_stat) == FileType::RegularFile,
+            block_bytes: block_bytes.clamp(512, BLOCK_BYTES_MAX),
+            told: Told { offload: "unknown", reflink, sparse: "no" },
+        }
+    }
+
+    pub(super) fn told(&self) -> Told {
+        self.told
+    }
+
+    /// Shares the blocks of the source until either is written.
+    pub(super) fn reflink(&mut self) -> Result<(), Errno> {
+        let devices = (self.source_stat.st_dev, self.sink_device);
+        let may_fail = self.shared.settings.reflink == Reflink::Auto;
+        let cloned = match may_fail && self.shared.tally.is_unshared(devices) {
+            true => Err(Errno::OPNOTSUPP),
+            false => rustix::fs::ioctl_ficlone(self.sink, self.source),
+        };
+        if matches!(cloned, Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV)) {
+            self.shared.tally.note_unshared(devices);
+        }
+        self.told.reflink = if cloned.is_ok() { "yes" } else { "unsupported" };
+        cloned
+    }
+
+    /// Counts all bytes as copied.
+    pub(super) fn count_whole(&self) {
+        self.shared.tally.add(u64::try_from(self.source_stat.st_size).unwrap_or(0));
+    }
+
+    /// Copies the bytes.
+    pub(super) fn copy(&mut self) -> Result<(), Fault> {
+        let stat = self.source_stat;
+        let sparse = self.shared.settings.sparse;
+        match (has_holes(&stat), sparse) {
+            (_, Sparse::Never) if kind(&stat) == FileType::RegularFile => {
+                let through_memory = if has_holes(&stat) { Way::Memory } else { Way::Any };
+                self.carry(None, through_memory).map(drop)
+            }
+            (true, _) if self.sink_is_file => self.copy_extents(sparse),
+            (_, Sparse::Always) if self.sink_is_file => {
+                self.told.sparse = "zeros";
+                let end = self.look_through(u64::MAX)?;
+                self.extend(end)
+            }
+            _ => self.carry(None, Way::Any).map(drop),
+        }
+    }
+
+    /// Copies what is between the holes.
+    fn copy_extents(&mut self, sparse: Sparse) -> Result<(), Fault> {
+        let mut at = 0;
+        loop {
+            let data = match rustix::fs::seek(self.source, SeekFrom::Data(at)) {
+                Ok(data) => data,
+                // Nothing but a hole up to the end.
+                Err(Errno::NXIO) => break,
+                Err(Errno::INVAL | Errno::OPNOTSUPP) if at == 0 => {
+                    return self.carry(None, Way::Any).map(drop);
+                }
+                Err(errno) => return Err(Fault::Seeking(errno)),
+            };
+            self.told.sparse =
+                if sparse == Sparse::Always { "SEEK_HOLE + zeros" } else { "SEEK_HOLE" };
+            let hole =
+                rustix::fs::seek(self.source, SeekFrom::Hole(data)).map_err(Fault::Seeking)?;
+            rustix::fs::seek(self.source, SeekFrom::Start(data)).map_err(Fault::Seeking)?;
+            rustix::fs::seek(self.sink, SeekFrom::Start(data)).map_err(Fault::Writing)?;
+            let end = match sparse {
+                Sparse::Always => self.look_through(hole - data)?,
+                _ => data + self.carry(Some(hole - data), Way::Any)?,
+            };
+            if end < hole {
+                // It was cut meanwhile.
+                return self.extend(end);
+            }
+            at = hole;
+        }
+        let end = rustix::fs::seek(self.source, SeekFrom::End(0)).map_err(Fault::Seeking)?;
+        self.extend(end)
+    }
+
+    /// Moves bytes by the engine; how many.
+    fn carry(&mut self, limit: Option<u64>, way: Way) -> Result<u64, Fault> {
+        let opening = |error: bytepath::endpoint::EndpointError| Fault::Opening(error.to_string());
+        let source = Endpoint::source(self.source).map_err(opening)?;
+        let sink = Endpoint::sink(self.sink).map_err(opening)?;
+        let job = Job::new(&source, &sink);
+        let job = match limit {
+            Some(bytes) => job.limit(bytes),
+            None => job,
+        };
+        let carrying = Carrying {
+            job,
+            knobs: Knobs::default(),
+            meter: &self.shared.tally.meter,
+            cancel: None,
+        };
+        let shares = self.shared.settings.reflink != Reflink::Never && way == Way::Any;
+        let moved = match (shares, &self.shared.plan.route) {
+            // copy_file_range(2) shares blocks where it can.
+            (false, None) => {
+                let route = Some("read-write".to_owned());
+                PlanOptions { route, ..self.shared.plan.clone() }.carry(&carrying)
+            }
+            _ => self.shared.plan.carry(&carrying),
+        };
+        match moved {
+            Ok(moved) => {
+                self.note(&moved, shares);
+                Ok(moved.bytes)
+            }
+            Err(error) => Err(fault(error)),
+        }
+    }
+
+    /// Notes what the movement shows of the ways there are.
+    fn note(&mut self, moved: &Moved, shares: bool) {
+        const OFFLOAD: &str = "copy-file-range";
+        let declined = moved.declined.iter().any(|gave| gave.route == OFFLOAD);
+        self.told.offload = match (shares, moved.bytes, declined) {
+            (false, ..) => "avoided",
+            (true, 0, _) => self.told.offload,
+            (true, _, true) => "unsupported",
+            (true, _, false) if moved.route == OFFLOAD => "yes",
+            (true, _, false) => "no",
+        };
+    }
+
+    /// Copies bytes but for whole blocks of zeros, which become holes; where it stopped.
+    fn look_through(&mut self, limit: u64) -> Result<u64, Fault> {
+        let start = match rustix::fs::tell(self.source) {
+            // A pipe.
+            Err(Errno::SPIPE) => 0,
+            answer => answer.map_err(Fault::Seeking)?,
+        };
+        let (mut room, mut done) = (vec![0; LOOK_BYTES], 0);
+        while done < limit {
+            let most =
+                usize::try_from(limit - done).map_or(LOOK_BYTES, |left| left.min(LOOK_BYTES));
+            let count = self.fill(&mut room[..most])?;
+            self.write_but_holes(start + done, &room[..count])?;
+            done += count as u64;
+            self.shared.tally.add(count as u64);
+            if count < most {
+                break;
+            }
+        }
+        Ok(start + done)
+    }
+
+    /// Reads until the room is full or the source ends, so that blocks stay whole.
+    fn fill(&self, room: &mut [u8]) -> Result<usize, Fault> {
+        let mut filled = 0;
+        while filled < room.len() {
+            match rustix::io::read(self.source, &mut room[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Fault::Reading(errno)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_but_holes(&self, start: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let mut at = start;
+        for block in bytes.chunks(self.block_bytes) {
+            if block.iter().any(|byte| *byte != 0) {
+                self.write_at(at, block)?;
+            }
+            at += block.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, mut at: u64, mut bytes: &[u8]) -> Result<(), Fault> {
+        while !bytes.is_empty() {
+            match rustix::io::pwrite(self.sink, bytes, at) {
+                Ok(0) => return Err(Fault::Writing(Errno::NOSPC)),
+                Ok(count) => (at, bytes) = (at + count as u64, &bytes[count..]),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Fault::Writing(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the copy its size, a hole at its end included.
+    fn extend(&self, end: u64) -> Result<(), Fault> {
+        rustix::fs::ftruncate(self.sink, end).map_err(Fault::Extending)
+    }
+}
+
+/// Which routes may be taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Any,
+    /// Those that write every byte, zeros of holes included.
+    Memory,
+}
+
+/// Whether a file has fewer blocks than its size takes.
+fn has_holes(stat: &Stat) -> bool {
+    kind(stat) == FileType::RegularFile && stat.st_blocks < stat.st_size / 512
+}
+
+fn fault(error: CarryError) -> Fault {
+    match error {
+        CarryError::Transfer(TransferError::Failed(failed)) => match failed.side {
+            // Its words about a sink may be about the source: a full disk stops either.
+            _ if failed.call == "copy_file_range" => Fault::Copying(failed.errno),
+            Side::Source => Fault::Reading(failed.errno),
+            Side::Sink => Fault::Writing(failed.errno),
+            Side::Either => Fault::Copying(failed.errno),
+        },
+        other => Fault::Other(other.to_string()),
+    }
+}

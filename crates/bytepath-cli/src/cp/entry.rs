@@ -1,0 +1,306 @@
+//! One entry: a file, link, device or directory, and the place where its copy is to be.
+
+use rustix::fs::{FileType, Stat};
+
+use super::attributes::{MODE_BITS, Subject};
+use super::extras::Extras;
+use super::finish::Finish;
+use super::place::{Directory, Follow, Place, is_directory, is_link, kind};
+use super::progress::Tally;
+use super::seen::{Earlier, Seen, identity};
+use super::settings::{Backup, Make, Settings};
+use super::tree::Level;
+use super::voice::{Done, Voice, q};
+use crate::planning::PlanOptions;
+
+/// What every step of a run goes by.
+pub(super) struct Shared<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) plan: &'a PlanOptions,
+    pub(super) extras: &'a Extras,
+    pub(super) tally: &'a Tally,
+    pub(super) voice: &'a Voice<'a>,
+    /// The bits that new files do not get.
+    pub(super) umask: u32,
+}
+
+/// What goes through the operands and their trees.
+pub(super) struct Copier<'a> {
+    pub(super) shared: &'a Shared<'a>,
+    pub(super) seen: Seen,
+    /// Whether operands are several, which then must not meet each other.
+    pub(super) tracks: bool,
+    /// What the operands are copied into.
+    pub(super) base: Directory,
+    /// The operand and its copy, for messages about directories that hold themselves.
+    pub(super) operand: (String, String),
+    /// Whether the operand has a directory made, which is then known.
+    pub(super) first_made: bool,
+    /// Whether a directory was met that is its own copy.
+    pub(super) met_itself: bool,
+    /// The directories that are being copied, the outermost first.
+    pub(super) levels: Vec<Level>,
+    pub(super) levels_open: usize,
+}
+
+/// An entry and the place of its copy.
+pub(super) struct Pair {
+    pub(super) source: Place,
+    pub(super) sink: Place,
+    pub(super) sink_is: SinkIs,
+    /// Whether it was named by the user.
+    pub(super) argument: bool,
+}
+
+impl Pair {
+    /// The same with nothing held open for it: only its names are needed any more.
+    pub(super) fn let_go(mut self) -> Pair {
+        self.source.directory = Directory::Working;
+        self.sink.directory = Directory::Working;
+        self
+    }
+}
+
+/// What is known of the place of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SinkIs {
+    /// Nothing.
+    Unknown,
+    /// There was nothing that could be opened.
+    Absent,
+    /// It is in a directory that was just made.
+    New,
+    /// Something is there.
+    There,
+}
+
+/// The place of a copy, once it was looked at.
+pub(super) struct Sink {
+    pub(super) is: SinkIs,
+    /// What is there, behind a symbolic link if that is written through.
+    pub(super) stat: Option<Stat>,
+    /// The symbolic link that is there.
+    pub(super) link: Option<Stat>,
+    /// Where what was there is kept.
+    pub(super) backup: Option<Place>,
+}
+
+impl Sink {
+    /// What was there was removed or renamed.
+    pub(super) fn gone(&mut self) {
+        (self.is, self.stat, self.link) = (SinkIs::New, None, None);
+    }
+
+    pub(super) fn is_new(&self) -> bool {
+        self.is == SinkIs::New
+    }
+}
+
+/// What is left to be done for a copy.
+enum Made {
+    /// Nothing: all was set where it was made.
+    Whole,
+    /// Its attributes.
+    Bare,
+}
+
+impl Place {
+    /// This copy, as it is remembered.
+    pub(super) fn earlier(&self, base: &Directory) -> Earlier {
+        let (path, shown) = (self.relative().to_owned(), self.shown.clone());
+        Earlier { base: base.clone(), path, shown }
+    }
+}
+
+impl Shared<'_> {
+    pub(super) fn say_removed(&self, place: &Place) {
+        if self.settings.verbose {
+            self.voice.line(format!("removed {}", q(&place.shown)).as_bytes());
+        }
+    }
+
+    pub(super) fn say_copied(&self, pair: &Pair, backup: Option<&Place>) {
+        if self.settings.verbose {
+            let mut line = format!("{} -> {}", q(&pair.source.shown), q(&pair.sink.shown));
+            if let Some(backup) = backup {
+                line.push_str(&format!(" (backup: {})", q(&backup.shown)));
+            }
+            self.voice.line(line.as_bytes());
+        }
+    }
+
+    /// Permissions that a copy gets only once it has its owner, or that directories get only by the
+    /// umask.
+    pub(super) fn omitted(&self, stat: &Stat) -> u32 {
+        let never = match (self.settings.preserve.ownership, is_directory(stat)) {
+            (true, _) => 0o077,
+            (false, true) => 0o022,
+            (false, false) => 0,
+        };
+        stat.st_mode & MODE_BITS & never
+    }
+}
+
+impl Copier<'_> {
+    /// Copies an entry, with all that is in it. A failure was told of; what else there is goes on.
+    pub(super) fn entry(&mut self, pair: Pair) -> Done {
+        let settings = self.shared.settings;
+        let follow = Follow::when(settings.follows(pair.argument));
+        let stat = pair.source.stat(follow).map_err(|errno| {
+            self.shared.voice.failed(format!("cannot stat {}", q(&pair.source.shown)), errno)
+        })?;
+        if is_directory(&stat) && !settings.recursive {
+            let what = format!("-r not specified; omitting directory {}", q(&pair.source.shown));
+            return Err(self.shared.voice.wrong(what));
+        }
+        if self.is_repeated(&pair, &stat) {
+            return Ok(());
+        }
+        let Some(sink) = self.meet(&pair, &stat)? else { return Ok(()) };
+        if !is_directory(&stat) {
+            self.shared.say_copied(&pair, sink.backup.as_ref());
+        }
+        self.copy(pair, stat, sink)
+    }
+
+    /// Whether an operand that is no directory was given before, in so many words.
+    fn is_repeated(&mut self, pair: &Pair, stat: &Stat) -> bool {
+        if !pair.argument || !self.tracks {
+            return false;
+        }
+        let again = self.seen.source(identity(stat), &pair.source);
+        if !again || is_directory(stat) || self.shared.settings.backup != Backup::None {
+            return false;
+        }
+        let name = q(&pair.source.shown);
+        self.shared.voice.warn(format!("warning: source file {name} specified more than once"));
+        true
+    }
+
+    fn copy(&mut self, pair: Pair, stat: Stat, mut sink: Sink) -> Done {
+        let earlier = self.earlier(&pair, &stat);
+        let made = match &earlier {
+            Some(earlier) => self.copied_before(&pair, &stat, earlier),
+            None => None,
+        };
+        let made = match made {
+            Some(done) => done.map(|()| Made::Whole),
+            None if is_directory(&stat) => {
+                return self.directory(pair, &stat, &sink, earlier.is_none());
+            }
+            None => self.make(&pair, &stat, &mut sink),
+        };
+        match made {
+            Ok(Made::Whole) => Ok(()),
+            Ok(Made::Bare) => self.finish_entry(&pair, &stat, &sink),
+            Err(told) => {
+                if earlier.is_none() {
+                    self.seen.forget(identity(&stat));
+                }
+                if let Some(backup) = sink.backup {
+                    self.put_back(&pair.sink, &backup);
+                }
+                Err(told)
+            }
+        }
+    }
+
+    /// The copy that this file already has, as another name of it is one.
+    fn earlier(&mut self, pair: &Pair, stat: &Stat) -> Option<Earlier> {
+        let settings = self.shared.settings;
+        let copy = || pair.sink.earlier(&self.base);
+        if is_directory(stat) {
+            return match pair.argument {
+                true => self.seen.remember(identity(stat), copy()),
+                false => self.seen.earlier(identity(stat)),
+            };
+        }
+        let several = stat.st_nlink > 1 || settings.follows(pair.argument);
+        match settings.preserve.links && settings.make != Make::HardLink && several {
+            true => self.seen.remember(identity(stat), copy()),
+            false => None,
+        }
+    }
+
+    /// What is done about a file that has a copy; `None` where it gets another.
+    fn copied_before(&mut self, pair: &Pair, stat: &Stat, earlier: &Earlier) -> Option<Done> {
+        let voice = self.shared.voice;
+        if !is_directory(stat) {
+            return Some(self.link_to_earlier(pair, earlier));
+        }
+        let place = earlier.place();
+        if pair.source.is_same_entry(&place) {
+            let (from, to) = &self.operand;
+            let what = format!("cannot copy a directory, {from}, into itself, {to}");
+            self.met_itself = true;
+            return Some(Err(voice.wrong(what)));
+        }
+        if pair.sink.is_same_entry(&place) {
+            let name = &self.operand.0;
+            voice.warn(format!("warning: source directory {name} specified more than once"));
+            return Some(Ok(()));
+        }
+        if self.shared.settings.follows(pair.argument) {
+            return None;
+        }
+        let (name, file) = (q(&pair.sink.shown), q(&earlier.shown));
+        let what = format!("will not create hard link {name} to directory {file}");
+        Some(Err(voice.wrong(what)))
+    }
+
+    /// Gives what was put aside its name again.
+    fn put_back(&self, place: &Place, backup: &Place) {
+        let back =
+            rustix::fs::renameat(&backup.directory, &backup.name, &place.directory, &place.name);
+        match back {
+            Err(errno) => {
+                let what = format!("cannot un-backup {}", q(&place.shown));
+                self.shared.voice.failed(what, errno);
+            }
+            Ok(()) if self.shared.settings.verbose => {
+                let (from, to) = (q(&backup.shown), q(&place.shown));
+                self.shared.voice.line(format!("{from} -> {to} (unbackup)").as_bytes());
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Makes the copy of what is no directory.
+    fn make(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Made> {
+        let settings = self.shared.settings;
+        let as_file = settings.special_as_file && !is_link(stat);
+        let made = match (settings.make, kind(stat)) {
+            (Make::SymbolicLink, _) => self.shared.link_to(pair).map(|()| Made::Bare),
+            (Make::HardLink, _) => self.shared.link(pair).map(|()| Made::Whole),
+            (_, FileType::RegularFile) => self.regular(pair, stat, sink),
+            _ if as_file => self.regular(pair, stat, sink),
+            (_, FileType::Symlink) => self.shared.same_link(pair, stat, sink).map(|()| Made::Bare),
+            (_, FileType::Unknown) => {
+                let what = format!("{} has unknown file type", q(&pair.source.shown));
+                Err(self.shared.voice.wrong(what))
+            }
+            (_, special) => self.shared.special(pair, stat, special).map(|()| Made::Bare),
+        }?;
+        if pair.argument
+            && self.tracks
+            && let Ok(stat) = pair.sink.stat(Follow::No)
+        {
+            self.seen.made(identity(&stat), &pair.sink);
+        }
+        Ok(made)
+    }
+
+    fn regular(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Made> {
+        self.shared.regular(pair, stat, sink).map(|()| Made::Whole)
+    }
+
+    /// Sets the attributes of a link or device by its name.
+    fn finish_entry(&self, pair: &Pair, stat: &Stat, sink: &Sink) -> Done {
+        let is_link = is_link(stat) || self.shared.settings.make == Make::SymbolicLink;
+        let source = Subject { place: &pair.source, open: None };
+        let copy = Subject { place: &pair.sink, open: None };
+        let omitted = self.shared.omitted(stat);
+        let before = sink.stat.as_ref();
+        self.shared.finish(&source, &copy, stat, &Finish { before, is_link, omitted, mode: None })
+    }
+}

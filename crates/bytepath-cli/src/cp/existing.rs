@@ -1,0 +1,302 @@
+//! What is done about a destination that is there already.
+
+use rustix::fs::{Access, AtFlags, FileType, Stat};
+
+use super::entry::{Copier, Pair, Sink, SinkIs};
+use super::link::{self, Linked, Replace};
+use super::place::{Follow, Place, is_directory, is_link, kind, last_component};
+use super::same::{Sameness, judge};
+use super::seen::identity;
+use super::settings::{Backup, Existing, Make};
+use super::voice::{Done, q};
+use super::{attributes, backup};
+
+impl Copier<'_> {
+    /// Looks at the destination, and clears the way to it; `None` where it is to be left alone.
+    pub(super) fn meet(&mut self, pair: &Pair, stat: &Stat) -> Done<Option<Sink>> {
+        let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None };
+        if pair.sink_is != SinkIs::New {
+            self.look(pair, stat, &mut sink)?;
+        }
+        if sink.stat.is_some() && !self.clear(pair, stat, &mut sink)? {
+            return Ok(None);
+        }
+        self.never_through_own_link(pair, &sink)?;
+        Ok(Some(sink))
+    }
+
+    /// Finds out what is there: a file that is written to is looked for through symbolic links,
+    /// everything else takes the place of what bears the name.
+    fn look(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
+        let settings = self.shared.settings;
+        let regular = kind(stat) == FileType::RegularFile;
+        let as_file = settings.special_as_file && !is_directory(stat) && !is_link(stat);
+        let entry = !(regular || as_file)
+            || matches!(settings.make, Make::HardLink | Make::SymbolicLink)
+            || settings.backup != Backup::None
+            || settings.remove_first;
+        if !entry && pair.sink_is == SinkIs::Absent {
+            return Ok(());
+        }
+        let looked = self.look_at(pair, stat, if entry { Follow::No } else { Follow::Yes });
+        match looked {
+            Ok((seen, link)) => (sink.stat, sink.link, sink.is) = (Some(seen), link, SinkIs::There),
+            Err(rustix::io::Errno::NOENT) => {}
+            // It is removed when it cannot be opened either.
+            Err(rustix::io::Errno::LOOP) if settings.force => sink.is = SinkIs::There,
+            Err(errno) => {
+                let what = format!("cannot stat {}", q(&pair.sink.shown));
+                return Err(self.shared.voice.failed(what, errno));
+            }
+        }
+        Ok(())
+    }
+
+    /// The status of what is meant, and of a symbolic link that leads to it.
+    fn look_at(
+        &self,
+        pair: &Pair,
+        stat: &Stat,
+        follow: Follow,
+    ) -> Result<(Stat, Option<Stat>), rustix::io::Errno> {
+        let seen = pair.sink.stat(Follow::No)?;
+        if !is_link(&seen) {
+            return Ok((seen, None));
+        }
+        let kept = self.shared.settings.keep_directory_symlink && is_directory(stat);
+        if kept
+            && let Ok(target) = pair.sink.stat(Follow::Yes)
+            && is_directory(&target)
+        {
+            return Ok((target, Some(seen)));
+        }
+        match follow {
+            Follow::No => Ok((seen, Some(seen))),
+            Follow::Yes => pair.sink.stat(Follow::Yes).map(|target| (target, Some(seen))),
+        }
+    }
+
+    /// Whether the copy is made, once what is in the way is skipped, kept or removed as asked.
+    fn clear(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<bool> {
+        let there = sink.stat.expect("it is there");
+        let settings = self.shared.settings;
+        let mut nothing = false;
+        if !matches!(settings.existing, Existing::Skip | Existing::Refuse) {
+            match judge(pair, settings, stat, &there) {
+                Sameness::Fine => {}
+                Sameness::Nothing => nothing = true,
+                Sameness::Refused => {
+                    let (one, other) = (q(&pair.source.shown), q(&pair.sink.shown));
+                    let what = format!("{one} and {other} are the same file");
+                    return Err(self.shared.voice.wrong(what));
+                }
+            }
+        }
+        if !is_directory(stat) && !self.is_wanted(pair, stat, &there)? {
+            return Ok(false);
+        }
+        if nothing {
+            return Ok(false);
+        }
+        self.check_kinds(pair, stat, &there)?;
+        self.make_way(pair, stat, sink, &there)?;
+        Ok(true)
+    }
+
+    /// Whether what is there is to be replaced: by its age, by its being there, by the user's word.
+    fn is_wanted(&mut self, pair: &Pair, stat: &Stat, there: &Stat) -> Done<bool> {
+        let (settings, voice) = (self.shared.settings, self.shared.voice);
+        let skipped = || format!("skipped {}", q(&pair.sink.shown));
+        if settings.update && !is_newer(stat, there, settings.preserve.timestamps) {
+            if settings.debug {
+                voice.line(skipped().as_bytes());
+            }
+            self.link_though_older(pair, stat)?;
+            return Ok(false);
+        }
+        let replaces = match settings.existing {
+            Existing::Overwrite => true,
+            Existing::Ask => voice.asks(&self.question(&pair.sink, there)),
+            Existing::Skip => false,
+            Existing::Refuse => {
+                return Err(voice.wrong(format!("not replacing {}", q(&pair.sink.shown))));
+            }
+        };
+        if !replaces && settings.debug {
+            voice.line(skipped().as_bytes());
+        }
+        Ok(replaces)
+    }
+
+    /// A destination that is not copied to still has its place among those that are one file.
+    fn link_though_older(&mut self, pair: &Pair, stat: &Stat) -> Done {
+        let earlier = self.seen.remember(identity(stat), pair.sink.earlier(&self.base));
+        match earlier {
+            Some(earlier) => self.link_to_earlier(pair, &earlier),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the destination another name of a copy made before.
+    pub(super) fn link_to_earlier(&self, pair: &Pair, earlier: &super::seen::Earlier) -> Done {
+        let follow = Follow::when(self.shared.settings.follows(pair.argument));
+        match link::hard(&earlier.place(), follow, &pair.sink, Replace::Yes) {
+            Ok(Linked::Replaced) => {
+                self.shared.say_removed(&pair.sink);
+                Ok(())
+            }
+            Ok(Linked::New) => Ok(()),
+            Err(errno) => {
+                let (name, file) = (q(&pair.sink.shown), q(&earlier.shown));
+                let what = format!("cannot create hard link {name} to {file}");
+                Err(self.shared.voice.failed(what, errno))
+            }
+        }
+    }
+
+    fn question(&self, sink: &Place, there: &Stat) -> String {
+        let settings = self.shared.settings;
+        let (name, mode) = (q(&sink.shown), there.st_mode & attributes::MODE_BITS);
+        let may = is_link(there)
+            || settings.privileged
+            || rustix::fs::accessat(
+                &sink.directory,
+                &sink.name,
+                Access::WRITE_OK,
+                AtFlags::EACCESS,
+            )
+            .is_ok();
+        let letters = letters(there.st_mode);
+        match (may, settings.remove_first || settings.force) {
+            (true, _) => format!("overwrite {name}? "),
+            (false, true) => format!("replace {name}, overriding mode {mode:04o} ({letters})? "),
+            (false, false) => {
+                format!("unwritable {name} (mode {mode:04o}, {letters}); try anyway? ")
+            }
+        }
+    }
+
+    /// A directory replaces nothing but a directory, nothing else replaces one, and what this run
+    /// has made is not overwritten.
+    fn check_kinds(&self, pair: &Pair, stat: &Stat, there: &Stat) -> Done {
+        let voice = self.shared.voice;
+        let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
+        match (is_directory(stat), is_directory(there)) {
+            (true, true) => return Ok(()),
+            (true, false) => {
+                let what = format!("cannot overwrite non-directory {to} with directory {from}");
+                return Err(voice.wrong(what));
+            }
+            (false, true) => {
+                let what = format!("cannot overwrite directory {to} with non-directory");
+                return Err(voice.wrong(what));
+            }
+            (false, false) => {}
+        }
+        let made = pair.argument
+            && self.tracks
+            && self.shared.settings.backup != Backup::Numbered
+            && self.seen.was_made(identity(there), &pair.sink);
+        match made {
+            true => Err(voice.wrong(format!("will not overwrite just-created {to} with {from}"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Puts aside or removes what is not written to.
+    fn make_way(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink, there: &Stat) -> Done {
+        let (settings, voice) = (self.shared.settings, self.shared.voice);
+        if is_directory(there) {
+            return Ok(());
+        }
+        let last = last_component(&pair.source.name);
+        if settings.backup != Backup::None && last != "." && last != ".." {
+            return self.put_aside(pair, stat, sink);
+        }
+        let never = !settings.follows(pair.argument);
+        let copies = settings.make != Make::Attributes;
+        let parted = (settings.preserve.links && there.st_nlink > 1)
+            || (never && kind(stat) != FileType::RegularFile);
+        let removed = settings.remove_first || (copies && parted);
+        if !removed {
+            return Ok(());
+        }
+        match pair.sink.remove() {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(errno) => {
+                return Err(voice.failed(format!("cannot remove {}", q(&pair.sink.shown)), errno));
+            }
+        }
+        sink.gone();
+        self.shared.say_removed(&pair.sink);
+        Ok(())
+    }
+
+    fn put_aside(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
+        let (settings, voice) = (self.shared.settings, self.shared.voice);
+        if backup::would_destroy(&pair.source.name, stat, &pair.sink, settings) {
+            let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
+            let what = format!("backing up {to} might destroy source;  {from} not copied");
+            return Err(voice.wrong(what));
+        }
+        match backup::put_aside(&pair.sink, settings) {
+            Ok(backup) => sink.backup = Some(backup),
+            Err(rustix::io::Errno::NOENT) => {}
+            Err(errno) => {
+                return Err(voice.failed(format!("cannot backup {}", q(&pair.sink.shown)), errno));
+            }
+        }
+        sink.gone();
+        Ok(())
+    }
+
+    /// A symbolic link that this run made is nobody's way to a file of the next operand.
+    fn never_through_own_link(&self, pair: &Pair, sink: &Sink) -> Done {
+        if !pair.argument || !self.tracks || self.shared.settings.backup != Backup::None {
+            return Ok(());
+        }
+        let own = |stat: Stat| is_link(&stat) && self.seen.was_made(identity(&stat), &pair.sink);
+        let there = sink.link.or_else(|| pair.sink.stat(Follow::No).ok());
+        if !there.is_some_and(own) {
+            return Ok(());
+        }
+        let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
+        let what = format!("will not copy {from} through just-created symlink {to}");
+        Err(self.shared.voice.wrong(what))
+    }
+}
+
+/// Whether the source was changed after the destination was. A time that was copied may have lost
+/// its end on the way, where the destination's file system keeps no more.
+fn is_newer(source: &Stat, sink: &Stat, copied: bool) -> bool {
+    let kept = if copied { kept_nanoseconds(sink) } else { 1 };
+    let source_nanoseconds = source.st_mtime_nsec / kept * kept;
+    (source.st_mtime, source_nanoseconds) > (sink.st_mtime, sink.st_mtime_nsec)
+}
+
+/// The unit in which a file system seems to keep times, by those of one file.
+fn kept_nanoseconds(stat: &Stat) -> u64 {
+    let times = [stat.st_atime_nsec, stat.st_mtime_nsec, stat.st_ctime_nsec];
+    let mut unit = 1;
+    while unit < 1_000_000_000 && times.iter().all(|time| time % (unit * 10) == 0) {
+        unit *= 10;
+    }
+    unit
+}
+
+/// The mode as `ls -l` shows it, without the kind.
+fn letters(mode: u32) -> String {
+    let mut letters = String::new();
+    for (at, special, name) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = mode >> at;
+        letters.push(if bits & 4 == 0 { '-' } else { 'r' });
+        letters.push(if bits & 2 == 0 { '-' } else { 'w' });
+        letters.push(match (mode & special != 0, bits & 1 != 0) {
+            (true, true) => name,
+            (true, false) => name.to_ascii_uppercase(),
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    letters
+}

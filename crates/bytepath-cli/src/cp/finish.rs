@@ -1,0 +1,111 @@
+//! The attributes of a copy that is no regular file, once all is in it.
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use super::attributes::{Subject, same_owner};
+use super::entry::Shared;
+use super::place::{Follow, is_directory, kind};
+use super::voice::{Done, q};
+
+/// How the attributes of a copy are to be set.
+pub(super) struct Finish<'a> {
+    /// The status of what was there before, if it is still there.
+    pub(super) before: Option<&'a Stat>,
+    pub(super) is_link: bool,
+    /// Permissions that it did not get when it was made, and may get now.
+    pub(super) omitted: u32,
+    /// The mode that it had before it was opened up for the copying.
+    pub(super) mode: Option<u32>,
+}
+
+impl Shared<'_> {
+    /// Sets the attributes of a copy that is no regular file.
+    pub(super) fn finish(
+        &self,
+        source: &Subject<'_>,
+        sink: &Subject<'_>,
+        stat: &Stat,
+        finish: &Finish<'_>,
+    ) -> Done {
+        let preserve = &self.settings.preserve;
+        if preserve.timestamps {
+            self.keep_times(sink, stat)?;
+        }
+        let mut mode = stat.st_mode;
+        let same = finish.before.is_some_and(|before| same_owner(before, stat));
+        if finish.is_link && preserve.ownership {
+            self.keep_link_owner(sink, stat)?;
+        } else if preserve.ownership && !same {
+            mode = self.keep_owner(sink, stat, finish.before)?;
+        }
+        if preserve.xattr {
+            self.keep_xattrs(source, sink)?;
+        }
+        if preserve.context {
+            self.keep_context(source, sink)?;
+        }
+        if finish.is_link {
+            return Ok(());
+        }
+        if preserve.mode {
+            return self.keep_mode(source, sink, mode, stat);
+        }
+        if preserve.default_mode {
+            let whole = is_directory(stat) || kind(stat) == FileType::Socket;
+            let mode = if whole { 0o777 } else { 0o666 } & !self.umask;
+            let set = match is_directory(stat) {
+                true => sink.set_mode_of_directory(mode),
+                false => sink.set_mode(mode),
+            };
+            return self.mode_set(sink, set);
+        }
+        self.give_omitted(sink, finish)
+    }
+
+    /// Gives back the permissions that were left out while the copy was being made, or taken.
+    fn give_omitted(&self, sink: &Subject<'_>, finish: &Finish<'_>) -> Done {
+        let omitted = finish.omitted & !self.umask;
+        let mode = match (finish.mode, omitted) {
+            (Some(mode), _) => mode,
+            (None, 0) => return Ok(()),
+            (None, _) => match sink.place.stat(Follow::No) {
+                Ok(stat) if omitted & !stat.st_mode == 0 => return Ok(()),
+                Ok(stat) => stat.st_mode,
+                Err(errno) => {
+                    let what = format!("cannot stat {}", q(&sink.place.shown));
+                    return Err(self.voice.failed(what, errno));
+                }
+            },
+        };
+        self.set_mode(sink, mode | omitted)
+    }
+
+    pub(super) fn set_mode(&self, sink: &Subject<'_>, mode: u32) -> Done {
+        self.mode_set(sink, sink.set_mode(mode))
+    }
+
+    fn mode_set(&self, sink: &Subject<'_>, set: Result<(), Errno>) -> Done {
+        set.or_else(|errno| {
+            let what = format!("preserving permissions for {}", q(&sink.place.shown));
+            let told = self.voice.failed(what, errno);
+            if self.settings.preserve.required { Err(told) } else { Ok(()) }
+        })
+    }
+
+    fn keep_link_owner(&self, sink: &Subject<'_>, stat: &Stat) -> Done {
+        let user = Some(rustix::fs::Uid::from_raw(stat.st_uid));
+        let group = Some(rustix::fs::Gid::from_raw(stat.st_gid));
+        let kept = sink.set_owner(user, group);
+        match kept {
+            Err(errno) if !self.is_usual_refusal(errno) => {
+                // The classic does not quote the name here.
+                let name = sink.place.shown.to_string_lossy();
+                let what = format!("failed to preserve ownership for {name}");
+                let told = self.voice.failed(what, errno);
+                if self.settings.preserve.required { Err(told) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+}

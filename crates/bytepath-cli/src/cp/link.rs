@@ -1,0 +1,89 @@
+//! Links that take the place of what is there, at once.
+
+use std::ffi::OsStr;
+
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+
+use super::place::{Follow, Place};
+
+/// Whether what is in the way is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replace {
+    Yes,
+    No,
+}
+
+/// Whether a link took somebody's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Linked {
+    New,
+    Replaced,
+}
+
+/// Attempts at a name that nobody else has.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// Makes another name of a file.
+pub(super) fn hard(
+    file: &Place,
+    follow: Follow,
+    name: &Place,
+    replace: Replace,
+) -> Result<Linked, Errno> {
+    let flags = match follow {
+        Follow::Yes => AtFlags::SYMLINK_FOLLOW,
+        Follow::No => AtFlags::empty(),
+    };
+    let make = |name: &Place| {
+        rustix::fs::linkat(&file.directory, &file.name, &name.directory, &name.name, flags)
+    };
+    made(make, name, replace)
+}
+
+/// Makes a symbolic link.
+pub(super) fn symbolic(target: &OsStr, name: &Place, replace: Replace) -> Result<Linked, Errno> {
+    let make = |name: &Place| rustix::fs::symlinkat(target, &name.directory, &name.name);
+    made(make, name, replace)
+}
+
+fn made(
+    make: impl Fn(&Place) -> Result<(), Errno>,
+    place: &Place,
+    replace: Replace,
+) -> Result<Linked, Errno> {
+    match (make(place), replace) {
+        (Ok(()), _) => Ok(Linked::New),
+        (Err(Errno::EXIST), Replace::Yes) => replaced(make, place).map(|()| Linked::Replaced),
+        (Err(errno), _) => Err(errno),
+    }
+}
+
+/// Made beside it and renamed over it, so that there is no moment without the one or the other.
+fn replaced(make: impl Fn(&Place) -> Result<(), Errno>, place: &Place) -> Result<(), Errno> {
+    let beside = beside(place, make)?;
+    let renamed =
+        rustix::fs::renameat(&beside.directory, &beside.name, &place.directory, &place.name);
+    // Renaming a name over another of the same file leaves both.
+    let _ = beside.remove();
+    renamed
+}
+
+/// A new name in the same folder, made by `make`.
+pub(super) fn beside(
+    place: &Place,
+    mut make: impl FnMut(&Place) -> Result<(), Errno>,
+) -> Result<Place, Errno> {
+    let (folder, _) = place.parent();
+    for attempt in 0..ATTEMPTS_MAX {
+        let name = format!(".bytepath-{}-{attempt}", rustix::process::getpid().as_raw_nonzero());
+        let name = super::place::joined(&folder, OsStr::new(&name));
+        let beside = place.renamed(name);
+        match make(&beside) {
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+            Ok(()) => return Ok(beside),
+        }
+    }
+    Err(Errno::EXIST)
+}

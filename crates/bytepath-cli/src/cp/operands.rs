@@ -1,0 +1,250 @@
+//! The operands: what is copied, into what, and under which names.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::backup;
+use super::entry::{Copier, Pair, Shared, SinkIs};
+use super::options::Options;
+use super::parents::Parents;
+use super::place::{Directory, Follow, Place, joined, kind, last_component, without_slashes};
+use super::progress::{self, Tally};
+use super::seen::Seen;
+use super::settings::{Backup, Settings};
+use super::tree;
+use super::voice::{Done, Told, Voice, q};
+
+/// Stack for trees as deep as they may be: a level takes a few KiB. Only what is used of it costs.
+const STACK_BYTES: usize = 256 << 20;
+
+/// Copies all operands, and says how it went.
+pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
+    let tally = Tally::default();
+    let (plan, extras) = (&options.plan, &options.extras);
+    let shared = Shared { settings, plan, extras, tally: &tally, voice, umask: umask() };
+    let target = match target(settings, &options.files, voice) {
+        Ok(target) => target,
+        Err(ended) => return ended,
+    };
+    let sources = match &target {
+        Target::Directory { sources, .. } => &options.files[..*sources],
+        Target::File(_) => &options.files[..1],
+    };
+    let work = || match settings.recursive {
+        true => on_large_stack(|| copy_to(&shared, &options.files, target)),
+        false => copy_to(&shared, &options.files, target),
+    };
+    progress::watched(&tally, settings, extras, sources, work);
+    match voice.flush() {
+        Some(errno) => voice.called.write_failed(errno),
+        None if voice.has_failed() => ExitCode::FAILURE,
+        None => ExitCode::SUCCESS,
+    }
+}
+
+fn on_large_stack(work: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        let thread = thread.spawn_scoped(scope, work);
+        thread.expect("memory for a stack").join().expect("it does not panic");
+    });
+}
+
+/// The bits that new files do not get. They can only be read by setting them.
+fn umask() -> u32 {
+    let mask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(mask);
+    mask.as_raw_mode()
+}
+
+/// Where the sources go.
+enum Target {
+    /// Into this directory, all of them.
+    Directory { name: OsString, open: OwnedFd, sources: usize },
+    /// The first to the second, of which it may be known that it is not there.
+    File(SinkIs),
+}
+
+/// Finds out where the sources go, or how to end at once.
+fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<Target, ExitCode> {
+    let misused = |what: &str| voice.called.misused(what.as_bytes(), super::WRONG_USAGE);
+    let plain = |what: String| {
+        voice.called.say(what);
+        ExitCode::from(super::WRONG_USAGE)
+    };
+    let failed = |what: String, errno| {
+        voice.failed(what, errno);
+        ExitCode::from(super::WRONG_USAGE)
+    };
+    match (files, &settings.target_directory) {
+        ([], _) => return Err(misused("missing file operand")),
+        ([one], None) => {
+            return Err(misused(&format!("missing destination file operand after {}", q(one))));
+        }
+        _ => {}
+    }
+    match (settings.no_target_directory, &settings.target_directory) {
+        (true, Some(_)) => Err(plain(
+            "cannot combine --target-directory (-t) and --no-target-directory (-T)".into(),
+        )),
+        (true, None) if files.len() > 2 => Err(misused(&format!("extra operand {}", q(&files[2])))),
+        (true, None) => Ok(Target::File(SinkIs::Unknown)),
+        (false, Some(name)) => match open_directory(name) {
+            Ok(open) => Ok(Target::Directory { name: name.clone(), open, sources: files.len() }),
+            Err(errno) => Err(failed(format!("target directory {}", q(name)), errno)),
+        },
+        (false, None) => {
+            let (name, sources) = (&files[files.len() - 1], files.len() - 1);
+            match open_directory(name) {
+                Ok(open) => Ok(Target::Directory { name: name.clone(), open, sources }),
+                Err(errno) if sources > 1 => Err(failed(format!("target {}", q(name)), errno)),
+                Err(Errno::NOENT) => Ok(Target::File(SinkIs::Absent)),
+                Err(_) => Ok(Target::File(SinkIs::Unknown)),
+            }
+        }
+    }
+}
+
+fn open_directory(name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::openat(CWD, name, flags, Mode::empty()) {
+        Err(Errno::NAMETOOLONG) => {
+            let place = Place::operand(name).shortened();
+            rustix::fs::openat(&place.directory, &place.name, flags, Mode::empty())
+        }
+        answer => answer,
+    }
+}
+
+fn copy_to(shared: &Shared<'_>, files: &[OsString], target: Target) {
+    let (base, name, sources, sink_is) = match target {
+        Target::Directory { name, open, sources } => {
+            (Directory::Held(Arc::new(open)), Some(name), sources, SinkIs::Unknown)
+        }
+        Target::File(sink_is) => (Directory::Working, None, 1, sink_is),
+    };
+    let mut copier = Copier {
+        shared,
+        seen: Seen::default(),
+        tracks: sources > 1,
+        base,
+        operand: Default::default(),
+        first_made: false,
+        met_itself: false,
+        levels: Vec::new(),
+        levels_open: tree::levels_open(),
+    };
+    match name {
+        Some(name) => copier.copy_all_into(&files[..sources], &name),
+        None => copier.copy_one_to(&files[0], &files[1], sink_is),
+    }
+}
+
+impl Copier<'_> {
+    fn copy_all_into(&mut self, sources: &[OsString], target: &OsStr) {
+        for source in sources {
+            let source = match self.shared.settings.strip_slashes {
+                true => without_slashes(source),
+                false => source,
+            };
+            let done = match self.shared.settings.parents {
+                true => self.with_parents(source, target),
+                false => {
+                    let last = without_slashes(last_component(source));
+                    // The directory above is copied into the target, not beside it.
+                    let last = if last == ".." { OsStr::new(".") } else { last };
+                    let sink = self.below_base(target, last);
+                    self.operand(source, sink, SinkIs::Unknown)
+                }
+            };
+            self.shared.voice.note(done);
+        }
+    }
+
+    /// The place of this path in the directory that the operands are copied into.
+    fn below_base(&self, target: &OsStr, path: &OsStr) -> Place {
+        let shown = joined(target, path);
+        let slashes = path.as_bytes().iter().take_while(|byte| **byte == b'/').count();
+        let name = OsStr::from_bytes(&path.as_bytes()[slashes..]).to_owned();
+        let base_bytes = shown.len() - name.len();
+        Place { directory: self.base.clone(), name, shown, base_bytes }
+    }
+
+    /// Copies a source under its whole name, the directories of which are made.
+    fn with_parents(&mut self, source: &OsStr, target: &OsStr) -> Done {
+        let path = without_slashes(source);
+        let sink = self.below_base(target, path);
+        let mut parents = Parents::default();
+        let is_new = parents.make(self.shared, path, &sink)?;
+        let sink_is = if is_new { SinkIs::New } else { SinkIs::Unknown };
+        let done = self.operand(source, sink, sink_is);
+        parents.protect(self.shared).and(done)
+    }
+
+    fn copy_one_to(&mut self, source: &OsStr, name: &OsStr, sink_is: SinkIs) {
+        let settings = self.shared.settings;
+        let source = if settings.strip_slashes { without_slashes(source) } else { source };
+        if settings.parents {
+            let what = b"with --parents, the destination must be a directory";
+            self.shared.voice.called.misused(what, super::WRONG_USAGE);
+            return self.shared.voice.note(Err(Told));
+        }
+        let mut sink = Place::operand(name);
+        // A backup of a file that is copied to itself is a copy under the backup's name.
+        let itself = settings.force && settings.backup != Backup::None && source == name;
+        let is_file = |sink: &Place| {
+            sink.stat(Follow::Yes).is_ok_and(|stat| kind(&stat) == FileType::RegularFile)
+        };
+        if itself && is_file(&sink) {
+            sink = Place::operand(&backup::name(&sink, settings));
+            let settings = Settings { backup: Backup::None, ..settings.clone() };
+            let shared = Shared { settings: &settings, ..*self.shared };
+            let base = self.base.clone();
+            let mut copier = Copier {
+                shared: &shared,
+                seen: Seen::default(),
+                operand: Default::default(),
+                levels: Vec::new(),
+                base,
+                ..*self
+            };
+            let done = copier.operand(source, sink, SinkIs::Unknown);
+            return shared.voice.note(done);
+        }
+        let done = self.operand(source, sink, sink_is);
+        self.shared.voice.note(done);
+    }
+
+    fn operand(&mut self, source: &OsStr, sink: Place, sink_is: SinkIs) -> Done {
+        self.operand = (q(source), q(&sink.shown));
+        (self.first_made, self.met_itself) = (false, false);
+        let source = Place::operand(source).shortened();
+        let folder = self.shared.extras.fsync.then(|| sink.clone());
+        let done = self.entry(Pair { source, sink: sink.shortened(), sink_is, argument: true });
+        match folder {
+            Some(sink) => self.sync_folder(&sink).and(done),
+            None => done,
+        }
+    }
+
+    /// Brings the directory that names a copy to the device.
+    fn sync_folder(&self, sink: &Place) -> Done {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let (folder, _) = sink.parent();
+        let open = rustix::fs::openat(&sink.directory, folder, flags, Mode::empty());
+        // What may be written and not read cannot be synced by itself.
+        match open.and_then(rustix::fs::fsync) {
+            Err(Errno::ACCESS | Errno::INVAL | Errno::NOENT | Errno::NOTDIR) | Ok(()) => Ok(()),
+            Err(errno) => {
+                let what = format!("error syncing the directory of {}", q(&sink.shown));
+                Err(self.shared.voice.failed(what, errno))
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! How far the copying is: files, bytes, the recent rate, the time left; as a line that is drawn
+//! again and again, or when SIGUSR1 asks for it.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytepath::Meter;
+use bytepath_report::numbers;
+
+use super::extras::Extras;
+use super::settings::Settings;
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Rates are over this many looks: two seconds.
+const LOOKS: usize = 10;
+
+/// Nobody asks how far a copying is that is over before this.
+const ANSWERS_AFTER: Duration = Duration::from_millis(50);
+
+/// What was copied so far.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// Told by the engine, within files too.
+    pub(super) meter: Meter,
+    /// Bytes that the engine did not see: shared, or left out as holes.
+    other_bytes: AtomicU64,
+    files: AtomicU64,
+    /// The devices of source and sink between which blocks could not be shared last.
+    unshared: Mutex<Option<(u64, u64)>>,
+}
+
+impl Tally {
+    /// Whether sharing blocks between these devices was refused before: it is not asked for again
+    /// for each file of a tree.
+    pub(super) fn is_unshared(&self, devices: (u64, u64)) -> bool {
+        *self.unshared.lock().expect("nobody panics holding it") == Some(devices)
+    }
+
+    pub(super) fn note_unshared(&self, devices: (u64, u64)) {
+        *self.unshared.lock().expect("nobody panics holding it") = Some(devices);
+    }
+
+    pub(super) fn add(&self, bytes: u64) {
+        self.other_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn file_done(&self) {
+        self.files.fetch_add(1, Relaxed);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.meter.bytes() + self.other_bytes.load(Relaxed)
+    }
+}
+
+/// What there is to copy, as far as it was counted.
+#[derive(Default)]
+struct Total {
+    files: AtomicU64,
+    bytes: AtomicU64,
+    complete: AtomicBool,
+    /// Nobody needs it any more.
+    over: AtomicBool,
+}
+
+/// Does the work, and shows how far it is if that is wanted.
+pub(super) fn watched(
+    tally: &Tally,
+    settings: &Settings,
+    extras: &Extras,
+    sources: &[OsString],
+    work: impl FnOnce(),
+) {
+    let asked = Arc::new(AtomicBool::new(false));
+    // Where handlers are refused, the signal ends the program as it always did.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, asked.clone());
+    let total = Total::default();
+    std::thread::scope(|scope| {
+        let (done, over) = channel::<()>();
+        // Many copyings are over before a thread has begun.
+        let large = extras.progress || settings.recursive || sources.iter().any(is_large);
+        if large {
+            let total = &total;
+            let counts = extras.progress;
+            let watch = move || watch(tally, total, &asked, extras.progress, &over);
+            // Without memory for a thread there is no display.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
+            if counts {
+                let count = move || count_all(sources, settings, total);
+                let _ = std::thread::Builder::new().spawn_scoped(scope, count);
+            }
+        }
+        work();
+        total.over.store(true, Relaxed);
+        drop(done);
+    });
+}
+
+/// Whether copying it may take so long that somebody asks.
+fn is_large(source: &OsString) -> bool {
+    const LARGE_BYTES: u64 = 32 << 20;
+    let data = std::fs::metadata(source);
+    data.is_ok_and(|data| !data.is_file() || data.len() >= LARGE_BYTES)
+}
+
+fn watch(
+    tally: &Tally,
+    total: &Total,
+    asked: &AtomicBool,
+    draws: bool,
+    over: &std::sync::mpsc::Receiver<()>,
+) {
+    let mut rate = Rate::new();
+    let mut lines = Lines { terminal: std::io::stderr().is_terminal(), columns: 0 };
+    let mut every = ANSWERS_AFTER;
+    loop {
+        let ended = over.recv_timeout(every) == Err(RecvTimeoutError::Disconnected);
+        every = if draws { EVERY } else { ANSWERS_AFTER };
+        rate.look(tally.bytes());
+        let asked = asked.swap(false, Relaxed);
+        if asked || draws {
+            lines.draw(&text(tally, total, &rate, ended), !draws || ended);
+        }
+        if ended {
+            return;
+        }
+    }
+}
+
+/// Lines on standard error, drawn over each other on a terminal.
+struct Lines {
+    terminal: bool,
+    columns: usize,
+}
+
+impl Lines {
+    fn draw(&mut self, text: &str, last: bool) {
+        let blanks = " ".repeat(self.columns.saturating_sub(text.len()));
+        self.columns = text.len();
+        let line = match (self.terminal, last) {
+            (true, false) => format!("\r{text}{blanks}"),
+            (true, true) => format!("\r{text}{blanks}\n"),
+            (false, _) => format!("{text}\n"),
+        };
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+/// Bytes a second over the last looks.
+struct Rate {
+    looks: Vec<(Instant, u64)>,
+}
+
+impl Rate {
+    fn new() -> Rate {
+        Rate { looks: vec![(Instant::now(), 0)] }
+    }
+
+    fn look(&mut self, bytes: u64) {
+        if self.looks.len() > LOOKS {
+            self.looks.remove(0);
+        }
+        self.looks.push((Instant::now(), bytes));
+    }
+
+    fn per_second(&self) -> f64 {
+        let ((began, first), (ended, last)) = match self.looks[..] {
+            [first, .., last] => (first, last),
+            _ => return 0.0,
+        };
+        (last - first) as f64 / (ended - began).as_secs_f64().max(1e-6)
+    }
+}
+
+fn text(tally: &Tally, total: &Total, rate: &Rate, ended: bool) -> String {
+    let (files, bytes) = (tally.files.load(Relaxed), tally.bytes());
+    let known = total
+        .complete
+        .load(Relaxed)
+        .then(|| (total.files.load(Relaxed).max(files), total.bytes.load(Relaxed).max(bytes)));
+    let per_second = rate.per_second();
+    let speed = numbers::bytes(per_second as u64);
+    match known.filter(|_| !ended) {
+        Some((all_files, all_bytes)) => {
+            let left = (all_bytes - bytes) as f64 / per_second.max(1.0);
+            let left = if per_second < 1.0 { "?".to_owned() } else { clock(left) };
+            format!(
+                "{files} of {all_files} files, {} of {}, {speed}/s, {left} left",
+                numbers::bytes(bytes),
+                numbers::bytes(all_bytes)
+            )
+        }
+        None => format!("{files} files, {}, {speed}/s", numbers::bytes(bytes)),
+    }
+}
+
+fn clock(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    match hours {
+        0 => format!("{minutes}:{:02}", seconds % 60),
+        hours => format!("{hours}:{minutes:02}:{:02}", seconds % 60),
+    }
+}
+
+/// Counts what there is to copy, beside the copying. It is for people: what changes meanwhile, or
+/// cannot be read, makes it wrong by as much.
+fn count_all(sources: &[OsString], settings: &Settings, total: &Total) {
+    let follows = |argument| settings.follows(argument);
+    for source in sources {
+        count(Path::new(source), follows(true), follows(false), settings.recursive, total);
+    }
+    total.complete.store(!total.over.load(Relaxed), Relaxed);
+}
+
+fn count(path: &Path, follow: bool, follow_below: bool, recursive: bool, total: &Total) {
+    let data = if follow { path.metadata() } else { path.symlink_metadata() };
+    let Ok(data) = data else { return };
+    if data.is_file() {
+        total.files.fetch_add(1, Relaxed);
+        total.bytes.fetch_add(data.len(), Relaxed);
+    }
+    // A symbolic link that is followed may lead in a circle, for which the names get too long.
+    if !data.is_dir() || !recursive || total.over.load(Relaxed) {
+        return;
+    }
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        count(&entry.path(), follow_below, follow_below, recursive, total);
+    }
+}

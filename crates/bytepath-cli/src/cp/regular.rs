@@ -1,0 +1,307 @@
+//! A regular file: opened, copied, and given its attributes while it is open.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{OFlags, Stat};
+use rustix::io::Errno;
+
+use super::atomic::{self, Begun, Unnamed};
+use super::attributes::{MODE_BITS, Subject, same_owner};
+use super::data::Data;
+use super::entry::{Pair, Shared, Sink};
+use super::place::{Place, same_file};
+use super::settings::{Make, Reflink};
+use super::voice::{Done, q};
+
+/// A new file's permissions, but for the umask.
+const NEW_FILE: u32 = 0o666;
+
+/// The copy while it is open.
+struct Copy {
+    open: OwnedFd,
+    is_new: bool,
+    /// Permissions that it has only once it has its owner.
+    omitted: u32,
+    /// The name that it gets when it is whole.
+    unnamed: Option<Unnamed>,
+}
+
+impl Shared<'_> {
+    /// Copies a file, or reads what is to be read like one.
+    pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
+        let (source, opened) = self.open_source(pair, stat)?;
+        let copy = self.open_sink(pair, stat, sink)?;
+        let done = self.copy_open(pair, &opened, stat, (&source, &copy));
+        let done = done.and_then(|()| self.settle(pair, &source, &copy));
+        let done = done.and_then(|()| match copy.unnamed {
+            None => Ok(()),
+            Some(unnamed) => unnamed.name(&copy.open).map_err(|errno| {
+                let what = format!("cannot create regular file {}", q(&pair.sink.shown));
+                self.voice.failed(what, errno)
+            }),
+        });
+        self.tally.file_done();
+        let closed = close(copy.open).map_err(|errno| {
+            self.voice.failed(format!("failed to close {}", q(&pair.sink.shown)), errno)
+        });
+        done.and(closed)
+    }
+
+    fn open_source(&self, pair: &Pair, stat: &Stat) -> Done<(OwnedFd, Stat)> {
+        let follow = match self.settings.follows(pair.argument) {
+            true => OFlags::empty(),
+            false => OFlags::NOFOLLOW,
+        };
+        let name = &pair.source.shown;
+        let open = pair.source.open(OFlags::RDONLY | follow, 0).map_err(|errno| {
+            self.voice.failed(format!("cannot open {} for reading", q(name)), errno)
+        })?;
+        let opened = rustix::fs::fstat(&open)
+            .map_err(|errno| self.voice.failed(format!("cannot fstat {}", q(name)), errno))?;
+        if !same_file(&opened, stat) {
+            let what = format!("skipping file {}, as it was replaced while being copied", q(name));
+            return Err(self.voice.wrong(what));
+        }
+        Ok((open, opened))
+    }
+
+    /// Opens what is there, or makes it, as POSIX has it for `cp`.
+    fn open_sink(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Copy> {
+        if self.extras.atomic
+            && let Some(copy) = self.begin_unnamed(pair, stat, sink)?
+        {
+            return Ok(copy);
+        }
+        let mut errno = None;
+        if !sink.is_new() {
+            match self.open_existing(&pair.sink, sink) {
+                Ok(open) => return Ok(Copy { open, is_new: false, omitted: 0, unnamed: None }),
+                Err(Errno::NOENT) => {}
+                Err(_) if self.settings.force => self.remove(&pair.sink)?,
+                Err(refused) => errno = Some(refused),
+            }
+        }
+        let omitted = self.omitted(stat);
+        let mode = stat.st_mode & 0o777 & !omitted;
+        let made = match errno {
+            Some(errno) => Err(errno),
+            None => self.make_file(&pair.sink, mode)?,
+        };
+        match made {
+            Ok(open) => {
+                sink.gone();
+                Ok(Copy { open, is_new: true, omitted, unnamed: None })
+            }
+            Err(errno) => {
+                let what = format!("cannot create regular file {}", q(&pair.sink.shown));
+                Err(self.voice.failed(what, errno))
+            }
+        }
+    }
+
+    /// Makes a file that gets its name later; none where the destination is no file.
+    fn begin_unnamed(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Option<Copy>> {
+        let omitted = self.omitted(stat);
+        let mode = stat.st_mode & 0o777 & !omitted;
+        match atomic::begin(&pair.sink, sink, mode, self.settings.force) {
+            Ok(Begun::Unnamed(open, unnamed)) => {
+                let is_new = sink.stat.is_none();
+                let omitted = if is_new { omitted } else { 0 };
+                Ok(Some(Copy { open, is_new, omitted, unnamed: Some(unnamed) }))
+            }
+            Ok(Begun::AsItIs) => Ok(None),
+            Err(errno) => {
+                let what = format!("cannot create regular file {}", q(&pair.sink.shown));
+                Err(self.voice.failed(what, errno))
+            }
+        }
+    }
+
+    /// Sees that the copy is what it is to be, and where.
+    fn settle(&self, pair: &Pair, source: &OwnedFd, copy: &Copy) -> Done {
+        if self.settings.make != Make::Copy {
+            return Ok(());
+        }
+        if self.extras.verify {
+            self.verify(pair, source, &copy.open)?;
+        }
+        if self.extras.fsync {
+            self.sync(&copy.open, pair)?;
+        }
+        Ok(())
+    }
+
+    /// Brings a file or directory to the device.
+    pub(super) fn sync(&self, open: &OwnedFd, pair: &Pair) -> Done {
+        match rustix::fs::fsync(open) {
+            // Pipes and devices have nothing to bring; what is open for looking names up alone
+            // cannot be brought.
+            Err(Errno::INVAL | Errno::BADF) | Ok(()) => Ok(()),
+            Err(errno) => {
+                Err(self.voice.failed(format!("error syncing {}", q(&pair.sink.shown)), errno))
+            }
+        }
+    }
+
+    fn open_existing(&self, place: &Place, sink: &Sink) -> Result<OwnedFd, Errno> {
+        let empties = self.settings.make != Make::Attributes;
+        let truncate = if empties { OFlags::TRUNC } else { OFlags::empty() };
+        // What was no symbolic link when it was looked at is not to be one now.
+        let looked = sink.stat.is_some() && sink.link.is_none();
+        let follow = if looked { OFlags::NOFOLLOW } else { OFlags::empty() };
+        place.open(self.access() | truncate | follow, 0)
+    }
+
+    /// What is verified is read again.
+    fn access(&self) -> OFlags {
+        if self.extras.verify { OFlags::RDWR } else { OFlags::WRONLY }
+    }
+
+    fn remove(&self, place: &Place) -> Done {
+        match place.remove() {
+            Ok(()) => {
+                self.say_removed(place);
+                Ok(())
+            }
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => {
+                Err(self.voice.failed(format!("cannot remove {}", q(&place.shown)), errno))
+            }
+        }
+    }
+
+    /// Makes a file where there is none. A symbolic link that leads nowhere is not written through:
+    /// what it names cannot be told apart from what somebody makes there meanwhile.
+    fn make_file(&self, place: &Place, mode: u32) -> Done<Result<OwnedFd, Errno>> {
+        let flags = self.access() | OFlags::CREATE;
+        let made = match place.open(flags | OFlags::EXCL, mode) {
+            Err(Errno::EXIST) if place.read_link().is_ok() => {
+                if !self.settings.through_dangling {
+                    let what = "not writing through dangling symlink";
+                    return Err(self.voice.wrong(format!("{what} {}", q(&place.shown))));
+                }
+                place.open(flags, mode)
+            }
+            Err(Errno::ISDIR) if place.shown.as_encoded_bytes().ends_with(b"/") => {
+                Err(Errno::NOTDIR)
+            }
+            answer => answer,
+        };
+        Ok(made)
+    }
+
+    fn copy_open(
+        &self,
+        pair: &Pair,
+        now: &Stat,
+        stat: &Stat,
+        (source, copy): (&OwnedFd, &Copy),
+    ) -> Done {
+        let opened = rustix::fs::fstat(&copy.open).map_err(|errno| {
+            self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
+        })?;
+        if self.settings.make == Make::Copy {
+            self.copy_data(pair, source, copy, (now, &opened))?;
+        }
+        self.keep_attributes(pair, stat, source, copy, &opened)
+    }
+
+    fn copy_data(&self, pair: &Pair, source: &OwnedFd, copy: &Copy, stats: (&Stat, &Stat)) -> Done {
+        let (from, to) = (&pair.source.shown, &pair.sink.shown);
+        let mut data = Data::new(self, source.as_fd(), copy.open.as_fd(), stats);
+        let cloned = match self.settings.reflink {
+            Reflink::Never => false,
+            Reflink::Auto => data.reflink().is_ok(),
+            Reflink::Always => match data.reflink() {
+                Ok(()) => true,
+                Err(errno) => {
+                    let what = format!("failed to clone {} from {}", q(to), q(from));
+                    let told = self.voice.failed(what, errno);
+                    self.remove_unfinished(pair, copy);
+                    return Err(told);
+                }
+            },
+        };
+        let copied = match cloned {
+            true => {
+                data.count_whole();
+                Ok(())
+            }
+            false => data.copy(),
+        };
+        copied.map_err(|fault| self.voice.wrong(fault.said(from, to)))?;
+        if self.settings.debug {
+            self.voice.line(data.told().to_string().as_bytes());
+        }
+        Ok(())
+    }
+
+    /// An empty file that was to be a clone is of no use to anybody.
+    fn remove_unfinished(&self, pair: &Pair, copy: &Copy) {
+        if copy.is_new
+            && let Err(errno) = pair.sink.remove()
+        {
+            self.voice.failed(format!("cannot remove {}", q(&pair.sink.shown)), errno);
+        }
+    }
+
+    fn keep_attributes(
+        &self,
+        pair: &Pair,
+        stat: &Stat,
+        source: &OwnedFd,
+        copy: &Copy,
+        opened: &Stat,
+    ) -> Done {
+        let preserve = &self.settings.preserve;
+        let source = Subject { place: &pair.source, open: Some(source.as_fd()) };
+        let sink = Subject { place: &pair.sink, open: Some(copy.open.as_fd()) };
+        if preserve.timestamps {
+            self.keep_times(&sink, stat)?;
+        }
+        let mut mode = stat.st_mode;
+        if preserve.ownership && !same_owner(stat, opened) {
+            let before = (!copy.is_new).then_some(opened);
+            mode = self.keep_owner(&sink, stat, before)?;
+        }
+        let mut outcome = Ok(());
+        if preserve.xattr {
+            outcome = self.keep_xattrs_of_file(&source, &sink, opened);
+        }
+        if preserve.context {
+            outcome = self.keep_context(&source, &sink).and(outcome);
+        }
+        let set = if preserve.mode {
+            self.keep_mode(&source, &sink, mode, stat)
+        } else if preserve.default_mode && copy.is_new {
+            self.set_mode(&sink, NEW_FILE & !self.umask)
+        } else if copy.omitted & !self.umask != 0 {
+            self.set_mode(&sink, stat.st_mode & 0o777 & !self.umask)
+        } else {
+            Ok(())
+        };
+        set.and(outcome)
+    }
+
+    /// Whoever may not write a file may not set its attributes either, so that a copy that is to be
+    /// read-only has to be writable for a moment.
+    fn keep_xattrs_of_file(&self, source: &Subject<'_>, sink: &Subject<'_>, opened: &Stat) -> Done {
+        let closed = !self.settings.privileged && opened.st_mode & 0o200 == 0;
+        if closed {
+            let _ = sink.set_mode(opened.st_mode & MODE_BITS | 0o200);
+        }
+        let kept = self.keep_xattrs(source, sink);
+        if closed && !self.settings.preserve.mode {
+            self.set_mode(sink, opened.st_mode & MODE_BITS)?;
+        }
+        kept
+    }
+}
+
+/// Some file systems (NFS, those with quotas) tell only now that bytes are lost.
+fn close(file: OwnedFd) -> Result<(), Errno> {
+    match nix::unistd::close(file) {
+        Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(errno) => Err(Errno::from_raw_os_error(errno as i32)),
+    }
+}

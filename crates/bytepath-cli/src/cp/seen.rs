@@ -1,0 +1,88 @@
+//! What was copied already: operands given twice, files with several names, directories that are
+//! their own copies.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+
+use rustix::fs::Stat;
+
+use super::place::{Directory, Place};
+
+/// Device and inode.
+pub(super) type Identity = (u64, u64);
+
+pub(super) fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// A copy that was made earlier, by its path from where the operands are copied into.
+#[derive(Clone)]
+pub(super) struct Earlier {
+    pub(super) base: Directory,
+    pub(super) path: OsString,
+    pub(super) shown: OsString,
+}
+
+impl Earlier {
+    pub(super) fn place(&self) -> Place {
+        let base_bytes = self.shown.len() - self.path.len().min(self.shown.len());
+        Place {
+            directory: self.base.clone(),
+            name: self.path.clone(),
+            shown: self.shown.clone(),
+            base_bytes,
+        }
+        .shortened()
+    }
+}
+
+/// Memory of one run.
+#[derive(Default)]
+pub(super) struct Seen {
+    copies: HashMap<Identity, Earlier>,
+    sources: HashMap<Identity, Vec<Place>>,
+    destinations: HashSet<(Identity, OsString)>,
+}
+
+impl Seen {
+    /// The copy that this inode already has; else remembers this one.
+    pub(super) fn remember(&mut self, inode: Identity, copy: Earlier) -> Option<Earlier> {
+        match self.copies.entry(inode) {
+            std::collections::hash_map::Entry::Occupied(earlier) => Some(earlier.get().clone()),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(copy);
+                None
+            }
+        }
+    }
+
+    /// The copy that this inode already has.
+    pub(super) fn earlier(&self, inode: Identity) -> Option<Earlier> {
+        self.copies.get(&inode).cloned()
+    }
+
+    /// Forgets a copy that was not made after all.
+    pub(super) fn forget(&mut self, inode: Identity) {
+        self.copies.remove(&inode);
+    }
+
+    /// Whether an operand names the same entry as one before; remembers it otherwise.
+    pub(super) fn source(&mut self, inode: Identity, place: &Place) -> bool {
+        let known = self.sources.entry(inode).or_default();
+        let twice = known.iter().any(|other| other.is_same_entry(place));
+        if !twice {
+            known.push(place.clone());
+        }
+        twice
+    }
+
+    /// Remembers that this run made the destination of an operand.
+    pub(super) fn made(&mut self, inode: Identity, place: &Place) {
+        self.destinations.insert((inode, place.relative().to_owned()));
+    }
+
+    /// Whether it did.
+    pub(super) fn was_made(&self, inode: Identity, place: &Place) -> bool {
+        self.destinations.contains(&(inode, place.relative().to_owned()))
+    }
+}

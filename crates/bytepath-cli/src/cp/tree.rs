@@ -1,0 +1,340 @@
+//! Directories: made, gone through, and given their attributes when all is in them.
+//!
+//! Names are looked up in directories that are held open, on both sides, so that neither the length
+//! of a path matters nor what somebody does to it meanwhile. Of deep trees only the innermost are
+//! held; the way back to the others is their `..`, which has to be the directory that was left.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, RawDir, Stat};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use super::attributes::{MODE_BITS, Subject};
+use super::entry::{Copier, Pair, Sink, SinkIs};
+use super::finish::Finish;
+use super::place::{Directory, Follow, Place};
+use super::seen::{Identity, identity};
+use super::voice::{Done, q};
+
+/// Directories of one path, at most: the bound of the recursion.
+const LEVELS_MAX: usize = 8192;
+
+/// Directories of one path that are held open, at most; fewer where few files may be open.
+const OPEN_MAX: usize = 64;
+
+/// Bytes of entries read at once.
+const ENTRIES_BYTES: usize = 32 << 10;
+
+/// A directory that is being copied.
+pub(super) struct Level {
+    source: End,
+    sink: End,
+}
+
+/// One end of it.
+struct End {
+    /// Closed while the copying is far below.
+    open: Option<Arc<OwnedFd>>,
+    inode: Identity,
+    /// Whether `..` of the next directory below leads back.
+    returns: bool,
+}
+
+/// How many levels may be open, by the limit on open files.
+pub(super) fn levels_open() -> usize {
+    // Each takes two; some are left for the files themselves and for the standard ones.
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(files.saturating_sub(10) / 2).unwrap_or(OPEN_MAX).clamp(2, OPEN_MAX)
+}
+
+/// The names in a directory, in one piece of memory.
+struct Entries {
+    names: Vec<u8>,
+    /// Inode, and where the name ends.
+    order: Vec<(u64, usize, usize)>,
+}
+
+impl Entries {
+    /// Reads them all, in the order of their inodes, in which most file systems have them lie on
+    /// the device.
+    fn read(directory: &OwnedFd) -> Result<Entries, Errno> {
+        let mut entries = Entries { names: Vec::new(), order: Vec::new() };
+        let mut room = Vec::with_capacity(ENTRIES_BYTES);
+        let mut reader = RawDir::new(directory, room.spare_capacity_mut());
+        while let Some(entry) = reader.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                let start = entries.names.len();
+                entries.names.extend_from_slice(name);
+                entries.order.push((entry.ino(), start, entries.names.len()));
+            }
+        }
+        entries.order.sort_by_key(|(inode, ..)| *inode);
+        Ok(entries)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &OsStr> {
+        self.order.iter().map(|(_, start, end)| OsStr::from_bytes(&self.names[*start..*end]))
+    }
+}
+
+/// The directory that was made for a copy, or was there.
+struct Target {
+    inode: Identity,
+    /// Whether it is open for more than looking names up.
+    whole: bool,
+    /// The mode that it is to have again.
+    mode: Option<u32>,
+    is_new: bool,
+}
+
+impl Copier<'_> {
+    /// Copies a directory. `fresh` says that its inode was not met before.
+    pub(super) fn directory(&mut self, pair: Pair, stat: &Stat, sink: &Sink, fresh: bool) -> Done {
+        let made =
+            self.check_above(&pair, stat).and_then(|()| self.make_directory(&pair, stat, sink));
+        let (open, target) = match made {
+            Ok(made) => made,
+            Err(told) => {
+                if fresh {
+                    self.seen.forget(identity(stat));
+                }
+                return Err(told);
+            }
+        };
+        let crosses = self.levels.last().is_some_and(|above| above.source.inode.0 != stat.st_dev);
+        if self.shared.settings.one_file_system && crosses {
+            let source = self.open_source(&pair, stat).ok();
+            return self.finish_directory(&pair, stat, sink, (&open, &target), source.as_deref());
+        }
+        let follows = self.shared.settings.follows(pair.argument);
+        let opened = self.open_source(&pair, stat).map_err(|errno| {
+            self.shared.voice.failed(format!("cannot access {}", q(&pair.source.shown)), errno)
+        });
+        let Ok(source) = opened else {
+            // The rest is set all the same.
+            let finished = self.finish_directory(&pair, stat, sink, (&open, &target), None);
+            return finished.and(opened.map(drop));
+        };
+        let level = Level {
+            source: End { open: Some(source), inode: identity(stat), returns: !follows },
+            sink: End { open: Some(open), inode: target.inode, returns: sink.link.is_none() },
+        };
+        self.go_through(pair.let_go(), level, &target, stat, sink)
+    }
+
+    /// A symbolic link may lead back to a directory that holds it.
+    fn check_above(&self, pair: &Pair, stat: &Stat) -> Done {
+        let inode = identity(stat);
+        if self.levels.iter().any(|level| level.source.inode == inode) {
+            let what = format!("cannot copy cyclic symbolic link {}", q(&pair.source.shown));
+            return Err(self.shared.voice.wrong(what));
+        }
+        if self.levels.len() >= LEVELS_MAX {
+            let what = format!("cannot access {}", q(&pair.source.shown));
+            return Err(self.shared.voice.failed(what, Errno::NAMETOOLONG));
+        }
+        Ok(())
+    }
+
+    fn make_directory(
+        &mut self,
+        pair: &Pair,
+        stat: &Stat,
+        sink: &Sink,
+    ) -> Done<(Arc<OwnedFd>, Target)> {
+        let is_new = sink.stat.is_none();
+        let voice = self.shared.voice;
+        let mut target_mode = None;
+        if is_new {
+            let mode = stat.st_mode & MODE_BITS & !self.shared.omitted(stat);
+            let mode = Mode::from_raw_mode(mode);
+            rustix::fs::mkdirat(&pair.sink.directory, &pair.sink.name, mode).map_err(|errno| {
+                voice.failed(format!("cannot create directory {}", q(&pair.sink.shown)), errno)
+            })?;
+            target_mode = self.open_up(&pair.sink)?;
+        }
+        // A symbolic link that was to be followed was found to lead to a directory.
+        let follow = Follow::when(sink.link.is_some());
+        let (open, whole) = open_directory(&pair.sink, follow).map_err(|errno| {
+            voice.failed(format!("cannot access {}", q(&pair.sink.shown)), errno)
+        })?;
+        let inode = rustix::fs::fstat(&open)
+            .map(|stat| identity(&stat))
+            .map_err(|errno| voice.failed(format!("cannot stat {}", q(&pair.sink.shown)), errno))?;
+        if is_new {
+            if !self.first_made {
+                self.seen.remember(inode, pair.sink.earlier(&self.base));
+                self.first_made = true;
+            }
+            self.shared.say_copied(pair, None);
+        }
+        Ok((Arc::new(open), Target { inode, whole, mode: target_mode, is_new }))
+    }
+
+    /// Sees to it that a new directory can be filled; the mode that it had if it could not.
+    fn open_up(&self, place: &Place) -> Done<Option<u32>> {
+        let voice = self.shared.voice;
+        let stat = place
+            .stat(Follow::No)
+            .map_err(|errno| voice.failed(format!("cannot stat {}", q(&place.shown)), errno))?;
+        if stat.st_mode & 0o700 == 0o700 {
+            return Ok(None);
+        }
+        let subject = Subject { place, open: None };
+        subject.set_mode(stat.st_mode | 0o700).map_err(|errno| {
+            voice.failed(format!("setting permissions for {}", q(&place.shown)), errno)
+        })?;
+        Ok(Some(stat.st_mode))
+    }
+
+    /// Opens the source, and sees that it is still the one that was looked at.
+    fn open_source(&self, pair: &Pair, stat: &Stat) -> Result<Arc<OwnedFd>, Errno> {
+        let follow = match self.shared.settings.follows(pair.argument) {
+            true => OFlags::empty(),
+            false => OFlags::NOFOLLOW,
+        };
+        let open = pair.source.open(OFlags::RDONLY | OFlags::DIRECTORY | follow, 0)?;
+        match identity(&rustix::fs::fstat(&open)?) == identity(stat) {
+            true => Ok(Arc::new(open)),
+            false => Err(Errno::STALE),
+        }
+    }
+
+    /// Copies what is in a directory, then gives the copy its attributes.
+    fn go_through(
+        &mut self,
+        pair: Pair,
+        level: Level,
+        target: &Target,
+        stat: &Stat,
+        sink: &Sink,
+    ) -> Done {
+        let source = level.source.open.as_ref().expect("it was just opened");
+        let read = Entries::read(source).map_err(|errno| {
+            self.shared.voice.failed(format!("cannot access {}", q(&pair.source.shown)), errno)
+        });
+        let depth = self.levels.len();
+        self.levels.push(level);
+        self.close_far(depth);
+        let sink_is = if target.is_new { SinkIs::New } else { SinkIs::Unknown };
+        let copied = read.and_then(|entries| self.entries(&pair, &entries, depth, sink_is));
+        let level = self.levels.pop().expect("it was pushed");
+        let (Some(source), Some(open)) = (level.source.open, level.sink.open) else {
+            // That it could not be returned to was told of.
+            return Err(super::voice::Told);
+        };
+        self.finish_directory(&pair, stat, sink, (&open, target), Some(&source)).and(copied)
+    }
+
+    fn entries(&mut self, pair: &Pair, entries: &Entries, depth: usize, sink_is: SinkIs) -> Done {
+        let mut outcome = Ok(());
+        let (first_made, mut any_made) = (self.first_made, false);
+        for name in entries.iter() {
+            let level = &self.levels[depth];
+            let (Some(source), Some(sink)) = (&level.source.open, &level.sink.open) else {
+                let what = format!("cannot access {}", q(&pair.source.shown));
+                return Err(self.shared.voice.failed(what, Errno::STALE));
+            };
+            let (source, sink) = (pair.source.below(source, name), pair.sink.below(sink, name));
+            self.first_made = first_made;
+            let done = self.entry(Pair { source, sink, sink_is, argument: false });
+            any_made |= self.first_made;
+            outcome = done.and(outcome);
+            if self.met_itself {
+                break;
+            }
+        }
+        self.first_made = any_made;
+        outcome
+    }
+
+    /// Closes what is so far above that it will not be needed soon.
+    fn close_far(&mut self, depth: usize) {
+        let Some(far) = depth.checked_sub(self.levels_open) else { return };
+        // What the next level is reached from has to be where its `..` leads.
+        let returns = |end: &End| end.returns;
+        let (source, sink) = {
+            let next = &self.levels[far + 1];
+            (returns(&next.source), returns(&next.sink))
+        };
+        let level = &mut self.levels[far];
+        if source {
+            level.source.open = None;
+        }
+        if sink {
+            level.sink.open = None;
+        }
+    }
+
+    /// Opens the level above anew, where it was closed.
+    fn reopen_above(&mut self, source: &OwnedFd, sink: &OwnedFd) {
+        let Some(above) = self.levels.last_mut() else { return };
+        for (end, below) in [(&mut above.source, source), (&mut above.sink, sink)] {
+            if end.open.is_none() {
+                end.open = parent_of(below, end.inode);
+            }
+        }
+    }
+
+    fn finish_directory(
+        &mut self,
+        pair: &Pair,
+        stat: &Stat,
+        sink: &Sink,
+        (open, target): (&Arc<OwnedFd>, &Target),
+        source: Option<&OwnedFd>,
+    ) -> Done {
+        if let Some(source) = source {
+            self.reopen_above(source, open);
+        }
+        let from = Subject { place: &pair.source, open: source.map(AsFd::as_fd) };
+        // What is open for looking up alone is reached as its own entry.
+        let itself = Place {
+            directory: Directory::Held(open.clone()),
+            name: ".".into(),
+            shown: pair.sink.shown.clone(),
+            base_bytes: 0,
+        };
+        let to = Subject { place: &itself, open: target.whole.then(|| open.as_fd()) };
+        let omitted = if target.is_new { self.shared.omitted(stat) } else { 0 };
+        let before = sink.stat.as_ref();
+        let finish = Finish { before, is_link: false, omitted, mode: target.mode };
+        let finished = self.shared.finish(&from, &to, stat, &finish);
+        match self.shared.extras.fsync {
+            true => self.shared.sync(open, pair).and(finished),
+            false => finished,
+        }
+    }
+}
+
+/// A directory to copy into. One that may not be read can still be filled.
+fn open_directory(place: &Place, follow: Follow) -> Result<(OwnedFd, bool), Errno> {
+    let follow = if follow == Follow::Yes { OFlags::empty() } else { OFlags::NOFOLLOW };
+    match place.open(OFlags::RDONLY | OFlags::DIRECTORY | follow, 0) {
+        Err(Errno::ACCESS) => {
+            place.open(OFlags::PATH | OFlags::DIRECTORY | follow, 0).map(|open| (open, false))
+        }
+        answer => answer.map(|open| (open, true)),
+    }
+}
+
+/// The directory that holds this one, if it is still the one that did.
+fn parent_of(directory: &OwnedFd, inode: Identity) -> Option<Arc<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = match rustix::fs::openat(directory, "..", flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::openat(directory, "..", flags, Mode::empty())
+        }
+        answer => answer,
+    };
+    let open = open.ok()?;
+    let found = rustix::fs::fstat(&open).ok()?;
+    (identity(&found) == inode).then(|| Arc::new(open))
+}

@@ -1,0 +1,126 @@
+//! What `cp` says: what it does on standard output, what goes wrong on standard error.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::io::Errno;
+
+use crate::classic::{Called, always_quoted, word};
+use crate::sys::start;
+
+/// A failure that was told of: the rest goes on, and whoever takes note of it ends with 1.
+#[derive(Debug)]
+pub(super) struct Told;
+
+/// The outcome of a step whose failure is told of where it happens.
+pub(super) type Done<T = ()> = Result<T, Told>;
+
+/// Lines of standard output are written together from this many bytes on.
+const HELD_BYTES: usize = 16 << 10;
+
+/// Says things, for any number of threads.
+pub(super) struct Voice<'a> {
+    pub(super) called: &'a Called,
+    held: Mutex<Vec<u8>>,
+    /// Why standard output could not be written.
+    mute: Mutex<Option<Errno>>,
+    failed: AtomicBool,
+}
+
+impl<'a> Voice<'a> {
+    pub(super) fn new(called: &'a Called) -> Self {
+        let (held, mute) = (Mutex::default(), Mutex::default());
+        Voice { called, held, mute, failed: AtomicBool::new(false) }
+    }
+
+    /// Tells of a failure that the kernel has a word for.
+    pub(super) fn failed(&self, what: impl std::fmt::Display, errno: Errno) -> Told {
+        self.wrong(format_args!("{what}: {}", word(errno)))
+    }
+
+    /// Tells of a failure.
+    pub(super) fn wrong(&self, what: impl std::fmt::Display) -> Told {
+        self.called.say(what);
+        Told
+    }
+
+    /// Says something that is no failure.
+    pub(super) fn warn(&self, what: impl std::fmt::Display) {
+        self.called.say(what);
+    }
+
+    /// Whether there was a failure.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Relaxed)
+    }
+
+    /// Remembers a failure, if it is one, for the exit code. Not all that is told of is one: what
+    /// need not be preserved may fail to be.
+    pub(super) fn note(&self, outcome: Done) {
+        if outcome.is_err() {
+            self.failed.store(true, Relaxed);
+        }
+    }
+
+    /// A line on standard output, in time.
+    pub(super) fn line(&self, line: &[u8]) {
+        let mut held = self.held.lock().expect("nobody panics holding it");
+        held.extend_from_slice(line);
+        held.push(b'\n');
+        if held.len() >= HELD_BYTES {
+            self.flush_held(&mut held);
+        }
+    }
+
+    /// Writes what is held back; why standard output cannot be written, if it cannot.
+    pub(super) fn flush(&self) -> Option<Errno> {
+        self.flush_held(&mut self.held.lock().expect("nobody panics holding it"));
+        *self.mute.lock().expect("nobody panics holding it")
+    }
+
+    fn flush_held(&self, held: &mut Vec<u8>) {
+        if held.is_empty() {
+            return;
+        }
+        let written = match start::was_closed(1) {
+            true => Err(Errno::BADF),
+            false => write_all(held),
+        };
+        held.clear();
+        if let Err(errno) = written {
+            self.mute.lock().expect("nobody panics holding it").get_or_insert(errno);
+        }
+    }
+
+    /// Asks a question; whether the answer is yes.
+    pub(super) fn asks(&self, question: &str) -> bool {
+        let name = self.called.name.as_bytes();
+        let line = [name, b": ", question.as_bytes()].concat();
+        let _ = std::io::stderr().write_all(&line);
+        let mut answer = String::new();
+        // One byte at a time would be needed to leave the rest to others; the classic does not.
+        let _ = std::io::stdin().read_line(&mut answer);
+        answer.starts_with(['y', 'Y'])
+    }
+}
+
+fn write_all(mut bytes: &[u8]) -> Result<(), Errno> {
+    let stdout = std::io::stdout();
+    while !bytes.is_empty() {
+        match rustix::io::write(stdout.as_fd(), bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// The name in quotes.
+pub(super) fn q(name: impl AsRef<OsStr>) -> String {
+    always_quoted(name.as_ref())
+}

@@ -1,0 +1,91 @@
+//! Faults of the kernel, made by strace(1) and by full file systems.
+
+use std::path::Path;
+
+use super::{gnu, some};
+use crate::calls::may_trace;
+use crate::program::{installed, root, shell};
+
+#[test]
+fn a_call_that_is_refused_leaves_other_ways() {
+    let Some(cp) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    for error in ["EINVAL", "EOPNOTSUPP", "ENOSYS", "EPERM", "EXDEV", "EBADF"] {
+        for when in ["1+", "2+"] {
+            let faulty = format!(
+                "strace -f -qqq -o /dev/null -e inject=copy_file_range:error={error}:when={when} cp"
+            );
+            for words in ["d/sub/deep/z new", "-r d new", "-a d new"] {
+                let both = cp.both(&format!("{faulty} {words}; echo $?"), some);
+                // The classic gives up at a late EPERM.
+                match (error, when) {
+                    ("EPERM", "2+") => both.ours_well(),
+                    _ => both.same(),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn interruptions_change_nothing() {
+    let Some(cp) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    for calls in ["copy_file_range", "copy_file_range,read,write", "openat"] {
+        // Each in turn, so that none is interrupted for ever; the loader's own calls come first.
+        let inject = format!("-e inject={calls}:error=EINTR:when=40+3");
+        let inject = if calls == "openat" { inject } else { inject.replace("40+3", "1+3") };
+        let here = "-P $(pwd -P)/d/sub/deep/z -P $(pwd -P)/new";
+        let traced = format!("strace -f -qqq {here} -o /dev/null {inject} cp");
+        let plain = cp.both("cp -r d new; echo $?", some);
+        let both = cp.both(&format!("{traced} -r d new; echo $?"), some);
+        assert_eq!(both.ours.stderr, "", "{calls}");
+        assert_eq!(both.ours.stdout, plain.theirs.stdout, "{calls}");
+    }
+}
+
+#[test]
+fn a_full_file_system_is_told_of_and_no_bytes_are_made_up() {
+    let Some(cp) = gnu() else { return };
+    if !root() || !installed("mount") || !installed("unshare") {
+        return println!("skipped: mounting needs root");
+    }
+    // The mount is gone with the processes of its namespace.
+    for (options, what) in [("", "large small"), ("-a", "large small"), ("-r", "tree")] {
+        let line = format!(
+            "mkdir small-one; unshare -m sh -c 'mount -t tmpfs -o size=1M none small-one && \
+             cp {options} {what} small-one; echo $?; find small-one -type f | sort; \
+             cmp large small-one/large'"
+        );
+        let both = cp.both(&line, |work: &Path| {
+            std::fs::write(work.join("large"), vec![5; 3 << 20]).expect("a file");
+            std::fs::write(work.join("small"), b"fits").expect("a file");
+            std::fs::create_dir(work.join("tree")).expect("a folder");
+            std::fs::write(work.join("tree/large"), vec![5; 3 << 20]).expect("a file");
+        });
+        both.same_words();
+        assert!(both.ours.stderr.contains("No space left on device"), "{}", both.ours.stderr);
+        assert!(both.ours.stdout.starts_with(b"1\n"), "{}", both.ours.stdout.escape_ascii());
+    }
+}
+
+#[test]
+fn few_open_files_are_enough_for_deep_trees() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = format!(
+        "cd {} && name=$(printf %0200d 7) && mkdir top && cd top && i=0 && \
+         while [ $i -lt 40 ]; do mkdir $name && cd -P $name && i=$((i+1)); done && echo deep >file \
+         && cd {} && ulimit -n 16 && $bytepath cp -a top copy && cd copy && \
+         i=0 && while [ $i -lt 40 ]; do cd -P $name && i=$((i+1)); done && cat file",
+        folder.path().display(),
+        folder.path().display()
+    );
+    // Paths of 8000 bytes: longer than any one call takes.
+    let done = shell(&line);
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("deep\n", ""));
+    shell(&format!("rm -rf {}/top {}/copy", folder.path().display(), folder.path().display()));
+}

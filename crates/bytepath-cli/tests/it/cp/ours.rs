@@ -1,0 +1,153 @@
+//! What ours does that this version of the classic does not, or not in this way.
+
+use crate::calls::may_trace;
+use crate::program::shell;
+
+/// Runs the lines in a folder with a file `a` and an older `c`.
+fn in_folder(lines: &str) -> crate::program::Done {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().display();
+    shell(&format!("cd {path} && echo one >a && echo old >c && touch -d @1 c && {lines}"))
+}
+
+#[test]
+fn update_takes_the_words_of_later_versions() {
+    let done = in_folder("$bytepath cp --update=none a c && cat c").well();
+    assert_eq!(done.stdout, "old\n");
+    let done = in_folder("$bytepath cp --update=none-fail a c; echo $?; cat c");
+    assert_eq!(
+        (done.stdout.as_str(), done.stderr.as_str()),
+        ("1\nold\n", "cp: not replacing 'c'\n")
+    );
+    let done = in_folder("$bytepath cp --update=older a c && cat c").well();
+    assert_eq!(done.stdout, "one\n");
+    let done = in_folder("touch -d @0 a; $bytepath cp -u --update=all a c && cat c").well();
+    assert_eq!(done.stdout, "one\n");
+}
+
+#[test]
+fn debug_tells_the_truth_about_each_file() {
+    let done = in_folder("$bytepath cp --debug --reflink=never a d; $bytepath cp --debug -n a c");
+    let wanted =
+        "'a' -> 'd'\ncopy offload: avoided, reflink: no, sparse detection: no\nskipped 'c'\n";
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), (wanted, ""));
+    let done = in_folder(
+        "truncate -s 1M h; echo x >>h; $bytepath cp --debug h i | tail -1; \
+         $bytepath cp --debug --sparse=always h j | tail -1",
+    );
+    let lines: Vec<_> = done.stdout.lines().collect();
+    assert!(lines[0].ends_with("sparse detection: SEEK_HOLE"), "{lines:?}");
+    assert!(lines[1].ends_with("sparse detection: SEEK_HOLE + zeros"), "{lines:?}");
+}
+
+#[test]
+fn links_to_directories_are_kept_on_request() {
+    let prepare = "mkdir -p s/d real && echo x >s/d/x && mkdir t && ln -s ../real t/d &&";
+    let done = in_folder(&format!(
+        "{prepare} $bytepath cp -r --keep-directory-symlink s/. t && cat real/x"
+    ));
+    assert_eq!(done.well().stdout, "x\n");
+    let done = in_folder(&format!("{prepare} $bytepath cp -r s/. t; ls real"));
+    assert_eq!(done.stdout, "");
+    assert!(
+        done.stderr.contains("cannot overwrite non-directory 't/./d' with directory 's/./d'"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn the_plan_is_explained_and_a_route_can_be_named() {
+    let done =
+        in_folder("$bytepath cp --explain-plan a d; $bytepath cp --route read-write a f; cat d f");
+    assert_eq!(done.stdout, "one\none\n");
+    assert!(done.stderr.contains("came: 4 bytes by "), "{}", done.stderr);
+}
+
+/// A file of 8 MiB that is different everywhere: several calls for every route.
+const LARGE: &str = "seq 1200000 | head -c 8388608 >large &&";
+
+#[test]
+fn an_atomic_copy_that_is_killed_leaves_what_was_there_and_nothing_else() {
+    if !may_trace() {
+        return;
+    }
+    let moments = [
+        "copy_file_range,read:signal=KILL:when=4",
+        "fsync:signal=KILL:when=1",
+        "linkat:signal=KILL:when=1",
+    ];
+    for moment in moments {
+        let strace = format!("strace -f -qqq -o /dev/null -P $(pwd -P)/large -e inject={moment}");
+        // Only calls on the source are counted; the others are made on the copy.
+        let strace = match moment.starts_with("copy") {
+            true => strace,
+            false => strace.replace("-P $(pwd -P)/large ", ""),
+        };
+        for (sink, left) in [("c", "a c large"), ("new", "a c large")] {
+            let done = in_folder(&format!(
+                "{LARGE} {{ {strace} $bytepath cp --atomic large {sink}; }} 2>/dev/null; \
+                 echo $?; ls -A | tr '\\n' ' '; cat c"
+            ));
+            assert_eq!(done.stdout, format!("137\n{left} old\n"), "{moment} {sink}: {done:?}");
+        }
+    }
+}
+
+#[test]
+fn an_atomic_copy_is_whole_and_has_the_mode_of_what_it_replaces() {
+    let done = in_folder(&format!(
+        "{LARGE} chmod 640 c; ln c other; ln -s c link; mkdir d; umask 022; chmod 755 large; \
+         $bytepath cp --atomic large link && cmp large c && stat -c %a c && cat other && \
+         readlink link && $bytepath cp --atomic -v large d/new && cmp large d/new && \
+         stat -c %a d/new && ls -A d && echo x | $bytepath cp --atomic /dev/stdin /dev/stdout"
+    ));
+    let wanted = "640\nold\nc\n'large' -> 'd/new'\n755\nnew\nx\n";
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), (wanted, ""));
+    let done = in_folder("$bytepath cp --atomic -r . d; $bytepath cp --atomic -pb a c; ls; cat c");
+    assert_eq!(done.stdout, "a\nc\nc~\nd\none\n");
+}
+
+#[test]
+fn a_copy_that_differs_is_found_by_verify() {
+    let done = in_folder(&format!(
+        "{LARGE} mkdir e; $bytepath cp --verify large new && \
+         $bytepath cp -a --verify --fsync large new e && cmp large e/new"
+    ));
+    done.well();
+    if !may_trace() {
+        return;
+    }
+    // The kernel is made to say that it wrote what it did not.
+    let lie = "strace -f -qqq -o /dev/null -e inject=write:retval=262144:when=2";
+    let cp = "$bytepath cp --verify --route read-write large new";
+    let done = in_folder(&format!("{LARGE} {lie} {cp}"));
+    // What follows moves up, and may begin with the same digits.
+    done.refused(1, &["cp: 'new' differs from 'large' at byte 2621"]);
+    let done = in_folder("mkfifo f; echo x >f & $bytepath cp --verify f new; wait");
+    assert!(done.stderr.contains("cp: cannot verify 'new'"), "{done:?}");
+}
+
+#[test]
+fn fsync_brings_files_and_directories_to_the_device() {
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(
+        "mkdir d && echo x >d/x && strace -f -qqq -e trace=fsync -o said \
+         $bytepath cp -r --fsync d new && grep -c 'fsync(' said",
+    );
+    // The file, its directory, and the one that names that.
+    assert_eq!(done.well().stdout, "3\n");
+}
+
+#[test]
+fn progress_is_shown_and_told_on_request() {
+    let done = in_folder(&format!("{LARGE} $bytepath cp --progress large new"));
+    assert!(done.stderr.contains("1 files, 8 MiB, "), "{done:?}");
+    // It has opened the FIFO, so it has begun to answer.
+    let done = in_folder(
+        "mkfifo f; $bytepath cp f new 2>said & exec 9>f; kill -USR1 $!; \
+         until [ -s said ]; do :; done; echo fed >&9; exec 9>&-; wait $!; echo $?; cat new said",
+    );
+    assert!(done.stdout.starts_with("0\nfed\n0 files, 0 B, "), "{done:?}");
+}

@@ -237,6 +237,10 @@ impl Planning<'_> {
         let as_planned = moved.declined.is_empty();
         self.total.bytes += moved.bytes;
         self.total.route = moved.route;
+        // The next stretch begins with what brought this one to its end.
+        for gave in &moved.declined {
+            self.plan = self.plan.clone().without(gave.route, &gave.why);
+        }
         self.total.declined.extend(moved.declined);
         match self.stage {
             Stage::Unsure if self.total.bytes >= FIRST_STRETCH_BYTES => self.look(job)?,
@@ -307,7 +311,7 @@ impl Planning<'_> {
         let trying = Trying {
             expected_gib_per_s: first.expected_gib_per_s,
             spins: first.knobs.wait.spins(),
-            has_next: self.passed + 1 < self.plan.routes().len(),
+            has_next: self.passed + 1 < self.plan.routes().len() && next_is_measured(&self.plan),
         };
         let advice = self.watch.saw(window, trying);
         let plan = self.plan.clone();
@@ -360,6 +364,11 @@ impl Planning<'_> {
             total.bytes as f64 / f64::from(1 << 30) / self.began.elapsed().as_secs_f64().max(1e-9);
         say(format_args!("came: {} bytes by {}, {rate:.2} GiB/s", total.bytes, total.route));
     }
+}
+
+/// Whether there are figures of the second route: what was never measured is not tried for its speed.
+fn next_is_measured(plan: &Plan) -> bool {
+    plan.routes().get(1).is_some_and(|choice| choice.expected_gib_per_s.is_some())
 }
 
 fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, TransferError> {

@@ -120,8 +120,9 @@ impl Plan {
     }
 
     /// As [`Plan::best`], in the order of what was measured on this machine, each route with the
-    /// knobs that [`Pair::best`] prefers; what the caller set stays as it is. Routes that were not measured
-    /// come last. Where the pair was not measured at all, the rules decide.
+    /// knobs that [`Pair::best`](crate::profile::Pair::best) prefers; what the caller set stays as
+    /// it is. Routes that were not measured come last. Where the pair was not measured at all, the
+    /// rules decide.
     ///
     /// # Errors
     /// No route suits.
@@ -177,6 +178,16 @@ impl Plan {
     #[must_use]
     pub fn by_next(mut self) -> Plan {
         self.routes.rotate_left(1);
+        self
+    }
+
+    /// The same plan without a route that has given up, unless it is the only one.
+    #[must_use]
+    pub fn without(mut self, route: &'static str, why: &str) -> Plan {
+        if self.routes.len() > 1 && self.routes.iter().any(|choice| choice.route.name() == route) {
+            self.routes.retain(|choice| choice.route.name() != route);
+            self.refused.push(Refused { route, refusal: Refusal::because(why.to_owned()) });
+        }
         self
     }
 
@@ -383,6 +394,19 @@ mod tests {
         let next = plan.by_next();
         assert_eq!(plan_names(&next)[..2], names[1..3]);
         assert_eq!(plan_names(&next.by_previous()), names);
+    }
+
+    #[test]
+    fn a_route_that_gave_up_is_not_tried_again() {
+        let [(reader, _w), (_r, writer)] = pipes();
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink);
+        let plan = Plan::best(&job, Knobs::default()).expect("a plan").without("splice", "denied");
+        assert!(!plan_names(&plan).contains(&"splice"));
+        assert!(plan.to_string().contains("not splice: denied"), "{plan}");
+        let only = Plan::only("splice", &job, Knobs::default()).expect("a plan");
+        assert_eq!(plan_names(&only.without("splice", "denied")), ["splice"]);
     }
 
     #[test]

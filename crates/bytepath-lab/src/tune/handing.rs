@@ -43,15 +43,14 @@ pub(super) fn gib_per_s(program: &Path, placement: &NamedPlacement, size: PageSi
     writer.arg("hand").args(Starter::this().words());
     writer.stdin(file).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = Some(spawn_on(&mut writer, Some(placement.writer_cpu)).ok()?);
-    let pinned = pin_this_thread(placement.reader_cpu).ok()?;
-    let warmed = read_for(&memory, MEASURED);
-    let began = Instant::now();
-    let slots = warmed.and_then(|_| read_for(&memory, MEASURED));
-    let took = began.elapsed();
-    drop(pinned);
+    let figure = pin_this_thread(placement.reader_cpu).ok().and_then(|_pinned| {
+        read_for(&memory, MEASURED)?;
+        let began = Instant::now();
+        let bytes = read_for(&memory, MEASURED)? as f64 * (SLOT_WORDS * 8) as f64;
+        Some(bytes / GIB / began.elapsed().as_secs_f64())
+    });
     end(&mut child);
-    let bytes = slots? as f64 * (SLOT_WORDS * 8) as f64;
-    Some(bytes / GIB / took.as_secs_f64())
+    figure
 }
 
 /// Reads every word of every slot that comes; how many slots came.

@@ -215,7 +215,9 @@ fn peers_run_between_the_ends_or_say_how_to_install_them() {
             assert_eq!(arm["status"], "ok", "{}", arm["why"]);
             let between = arm["params"]["between"].as_str().expect("its words");
             assert!(between.contains(&format!("/{peer}")), "{between}");
-            assert!(arm["costs"]["cpu_system_s_per_gib"].as_f64().is_some_and(|cost| cost > 0.0));
+            // How the kernel divides a few milliseconds between user and system is chance.
+            let cost = |name: &str| arm["costs"][name].as_f64().expect("a figure");
+            assert!(cost("cpu_user_s_per_gib") + cost("cpu_system_s_per_gib") > 0.0);
         } else {
             assert!(arm["why"].as_str().is_some_and(|why| why.contains("apt-get install")));
         }

@@ -157,7 +157,9 @@ fn pair_measured(run: &PairRun<'_>, ends: (End, End), budget: &mut Budget) -> an
     let began = Instant::now();
     let scanned = run.measured(ends, &bench::whole(run.scan(ends))?);
     let blocks = match blocks {
-        Blocks::Within(time) => Blocks::Within(time.saturating_sub(began.elapsed())),
+        // The look has to do where there is no time for more.
+        Blocks::Within(time) if time <= began.elapsed() => return Ok(scanned),
+        Blocks::Within(time) => Blocks::Within(time - began.elapsed()),
         other => other,
     };
     let contenders = run.contenders(ends, &scanned, None, blocks);

@@ -226,14 +226,13 @@ fn verdict(record: &Record) -> String {
         return text
             + "\nThe samples spread too much to be sure of it: something else was busy here.";
     }
-    let mut before: Option<f64> = None;
+    // Each against cat block by block, so that what drifted meanwhile cancels.
+    let mut before = 1.0;
     let mut reasons = Vec::new();
     for arm in record.arms.iter().filter(|arm| arm.name != file_pipe::CLASSIC) {
-        // Both against cat block by block, so that what drifted meanwhile cancels.
-        if let (Some(before), Some(now)) = (before, arm.ratio) {
-            reasons.push(format!("{} {}", why(&arm.name), numbers::ratio(now / before)));
-        }
-        before = arm.ratio;
+        let Some(now) = arm.ratio else { continue };
+        reasons.push(format!("{} {}", why(&arm.name), numbers::ratio(now / before)));
+        before = now;
     }
     if !reasons.is_empty() {
         text += &format!("\nWhy, one change after the other: {}.", reasons.join("; "));

@@ -65,7 +65,24 @@ pub trait Work {
     /// # Errors
     /// Why it could not be done, with the remedy, for a person.
     fn sample(&self, timing: &Timing) -> Result<Outcome, String>;
+
+    /// Does as little of the work as shows whether it can be done at all.
+    ///
+    /// # Errors
+    /// As [`Work::sample`].
+    fn trial(&self, timing: &Timing) -> Result<(), String> {
+        let timing = match timing.measured {
+            Measured::Time(_) => {
+                Timing { warm_up: Duration::ZERO, measured: Measured::Time(TRIAL_TIME) }
+            }
+            Measured::Bytes(_) => *timing,
+        };
+        self.sample(&timing).map(drop)
+    }
 }
+
+/// A trial run by time is this long: enough to see whether an arm can run at all.
+pub(crate) const TRIAL_TIME: Duration = Duration::from_millis(1);
 
 /// What one run of an arm gave.
 #[derive(Debug, Clone, Default, PartialEq)]

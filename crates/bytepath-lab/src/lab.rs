@@ -92,7 +92,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Record, LabError> {
     let (started, began) = (std::time::SystemTime::now(), Instant::now());
-    let mut bench = Bench::prepare(arms, &trial(&settings.timing), observer)?;
+    let mut bench = Bench::prepare(arms, &settings.timing, observer)?;
     let reference_index = bench.reference(reference);
     let ends = match settings.blocks {
         Blocks::Within(time) => Some(began + time),
@@ -163,24 +163,12 @@ struct Bench {
     notes: Vec<String>,
 }
 
-/// A trial run by time is this long: enough to see whether an arm can run at all.
-const TRIAL_TIME: Duration = Duration::from_millis(1);
-
-fn trial(timing: &Timing) -> Timing {
-    match timing.measured {
-        Measured::Time(_) => {
-            Timing { warm_up: Duration::ZERO, measured: Measured::Time(TRIAL_TIME) }
-        }
-        Measured::Bytes(_) => *timing,
-    }
-}
-
 impl Bench {
     /// Tries every arm once, so that one that cannot run is known, with its reason, before the
     /// blocks begin.
     fn prepare(
         arms: Vec<Arm>,
-        trial: &Timing,
+        timing: &Timing,
         observer: &mut dyn Observer,
     ) -> Result<Bench, LabError> {
         let order = arms.iter().map(|arm| arm.name.clone()).collect();
@@ -188,7 +176,7 @@ impl Bench {
         for mut arm in arms {
             let refused = Err("it was already started".to_owned());
             let work = std::mem::replace(&mut arm.work, refused);
-            let tried = work.and_then(|work| work.sample(trial).map(|_| work));
+            let tried = work.and_then(|work| work.trial(timing).map(|()| work));
             if observer.interrupted() {
                 return Err(LabError::Interrupted);
             }

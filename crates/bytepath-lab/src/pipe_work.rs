@@ -16,12 +16,15 @@ use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::arm::{Measured, Outcome, Timing, Work};
+use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
 use crate::ends::{EndReport, GIB, Starter, Usage};
 use crate::interrupt::{self, Came};
 
 /// A process that was ended by a signal may not be the only one that it was sent to.
 const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
+
+/// A trial moves so much: enough to see that both ends can run.
+const TRIAL_BYTES: u64 = 1 << 20;
 
 /// A writer and a reader joined by a pipe, by their words, as anybody could run them by hand.
 pub struct PipeWork {
@@ -131,7 +134,14 @@ impl PipeWork {
         timing: &Timing,
         peer: Option<ExitStatus>,
     ) -> Result<(), String> {
-        let Some(expected) = self.expected else { return self.enough(reader, timing, peer) };
+        // What is only begun, for a trial, has no sum to compare.
+        let whole = |expected: &Expected| match timing.measured {
+            Measured::Bytes(bytes) => bytes > expected.bytes,
+            Measured::Time(_) => false,
+        };
+        let Some(expected) = self.expected.filter(whole) else {
+            return self.enough(reader, timing, peer);
+        };
         let found = Expected { bytes: reader.bytes, sum: reader.checksum.unwrap_or(0) };
         if found == expected {
             return Ok(());
@@ -196,6 +206,14 @@ impl Work for PipeWork {
             }
         };
         Ok(outcome)
+    }
+
+    fn trial(&self, timing: &Timing) -> Result<(), String> {
+        let measured = match timing.measured {
+            Measured::Time(_) => Measured::Time(TRIAL_TIME),
+            Measured::Bytes(bytes) => Measured::Bytes(bytes.min(TRIAL_BYTES)),
+        };
+        self.sample(&Timing { warm_up: Duration::ZERO, measured }).map(drop)
     }
 }
 

@@ -12,6 +12,10 @@ use std::collections::VecDeque;
 /// three in a row will disturb the fourth.
 pub const REPEATS_PER_SAMPLE_MAX: u32 = 2;
 
+/// At most one sample in so many of a block is measured again, so that a run takes little longer on
+/// a machine that is never quiet.
+const SAMPLES_PER_REPEAT: usize = 4;
+
 /// The arms of a run, by number, and with them the A/A control: the reference arm's work once more
 /// under a number of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +71,8 @@ pub struct Turn {
 pub enum Repeat {
     /// The arm runs again at the end of this block; the new sample supersedes the disturbed one.
     Queued,
-    /// It was repeated [`REPEATS_PER_SAMPLE_MAX`] times: the last sample counts, flagged.
+    /// It was repeated [`REPEATS_PER_SAMPLE_MAX`] times, or a quarter of the block's samples was
+    /// already: the last sample counts, flagged.
     LimitReached,
 }
 
@@ -101,6 +106,7 @@ pub struct Schedule {
     first_order: Vec<usize>,
     waiting: VecDeque<Turn>,
     places_given: u32,
+    repeats_left: usize,
 }
 
 impl Schedule {
@@ -117,6 +123,7 @@ impl Schedule {
             first_order: Vec::new(),
             waiting: VecDeque::new(),
             places_given: 0,
+            repeats_left: 0,
         }
     }
 
@@ -128,9 +135,10 @@ impl Schedule {
     /// Measures the sample of `turn` again at the end of its block, because it was disturbed.
     pub fn repeat(&mut self, turn: Turn) -> Repeat {
         assert_eq!(turn.block + 1, self.blocks_begun, "a sample is repeated within its own block");
-        if turn.attempt >= REPEATS_PER_SAMPLE_MAX {
+        if turn.attempt >= REPEATS_PER_SAMPLE_MAX || self.repeats_left == 0 {
             return Repeat::LimitReached;
         }
+        self.repeats_left -= 1;
         self.enqueue(turn.arm, turn.attempt + 1);
         Repeat::Queued
     }
@@ -149,6 +157,7 @@ impl Schedule {
         let order = self.draw_order();
         self.blocks_begun += 1;
         self.places_given = 0;
+        self.repeats_left = order.len().div_ceil(SAMPLES_PER_REPEAT);
         for arm in order {
             self.enqueue(arm, 0);
         }

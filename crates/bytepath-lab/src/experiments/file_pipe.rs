@@ -38,9 +38,8 @@ pub struct Job {
 /// The arm whose route and knobs the planner chooses.
 pub const PLANNED: &str = "planner";
 
-/// Options of `bytepath carry` for each arm, from the classic's own way to the best.
+/// Options of `bytepath carry` for each arm, from the one next to the classic's own way to the best.
 const STEPS: &[(&str, &[&str])] = &[
-    ("read-write", &["--route", "read-write"]),
     ("read-write-1M-pipe", &["--route", "read-write", "--pipe-size", "1M"]),
     ("splice-1M-pipe", &["--route", "splice", "--pipe-size", "1M"]),
 ];

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use bytepath::machine::Machine;
 use bytepath::placement::pin_this_thread;
-use bytepath_lab::arm::{Outcome, Timing, Work};
+use bytepath_lab::arm::{Arm, Outcome, Timing, Work};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 // Shared with the tests of the lab, which use more of it.
@@ -97,7 +97,12 @@ fn a_disturbed_sample_is_measured_again_and_kept_with_the_reason() {
 fn a_machine_that_never_rests_is_measured_three_times_and_the_last_counts() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let disturbed = worked("disturbed", Ok(Disturbed::new(|done| (1..=3).contains(&done))));
-    let record = recorded(vec![steady("a", 1.0), disturbed], 3);
+    // Of so many samples in a block more than two may be repeated.
+    let mut arms: Vec<Arm> = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
+        .map(|name| steady(name, 1.0))
+        .into();
+    arms.push(disturbed);
+    let record = recorded(arms, 3);
     let samples = &found(&record, "disturbed").samples;
     let first_block: Vec<_> = samples.iter().filter(|sample| sample.block == 0).collect();
     let superseded: Vec<_> = first_block.iter().map(|sample| sample.superseded).collect();

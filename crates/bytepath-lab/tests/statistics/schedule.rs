@@ -70,14 +70,29 @@ fn a_disturbed_sample_is_repeated_at_the_end_of_its_block() {
 
 #[test]
 fn repeats_end_at_their_bound() {
-    let mut schedule = Schedule::new(Lineup::new(1, 0), 1, 5);
-    let mut turns = 0;
-    let mut refused = 0;
+    let mut schedule = Schedule::new(Lineup::new(7, 0), 1, 5);
+    let disturbed = schedule.next().unwrap().arm;
+    let mut turns = 1;
+    let mut repeat = schedule.repeat(Turn { block: 0, order: 0, arm: disturbed, attempt: 0 });
     while let Some(turn) = schedule.next() {
         turns += 1;
-        refused += u32::from(schedule.repeat(turn) == Repeat::LimitReached);
+        if turn.arm == disturbed {
+            assert_eq!(repeat, Repeat::Queued);
+            repeat = schedule.repeat(turn);
+        }
     }
-    assert_eq!((turns, refused), (2 * (1 + REPEATS_PER_SAMPLE_MAX), 2));
+    assert_eq!((turns, repeat), (8 + REPEATS_PER_SAMPLE_MAX, Repeat::LimitReached));
+}
+
+#[test]
+fn a_machine_that_is_never_quiet_makes_a_run_a_quarter_longer() {
+    let mut schedule = Schedule::new(Lineup::new(7, 0), 3, 5);
+    let mut turns = 0;
+    while let Some(turn) = schedule.next() {
+        turns += 1;
+        schedule.repeat(turn);
+    }
+    assert_eq!(turns, 3 * (8 + 2));
 }
 
 #[test]

@@ -148,8 +148,9 @@ impl Producer for Lending<'_> {
         let then = self.turns.loan(next, 0..chunk.min(most - now_bytes));
         let count = self.lender.some(now, then)?;
         self.at += count;
-        if self.at >= chunk {
-            (self.at, self.turn) = (self.at - chunk, next);
+        // Twice where a pipe that is larger than both took both.
+        while self.at >= chunk {
+            (self.at, self.turn) = (self.at - chunk, (self.turn + 1) % TURNS);
         }
         Ok(count as u64)
     }

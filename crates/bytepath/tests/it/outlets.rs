@@ -115,6 +115,47 @@ fn every_outlet_repeats_its_contents_exactly() {
     });
 }
 
+/// Enough that outlets which try how best to fill a pipe come to a choice and change it.
+const LONG_BYTES: u64 = 2 << 30;
+
+/// A pipe that holds more than all buffers: a call may take several of them at once.
+#[test]
+fn every_outlet_goes_on_repeating_into_a_pipe_larger_than_its_buffers() {
+    bounded(|watch| {
+        for outlet in OUTLETS {
+            watch.at(format_args!("{}", outlet.name()));
+            let (reader, writer) = pipe();
+            rustix::pipe::fcntl_setpipe_size(&writer, 1 << 20).expect("a pipe of this size");
+            let dropper = std::thread::spawn(move || {
+                let null = File::options().write(true).open("/dev/null").expect("it is there");
+                let mut all = 0;
+                loop {
+                    let flags = SpliceFlags::empty();
+                    match rustix::pipe::splice(&reader, None, &null, None, 1 << 20, flags) {
+                        Ok(0) => return all,
+                        Ok(count) => all += count as u64,
+                        Err(errno) => panic!("{errno} after {all} bytes"),
+                    }
+                }
+            });
+            let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
+            let meter = Meter::new();
+            let setup = Setup {
+                contents: Contents::Repeat(contents(8)),
+                buf_bytes: 256 << 10,
+                pipe_bytes: Some(1 << 20),
+                ..Setup::new(&meter)
+            };
+            let mut producer = outlet.open(&sink, &setup).expect("it runs here");
+            producer.repeat(LONG_BYTES).expect("the pipe takes it");
+            drop(producer);
+            drop(sink);
+            drop(writer);
+            assert_eq!(dropper.join().expect("the dropper ends"), LONG_BYTES, "{}", outlet.name());
+        }
+    });
+}
+
 #[test]
 fn untouched_contents_are_zeros() {
     bounded(|watch| {

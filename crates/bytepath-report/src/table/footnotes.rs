@@ -24,7 +24,11 @@ pub(super) fn all(record: &Record, shown: &Shown) -> Vec<String> {
 
 fn reference(record: &Record) -> Option<String> {
     record.reference()?;
-    Some(format!("{} the reference: ratios are against it", REFERENCE_MARK.trim_start()))
+    let mark = REFERENCE_MARK.trim_start();
+    Some(match record.has_sections() {
+        true => format!("{mark} the reference of its section: ratios there are against it"),
+        false => format!("{mark} the reference: ratios are against it"),
+    })
 }
 
 /// The verdicts, where their column had to go: `faster: vmsplice, splice`.
@@ -85,7 +89,7 @@ fn untouched(record: &Record) -> Option<String> {
         .arms
         .iter()
         .filter(ran)
-        .any(|arm| !arm.touched)
+        .any(|arm| !arm.touched && arm.unit.is_of_bytes())
         .then(|| format!("{TOUCHED} no: bytes were moved, but the reader never looked at them"))
 }
 

@@ -5,6 +5,8 @@
 //! what came; the result is a [`bytepath_report::Record`].
 
 pub mod arm;
+pub mod call_work;
+pub mod calls;
 pub mod carry_work;
 pub mod ends;
 pub mod experiments;

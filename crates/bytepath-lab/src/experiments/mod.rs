@@ -2,6 +2,7 @@
 
 use bytepath_report::Experiment;
 
+pub mod calls;
 pub mod file_pipe;
 pub mod movers;
 pub mod overhead;
@@ -25,6 +26,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &file_pipe::DESCRIPTION,
     &pairs::DESCRIPTION,
     &movers::DESCRIPTION,
+    &calls::DESCRIPTION,
 ];
 
 impl Description {

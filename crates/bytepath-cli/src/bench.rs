@@ -1,6 +1,7 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
 mod calls;
+mod copy;
 pub(crate) mod interrupt;
 mod movers;
 mod progress;
@@ -40,6 +41,7 @@ enum Experiment {
     Overhead(Overhead),
     Movers(movers::Movers),
     Calls(calls::Calls),
+    Copy(copy::Copy),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -139,6 +141,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Overhead(options) => overhead(options),
         Experiment::Movers(options) => movers::run(options),
         Experiment::Calls(options) => calls::run(options),
+        Experiment::Copy(options) => copy::run(options),
     })
 }
 
@@ -352,6 +355,11 @@ impl Measuring {
             timing: Timing { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured },
             others: Default::default(),
         }
+    }
+
+    /// Whether it is left to the experiment how many blocks there are.
+    fn leaves_blocks_open(&self) -> bool {
+        self.blocks.is_none() && self.until_ci.is_none() && !self.quick
     }
 
     /// Opens the files that results are to go to.

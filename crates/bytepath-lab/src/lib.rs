@@ -8,6 +8,7 @@ pub mod arm;
 pub mod call_work;
 pub mod calls;
 pub mod carry_work;
+pub mod copies;
 pub mod ends;
 pub mod experiments;
 pub mod facts;

@@ -101,10 +101,10 @@ pub fn saves(record: &Record) -> Option<String> {
     if best.is_empty() {
         return None;
     }
-    let none = "No batch is faster than system calls here".to_owned();
     let mut sentence = match by_ratio(&faster) {
         Some((most, least)) if faster.len() > 1 => format!(
-            "Here batches save most on {}, where {} takes {}, and least on {}, where {} takes {}",
+            "Here batches save most on {} ({} takes {} of the time of system calls) and least on {} \
+             ({}: {})",
             section(most),
             way_of(most),
             share(most),
@@ -112,14 +112,16 @@ pub fn saves(record: &Record) -> Option<String> {
             way_of(least),
             share(least)
         ),
-        Some((only, _)) => {
-            let (operation, way) = (section(only), way_of(only));
-            format!("Here {way} takes {} on {operation}", share(only))
-        }
-        None => none,
+        Some((only, _)) => format!(
+            "Here batches save time on {} ({} takes {} of the time of system calls)",
+            section(only),
+            way_of(only),
+            share(only)
+        ),
+        None => return Some("Here no batch is faster than system calls".to_owned()),
     };
-    if !faster.is_empty() && !lost.is_empty() {
-        sentence += &format!("; nothing is gained on {}", lost.join(", "));
+    if !lost.is_empty() {
+        sentence += &format!("; they save nothing on {}", lost.join(", "));
     }
     Some(sentence)
 }
@@ -164,6 +166,5 @@ fn way_of(arm: &ShownArm) -> &str {
 }
 
 fn share(arm: &ShownArm) -> String {
-    let percent = arm.ratio.unwrap_or(1.0) * 100.0;
-    format!("{percent:.0}% of a system call's time")
+    format!("{:.0}%", arm.ratio.unwrap_or(1.0) * 100.0)
 }

@@ -3,6 +3,7 @@
 use bytepath_report::Experiment;
 
 pub mod calls;
+pub mod copy;
 pub mod file_pipe;
 pub mod movers;
 pub mod overhead;
@@ -27,6 +28,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &pairs::DESCRIPTION,
     &movers::DESCRIPTION,
     &calls::DESCRIPTION,
+    &copy::DESCRIPTION,
 ];
 
 impl Description {

@@ -14,7 +14,7 @@ use rustix::fs::Advice;
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
-use super::left::Folder;
+use super::left::{Folder, IMAGE};
 
 /// Which file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,9 +146,8 @@ impl Ground {
     /// It cannot be dropped.
     pub fn cool(&self) -> Result<(), String> {
         match &self.image {
-            Some(image) => {
-                dropped(image).map_err(|error| format!("the loop device's image: {error}"))
-            }
+            Some(image) => dropped_but(image, IMAGE_BYTES_LEFT_MAX)
+                .map_err(|error| format!("the loop device's image: {error}")),
             None => Ok(()),
         }
     }
@@ -159,16 +158,27 @@ impl Ground {
 /// # Errors
 /// Something is still there, or the system's word.
 pub fn dropped(file: &File) -> Result<(), String> {
+    dropped_but(file, 0)
+}
+
+/// A file system writes its log while nobody asks it to.
+const IMAGE_BYTES_LEFT_MAX: u64 = 1 << 20;
+
+/// Pages that are just being read or written are not dropped, and may be a moment later.
+const DROPS_MAX: u32 = 10;
+
+fn dropped_but(file: &File, left_max: u64) -> Result<(), String> {
     let told = |error: std::io::Error| error.to_string();
-    file.sync_data().map_err(told)?;
-    rustix::fs::fadvise(file, 0, None, Advice::DontNeed).map_err(|errno| told(errno.into()))?;
-    match machine::resident_bytes(file) {
-        Ok(0) => Ok(()),
-        Ok(left) => {
-            Err(format!("{left} bytes stay in the page cache; somebody else uses the file"))
+    let mut left = 0;
+    for _ in 0..DROPS_MAX {
+        file.sync_data().map_err(told)?;
+        rustix::fs::fadvise(file, 0, None, Advice::DontNeed).map_err(|errno| told(errno.into()))?;
+        left = machine::resident_bytes(file).map_err(|errno| told(errno.into()))?;
+        if left <= left_max {
+            return Ok(());
         }
-        Err(errno) => Err(told(errno.into())),
     }
+    Err(format!("{left} bytes stay in the page cache; somebody else uses the file"))
 }
 
 /// Root is not needed where everybody has a tmpfs.
@@ -185,12 +195,12 @@ fn shared_memory() -> Result<Ground, String> {
 
 fn image(name: &'static str, directory: &Path, bytes: u64) -> Result<Ground, String> {
     if !rustix::process::geteuid().is_root() {
-        return Err(format!("making a {name} image takes root"));
+        return Err(format!("making an image of {name} takes root"));
     }
     let failed =
         |error: std::io::Error| format!("cannot make an image in {}: {error}", directory.display());
     let folder = Folder::make(directory).map_err(failed)?;
-    let path = folder.path().join("image");
+    let path = folder.path().join(IMAGE);
     let image = File::options().read(true).write(true).create_new(true).open(&path);
     let image = image.and_then(|file| file.set_len(bytes).map(|()| file)).map_err(failed)?;
     let mkfs = format!("mkfs.{name}");

@@ -7,12 +7,16 @@ use std::fs::File;
 use std::io::{Read, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use bytepath::Profile;
 use rustix::fs::{FlockOperation, flock};
 
 /// How the names of folders begin: nothing else is ever removed.
 const PREFIX: &str = ".bytepath-copies-";
+
+/// The image of a file system, while it has a name: until its loop device goes by itself.
+pub(super) const IMAGE: &str = "image";
 
 /// A folder of this run, removed with everything in it when it is dropped.
 #[derive(Debug)]
@@ -86,8 +90,25 @@ pub fn undo() -> std::io::Result<Vec<PathBuf>> {
     Ok(undone)
 }
 
+/// Takes away the loop devices of an image whose run did not come to it.
+fn detach(image: &Path) {
+    let losetup = |words: &[&str], last: &std::ffi::OsStr| {
+        Command::new("losetup").args(words).arg(last).output().ok().map(|done| done.stdout)
+    };
+    let words = ["--noheadings", "--output", "NAME", "--associated"];
+    let devices = losetup(&words, image.as_os_str()).unwrap_or_default();
+    for device in String::from_utf8_lossy(&devices).split_whitespace() {
+        // One that stays is told of by losetup to whoever asks; the folder can go all the same.
+        let _ = losetup(&["--detach"], device.as_ref());
+    }
+}
+
 /// Removes a folder of ours; whether it was there.
 fn removed(path: &Path) -> std::io::Result<bool> {
+    let image = path.join(IMAGE);
+    if image.exists() {
+        detach(&image);
+    }
     match std::fs::remove_dir_all(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),

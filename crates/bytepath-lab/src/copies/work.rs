@@ -106,6 +106,10 @@ impl CopyWork {
             Cache::Hot => material.heat()?,
             Cache::Cold => material.cool().and_then(|()| self.ground.cool())?,
         }
+        if self.until == Until::Durable {
+            // What others have written is not this copy's to wait for.
+            self.ground.sync()?;
+        }
         let before = Usage::of_children();
         let began = Instant::now();
         self.carried_out(material, &sink.0)?;

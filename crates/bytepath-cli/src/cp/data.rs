@@ -3,6 +3,8 @@
 //! Costs per extent: two seeks on either side. Only `--sparse=always` looks at the bytes, in a
 //! buffer of its own.
 
+mod small;
+
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -136,6 +138,7 @@ impl<'a> Data<'a> {
                 self.carry(None, through_memory).map(drop)
             }
             (true, _) if self.sink_is_file => self.copy_extents(sparse),
+            _ if self.is_small() => self.copy_small(),
             (_, Sparse::Always) if self.sink_is_file => {
                 self.told.sparse = "zeros";
                 let end = self.look_through(u64::MAX)?;
@@ -191,7 +194,7 @@ impl<'a> Data<'a> {
         let carrying = Carrying {
             job,
             knobs: Knobs::default(),
-            meter: &self.shared.tally.meter,
+            meter: self.shared.meter,
             cancel: None,
         };
         let shares = self.shared.settings.reflink != Reflink::Never && way == Way::Any;
@@ -268,6 +271,19 @@ impl<'a> Data<'a> {
                 self.write_at(at, block)?;
             }
             at += block.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes all of it where the sink stands.
+    fn write(&self, mut bytes: &[u8]) -> Result<(), Fault> {
+        while !bytes.is_empty() {
+            match rustix::io::write(self.sink, bytes) {
+                Ok(0) => return Err(Fault::Writing(Errno::NOSPC)),
+                Ok(count) => bytes = &bytes[count..],
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Fault::Writing(errno)),
+            }
         }
         Ok(())
     }

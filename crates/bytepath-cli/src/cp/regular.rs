@@ -30,9 +30,20 @@ impl Shared<'_> {
     /// Copies a file, or reads what is to be read like one.
     pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
         let (source, opened) = self.open_source(pair, stat)?;
+        self.regular_open(pair, (&source, &opened), stat, sink)
+    }
+
+    /// Copies a file that is open, and was looked at since.
+    pub(super) fn regular_open(
+        &self,
+        pair: &Pair,
+        (source, opened): (&OwnedFd, &Stat),
+        stat: &Stat,
+        sink: &mut Sink,
+    ) -> Done {
         let copy = self.open_sink(pair, stat, sink)?;
-        let done = self.copy_open(pair, &opened, stat, (&source, &copy));
-        let done = done.and_then(|()| self.settle(pair, &source, &copy));
+        let done = self.copy_open(pair, opened, stat, (source, &copy));
+        let done = done.and_then(|()| self.settle(pair, source, &copy));
         let done = done.and_then(|()| match copy.unnamed {
             None => Ok(()),
             Some(unnamed) => unnamed.name(&copy.open).map_err(|errno| {

@@ -15,7 +15,7 @@ use super::tree::Entries;
 use super::voice;
 
 /// Files of a batch: few enough for every thread to have one, enough to make up for a wake-up.
-pub(super) const FILES_TOGETHER: usize = 64;
+pub(super) const FILES_TOGETHER: usize = 128;
 
 /// Files that one thread copies before others are called.
 const FILES_ALONE: usize = 32;
@@ -26,6 +26,7 @@ pub(super) struct Folder {
     pub(super) pair: Arc<Pair>,
     pub(super) source: Arc<OwnedFd>,
     pub(super) sink: Arc<OwnedFd>,
+    pub(super) sink_device: u64,
     pub(super) entries: Arc<Entries>,
 }
 
@@ -71,7 +72,7 @@ impl Batch {
         let mut noted = Vec::new();
         for at in self.files.clone() {
             voice::keep(Vec::new());
-            let quick = shared.quickly(&self.folder.entry(at));
+            let quick = shared.quickly(&self.folder.entry(at), self.folder.sink_device);
             let lines = voice::kept();
             match quick {
                 Quick::Left => noted.push(Noted::Left(at)),

@@ -26,7 +26,8 @@ pub(super) struct Data<'a> {
     source: BorrowedFd<'a>,
     sink: BorrowedFd<'a>,
     source_stat: Stat,
-    sink_device: u64,
+    /// Not known of a new file whose blocks cannot be shared.
+    sink_device: Option<u64>,
     /// Whether the sink is a file, which can have holes.
     sink_is_file: bool,
     block_bytes: usize,
@@ -88,18 +89,18 @@ impl<'a> Data<'a> {
         shared: &'a Shared<'a>,
         source: BorrowedFd<'a>,
         sink: BorrowedFd<'a>,
-        (source_stat, sink_stat): (&Stat, &Stat),
+        (source_stat, sink_stat): (&Stat, Option<&Stat>),
     ) -> Data<'a> {
-        let block_bytes = usize::try_from(sink_stat.st_blksize).unwrap_or(512);
+        let block_bytes = sink_stat.and_then(|stat| usize::try_from(stat.st_blksize).ok());
         let reflink = if shared.settings.reflink == Reflink::Never { "no" } else { "unknown" };
         Data {
             shared,
             source,
             sink,
             source_stat: *source_stat,
-            sink_device: sink_stat.st_dev,
-            sink_is_file: kind(sink_stat) == FileType::RegularFile,
-            block_bytes: block_bytes.clamp(512, BLOCK_BYTES_MAX),
+            sink_device: sink_stat.map(|stat| stat.st_dev),
+            sink_is_file: sink_stat.is_none_or(|stat| kind(stat) == FileType::RegularFile),
+            block_bytes: block_bytes.unwrap_or(512).clamp(512, BLOCK_BYTES_MAX),
             told: Told { offload: "unknown", reflink, sparse: "no" },
         }
     }
@@ -110,13 +111,16 @@ impl<'a> Data<'a> {
 
     /// Shares the blocks of the source until either is written.
     pub(super) fn reflink(&mut self) -> Result<(), Errno> {
-        let devices = (self.source_stat.st_dev, self.sink_device);
+        let devices = self.sink_device.map(|device| (self.source_stat.st_dev, device));
         let may_fail = self.shared.settings.reflink == Reflink::Auto;
-        let cloned = match may_fail && self.shared.tally.is_unshared(devices) {
+        let refused = devices.is_none_or(|devices| self.shared.tally.is_unshared(devices));
+        let cloned = match may_fail && refused {
             true => Err(Errno::OPNOTSUPP),
             false => rustix::fs::ioctl_ficlone(self.sink, self.source),
         };
-        if matches!(cloned, Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV)) {
+        if let (Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV), Some(devices)) =
+            (cloned, devices)
+        {
             self.shared.tally.note_unshared(devices);
         }
         self.told.reflink = if cloned.is_ok() { "yes" } else { "unsupported" };
@@ -254,14 +258,22 @@ impl<'a> Data<'a> {
     fn fill(&self, room: &mut [u8]) -> Result<usize, Fault> {
         let mut filled = 0;
         while filled < room.len() {
-            match rustix::io::read(self.source, &mut room[filled..]) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(Fault::Reading(errno)),
+            match self.read(&mut room[filled..])? {
+                0 => break,
+                count => filled += count,
             }
         }
         Ok(filled)
+    }
+
+    /// One read; 0 at the end.
+    fn read(&self, room: &mut [u8]) -> Result<usize, Fault> {
+        loop {
+            match rustix::io::read(self.source, &mut *room) {
+                Err(Errno::INTR) => {}
+                answer => return answer.map_err(Fault::Reading),
+            }
+        }
     }
 
     fn write_but_holes(&self, start: u64, bytes: &[u8]) -> Result<(), Fault> {

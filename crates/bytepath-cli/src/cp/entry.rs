@@ -91,6 +91,8 @@ pub(super) struct Sink {
     pub(super) link: Option<Stat>,
     /// Where what was there is kept.
     pub(super) backup: Option<Place>,
+    /// The device of the directory that it is in, where that is known.
+    pub(super) device: Option<u64>,
 }
 
 impl Sink {

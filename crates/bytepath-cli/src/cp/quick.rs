@@ -31,8 +31,8 @@ pub(super) fn is_possible(settings: &Settings) -> bool {
 }
 
 impl Shared<'_> {
-    /// Copies what is most probably a file, to where nothing is.
-    pub(super) fn quickly(&self, pair: &Pair) -> Quick {
+    /// Copies what is most probably a file, to where nothing is, in a directory on this device.
+    pub(super) fn quickly(&self, pair: &Pair, device: u64) -> Quick {
         // Should it have become a FIFO meanwhile, nobody waits for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let Ok(open) = pair.source.open(flags, 0) else { return Quick::Left };
@@ -42,7 +42,8 @@ impl Shared<'_> {
         if kind(&stat) != FileType::RegularFile || several_names || large {
             return Quick::Left;
         }
-        let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None };
+        let device = Some(device);
+        let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None, device };
         Quick::Done(self.regular_open(pair, (&open, &stat), &stat, &mut sink))
     }
 }

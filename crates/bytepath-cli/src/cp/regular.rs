@@ -24,6 +24,8 @@ struct Copy {
     omitted: u32,
     /// The name that it gets when it is whole.
     unnamed: Option<Unnamed>,
+    /// The device of its directory, where that is known.
+    device: Option<u64>,
 }
 
 impl Shared<'_> {
@@ -86,7 +88,10 @@ impl Shared<'_> {
         let mut errno = None;
         if !sink.is_new() {
             match self.open_existing(&pair.sink, sink) {
-                Ok(open) => return Ok(Copy { open, is_new: false, omitted: 0, unnamed: None }),
+                Ok(open) => {
+                    let (omitted, unnamed, device) = (0, None, None);
+                    return Ok(Copy { open, is_new: false, omitted, unnamed, device });
+                }
                 Err(Errno::NOENT) => {}
                 Err(_) if self.settings.force => self.remove(&pair.sink)?,
                 Err(refused) => errno = Some(refused),
@@ -101,7 +106,8 @@ impl Shared<'_> {
         match made {
             Ok(open) => {
                 sink.gone();
-                Ok(Copy { open, is_new: true, omitted, unnamed: None })
+                let device = sink.device;
+                Ok(Copy { open, is_new: true, omitted, unnamed: None, device })
             }
             Err(errno) => {
                 let what = format!("cannot create regular file {}", q(&pair.sink.shown));
@@ -118,7 +124,8 @@ impl Shared<'_> {
             Ok(Begun::Unnamed(open, unnamed)) => {
                 let is_new = sink.stat.is_none();
                 let omitted = if is_new { omitted } else { 0 };
-                Ok(Some(Copy { open, is_new, omitted, unnamed: Some(unnamed) }))
+                let (unnamed, device) = (Some(unnamed), None);
+                Ok(Some(Copy { open, is_new, omitted, unnamed, device }))
             }
             Ok(Begun::AsItIs) => Ok(None),
             Err(errno) => {
@@ -208,16 +215,40 @@ impl Shared<'_> {
         stat: &Stat,
         (source, copy): (&OwnedFd, &Copy),
     ) -> Done {
-        let opened = rustix::fs::fstat(&copy.open).map_err(|errno| {
-            self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
-        })?;
+        let opened = match self.is_known(now, copy) {
+            true => None,
+            false => Some(rustix::fs::fstat(&copy.open).map_err(|errno| {
+                self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
+            })?),
+        };
         if self.settings.make == Make::Copy {
-            self.copy_data(pair, source, copy, (now, &opened))?;
+            self.copy_data(pair, source, copy, (now, opened.as_ref()))?;
         }
-        self.keep_attributes(pair, stat, source, copy, &opened)
+        self.keep_attributes(pair, stat, source, copy, opened.as_ref())
     }
 
-    fn copy_data(&self, pair: &Pair, source: &OwnedFd, copy: &Copy, stats: (&Stat, &Stat)) -> Done {
+    /// Whether all that has to be known of a copy is that it was just made, and where.
+    fn is_known(&self, now: &Stat, copy: &Copy) -> bool {
+        let preserve = &self.settings.preserve;
+        let unshared = |device| {
+            self.settings.reflink == Reflink::Never
+                || self.settings.reflink == Reflink::Auto
+                    && self.tally.is_unshared((now.st_dev, device))
+        };
+        copy.is_new
+            && copy.device.is_some_and(unshared)
+            && !preserve.ownership
+            && !preserve.xattr
+            && Data::is_plain(self, now)
+    }
+
+    fn copy_data(
+        &self,
+        pair: &Pair,
+        source: &OwnedFd,
+        copy: &Copy,
+        stats: (&Stat, Option<&Stat>),
+    ) -> Done {
         let (from, to) = (&pair.source.shown, &pair.sink.shown);
         let mut data = Data::new(self, source.as_fd(), copy.open.as_fd(), stats);
         let cloned = match self.settings.reflink {
@@ -262,7 +293,7 @@ impl Shared<'_> {
         stat: &Stat,
         source: &OwnedFd,
         copy: &Copy,
-        opened: &Stat,
+        opened: Option<&Stat>,
     ) -> Done {
         let preserve = &self.settings.preserve;
         let source = Subject { place: &pair.source, open: Some(source.as_fd()) };
@@ -271,12 +302,14 @@ impl Shared<'_> {
             self.keep_times(&sink, stat)?;
         }
         let mut mode = stat.st_mode;
-        if preserve.ownership && !same_owner(stat, opened) {
-            let before = (!copy.is_new).then_some(opened);
+        if preserve.ownership && !opened.is_some_and(|opened| same_owner(stat, opened)) {
+            let before = opened.filter(|_| !copy.is_new);
             mode = self.keep_owner(&sink, stat, before)?;
         }
         let mut outcome = Ok(());
-        if preserve.xattr {
+        if preserve.xattr
+            && let Some(opened) = opened
+        {
             outcome = self.keep_xattrs_of_file(&source, &sink, opened);
         }
         if preserve.context {

@@ -284,7 +284,9 @@ impl Copier<'_> {
             if files > 0 {
                 let folder = folder.get_or_insert_with(|| {
                     let (pair, entries) = (pair.clone(), entries.clone());
-                    Arc::new(Folder { pair, source: source.clone(), sink: sink.clone(), entries })
+                    let (source, sink) = (source.clone(), sink.clone());
+                    let sink_device = level.sink.inode.0;
+                    Arc::new(Folder { pair, source, sink, sink_device, entries })
                 });
                 let batch = Batch::new(folder, at..at + files);
                 self.put_off_files(batch);

@@ -3,6 +3,7 @@
 //! Costs per extent: two seeks on either side. Only `--sparse=always` looks at the bytes, in a
 //! buffer of its own.
 
+mod large;
 mod small;
 
 use std::ffi::OsStr;
@@ -33,6 +34,8 @@ pub(super) struct Data<'a> {
     block_bytes: usize,
     told: Told,
 }
+
+pub(super) use large::is_large;
 
 /// How the bytes were copied, in the classic's words.
 #[derive(Clone, Copy)]
@@ -195,12 +198,17 @@ impl<'a> Data<'a> {
             Some(bytes) => job.limit(bytes),
             None => job,
         };
-        let carrying = Carrying {
-            job,
-            knobs: Knobs::default(),
-            meter: self.shared.meter,
-            cancel: None,
+        let meter = self.shared.meter;
+        let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None };
+        let in_parts = self.carry_in_parts(&carrying)?;
+        if limit == Some(in_parts) {
+            return Ok(in_parts);
+        }
+        let job = match limit {
+            Some(bytes) => job.limit(bytes - in_parts),
+            None => job,
         };
+        let carrying = Carrying { job, ..carrying };
         let shares = self.shared.settings.reflink != Reflink::Never && way == Way::Any;
         let moved = match (shares, &self.shared.plan.route) {
             // copy_file_range(2) shares blocks where it can.
@@ -213,7 +221,10 @@ impl<'a> Data<'a> {
         match moved {
             Ok(moved) => {
                 self.note(&moved, shares);
-                Ok(moved.bytes)
+                if in_parts > 0 {
+                    self.told.offload = "no";
+                }
+                Ok(in_parts + moved.bytes)
             }
             Err(error) => Err(fault(error)),
         }

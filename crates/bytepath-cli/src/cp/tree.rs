@@ -336,7 +336,6 @@ impl Copier<'_> {
             }
         }
     }
-
 }
 
 impl Shared<'_> {

@@ -200,8 +200,11 @@ impl<'a> Data<'a> {
         };
         let meter = self.shared.meter;
         let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None };
-        let in_parts = self.carry_in_parts(&carrying)?;
-        if limit == Some(in_parts) {
+        let (in_parts, all) = self.carry_in_parts(&carrying)?;
+        if in_parts > 0 {
+            self.told.offload = "no";
+        }
+        if all {
             return Ok(in_parts);
         }
         let job = match limit {

@@ -174,11 +174,13 @@ impl<'a> Stretch<'a> {
         }
         if slice.at + slice.bytes > slices.room {
             let more = WINDOW_BYTES.max(slice.bytes).min(self.bulk - slices.room);
-            if let Err(errno) = self.grow(slices.room, more) {
+            let grown = self.grow(slices.room, more);
+            // A disk that is full may have made it longer by what it had (ext4).
+            slices.room += more;
+            if let Err(errno) = grown {
                 slices.end(slice.at, Why::Room(errno));
                 return None;
             }
-            slices.room += more;
         }
         Some(slice)
     }

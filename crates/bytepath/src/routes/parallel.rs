@@ -88,11 +88,14 @@ impl Route for Parallel {
         let mut left = span.limit;
         while left > 0 {
             let most = left.min(bytes_ahead(span));
-            if most == 0 {
+            let copied = match most {
+                0 => 0,
+                most => Stretch::new(span, most)?.carry()?,
+            };
+            if copied < most || most == 0 {
                 return super::ended(span);
             }
-            Stretch::new(span, most)?.carry()?;
-            left -= most;
+            left -= copied;
         }
         Ok(())
     }
@@ -136,7 +139,8 @@ impl<'a> Stretch<'a> {
         Ok(Stretch { span, source_at, sink_at, sink_ends_at, bytes, bulk, threads, slices })
     }
 
-    fn carry(&self) -> Result<(), Stop> {
+    /// Copies them; how many, which is fewer where the source has fewer than it says.
+    fn carry(&self) -> Result<u64, Stop> {
         if self.bulk > 0 {
             std::thread::scope(|scope| {
                 for _ in 1..self.threads.min(self.slices().count()) {
@@ -148,7 +152,7 @@ impl<'a> Stretch<'a> {
             });
             self.leave()?;
         }
-        self.copy_rest(self.bytes - self.bulk)
+        self.copy_rest(self.bytes - self.bulk).map(|rest| self.bulk + rest)
     }
 
     fn slices(&self) -> std::sync::MutexGuard<'_, Slices> {
@@ -251,7 +255,7 @@ impl<'a> Stretch<'a> {
     }
 
     /// Copies the rest in order: the last page, or all of what is less than a page.
-    fn copy_rest(&self, bytes: u64) -> Result<(), Stop> {
+    fn copy_rest(&self, bytes: u64) -> Result<u64, Stop> {
         let failed = |side, call, errno| Stop::Failed(Failed::new(NAME, side, call, errno));
         let mut room = vec![0; usize::try_from(bytes).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
         let mut left = bytes;
@@ -260,7 +264,7 @@ impl<'a> Stretch<'a> {
                 .map_err(|errno| failed(Side::Source, "lseek", errno))?;
             let most = usize::try_from(left).unwrap_or(room.len()).min(room.len());
             let count = match rustix::io::pread(self.span.source, &mut room[..most], from) {
-                Ok(0) => return super::ended(self.span),
+                Ok(0) => break,
                 Err(Errno::INTR) => continue,
                 answer => answer.map_err(|errno| failed(Side::Source, "pread", errno))?,
             };
@@ -274,7 +278,7 @@ impl<'a> Stretch<'a> {
             rustix::fs::seek(self.span.source, SeekFrom::Start(from + count as u64))
                 .map_err(|errno| failed(Side::Source, "lseek", errno))?;
         }
-        Ok(())
+        Ok(bytes - left)
     }
 }
 

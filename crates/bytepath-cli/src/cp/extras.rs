@@ -2,6 +2,9 @@
 
 use clap::Args;
 
+/// Threads at most: more gain nothing anywhere, and each has its files open.
+const JOBS_MAX: i64 = 64;
+
 /// Options of ours.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Safety and progress")]
@@ -20,4 +23,8 @@ pub(crate) struct Extras {
     /// Show files, bytes, rate and time left on standard error. SIGUSR1 shows a line at any time
     #[arg(long)]
     pub(super) progress: bool,
+    /// Copy with so many threads at most: several files of a tree at once, and several parts of a
+    /// large file. As many as there are CPUs for this process, unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
+    pub(super) jobs: Option<u16>,
 }

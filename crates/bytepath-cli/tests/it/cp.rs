@@ -5,6 +5,7 @@ mod existing;
 mod faults;
 mod look;
 mod ours;
+mod parallel;
 mod random;
 mod trees;
 

@@ -12,6 +12,7 @@
 
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{Ordering, fence};
 
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
@@ -159,8 +160,20 @@ impl<'fd> Ring<'fd> {
 
     /// One call: hands over what is queued, and waits for `want` completions.
     fn enter(&mut self, want: usize) -> Result<(), Errno> {
+        if want == 0 && self.is_watched() {
+            return Ok(());
+        }
         self.calls += 1;
         self.ring.submit_and_wait(want).map(drop).map_err(word)
+    }
+
+    /// Whether a thread of the kernel's is awake that takes what is queued without a call.
+    fn is_watched(&mut self) -> bool {
+        let Submission::Thread { .. } = self.setup.submission else { return false };
+        // What was queued has to be seen by the thread before it is asked whether it sleeps: it
+        // looks at the queue once more after it has said so.
+        fence(Ordering::SeqCst);
+        !self.ring.submission().need_wakeup()
     }
 
     /// The next request that is done; `None` where none is in flight. Hands over what is queued

@@ -1,5 +1,6 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
+mod files;
 pub(crate) mod interrupt;
 mod movers;
 mod progress;
@@ -38,6 +39,7 @@ enum Experiment {
     Pipes(Pipes),
     Overhead(Overhead),
     Movers(movers::Movers),
+    Files(Box<files::Files>),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -136,17 +138,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
         Experiment::Movers(options) => movers::run(options),
+        Experiment::Files(options) => files::run(options),
     })
 }
 
 fn pipes(options: &Pipes) -> anyhow::Result<()> {
     let arms = pipes_arms(options)?;
     if options.list {
-        let mut out = std::io::stdout().lock();
-        return arms
-            .iter()
-            .try_for_each(|arm| writeln!(out, "{}", arm.name))
-            .context("standard output");
+        return list(&arms.into_iter().map(|arm| arm.name).collect::<Vec<_>>());
     }
     let outputs = options.measuring.outputs()?;
     let record = measure_pipes(arms, options)?;
@@ -219,23 +218,10 @@ pub(crate) fn pipes_arms(options: &Pipes) -> anyhow::Result<Vec<Arm>> {
 }
 
 fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
-    let patterns = globs
-        .iter()
-        .map(|text| {
-            let pattern = glob::Pattern::new(text);
-            pattern.map_err(|error| wrong_usage(format!("{text:?} is no pattern: {}", error.msg)))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    let matches = |arm: &Arm| {
-        // The rung, the rung @ the placement, or all of the name with the axes.
-        let rung = arm.name.split('@').next().unwrap_or_default();
-        let placed = arm.name.split('/').next().unwrap_or_default();
-        patterns.iter().any(|glob| [rung, placed, &arm.name].iter().any(|name| glob.matches(name)))
-    };
-    let names: Vec<_> = pipes::names().collect();
-    let chosen: Vec<_> =
-        arms.into_iter().filter(|arm| patterns.is_empty() || matches(arm)).collect();
+    let patterns = patterns(globs)?;
+    let chosen: Vec<_> = arms.into_iter().filter(|arm| matches(&patterns, &arm.name)).collect();
     if chosen.is_empty() {
+        let names: Vec<_> = pipes::names().collect();
         return Err(wrong_usage(format!(
             "no arm matches {}; there are, each @ a placement: {}",
             globs.join(","),
@@ -243,6 +229,42 @@ fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
         )));
     }
     Ok(chosen)
+}
+
+/// Those of the names that match, all where no pattern is given.
+fn matching(names: Vec<String>, globs: &[String]) -> anyhow::Result<Vec<String>> {
+    let patterns = patterns(globs)?;
+    let matching: Vec<_> = names.iter().filter(|name| matches(&patterns, name)).cloned().collect();
+    if matching.is_empty() {
+        return Err(wrong_usage(format!(
+            "no arm matches {}; there are: {}",
+            globs.join(","),
+            names.join(", ")
+        )));
+    }
+    Ok(matching)
+}
+
+fn patterns(globs: &[String]) -> anyhow::Result<Vec<glob::Pattern>> {
+    let pattern = |text: &String| {
+        let pattern = glob::Pattern::new(text);
+        pattern.map_err(|error| wrong_usage(format!("{text:?} is no pattern: {}", error.msg)))
+    };
+    globs.iter().map(pattern).collect()
+}
+
+fn matches(patterns: &[glob::Pattern], name: &str) -> bool {
+    // The rung, the rung @ the placement, or all of the name with the axes.
+    let rung = name.split('@').next().unwrap_or_default();
+    let placed = name.split('/').next().unwrap_or_default();
+    let glob = |glob: &glob::Pattern| [rung, placed, name].iter().any(|name| glob.matches(name));
+    patterns.is_empty() || patterns.iter().any(glob)
+}
+
+/// Names the arms on standard output.
+fn list(names: &[String]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    names.iter().try_for_each(|name| writeln!(out, "{name}")).context("standard output")
 }
 
 /// The placements asked for, or all; with the CPUs that stand for each.

@@ -7,6 +7,7 @@ mod cat;
 mod classic;
 mod completions;
 mod cp;
+mod drive;
 mod ends;
 mod hand;
 mod null;
@@ -60,6 +61,7 @@ enum Command {
     Read(read::Options),
     Carry(carry::Options),
     Hand(hand::Options),
+    Drive(Box<drive::Options>),
     Completions(completions::Completions),
     Man(completions::Man),
     Pv(Box<pv::Options>),
@@ -87,6 +89,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Read(options) => read::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Drive(options) => drive::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
         Command::Cp(_) | Command::Pv(_) => unreachable!("classics are answered before"),

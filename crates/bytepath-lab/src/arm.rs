@@ -60,6 +60,12 @@ pub trait Work {
     /// The CPUs that it may run on; all when empty.
     fn cpus(&self) -> &[usize];
 
+    /// The arm that the ratios of this one are against, where that is not the reference of the run:
+    /// arms that do different work cannot be compared with one.
+    fn against(&self) -> Option<&str> {
+        None
+    }
+
     /// Does the work once.
     ///
     /// # Errors

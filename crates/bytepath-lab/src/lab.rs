@@ -343,9 +343,12 @@ impl Bench {
             let name = &self.running[reference].arm.name;
             notes.push(format!("the reference arm {name} failed, so there are no ratios"));
         }
+        let references = references(&self.running);
         let mut arms: Vec<bytepath_report::Arm> = Vec::new();
         for (index, running) in self.running.into_iter().enumerate() {
-            arms.push(finished(running, index == reference, &compared, better, &mut notes));
+            let own = running.work.against().map(|name| references.get(name));
+            let compared = own.map_or(&compared[..], |own| own.map_or(&[], Vec::as_slice));
+            arms.push(finished(running, index == reference, compared, better, &mut notes));
         }
         arms.extend(self.unavailable.into_iter().map(unavailable));
         arms.sort_by_key(|arm| self.order.iter().position(|name| *name == arm.name));
@@ -369,6 +372,16 @@ impl Bench {
             notes,
         }
     }
+}
+
+/// The values of arms that others are compared with instead of the run's reference, by name.
+fn references(running: &[Running]) -> BTreeMap<String, Vec<f64>> {
+    let named = running.iter().filter_map(|running| running.work.against());
+    let values = |name: &str| {
+        let named = running.iter().find(|running| running.arm.name == name)?;
+        Some((name.to_owned(), counted(&named.samples)))
+    };
+    named.filter_map(values).collect()
 }
 
 /// How the note begins that tells of an interruption.
@@ -453,8 +466,9 @@ fn finished(
     better: Better,
     notes: &mut Vec<String>,
 ) -> bytepath_report::Arm {
-    let Running { arm, samples, costs, found, failed, .. } = running;
+    let Running { arm, work, samples, costs, found, failed } = running;
     let mut shown = bytepath_report::Arm {
+        against: work.against().map(str::to_owned),
         params: arm.params.into_iter().chain(found).collect(),
         touched: arm.touched,
         published: arm.published,
@@ -478,7 +492,9 @@ fn finished(
     if let Ok(ratio) = Ratio::of(&values, compared) {
         shown.ratio = Some(ratio.median);
         shown.ratio_ci95 = Some([ratio.interval.low, ratio.interval.high]);
-        shown.verdict = (!reference).then(|| verdict(ratio.interval, better, EQUIVALENCE_MARGIN));
+        let compared_with = shown.is_compared_with();
+        shown.verdict =
+            (!compared_with).then(|| verdict(ratio.interval, better, EQUIVALENCE_MARGIN));
     }
     shown
 }

@@ -6,9 +6,12 @@
 
 pub mod arm;
 pub mod carry_work;
+pub mod drive;
+pub mod drive_work;
 pub mod ends;
 pub mod experiments;
 pub mod facts;
+pub mod file_set;
 pub mod interrupt;
 pub mod lab;
 pub mod noise;

@@ -151,7 +151,7 @@ impl PairWork {
         running.mover = Some(spawn_on(&mut mover, None)?);
         // Its ends are ours too until it is forgotten, and the drain waits for the last writer.
         drop(mover);
-        let moved = ended(&mut running.mover, Says::Errors, PATIENCE)?;
+        let moved: EndReport = ended(&mut running.mover, Says::Errors, PATIENCE)?;
         if moved.bytes != bytes {
             return Err(format!("only {} of {bytes} bytes were moved", moved.bytes));
         }
@@ -223,7 +223,7 @@ impl Running {
         if self.drain.is_none() {
             return Ok(None);
         }
-        let drained = ended(&mut self.drain, Says::Output, PATIENCE)?;
+        let drained: EndReport = ended(&mut self.drain, Says::Output, PATIENCE)?;
         if drained.bytes != bytes {
             return Err(format!("only {} of {bytes} bytes came through", drained.bytes));
         }

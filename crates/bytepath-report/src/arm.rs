@@ -34,8 +34,8 @@ pub struct Arm {
     /// The 95% bootstrap interval of the median over the blocks: [low, high].
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
-    /// The median over the blocks of this arm's value divided by the reference arm's value in the
-    /// same block. Of the plain values: for seconds, 0.5 is twice as fast.
+    /// The median over the blocks of this arm's value divided by the reference arm's value (or that
+    /// of the arm that `against` names) in the same block. Of the plain values: for seconds, 0.5 is twice as fast.
     #[serde(default)]
     pub ratio: Option<f64>,
     /// The 95% interval of `ratio`: [low, high].
@@ -56,6 +56,10 @@ pub struct Arm {
     /// Whether this is the arm that the ratios are against. At most one in a record.
     #[serde(default)]
     pub reference: bool,
+    /// The arm that `ratio` is against, where that is another than the reference: an arm of the
+    /// same work, or this one itself.
+    #[serde(default)]
+    pub against: Option<String>,
 }
 
 impl Arm {
@@ -79,12 +83,18 @@ impl Arm {
             touched: false,
             published: None,
             reference: false,
+            against: None,
         }
     }
 
     /// An arm that cannot run here; `why` holds the reason and what would allow it.
     pub fn unavailable(name: impl Into<String>, unit: Unit, why: impl Into<String>) -> Arm {
         Arm { status: Status::Unavailable, why: Some(why.into()), ..Arm::new(name, unit) }
+    }
+
+    /// Whether ratios of other arms are against this one.
+    pub fn is_compared_with(&self) -> bool {
+        self.reference || self.against.as_ref() == Some(&self.name)
     }
 
     /// How many samples are flagged as disturbed.

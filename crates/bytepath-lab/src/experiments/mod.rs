@@ -3,6 +3,7 @@
 use bytepath_report::Experiment;
 
 pub mod file_pipe;
+pub mod files;
 pub mod movers;
 pub mod overhead;
 pub mod pairs;
@@ -25,6 +26,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &file_pipe::DESCRIPTION,
     &pairs::DESCRIPTION,
     &movers::DESCRIPTION,
+    &files::DESCRIPTION,
 ];
 
 impl Description {

@@ -43,7 +43,7 @@ pub(super) const ALL: &[Column] = &[
         name: "arm",
         heading: |_| "arm".to_owned(),
         cell: |_, arm| {
-            let mark = if arm.reference { REFERENCE_MARK } else { "" };
+            let mark = if arm.is_compared_with() { REFERENCE_MARK } else { "" };
             format!("{}{mark}", arm.name)
         },
         alignment: CellAlignment::Left,

@@ -23,8 +23,17 @@ pub(super) fn all(record: &Record, shown: &Shown) -> Vec<String> {
 }
 
 fn reference(record: &Record) -> Option<String> {
+    let mark = REFERENCE_MARK.trim_start();
     record.reference()?;
-    Some(format!("{} the reference: ratios are against it", REFERENCE_MARK.trim_start()))
+    let compared = record.arms.iter().filter(|arm| arm.is_compared_with());
+    let names: Vec<_> = compared.map(|arm| arm.name.as_str()).collect();
+    Some(match names[..] {
+        [_] => format!("{mark} the reference: ratios are against it"),
+        _ => format!(
+            "{mark} the references: each ratio is against the one of the same work, of {}",
+            names.join(" and ")
+        ),
+    })
 }
 
 /// The verdicts, where their column had to go: `faster: vmsplice, splice`.

@@ -181,10 +181,8 @@ fn memory(opening: &Opening<'_, '_>) -> Result<Vec<Memory>, Refusal> {
 /// What a request's errno says where the engine has nothing to add.
 fn refusal(errno: Errno) -> Refusal {
     match errno {
-        Errno::INVAL => {
-            Refusal::errno("this file or device does not take such requests", errno)
-                .remedy("with --direct, take a --bs that is a multiple of the device's blocks")
-        }
+        Errno::INVAL => Refusal::errno("this file or device does not take such requests", errno)
+            .remedy("with --direct, take a --bs that is a multiple of the device's blocks"),
         Errno::OPNOTSUPP => Refusal::errno("this file cannot do that", errno),
         Errno::NOSPC => Refusal::errno("the file system is full", errno).remedy("free some space"),
         Errno::IO => Refusal::errno("the device or file system reports a fault", errno)

@@ -58,7 +58,9 @@ impl Kind for PreadNoWait {
             (Cache::Direct, _) => Err(Refusal::because(
                 "what does not go through the cache always waits for the device",
             )),
-            (_, true) => Err(Refusal::because("most file systems take no writes that may not wait")),
+            (_, true) => {
+                Err(Refusal::because("most file systems take no writes that may not wait"))
+            }
         }
     }
 

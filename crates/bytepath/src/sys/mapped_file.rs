@@ -81,9 +81,7 @@ impl MappedFile {
         let answer =
             unsafe { libc::mincore(self.start.as_ptr().cast(), self.len, pages.as_mut_ptr()) };
         if answer != 0 {
-            return Err(
-                Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-            );
+            return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
         }
         Ok(pages.iter().filter(|page| **page & 1 == 1).count())
     }

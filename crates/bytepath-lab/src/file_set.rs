@@ -102,9 +102,9 @@ impl FileSet {
     pub fn make(directory: &Path, count: usize, bytes: u64) -> Result<FileSet, FileSetError> {
         let failed =
             |error| FileSetError::Make { count, bytes, directory: directory.into(), error };
+        is_room(directory, bytes.saturating_mul(count as u64)).map_err(failed)?;
         let room = || -> std::io::Result<File> {
             let file = tempfile::tempfile_in(directory)?;
-            // All of it before anything is written: a disk that would be filled is left as it is.
             match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(file),
                 Err(errno) => Err(errno.into()),
@@ -182,6 +182,15 @@ impl FileSet {
             State::Hot => driven.fill_cache(),
             State::Cold => driven.drop_cache(),
         })
+    }
+}
+
+/// Asked before anything is written: a disk that would be filled is left as it is.
+fn is_room(directory: &Path, bytes: u64) -> std::io::Result<()> {
+    let disk = rustix::fs::statvfs(directory)?;
+    match disk.f_bavail.saturating_mul(disk.f_frsize) < bytes {
+        true => Err(Errno::NOSPC.into()),
+        false => Ok(()),
     }
 }
 

@@ -153,8 +153,9 @@ pub fn arms(
             }
             let refused = refused(*engine, site, shape);
             let made = Made { engine: *engine, site, shape, against };
-            arms.push(made.arm(refused.clone(), program));
-            arms.extend(peer.map(|fio| fio.arm(&made, refused)));
+            let beside = peer.filter(|_| refused.is_none()).map(|fio| fio.arm(&made));
+            arms.push(made.arm(refused, program));
+            arms.extend(beside);
         }
     }
     arms

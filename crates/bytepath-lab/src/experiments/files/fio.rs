@@ -45,14 +45,13 @@ const SHORTEST: Duration = Duration::from_millis(20);
 
 impl Fio {
     /// The arm of fio beside ours.
-    pub(super) fn arm(&self, made: &Made<'_>, refused: Option<String>) -> Arm {
+    pub(super) fn arm(&self, made: &Made<'_>) -> Arm {
         let name = format!("fio-{}", arm_name(made.engine.name(), made.site.cache));
         let file = self.jobs.join(format!("{name}.fio"));
         let mut params = made.params();
-        let work = match (refused, &self.found) {
-            (Some(why), _) => Err(why),
-            (None, Err(why)) => Err(why.clone()),
-            (None, Ok(words)) => {
+        let work = match &self.found {
+            Err(why) => Err(why.clone()),
+            Ok(words) => {
                 let words = words.iter().cloned().chain(["--output-format=json".to_owned()]);
                 let words: Vec<_> = words.chain([file.display().to_string()]).collect();
                 params.insert("words".to_owned(), words.join(" ").into());

@@ -135,11 +135,20 @@ impl<'fd> Ring<'fd> {
         let (entries, flight) = flight::prepare(request, index, self.id, of_token);
         self.flights[index as usize] = Some(flight);
         self.steps_in_flight += steps;
+        let mut retries = 0;
         // SAFETY: what the entries point to is owned by the flight, which stays in `flights` until
         // its last step is answered; `Drop` waits for that, or leaks it. Descriptors live for
         // `'fd`, which outlives `self`.
-        let pushed = unsafe { self.ring.submission().push_multiple(&entries[..steps]) };
-        assert!(pushed.is_ok(), "no more steps are queued than are in flight");
+        while unsafe { self.ring.submission().push_multiple(&entries[..steps]) }.is_err() {
+            // The kernel's thread answers entries before it says that it has taken them, so the
+            // queue may look full for a moment.
+            let watched = matches!(self.setup.submission, Submission::Thread { .. });
+            assert!(watched && retries < RETRIES_MAX, "no more steps are queued than in flight");
+            retries += 1;
+            if !self.make_way() {
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// Hands what is queued to the kernel, without waiting.

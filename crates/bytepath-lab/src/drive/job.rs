@@ -80,7 +80,10 @@ impl<'a> Job<'a> {
         let warm = std::mem::replace(&mut self.tally, Tally::new()?);
         self.tally.verified = warm.verified;
         let began = now;
-        while now < ends && !self.together.stop.load(Ordering::Relaxed) {
+        // A time in which nothing was done tells nothing: then the first that is done ends it.
+        while (now < ends || self.tally.requests == 0)
+            && !self.together.stop.load(Ordering::Relaxed)
+        {
             now = self.turn(now)?;
         }
         let seconds = (now - began).max(1) as f64 / 1e9;

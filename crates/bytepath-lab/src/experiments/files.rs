@@ -179,6 +179,7 @@ impl Made<'_> {
         Ground {
             files: self.site.files.clone(),
             state: self.site.state,
+            io_bytes: self.shape.io_bytes,
             against: self.against.to_owned(),
         }
     }

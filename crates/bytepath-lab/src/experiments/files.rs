@@ -129,7 +129,7 @@ pub fn names(caches: &[Cache]) -> Vec<String> {
 }
 
 /// The arm that the ratios of a site's arms are against: `uring` where it is among them.
-pub fn reference<'a>(names: &'a [String], cache: Cache) -> Option<&'a str> {
+pub fn reference(names: &[String], cache: Cache) -> Option<&str> {
     let mut of_site = names.iter().filter(|name| name.ends_with(cache_word(cache)));
     let first = of_site.clone().next();
     of_site.find(|name| **name == arm_name(REFERENCE, cache)).or(first).map(String::as_str)

@@ -2,6 +2,7 @@
 
 mod calls;
 mod copy;
+mod files;
 pub(crate) mod interrupt;
 mod movers;
 mod progress;
@@ -42,6 +43,7 @@ enum Experiment {
     Movers(movers::Movers),
     Calls(calls::Calls),
     Copy(copy::Copy),
+    Files(Box<files::Files>),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -142,6 +144,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Movers(options) => movers::run(options),
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
+        Experiment::Files(options) => files::run(options),
     })
 }
 
@@ -157,8 +160,7 @@ fn pipes(options: &Pipes) -> anyhow::Result<()> {
 
 /// Names the arms.
 fn listed(arms: &[Arm]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    arms.iter().try_for_each(|arm| writeln!(out, "{}", arm.name)).context("standard output")
+    list(&arms.iter().map(|arm| arm.name.clone()).collect::<Vec<_>>())
 }
 
 fn overhead(options: &Overhead) -> anyhow::Result<()> {
@@ -226,14 +228,6 @@ pub(crate) fn pipes_arms(options: &Pipes) -> anyhow::Result<Vec<Arm>> {
     }
 }
 
-fn patterns(globs: &[String]) -> anyhow::Result<Vec<glob::Pattern>> {
-    let pattern = |text: &String| {
-        let pattern = glob::Pattern::new(text);
-        pattern.map_err(|error| wrong_usage(format!("{text:?} is no pattern: {}", error.msg)))
-    };
-    globs.iter().map(pattern).collect()
-}
-
 /// The arms whose name, or a part of it at a /, matches a pattern; all where there is none.
 fn those_matching(mut arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
     let (patterns, sections) = (patterns(globs)?, sections(&arms));
@@ -259,16 +253,9 @@ fn sections(arms: &[Arm]) -> String {
 
 fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
     let patterns = patterns(globs)?;
-    let matches = |arm: &Arm| {
-        // The rung, the rung @ the placement, or all of the name with the axes.
-        let rung = arm.name.split('@').next().unwrap_or_default();
-        let placed = arm.name.split('/').next().unwrap_or_default();
-        patterns.iter().any(|glob| [rung, placed, &arm.name].iter().any(|name| glob.matches(name)))
-    };
-    let names: Vec<_> = pipes::names().collect();
-    let chosen: Vec<_> =
-        arms.into_iter().filter(|arm| patterns.is_empty() || matches(arm)).collect();
+    let chosen: Vec<_> = arms.into_iter().filter(|arm| matches(&patterns, &arm.name)).collect();
     if chosen.is_empty() {
+        let names: Vec<_> = pipes::names().collect();
         return Err(wrong_usage(format!(
             "no arm matches {}; there are, each @ a placement: {}",
             globs.join(","),
@@ -276,6 +263,42 @@ fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
         )));
     }
     Ok(chosen)
+}
+
+/// Those of the names that match, all where no pattern is given.
+fn matching(names: Vec<String>, globs: &[String]) -> anyhow::Result<Vec<String>> {
+    let patterns = patterns(globs)?;
+    let matching: Vec<_> = names.iter().filter(|name| matches(&patterns, name)).cloned().collect();
+    if matching.is_empty() {
+        return Err(wrong_usage(format!(
+            "no arm matches {}; there are: {}",
+            globs.join(","),
+            names.join(", ")
+        )));
+    }
+    Ok(matching)
+}
+
+fn patterns(globs: &[String]) -> anyhow::Result<Vec<glob::Pattern>> {
+    let pattern = |text: &String| {
+        let pattern = glob::Pattern::new(text);
+        pattern.map_err(|error| wrong_usage(format!("{text:?} is no pattern: {}", error.msg)))
+    };
+    globs.iter().map(pattern).collect()
+}
+
+fn matches(patterns: &[glob::Pattern], name: &str) -> bool {
+    // The rung, the rung @ the placement, or all of the name with the axes.
+    let rung = name.split('@').next().unwrap_or_default();
+    let placed = name.split('/').next().unwrap_or_default();
+    let glob = |glob: &glob::Pattern| [rung, placed, name].iter().any(|name| glob.matches(name));
+    patterns.is_empty() || patterns.iter().any(glob)
+}
+
+/// Names the arms on standard output.
+fn list(names: &[String]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    names.iter().try_for_each(|name| writeln!(out, "{name}")).context("standard output")
 }
 
 /// The placements asked for, or all; with the CPUs that stand for each.

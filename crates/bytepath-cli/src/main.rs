@@ -8,6 +8,7 @@ mod cat;
 mod classic;
 mod completions;
 mod cp;
+mod drive;
 mod ends;
 mod hand;
 mod null;
@@ -62,6 +63,7 @@ enum Command {
     Call(call::Options),
     Carry(carry::Options),
     Hand(hand::Options),
+    Drive(Box<drive::Options>),
     Completions(completions::Completions),
     Man(completions::Man),
     Pv(Box<pv::Options>),
@@ -90,6 +92,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Drive(options) => drive::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
         Command::Cp(_) | Command::Pv(_) => unreachable!("classics are answered before"),

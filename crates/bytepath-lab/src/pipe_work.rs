@@ -14,6 +14,7 @@ use bytepath::placement::pin_this_thread;
 use bytepath_report::{Costs, numbers};
 use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
@@ -282,7 +283,7 @@ impl Running {
         }
         // A writer that failed explains why the reader had nothing to read.
         let writer = if reports {
-            let writer = ended(&mut self.writer, Says::Errors, limit);
+            let writer = ended::<EndReport>(&mut self.writer, Says::Errors, limit);
             Some(writer.map_err(|error| format!("the writer failed: {error}"))?)
         } else {
             let status = self.writer.as_mut().map(Child::wait);
@@ -329,11 +330,21 @@ pub(crate) enum Says {
 }
 
 /// Waits for a process without using a CPU, and reads its report.
-pub(crate) fn ended<T: serde::de::DeserializeOwned>(
+pub(crate) fn ended<Report: DeserializeOwned>(
     child: &mut Option<Child>,
     says: Says,
     limit: Duration,
-) -> Result<T, String> {
+) -> Result<Report, String> {
+    let report = said(child, says, limit)?;
+    serde_json::from_str(&report).map_err(|error| format!("{error}: {report}"))
+}
+
+/// Waits for a process without using a CPU: what it says until its end, if that is a good one.
+pub(crate) fn said(
+    child: &mut Option<Child>,
+    says: Says,
+    limit: Duration,
+) -> Result<String, String> {
     let Some(child) = child else { return Err("it was not started".into()) };
     let report = match says {
         Says::Output => child.stdout.take().map(|out| text_of(out, limit)),
@@ -342,7 +353,7 @@ pub(crate) fn ended<T: serde::de::DeserializeOwned>(
     let report = report.unwrap_or_else(|| Err("it has no output".into()))?;
     let status = child.wait().map_err(|error| error.to_string())?;
     if status.success() {
-        return serde_json::from_str(&report).map_err(|error| format!("{error}: {report}"));
+        return Ok(report);
     }
     let errors = match child.stderr.take() {
         Some(errors) => text_of(errors, limit)?,

@@ -9,6 +9,7 @@
 //! | keep a run | [`Record::to_json`], [`Record::from_json`]; the format is [`schema`] |
 //! | feed a spreadsheet | [`csv::write`] |
 //! | show a run in a terminal | [`table::render`] |
+//! | keep and show how long requests took | [`latency`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -36,6 +37,7 @@
 //! ```
 
 pub mod csv;
+pub mod latency;
 pub mod numbers;
 pub mod schema;
 pub mod table;
@@ -48,6 +50,7 @@ mod record;
 mod write;
 
 pub use arm::{Arm, Better, Costs, Published, Sample, Status, Unit, Verdict};
+pub use latency::Latency;
 pub use machine::{Cache, Machine};
 pub use read::{ReadError, SCHEMA_NAME};
 pub use record::{Build, Control, Experiment, Record, SchemaName};

@@ -6,6 +6,7 @@
 
 mod columns;
 mod footnotes;
+mod latencies;
 
 use anstyle::AnsiColor;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, TableComponent, presets};
@@ -38,6 +39,10 @@ pub fn render(record: &Record, style: Style) -> String {
     text.push('\n');
     text.push_str(&printable(&draw(record, &shown, style)));
     text.push_str("\n\n");
+    if let Some(latencies) = latencies::draw(record, style) {
+        text.push_str(&printable(&latencies));
+        text.push_str("\n\n");
+    }
     for line in footnotes::all(record, &shown) {
         text.push_str(&paragraph(&line, style));
     }

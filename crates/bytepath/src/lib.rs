@@ -46,12 +46,14 @@
 //! Calls block; [`Cancel`] stops them from another thread.
 
 pub mod endpoint;
+pub mod engines;
 pub mod error;
 pub mod inlets;
 pub mod knobs;
 pub mod machine;
 pub mod meter;
 pub mod outlets;
+pub mod page_cache;
 pub mod pages;
 pub mod placement;
 pub mod plan;

@@ -8,6 +8,7 @@ mod cat;
 mod classic;
 mod cp;
 mod ends;
+mod files;
 mod help;
 mod installed;
 mod movers;

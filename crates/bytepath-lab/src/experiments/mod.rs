@@ -5,6 +5,7 @@ use bytepath_report::Experiment;
 pub mod calls;
 pub mod copy;
 pub mod file_pipe;
+pub mod files;
 pub mod movers;
 pub mod overhead;
 pub mod pairs;
@@ -29,6 +30,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &movers::DESCRIPTION,
     &calls::DESCRIPTION,
     &copy::DESCRIPTION,
+    &files::DESCRIPTION,
 ];
 
 impl Description {

@@ -96,7 +96,7 @@ impl Aio<'_> {
     }
 
     /// Hands over what is queued; what the kernel refuses is done, with its word.
-    fn submit(&mut self) {
+    pub(crate) fn submit(&mut self) {
         while !self.queued.is_empty() {
             let start = self.controls.as_mut_ptr();
             self.pointers.clear();
@@ -120,6 +120,11 @@ impl Aio<'_> {
                 Err(errno) => self.refuse_first(errno),
             }
         }
+    }
+
+    /// The next request that is already done, without a system call.
+    pub(crate) fn take(&mut self) -> Option<Completion> {
+        self.done.pop()
     }
 
     /// The kernel's word is about the first of those that were to be submitted.

@@ -3,6 +3,7 @@
 
 mod conformance;
 mod ends;
+mod engines;
 mod examples;
 mod faults;
 mod hugetlb;

@@ -302,3 +302,23 @@ fn buffers_beyond_the_limit_of_locked_memory_are_refused_with_the_limit() {
         assert!(said.contains(words), "{said}");
     }
 }
+
+#[test]
+fn a_watched_ring_takes_requests_for_as_long_as_there_is_room() {
+    let submission = Submission::Thread { idle: Duration::from_millis(1) };
+    let mut ring = match Ring::open(&Setup { entries: 4, submission, ..Setup::default() }) {
+        Ok(ring) => ring,
+        Err(refusal) => return println!("skipped: {refusal}"),
+    };
+    // The thread answers before it says that it has taken what was queued.
+    for token in 0..20_000 {
+        while ring.room() == 0 {
+            assert!(ring.wait().expect("the kernel lets us wait").is_some());
+        }
+        ring.push(Request::new(token, Operation::Nop));
+        ring.submit().expect("the kernel takes it");
+        while ring.take().is_some() {}
+    }
+    while ring.wait().expect("the kernel lets us wait").is_some() {}
+    assert_eq!(ring.steps_in_flight(), 0);
+}

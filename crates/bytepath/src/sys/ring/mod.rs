@@ -12,6 +12,7 @@
 
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{Ordering, fence};
 
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
@@ -134,11 +135,20 @@ impl<'fd> Ring<'fd> {
         let (entries, flight) = flight::prepare(request, index, self.id, of_token);
         self.flights[index as usize] = Some(flight);
         self.steps_in_flight += steps;
+        let mut retries = 0;
         // SAFETY: what the entries point to is owned by the flight, which stays in `flights` until
         // its last step is answered; `Drop` waits for that, or leaks it. Descriptors live for
         // `'fd`, which outlives `self`.
-        let pushed = unsafe { self.ring.submission().push_multiple(&entries[..steps]) };
-        assert!(pushed.is_ok(), "no more steps are queued than are in flight");
+        while unsafe { self.ring.submission().push_multiple(&entries[..steps]) }.is_err() {
+            // The kernel's thread answers entries before it says that it has taken them, so the
+            // queue may look full for a moment.
+            let watched = matches!(self.setup.submission, Submission::Thread { .. });
+            assert!(watched && retries < RETRIES_MAX, "no more steps are queued than in flight");
+            retries += 1;
+            if !self.make_way() {
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// Hands what is queued to the kernel, without waiting.
@@ -159,8 +169,20 @@ impl<'fd> Ring<'fd> {
 
     /// One call: hands over what is queued, and waits for `want` completions.
     fn enter(&mut self, want: usize) -> Result<(), Errno> {
+        if want == 0 && self.is_watched() {
+            return Ok(());
+        }
         self.calls += 1;
         self.ring.submit_and_wait(want).map(drop).map_err(word)
+    }
+
+    /// Whether a thread of the kernel's is awake that takes what is queued without a call.
+    fn is_watched(&mut self) -> bool {
+        let Submission::Thread { .. } = self.setup.submission else { return false };
+        // What was queued has to be seen by the thread before it is asked whether it sleeps: it
+        // looks at the queue once more after it has said so.
+        fence(Ordering::SeqCst);
+        !self.ring.submission().need_wakeup()
     }
 
     /// The next request that is done; `None` where none is in flight. Hands over what is queued

@@ -1,0 +1,150 @@
+//! The work of arms that drive files: `bytepath drive`, or fio, in a process of its own.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytepath_report::{Costs, Latency, latency};
+use hdrhistogram::Histogram;
+use serde_json::Value;
+
+use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
+use crate::drive::DriveReport;
+use crate::ends::{GIB, Starter};
+use crate::file_set::{FileSet, State};
+use crate::pipe_work::{Says, end, ended};
+
+/// What both ways of driving files have in common: the files, and how the page cache is to be.
+pub struct Ground {
+    /// The files.
+    pub files: Rc<FileSet>,
+    /// What the page cache is to have of them before each sample.
+    pub state: State,
+    /// Bytes of a request.
+    pub io_bytes: usize,
+}
+
+/// `bytepath drive` by its words.
+pub struct DriveWork {
+    /// The `bytepath` executable.
+    pub program: PathBuf,
+    /// Options of `bytepath drive`, and the files.
+    pub words: Vec<String>,
+    /// What is driven.
+    pub ground: Ground,
+    /// The latencies of all samples so far.
+    pub latencies: RefCell<Histogram<u64>>,
+}
+
+impl DriveWork {
+    /// Runs it, with the page cache as it is to be.
+    fn run(&self, timing: &Timing) -> Result<DriveReport, String> {
+        self.ground.files.bring_to(self.ground.state)?;
+        let mut command = Command::new(&self.program);
+        command.arg("drive").args(Starter::this().words());
+        command.args(["--time", &format!("{}us", measured_time(timing)?.as_micros())]);
+        command.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
+        command.args(["--json", "-"]).args(&self.words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| format!("cannot start bytepath: {error}"))?;
+        let mut child = Some(child);
+        let report = ended(&mut child, Says::Output, timing.patience());
+        end(&mut child);
+        report
+    }
+
+    /// The latencies of all samples so far, with these.
+    fn latency(&self, report: &DriveReport) -> Result<Latency, String> {
+        let sample = latency::decoded(&report.histogram).map_err(|error| error.to_string())?;
+        let mut all = self.latencies.borrow_mut();
+        all.add(sample).map_err(|error| error.to_string())?;
+        Latency::of(&all).map_err(|error| error.to_string())
+    }
+}
+
+/// Engines are driven for a time.
+pub(crate) fn measured_time(timing: &Timing) -> Result<Duration, String> {
+    match timing.measured {
+        Measured::Time(time) => Ok(time),
+        Measured::Bytes(_) => Err("files are driven for a time, not for bytes".into()),
+    }
+}
+
+impl Work for DriveWork {
+    fn cpus(&self) -> &[usize] {
+        &[]
+    }
+
+    fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
+        let report = self.run(timing)?;
+        let latency = self.latency(&report)?;
+        let driven = Driven {
+            io_bytes: self.ground.io_bytes as f64,
+            per_second: report.per_second,
+            seconds: report.seconds,
+            bytes: report.bytes,
+            user_s: report.usage.user_s,
+            system_s: report.usage.system_s,
+            switches: report.usage.switches() as f64,
+            latency,
+        };
+        let mut outcome = driven.outcome();
+        outcome.found.extend(found(&report));
+        outcome.costs.syscalls_per_gib = report.calls.map(|calls| calls as f64 / driven.gib());
+        outcome.costs.page_faults_per_gib = Some(report.usage.faults as f64 / driven.gib());
+        Ok(outcome)
+    }
+
+    fn trial(&self, timing: &Timing) -> Result<(), String> {
+        let _ = measured_time(timing)?;
+        let trial = Timing { warm_up: Duration::ZERO, measured: Measured::Time(TRIAL_TIME) };
+        self.run(&trial).map(drop)
+    }
+}
+
+fn found(report: &DriveReport) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::from([("would_block".to_owned(), report.would_block.into())]);
+    if report.verified > 0 {
+        found.insert("verified_blocks".to_owned(), report.verified.into());
+    }
+    found
+}
+
+/// What a sample of driving came to, whoever drove.
+pub(crate) struct Driven {
+    pub(crate) io_bytes: f64,
+    pub(crate) per_second: f64,
+    pub(crate) seconds: f64,
+    pub(crate) bytes: u64,
+    pub(crate) user_s: f64,
+    pub(crate) system_s: f64,
+    pub(crate) switches: f64,
+    pub(crate) latency: Latency,
+}
+
+impl Driven {
+    fn gib(&self) -> f64 {
+        (self.bytes as f64 / GIB).max(f64::MIN_POSITIVE)
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        let per_gib = |amount: f64| Some(amount / self.gib());
+        let costs = Costs {
+            cpu_user_s_per_gib: per_gib(self.user_s),
+            cpu_system_s_per_gib: per_gib(self.system_s),
+            context_switches_per_gib: per_gib(self.switches),
+            ..Costs::default()
+        };
+        let found = BTreeMap::from([
+            ("gib_per_second".to_owned(), Value::from(self.per_second * self.io_bytes / GIB)),
+            ("context_switches".to_owned(), Value::from(self.switches)),
+            ("cpu_user_s".to_owned(), Value::from(self.user_s)),
+            ("cpu_system_s".to_owned(), Value::from(self.system_s)),
+            (latency::PARAM.to_owned(), serde_json::to_value(&self.latency).unwrap_or_default()),
+        ]);
+        Outcome { value: self.per_second, seconds: self.seconds, costs, found }
+    }
+}

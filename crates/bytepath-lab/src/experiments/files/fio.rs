@@ -1,0 +1,228 @@
+//! The same work by fio's matching engine, from a job file that is kept.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use bytepath::engines::Cache;
+use bytepath_report::{Latency, Unit};
+use serde_json::Value;
+
+use super::{Made, arm_name};
+use crate::arm::{Arm, Measured, Outcome, Timing, Work};
+use crate::drive_work::{Driven, Ground, measured_time};
+use crate::peers::Peer;
+use crate::pipe_work::{Says, end, said};
+
+/// The peer, by its words.
+pub const PEER: Peer = Peer { name: "fio", words: &["fio"], package: "fio" };
+
+/// fio, and where its job files are kept.
+#[derive(Debug, Clone)]
+pub struct Fio {
+    /// Its words, or why it is not here.
+    pub found: Result<Vec<String>, String>,
+    /// The directory of the job files.
+    pub jobs: PathBuf,
+}
+
+/// fio's engine and its options for each of ours: pread is fio's psync, which calls pread(2) too.
+const ENGINES: &[(&str, &str, &[&str])] = &[
+    ("pread", "psync", &[]),
+    ("posix-aio", "posixaio", &[]),
+    ("linux-aio", "libaio", &[]),
+    ("uring", "io_uring", &[]),
+    ("uring-registered", "io_uring", &["registerfiles=1", "fixedbufs=1"]),
+    ("uring-sqpoll", "io_uring", &["sqthread_poll=1"]),
+    ("uring-iopoll", "io_uring", &["hipri=1"]),
+    ("mmap", "mmap", &[]),
+    ("preadv2-nowait", "pvsync2", &["nowait=1"]),
+];
+
+/// fio counts in whole milliseconds; a trial is at least so long.
+const SHORTEST: Duration = Duration::from_millis(20);
+
+impl Fio {
+    /// The arm of fio beside ours.
+    pub(super) fn arm(&self, made: &Made<'_>) -> Arm {
+        let name = format!("fio-{}", arm_name(made.engine.name(), made.site.cache));
+        let file = self.jobs.join(format!("{name}.fio"));
+        let mut params = made.params();
+        let work = match &self.found {
+            Err(why) => Err(why.clone()),
+            Ok(words) => {
+                let words = words.iter().cloned().chain(["--output-format=json".to_owned()]);
+                let words: Vec<_> = words.chain([file.display().to_string()]).collect();
+                params.insert("words".to_owned(), words.join(" ").into());
+                let (work, ground) = (job(made), made.ground());
+                Ok(Box::new(FioWork { words, file, job: work, ground }) as Box<dyn Work>)
+            }
+        };
+        let section = Some(super::cache_word(made.site.cache).to_owned());
+        Arm {
+            name,
+            section,
+            params,
+            unit: Unit::OpsPerSecond,
+            touched: false,
+            published: None,
+            work,
+        }
+    }
+}
+
+/// The job file, but for the times.
+fn job(made: &Made<'_>) -> String {
+    let shape = made.shape;
+    let known = ENGINES.iter().find(|(ours, ..)| *ours == made.engine.name());
+    let (_, engine, options) = known.expect("every engine has its match");
+    let (depth, threads) = shape.depth_and_threads(made.engine);
+    let mut text = format!(
+        "; {} as fio does it. Files in /proc were the run's own: put yours in their place.\n\
+         [global]\nioengine={engine}\nrw={}\nbs={}\niodepth={depth}\niodepth_batch_submit={}\n\
+         iodepth_batch_complete_min=1\ndirect={}\ninvalidate=0\nnorandommap=1\nrandseed={}\n\
+         thread=1\ngroup_reporting=1\nlat_percentiles=1\nclat_percentiles=0\ntime_based=1\n",
+        arm_name(made.engine.name(), made.site.cache),
+        shape.access_word(),
+        shape.io_bytes,
+        shape.batch.min(depth),
+        u8::from(made.site.cache == Cache::Direct),
+        // It takes no more bits.
+        shape.seed & 0x7fff_ffff,
+    );
+    if !matches!(shape.access.read_percent, 0 | 100) {
+        let _ = writeln!(text, "rwmixread={}", shape.access.read_percent);
+    }
+    for option in *options {
+        let _ = writeln!(text, "{option}");
+    }
+    let paths: Vec<_> =
+        made.site.files.paths().map(|path| escaped(&path.to_string_lossy())).collect();
+    let bytes: Vec<_> = made.site.files.bytes().collect();
+    let each = if shape.files_each == 0 { paths.len() } else { shape.files_each };
+    for job in 0..shape.jobs {
+        let first = if shape.files_each == 0 { 0 } else { job * each };
+        let names = paths[first..first + each].join(":");
+        let whole: u64 = bytes[first..first + each].iter().sum();
+        let _ = write!(text, "[job{job}]\nfilename={names}\nnumjobs={threads}\nsize={whole}\n");
+        if shape.span_bytes.is_some() {
+            let _ = writeln!(text, "filesize={}", bytes[first]);
+        }
+    }
+    text
+}
+
+/// A name as fio reads it: colons divide names.
+fn escaped(path: &str) -> String {
+    path.replace(':', "\\:")
+}
+
+/// fio with a job file.
+struct FioWork {
+    words: Vec<String>,
+    file: PathBuf,
+    job: String,
+    ground: Ground,
+}
+
+impl FioWork {
+    fn run(&self, warm_up: Duration, time: Duration, timing: &Timing) -> Result<Value, String> {
+        let times = format!(
+            "[global]\nramp_time={}ms\nruntime={}ms\n",
+            warm_up.as_millis(),
+            time.as_millis()
+        );
+        let job = self.job.replacen("[global]\n", &times, 1);
+        std::fs::write(&self.file, job)
+            .map_err(|error| format!("cannot write {}: {error}", self.file.display()))?;
+        self.ground.files.bring_to(self.ground.state)?;
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| format!("cannot start fio: {error}"))?;
+        let mut child = Some(child);
+        let said = said(&mut child, Says::Output, timing.patience());
+        end(&mut child);
+        let said = said.map_err(|why| format!("fio: {why}"))?;
+        // It may say what it thinks of the options first.
+        let start = said.find("\n{").map_or(0, |at| at + 1);
+        serde_json::from_str(&said[start..]).map_err(|error| format!("fio: {error}: {said}"))
+    }
+}
+
+impl Work for FioWork {
+    fn cpus(&self) -> &[usize] {
+        &[]
+    }
+
+    fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
+        let time = measured_time(timing)?.max(SHORTEST);
+        let said = self.run(timing.warm_up, time, timing)?;
+        let driven = driven(&said, self.ground.io_bytes)?;
+        Ok(driven.outcome())
+    }
+
+    fn trial(&self, timing: &Timing) -> Result<(), String> {
+        let trial = Timing { warm_up: Duration::ZERO, measured: Measured::Time(SHORTEST) };
+        self.run(Duration::ZERO, SHORTEST, &Timing { warm_up: timing.warm_up, ..trial })
+            .and_then(|said| driven(&said, self.ground.io_bytes).map(drop))
+    }
+}
+
+/// What fio says that it did.
+fn driven(said: &Value, io_bytes: usize) -> Result<Driven, String> {
+    let jobs = said["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let wrong = jobs.iter().find_map(|job| job["error"].as_i64().filter(|error| *error != 0));
+    if let Some(errno) = wrong {
+        let error = std::io::Error::from_raw_os_error(i32::try_from(errno).unwrap_or(0));
+        return Err(format!("fio: {error}"));
+    }
+    let sides = |key: &str| {
+        let of = |job: &Value| {
+            job["read"][key].as_f64().unwrap_or(0.0) + job["write"][key].as_f64().unwrap_or(0.0)
+        };
+        jobs.iter().map(of).sum::<f64>()
+    };
+    let share = |key: &str| {
+        let of = |job: &Value| {
+            let percent = job[key].as_f64().unwrap_or(0.0);
+            percent / 100.0 * job["job_runtime"].as_f64().unwrap_or(0.0) / 1000.0
+        };
+        jobs.iter().map(of).sum::<f64>()
+    };
+    let (per_second, bytes) = (sides("iops"), sides("io_bytes"));
+    if per_second <= 0.0 {
+        return Err("fio did no request in the time; take a longer --time".into());
+    }
+    let longest = |side: &str| {
+        jobs.iter().filter_map(|job| job[side]["runtime"].as_f64()).fold(0.0, f64::max)
+    };
+    Ok(Driven {
+        io_bytes: io_bytes as f64,
+        per_second,
+        seconds: longest("read").max(longest("write")) / 1000.0,
+        bytes: bytes as u64,
+        user_s: share("usr_cpu"),
+        system_s: share("sys_cpu"),
+        switches: jobs.iter().filter_map(|job| job["ctx"].as_f64()).sum(),
+        latency: latency(jobs),
+    })
+}
+
+/// The percentiles of the side that did more; of the first group, as all jobs are in one.
+fn latency(jobs: &[Value]) -> Latency {
+    let Some(job) = jobs.first() else { return Latency::default() };
+    let total = |side: &str| job[side]["total_ios"].as_u64().unwrap_or(0);
+    let side = if total("write") > total("read") { "write" } else { "read" };
+    let told = &job[side]["lat_ns"];
+    let percentile = |name: &str| told["percentile"][name].as_u64().unwrap_or(0);
+    Latency {
+        p50_ns: percentile("50.000000"),
+        p95_ns: percentile("95.000000"),
+        p99_ns: percentile("99.000000"),
+        p999_ns: percentile("99.900000"),
+        max_ns: told["max"].as_u64().unwrap_or(0),
+        histogram: None,
+    }
+}

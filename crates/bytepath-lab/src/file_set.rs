@@ -1,0 +1,244 @@
+//! The files that an experiment drives: made for the run, or given; and whether the page cache has
+//! them, seen to and verified.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use bytepath::page_cache;
+use bytepath_report::numbers;
+use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use crate::drive::Contents;
+
+/// Pages that are just in use cannot be dropped; after so many attempts they are no accident.
+const ATTEMPTS: u32 = 5;
+
+/// Files to be driven.
+pub struct FileSet {
+    files: Vec<Driven>,
+}
+
+/// One of them.
+struct Driven {
+    file: File,
+    path: PathBuf,
+    /// How much of it is asked for.
+    bytes: u64,
+}
+
+/// What the page cache is to have of the files before a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// All of them.
+    Hot,
+    /// Nothing.
+    Cold,
+}
+
+impl State {
+    /// Its name in a record.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Hot => "hot: every page resident, by mincore",
+            State::Cold => "cold: no page resident, by mincore",
+        }
+    }
+}
+
+/// Why there are no files to drive.
+#[derive(Debug, thiserror::Error)]
+pub enum FileSetError {
+    /// None could be made.
+    #[error("cannot make {count} files of {} in {}: {error}{}", numbers::bytes(*bytes), directory.display(), making_hint(error))]
+    Make {
+        /// How many.
+        count: usize,
+        /// Bytes of each.
+        bytes: u64,
+        /// Where.
+        directory: PathBuf,
+        /// The kernel's word.
+        error: std::io::Error,
+    },
+    /// One that was given cannot be used.
+    #[error("cannot use {}: {error}{}", path.display(), giving_hint(error))]
+    Given {
+        /// It.
+        path: PathBuf,
+        /// The kernel's word.
+        error: std::io::Error,
+    },
+    /// One that was given is neither.
+    #[error("{} is neither a file nor a block device", .0.display())]
+    Neither(PathBuf),
+}
+
+fn making_hint(error: &std::io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
+            "; take a smaller --size, fewer --files or --jobs, or another --dir"
+        }
+        Some(Errno::MFILE) => "; raise ulimit -n, or take fewer --files or --jobs",
+        _ => "; name another directory with --dir",
+    }
+}
+
+fn giving_hint(error: &std::io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::BUSY) => "; it is mounted or otherwise in use, and is left alone",
+        _ => "",
+    }
+}
+
+impl FileSet {
+    /// Makes files full of the verified pattern, which does not compress. They have no names, so
+    /// nothing can leave them behind.
+    ///
+    /// # Errors
+    /// There is no room for them, or no right to make them.
+    pub fn make(directory: &Path, count: usize, bytes: u64) -> Result<FileSet, FileSetError> {
+        let failed =
+            |error| FileSetError::Make { count, bytes, directory: directory.into(), error };
+        is_room(directory, bytes.saturating_mul(count as u64)).map_err(failed)?;
+        let room = || -> std::io::Result<File> {
+            let file = tempfile::tempfile_in(directory)?;
+            match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(file),
+                Err(errno) => Err(errno.into()),
+            }
+        };
+        let files = (0..count).map(|_| room()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let own = std::process::id();
+        let named = |file: File| {
+            let path = format!("/proc/{own}/fd/{}", file.as_raw_fd()).into();
+            Driven { file, path, bytes }
+        };
+        let set = FileSet { files: files.into_iter().map(named).collect() };
+        set.fill().map_err(failed)?;
+        Ok(set)
+    }
+
+    /// Files or devices that there are already, of each at most so many bytes.
+    ///
+    /// # Errors
+    /// One cannot be opened, or is something else.
+    pub fn given(
+        paths: &[PathBuf],
+        most_bytes: Option<u64>,
+        writes: bool,
+    ) -> Result<FileSet, FileSetError> {
+        let open = |path: &PathBuf| {
+            let failed = |error| FileSetError::Given { path: path.clone(), error };
+            // From wherever this program runs: the processes that drive it are told this name.
+            let path = std::fs::canonicalize(path).map_err(failed)?;
+            let stat = rustix::fs::stat(&path).map_err(|errno| failed(errno.into()))?;
+            // A device that is mounted is refused (EBUSY) to who wants it alone.
+            let alone = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::BlockDevice if writes => OFlags::EXCL,
+                FileType::BlockDevice | FileType::RegularFile => OFlags::empty(),
+                _ => return Err(FileSetError::Neither(path)),
+            };
+            let flags = i32::try_from(alone.bits()).unwrap_or(0);
+            let file = File::options().read(true).write(writes).custom_flags(flags).open(&path);
+            let file = file.map_err(failed)?;
+            let end = rustix::fs::seek(&file, SeekFrom::End(0));
+            let end = end.map_err(|errno| failed(errno.into()))?;
+            Ok(Driven { file, path, bytes: most_bytes.map_or(end, |most| most.min(end)) })
+        };
+        Ok(FileSet { files: paths.iter().map(open).collect::<Result<_, _>>()? })
+    }
+
+    /// Fills them with the verified pattern, and writes that back, so that the disk is quiet.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn fill(&self) -> std::io::Result<()> {
+        for (place, driven) in self.files.iter().enumerate() {
+            Contents::of_file(place).write(&driven.file, driven.bytes)?;
+            driven.file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// By which names other processes find them while this one lives.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|driven| driven.path.as_path())
+    }
+
+    /// How much of each is asked for.
+    pub fn bytes(&self) -> impl Iterator<Item = u64> {
+        self.files.iter().map(|driven| driven.bytes)
+    }
+
+    /// Brings the page cache to a state, and verifies that it is.
+    ///
+    /// # Errors
+    /// It cannot be: why, for a person.
+    pub fn bring_to(&self, state: State) -> Result<(), String> {
+        self.files.iter().try_for_each(|driven| match state {
+            State::Hot => driven.fill_cache(),
+            State::Cold => driven.drop_cache(),
+        })
+    }
+}
+
+/// Asked before anything is written: a disk that would be filled is left as it is.
+fn is_room(directory: &Path, bytes: u64) -> std::io::Result<()> {
+    let disk = rustix::fs::statvfs(directory)?;
+    match disk.f_bavail.saturating_mul(disk.f_frsize) < bytes {
+        true => Err(Errno::NOSPC.into()),
+        false => Ok(()),
+    }
+}
+
+impl Driven {
+    fn resident(&self) -> Result<(u64, u64), String> {
+        page_cache::resident_pages(&self.file, self.bytes).map_err(|errno| {
+            let error = std::io::Error::from(errno);
+            format!("cannot tell what the page cache has of {}: {error}", self.path.display())
+        })
+    }
+
+    fn fill_cache(&self) -> Result<(), String> {
+        let (mut resident, mut all) = self.resident()?;
+        for _ in 0..ATTEMPTS {
+            if resident == all {
+                return Ok(());
+            }
+            page_cache::fill(&self.file, self.bytes).map_err(|errno| {
+                format!("cannot read {}: {}", self.path.display(), std::io::Error::from(errno))
+            })?;
+            (resident, all) = self.resident()?;
+        }
+        if resident == all {
+            return Ok(());
+        }
+        Err(format!(
+            "only {resident} of {all} pages of {} stay in the page cache: memory is short; take a \
+             smaller --size, or fewer --files or --jobs",
+            self.path.display()
+        ))
+    }
+
+    fn drop_cache(&self) -> Result<(), String> {
+        let mut resident = 0;
+        for _ in 0..ATTEMPTS {
+            page_cache::drop_pages(&self.file).map_err(|errno| {
+                let error = std::io::Error::from(errno);
+                format!("cannot drop {} from the page cache: {error}", self.path.display())
+            })?;
+            (resident, _) = self.resident()?;
+            if resident == 0 {
+                return Ok(());
+            }
+        }
+        Err(format!(
+            "{resident} pages of {} stay in the page cache: its file system may be memory (tmpfs), \
+             another program may use it, or you may not own it; measure --buffered, or elsewhere",
+            self.path.display()
+        ))
+    }
+}

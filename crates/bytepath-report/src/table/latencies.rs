@@ -1,0 +1,129 @@
+//! A second table, of arms whose requests were clocked one by one: how long they took, and what one
+//! cost.
+
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets,
+};
+
+use super::{GAP, Style};
+use crate::arm::{Arm, Unit};
+use crate::latency::Latency;
+use crate::numbers::{self, UNKNOWN};
+use crate::record::Record;
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+const HEADINGS: &[&str] = &[
+    "arm",
+    "GiB/s",
+    "p50\nµs",
+    "p95\nµs",
+    "p99\nµs",
+    "p99.9\nµs",
+    "max\nµs",
+    "user\nµs each",
+    "system\nµs each",
+    "switches\nper 1000",
+];
+
+/// The table; nothing where no arm has latencies.
+pub(super) fn draw(record: &Record, style: Style) -> Option<String> {
+    let rows: Vec<_> = record.arms.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+    table.set_header(HEADINGS).add_rows(rows);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        let last = index + 1 == HEADINGS.len();
+        column.set_padding((0, if last { 0 } else { GAP }));
+        let figures = index > 0;
+        column.set_cell_alignment(if figures { CellAlignment::Right } else { CellAlignment::Left });
+    }
+    let gaps = GAP * (HEADINGS.len() as u16 - 1);
+    let natural: u16 = table.column_max_content_widths().iter().sum::<u16>() + gaps;
+    if let Some(width) = style.width.filter(|width| natural > *width) {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        for column in table.column_iter_mut().skip(1) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+    Some(table.trim_fmt())
+}
+
+/// The cells of an arm that has latencies.
+fn row(arm: &Arm) -> Option<Vec<String>> {
+    let latency = Latency::of_arm(arm)?;
+    let request_gib = arm.params.get("io_bytes").and_then(|bytes| bytes.as_f64())? / GIB;
+    let micro = |ns: u64| numbers::figure(ns as f64 / 1e3);
+    let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), numbers::figure);
+    let costs = arm.costs.unwrap_or_default();
+    let of_request = |per_gib: Option<f64>, factor: f64| {
+        known(per_gib.map(|per_gib| per_gib * request_gib * factor))
+    };
+    let rate = arm.median.filter(|_| arm.unit == Unit::OpsPerSecond);
+    Some(vec![
+        arm.name.clone(),
+        known(rate.map(|rate| rate * request_gib)),
+        micro(latency.p50_ns),
+        micro(latency.p95_ns),
+        micro(latency.p99_ns),
+        micro(latency.p999_ns),
+        micro(latency.max_ns),
+        of_request(costs.cpu_user_s_per_gib, 1e6),
+        of_request(costs.cpu_system_s_per_gib, 1e6),
+        of_request(costs.context_switches_per_gib, 1e3),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Build, Costs, Experiment, Machine, SchemaName};
+
+    fn record(arms: Vec<Arm>) -> Record {
+        Record {
+            schema: SchemaName::V1,
+            id: String::new(),
+            started: String::new(),
+            bytepath: Build::default(),
+            machine: Machine::default(),
+            experiment: Experiment::default(),
+            settings: Default::default(),
+            blocks: 3,
+            trusted: true,
+            untrusted_why: None,
+            control: None,
+            arms,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_arm_with_latencies_has_a_row_and_the_others_have_none() {
+        let latency = json!({
+            "p50_ns": 1500, "p95_ns": 2500, "p99_ns": 30_000, "p99.9_ns": 31_000, "max_ns": 40_000
+        });
+        let mut with = Arm::new("uring", Unit::OpsPerSecond);
+        with.params.insert("latency".to_owned(), latency);
+        with.params.insert("io_bytes".to_owned(), 1024.into());
+        with.median = Some(1_048_576.0);
+        with.costs = Some(Costs {
+            cpu_user_s_per_gib: Some(0.5),
+            cpu_system_s_per_gib: Some(1.0),
+            context_switches_per_gib: Some(1_048_576.0),
+            ..Costs::default()
+        });
+        let without = Arm::new("pread", Unit::OpsPerSecond);
+        assert_eq!(draw(&record(vec![without.clone()]), Style::default()), None);
+        let text = draw(&record(vec![with, without]), Style::default()).expect("one has");
+        let row: Vec<_> = text.lines().last().expect("a row").split_whitespace().collect();
+        assert_eq!(
+            row,
+            ["uring", "1.00", "1.50", "2.50", "30.0", "31.0", "40.0", "0.48", "0.95", "1000"]
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! `pread` and `preadv2-nowait`: one request at a time, by a system call that does it.
+//!
+//! Costs per request: one system call and one copy; with `preadv2-nowait` a second call where the
+//! page cache does not have the bytes.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::{Cache, Direction, Done, Engine, Io, Kind, Opening, Span, memory};
+use crate::error::Refusal;
+use crate::pages::Memory;
+
+/// pread(2) and pwrite(2).
+pub(super) struct Pread;
+
+impl Kind for Pread {
+    fn name(&self) -> &'static str {
+        "pread"
+    }
+
+    fn summary(&self) -> &'static str {
+        "pread(2) and pwrite(2), one at a time"
+    }
+
+    fn queues(&self) -> bool {
+        false
+    }
+
+    fn suits(&self, _: Cache, _: bool) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn open<'fd>(&self, opening: &Opening<'_, 'fd>) -> Result<Box<dyn Engine + 'fd>, Refusal> {
+        Sync::open(opening, Waiting::Allowed)
+    }
+}
+
+/// preadv2(2) with RWF_NOWAIT, and pread(2) for what would have to wait.
+pub(super) struct PreadNoWait;
+
+impl Kind for PreadNoWait {
+    fn name(&self) -> &'static str {
+        "preadv2-nowait"
+    }
+
+    fn summary(&self) -> &'static str {
+        "preadv2(2) that does not wait, and pread(2) for what it does not find in the cache"
+    }
+
+    fn queues(&self) -> bool {
+        false
+    }
+
+    fn suits(&self, cache: Cache, writes: bool) -> Result<(), Refusal> {
+        match (cache, writes) {
+            (Cache::Buffered, false) => Ok(()),
+            (Cache::Direct, _) => Err(Refusal::because(
+                "what does not go through the cache always waits for the device",
+            )),
+            (_, true) => {
+                Err(Refusal::because("most file systems take no writes that may not wait"))
+            }
+        }
+    }
+
+    fn open<'fd>(&self, opening: &Opening<'_, 'fd>) -> Result<Box<dyn Engine + 'fd>, Refusal> {
+        Sync::open(opening, Waiting::OnceRefused)
+    }
+}
+
+/// Whether a read may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    Allowed,
+    /// Only after a call that may not wait has said that it would have to.
+    OnceRefused,
+}
+
+struct Sync<'fd> {
+    files: Vec<Span<'fd>>,
+    slots: Vec<Memory>,
+    waiting: Waiting,
+    pushed: Vec<(usize, Io)>,
+    done: Vec<Done>,
+    calls: u64,
+    would_block: u64,
+}
+
+impl<'fd> Sync<'fd> {
+    fn open(
+        opening: &Opening<'_, 'fd>,
+        waiting: Waiting,
+    ) -> Result<Box<dyn Engine + 'fd>, Refusal> {
+        Ok(Box::new(Sync {
+            files: opening.files.to_vec(),
+            slots: memory(opening)?,
+            waiting,
+            pushed: Vec::with_capacity(opening.depth),
+            done: Vec::with_capacity(opening.depth),
+            calls: 0,
+            would_block: 0,
+        }))
+    }
+
+    fn carry_out(&mut self, slot: usize, io: Io) -> Result<u32, Errno> {
+        loop {
+            match self.attempt(slot, io) {
+                Err(Errno::INTR) => {}
+                answer => return answer.map(|count| count as u32),
+            }
+        }
+    }
+
+    #[inline]
+    fn attempt(&mut self, slot: usize, io: Io) -> Result<usize, Errno> {
+        let file = self.files[io.file].file;
+        let bytes = self.slots[slot].as_mut_slice();
+        self.calls += 1;
+        match (io.direction, self.waiting) {
+            (Direction::Read, Waiting::Allowed) => rustix::io::pread(file, bytes, io.at),
+            (Direction::Read, Waiting::OnceRefused) => {
+                let mut pieces = [IoSliceMut::new(bytes)];
+                match rustix::io::preadv2(file, &mut pieces, io.at, ReadWriteFlags::NOWAIT) {
+                    Err(Errno::AGAIN) => {
+                        self.would_block += 1;
+                        self.calls += 1;
+                        rustix::io::pread(file, self.slots[slot].as_mut_slice(), io.at)
+                    }
+                    answer => answer,
+                }
+            }
+            (Direction::Write, Waiting::Allowed) => rustix::io::pwrite(file, bytes, io.at),
+            (Direction::Write, Waiting::OnceRefused) => {
+                let pieces = [IoSlice::new(bytes)];
+                rustix::io::pwritev2(file, &pieces, io.at, ReadWriteFlags::empty())
+            }
+        }
+    }
+}
+
+impl Engine for Sync<'_> {
+    fn push(&mut self, slot: usize, io: Io) {
+        assert!(slot < self.slots.len() && io.file < self.files.len(), "there are such");
+        self.pushed.push((slot, io));
+    }
+
+    fn submit(&mut self) -> Result<(), Errno> {
+        for index in 0..self.pushed.len() {
+            let (slot, io) = self.pushed[index];
+            let answer = self.carry_out(slot, io);
+            self.done.push(Done { slot, answer });
+        }
+        self.pushed.clear();
+        Ok(())
+    }
+
+    fn wait(&mut self, done: &mut Vec<Done>) -> Result<(), Errno> {
+        self.submit()?;
+        done.append(&mut self.done);
+        Ok(())
+    }
+
+    fn bytes(&self, slot: usize) -> &[u8] {
+        self.slots[slot].as_slice()
+    }
+
+    fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
+        self.slots[slot].as_mut_slice()
+    }
+
+    fn calls(&self) -> Option<u64> {
+        Some(self.calls)
+    }
+
+    fn would_block(&self) -> u64 {
+        self.would_block
+    }
+}

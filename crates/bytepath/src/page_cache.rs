@@ -1,0 +1,61 @@
+//! What of a file is in the page cache: asked, filled, dropped.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::Advice;
+use rustix::io::Errno;
+
+use crate::sys::mapped_file::{Access, MappedFile};
+
+/// Mapped at once, when pages are counted.
+const PIECE_BYTES: u64 = 1 << 30;
+
+/// Read at once, when pages are filled.
+const READ_BYTES: usize = 1 << 20;
+
+/// How many of the pages of the first `bytes` of a file or device are in the page cache, and how
+/// many pages there are. The kernel tells only who owns or may write the file; to others it says
+/// that all are.
+///
+/// # Errors
+/// The kernel's word where the file cannot be mapped.
+pub fn resident_pages(file: impl AsFd, bytes: u64) -> Result<(u64, u64), Errno> {
+    let page = rustix::param::page_size() as u64;
+    let (mut resident, mut at) = (0, 0);
+    while at < bytes {
+        let len = PIECE_BYTES.min(bytes - at) as usize;
+        let mapping = MappedFile::from(&file, at, len, Access::Read)?;
+        resident += mapping.resident_pages()? as u64;
+        at += len as u64;
+    }
+    Ok((resident, bytes.div_ceil(page)))
+}
+
+/// Reads the first `bytes` of a file into the page cache.
+///
+/// # Errors
+/// The kernel's word.
+pub fn fill(file: impl AsFd, bytes: u64) -> Result<(), Errno> {
+    let mut piece = vec![0; READ_BYTES];
+    let mut at = 0;
+    while at < bytes {
+        let len = (bytes - at).min(READ_BYTES as u64) as usize;
+        match rustix::io::pread(&file, &mut piece[..len], at) {
+            Ok(0) => return Ok(()),
+            Ok(count) => at += count as u64,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Writes back what is not on the device, and drops all of the file from the page cache that can
+/// be: pages that are mapped, locked or just in use stay.
+///
+/// # Errors
+/// The kernel's word.
+pub fn drop_pages(file: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::fsync(&file)?;
+    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
+}

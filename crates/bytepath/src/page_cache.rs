@@ -31,6 +31,17 @@ pub fn resident_pages(file: impl AsFd, bytes: u64) -> Result<(u64, u64), Errno> 
     Ok((resident, bytes.div_ceil(page)))
 }
 
+/// How many bytes of a regular file lie in the page cache, in whole pages; told as by
+/// [`resident_pages`].
+///
+/// # Errors
+/// The kernel's word where the file cannot be mapped.
+pub fn resident_bytes(file: impl AsFd) -> Result<u64, Errno> {
+    let bytes = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+    let (resident, _) = resident_pages(file, bytes)?;
+    Ok(resident * rustix::param::page_size() as u64)
+}
+
 /// Reads the first `bytes` of a file into the page cache.
 ///
 /// # Errors

@@ -9,8 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bytepath::machine;
-use rustix::fs::Advice;
+use bytepath::{machine, page_cache};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
@@ -168,12 +167,11 @@ const IMAGE_BYTES_LEFT_MAX: u64 = 1 << 20;
 const DROPS_MAX: u32 = 10;
 
 fn dropped_but(file: &File, left_max: u64) -> Result<(), String> {
-    let told = |error: std::io::Error| error.to_string();
+    let told = |errno: Errno| std::io::Error::from(errno).to_string();
     let mut left = 0;
     for _ in 0..DROPS_MAX {
-        file.sync_data().map_err(told)?;
-        rustix::fs::fadvise(file, 0, None, Advice::DontNeed).map_err(|errno| told(errno.into()))?;
-        left = machine::resident_bytes(file).map_err(|errno| told(errno.into()))?;
+        page_cache::drop_pages(file).map_err(told)?;
+        left = page_cache::resident_bytes(file).map_err(told)?;
         if left <= left_max {
             return Ok(());
         }

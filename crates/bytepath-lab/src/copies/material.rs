@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use bytepath::machine;
+use bytepath::page_cache;
 
 use super::ground::{Ground, dropped};
 use crate::interrupt;
@@ -242,7 +242,7 @@ fn files_of(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 fn resident(file: &File) -> Result<u64, String> {
-    machine::resident_bytes(file).map_err(|errno| told(errno.into()))
+    page_cache::resident_bytes(file).map_err(|errno| told(errno.into()))
 }
 
 /// Reads a file to its end for its sum.

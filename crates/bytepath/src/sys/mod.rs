@@ -8,7 +8,6 @@ pub(crate) mod mapped_file;
 pub(crate) mod memory;
 pub(crate) mod posix_aio;
 pub(crate) mod reflink;
-pub(crate) mod residency;
 pub(crate) mod ring;
 pub(crate) mod ring_probe;
 pub(crate) mod shared;

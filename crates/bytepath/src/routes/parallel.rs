@@ -150,7 +150,10 @@ impl<'a> Stretch<'a> {
                 // Of the threads, this one alone tells the meter.
                 self.work(|| self.tell());
             });
-            self.leave()?;
+            let reached = self.leave()?;
+            if reached < self.bulk {
+                return Ok(reached);
+            }
         }
         self.copy_rest(self.bytes - self.bulk).map(|rest| self.bulk + rest)
     }
@@ -237,8 +240,9 @@ impl<'a> Stretch<'a> {
         self.span.meter.teller().tell(bytes, calls);
     }
 
-    /// Leaves both ends behind what was copied without a gap; why that is not all.
-    fn leave(&self) -> Result<(), Stop> {
+    /// Leaves both ends behind what was copied without a gap; how much that is, or why it is not all
+    /// that the source has.
+    fn leave(&self) -> Result<u64, Stop> {
         let (reached, room) = {
             let mut slices = self.slices();
             (slices.settle(), slices.room)
@@ -251,7 +255,7 @@ impl<'a> Stretch<'a> {
         let to = |at: u64| SeekFrom::Start(at + reached);
         rustix::fs::seek(self.span.source, to(self.source_at)).map_err(lseek)?;
         rustix::fs::seek(self.span.sink, to(self.sink_at)).map_err(lseek)?;
-        self.slices().ended()
+        self.slices().ended().map(|()| reached)
     }
 
     /// Copies the rest in order: the last page, or all of what is less than a page.

@@ -114,15 +114,12 @@ impl Slices {
         (now.0 - before.0, now.1 - before.1)
     }
 
-    /// Why the work ended early, if it did.
+    /// Why the work ended before the source did, if so.
     pub(super) fn ended(&self) -> Result<(), Stop> {
         let declined =
             |reason: &'static str, errno| Err(Stop::Declined(Refusal::errno(reason, errno)));
         match self.barrier.map(|(_, why)| why) {
-            None => Ok(()),
-            Some(Why::End) => {
-                Err(Stop::Declined(Refusal::because("the source became shorter while it was read")))
-            }
+            None | Some(Why::End) => Ok(()),
             Some(Why::Cancelled) => Err(Stop::Cancelled { stranded: Vec::new() }),
             Some(Why::Room(errno)) => declined("the sink cannot be made longer", errno),
             Some(Why::Mapping(errno)) => declined("the sink cannot be mapped", errno),

@@ -9,6 +9,7 @@ mod entry;
 mod existing;
 mod extras;
 mod finish;
+mod leftovers;
 mod link;
 mod make;
 mod operands;
@@ -17,6 +18,7 @@ mod parents;
 mod place;
 mod progress;
 mod regular;
+mod resume;
 mod same;
 mod seen;
 mod settings;
@@ -49,7 +51,10 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
         Ok(read) => read,
         Err(ended) => return ended,
     };
-    match settings(called, &written) {
+    let settings = settings(called, &written).and_then(|settings| {
+        resume::check(&settings, &options.extras).map_err(Wrong::Usage).map(|()| settings)
+    });
+    match settings {
         Ok(settings) => operands::copy(&settings, &options, &Voice::new(called)),
         Err(Wrong::Usage(what)) => called.misused(what.as_bytes(), WRONG_USAGE),
         Err(Wrong::Plain(what)) => {

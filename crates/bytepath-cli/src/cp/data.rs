@@ -147,13 +147,15 @@ impl<'a> Data<'a> {
 
     /// Copies what is between the holes.
     fn copy_extents(&mut self, sparse: Sparse) -> Result<(), Fault> {
-        let mut at = 0;
+        // A copy that is gone on with has what is before.
+        let start = rustix::fs::tell(self.source).map_err(Fault::Seeking)?;
+        let mut at = start;
         loop {
             let data = match rustix::fs::seek(self.source, SeekFrom::Data(at)) {
                 Ok(data) => data,
                 // Nothing but a hole up to the end.
                 Err(Errno::NXIO) => break,
-                Err(Errno::INVAL | Errno::OPNOTSUPP) if at == 0 => {
+                Err(Errno::INVAL | Errno::OPNOTSUPP) if at == start => {
                     return self.carry(None, Way::Any).map(drop);
                 }
                 Err(errno) => return Err(Fault::Seeking(errno)),

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::backup;
 use super::entry::{Copier, Pair, Shared, SinkIs};
+use super::leftovers;
 use super::options::Options;
 use super::parents::Parents;
 use super::place::{Directory, Follow, Place, joined, kind, last_component, without_slashes};
@@ -225,6 +226,9 @@ impl Copier<'_> {
         self.operand = (q(source), q(&sink.shown));
         (self.first_made, self.met_itself) = (false, false);
         let source = Place::operand(source).shortened();
+        if self.shared.extras.resume {
+            leftovers::sweep_beside(&sink, self.shared.extras);
+        }
         let folder = self.shared.extras.fsync.then(|| sink.clone());
         let done = self.entry(Pair { source, sink: sink.shortened(), sink_is, argument: true });
         match folder {

@@ -10,6 +10,7 @@ use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::data::Data;
 use super::entry::{Pair, Shared, Sink};
 use super::place::{Place, same_file};
+use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
 use super::voice::{Done, q};
 
@@ -17,20 +18,32 @@ use super::voice::{Done, q};
 const NEW_FILE: u32 = 0o666;
 
 /// The copy while it is open.
-struct Copy {
-    open: OwnedFd,
-    is_new: bool,
+pub(super) struct Copy {
+    pub(super) open: OwnedFd,
+    pub(super) is_new: bool,
     /// Permissions that it has only once it has its owner.
-    omitted: u32,
+    pub(super) omitted: u32,
     /// The name that it gets when it is whole.
-    unnamed: Option<Unnamed>,
+    pub(super) unnamed: Option<Unnamed>,
+    /// What an earlier run left of it.
+    pub(super) kept: Kept,
+}
+
+impl Copy {
+    fn new(open: OwnedFd, is_new: bool, omitted: u32, unnamed: Option<Unnamed>) -> Copy {
+        Copy { open, is_new, omitted, unnamed, kept: Kept::Nothing }
+    }
 }
 
 impl Shared<'_> {
     /// Copies a file, or reads what is to be read like one.
     pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
         let (source, opened) = self.open_source(pair, stat)?;
-        let copy = self.open_sink(pair, stat, sink)?;
+        let copy = match self.resumed(pair, stat, (&source, &opened), sink)? {
+            Resumed::Not => self.open_sink(pair, stat, sink)?,
+            Resumed::Copy(copy) => copy,
+            Resumed::LeftAlone => return Ok(()),
+        };
         let done = self.copy_open(pair, &opened, stat, (&source, &copy));
         let done = done.and_then(|()| self.settle(pair, &source, &copy));
         let done = done.and_then(|()| match copy.unnamed {
@@ -75,7 +88,7 @@ impl Shared<'_> {
         let mut errno = None;
         if !sink.is_new() {
             match self.open_existing(&pair.sink, sink) {
-                Ok(open) => return Ok(Copy { open, is_new: false, omitted: 0, unnamed: None }),
+                Ok(open) => return Ok(Copy::new(open, false, 0, None)),
                 Err(Errno::NOENT) => {}
                 Err(_) if self.settings.force => self.remove(&pair.sink)?,
                 Err(refused) => errno = Some(refused),
@@ -90,7 +103,7 @@ impl Shared<'_> {
         match made {
             Ok(open) => {
                 sink.gone();
-                Ok(Copy { open, is_new: true, omitted, unnamed: None })
+                Ok(Copy::new(open, true, omitted, None))
             }
             Err(errno) => {
                 let what = format!("cannot create regular file {}", q(&pair.sink.shown));
@@ -107,7 +120,7 @@ impl Shared<'_> {
             Ok(Begun::Unnamed(open, unnamed)) => {
                 let is_new = sink.stat.is_none();
                 let omitted = if is_new { omitted } else { 0 };
-                Ok(Some(Copy { open, is_new, omitted, unnamed: Some(unnamed) }))
+                Ok(Some(Copy::new(open, is_new, omitted, Some(unnamed))))
             }
             Ok(Begun::AsItIs) => Ok(None),
             Err(errno) => {
@@ -157,7 +170,7 @@ impl Shared<'_> {
         if self.extras.verify { OFlags::RDWR } else { OFlags::WRONLY }
     }
 
-    fn remove(&self, place: &Place) -> Done {
+    pub(super) fn remove(&self, place: &Place) -> Done {
         match place.remove() {
             Ok(()) => {
                 self.say_removed(place);
@@ -200,7 +213,7 @@ impl Shared<'_> {
         let opened = rustix::fs::fstat(&copy.open).map_err(|errno| {
             self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
         })?;
-        if self.settings.make == Make::Copy {
+        if self.settings.make == Make::Copy && copy.kept != Kept::Whole {
             self.copy_data(pair, source, copy, (now, &opened))?;
         }
         self.keep_attributes(pair, stat, source, copy, &opened)
@@ -211,6 +224,7 @@ impl Shared<'_> {
         let mut data = Data::new(self, source.as_fd(), copy.open.as_fd(), stats);
         let cloned = match self.settings.reflink {
             Reflink::Never => false,
+            Reflink::Auto if copy.kept != Kept::Nothing => false,
             Reflink::Auto => data.reflink().is_ok(),
             Reflink::Always => match data.reflink() {
                 Ok(()) => true,
@@ -273,7 +287,7 @@ impl Shared<'_> {
         }
         let set = if preserve.mode {
             self.keep_mode(&source, &sink, mode, stat)
-        } else if preserve.default_mode && copy.is_new {
+        } else if preserve.default_mode && (copy.is_new || copy.kept != Kept::Nothing) {
             self.set_mode(&sink, NEW_FILE & !self.umask)
         } else if copy.omitted & !self.umask != 0 {
             self.set_mode(&sink, stat.st_mode & 0o777 & !self.umask)

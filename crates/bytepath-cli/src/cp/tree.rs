@@ -16,6 +16,7 @@ use rustix::process::{Resource, getrlimit};
 use super::attributes::{MODE_BITS, Subject};
 use super::entry::{Copier, Pair, Sink, SinkIs};
 use super::finish::Finish;
+use super::leftovers;
 use super::place::{Directory, Follow, Place};
 use super::seen::{Identity, identity};
 use super::voice::{Done, q};
@@ -167,6 +168,9 @@ impl Copier<'_> {
         let inode = rustix::fs::fstat(&open)
             .map(|stat| identity(&stat))
             .map_err(|errno| voice.failed(format!("cannot stat {}", q(&pair.sink.shown)), errno))?;
+        if !is_new && self.shared.extras.resume {
+            leftovers::sweep(&open, self.shared.extras);
+        }
         if is_new {
             if !self.first_made {
                 self.seen.remember(inode, pair.sink.earlier(&self.base));

@@ -9,9 +9,11 @@ mod entry;
 mod existing;
 mod extras;
 mod finish;
+mod ledger;
 mod leftovers;
 mod link;
 mod make;
+mod moving;
 mod operands;
 mod options;
 mod parents;
@@ -52,16 +54,29 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
         Err(ended) => return ended,
     };
     let settings = settings(called, &written).and_then(|settings| {
-        resume::check(&settings, &options.extras).map_err(Wrong::Usage).map(|()| settings)
+        let checked = resume::check(&settings, &options.extras)
+            .and_then(|()| options.extras.check(settings.verbose));
+        checked.map_err(Wrong::Usage).map(|()| settings)
     });
     match settings {
-        Ok(settings) => operands::copy(&settings, &options, &Voice::new(called)),
+        Ok(settings) => copy(called, &settings, &options),
         Err(Wrong::Usage(what)) => called.misused(what.as_bytes(), WRONG_USAGE),
         Err(Wrong::Plain(what)) => {
             called.say(what);
             ExitCode::from(WRONG_USAGE)
         }
     }
+}
+
+fn copy(called: &Called, settings: &Settings, options: &Options) -> ExitCode {
+    let ledger = match ledger::Ledger::open(&options.extras) {
+        Ok(ledger) => ledger,
+        Err(error) => {
+            called.say(format_args!("{error:#}"));
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
+    operands::copy(settings, options, &Voice::new(called, ledger))
 }
 
 /// What is wrong with the options.

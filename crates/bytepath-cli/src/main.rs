@@ -7,6 +7,7 @@ mod cat;
 mod classic;
 mod completions;
 mod cp;
+mod device;
 mod ends;
 mod hand;
 mod null;

@@ -9,6 +9,7 @@
 //! | keep a run | [`Record::to_json`], [`Record::from_json`]; the format is [`schema`] |
 //! | feed a spreadsheet | [`csv::write`] |
 //! | show a run in a terminal | [`table::render`] |
+//! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -42,12 +43,14 @@ pub mod table;
 pub mod verdict;
 
 mod arm;
+mod copied;
 mod machine;
 mod read;
 mod record;
 mod write;
 
 pub use arm::{Arm, Better, Costs, Published, Sample, Status, Unit, Verdict};
+pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
 pub use machine::{Cache, Machine};
 pub use read::{ReadError, SCHEMA_NAME};
 pub use record::{Build, Control, Experiment, Record, SchemaName};

@@ -1,5 +1,6 @@
 //! What is done about a destination that is there already.
 
+use bytepath_report::Outcome;
 use rustix::fs::{Access, AtFlags, FileType, Stat};
 
 use super::entry::{Copier, Pair, Shared, Sink, SinkIs};
@@ -141,6 +142,7 @@ impl Copier<'_> {
 
     /// Makes the destination another name of a copy made before.
     pub(super) fn link_to_earlier(&self, pair: &Pair, earlier: &super::seen::Earlier) -> Done {
+        self.shared.voice.ledger.outcome(Outcome::HardLinked);
         let follow = Follow::when(self.shared.settings.follows(pair.argument));
         match link::hard(&earlier.place(), follow, &pair.sink, Replace::Yes) {
             Ok(Linked::Replaced) => {

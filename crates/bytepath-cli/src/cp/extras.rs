@@ -1,6 +1,10 @@
 //! Options that the classic does not have: what a copy is worth once it is made, and how far it is.
 
-use clap::Args;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::output;
 
 /// Options of ours.
 #[derive(Args, Debug, Clone, Default)]
@@ -24,7 +28,51 @@ pub(crate) struct Extras {
     /// Bring files, and the directories that name them, to the device before going on
     #[arg(long)]
     pub(super) fsync: bool,
-    /// Show files, bytes, rate and time left on standard error. SIGUSR1 shows a line at any time
-    #[arg(long)]
-    pub(super) progress: bool,
+    /// Copy past the page cache (O_DIRECT on both ends), which then holds what it held before; what
+    /// is no whole block goes through it all the same, and so does all, with a note, where a file
+    /// system refuses. Blocks that can be shared are shared
+    #[arg(long, conflicts_with = "route")]
+    pub(super) direct: bool,
+    /// Show files, bytes, rate and time left on standard error. SIGUSR1 shows a line at any time.
+    /// With durable, bring the bytes to the device as they are copied, 32 MiB at a time, and count
+    /// what is there: no more than that is ever waiting in memory
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "copied")]
+    pub(super) progress: Option<Progress>,
+    /// Write what was done as one JSON document to FILE, or to standard output (-): counts, bytes by
+    /// route, seconds, errors, exit code (schema: bytepath.cp/1)
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Write a line of JSON for each entry as it is done to FILE, or to standard output (-)
+    #[arg(long, value_name = "FILE")]
+    pub(super) json_files: Option<PathBuf>,
+}
+
+/// What progress counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Progress {
+    /// Bytes that were copied
+    Copied,
+    /// Bytes that are on the device
+    Durable,
+}
+
+impl Extras {
+    /// Sees that nobody writes to standard output beside JSON that is to be there alone.
+    ///
+    /// # Errors
+    /// Who does.
+    pub(super) fn check(&self, verbose: bool) -> Result<(), String> {
+        let stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
+        let other = match (stdout(&self.json), stdout(&self.json_files)) {
+            (true, true) => "--json-files",
+            (true, false) | (false, true) if verbose => "--verbose",
+            _ => return Ok(()),
+        };
+        Err(format!("standard output takes one of --json and {other}, not both"))
+    }
+
+    /// Whether bytes count once they are on the device.
+    pub(super) fn is_durable(&self) -> bool {
+        self.progress == Some(Progress::Durable)
+    }
 }

@@ -1,17 +1,17 @@
 //! Names that a killed run left in a directory: of files on their way to take the place of others.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use super::atomic::PART_END;
+use super::atomic::{self, PART_END};
 use super::extras::Extras;
 use super::link::BESIDE_START;
-use super::place::Place;
+use super::place::{Place, joined};
 
 /// Bytes of entries read at once.
 const ENTRIES_BYTES: usize = 32 << 10;
@@ -34,10 +34,20 @@ pub(super) fn sweep(directory: &OwnedFd, extras: &Extras) {
     let mut reader = RawDir::new(&open, room.spare_capacity_mut());
     while let Some(Ok(entry)) = reader.next() {
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        let left = is_of_the_dead(name) || (!extras.atomic && is_idle_part(&open, name));
+        let left =
+            is_of_the_dead(name) || (!extras.atomic && is_part(name) && is_idle_part(&open, name));
         if left {
             let _ = rustix::fs::unlinkat(&open, name, AtFlags::empty());
         }
+    }
+}
+
+/// Removes the part of a file that is whole, where nobody copies to it.
+pub(super) fn remove_part(sink: &Place) {
+    let (folder, name) = sink.parent();
+    let part = sink.renamed(joined(&folder, &atomic::part_name(&name)));
+    if is_idle_part(&part.directory, &part.name) {
+        let _ = part.remove();
     }
 }
 
@@ -53,12 +63,14 @@ fn is_of_the_dead(name: &OsStr) -> bool {
     number().is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// Whether it is the part of a file that nobody copies to.
-fn is_idle_part(directory: &OwnedFd, name: &OsStr) -> bool {
+/// Whether it is the name of a part.
+fn is_part(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
-    if !bytes.starts_with(b".") || !bytes.ends_with(PART_END.as_bytes()) {
-        return false;
-    }
+    bytes.starts_with(b".") && bytes.ends_with(PART_END.as_bytes())
+}
+
+/// Whether it is the part of a file that nobody copies to.
+fn is_idle_part(directory: impl AsFd, name: &OsStr) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let open = rustix::fs::openat(directory, name, flags, Mode::empty());
     let lock = FlockOperation::NonBlockingLockExclusive;

@@ -24,15 +24,24 @@ use super::voice::{Done, Told, Voice, q};
 /// Stack for trees as deep as they may be: a level takes a few KiB. Only what is used of it costs.
 const STACK_BYTES: usize = 256 << 20;
 
-/// Copies all operands, and says how it went.
+/// Copies all operands, and says and writes how it went.
 pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
+    let copied = copy_all(settings, options, voice);
+    match voice.ledger.close(u8::from(copied.is_err())) {
+        Ok(()) => copied.err().unwrap_or(ExitCode::SUCCESS),
+        Err(error) => {
+            voice.called.say(format_args!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Copies all operands; how to end where that failed.
+fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result<(), ExitCode> {
     let tally = Tally::default();
     let (plan, extras) = (&options.plan, &options.extras);
     let shared = Shared { settings, plan, extras, tally: &tally, voice, umask: umask() };
-    let target = match target(settings, &options.files, voice) {
-        Ok(target) => target,
-        Err(ended) => return ended,
-    };
+    let target = target(settings, &options.files, voice)?;
     let sources = match &target {
         Target::Directory { sources, .. } => &options.files[..*sources],
         Target::File(_) => &options.files[..1],
@@ -43,9 +52,9 @@ pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) ->
     };
     progress::watched(&tally, settings, extras, sources, work);
     match voice.flush() {
-        Some(errno) => voice.called.write_failed(errno),
-        None if voice.has_failed() => ExitCode::FAILURE,
-        None => ExitCode::SUCCESS,
+        Some(errno) => Err(voice.called.write_failed(errno)),
+        None if voice.has_failed() => Err(ExitCode::FAILURE),
+        None => Ok(()),
     }
 }
 
@@ -74,9 +83,12 @@ enum Target {
 
 /// Finds out where the sources go, or how to end at once.
 fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<Target, ExitCode> {
-    let misused = |what: &str| voice.called.misused(what.as_bytes(), super::WRONG_USAGE);
+    let misused = |what: &str| {
+        voice.ledger.said(what, None);
+        voice.called.misused(what.as_bytes(), super::WRONG_USAGE)
+    };
     let plain = |what: String| {
-        voice.called.say(what);
+        voice.wrong(what);
         ExitCode::from(super::WRONG_USAGE)
     };
     let failed = |what: String, errno| {

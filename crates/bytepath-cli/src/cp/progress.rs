@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytepath::Meter;
 use bytepath_report::numbers;
 
-use super::extras::Extras;
+use super::extras::{Extras, Progress};
 use super::settings::Settings;
 
 /// Time between two looks.
@@ -32,6 +32,10 @@ pub(super) struct Tally {
     /// Bytes that the engine did not see: shared, or left out as holes.
     other_bytes: AtomicU64,
     files: AtomicU64,
+    /// Bytes that are on the device, where that is what counts.
+    durable_bytes: AtomicU64,
+    /// Whether it was said that something is not copied past the page cache.
+    pub(super) said_cached: AtomicBool,
     /// The devices of source and sink between which blocks could not be shared last.
     unshared: Mutex<Option<(u64, u64)>>,
 }
@@ -49,6 +53,10 @@ impl Tally {
 
     pub(super) fn add(&self, bytes: u64) {
         self.other_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn settled(&self, bytes: u64) {
+        self.durable_bytes.fetch_add(bytes, Relaxed);
     }
 
     pub(super) fn file_done(&self) {
@@ -85,10 +93,10 @@ pub(super) fn watched(
     std::thread::scope(|scope| {
         let (done, over) = channel::<()>();
         // Many copyings are over before a thread has begun.
-        let large = extras.progress || settings.recursive || sources.iter().any(is_large);
+        let large = extras.progress.is_some() || settings.recursive || sources.iter().any(is_large);
         if large {
             let total = &total;
-            let counts = extras.progress;
+            let counts = extras.progress.is_some();
             let watch = move || watch(tally, total, &asked, extras.progress, &over);
             // Without memory for a thread there is no display.
             let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
@@ -114,19 +122,25 @@ fn watch(
     tally: &Tally,
     total: &Total,
     asked: &AtomicBool,
-    draws: bool,
+    progress: Option<Progress>,
     over: &std::sync::mpsc::Receiver<()>,
 ) {
     let mut rate = Rate::new();
+    let draws = progress.is_some();
+    let bytes = || match progress {
+        Some(Progress::Durable) => tally.durable_bytes.load(Relaxed),
+        _ => tally.bytes(),
+    };
     let mut lines = Lines { terminal: std::io::stderr().is_terminal(), columns: 0 };
     let mut every = ANSWERS_AFTER;
     loop {
         let ended = over.recv_timeout(every) == Err(RecvTimeoutError::Disconnected);
         every = if draws { EVERY } else { ANSWERS_AFTER };
-        rate.look(tally.bytes());
+        let bytes = bytes();
+        rate.look(bytes);
         let asked = asked.swap(false, Relaxed);
         if asked || draws {
-            lines.draw(&text(tally, total, &rate, ended), !draws || ended);
+            lines.draw(&text((tally, bytes), total, &rate, ended), !draws || ended);
         }
         if ended {
             return;
@@ -179,8 +193,8 @@ impl Rate {
     }
 }
 
-fn text(tally: &Tally, total: &Total, rate: &Rate, ended: bool) -> String {
-    let (files, bytes) = (tally.files.load(Relaxed), tally.bytes());
+fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) -> String {
+    let files = tally.files.load(Relaxed);
     let known = total
         .complete
         .load(Relaxed)

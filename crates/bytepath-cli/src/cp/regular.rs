@@ -237,13 +237,11 @@ impl Shared<'_> {
             },
         };
         let copied = match cloned {
-            true => {
-                data.count_whole();
-                Ok(())
-            }
+            true => data.count_whole(),
             false => data.copy(),
         };
-        copied.map_err(|fault| self.voice.wrong(fault.said(from, to)))?;
+        let copied = copied.and_then(|()| data.settle());
+        copied.map_err(|fault| self.voice.wrong_by(fault.said(from, to), fault.errno()))?;
         if self.settings.debug {
             self.voice.line(data.told().to_string().as_bytes());
         }

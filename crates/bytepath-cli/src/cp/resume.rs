@@ -6,12 +6,14 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use bytepath_report::Outcome;
 use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::atomic::{self, Begun};
 use super::entry::{Pair, Shared, Sink};
 use super::extras::Extras;
+use super::leftovers;
 use super::place::{kind, same_file};
 use super::regular::Copy;
 use super::settings::{Backup, Existing, Make, Reflink, Settings};
@@ -97,11 +99,16 @@ impl Shared<'_> {
         };
         let kept = self.compare(pair, source, &open)?;
         if kept == Kept::Whole {
+            if self.extras.atomic {
+                leftovers::remove_part(&pair.sink);
+            }
+            let bytes = u64::try_from(now.st_size).unwrap_or(0);
+            self.count_kept(pair, &open, bytes, Outcome::Kept)?;
             return Ok(Resumed::Copy(self.kept_copy(open, stat, kept)));
         }
         let is_beginning = kept == length(&open);
         if !is_beginning && !self.may_overwrite(pair, &there) {
-            return Ok(Resumed::LeftAlone);
+            return Ok(self.left_alone());
         }
         if self.extras.atomic {
             return self.begin_part(pair, stat, source, sink);
@@ -118,9 +125,14 @@ impl Shared<'_> {
     /// Asks what was not asked yet, where there is nothing to go on with.
     fn ask_late(&self, pair: &Pair, stat: &Stat, sink: &Sink) -> Done<Resumed> {
         match sink.stat.filter(|there| self.may_resume(stat, there)) {
-            Some(there) if !self.may_overwrite(pair, &there) => Ok(Resumed::LeftAlone),
+            Some(there) if !self.may_overwrite(pair, &there) => Ok(self.left_alone()),
             _ => Ok(Resumed::Not),
         }
+    }
+
+    fn left_alone(&self) -> Resumed {
+        self.voice.ledger.outcome(Outcome::Skipped);
+        Resumed::LeftAlone
     }
 
     /// Opens a destination for reading; nothing where it cannot be read, or is another by now.
@@ -146,14 +158,16 @@ impl Shared<'_> {
 
     /// A copy of ours that gets the permissions it was not given yet.
     fn kept_copy(&self, open: OwnedFd, stat: &Stat, kept: Kept) -> Copy {
-        if kept == Kept::Whole {
-            self.count_kept(stat);
-        }
         Copy { open, is_new: false, omitted: self.omitted(stat), unnamed: None, kept }
     }
 
-    fn count_kept(&self, stat: &Stat) {
-        self.tally.add(u64::try_from(stat.st_size).unwrap_or(0));
+    /// Counts what an earlier run copied.
+    fn count_kept(&self, pair: &Pair, copy: &OwnedFd, mut bytes: u64, outcome: Outcome) -> Done {
+        self.tally.add(bytes);
+        self.voice.ledger.kept(bytes, outcome);
+        self.put_on_device(copy, &mut bytes).map_err(|errno| {
+            self.voice.failed(format!("error syncing {}", q(&pair.sink.shown)), errno)
+        })
     }
 
     /// Goes on in the file itself.
@@ -226,7 +240,10 @@ impl Shared<'_> {
         };
         let is_new = sink.stat.is_none();
         match kept {
-            Kept::Whole => self.count_kept(stat),
+            Kept::Whole => {
+                let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+                self.count_kept(pair, &open, bytes, Outcome::Continued)?;
+            }
             _ => self.continue_at(pair, (source, &open), kept)?,
         }
         let omitted = if is_new { GETS_MODE } else { 0 };
@@ -246,8 +263,11 @@ impl Shared<'_> {
         cut.map_err(|errno| {
             self.voice.failed(format!("cannot go on with {}", q(&pair.sink.shown)), errno)
         })?;
-        self.tally.add(at);
-        if self.settings.verbose && at > 0 {
+        if at == 0 {
+            return Ok(());
+        }
+        self.count_kept(pair, copy, at, Outcome::Continued)?;
+        if self.settings.verbose {
             let line = format!("went on with {} at byte {at}", q(&pair.sink.shown));
             self.voice.line(line.as_bytes());
         }

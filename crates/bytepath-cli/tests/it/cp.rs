@@ -3,6 +3,7 @@
 mod arguments;
 mod existing;
 mod faults;
+mod killed;
 mod look;
 mod ours;
 mod random;

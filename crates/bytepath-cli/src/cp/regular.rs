@@ -286,7 +286,7 @@ impl Shared<'_> {
         let set = if preserve.mode {
             self.keep_mode(&source, &sink, mode, stat)
         } else if preserve.default_mode && (copy.is_new || copy.kept != Kept::Nothing) {
-            self.set_mode(&sink, NEW_FILE & !self.umask)
+            self.set_new_mode(&sink, NEW_FILE & !self.umask)
         } else if copy.omitted & !self.umask != 0 {
             self.set_mode(&sink, stat.st_mode & 0o777 & !self.umask)
         } else {

@@ -4,6 +4,7 @@ mod arguments;
 mod existing;
 mod faults;
 mod killed;
+mod limits;
 mod look;
 mod ours;
 mod random;

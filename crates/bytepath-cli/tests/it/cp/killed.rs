@@ -75,9 +75,7 @@ fn killed(words: &[&str], bytes: u64) -> bool {
         };
         Some(count("rchar: ")? + count("wchar: ")?)
     };
-    while moved().is_some_and(|moved| moved < bytes)
-        && matches!(cp.child().try_wait(), Ok(None))
-    {
+    while moved().is_some_and(|moved| moved < bytes) && matches!(cp.child().try_wait(), Ok(None)) {
         std::hint::spin_loop();
     }
     let _ = kill_process_group(cp.group, Signal::KILL);

@@ -170,10 +170,10 @@ fn part(place: &Place) -> Result<Option<(OwnedFd, Place)>, Errno> {
         if !is_own(&stat) {
             return Ok(None);
         }
-        match rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY),
-            // A file system without locks.
-            Err(_) | Ok(()) => {}
+        // Another refusal is that of a file system without locks.
+        let locked = rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive);
+        if locked == Err(Errno::WOULDBLOCK) {
+            return Err(Errno::BUSY);
         }
         // Whoever held it before may have given it its last name.
         if part.stat(Follow::No).is_ok_and(|named| same_file(&named, &stat)) {

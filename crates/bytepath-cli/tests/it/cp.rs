@@ -8,6 +8,8 @@ mod limits;
 mod look;
 mod ours;
 mod random;
+mod report;
+mod resume;
 mod trees;
 
 use std::fs::{File, FileTimes, Permissions};

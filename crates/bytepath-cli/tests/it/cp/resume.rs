@@ -181,7 +181,7 @@ fn names_of_one_file_and_files_that_may_not_be_written_are_continued() {
     let Some(nobody) = as_nobody() else { return };
     let done = in_folder(&format!(
         "chmod 777 .; chmod 444 large; {nobody} cp large c; {nobody} $bytepath cp --resume large c \
-         && stat -c %a c; rm c; {nobody} sh -c 'head -c 99 large >c; chmod 444 c'; \
+         && stat -c %a c; rm c; {nobody} sh -c 'head -c 3M large >c; chmod 444 c'; \
          {nobody} $bytepath cp -a --resume large c && cmp large c && stat -c %a c"
     ));
     assert_eq!(done.stdout, "444\n444\n", "{done:?}");

@@ -9,6 +9,7 @@ mod entry;
 mod existing;
 mod extras;
 mod finish;
+mod interrupted;
 mod ledger;
 mod leftovers;
 mod link;

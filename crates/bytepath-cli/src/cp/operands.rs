@@ -50,7 +50,7 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
         true => on_large_stack(|| copy_to(&shared, &options.files, target)),
         false => copy_to(&shared, &options.files, target),
     };
-    progress::watched(&tally, settings, extras, sources, work);
+    progress::watched(&shared, sources, work);
     match voice.flush() {
         Some(errno) => Err(voice.called.write_failed(errno)),
         None if voice.has_failed() => Err(ExitCode::FAILURE),

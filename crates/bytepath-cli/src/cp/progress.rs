@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use bytepath::Meter;
 use bytepath_report::numbers;
 
-use super::extras::{Extras, Progress};
+use super::entry::Shared;
+use super::extras::Progress;
+use super::interrupted::{self, Interrupts};
 use super::settings::Settings;
 
 /// Time between two looks.
@@ -63,6 +65,11 @@ impl Tally {
         self.files.fetch_add(1, Relaxed);
     }
 
+    /// Files and bytes.
+    pub(super) fn copied(&self) -> (u64, u64) {
+        (self.files.load(Relaxed), self.bytes())
+    }
+
     fn bytes(&self) -> u64 {
         self.meter.bytes() + self.other_bytes.load(Relaxed)
     }
@@ -79,27 +86,24 @@ struct Total {
 }
 
 /// Does the work, and shows how far it is if that is wanted.
-pub(super) fn watched(
-    tally: &Tally,
-    settings: &Settings,
-    extras: &Extras,
-    sources: &[OsString],
-    work: impl FnOnce(),
-) {
+pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOnce()) {
+    let (settings, progress) = (shared.settings, shared.extras.progress);
     let asked = Arc::new(AtomicBool::new(false));
     // Where handlers are refused, the signal ends the program as it always did.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, asked.clone());
-    let total = Total::default();
+    let (total, interrupts) = (Total::default(), Interrupts::default());
     std::thread::scope(|scope| {
         let (done, over) = channel::<()>();
         // Many copyings are over before a thread has begun.
-        let large = extras.progress.is_some() || settings.recursive || sources.iter().any(is_large);
+        let large = progress.is_some() || settings.recursive || sources.iter().any(is_large);
         if large {
-            let total = &total;
-            let counts = extras.progress.is_some();
-            let watch = move || watch(tally, total, &asked, extras.progress, &over);
+            let (total, interrupts) = (&total, &interrupts);
+            let counts = progress.is_some();
+            let watch = move || watch(shared, total, (&asked, interrupts), &over);
             // Without memory for a thread there is no display.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
+            if std::thread::Builder::new().spawn_scoped(scope, watch).is_ok() {
+                interrupts.catch();
+            }
             if counts {
                 let count = move || count_all(sources, settings, total);
                 let _ = std::thread::Builder::new().spawn_scoped(scope, count);
@@ -119,12 +123,12 @@ fn is_large(source: &OsString) -> bool {
 }
 
 fn watch(
-    tally: &Tally,
+    shared: &Shared<'_>,
     total: &Total,
-    asked: &AtomicBool,
-    progress: Option<Progress>,
+    (asked, interrupts): (&AtomicBool, &Interrupts),
     over: &std::sync::mpsc::Receiver<()>,
 ) {
+    let (tally, progress) = (shared.tally, shared.extras.progress);
     let mut rate = Rate::new();
     let draws = progress.is_some();
     let bytes = || match progress {
@@ -135,6 +139,9 @@ fn watch(
     let mut every = ANSWERS_AFTER;
     loop {
         let ended = over.recv_timeout(every) == Err(RecvTimeoutError::Disconnected);
+        if let (Some(signal), false) = (interrupts.came(), ended) {
+            interrupted::end(shared, signal);
+        }
         every = if draws { EVERY } else { ANSWERS_AFTER };
         let bytes = bytes();
         rate.look(bytes);

@@ -87,12 +87,12 @@ impl Shared<'_> {
     ) -> Done<Resumed> {
         // Files of /proc say that they are empty, and what is no file cannot be read twice.
         if !self.extras.resume || kind(now) != FileType::RegularFile || now.st_size == 0 {
-            return self.ask_late(pair, stat, sink);
+            return self.anew(pair, stat, sink);
         }
         let there = sink.stat.filter(|there| self.may_resume(stat, there));
         let open = there.as_ref().and_then(|there| self.open_there(pair, sink, there));
         let (Some(there), Some(open)) = (there, open) else {
-            return match self.ask_late(pair, stat, sink)? {
+            return match self.anew(pair, stat, sink)? {
                 Resumed::Not if self.extras.atomic => self.begin_part(pair, stat, source, sink),
                 other => Ok(other),
             };
@@ -122,12 +122,27 @@ impl Shared<'_> {
             || self.voice.asks(&self.question(&pair.sink, there))
     }
 
-    /// Asks what was not asked yet, where there is nothing to go on with.
-    fn ask_late(&self, pair: &Pair, stat: &Stat, sink: &Sink) -> Done<Resumed> {
-        match sink.stat.filter(|there| self.may_resume(stat, there)) {
-            Some(there) if !self.may_overwrite(pair, &there) => Ok(self.left_alone()),
-            _ => Ok(Resumed::Not),
+    /// Does for a copy that begins anew what was left until now: asks the user, and parts the file
+    /// from its other names.
+    fn anew(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Resumed> {
+        let Some(there) = sink.stat.filter(|there| self.may_resume(stat, there)) else {
+            return Ok(Resumed::Not);
+        };
+        if !self.may_overwrite(pair, &there) {
+            return Ok(self.left_alone());
         }
+        self.part_names(pair, &there, sink).map(|_| Resumed::Not)
+    }
+
+    /// Removes a name of a file that has others, which keep what they have; whether it was removed.
+    /// With --atomic it is replaced at the end.
+    fn part_names(&self, pair: &Pair, there: &Stat, sink: &mut Sink) -> Done<bool> {
+        let parted = self.settings.preserve.links && there.st_nlink > 1 && !self.extras.atomic;
+        if parted {
+            self.remove(&pair.sink)?;
+            sink.gone();
+        }
+        Ok(parted)
     }
 
     fn left_alone(&self) -> Resumed {
@@ -186,13 +201,10 @@ impl Shared<'_> {
         let there = rustix::fs::fstat(open).map_err(|errno| {
             self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
         })?;
-        // Other names keep what they have; and what is to be a clone is one as a whole.
-        let parted = self.settings.preserve.links && there.st_nlink > 1;
-        if parted {
-            self.remove(&pair.sink)?;
-            sink.gone();
+        if self.part_names(pair, &there, sink)? {
             return Ok(Resumed::Not);
         }
+        // What is to be a clone is one as a whole.
         if self.settings.reflink == Reflink::Always || kept == Kept::Nothing {
             return Ok(Resumed::Not);
         }

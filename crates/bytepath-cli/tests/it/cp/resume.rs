@@ -178,6 +178,12 @@ fn names_of_one_file_and_files_that_may_not_be_written_are_continued() {
          [ t/a -ef t/b ] && cmp s/a t/b && stat -c %s other",
     );
     assert_eq!(done.well().stdout, "444.2\n1048576\n");
+    // Also where there is nothing to compare.
+    let done = in_folder(
+        ">empty; echo other >t; ln t u; $bytepath cp -a --resume empty t && cat t u && \
+         cp -p large v; ln v w; $bytepath cp -a --resume --atomic part v && cmp part v && cmp large w",
+    );
+    assert_eq!(done.well().stdout, "other\n");
     let Some(nobody) = as_nobody() else { return };
     let done = in_folder(&format!(
         "chmod 777 .; chmod 444 large; {nobody} cp large c; {nobody} $bytepath cp --resume large c \

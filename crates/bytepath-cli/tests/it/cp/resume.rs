@@ -125,7 +125,7 @@ fn parts_of_others_are_left_alone() {
 #[test]
 fn what_killed_runs_left_is_removed() {
     let done = in_folder(
-        "true & dead=$!; wait; mkdir -p s/d t/d; echo x >s/d/x; for f in t t/d; do \
+        "dead=$(sh -c 'echo $$'); mkdir -p s/d t/d; echo x >s/d/x; for f in t t/d; do \
          echo half >$f/.bytepath-$dead-0; echo half >$f/.bytepath-$$-0; echo user >$f/.bytepath-me; \
          echo half >$f/.x.bytepath-part; done; $bytepath cp -aT --resume s t; \
          find t -type f | LC_ALL=C sort | sed s/$$/me/",

@@ -26,7 +26,7 @@ run: build
 
 build:
 	@tools/setup build
-	@$(RUST) cargo build --release --locked --package bytepath-cli
+	@tools/build
 
 # Cheap checks first; the tests come last, so that their verdict is what one sees. The command has the
 # library's name, and its pages would overwrite the library's: hence --lib.

@@ -1,5 +1,7 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
+mod calls;
+mod copy;
 pub(crate) mod interrupt;
 mod movers;
 mod progress;
@@ -38,6 +40,8 @@ enum Experiment {
     Pipes(Pipes),
     Overhead(Overhead),
     Movers(movers::Movers),
+    Calls(calls::Calls),
+    Copy(copy::Copy),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -136,21 +140,25 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
         Experiment::Movers(options) => movers::run(options),
+        Experiment::Calls(options) => calls::run(options),
+        Experiment::Copy(options) => copy::run(options),
     })
 }
 
 fn pipes(options: &Pipes) -> anyhow::Result<()> {
     let arms = pipes_arms(options)?;
     if options.list {
-        let mut out = std::io::stdout().lock();
-        return arms
-            .iter()
-            .try_for_each(|arm| writeln!(out, "{}", arm.name))
-            .context("standard output");
+        return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
     let record = measure_pipes(arms, options)?;
     show(&record, pipes::dominating(&record).as_deref(), outputs)
+}
+
+/// Names the arms.
+fn listed(arms: &[Arm]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    arms.iter().try_for_each(|arm| writeln!(out, "{}", arm.name)).context("standard output")
 }
 
 fn overhead(options: &Overhead) -> anyhow::Result<()> {
@@ -218,14 +226,39 @@ pub(crate) fn pipes_arms(options: &Pipes) -> anyhow::Result<Vec<Arm>> {
     }
 }
 
+fn patterns(globs: &[String]) -> anyhow::Result<Vec<glob::Pattern>> {
+    let pattern = |text: &String| {
+        let pattern = glob::Pattern::new(text);
+        pattern.map_err(|error| wrong_usage(format!("{text:?} is no pattern: {}", error.msg)))
+    };
+    globs.iter().map(pattern).collect()
+}
+
+/// The arms whose name, or a part of it at a /, matches a pattern; all where there is none.
+fn those_matching(mut arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
+    let (patterns, sections) = (patterns(globs)?, sections(&arms));
+    arms.retain(|arm| {
+        let mut names = arm.name.split('/').chain([arm.name.as_str()]);
+        patterns.is_empty() || names.any(|name| patterns.iter().any(|glob| glob.matches(name)))
+    });
+    match arms.is_empty() {
+        false => Ok(arms),
+        true => Err(wrong_usage(format!(
+            "no arm matches {}; --list names them all, in the sections {sections}",
+            globs.join(",")
+        ))),
+    }
+}
+
+/// The sections of these arms, as a list.
+fn sections(arms: &[Arm]) -> String {
+    let mut sections: Vec<&str> = arms.iter().filter_map(|arm| arm.section.as_deref()).collect();
+    sections.dedup();
+    sections.join(", ")
+}
+
 fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
-    let patterns = globs
-        .iter()
-        .map(|text| {
-            let pattern = glob::Pattern::new(text);
-            pattern.map_err(|error| wrong_usage(format!("{text:?} is no pattern: {}", error.msg)))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let patterns = patterns(globs)?;
     let matches = |arm: &Arm| {
         // The rung, the rung @ the placement, or all of the name with the axes.
         let rung = arm.name.split('@').next().unwrap_or_default();
@@ -302,7 +335,13 @@ impl Measuring {
 
     /// The settings, as `usual` where the user says nothing else.
     fn settings_of(&self, usual: Sampling, bytes: Option<u64>) -> Settings {
-        let usual = if self.quick { Sampling::QUICK } else { usual };
+        self.settings_between(usual, Sampling::QUICK, bytes)
+    }
+
+    /// The settings, as `usual`, or as `quick` when that is asked for, where the user says nothing
+    /// else.
+    fn settings_between(&self, usual: Sampling, quick: Sampling, bytes: Option<u64>) -> Settings {
+        let usual = if self.quick { quick } else { usual };
         let measured = match bytes {
             Some(bytes) => Measured::Bytes(bytes),
             None => Measured::Time(self.time.unwrap_or(usual.time)),
@@ -316,6 +355,11 @@ impl Measuring {
             timing: Timing { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured },
             others: Default::default(),
         }
+    }
+
+    /// Whether it is left to the experiment how many blocks there are.
+    fn leaves_blocks_open(&self) -> bool {
+        self.blocks.is_none() && self.until_ci.is_none() && !self.quick
     }
 
     /// Opens the files that results are to go to.

@@ -2,6 +2,7 @@
 //! (wrong usage).
 
 mod bench;
+mod call;
 mod carry;
 mod cat;
 mod classic;
@@ -59,6 +60,7 @@ enum Command {
     Bench(bench::Options),
     Write(write::Options),
     Read(read::Options),
+    Call(call::Options),
     Carry(carry::Options),
     Hand(hand::Options),
     Completions(completions::Completions),
@@ -86,6 +88,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
+        Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),

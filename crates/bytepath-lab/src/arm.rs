@@ -10,6 +10,9 @@ use serde_json::Value;
 pub struct Arm {
     /// Its name, suffixed with the placement: `write-read@same-cpu`.
     pub name: String,
+    /// Arms of one section do the same work, and are compared with the first of them that runs;
+    /// those of none with the run's reference.
+    pub section: Option<String>,
     /// What it is made of, for the record.
     pub params: BTreeMap<String, Value>,
     /// The unit of its values.

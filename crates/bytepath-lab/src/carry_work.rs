@@ -64,6 +64,7 @@ fn outcome(report: &EndReport) -> Outcome {
         syscalls_per_gib: per_gib(report.calls as f64),
         context_switches_per_gib: per_gib(report.usage.switches() as f64),
         page_faults_per_gib: per_gib(report.usage.faults as f64),
+        ..Costs::default()
     };
     Outcome {
         value: report.gib_per_second(),

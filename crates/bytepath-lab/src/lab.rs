@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytepath::machine::Machine;
-use bytepath_report::{Better, Control, Costs, Experiment, Record, Sample, SchemaName, Status};
+use bytepath_report::{Control, Costs, Experiment, Record, Sample, SchemaName, Status};
 use serde_json::Value;
 
 use crate::arm::{Arm, Measured, Outcome, Timing, Work};
@@ -328,10 +328,26 @@ impl Bench {
             .unwrap_or(f64::INFINITY)
     }
 
+    /// For each arm, the one that it is compared with: the first of its section that did not fail,
+    /// or the run's reference.
+    fn references(&self, reference: usize) -> Vec<usize> {
+        let first_of = |section: &String| {
+            self.running.iter().position(|running| {
+                running.arm.section.as_ref() == Some(section) && running.failed.is_none()
+            })
+        };
+        let of = |(index, running): (usize, &Running)| match &running.arm.section {
+            Some(section) => first_of(section).unwrap_or(index),
+            None => reference,
+        };
+        self.running.iter().enumerate().map(of).collect()
+    }
+
     fn record(self, reference: usize, experiment: Experiment) -> Record {
-        let compared = self.running.get(reference).map(|running| counted(&running.samples));
-        let compared = compared.unwrap_or_default();
-        let better = self.running[reference].arm.unit.better();
+        let compared = counted(&self.running[reference].samples);
+        let references = self.references(reference);
+        let values: Vec<_> =
+            references.iter().map(|of| counted(&self.running[*of].samples)).collect();
         let control = Ratio::of(&counted(&self.control), &compared);
         let why = match &control {
             Ok(control) => untrusted_why(control),
@@ -345,7 +361,8 @@ impl Bench {
         }
         let mut arms: Vec<bytepath_report::Arm> = Vec::new();
         for (index, running) in self.running.into_iter().enumerate() {
-            arms.push(finished(running, index == reference, &compared, better, &mut notes));
+            let compared = &values[index];
+            arms.push(finished(running, references[index] == index, compared, &mut notes));
         }
         arms.extend(self.unavailable.into_iter().map(unavailable));
         arms.sort_by_key(|arm| self.order.iter().position(|name| *name == arm.name));
@@ -450,7 +467,6 @@ fn finished(
     running: Running,
     reference: bool,
     compared: &[f64],
-    better: Better,
     notes: &mut Vec<String>,
 ) -> bytepath_report::Arm {
     let Running { arm, samples, costs, found, failed, .. } = running;
@@ -458,6 +474,7 @@ fn finished(
         params: arm.params.into_iter().chain(found).collect(),
         touched: arm.touched,
         published: arm.published,
+        section: arm.section,
         reference,
         ..bytepath_report::Arm::new(arm.name, arm.unit)
     };
@@ -478,7 +495,8 @@ fn finished(
     if let Ok(ratio) = Ratio::of(&values, compared) {
         shown.ratio = Some(ratio.median);
         shown.ratio_ci95 = Some([ratio.interval.low, ratio.interval.high]);
-        shown.verdict = (!reference).then(|| verdict(ratio.interval, better, EQUIVALENCE_MARGIN));
+        shown.verdict =
+            (!reference).then(|| verdict(ratio.interval, shown.better, EQUIVALENCE_MARGIN));
     }
     shown
 }
@@ -489,6 +507,7 @@ fn unavailable(arm: Arm) -> bytepath_report::Arm {
         params: arm.params,
         touched: arm.touched,
         published: arm.published,
+        section: arm.section,
         ..bytepath_report::Arm::unavailable(arm.name, arm.unit, why)
     }
 }
@@ -525,6 +544,9 @@ fn median_costs(costs: &[Costs]) -> Costs {
         syscalls_per_gib: of(|costs| costs.syscalls_per_gib),
         context_switches_per_gib: of(|costs| costs.context_switches_per_gib),
         page_faults_per_gib: of(|costs| costs.page_faults_per_gib),
+        cpu_ns_per_op: of(|costs| costs.cpu_ns_per_op),
+        syscalls_per_op: of(|costs| costs.syscalls_per_op),
+        context_switches_per_op: of(|costs| costs.context_switches_per_op),
     }
 }
 

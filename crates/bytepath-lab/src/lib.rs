@@ -5,7 +5,10 @@
 //! what came; the result is a [`bytepath_report::Record`].
 
 pub mod arm;
+pub mod call_work;
+pub mod calls;
 pub mod carry_work;
+pub mod copies;
 pub mod ends;
 pub mod experiments;
 pub mod facts;

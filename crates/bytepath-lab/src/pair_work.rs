@@ -151,7 +151,7 @@ impl PairWork {
         running.mover = Some(spawn_on(&mut mover, None)?);
         // Its ends are ours too until it is forgotten, and the drain waits for the last writer.
         drop(mover);
-        let moved = ended(&mut running.mover, Says::Errors, PATIENCE)?;
+        let moved: EndReport = ended(&mut running.mover, Says::Errors, PATIENCE)?;
         if moved.bytes != bytes {
             return Err(format!("only {} of {bytes} bytes were moved", moved.bytes));
         }
@@ -177,7 +177,7 @@ fn moved_by(
     let child = running.mover.insert(spawn_on(&mut mover, None)?);
     // Its ends are ours too until it is forgotten, and the drain waits for the last writer.
     drop(mover);
-    let status = waited(child)?;
+    let status = waited(child, PATIENCE)?;
     let mut took = began.elapsed();
     let usage = Usage::of_children().since(before);
     if !status.success() {
@@ -190,11 +190,11 @@ fn moved_by(
 }
 
 /// Waits for a program to end, for as long as nobody wishes that the run ends.
-fn waited(child: &mut Child) -> Result<ExitStatus, String> {
+pub(crate) fn waited(child: &mut Child, patience: Duration) -> Result<ExitStatus, String> {
     let told = |error: std::io::Error| error.to_string();
     let ended = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty());
     let ended = ended.map_err(|errno| told(errno.into()))?;
-    match interrupt::wait(&ended, Instant::now() + PATIENCE).map_err(told)? {
+    match interrupt::wait(&ended, Instant::now() + patience).map_err(told)? {
         Came::Readable => child.wait().map_err(told),
         Came::Wish => Err("interrupted".into()),
         Came::Nothing => Err("it did not end in time".into()),
@@ -223,7 +223,7 @@ impl Running {
         if self.drain.is_none() {
             return Ok(None);
         }
-        let drained = ended(&mut self.drain, Says::Output, PATIENCE)?;
+        let drained: EndReport = ended(&mut self.drain, Says::Output, PATIENCE)?;
         if drained.bytes != bytes {
             return Err(format!("only {} of {bytes} bytes came through", drained.bytes));
         }
@@ -249,6 +249,7 @@ fn outcome(moved: &EndReport, seconds: f64) -> Outcome {
         syscalls_per_gib: per_gib(moved.calls as f64).filter(|_| moved.calls > 0),
         context_switches_per_gib: per_gib(moved.usage.switches() as f64),
         page_faults_per_gib: per_gib(moved.usage.faults as f64),
+        ..Costs::default()
     };
     Outcome { value: gib / seconds.max(1e-9), seconds, costs, found: BTreeMap::new() }
 }

@@ -36,19 +36,18 @@ impl Peer {
     /// # Errors
     /// It is not installed: how to install it.
     pub fn found(&self) -> Result<Vec<String>, String> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let found = std::env::split_paths(&path)
-            .map(|folder| folder.join(self.words[0]))
-            .find(is_executable)
-            .ok_or_else(|| {
-                format!(
-                    "{} is not installed; on Debian: apt-get install {}",
-                    self.name, self.package
-                )
-            })?;
+        let found = found(self.words[0]).ok_or_else(|| {
+            format!("{} is not installed; on Debian: apt-get install {}", self.name, self.package)
+        })?;
         let rest = self.words[1..].iter().map(|word| (*word).to_owned());
         Ok(std::iter::once(found.to_string_lossy().into_owned()).chain(rest).collect())
     }
+}
+
+/// Where a program is, if it is installed.
+pub(crate) fn found(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(is_executable)
 }
 
 fn is_executable(file: &PathBuf) -> bool {

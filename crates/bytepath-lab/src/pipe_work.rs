@@ -271,7 +271,7 @@ impl Running {
         limit: Duration,
         reports: bool,
     ) -> Result<(Option<EndReport>, EndReport), String> {
-        let reader = ended(&mut self.reader, Says::Output, limit);
+        let reader = ended::<EndReport>(&mut self.reader, Says::Output, limit);
         // One that did not end in time still holds the pipe, and with it the writer.
         end(&mut self.reader);
         if let Some(between) = &mut self.between {
@@ -329,11 +329,11 @@ pub(crate) enum Says {
 }
 
 /// Waits for a process without using a CPU, and reads its report.
-pub(crate) fn ended(
+pub(crate) fn ended<T: serde::de::DeserializeOwned>(
     child: &mut Option<Child>,
     says: Says,
     limit: Duration,
-) -> Result<EndReport, String> {
+) -> Result<T, String> {
     let Some(child) = child else { return Err("it was not started".into()) };
     let report = match says {
         Says::Output => child.stdout.take().map(|out| text_of(out, limit)),
@@ -388,6 +388,7 @@ fn outcome(ends: &[&EndReport], reader: &EndReport) -> Outcome {
         syscalls_per_gib: per_gib(|end| end.calls as f64).filter(|_| told),
         context_switches_per_gib: per_gib(|end| end.usage.switches() as f64),
         page_faults_per_gib: per_gib(|end| end.usage.faults as f64),
+        ..Costs::default()
     };
     let mut found = BTreeMap::from([
         ("pipe_bytes".to_owned(), Value::from(reader.pipe_bytes)),

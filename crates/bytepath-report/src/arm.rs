@@ -53,9 +53,14 @@ pub struct Arm {
     /// What others have published for this arm.
     #[serde(default)]
     pub published: Option<Published>,
-    /// Whether this is the arm that the ratios are against. At most one in a record.
+    /// Whether this is the arm that the ratios are against. At most one in a record, or in each of
+    /// its sections.
     #[serde(default)]
     pub reference: bool,
+    /// The section of the record that the arm belongs to, where it has sections: arms that do the
+    /// same work, and whose ratios are against the section's own reference arm.
+    #[serde(default)]
+    pub section: Option<String>,
 }
 
 impl Arm {
@@ -79,6 +84,7 @@ impl Arm {
             touched: false,
             published: None,
             reference: false,
+            section: None,
         }
     }
 
@@ -119,6 +125,11 @@ impl Unit {
             Unit::Seconds => "s",
             Unit::Nanoseconds => "ns",
         }
+    }
+
+    /// Whether it tells of bytes moved, which somebody may have looked at or not.
+    pub fn is_of_bytes(self) -> bool {
+        self == Unit::GibPerSecond
     }
 
     /// Which direction is the better one: rates want to be high, times low.
@@ -225,7 +236,8 @@ pub struct Sample {
     pub seconds: f64,
 }
 
-/// What the work cost, both ends together, for each GiB (2^30 bytes) moved.
+/// What the work cost, both ends together, for each GiB (2^30 bytes) moved, or for each operation
+/// where the work is operations rather than bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Costs {
@@ -239,6 +251,12 @@ pub struct Costs {
     pub context_switches_per_gib: Option<f64>,
     /// Page faults per GiB, minor and major.
     pub page_faults_per_gib: Option<f64>,
+    /// CPU nanoseconds per operation, in user space and in the kernel.
+    pub cpu_ns_per_op: Option<f64>,
+    /// System calls per operation.
+    pub syscalls_per_op: Option<f64>,
+    /// Context switches per operation, voluntary and involuntary.
+    pub context_switches_per_op: Option<f64>,
 }
 
 impl Costs {

@@ -219,6 +219,26 @@ pub const COLUMNS: &[Column] = &[
                 .map_or_else(String::new, |published| published.source.clone())
         },
     },
+    Column {
+        name: "section",
+        meaning: "the section of the record that the arm belongs to, where it has sections",
+        cell: |row| row.arm.section.clone().unwrap_or_default(),
+    },
+    Column {
+        name: "cpu_ns_per_op",
+        meaning: "CPU nanoseconds per operation",
+        cell: |row| cost(row, |costs| costs.cpu_ns_per_op),
+    },
+    Column {
+        name: "syscalls_per_op",
+        meaning: "system calls per operation",
+        cell: |row| cost(row, |costs| costs.syscalls_per_op),
+    },
+    Column {
+        name: "context_switches_per_op",
+        meaning: "context switches per operation",
+        cell: |row| cost(row, |costs| costs.context_switches_per_op),
+    },
 ];
 
 /// Writes the record to a sink, header first.

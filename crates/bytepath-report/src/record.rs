@@ -108,7 +108,13 @@ impl Control {
 }
 
 impl Record {
-    /// The arm that the ratios of the others are against, where the run had one.
+    /// Whether its arms are in sections, each with a reference of its own.
+    pub fn has_sections(&self) -> bool {
+        self.arms.iter().any(|arm| arm.section.is_some())
+    }
+
+    /// The arm that the ratios of the others are against, where the run had one; the first of them
+    /// where it has sections.
     pub fn reference(&self) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.reference)
     }

@@ -68,6 +68,9 @@ fn cost_figures(costs: Costs) -> impl Iterator<Item = f64> {
         syscalls_per_gib,
         context_switches_per_gib,
         page_faults_per_gib,
+        cpu_ns_per_op,
+        syscalls_per_op,
+        context_switches_per_op,
     } = costs;
     [
         cpu_user_s_per_gib,
@@ -75,6 +78,9 @@ fn cost_figures(costs: Costs) -> impl Iterator<Item = f64> {
         syscalls_per_gib,
         context_switches_per_gib,
         page_faults_per_gib,
+        cpu_ns_per_op,
+        syscalls_per_op,
+        context_switches_per_op,
     ]
     .into_iter()
     .flatten()

@@ -130,23 +130,23 @@ impl Plan {
         let mut plan = Plan::best(job, knobs.clone())?;
         let Some(pair) = profile.pair(job.source, job.sink) else { return Ok(plan) };
         let mut first_pipe = plan.grow_pipes_to;
-        let mut surest = f64::NEG_INFINITY;
-        let mut sure = Vec::new();
+        let mut fastest = f64::NEG_INFINITY;
+        let mut overall = Vec::new();
         for choice in &mut plan.routes {
             let name = choice.route.name();
             let best = pair.best(|setting| setting.route == name && setting.agrees(&knobs));
             let Some(best) = best else { continue };
             choice.knobs = best.choice.filled(&knobs);
             choice.expected_gib_per_s = Some(best.gib_per_s);
-            sure.push((name, best.surely_gib_per_s()));
-            if best.surely_gib_per_s() > surest {
-                (surest, first_pipe) = (best.surely_gib_per_s(), best.choice.pipe_bytes);
+            overall.push((name, best.overall_gib_per_s));
+            if best.overall_gib_per_s > fastest {
+                (fastest, first_pipe) = (best.overall_gib_per_s, best.choice.pipe_bytes);
             }
             plan.basis = Basis::Profile;
         }
         let figure = |choice: &Choice| {
             let name = choice.route.name();
-            sure.iter().find(|(route, _)| *route == name).map_or(0.0, |(_, figure)| *figure)
+            overall.iter().find(|(route, _)| *route == name).map_or(0.0, |(_, figure)| *figure)
         };
         plan.routes.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
         plan.grow_pipes_to = first_pipe.filter(|_| knobs.pipe_bytes.is_none() && !job.keep_source);

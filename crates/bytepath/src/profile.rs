@@ -197,6 +197,10 @@ pub struct Measured {
     pub gib_per_s: f64,
     /// Its 95% interval.
     pub ci95: [f64; 2],
+    /// The speed of all samples together, without the slowest. Choices are compared by this: the
+    /// median of one that is fast at times and slow at others, as sleepers are on a busy machine,
+    /// is either at one time and the other at the next.
+    pub overall_gib_per_s: f64,
     /// CPU seconds of the mover per GiB.
     pub cpu_s_per_gib: f64,
 }
@@ -449,23 +453,14 @@ struct Versioned {
 }
 
 impl Pair {
-    /// The best of the choices that some condition leaves: of those that are about as surely fast as
-    /// the first, the one that takes least of the CPU. A spinner is rarely worth what it burns.
+    /// The best of the choices that some condition leaves: of those that are about as fast as the
+    /// first, the one that takes least of the CPU. A spinner is rarely worth what it burns.
     pub fn best(&self, of: impl Fn(&Setting) -> bool) -> Option<&Measured> {
         let left = || self.choices.iter().filter(|measured| of(&measured.choice));
-        let fastest = left().map(Measured::surely_gib_per_s).reduce(f64::max)?;
+        let fastest = left().map(|measured| measured.overall_gib_per_s).reduce(f64::max)?;
         left()
-            .filter(|measured| measured.surely_gib_per_s() >= fastest * ABOUT_AS_FAST)
+            .filter(|measured| measured.overall_gib_per_s >= fastest * ABOUT_AS_FAST)
             .min_by(|a, b| a.cpu_s_per_gib.total_cmp(&b.cpu_s_per_gib))
-    }
-}
-
-impl Measured {
-    /// What it gives at least, as far as the measurement can tell. Choices are compared by this: one
-    /// that is fast at times and slow at others, as sleepers are on a busy machine, has a high median
-    /// at one time and disappoints at the next.
-    pub fn surely_gib_per_s(&self) -> f64 {
-        self.ci95[0]
     }
 }
 
@@ -495,7 +490,13 @@ pub(crate) mod tests {
     pub(crate) fn gave(route: &str, pipe_bytes: Option<usize>, gib_per_s: f64) -> Measured {
         let (chunk_bytes, spin_ns, stays) = (None, None, false);
         let choice = Setting { route: route.into(), chunk_bytes, pipe_bytes, spin_ns, stays };
-        Measured { choice, gib_per_s, ci95: [gib_per_s, gib_per_s], cpu_s_per_gib: 0.1 }
+        Measured {
+            choice,
+            gib_per_s,
+            ci95: [gib_per_s, gib_per_s],
+            overall_gib_per_s: gib_per_s,
+            cpu_s_per_gib: 0.1,
+        }
     }
 
     fn written(text: &[u8]) -> tempfile::NamedTempFile {

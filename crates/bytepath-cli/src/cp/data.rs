@@ -3,6 +3,9 @@
 //! Costs per extent: two seeks on either side. Only `--sparse=always` looks at the bytes, in a
 //! buffer of its own.
 
+mod large;
+mod small;
+
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -26,12 +29,15 @@ pub(super) struct Data<'a> {
     /// Bytes that are not on the device yet, where that matters.
     pub(super) dirty_bytes: u64,
     source_stat: Stat,
-    sink_device: u64,
+    /// Not known of a new file whose blocks cannot be shared.
+    sink_device: Option<u64>,
     /// Whether the sink is a file, which can have holes.
     sink_is_file: bool,
     block_bytes: usize,
     told: Told,
 }
+
+pub(super) use large::is_large;
 
 /// How the bytes were copied, in the classic's words.
 #[derive(Clone, Copy)]
@@ -103,9 +109,9 @@ impl<'a> Data<'a> {
         shared: &'a Shared<'a>,
         source: BorrowedFd<'a>,
         sink: BorrowedFd<'a>,
-        (source_stat, sink_stat): (&Stat, &Stat),
+        (source_stat, sink_stat): (&Stat, Option<&Stat>),
     ) -> Data<'a> {
-        let block_bytes = usize::try_from(sink_stat.st_blksize).unwrap_or(512);
+        let block_bytes = sink_stat.and_then(|stat| usize::try_from(stat.st_blksize).ok());
         let reflink = if shared.settings.reflink == Reflink::Never { "no" } else { "unknown" };
         Data {
             shared,
@@ -113,9 +119,9 @@ impl<'a> Data<'a> {
             sink,
             dirty_bytes: 0,
             source_stat: *source_stat,
-            sink_device: sink_stat.st_dev,
-            sink_is_file: kind(sink_stat) == FileType::RegularFile,
-            block_bytes: block_bytes.clamp(512, BLOCK_BYTES_MAX),
+            sink_device: sink_stat.map(|stat| stat.st_dev),
+            sink_is_file: sink_stat.is_none_or(|stat| kind(stat) == FileType::RegularFile),
+            block_bytes: block_bytes.unwrap_or(512).clamp(512, BLOCK_BYTES_MAX),
             told: Told { offload: "unknown", reflink, sparse: "no" },
         }
     }
@@ -126,13 +132,16 @@ impl<'a> Data<'a> {
 
     /// Shares the blocks of the source until either is written.
     pub(super) fn reflink(&mut self) -> Result<(), Errno> {
-        let devices = (self.source_stat.st_dev, self.sink_device);
+        let devices = self.sink_device.map(|device| (self.source_stat.st_dev, device));
         let may_fail = self.shared.settings.reflink == Reflink::Auto;
-        let cloned = match may_fail && self.shared.tally.is_unshared(devices) {
+        let refused = devices.is_none_or(|devices| self.shared.tally.is_unshared(devices));
+        let cloned = match may_fail && refused {
             true => Err(Errno::OPNOTSUPP),
             false => rustix::fs::ioctl_ficlone(self.sink, self.source),
         };
-        if matches!(cloned, Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV)) {
+        if let (Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV), Some(devices)) =
+            (cloned, devices)
+        {
             self.shared.tally.note_unshared(devices);
         }
         self.told.reflink = if cloned.is_ok() { "yes" } else { "unsupported" };
@@ -154,6 +163,7 @@ impl<'a> Data<'a> {
                 self.carry(None, through_memory).map(drop)
             }
             (true, _) if self.sink_is_file => self.copy_extents(sparse),
+            _ if self.is_small() => self.copy_small(),
             (_, Sparse::Always) if self.sink_is_file => {
                 self.told.sparse = "zeros";
                 let end = self.look_through(u64::MAX)?;
@@ -208,17 +218,28 @@ impl<'a> Data<'a> {
             Some(bytes) => job.limit(bytes),
             None => job,
         };
-        let carrying = Carrying {
-            job,
-            knobs: Knobs::default(),
-            meter: &self.shared.tally.meter,
-            cancel: None,
+        let meter = self.shared.meter;
+        let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None };
+        let (in_parts, all) = self.carry_in_parts(&carrying)?;
+        if in_parts > 0 {
+            self.told.offload = "no";
+        }
+        if all {
+            return Ok(in_parts);
+        }
+        let job = match limit {
+            Some(bytes) => job.limit(bytes - in_parts),
+            None => job,
         };
+        let carrying = Carrying { job, ..carrying };
         let shares = self.shared.settings.reflink != Reflink::Never && way == Way::Any;
         match self.shared.moved(&carrying, shares, &mut self.dirty_bytes) {
             Ok(moved) => {
                 self.note(&moved, shares);
-                Ok(moved.bytes)
+                if in_parts > 0 {
+                    self.told.offload = "no";
+                }
+                Ok(in_parts + moved.bytes)
             }
             Err(error) => Err(fault(error)),
         }
@@ -263,14 +284,22 @@ impl<'a> Data<'a> {
     fn fill(&self, room: &mut [u8]) -> Result<usize, Fault> {
         let mut filled = 0;
         while filled < room.len() {
-            match rustix::io::read(self.source, &mut room[filled..]) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(Fault::Reading(errno)),
+            match self.read(&mut room[filled..])? {
+                0 => break,
+                count => filled += count,
             }
         }
         Ok(filled)
+    }
+
+    /// One read; 0 at the end.
+    fn read(&self, room: &mut [u8]) -> Result<usize, Fault> {
+        loop {
+            match rustix::io::read(self.source, &mut *room) {
+                Err(Errno::INTR) => {}
+                answer => return answer.map_err(Fault::Reading),
+            }
+        }
     }
 
     fn write_but_holes(&self, start: u64, bytes: &[u8]) -> Result<(), Fault> {
@@ -280,6 +309,19 @@ impl<'a> Data<'a> {
                 self.write_at(at, block)?;
             }
             at += block.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes all of it where the sink stands.
+    fn write(&self, mut bytes: &[u8]) -> Result<(), Fault> {
+        while !bytes.is_empty() {
+            match rustix::io::write(self.sink, bytes) {
+                Ok(0) => return Err(Fault::Writing(Errno::NOSPC)),
+                Ok(count) => bytes = &bytes[count..],
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Fault::Writing(errno)),
+            }
         }
         Ok(())
     }

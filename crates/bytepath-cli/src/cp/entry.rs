@@ -1,11 +1,14 @@
 //! One entry: a file, link, device or directory, and the place where its copy is to be.
 
+use bytepath::Meter;
 use bytepath_report::Outcome;
 use rustix::fs::{FileType, Stat};
 
 use super::attributes::{MODE_BITS, Subject};
+use super::crew::Crew;
 use super::extras::Extras;
 use super::finish::Finish;
+use super::later::Later;
 use super::place::{Directory, Follow, Place, is_directory, is_link, kind};
 use super::progress::Tally;
 use super::seen::{Earlier, Seen, identity};
@@ -20,6 +23,8 @@ pub(super) struct Shared<'a> {
     pub(super) plan: &'a PlanOptions,
     pub(super) extras: &'a Extras,
     pub(super) tally: &'a Tally,
+    /// Of the tally's meters, the one that this thread tells.
+    pub(super) meter: &'a Meter,
     pub(super) voice: &'a Voice<'a>,
     /// The bits that new files do not get.
     pub(super) umask: u32,
@@ -42,6 +47,9 @@ pub(super) struct Copier<'a> {
     /// The directories that are being copied, the outermost first.
     pub(super) levels: Vec<Level>,
     pub(super) levels_open: usize,
+    /// Who copies files beside this thread, if anybody does.
+    pub(super) crew: Option<&'a Crew<'a>>,
+    pub(super) later: Later,
 }
 
 /// An entry and the place of its copy.
@@ -84,6 +92,8 @@ pub(super) struct Sink {
     pub(super) link: Option<Stat>,
     /// Where what was there is kept.
     pub(super) backup: Option<Place>,
+    /// The device of the directory that it is in, where that is known.
+    pub(super) device: Option<u64>,
 }
 
 impl Sink {

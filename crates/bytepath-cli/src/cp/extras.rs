@@ -6,6 +6,9 @@ use clap::{Args, ValueEnum};
 
 use crate::output;
 
+/// Threads at most: more gain nothing anywhere, and each has its files open.
+const JOBS_MAX: i64 = 64;
+
 /// Options of ours.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Safety and progress")]
@@ -38,6 +41,11 @@ pub(crate) struct Extras {
     /// what is there: no more than that is ever waiting in memory
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "copied")]
     pub(super) progress: Option<Progress>,
+    /// Copy with so many threads at most: several files of a tree at once, and several parts of a
+    /// large file. As many as there are CPUs for this process, unless given. What is resumed, direct,
+    /// durable or told as JSON is copied by one thread, file after file
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
+    pub(super) jobs: Option<u16>,
     /// Write what was done as one JSON document to FILE, or to standard output (-): counts, bytes by
     /// route, seconds, errors, exit code (schema: bytepath.cp/1)
     #[arg(long, value_name = "FILE")]
@@ -74,5 +82,13 @@ impl Extras {
     /// Whether bytes count once they are on the device.
     pub(super) fn is_durable(&self) -> bool {
         self.progress == Some(Progress::Durable)
+    }
+
+    /// Whether the files are copied one after the other by one thread, whole plans and all, because
+    /// of what is asked for: to read what is there first, to have each window on the device, or to
+    /// tell of every entry where its bytes went.
+    pub(super) fn one_by_one(&self) -> bool {
+        let told = self.json.is_some() || self.json_files.is_some();
+        self.resume || self.direct || self.is_durable() || told
     }
 }

@@ -42,8 +42,8 @@ pub(super) fn end(shared: &Shared<'_>, signal: i32) -> ! {
     let advice = match (shared.extras.atomic, shared.extras.resume) {
         (true, false) => "no name stands for half a file",
         (true, true) => "no name stands for half a file; the same command goes on",
-        (false, true) => "the file that was being copied is not whole; the same command goes on",
-        (false, false) => "the file that was being copied is not whole; --resume goes on",
+        (false, true) => "what was being copied is not whole; the same command goes on",
+        (false, false) => "what was being copied is not whole; --resume goes on",
     };
     let bytes = numbers::bytes(bytes);
     shared.voice.warn(format_args!("interrupted after {files} files, {bytes}: {advice}"));

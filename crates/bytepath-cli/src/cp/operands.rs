@@ -5,17 +5,22 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::backup;
+use super::crew::{Crew, Hall};
 use super::entry::{Copier, Pair, Shared, SinkIs};
+use super::later::Later;
 use super::leftovers;
 use super::options::Options;
 use super::parents::Parents;
 use super::place::{Directory, Follow, Place, joined, kind, last_component, without_slashes};
 use super::progress::{self, Tally};
+use super::quick;
 use super::seen::Seen;
 use super::settings::{Backup, Settings};
 use super::tree;
@@ -38,17 +43,19 @@ pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) ->
 
 /// Copies all operands; how to end where that failed.
 fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result<(), ExitCode> {
-    let tally = Tally::default();
     let (plan, extras) = (&options.plan, &options.extras);
-    let shared = Shared { settings, plan, extras, tally: &tally, voice, umask: umask() };
+    let jobs = jobs(settings, options);
+    let tally = Tally::for_threads(jobs);
+    let meter = &tally.meter;
+    let shared = Shared { settings, plan, extras, tally: &tally, meter, voice, umask: umask() };
     let target = target(settings, &options.files, voice)?;
     let sources = match &target {
         Target::Directory { sources, .. } => &options.files[..*sources],
         Target::File(_) => &options.files[..1],
     };
     let work = || match settings.recursive {
-        true => on_large_stack(|| copy_to(&shared, &options.files, target)),
-        false => copy_to(&shared, &options.files, target),
+        true => on_large_stack(|| with_crew(&shared, jobs, &options.files, target)),
+        false => copy_to(&shared, None, &options.files, target),
     };
     progress::watched(&shared, sources, work);
     match voice.flush() {
@@ -135,7 +142,43 @@ fn open_directory(name: &OsStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn copy_to(shared: &Shared<'_>, files: &[OsString], target: Target) {
+/// How many threads copy the files of trees.
+fn jobs(settings: &Settings, options: &Options) -> usize {
+    /// What so many batches and directories may keep open.
+    const FILES_MIN: u64 = 512;
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let shared_out = settings.recursive
+        && quick::is_possible(settings)
+        && !options.plan.explain_plan
+        && !options.extras.one_by_one()
+        && files >= FILES_MIN;
+    let asked = options.extras.jobs.map(usize::from);
+    match shared_out {
+        true => asked.unwrap_or_else(|| available_parallelism().map_or(1, usize::from)),
+        false => 1,
+    }
+}
+
+/// Copies with other threads beside this one, if there are to be any.
+fn with_crew(shared: &Shared<'_>, jobs: usize, files: &[OsString], target: Target) {
+    if jobs == 1 {
+        return copy_to(shared, None, files, target);
+    }
+    let hall = Hall::default();
+    std::thread::scope(|scope| {
+        let begin = || {
+            for meter in &shared.tally.more_meters {
+                let work = || hall.work(&Shared { meter, ..*shared });
+                // Without memory for a thread, those that there are do its work.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+        };
+        copy_to(shared, Some(&Crew::new(&hall, &begin)), files, target);
+        hall.close();
+    });
+}
+
+fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], target: Target) {
     let (base, name, sources, sink_is) = match target {
         Target::Directory { name, open, sources } => {
             (Directory::Held(Arc::new(open)), Some(name), sources, SinkIs::Unknown)
@@ -152,6 +195,8 @@ fn copy_to(shared: &Shared<'_>, files: &[OsString], target: Target) {
         met_itself: false,
         levels: Vec::new(),
         levels_open: tree::levels_open(),
+        crew,
+        later: Later::default(),
     };
     match name {
         Some(name) => copier.copy_all_into(&files[..sources], &name),
@@ -225,6 +270,8 @@ impl Copier<'_> {
                 operand: Default::default(),
                 levels: Vec::new(),
                 base,
+                crew: None,
+                later: Later::default(),
                 ..*self
             };
             let done = copier.operand(source, sink, SinkIs::Unknown);
@@ -243,6 +290,7 @@ impl Copier<'_> {
         }
         let folder = self.shared.extras.fsync.then(|| sink.clone());
         let done = self.entry(Pair { source, sink: sink.shortened(), sink_is, argument: true });
+        self.do_now();
         match folder {
             Some(sink) => self.sync_folder(&sink).and(done),
             None => done,

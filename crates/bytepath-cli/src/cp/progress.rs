@@ -31,6 +31,8 @@ const ANSWERS_AFTER: Duration = Duration::from_millis(50);
 pub(super) struct Tally {
     /// Told by the engine, within files too.
     pub(super) meter: Meter,
+    /// Likewise, by each thread that copies beside the first.
+    pub(super) more_meters: Vec<Meter>,
     /// Bytes that the engine did not see: shared, or left out as holes.
     other_bytes: AtomicU64,
     files: AtomicU64,
@@ -43,6 +45,12 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Of nothing yet, for so many threads.
+    pub(super) fn for_threads(threads: usize) -> Tally {
+        let more_meters = (1..threads).map(|_| Meter::new()).collect();
+        Tally { more_meters, ..Tally::default() }
+    }
+
     /// Whether sharing blocks between these devices was refused before: it is not asked for again
     /// for each file of a tree.
     pub(super) fn is_unshared(&self, devices: (u64, u64)) -> bool {
@@ -71,7 +79,8 @@ impl Tally {
     }
 
     fn bytes(&self) -> u64 {
-        self.meter.bytes() + self.other_bytes.load(Relaxed)
+        let meters = std::iter::once(&self.meter).chain(&self.more_meters);
+        meters.map(Meter::bytes).sum::<u64>() + self.other_bytes.load(Relaxed)
     }
 }
 

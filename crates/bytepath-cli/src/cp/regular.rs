@@ -2,14 +2,14 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{OFlags, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::atomic::{self, Begun, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
-use super::data::Data;
+use super::data::{Data, is_large};
 use super::entry::{Pair, Shared, Sink};
-use super::place::{Place, same_file};
+use super::place::{Place, kind, same_file};
 use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
 use super::voice::{Done, q};
@@ -27,11 +27,13 @@ pub(super) struct Copy {
     pub(super) unnamed: Option<Unnamed>,
     /// What an earlier run left of it.
     pub(super) kept: Kept,
+    /// The device of its directory, where that is known.
+    pub(super) device: Option<u64>,
 }
 
 impl Copy {
     fn new(open: OwnedFd, is_new: bool, omitted: u32, unnamed: Option<Unnamed>) -> Copy {
-        Copy { open, is_new, omitted, unnamed, kept: Kept::Nothing }
+        Copy { open, is_new, omitted, unnamed, kept: Kept::Nothing, device: None }
     }
 }
 
@@ -39,13 +41,24 @@ impl Shared<'_> {
     /// Copies a file, or reads what is to be read like one.
     pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
         let (source, opened) = self.open_source(pair, stat)?;
-        let copy = match self.resumed(pair, stat, (&source, &opened), sink)? {
+        self.regular_open(pair, (&source, &opened), stat, sink)
+    }
+
+    /// Copies a file that is open, and was looked at since.
+    pub(super) fn regular_open(
+        &self,
+        pair: &Pair,
+        (source, opened): (&OwnedFd, &Stat),
+        stat: &Stat,
+        sink: &mut Sink,
+    ) -> Done {
+        let copy = match self.resumed(pair, stat, (source, opened), sink)? {
             Resumed::Not => self.open_sink(pair, stat, sink)?,
             Resumed::Copy(copy) => copy,
             Resumed::LeftAlone => return Ok(()),
         };
-        let done = self.copy_open(pair, &opened, stat, (&source, &copy));
-        let done = done.and_then(|()| self.settle(pair, &source, &copy));
+        let done = self.copy_open(pair, opened, stat, (source, &copy));
+        let done = done.and_then(|()| self.settle(pair, source, &copy));
         let done = done.and_then(|()| match copy.unnamed {
             None => Ok(()),
             Some(unnamed) => unnamed.name(&copy.open).map_err(|errno| {
@@ -87,7 +100,7 @@ impl Shared<'_> {
         }
         let mut errno = None;
         if !sink.is_new() {
-            match self.open_existing(&pair.sink, sink) {
+            match self.open_existing(&pair.sink, stat, sink) {
                 Ok(open) => return Ok(Copy::new(open, false, 0, None)),
                 Err(Errno::NOENT) => {}
                 Err(_) if self.settings.force => self.remove(&pair.sink)?,
@@ -98,12 +111,12 @@ impl Shared<'_> {
         let mode = stat.st_mode & 0o777 & !omitted;
         let made = match errno {
             Some(errno) => Err(errno),
-            None => self.make_file(&pair.sink, mode)?,
+            None => self.make_file(&pair.sink, stat, mode)?,
         };
         match made {
             Ok(open) => {
                 sink.gone();
-                Ok(Copy::new(open, true, omitted, None))
+                Ok(Copy { device: sink.device, ..Copy::new(open, true, omitted, None) })
             }
             Err(errno) => {
                 let what = format!("cannot create regular file {}", q(&pair.sink.shown));
@@ -156,18 +169,29 @@ impl Shared<'_> {
         }
     }
 
-    fn open_existing(&self, place: &Place, sink: &Sink) -> Result<OwnedFd, Errno> {
+    fn open_existing(&self, place: &Place, stat: &Stat, sink: &Sink) -> Result<OwnedFd, Errno> {
         let empties = self.settings.make != Make::Attributes;
         let truncate = if empties { OFlags::TRUNC } else { OFlags::empty() };
         // What was no symbolic link when it was looked at is not to be one now.
         let looked = sink.stat.is_some() && sink.link.is_none();
         let follow = if looked { OFlags::NOFOLLOW } else { OFlags::empty() };
-        place.open(self.access() | truncate | follow, 0)
+        let flags = truncate | follow;
+        let is_file = sink.stat.is_some_and(|there| kind(&there) == FileType::RegularFile);
+        match place.open(self.access(stat, is_file) | flags, 0) {
+            // It may be one that only takes bytes.
+            Err(Errno::ACCESS) if is_file && !self.extras.verify => {
+                place.open(OFlags::WRONLY | flags, 0)
+            }
+            answer => answer,
+        }
     }
 
-    /// What is verified is read again.
-    fn access(&self) -> OFlags {
-        if self.extras.verify { OFlags::RDWR } else { OFlags::WRONLY }
+    /// What is verified is read again, and what is filled in parts is mapped.
+    fn access(&self, stat: &Stat, is_file: bool) -> OFlags {
+        match self.extras.verify || is_file && is_large(self, stat) {
+            true => OFlags::RDWR,
+            false => OFlags::WRONLY,
+        }
     }
 
     pub(super) fn remove(&self, place: &Place) -> Done {
@@ -185,8 +209,8 @@ impl Shared<'_> {
 
     /// Makes a file where there is none. A symbolic link that leads nowhere is not written through:
     /// what it names cannot be told apart from what somebody makes there meanwhile.
-    fn make_file(&self, place: &Place, mode: u32) -> Done<Result<OwnedFd, Errno>> {
-        let flags = self.access() | OFlags::CREATE;
+    fn make_file(&self, place: &Place, stat: &Stat, mode: u32) -> Done<Result<OwnedFd, Errno>> {
+        let flags = self.access(stat, true) | OFlags::CREATE;
         let made = match place.open(flags | OFlags::EXCL, mode) {
             Err(Errno::EXIST) if place.read_link().is_ok() => {
                 if !self.settings.through_dangling {
@@ -210,16 +234,40 @@ impl Shared<'_> {
         stat: &Stat,
         (source, copy): (&OwnedFd, &Copy),
     ) -> Done {
-        let opened = rustix::fs::fstat(&copy.open).map_err(|errno| {
-            self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
-        })?;
+        let opened = match self.is_known(now, copy) {
+            true => None,
+            false => Some(rustix::fs::fstat(&copy.open).map_err(|errno| {
+                self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
+            })?),
+        };
         if self.settings.make == Make::Copy && copy.kept != Kept::Whole {
-            self.copy_data(pair, source, copy, (now, &opened))?;
+            self.copy_data(pair, source, copy, (now, opened.as_ref()))?;
         }
-        self.keep_attributes(pair, stat, source, copy, &opened)
+        self.keep_attributes(pair, stat, source, copy, opened.as_ref())
     }
 
-    fn copy_data(&self, pair: &Pair, source: &OwnedFd, copy: &Copy, stats: (&Stat, &Stat)) -> Done {
+    /// Whether all that has to be known of a copy is that it was just made, and where.
+    fn is_known(&self, now: &Stat, copy: &Copy) -> bool {
+        let preserve = &self.settings.preserve;
+        let unshared = |device| {
+            self.settings.reflink == Reflink::Never
+                || self.settings.reflink == Reflink::Auto
+                    && self.tally.is_unshared((now.st_dev, device))
+        };
+        copy.is_new
+            && copy.device.is_some_and(unshared)
+            && !preserve.ownership
+            && !preserve.xattr
+            && Data::is_plain(self, now)
+    }
+
+    fn copy_data(
+        &self,
+        pair: &Pair,
+        source: &OwnedFd,
+        copy: &Copy,
+        stats: (&Stat, Option<&Stat>),
+    ) -> Done {
         let (from, to) = (&pair.source.shown, &pair.sink.shown);
         let mut data = Data::new(self, source.as_fd(), copy.open.as_fd(), stats);
         let cloned = match self.settings.reflink {
@@ -263,7 +311,7 @@ impl Shared<'_> {
         stat: &Stat,
         source: &OwnedFd,
         copy: &Copy,
-        opened: &Stat,
+        opened: Option<&Stat>,
     ) -> Done {
         let preserve = &self.settings.preserve;
         let source = Subject { place: &pair.source, open: Some(source.as_fd()) };
@@ -272,12 +320,14 @@ impl Shared<'_> {
             self.keep_times(&sink, stat)?;
         }
         let mut mode = stat.st_mode;
-        if preserve.ownership && !same_owner(stat, opened) {
-            let before = (!copy.is_new).then_some(opened);
+        if preserve.ownership && !opened.is_some_and(|opened| same_owner(stat, opened)) {
+            let before = opened.filter(|_| !copy.is_new);
             mode = self.keep_owner(&sink, stat, before)?;
         }
         let mut outcome = Ok(());
-        if preserve.xattr {
+        if preserve.xattr
+            && let Some(opened) = opened
+        {
             outcome = self.keep_xattrs_of_file(&source, &sink, opened);
         }
         if preserve.context {

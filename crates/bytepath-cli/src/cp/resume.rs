@@ -177,7 +177,7 @@ impl Shared<'_> {
 
     /// A copy of ours that gets the permissions it was not given yet.
     fn kept_copy(&self, open: OwnedFd, stat: &Stat, kept: Kept) -> Copy {
-        Copy { open, is_new: false, omitted: self.omitted(stat), unnamed: None, kept }
+        Copy { open, is_new: false, omitted: self.omitted(stat), unnamed: None, kept, device: None }
     }
 
     /// Counts what an earlier run copied.
@@ -263,7 +263,8 @@ impl Shared<'_> {
             _ => self.continue_at(pair, (source, &open), kept)?,
         }
         let omitted = if is_new { GETS_MODE } else { 0 };
-        Ok(Resumed::Copy(Copy { open, is_new, omitted, unnamed: Some(unnamed), kept }))
+        let unnamed = Some(unnamed);
+        Ok(Resumed::Copy(Copy { open, is_new, omitted, unnamed, kept, device: None }))
     }
 
     /// Cuts off what differs, and lets both files stand behind what they have in common.

@@ -9,13 +9,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, RawDir, Stat};
+use rustix::fs::{FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::attributes::{MODE_BITS, Subject};
-use super::entry::{Copier, Pair, Sink, SinkIs};
+use super::crew::{Batch, FILES_TOGETHER, Folder};
+use super::entry::{Copier, Pair, Shared, Sink, SinkIs};
 use super::finish::Finish;
+use super::later::Ending;
 use super::leftovers;
 use super::place::{Directory, Follow, Place};
 use super::seen::{Identity, identity};
@@ -53,10 +55,11 @@ pub(super) fn levels_open() -> usize {
 }
 
 /// The names in a directory, in one piece of memory.
-struct Entries {
+pub(super) struct Entries {
+    /// Each behind a byte that says whether it is a file's, with a zero at its end.
     names: Vec<u8>,
-    /// Inode, and where the name ends.
-    order: Vec<(u64, usize, usize)>,
+    /// Inode, and where the name begins.
+    order: Vec<(u64, u32)>,
 }
 
 impl Entries {
@@ -70,22 +73,37 @@ impl Entries {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
-                let start = entries.names.len();
-                entries.names.extend_from_slice(name);
-                entries.order.push((entry.ino(), start, entries.names.len()));
+                // Names of 4 GiB and more are more than there is memory for.
+                let start = u32::try_from(entries.names.len()).map_err(|_| Errno::NOMEM)?;
+                entries.names.push(u8::from(entry.file_type() == FileType::RegularFile));
+                entries.names.extend_from_slice(entry.file_name().to_bytes_with_nul());
+                entries.order.push((entry.ino(), start));
             }
         }
-        entries.order.sort_by_key(|(inode, ..)| *inode);
+        entries.order.sort_unstable();
         Ok(entries)
     }
 
-    fn iter(&self) -> impl Iterator<Item = &OsStr> {
-        self.order.iter().map(|(_, start, end)| OsStr::from_bytes(&self.names[*start..*end]))
+    fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The name of an entry.
+    pub(super) fn name(&self, at: usize) -> &OsStr {
+        let name = &self.names[self.order[at].1 as usize + 1..];
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        OsStr::from_bytes(&name[..end])
+    }
+
+    /// How many entries from this one on are files, as far as is known and needed.
+    fn files_from(&self, at: usize) -> usize {
+        let is_file = |(_, start): &&(u64, u32)| self.names[*start as usize] == 1;
+        self.order[at..].iter().take(FILES_TOGETHER).take_while(is_file).count()
     }
 }
 
 /// The directory that was made for a copy, or was there.
-struct Target {
+pub(super) struct Target {
     inode: Identity,
     /// Whether it is open for more than looking names up.
     whole: bool,
@@ -111,7 +129,11 @@ impl Copier<'_> {
         let crosses = self.levels.last().is_some_and(|above| above.source.inode.0 != stat.st_dev);
         if self.shared.settings.one_file_system && crosses {
             let source = self.open_source(&pair, stat).ok();
-            return self.finish_directory(&pair, stat, sink, (&open, &target), source.as_deref());
+            if let Some(source) = &source {
+                self.reopen_above(source, &open);
+            }
+            let source = source.as_deref();
+            return self.shared.finish_directory(&pair, stat, sink, (&open, &target), source);
         }
         let follows = self.shared.settings.follows(pair.argument);
         let opened = self.open_source(&pair, stat).map_err(|errno| {
@@ -119,14 +141,14 @@ impl Copier<'_> {
         });
         let Ok(source) = opened else {
             // The rest is set all the same.
-            let finished = self.finish_directory(&pair, stat, sink, (&open, &target), None);
+            let finished = self.shared.finish_directory(&pair, stat, sink, (&open, &target), None);
             return finished.and(opened.map(drop));
         };
         let level = Level {
             source: End { open: Some(source), inode: identity(stat), returns: !follows },
             sink: End { open: Some(open), inode: target.inode, returns: sink.link.is_none() },
         };
-        self.go_through(pair.let_go(), level, &target, stat, sink)
+        self.go_through(Arc::new(pair.let_go()), level, target, stat, sink)
     }
 
     /// A symbolic link may lead back to a directory that holds it.
@@ -213,9 +235,9 @@ impl Copier<'_> {
     /// Copies what is in a directory, then gives the copy its attributes.
     fn go_through(
         &mut self,
-        pair: Pair,
+        pair: Arc<Pair>,
         level: Level,
-        target: &Target,
+        target: Target,
         stat: &Stat,
         sink: &Sink,
     ) -> Done {
@@ -227,32 +249,65 @@ impl Copier<'_> {
         self.levels.push(level);
         self.close_far(depth);
         let sink_is = if target.is_new { SinkIs::New } else { SinkIs::Unknown };
-        let copied = read.and_then(|entries| self.entries(&pair, &entries, depth, sink_is));
+        let copied =
+            read.and_then(|entries| self.entries(&pair, &Arc::new(entries), depth, sink_is));
         let level = self.levels.pop().expect("it was pushed");
         let (Some(source), Some(open)) = (level.source.open, level.sink.open) else {
             // That it could not be returned to was told of.
             return Err(super::voice::Told);
         };
-        self.finish_directory(&pair, stat, sink, (&open, target), Some(&source)).and(copied)
+        self.reopen_above(&source, &open);
+        if self.has_put_off() && self.puts_off() {
+            let sink = Sink { backup: None, ..*sink };
+            self.put_off_ending(Ending { pair, stat: *stat, sink, open, target, source });
+            return copied;
+        }
+        let ends = (&open, &target);
+        self.shared.finish_directory(&pair, stat, sink, ends, Some(&source)).and(copied)
     }
 
-    fn entries(&mut self, pair: &Pair, entries: &Entries, depth: usize, sink_is: SinkIs) -> Done {
+    fn entries(
+        &mut self,
+        pair: &Arc<Pair>,
+        entries: &Arc<Entries>,
+        depth: usize,
+        sink_is: SinkIs,
+    ) -> Done {
         let mut outcome = Ok(());
         let (first_made, mut any_made) = (self.first_made, false);
-        for name in entries.iter() {
+        let shares = sink_is == SinkIs::New && self.puts_off();
+        let mut folder = None;
+        let mut at = 0;
+        while at < entries.len() {
             let level = &self.levels[depth];
             let (Some(source), Some(sink)) = (&level.source.open, &level.sink.open) else {
                 let what = format!("cannot access {}", q(&pair.source.shown));
                 return Err(self.shared.voice.failed(what, Errno::STALE));
             };
+            let files = if shares { entries.files_from(at) } else { 0 };
+            if files > 0 {
+                let folder = folder.get_or_insert_with(|| {
+                    let (pair, entries) = (pair.clone(), entries.clone());
+                    let (source, sink) = (source.clone(), sink.clone());
+                    let sink_device = level.sink.inode.0;
+                    Arc::new(Folder { pair, source, sink, sink_device, entries })
+                });
+                let batch = Batch::new(folder, at..at + files);
+                self.put_off_files(batch);
+                at += files;
+                continue;
+            }
+            let name = entries.name(at);
             let (source, sink) = (pair.source.below(source, name), pair.sink.below(sink, name));
             self.first_made = first_made;
             let done = self.entry(Pair { source, sink, sink_is, argument: false });
             any_made |= self.first_made;
             outcome = done.and(outcome);
+            self.bound_lines();
             if self.met_itself {
                 break;
             }
+            at += 1;
         }
         self.first_made = any_made;
         outcome
@@ -285,18 +340,18 @@ impl Copier<'_> {
             }
         }
     }
+}
 
-    fn finish_directory(
-        &mut self,
+impl Shared<'_> {
+    /// Gives a directory its attributes, once all is in it.
+    pub(super) fn finish_directory(
+        &self,
         pair: &Pair,
         stat: &Stat,
         sink: &Sink,
         (open, target): (&Arc<OwnedFd>, &Target),
         source: Option<&OwnedFd>,
     ) -> Done {
-        if let Some(source) = source {
-            self.reopen_above(source, open);
-        }
         let from = Subject { place: &pair.source, open: source.map(AsFd::as_fd) };
         // What is open for looking up alone is reached as its own entry.
         let itself = Place {
@@ -306,12 +361,12 @@ impl Copier<'_> {
             base_bytes: 0,
         };
         let to = Subject { place: &itself, open: target.whole.then(|| open.as_fd()) };
-        let omitted = if target.is_new { self.shared.omitted(stat) } else { 0 };
+        let omitted = if target.is_new { self.omitted(stat) } else { 0 };
         let before = sink.stat.as_ref();
         let finish = Finish { before, is_link: false, omitted, mode: target.mode };
-        let finished = self.shared.finish(&from, &to, stat, &finish);
-        match self.shared.extras.fsync {
-            true => self.shared.sync(open, pair).and(finished),
+        let finished = self.finish(&from, &to, stat, &finish);
+        match self.extras.fsync {
+            true => self.sync(open, pair).and(finished),
             false => finished,
         }
     }

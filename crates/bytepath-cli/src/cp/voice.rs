@@ -1,5 +1,6 @@
 //! What `cp` says: what it does on standard output, what goes wrong on standard error.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -19,6 +20,26 @@ pub(super) struct Told;
 
 /// The outcome of a step whose failure is told of where it happens.
 pub(super) type Done<T = ()> = Result<T, Told>;
+
+thread_local! {
+    /// What this thread is to say later, while it does not speak for itself.
+    static KEPT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// From now on, keeps what this thread says on standard error, after `before`.
+pub(super) fn keep(before: Vec<String>) {
+    KEPT.set(Some(before));
+}
+
+/// Ends that, and gives what was kept.
+pub(super) fn kept() -> Vec<String> {
+    KEPT.take().unwrap_or_default()
+}
+
+/// How much is kept.
+pub(super) fn kept_count() -> usize {
+    KEPT.with_borrow(|kept| kept.as_ref().map_or(0, Vec::len))
+}
 
 /// Lines of standard output are written together from this many bytes on.
 const HELD_BYTES: usize = 16 << 10;
@@ -60,7 +81,10 @@ impl<'a> Voice<'a> {
         if self.ledger.is_kept() {
             self.ledger.said(&what.to_string(), errno);
         }
-        self.called.say(what);
+        KEPT.with_borrow_mut(|kept| match kept {
+            Some(kept) => kept.push(what.to_string()),
+            None => self.called.say(what),
+        });
     }
 
     /// Says something that is no failure.

@@ -237,7 +237,7 @@ fn a_peer_that_is_not_installed_is_unavailable_and_the_run_goes_on() {
     }
     assert_eq!(arm(&record, "write-read@same-cpu")["status"], "ok");
     let table = run(bytepath(&words).env("PATH", "/nowhere")).well().stdout;
-    assert!(table.contains("n/a write-cat-read@same-cpu: cat is not installed"), "{table}");
+    assert!(table.contains("write-cat-read@same-cpu: cat is not installed"), "{table}");
 }
 
 /// A `cat` of our own in a folder that stands first in PATH.

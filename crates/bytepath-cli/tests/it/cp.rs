@@ -7,6 +7,7 @@ mod killed;
 mod limits;
 mod look;
 mod ours;
+mod parallel;
 mod random;
 mod report;
 mod resume;

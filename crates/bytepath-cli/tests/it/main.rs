@@ -1,6 +1,8 @@
 //! Drives the real program, as people do: by its arguments, descriptors and signals.
 
 mod bench;
+mod bench_calls;
+mod bench_copy;
 mod calls;
 mod cat;
 mod classic;

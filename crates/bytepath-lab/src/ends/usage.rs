@@ -54,6 +54,17 @@ impl Usage {
         }
     }
 
+    /// Both together.
+    pub fn with(self, other: Usage) -> Usage {
+        Usage {
+            user_s: self.user_s + other.user_s,
+            system_s: self.system_s + other.system_s,
+            switches_voluntary: self.switches_voluntary + other.switches_voluntary,
+            switches_involuntary: self.switches_involuntary + other.switches_involuntary,
+            faults: self.faults + other.faults,
+        }
+    }
+
     /// Seconds of CPU.
     pub fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s

@@ -89,6 +89,7 @@ fn arm(
         name,
         params,
         unit: Unit::GibPerSecond,
+        section: None,
         touched: true,
         published: None,
         work: Ok(Box::new(work) as Box<dyn Work>),

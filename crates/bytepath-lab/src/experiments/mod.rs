@@ -2,6 +2,8 @@
 
 use bytepath_report::Experiment;
 
+pub mod calls;
+pub mod copy;
 pub mod file_pipe;
 pub mod movers;
 pub mod overhead;
@@ -25,6 +27,8 @@ pub const EXPERIMENTS: &[&Description] = &[
     &file_pipe::DESCRIPTION,
     &pairs::DESCRIPTION,
     &movers::DESCRIPTION,
+    &calls::DESCRIPTION,
+    &copy::DESCRIPTION,
 ];
 
 impl Description {

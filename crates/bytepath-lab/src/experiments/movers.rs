@@ -78,7 +78,7 @@ pub fn arms(
             Box::new(work) as Box<dyn Work>
         });
         let unit = Unit::GibPerSecond;
-        Arm { name, params, unit, touched: false, published: None, work }
+        Arm { name, section: None, params, unit, touched: false, published: None, work }
     };
     programs.into_iter().map(arm).collect()
 }

@@ -40,6 +40,7 @@ fn arm(name: &str, options: Vec<String>, cpu: usize, program: &Path) -> Arm {
         name: name.to_owned(),
         params: BTreeMap::from([("carry".to_owned(), carry.into())]),
         unit: Unit::GibPerSecond,
+        section: None,
         touched: false,
         published: None,
         work: Ok(Box::new(CarryWork {

@@ -167,6 +167,7 @@ fn made(name: String, source: End, sink: End, options: Vec<String>, setup: &Setu
         name,
         params,
         unit: Unit::GibPerSecond,
+        section: None,
         touched: false,
         published: None,
         work: Ok(Box::new(work) as Box<dyn Work>),

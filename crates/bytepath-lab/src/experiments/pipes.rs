@@ -317,6 +317,7 @@ fn arm(
         name: format!("{name}@{}{}", placement.name, point.suffix),
         params,
         unit: Unit::GibPerSecond,
+        section: None,
         touched: rung.touched,
         published: None,
         work: between.map(|between| {

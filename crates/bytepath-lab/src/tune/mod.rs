@@ -204,8 +204,10 @@ const SCAN: Blocks = Blocks::Exactly(3);
 /// A scan moves so much less than a sample.
 const SCAN_SHARE: u64 = 4;
 
-/// A choice that gives less than this share of the best in a scan is not measured again.
+/// A choice that gives less than this share of the best in a scan is not measured again, and at most
+/// so many are: the fewer, the more often each. The classic always is, for the gain over it.
 const CONTENDS_FROM: f64 = 0.6;
+const CONTENDERS_MAX: usize = 6;
 
 impl PairRun<'_> {
     /// Every choice, roughly.
@@ -221,10 +223,15 @@ impl PairRun<'_> {
         planned: Option<&Path>,
         blocks: Blocks,
     ) -> Prepared {
-        let best = scanned.choices.iter().map(|choice| choice.gib_per_s).fold(0.0, f64::max);
-        let contends = |choice: &&Measured| choice.gib_per_s >= best * CONTENDS_FROM;
-        let left: Vec<Setting> =
-            scanned.choices.iter().filter(contends).map(|choice| choice.choice.clone()).collect();
+        let mut ranked: Vec<&Measured> = scanned.choices.iter().collect();
+        ranked.sort_by(|a, b| b.overall_gib_per_s.total_cmp(&a.overall_gib_per_s));
+        let least = ranked.first().map_or(0.0, |best| best.overall_gib_per_s * CONTENDS_FROM);
+        let mut left = vec![pairs::classic()];
+        for choice in ranked.into_iter().take(CONTENDERS_MAX) {
+            if choice.overall_gib_per_s >= least && choice.choice != left[0] {
+                left.push(choice.choice.clone());
+            }
+        }
         self.of(pair, &left, planned, (blocks, self.bytes))
     }
 
@@ -292,8 +299,19 @@ fn measured(choice: Setting, record: &Record) -> Option<Measured> {
         choice,
         gib_per_s: median,
         ci95: arm.ci95.unwrap_or([median, median]),
+        overall_gib_per_s: overall(arm).unwrap_or(median),
         cpu_s_per_gib: cpu,
     })
+}
+
+/// The bytes of all samples but the slowest by their time; every sample moves as much.
+fn overall(arm: &bytepath_report::Arm) -> Option<f64> {
+    let counted = arm.samples.iter().filter(|sample| !sample.superseded);
+    let mut values: Vec<f64> = counted.map(|sample| sample.value).collect();
+    values.sort_by(f64::total_cmp);
+    let kept = if values.len() > 1 { &values[1..] } else { &values[..] };
+    let times: f64 = kept.iter().map(|value| 1.0 / value).sum();
+    (times > 0.0).then(|| kept.len() as f64 / times)
 }
 
 /// What [`lab::run`](crate::lab::run) is to run.
@@ -311,4 +329,38 @@ pub struct Prepared {
 /// The figure of this name, if it was measured.
 pub fn cost<'p>(profile: &'p Profile, name: &str) -> Option<&'p Cost> {
     profile.costs.iter().find(|cost| cost.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytepath_report::{Arm, Sample, Unit};
+
+    use super::*;
+
+    fn arm(values: &[f64]) -> Arm {
+        let sample = |(block, value): (usize, &f64)| Sample {
+            block: u32::try_from(block).expect("few"),
+            value: *value,
+            ..Sample::default()
+        };
+        let samples = values.iter().enumerate().map(sample).collect();
+        Arm { samples, ..Arm::new("an arm", Unit::GibPerSecond) }
+    }
+
+    #[test]
+    fn the_overall_speed_is_all_bytes_by_all_time_without_the_slowest_sample() {
+        assert_eq!(overall(&arm(&[])), None);
+        assert_eq!(overall(&arm(&[5.0])), Some(5.0));
+        assert_eq!(overall(&arm(&[1.0, 4.0, 4.0])), Some(4.0));
+        // 1 and 1/3 of a second for two of them.
+        assert_eq!(overall(&arm(&[0.1, 3.0, 1.0])), Some(1.5));
+    }
+
+    #[test]
+    fn a_sample_that_was_measured_again_is_not_counted() {
+        let mut arm = arm(&[8.0, 8.0, 2.0, 8.0]);
+        arm.samples[2].superseded = true;
+        arm.samples[0].value = 4.0;
+        assert_eq!(overall(&arm), Some(8.0));
+    }
 }

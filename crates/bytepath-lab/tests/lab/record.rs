@@ -1,10 +1,11 @@
 //! What the record says of a run that went well.
 
+use bytepath_lab::arm::Arm;
 use bytepath_lab::lab::{Blocks, CONTROL_SUFFIX};
 use bytepath_report::Verdict;
 use serde_json::json;
 
-use crate::works::{arm, found, recorded, run, steady};
+use crate::works::{arm, found, recorded, run, steady, worked};
 
 #[test]
 fn every_arm_has_one_counted_sample_in_each_block_and_the_control_is_no_arm() {
@@ -90,4 +91,26 @@ fn the_settings_and_the_machine_are_in_the_record() {
     assert_eq!(record.settings["measured_s"], json!(0.001));
     assert!(!record.machine.kernel.is_empty() && !record.bytepath.build.is_empty());
     assert!(record.id.ends_with("-002a"), "{}", record.id);
+}
+
+#[test]
+fn arms_of_a_section_are_compared_with_the_first_of_them_that_runs() {
+    let of = |section: &str, arm: Arm| Arm { section: Some(section.to_owned()), ..arm };
+    let refused = worked("b/0", Err("not here".into()));
+    let arms = vec![
+        of("a", steady("a/1", 1.0)),
+        of("a", steady("a/2", 2.0)),
+        of("b", refused),
+        of("b", steady("b/1", 10.0)),
+        of("b", steady("b/2", 5.0)),
+    ];
+    let record = recorded(arms, 6);
+    let references: Vec<_> =
+        record.arms.iter().filter(|arm| arm.reference).map(|arm| arm.name.as_str()).collect();
+    assert_eq!(references, ["a/1", "b/1"]);
+    assert_eq!(found(&record, "b/0").section.as_deref(), Some("b"));
+    let ratio = |name: &str| found(&record, name).ratio.expect("it ran");
+    assert!((1.99..2.01).contains(&ratio("a/2")) && (0.49..0.51).contains(&ratio("b/2")));
+    assert_eq!(found(&record, "b/2").verdict, Some(Verdict::Slower));
+    assert_eq!(record.control.as_ref().map(|control| control.arm.as_str()), Some("a/1 (A/A)"));
 }

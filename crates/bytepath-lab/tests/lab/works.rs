@@ -42,6 +42,7 @@ pub(crate) fn steady(name: &str, value: f64) -> Arm {
 pub(crate) fn worked(name: &str, work: Result<Box<dyn Work>, String>) -> Arm {
     Arm {
         name: name.to_owned(),
+        section: None,
         params: BTreeMap::new(),
         unit: Unit::GibPerSecond,
         touched: true,

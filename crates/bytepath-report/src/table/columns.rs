@@ -32,8 +32,7 @@ pub(super) struct Column {
 impl Column {
     /// Whether any arm has something to say here.
     pub(super) fn holds_anything(&self, record: &Record) -> bool {
-        self.importance.is_none()
-            || record.arms.iter().any(|arm| (self.cell)(record, arm) != UNKNOWN)
+        record.arms.iter().any(|arm| (self.cell)(record, arm) != UNKNOWN)
     }
 }
 
@@ -114,10 +113,32 @@ pub(super) const ALL: &[Column] = &[
         importance: Some(2),
     },
     Column {
+        name: "CPU ns/op",
+        heading: |_| "CPU\nns/op".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.cpu_ns_per_op)),
+        alignment: CellAlignment::Right,
+        importance: Some(4),
+    },
+    Column {
+        name: "calls/op",
+        heading: |_| "calls\n/op".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.syscalls_per_op)),
+        alignment: CellAlignment::Right,
+        importance: Some(2),
+    },
+    Column {
+        name: "switches/op",
+        heading: |_| "switches\n/op".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.context_switches_per_op)),
+        alignment: CellAlignment::Right,
+        importance: Some(2),
+    },
+    Column {
         name: TOUCHED,
         heading: |_| TOUCHED.to_owned(),
         cell: |_, arm| match (arm.status, arm.touched) {
             (Status::Unavailable, _) => unknown(),
+            _ if !arm.unit.is_of_bytes() => unknown(),
             (Status::Ok, true) => "yes".to_owned(),
             (Status::Ok, false) => "no".to_owned(),
         },

@@ -24,7 +24,11 @@ pub(super) fn all(record: &Record, shown: &Shown) -> Vec<String> {
 
 fn reference(record: &Record) -> Option<String> {
     record.reference()?;
-    Some(format!("{} the reference: ratios are against it", REFERENCE_MARK.trim_start()))
+    let mark = REFERENCE_MARK.trim_start();
+    Some(match record.has_sections() {
+        true => format!("{mark} the reference of its section: ratios there are against it"),
+        false => format!("{mark} the reference: ratios are against it"),
+    })
 }
 
 /// The verdicts, where their column had to go: `faster: vmsplice, splice`.
@@ -49,13 +53,28 @@ fn control(record: &Record) -> Option<String> {
     ))
 }
 
+/// So many arms that cannot run for the same reason are named.
+const UNAVAILABLE_ARMS_NAMED: usize = 3;
+
+/// Why arms could not run, each reason once.
 fn unavailable(record: &Record) -> Vec<String> {
-    let arms = record.arms.iter().filter(|arm| arm.status == Status::Unavailable);
-    arms.map(|arm| {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for arm in record.arms.iter().filter(|arm| arm.status == Status::Unavailable) {
         let why = arm.why.as_deref().unwrap_or("the record does not say why");
-        format!("{UNAVAILABLE} {}: {why}", arm.name)
-    })
-    .collect()
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, arms)) => arms.push(&arm.name),
+            None => reasons.push((why, vec![&arm.name])),
+        }
+    }
+    let line = |(why, arms): (&str, Vec<&str>)| {
+        let more = arms.len().saturating_sub(UNAVAILABLE_ARMS_NAMED);
+        let named = arms[..arms.len() - more].join(", ");
+        match more {
+            0 => format!("{UNAVAILABLE} {named}: {why}"),
+            more => format!("{UNAVAILABLE} {named} and {more} more: {why}"),
+        }
+    };
+    reasons.into_iter().map(line).collect()
 }
 
 /// So many arms with flagged samples are named, the most disturbed first.
@@ -85,7 +104,7 @@ fn untouched(record: &Record) -> Option<String> {
         .arms
         .iter()
         .filter(ran)
-        .any(|arm| !arm.touched)
+        .any(|arm| !arm.touched && arm.unit.is_of_bytes())
         .then(|| format!("{TOUCHED} no: bytes were moved, but the reader never looked at them"))
 }
 

@@ -175,6 +175,7 @@ fn costs([user, system, syscalls, switches, faults]: [f64; 5]) -> Costs {
         syscalls_per_gib: Some(syscalls),
         context_switches_per_gib: Some(switches),
         page_faults_per_gib: Some(faults),
+        ..Costs::default()
     }
 }
 

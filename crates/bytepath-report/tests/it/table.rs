@@ -118,3 +118,31 @@ fn a_record_from_elsewhere_cannot_command_the_terminal() {
     assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
     assert!(text.contains("owned"));
 }
+
+#[test]
+fn sections_stand_apart_each_with_its_reference() {
+    let of = |section: &str, name: &str, reference| Arm {
+        section: Some(section.to_owned()),
+        median: Some(1.0),
+        reference,
+        ..Arm::new(name, Unit::Nanoseconds)
+    };
+    let mut record = sample::record();
+    record.arms = vec![of("a", "a/1", true), of("a", "a/2", false), of("b", "b/1", true)];
+    let text = at_width(&record, 120);
+    let rows: Vec<_> = text.lines().skip_while(|line| !line.starts_with("a/1 *")).collect();
+    assert!(rows[1].starts_with("a/2 ") && rows[2].trim().is_empty(), "{text}");
+    assert!(rows[3].starts_with("b/1 *"), "{text}");
+    assert!(text.contains("* the reference of its section"), "{text}");
+    assert!(!text.contains("touched"), "an operation touches no bytes: {text}");
+}
+
+#[test]
+fn arms_that_cannot_run_for_one_reason_are_told_of_together() {
+    let mut record = sample::record();
+    let arm = |number: u32| Arm::unavailable(format!("arm {number}"), Unit::Seconds, "no root");
+    record.arms.extend((0..5).map(arm));
+    let text = at_width(&record, 120);
+    assert!(text.contains("n/a arm 0, arm 1, arm 2 and 2 more: no root"), "{text}");
+    assert!(text.contains("n/a uring → read: io_uring_setup"), "{text}");
+}

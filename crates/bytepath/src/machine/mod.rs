@@ -30,6 +30,7 @@ mod virtualisation;
 use std::path::Path;
 use std::sync::OnceLock;
 
+pub use crate::sys::residency::resident_bytes;
 pub use answer::Answer;
 pub use calls::Call;
 pub use cgroups::Cgroups;

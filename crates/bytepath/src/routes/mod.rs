@@ -14,6 +14,7 @@ mod in_flight;
 mod linux_aio;
 mod mmap_write;
 mod own_pipe;
+mod parallel;
 mod read_write;
 mod reflink;
 mod sendfile;
@@ -38,6 +39,7 @@ pub const ROUTES: &[&dyn Route] = &[
     &read_write::ReadWrite,
     &reflink::Reflink,
     &mmap_write::MmapWrite,
+    &parallel::Parallel,
     &uring::Uring,
     &uring_registered::UringRegistered,
     &uring_linked::UringLinked,

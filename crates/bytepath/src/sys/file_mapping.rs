@@ -23,20 +23,53 @@ pub(crate) struct FileMapping {
 impl FileMapping {
     /// Maps `bytes` (above 0) of the file from `at` on.
     pub(crate) fn of(file: impl AsFd, at: u64, bytes: usize) -> Result<FileMapping, Errno> {
+        let mapping = FileMapping::map(file, at, bytes, ProtFlags::READ)?;
+        let (start, mapped) = (mapping.start.as_ptr().cast(), mapping.mapped);
+        // Read ahead in larger pieces; a kernel that does not take the hint does as it likes.
+        // SAFETY: the range is this mapping; the advice changes no content.
+        let _ = unsafe { rustix::mm::madvise(start, mapped, Advice::Sequential) };
+        Ok(mapping)
+    }
+
+    /// Maps `bytes` (above 0) of a file that is open for reading and writing, to be filled by
+    /// [`FileMapping::read_from`].
+    pub(crate) fn of_sink(file: impl AsFd, at: u64, bytes: usize) -> Result<FileMapping, Errno> {
+        FileMapping::map(file, at, bytes, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    fn map(file: impl AsFd, at: u64, bytes: usize, prot: ProtFlags) -> Result<FileMapping, Errno> {
         let page = rustix::param::page_size();
         let before = (at % page as u64) as usize;
         let mapped = bytes.checked_add(before).filter(|_| bytes > 0).ok_or(Errno::INVAL)?;
-        let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
-        let none = std::ptr::null_mut();
+        let (none, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
         // SAFETY: the kernel chooses the address, so no existing memory is replaced.
         let start =
             unsafe { rustix::mm::mmap(none, mapped, prot, flags, file, at - before as u64) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
-        let mapping = FileMapping { start, mapped, before };
-        // Read ahead in larger pieces; a kernel that does not take the hint does as it likes.
-        // SAFETY: the range is this mapping; the advice changes no content.
-        let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), mapped, Advice::Sequential) };
-        Ok(mapping)
+        Ok(FileMapping { start, mapped, before })
+    }
+
+    /// One read of the source at an offset into a range of the stretch. EFAULT where the mapped file
+    /// does not have the first of these bytes, there is no room for them, or they are not to be
+    /// written.
+    pub(crate) fn read_from(
+        &self,
+        source: impl AsFd,
+        at: u64,
+        range: Range<usize>,
+    ) -> Result<usize, Errno> {
+        let end = range.end.checked_add(self.before).ok_or(Errno::INVAL)?;
+        assert!(range.start <= range.end && end <= self.mapped, "the mapping has the range");
+        let into = self.start.as_ptr().wrapping_add(self.before + range.start);
+        let at = i64::try_from(at).map_err(|_| Errno::OVERFLOW)?;
+        let source = source.as_fd().as_raw_fd();
+        // SAFETY: the range is of this mapping, which no reference leads into; the kernel answers
+        // EFAULT where it may not be written or the file has no page behind it. The descriptor is
+        // open.
+        let count = unsafe { libc::pread64(source, into.cast(), range.len(), at) };
+        usize::try_from(count).map_err(|_| {
+            Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+        })
     }
 
     /// One write of a range of the stretch at the sink's position. EFAULT where the file does not

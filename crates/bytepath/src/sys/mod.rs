@@ -6,6 +6,7 @@ pub(crate) mod cpuid;
 pub(crate) mod file_mapping;
 pub(crate) mod memory;
 pub(crate) mod reflink;
+pub(crate) mod residency;
 pub(crate) mod ring;
 pub(crate) mod ring_probe;
 pub(crate) mod shared;

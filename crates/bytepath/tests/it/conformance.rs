@@ -54,7 +54,7 @@ fn trials(sizes: &[usize]) -> Vec<Trial> {
 /// Routes that depend on what a file system can, or on where in its blocks both ends stand; and
 /// mapping, which files of /sys cannot.
 const MAY_DECLINE: &[&str] =
-    &["copy-file-range", "reflink", "uring-direct", "linux-aio", "mmap-write"];
+    &["copy-file-range", "reflink", "uring-direct", "linux-aio", "mmap-write", "parallel"];
 
 /// What became of every route on every pair: for people who read the test's output, and to see
 /// that none of them declines everything.

@@ -156,7 +156,7 @@ fn progress_is_shown_and_told_on_request() {
 fn an_interrupted_copy_says_how_far_it_came_and_ends_by_the_signal() {
     use rustix::process::Signal;
     for (signal, number, options, advice) in [
-        (Signal::INT, 2, &[][..], "the file that was being copied is not whole; --resume goes on"),
+        (Signal::INT, 2, &[][..], "what was being copied is not whole; --resume goes on"),
         (Signal::TERM, 15, &["--atomic"], "no name stands for half a file"),
     ] {
         let folder = tempfile::tempdir().expect("a folder");

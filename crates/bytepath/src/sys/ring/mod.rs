@@ -186,6 +186,25 @@ impl<'fd> Ring<'fd> {
         }
     }
 
+    /// Hands what is queued to the kernel and sleeps until `want` steps are answered, or all that
+    /// are in flight; one call where no signal comes. What is done is then there to
+    /// [`Ring::take`].
+    ///
+    /// # Errors
+    /// The kernel's word where it does not let anybody wait. What is in flight stays so.
+    pub fn submit_and_wait(&mut self, want: usize) -> Result<(), Errno> {
+        let want = want.min(self.steps_in_flight);
+        for _ in 0..RETRIES_MAX {
+            match self.enter(want) {
+                // EBUSY: completions have to be taken first, so there are some.
+                Ok(()) | Err(Errno::BUSY) => return Ok(()),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
     /// The next request that is already done, without a system call.
     pub fn take(&mut self) -> Option<Completion> {
         loop {

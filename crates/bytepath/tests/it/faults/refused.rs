@@ -84,6 +84,7 @@ const BEGINNINGS: &[(&str, i64, Option<Argument>)] = &[
     ("reflink", libc::SYS_ioctl, Some((1, FICLONERANGE))),
     // Memory of our own is mapped to be written as well.
     ("mmap-write", libc::SYS_mmap, Some((2, libc::PROT_READ as u64))),
+    ("parallel", libc::SYS_fallocate, None),
 ];
 
 const FICLONERANGE: u64 = 0x4020_940d;

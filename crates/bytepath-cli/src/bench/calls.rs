@@ -1,0 +1,73 @@
+//! `bytepath bench calls`: what batching on a ring saves.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytepath::machine::Machine;
+use bytepath_lab::calls::{BATCH_MAX, OPERATIONS, Operation};
+use bytepath_lab::experiments::calls;
+use clap::Args;
+
+use super::{Measuring, Sampling, listed, measured, show, those_matching};
+use crate::{call, wrong_usage};
+
+/// What does batching save? Operations by one system call each, and in batches on a ring
+#[derive(Args)]
+pub(super) struct Calls {
+    /// Only these operations: nop, open-close, statx, read, fallocate, accept, send, receive,
+    /// timeout, poll, cancel
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = call::operation)]
+    ops: Vec<Operation>,
+    /// The sizes of batches; 1, 8, 32 and 128 unless given
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(BATCH_MAX)))]
+    batch: Vec<u32>,
+    /// Only arms whose name, or part of it before or after the /, matches: '*/ring-8', 'read'
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    list: bool,
+    /// Make files in this directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+/// 80 arms in under a minute.
+const USUAL: Sampling =
+    Sampling { blocks: 10, time: Duration::from_millis(40), warm_up: Duration::from_millis(10) };
+const QUICK: Sampling =
+    Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
+
+pub(super) fn run(options: &Calls) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let directory = std::fs::canonicalize(&options.dir)
+        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    // The last CPU: the first handles most interrupts on many machines.
+    let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
+    let setup = calls::Setup { program: &program, directory: &directory, cpu };
+    let operations = distinct(&options.ops, OPERATIONS, "--ops")?;
+    let batches = distinct(&options.batch, calls::BATCHES, "--batch")?;
+    let arms = those_matching(calls::arms(&operations, &batches, &setup), &options.arms)?;
+    if options.list {
+        return listed(&arms);
+    }
+    let outputs = options.measuring.outputs()?;
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
+    settings.others.insert("directory".into(), directory.display().to_string().into());
+    let record = measured(calls::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    show(&record, calls::saves(&record).as_deref(), outputs)
+}
+
+/// The values given, or all; each once.
+fn distinct<T: Copy + PartialEq>(given: &[T], all: &[T], option: &str) -> anyhow::Result<Vec<T>> {
+    let twice = given.iter().enumerate().any(|(index, value)| given[..index].contains(value));
+    match (twice, given) {
+        (true, _) => Err(wrong_usage(format!("{option} has a value twice: give each once"))),
+        (false, []) => Ok(all.to_vec()),
+        (false, given) => Ok(given.to_vec()),
+    }
+}

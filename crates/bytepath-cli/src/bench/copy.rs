@@ -1,0 +1,205 @@
+//! `bytepath bench copy`: file to file and tree to tree, on one file system after the other.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytepath_lab::copies::copiers::{COPIERS, Copier, by_name};
+use bytepath_lab::copies::ground::{self, Ground};
+use bytepath_lab::copies::left;
+use bytepath_lab::copies::material::{self, Amount};
+use bytepath_lab::copies::work::{Cache, Until};
+use bytepath_lab::experiments::copy::{self, Asked, Place};
+use bytepath_lab::lab::Blocks;
+use clap::Args;
+
+use super::{Measuring, interrupt, listed, measured, show, those_matching};
+use crate::{values, wrong_usage};
+
+/// How fast are files and trees copied? Every route between files, cp, and their like
+#[derive(Args)]
+pub(super) struct Copy {
+    /// File systems: dir (that of --dir), tmpfs, and as root ext4, xfs, btrfs, on images made for
+    /// the run
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ground_kind, default_value = "dir,tmpfs")]
+    on: Vec<ground::Kind>,
+    /// What is copied: one, sparse, tree
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = material_kind, default_value = "one,sparse,tree")]
+    work: Vec<material::Kind>,
+    /// What the page cache holds of it: hot, cold
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = cache, default_value = "hot")]
+    cache: Vec<Cache>,
+    /// Measure once more with the clock running until the copy is on the device
+    #[arg(long)]
+    fsync: bool,
+    /// Programs to run beside; the first is the reference: cp, dd, cat, rsync, xcp, fcp, cpz
+    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = copier, default_value = "cp")]
+    peer: Vec<&'static Copier>,
+    /// Any other program to run beside, by its words, split at spaces, before source and copy; may
+    /// be given more than once
+    #[arg(long, value_name = "WORDS")]
+    with: Vec<String>,
+    /// Bytes of a file; 1.4G unless given, 256M with --quick
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    size: Option<u64>,
+    /// Files of the tree; 20000 unless given, 2000 with --quick
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    files: Option<u32>,
+    /// Only arms whose name, or a part of it between /, matches: 'ext4', 'bytepath-cp', 'uring*'
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    list: bool,
+    /// Begin no further block after this time, once there are 3
+    #[arg(long, value_name = "TIME", value_parser = values::some_time, conflicts_with_all = ["blocks", "until_ci", "quick"])]
+    within: Option<Duration>,
+    /// Make files, and images, in this directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+/// The default run takes about 3 minutes: what is copied is made first.
+const WITHIN: Duration = Duration::from_secs(150);
+
+const USUAL: Amount = Amount { file_bytes: 7 * (1 << 30) / 5, files: 20_000 };
+const QUICK: Amount = Amount { file_bytes: 256 << 20, files: 2000 };
+
+/// What an image has besides room for what is copied, and for the copy.
+const IMAGE_BYTES_MORE: u64 = 1 << 30;
+/// What a small file takes at most.
+const TREE_FILE_BYTES: u64 = 64 << 10;
+
+fn ground_kind(name: &str) -> Result<ground::Kind, String> {
+    let names = ground::KINDS.iter().map(|kind| kind.name());
+    ground::Kind::named(name).ok_or_else(|| unknown("file system to make", name, names))
+}
+
+fn material_kind(name: &str) -> Result<material::Kind, String> {
+    let names = material::KINDS.iter().map(|kind| kind.name());
+    material::Kind::named(name).ok_or_else(|| unknown("work", name, names))
+}
+
+fn copier(name: &str) -> Result<&'static Copier, String> {
+    by_name(name).ok_or_else(|| unknown("peer", name, COPIERS.iter().map(|copier| copier.name)))
+}
+
+fn cache(name: &str) -> Result<Cache, String> {
+    let all = [Cache::Hot, Cache::Cold];
+    let found = all.into_iter().find(|cache| cache.name() == name);
+    found.ok_or_else(|| unknown("state of the page cache", name, ["hot", "cold"].into_iter()))
+}
+
+fn unknown(what: &str, name: &str, names: impl Iterator<Item = &'static str>) -> String {
+    format!("there is no {what} {name:?}; there are: {}", names.collect::<Vec<_>>().join(", "))
+}
+
+pub(super) fn run(options: &Copy) -> anyhow::Result<()> {
+    options.check()?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let until = [Until::Ended, Until::Durable];
+    let others = options.others();
+    let asked = Asked {
+        program: &program,
+        works: &options.work,
+        caches: &options.cache,
+        until: if options.fsync { &until } else { &until[..1] },
+        peers: &options.peer,
+        others: &others,
+    };
+    if options.list {
+        let named = |kind: &ground::Kind| Place::named(*kind, &options.work);
+        let places: Vec<_> = options.on.iter().map(named).collect();
+        return listed(&those_matching(copy::arms(&places, &asked), &options.arms)?);
+    }
+    measure(options, &asked)
+}
+
+fn measure(options: &Copy, asked: &Asked<'_>) -> anyhow::Result<()> {
+    let outputs = options.measuring.outputs()?;
+    let directory = std::fs::canonicalize(&options.dir)
+        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    // From here on an interruption cleans up.
+    let _measuring = interrupt::Measuring::begin();
+    for folder in left::undo().context("cannot remove what an earlier run left")? {
+        crate::say(format_args!(
+            "bytepath: removed {}, which a run that was killed had left",
+            folder.display()
+        ));
+    }
+    let amount = options.amount();
+    let places = options.places(&directory, amount);
+    if bytepath_lab::interrupt::wished() {
+        bail!("interrupted before anything was measured");
+    }
+    let arms = those_matching(copy::arms(&places, asked), &options.arms)?;
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    let mut settings = options.measuring.settings(Some(amount.file_bytes));
+    if options.measuring.leaves_blocks_open() {
+        settings.blocks = Blocks::Within(options.within.unwrap_or(WITHIN));
+    }
+    settings.others.insert("files".into(), amount.files.into());
+    settings.others.insert("directory".into(), directory.display().to_string().into());
+    let record = measured(copy::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    show(&record, None, outputs)
+}
+
+impl Copy {
+    /// Refuses what would have no effect, or an effect that nobody means.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.measuring.time.is_some() || self.measuring.warm_up.is_some() {
+            return Err(wrong_usage(
+                "a sample is one copy, so --time and --warm-up have no effect on it; use --size, \
+                 --files or --within",
+            ));
+        }
+        if self.with.iter().any(|line| line.trim().is_empty()) {
+            return Err(wrong_usage("--with needs the words of a program"));
+        }
+        let names = self.peer.iter().map(|peer| peer.name);
+        let lists = [
+            ("--on", twice(self.on.iter().map(|kind| kind.name()))),
+            ("--work", twice(self.work.iter().map(|kind| kind.name()))),
+            ("--cache", twice(self.cache.iter().map(|cache| cache.name()))),
+            ("--peer", twice(names)),
+            ("--with", twice(self.with.iter().map(String::as_str))),
+        ];
+        match lists.iter().find(|(_, twice)| *twice) {
+            Some((option, _)) => {
+                Err(wrong_usage(format!("{option} has a value twice: give each once")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn others(&self) -> Vec<Vec<String>> {
+        let words = |line: &String| line.split_whitespace().map(str::to_owned).collect();
+        self.with.iter().map(words).collect()
+    }
+
+    fn amount(&self) -> Amount {
+        let usual = if self.measuring.quick { QUICK } else { USUAL };
+        Amount {
+            file_bytes: self.size.unwrap_or(usual.file_bytes),
+            files: self.files.unwrap_or(usual.files),
+        }
+    }
+
+    /// The grounds, with what is copied on them.
+    fn places(&self, directory: &Path, amount: Amount) -> Vec<Place> {
+        let files = 4 * amount.file_bytes + 2 * u64::from(amount.files) * TREE_FILE_BYTES;
+        let image_bytes = files + IMAGE_BYTES_MORE;
+        let place = |kind: &ground::Kind| {
+            let ground = Ground::make(*kind, directory, image_bytes);
+            Place::supplied(*kind, ground, &self.work, amount)
+        };
+        self.on.iter().map(place).collect()
+    }
+}
+
+fn twice<'a>(values: impl Iterator<Item = &'a str>) -> bool {
+    let mut seen = std::collections::HashSet::new();
+    values.into_iter().any(|value| !seen.insert(value))
+}

@@ -1,0 +1,171 @@
+//! Threads that copy files beside the one that goes through the tree: batches of files in new
+//! directories, handed over in a queue.
+//!
+//! The threads begin with the first batch that is worth it, so that small trees do without them.
+//! What they have to say is kept, to be said in the order of the tree.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+
+use super::entry::{Pair, Shared, SinkIs};
+use super::quick::Quick;
+use super::tree::Entries;
+use super::voice;
+
+/// Files of a batch: few enough for every thread to have one, enough to make up for a wake-up.
+pub(super) const FILES_TOGETHER: usize = 128;
+
+/// Files that one thread copies before others are called.
+const FILES_ALONE: usize = 32;
+
+/// A directory whose files are being copied.
+pub(super) struct Folder {
+    /// Its own names.
+    pub(super) pair: Arc<Pair>,
+    pub(super) source: Arc<OwnedFd>,
+    pub(super) sink: Arc<OwnedFd>,
+    pub(super) sink_device: u64,
+    pub(super) entries: Arc<Entries>,
+}
+
+impl Folder {
+    /// The names of an entry, both of which are in directories held open.
+    pub(super) fn entry(&self, at: usize) -> Pair {
+        let name = self.entries.name(at);
+        Pair {
+            source: self.pair.source.below(&self.source, name),
+            sink: self.pair.sink.below(&self.sink, name),
+            sink_is: SinkIs::New,
+            argument: false,
+        }
+    }
+}
+
+/// Files of one directory, the copying of which may go on beside everything else.
+pub(super) struct Batch {
+    pub(super) folder: Arc<Folder>,
+    files: Range<usize>,
+    noted: OnceLock<Vec<Noted>>,
+}
+
+/// What is to be told or done about a file of a batch.
+pub(super) enum Noted {
+    /// It was left to the one who goes through the tree.
+    Left(usize),
+    /// Something is to be said.
+    Said { lines: Vec<String>, failed: bool },
+}
+
+impl Batch {
+    pub(super) fn new(folder: &Arc<Folder>, files: Range<usize>) -> Arc<Batch> {
+        Arc::new(Batch { folder: folder.clone(), files, noted: OnceLock::new() })
+    }
+
+    /// What is to be told of its files, once it is copied.
+    pub(super) fn noted(&self) -> Option<&[Noted]> {
+        self.noted.get().map(Vec::as_slice)
+    }
+
+    fn copy(&self, shared: &Shared<'_>) {
+        let mut noted = Vec::new();
+        for at in self.files.clone() {
+            voice::keep(Vec::new());
+            let quick = shared.quickly(&self.folder.entry(at), self.folder.sink_device);
+            let lines = voice::kept();
+            match quick {
+                Quick::Left => noted.push(Noted::Left(at)),
+                Quick::Done(Ok(())) if lines.is_empty() => {}
+                Quick::Done(done) => noted.push(Noted::Said { lines, failed: done.is_err() }),
+            }
+        }
+        let _ = self.noted.set(noted);
+    }
+}
+
+/// The threads, and what they have to do.
+pub(super) struct Crew<'a> {
+    /// Begins the threads.
+    begin: &'a dyn Fn(),
+    hall: &'a Hall,
+    seen: std::cell::Cell<usize>,
+}
+
+/// Where batches wait, and those who copy them.
+#[derive(Default)]
+pub(super) struct Hall {
+    queue: Mutex<Queue>,
+    more: Condvar,
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Arc<Batch>>,
+    over: bool,
+}
+
+impl Hall {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("nobody panics holding it")
+    }
+
+    /// The work of a thread, until there will be no more.
+    pub(super) fn work(&self, shared: &Shared<'_>) {
+        let mut queue = self.queue();
+        loop {
+            if let Some(batch) = queue.waiting.pop_front() {
+                drop(queue);
+                batch.copy(shared);
+                queue = self.queue();
+                self.done.notify_one();
+            } else if queue.over {
+                return;
+            } else {
+                queue = self.more.wait(queue).expect("nobody panics holding it");
+            }
+        }
+    }
+
+    /// Lets the threads go home.
+    pub(super) fn close(&self) {
+        self.queue().over = true;
+        self.more.notify_all();
+    }
+}
+
+impl<'a> Crew<'a> {
+    pub(super) fn new(hall: &'a Hall, begin: &'a dyn Fn()) -> Crew<'a> {
+        Crew { begin, hall, seen: std::cell::Cell::new(0) }
+    }
+
+    /// Hands a batch over, or copies it here while there is too little to do for others.
+    pub(super) fn take(&self, batch: &Arc<Batch>, shared: &Shared<'_>) {
+        let before = self.seen.get();
+        self.seen.set(before + batch.files.len());
+        if self.seen.get() < FILES_ALONE {
+            return batch.copy(shared);
+        }
+        if before < FILES_ALONE {
+            (self.begin)();
+        }
+        self.hall.queue().waiting.push_back(batch.clone());
+        self.hall.more.notify_one();
+    }
+
+    /// Helps until this batch is copied.
+    pub(super) fn wait_for(&self, batch: &Batch, shared: &Shared<'_>) {
+        let mut queue = self.hall.queue();
+        while batch.noted().is_none() {
+            queue = match queue.waiting.pop_front() {
+                Some(next) => {
+                    drop(queue);
+                    next.copy(shared);
+                    self.hall.queue()
+                }
+                None => self.hall.done.wait(queue).expect("nobody panics holding it"),
+            };
+        }
+    }
+}

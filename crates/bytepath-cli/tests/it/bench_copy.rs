@@ -1,0 +1,365 @@
+//! `bytepath bench copy`: copies on every file system that can be had here.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::program::{bytepath, installed, root, run, spawned};
+
+/// Blocks and sizes that take no time; the figures mean nothing.
+const SHORT: [&str; 8] = ["--blocks", "2", "--size", "3M", "--files", "130", "--json", "-"];
+
+/// Where a run makes its files, and keeps its notes.
+struct Yard {
+    dir: TempDir,
+    state: TempDir,
+}
+
+impl Yard {
+    fn new() -> Yard {
+        let folder = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        Yard { dir: folder(), state: folder() }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let dir = self.dir.path().to_str().expect("a plain name");
+        let mut command = bytepath(&[&["bench", "copy", "--dir", dir], words].concat());
+        command.env("XDG_STATE_HOME", self.state.path());
+        command
+    }
+
+    #[track_caller]
+    fn record(&self, words: &[&str]) -> Value {
+        run(&mut self.command(&[words, &SHORT].concat())).well().json()
+    }
+
+    fn notes(&self) -> PathBuf {
+        self.state.path().join("bytepath/copies")
+    }
+
+    /// Neither files nor notes are left, nor loop devices.
+    #[track_caller]
+    fn is_clean(&self) {
+        for folder in [self.dir.path(), &self.notes()] {
+            assert_eq!(entries(folder), Vec::<PathBuf>::new());
+        }
+        assert_eq!(loop_devices(self.dir.path()), Vec::<String>::new());
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(folder).into_iter().flatten();
+    all.map(|entry| entry.expect("it lists").path()).collect()
+}
+
+/// The files below a folder that are behind loop devices.
+fn loop_devices(folder: &Path) -> Vec<String> {
+    let words = ["--list", "--noheadings", "--output", "BACK-FILE"];
+    let listed = Command::new("losetup").args(words).output();
+    let text = listed.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
+    let folder = folder.to_str().expect("a plain name");
+    let lines = text.unwrap_or_default();
+    lines.lines().filter(|line| line.starts_with(folder)).map(str::to_owned).collect()
+}
+
+fn arms(record: &Value) -> &[Value] {
+    record["arms"].as_array().expect("a record has arms")
+}
+
+fn name(arm: &Value) -> &str {
+    arm["name"].as_str().expect("a name")
+}
+
+fn why(arm: &Value) -> &str {
+    arm["why"].as_str().unwrap_or_default()
+}
+
+/// The file systems on which everything has to run here.
+fn grounds() -> Vec<&'static str> {
+    let mut grounds = vec!["dir", "tmpfs"];
+    if !root() {
+        println!("skipped: images of file systems take root");
+        return grounds;
+    }
+    for kind in ["ext4", "xfs", "btrfs"] {
+        let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        if !known.lines().any(|line| line.trim() == kind) {
+            println!("skipped: this kernel has no {kind}, or has not loaded it");
+        } else if installed(&format!("mkfs.{kind}")) {
+            grounds.push(kind);
+        }
+    }
+    grounds
+}
+
+#[test]
+fn files_and_trees_are_copied_on_every_file_system_and_nothing_is_left() {
+    let yard = Yard::new();
+    let on = grounds().join(",");
+    let record =
+        yard.record(&["--on", &on, "--cache", "hot,cold", "--fsync", "--arms", "cp,bytepath-cp"]);
+    let expected = grounds().len() * 3 * 2 * 2 * 2;
+    assert_eq!(arms(&record).len(), expected, "works, caches, fsync, programs");
+    for arm in arms(&record) {
+        // Files in memory have no device to be read from.
+        let memory = arm["params"]["file_system"] == "tmpfs" && arm["params"]["cache"] == "cold";
+        assert_eq!(arm["status"] == "ok", !memory, "{}: {}", name(arm), why(arm));
+        assert_eq!(why(arm).contains("never cold"), memory, "{}", name(arm));
+        let first = name(arm).ends_with("/cp") && !memory;
+        assert_eq!(arm["reference"], first, "{}", name(arm));
+    }
+    yard.is_clean();
+}
+
+#[test]
+fn every_route_between_files_copies_one_alone() {
+    let yard = Yard::new();
+    let record = yard.record(&["--on", "dir", "--work", "one"]);
+    let routes: Vec<_> = arms(&record).iter().map(|arm| name(arm).rsplit('/').next()).collect();
+    for route in ["copy-file-range", "splice", "sendfile", "read-write", "reflink", "mmap-write"] {
+        assert!(routes.contains(&Some(route)), "{route} is not among {routes:?}");
+    }
+    for arm in arms(&record) {
+        // A route that cannot work here says so itself, and is not taken for another.
+        let ok = arm["status"] == "ok";
+        assert_eq!(!ok, !why(arm).is_empty(), "{}: {}", name(arm), why(arm));
+        assert!(ok || !["read-write", "cp"].iter().any(|sure| name(arm).ends_with(sure)));
+    }
+    yard.is_clean();
+}
+
+#[test]
+fn copies_with_holes_say_how_much_they_hold() {
+    let yard = Yard::new();
+    let record = yard.record(&["--on", "tmpfs", "--work", "sparse", "--peer", "cp,cat"]);
+    let held = |of: &str| {
+        let arm = arms(&record).iter().find(|arm| name(arm).ends_with(of)).expect("it ran");
+        arm["params"]["bytes_held"].as_u64().expect("bytes")
+    };
+    assert!(held("/cp") < 1 << 20, "cp keeps holes: {}", held("/cp"));
+    assert_eq!(held("/cat"), 3 << 20, "cat knows of none");
+}
+
+#[test]
+fn a_copier_that_fails_or_copies_badly_gives_no_figure() {
+    let yard = Yard::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).expect("ours");
+        path.to_str().expect("a plain name").to_owned()
+    };
+    let short = script("short", "head -c 1000 \"$1\" > \"$2\"");
+    // As long as the source, and with its bytes, but elsewhere.
+    let swapped = script("swapped", "{ tail -c +4097 \"$1\"; head -c 4096 \"$1\"; } > \"$2\"");
+    let with = ["--with", &short, "--with", &swapped, "--with", "false", "--with", "/no/such"];
+    let words = ["--on", "dir", "--work", "one", "--arms", "short,swapped,false,such,cp"];
+    let record = yard.record(&[&words[..], &with].concat());
+    let why = |of: &str| {
+        let arm = arms(&record).iter().find(|arm| name(arm).ends_with(of)).expect("it is there");
+        assert_eq!(arm["status"], "unavailable", "{}", name(arm));
+        why(arm).to_owned()
+    };
+    assert!(why("/short").contains("the copy has 1000 of"), "{}", why("/short"));
+    assert!(why("/swapped").contains("other bytes"), "{}", why("/swapped"));
+    assert!(why("/false").contains("it failed"), "{}", why("/false"));
+    assert!(why("/such").contains("cannot start"), "{}", why("/such"));
+    yard.is_clean();
+}
+
+#[test]
+fn a_tree_that_is_not_copied_whole_gives_no_figure() {
+    let yard = Yard::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("lossy");
+    let text = "#!/bin/sh\ncp -r \"$1\" \"$2\" && rm \"$2/d0000/f000001\"\n";
+    std::fs::write(&script, text).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("ours");
+    let with = script.to_str().expect("a plain name");
+    let record = yard.record(&["--on", "dir", "--work", "tree", "--with", with]);
+    let lossy = arms(&record).iter().find(|arm| name(arm).ends_with("lossy")).expect("it is there");
+    assert!(why(lossy).contains("the copy has 2 of 3 files"), "{}", why(lossy));
+}
+
+#[test]
+fn peers_that_are_missing_say_how_to_install_them() {
+    let yard = Yard::new();
+    let mut command = yard
+        .command(&[&["--on", "dir", "--work", "one", "--peer", "xcp,rsync"][..], &SHORT].concat());
+    let record = run(command.env("PATH", "/no/such")).well().json();
+    let why_of = |of: &str| {
+        let arm = arms(&record).iter().find(|arm| name(arm).ends_with(of)).expect("it is there");
+        why(arm).to_owned()
+    };
+    assert_eq!(why_of("/xcp"), "xcp is not installed; cargo install xcp");
+    assert!(why_of("/rsync").contains("apt-get install rsync"));
+}
+
+#[test]
+fn without_root_an_image_is_refused_with_the_reason() {
+    if !root() || !installed("setpriv") {
+        println!("skipped: becoming another user takes root");
+        return;
+    }
+    let mut command = Command::new("setpriv");
+    let user = ["--reuid", "65532", "--regid", "65532", "--clear-groups"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), mode).expect("ours");
+    let bench = ["bench", "copy", "--on", "ext4,tmpfs,dir", "--work", "one", "--arms", "cp"];
+    command.args(user).arg(crate::program::BYTEPATH).args(bench).args(SHORT);
+    command.arg("--dir").arg(folder.path()).env("XDG_STATE_HOME", folder.path().join("state"));
+    let record = run(command.stdin(Stdio::null())).well().json();
+    let [ext4, tmpfs, dir] = arms(&record) else { panic!("three arms: {record}") };
+    assert_eq!(why(ext4), "making an image of ext4 takes root");
+    assert_eq!((&tmpfs["status"], &dir["status"]), (&"ok".into(), &"ok".into()), "{}", why(tmpfs));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let refused = |words: &[&str], code: i32, says: &str| {
+        run(&mut bytepath(&[&["bench", "copy"], words].concat())).refused(code, &[says]);
+    };
+    refused(&["--on", "ntfs"], 2, "there are: dir, tmpfs, ext4, xfs, btrfs");
+    refused(&["--work", "play"], 2, "there are: one, sparse, tree");
+    refused(&["--cache", "tepid"], 2, "there are: hot, cold");
+    refused(&["--peer", "mv"], 2, "there is no peer");
+    refused(&["--on", "dir,dir"], 2, "--on has a value twice");
+    refused(&["--with", " "], 2, "--with needs the words");
+    refused(&["--size", "0"], 2, "moves nothing");
+    refused(&["--time", "1s"], 2, "a sample is one copy");
+    refused(&["--within", "1m", "--blocks", "3"], 2, "cannot be used with");
+    refused(&["--arms", "no-such", "--list"], 2, "no arm matches no-such");
+    refused(&["--dir", "/no/such"], 1, "/no/such");
+}
+
+#[test]
+fn arms_are_named_without_making_anything() {
+    let yard = Yard::new();
+    let words = ["--list", "--on", "dir,ext4", "--work", "tree", "--cache", "hot,cold"];
+    let listed = run(&mut yard.command(&words)).well().stdout;
+    let expected = "dir/tree/hot/cp\ndir/tree/hot/bytepath-cp\ndir/tree/cold/cp\n\
+                    dir/tree/cold/bytepath-cp\next4/tree/hot/cp\next4/tree/hot/bytepath-cp\n\
+                    ext4/tree/cold/cp\next4/tree/cold/bytepath-cp\n";
+    assert_eq!(listed, expected);
+    assert!(!yard.notes().exists() && entries(yard.dir.path()).is_empty());
+}
+
+/// Longer than this nothing is waited for.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+/// Waits for something that another process brings about.
+#[track_caller]
+fn until(what: &str, came: impl Fn() -> bool) {
+    let until = Instant::now() + HANGS_AFTER;
+    while !came() {
+        assert!(Instant::now() < until, "{what} does not come");
+        std::thread::yield_now();
+    }
+}
+
+/// Starts a long run, and sends it a signal once it has come so far.
+fn cut_short(yard: &Yard, on: &str, signal: Signal, far: impl Fn(&Path) -> bool) {
+    let words = ["--on", on, "--work", "one", "--size", "64M", "--within", "1h", "--peer", "cp"];
+    let mut command = yard.command(&words);
+    let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    until("the run", || entries(yard.dir.path()).iter().any(|folder| far(folder)));
+    let pid = Pid::from_child(bench.child());
+    kill_process(pid, signal).expect("it runs");
+    bench.child().wait().expect("it ends");
+}
+
+#[test]
+fn a_run_that_is_interrupted_leaves_nothing() {
+    let yard = Yard::new();
+    cut_short(&yard, "dir", Signal::INT, |folder| folder.join("one-source").exists());
+    until("the end of all copies", || entries(yard.dir.path()).is_empty());
+    yard.is_clean();
+    cut_short(&yard, "dir", Signal::TERM, |folder| folder.join("copy").exists());
+    until("the end of all copies", || entries(yard.dir.path()).is_empty());
+    yard.is_clean();
+}
+
+#[test]
+fn what_a_killed_run_left_goes_when_the_next_one_starts() {
+    let yard = Yard::new();
+    let stages: [fn(&Path) -> bool; 3] = [
+        |_| true,
+        |folder| folder.join("one-source").exists(),
+        |folder| folder.join("copy").exists(),
+    ];
+    for stage in stages {
+        cut_short(&yard, "dir", Signal::KILL, stage);
+        assert_eq!((entries(yard.dir.path()).len(), entries(&yard.notes()).len()), (1, 1));
+        let words = [&["--on", "dir", "--work", "one", "--arms", "cp"][..], &SHORT].concat();
+        let next = run(&mut yard.command(&words));
+        assert!(next.status.success() && next.stderr.contains("which a run that was killed"));
+        // A copier that still runs may have made its copy anew.
+        until("the end of all copies", || {
+            entries(yard.dir.path()).is_empty() || {
+                run(&mut yard.command(&words));
+                false
+            }
+        });
+        yard.is_clean();
+    }
+}
+
+#[test]
+fn images_of_a_killed_run_go_with_it() {
+    if !grounds().contains(&"ext4") {
+        return;
+    }
+    let yard = Yard::new();
+    cut_short(&yard, "ext4", Signal::KILL, |folder| folder.join("image").exists());
+    let words = [&["--on", "ext4", "--work", "one", "--arms", "cp"][..], &SHORT].concat();
+    assert!(run(&mut yard.command(&words)).status.success());
+    until("the end of all loop devices", || loop_devices(yard.dir.path()).is_empty());
+    yard.is_clean();
+}
+
+#[test]
+fn a_loop_device_that_a_killed_run_left_goes_when_the_next_one_starts() {
+    if !grounds().contains(&"ext4") {
+        return;
+    }
+    // As it is when a run is killed after it made the device, and before the device goes by itself.
+    let yard = Yard::new();
+    let folder = yard.dir.path().join(".bytepath-copies-1-0");
+    std::fs::create_dir(&folder).expect("made");
+    let image = folder.join("image");
+    std::fs::File::create(&image).and_then(|file| file.set_len(1 << 20)).expect("made");
+    std::fs::create_dir_all(yard.notes()).expect("made");
+    let note = yard.notes().join(".bytepath-copies-1-0");
+    std::fs::write(note, folder.to_str().expect("a plain name")).expect("written");
+    let made = Command::new("losetup").args(["--find"]).arg(&image).status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("skipped: no loop device can be made here");
+        return;
+    }
+    assert_eq!(loop_devices(yard.dir.path()).len(), 1);
+    let words = [&["--on", "dir", "--work", "one", "--arms", "cp"][..], &SHORT].concat();
+    assert!(run(&mut yard.command(&words)).status.success());
+    until("the end of the loop device", || loop_devices(yard.dir.path()).is_empty());
+    yard.is_clean();
+}
+
+#[test]
+fn a_note_that_names_something_else_removes_nothing() {
+    let yard = Yard::new();
+    let treasure = yard.dir.path().join("treasure");
+    std::fs::create_dir(&treasure).expect("made");
+    std::fs::create_dir_all(yard.notes()).expect("made");
+    let note = yard.notes().join(".bytepath-copies-1-0");
+    std::fs::write(note, treasure.to_str().expect("a plain name")).expect("written");
+    yard.record(&["--on", "dir", "--work", "one", "--arms", "cp"]);
+    assert_eq!(entries(yard.dir.path()), [treasure]);
+    assert_eq!(entries(&yard.notes()), Vec::<PathBuf>::new(), "it names nothing of ours");
+}

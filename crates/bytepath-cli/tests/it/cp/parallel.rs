@@ -1,0 +1,157 @@
+//! Copies by several threads: the classic's trees, messages and exit codes all the same.
+
+use std::path::Path;
+
+use super::{date, directory, file, gnu, gnu_on_disk, mode, some};
+use crate::calls::may_trace;
+use crate::program::{as_nobody, installed, root, shell};
+
+/// Many files, of all sizes around those at which ways part, with links, holes and a tree between.
+fn many(work: &Path) {
+    some(work);
+    for folder in 0..6 {
+        let path = work.join(format!("d/many{folder}"));
+        directory(&path.join("below"));
+        for number in 0..40_usize {
+            let bytes = [0, 1, 4095, 4096, 70_000, 131_071, 131_072, 131_073][number % 8];
+            let contents: Vec<u8> =
+                (0..bytes).map(|at| (at * 31 + number + folder) as u8).collect();
+            file(&path.join(format!("f{number}")), &contents, number as u64);
+        }
+        file(&path.join("below/last"), b"last", 5);
+        std::fs::hard_link(path.join("f1"), path.join("below/f1")).expect("a link");
+        std::fs::hard_link(path.join("f3"), work.join(format!("d/sub/f3-{folder}")))
+            .expect("a link");
+        std::os::unix::fs::symlink("f2", path.join("link")).expect("a link");
+        let hole = std::fs::File::create(path.join("hole")).expect("a file");
+        hole.set_len(300_000).expect("a hole");
+        mode(&path.join("f5"), 0o4751);
+        mode(&path.join("f6"), 0o200);
+        for old in ["hole", "below", "."] {
+            date(&path.join(old), 9);
+        }
+    }
+    mode(&work.join("d/many3"), 0o555);
+    for old in ["d/sub", "d"] {
+        date(&work.join(old), 8);
+    }
+}
+
+#[test]
+fn trees_of_many_files_are_the_classics() {
+    for cp in [gnu(), gnu_on_disk()].into_iter().flatten() {
+        for words in ["-r", "-a", "-rp", "-rL", "-rd --sparse=always", "-a --attributes-only"] {
+            cp.both(&format!("cp {words} d new; echo $?"), many).same();
+        }
+        cp.both("cp -r d a d/many1 l e; echo $?; cp -a d/. e; echo $?", many).same();
+    }
+}
+
+#[test]
+fn what_is_told_of_many_files_comes_in_the_classics_order() {
+    let (Some(cp), Some(nobody)) = (gnu(), as_nobody()) else { return };
+    let closed = |work: &Path| {
+        many(work);
+        mode(work, 0o777);
+        for folder in 0..6 {
+            for number in (0..40).step_by(7) {
+                mode(&work.join(format!("d/many{folder}/f{number}")), 0o000);
+            }
+        }
+        mode(&work.join("d/many2/below"), 0o000);
+        mode(&work.join("d/many4"), 0o300);
+    };
+    for words in ["-r", "-a", "-rp"] {
+        let both = cp.both(&format!("{nobody} cp {words} d new; echo $?"), closed);
+        both.same();
+        assert!(both.ours.stderr.lines().count() > 30, "{}", both.ours.stderr);
+    }
+}
+
+/// Runs the lines beside a folder `t` of 400 files of 16 KiB, and one `large` of 40 MiB.
+fn beside_many(lines: &str) -> crate::program::Done {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().display();
+    shell(&format!(
+        "cd {path} && seq 9000000 | head -c 41943041 >large && mkdir -p t/a t/b && \
+         head -c 3276800 large | split -b 16384 -a 3 - t/a/ && cp t/a/* t/b/ && {lines}"
+    ))
+}
+
+#[test]
+fn any_number_of_threads_copies_the_same() {
+    for jobs in [1, 2, 3, 64] {
+        let line = format!(
+            "$bytepath cp -a --jobs {jobs} t u && diff -r t u && \
+             $bytepath cp --jobs={jobs} large copy && cmp large copy && echo same"
+        );
+        assert_eq!(beside_many(&line).well().stdout, "same\n");
+    }
+    for wrong in ["0", "65", "x", "-1", ""] {
+        let done = beside_many(&format!("$bytepath cp --jobs={wrong} large copy; echo $?; ls"));
+        assert_eq!(done.stdout, "1\nlarge\nt\n", "{wrong}: {done:?}");
+        assert!(done.stderr.contains("--jobs"), "{wrong}: {done:?}");
+    }
+}
+
+#[test]
+fn few_open_files_are_enough_for_many_files() {
+    let done = beside_many("ulimit -n 16 && $bytepath cp -a t u && diff -r t u && echo same");
+    assert_eq!(done.well().stdout, "same\n");
+}
+
+/// Says which of the copies in `small` are longer than what they have of their sources.
+const BOGUS: &str = "for copy in $(find small -type f); do \
+     source=${copy#small/}; size=$(stat -c %s $copy); \
+     cmp -s -n $size $copy $source || echo bogus $copy; done";
+
+#[test]
+fn a_full_file_system_ends_copies_where_their_bytes_end() {
+    if !root() || !["mount", "unshare", "mkfs.ext4"].into_iter().all(installed) {
+        return println!("skipped: mounting needs root, and mkfs.ext4");
+    }
+    // The mounts, and the loop device, are gone with the processes of their namespace.
+    let mounts = [
+        "mount -t tmpfs -o size=1M none small",
+        "truncate -s 24M image && mkfs.ext4 -q image && mount -o loop image small",
+    ];
+    for mount in mounts {
+        for (words, left) in [("-r t", "t"), ("large", "large"), ("-a t large", "large")] {
+            let done = beside_many(&format!(
+                "mkdir small; unshare -m sh -c '{mount} && $bytepath cp {words} small; echo $?; \
+                 {BOGUS}; cmp -s {left} small/{left} && echo whole; true'"
+            ));
+            let full = done.stderr.contains("No space left on device");
+            // The tree alone fits into the larger one.
+            let fits = words == "-r t" && mount.contains("24M");
+            let code = if fits { "0\n" } else { "1\n" };
+            assert_eq!((done.stdout.as_str(), full), (code, !fits), "{mount} {words}: {done:?}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_a_large_file_is_whole_or_shorter_than_the_file() {
+    if !may_trace() {
+        return;
+    }
+    for signal in ["INT", "KILL"] {
+        for when in [8, 15] {
+            // Each thread counts its own calls. The last page comes last, whichever of them is slow.
+            // SIGINT is looked for now and then, and may come too late to end anything.
+            let late = if signal == "INT" { "0" } else { "none" };
+            let done = beside_many(&format!(
+                "{{ strace -f -qqq -o /dev/null -e trace=pread64 \
+                 -e inject=pread64:signal={signal}:when={when} $bytepath cp --jobs 2 large new; \
+                 }} 2>/dev/null; code=$?; [ $code = {late} ] || [ $code -gt 128 ] && \
+                 {{ [ $(stat -c %s new) -lt 41943041 ] || cmp large new; }} && echo fine"
+            ));
+            let whole =
+                done.stdout.is_empty() && shell("stat -f -c %T /tmp").stdout != "ext2/ext3\n";
+            if whole {
+                return println!("skipped: parts are copied out of order on ext4 alone");
+            }
+            assert_eq!(done.stdout, "fine\n", "{signal} {when}: {done:?}");
+        }
+    }
+}

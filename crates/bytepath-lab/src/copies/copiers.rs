@@ -1,0 +1,170 @@
+//! Programs that copy, as they are run by most people.
+
+use std::path::{Path, PathBuf};
+
+use super::material::Kind;
+use crate::peers;
+
+/// Stands for what is copied, and for where to.
+const SOURCE: &str = "{source}";
+const SINK: &str = "{sink}";
+
+/// A program that copies files.
+#[derive(Debug)]
+pub struct Copier {
+    /// Its name on the command line of bytepath.
+    pub name: &'static str,
+    /// Its words for one file; a word that ends in [`SOURCE`] or [`SINK`] has the path there. One
+    /// that names no sink copies to its standard output.
+    one: &'static [&'static str],
+    /// For a file with holes, which it is to keep.
+    sparse: &'static [&'static str],
+    /// For a tree; none where it copies no trees.
+    tree: &'static [&'static str],
+    /// How to install it.
+    install: &'static str,
+}
+
+/// Every one.
+pub const COPIERS: &[Copier] = &[
+    Copier {
+        name: "cp",
+        one: &["cp", SOURCE, SINK],
+        sparse: &["cp", SOURCE, SINK],
+        tree: &["cp", "-r", SOURCE, SINK],
+        install: "on Debian: apt-get install coreutils",
+    },
+    Copier {
+        name: "dd",
+        one: &["dd", "if={source}", "of={sink}", "bs=1M", "status=none"],
+        sparse: &["dd", "if={source}", "of={sink}", "bs=64K", "conv=sparse", "status=none"],
+        tree: &[],
+        install: "on Debian: apt-get install coreutils",
+    },
+    Copier {
+        name: "cat",
+        one: &["cat", SOURCE],
+        sparse: &["cat", SOURCE],
+        tree: &[],
+        install: "on Debian: apt-get install coreutils",
+    },
+    Copier {
+        name: "rsync",
+        one: &["rsync", SOURCE, SINK],
+        sparse: &["rsync", "-S", SOURCE, SINK],
+        tree: &["rsync", "-r", "{source}/", SINK],
+        install: "on Debian: apt-get install rsync",
+    },
+    Copier {
+        name: "xcp",
+        one: &["xcp", "--no-progress", SOURCE, SINK],
+        sparse: &["xcp", "--no-progress", SOURCE, SINK],
+        tree: &["xcp", "--no-progress", "-r", SOURCE, SINK],
+        install: "cargo install xcp",
+    },
+    Copier {
+        name: "fcp",
+        one: &["fcp", SOURCE, SINK],
+        sparse: &["fcp", SOURCE, SINK],
+        tree: &["fcp", SOURCE, SINK],
+        install: "cargo install fcp",
+    },
+    Copier {
+        name: "cpz",
+        one: &["cpz", SOURCE, SINK],
+        sparse: &["cpz", SOURCE, SINK],
+        tree: &["cpz", SOURCE, SINK],
+        install: "cargo install cpz",
+    },
+];
+
+/// The copier of this name.
+pub fn by_name(name: &str) -> Option<&'static Copier> {
+    COPIERS.iter().find(|copier| copier.name == name)
+}
+
+/// How a program is told what to copy.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// Its words, in which [`SOURCE`] and [`SINK`] stand for the paths.
+    words: Vec<String>,
+}
+
+impl Copier {
+    /// How it copies such material.
+    ///
+    /// # Errors
+    /// It cannot, or it is not installed: how to install it.
+    pub fn line(&self, kind: Kind) -> Result<Line, String> {
+        let words = match kind {
+            Kind::One => self.one,
+            Kind::Sparse => self.sparse,
+            Kind::Tree => self.tree,
+        };
+        let Some((program, rest)) = words.split_first() else {
+            return Err(format!("{} copies no trees", self.name));
+        };
+        let path = peers::found(program)
+            .ok_or_else(|| format!("{} is not installed; {}", self.name, self.install))?;
+        let path = path.to_string_lossy().into_owned();
+        Ok(Line { words: std::iter::once(path).chain(rest.iter().map(|w| (*w).into())).collect() })
+    }
+}
+
+impl Line {
+    /// A program by its words, the source and the sink after them.
+    pub fn of(words: impl IntoIterator<Item = String>) -> Line {
+        let ends = [SOURCE.to_owned(), SINK.to_owned()];
+        Line { words: words.into_iter().chain(ends).collect() }
+    }
+
+    /// Its words as they are shown.
+    pub fn shown(&self) -> String {
+        self.words.join(" ")
+    }
+
+    /// Whether the copy comes from its standard output.
+    pub(super) fn to_standard_output(&self) -> bool {
+        !self.words.iter().any(|word| word.contains(SINK))
+    }
+
+    /// The words for these paths.
+    pub(super) fn words(&self, source: &Path, sink: &Path) -> Vec<PathBuf> {
+        let filled = |word: &String| match (word.split_once(SOURCE), word.split_once(SINK)) {
+            (Some((before, after)), _) => joined(before, source, after),
+            (_, Some((before, after))) => joined(before, sink, after),
+            _ => word.into(),
+        };
+        self.words.iter().map(filled).collect()
+    }
+}
+
+fn joined(before: &str, path: &Path, after: &str) -> PathBuf {
+    let mut word = std::ffi::OsString::from(before);
+    word.push(path);
+    word.push(after);
+    word.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_take_the_place_of_their_words() {
+        let dd = by_name("dd").and_then(|dd| dd.line(Kind::One).ok()).expect("dd is everywhere");
+        let words = dd.words("/a b".as_ref(), "/c".as_ref());
+        assert_eq!(words[1..3], [PathBuf::from("if=/a b"), PathBuf::from("of=/c")]);
+        assert!(!dd.to_standard_output());
+        let cat = by_name("cat").and_then(|cat| cat.line(Kind::One).ok()).expect("cat as well");
+        assert!(cat.to_standard_output());
+        assert!(by_name("cat").is_some_and(|cat| cat.line(Kind::Tree).is_err()));
+    }
+
+    #[test]
+    fn what_is_not_installed_says_how_to_install_it() {
+        let words = &["no-such-program", SOURCE];
+        let none = Copier { name: "none", one: words, sparse: &[], tree: &[], install: "dig" };
+        assert_eq!(none.line(Kind::One).err().as_deref(), Some("none is not installed; dig"));
+    }
+}

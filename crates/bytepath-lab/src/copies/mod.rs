@@ -1,0 +1,8 @@
+//! Copies of files and trees as work: where they are made ([`ground`]), what is copied
+//! ([`material`]), who copies ([`copiers`]), and one sample of it ([`work`]).
+
+pub mod copiers;
+pub mod ground;
+pub mod left;
+pub mod material;
+pub mod work;

@@ -1,0 +1,207 @@
+//! One sample of a copy: a program in a process of its own, from its start to its end.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytepath_report::Costs;
+
+use super::copiers::Line;
+use super::ground::Ground;
+use super::material::{Material, Supply};
+use crate::arm::{Outcome, Timing, Work};
+use crate::ends::{GIB, Starter, Usage};
+use crate::pair_work::waited;
+use crate::pipe_work::{end, spawn_on};
+
+/// Who copies.
+pub enum Mover {
+    /// `bytepath carry` by one route, which never takes another.
+    Route(&'static str),
+    /// A program.
+    Program(Line),
+}
+
+/// What the page cache holds of the source when a copy begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cache {
+    /// All of it.
+    Hot,
+    /// Nothing.
+    Cold,
+}
+
+impl Cache {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cache::Hot => "hot",
+            Cache::Cold => "cold",
+        }
+    }
+}
+
+/// When a copy has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// When its program has.
+    Ended,
+    /// When it is on the device as well.
+    Durable,
+}
+
+/// A copy, again and again.
+pub struct CopyWork {
+    /// The `bytepath` executable.
+    pub program: PathBuf,
+    /// Who copies.
+    pub mover: Mover,
+    /// What is copied.
+    pub supply: Rc<Supply>,
+    /// Where.
+    pub ground: Rc<Ground>,
+    /// What of it is in the page cache.
+    pub cache: Cache,
+    /// When the clock stops.
+    pub until: Until,
+    /// Whether a copy was compared byte by byte already.
+    pub compared: Cell<bool>,
+}
+
+/// The slowest machines copy 16 MiB/s.
+const SLOWEST_BYTES_PER_S: u64 = 16 << 20;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Work for CopyWork {
+    fn cpus(&self) -> &[usize] {
+        &[]
+    }
+
+    fn sample(&self, _: &Timing) -> Result<Outcome, String> {
+        self.copied(&self.supply.whole)
+    }
+
+    fn trial(&self, _: &Timing) -> Result<(), String> {
+        let tried = self.copied(&self.supply.trial).map(drop);
+        self.compared.set(false);
+        tried
+    }
+}
+
+impl CopyWork {
+    /// The copy's own place; there is one at a time.
+    fn sink(&self) -> PathBuf {
+        self.ground.root().join("copy")
+    }
+
+    fn copied(&self, material: &Material) -> Result<Outcome, String> {
+        let sink = Gone(self.sink());
+        remove(&sink.0)?;
+        match self.cache {
+            Cache::Hot => material.heat()?,
+            Cache::Cold => material.cool().and_then(|()| self.ground.cool())?,
+        }
+        if self.until == Until::Durable {
+            // What others have written is not this copy's to wait for.
+            self.ground.sync()?;
+        }
+        let before = Usage::of_children();
+        let began = Instant::now();
+        self.carried_out(material, &sink.0)?;
+        if self.until == Until::Durable {
+            self.ground.sync()?;
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let usage = Usage::of_children().since(before);
+        let held = material.check(&sink.0, !self.compared.replace(true))?;
+        Ok(outcome(material.bytes(), held, seconds, usage))
+    }
+
+    /// Runs the program to its end.
+    fn carried_out(&self, material: &Material, sink: &Path) -> Result<(), String> {
+        let mut complaint = tempfile::tempfile().map_err(told)?;
+        let mut command = self.command(material, sink)?;
+        command.stderr(complaint.try_clone().map_err(told)?);
+        let patience = PATIENCE + Duration::from_secs(material.bytes() / SLOWEST_BYTES_PER_S);
+        let mut child: Option<Child> = Some(spawn_on(&mut command, None)?);
+        let status = child.as_mut().map(|child| waited(child, patience));
+        end(&mut child);
+        match status.unwrap_or_else(|| Err("it was not started".into()))? {
+            status if status.success() => Ok(()),
+            status => {
+                let mut text = String::new();
+                let _ = complaint.rewind().and_then(|()| complaint.read_to_string(&mut text));
+                let text = text.trim().trim_start_matches("bytepath: ");
+                Err(if text.is_empty() { format!("it failed ({status})") } else { text.to_owned() })
+            }
+        }
+    }
+
+    fn command(&self, material: &Material, sink: &Path) -> Result<Command, String> {
+        let made = || File::options().read(true).write(true).create_new(true).open(sink);
+        let made = || made().map_err(|error| format!("cannot make the copy: {error}"));
+        match &self.mover {
+            Mover::Route(route) => {
+                let mut command = Command::new(&self.program);
+                command.args(["carry", "--route", route]).args(Starter::this().words());
+                command.stdin(File::open(material.path()).map_err(told)?).stdout(made()?);
+                Ok(command)
+            }
+            Mover::Program(line) => {
+                let words = line.words(material.path(), sink);
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
+                if line.to_standard_output() {
+                    command.stdout(made()?);
+                }
+                Ok(command)
+            }
+        }
+    }
+}
+
+fn outcome(bytes: u64, held: u64, seconds: f64, usage: Usage) -> Outcome {
+    let gib = bytes as f64 / GIB;
+    let per_gib = |amount: f64| (gib > 0.0).then(|| amount / gib);
+    let costs = Costs {
+        cpu_user_s_per_gib: per_gib(usage.user_s),
+        cpu_system_s_per_gib: per_gib(usage.system_s),
+        context_switches_per_gib: per_gib(usage.switches() as f64),
+        page_faults_per_gib: per_gib(usage.faults as f64),
+        ..Costs::default()
+    };
+    let found = BTreeMap::from([
+        ("bytes".to_owned(), bytes.into()),
+        ("bytes_held".to_owned(), held.into()),
+    ]);
+    Outcome { value: gib / seconds.max(1e-9), seconds, costs, found }
+}
+
+/// A copy that is removed when it is dropped: before the next one, and outside the clock.
+struct Gone(PathBuf);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        // The next sample says so where it cannot be removed.
+        let _ = remove(&self.0);
+    }
+}
+
+fn remove(path: &Path) -> Result<(), String> {
+    let removed = match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    removed.map_err(|error| format!("cannot remove the last copy: {error}"))
+}
+
+fn told(error: std::io::Error) -> String {
+    error.to_string()
+}

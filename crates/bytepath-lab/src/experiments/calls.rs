@@ -1,0 +1,170 @@
+//! `calls`: what batching on a ring saves, operation by operation.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bytepath_report::{Arm as ShownArm, Record, Status, Unit};
+
+use super::Description;
+use crate::arm::{Arm, Work};
+use crate::call_work::CallWork;
+use crate::calls::{Operation, Way};
+
+/// What it asks.
+pub const DESCRIPTION: Description = Description {
+    name: "calls",
+    question: "What does batching on a ring save against one system call per operation?",
+    definition: "One process on one CPU does one operation again and again: by a system call \
+                 each, or in batches on a ring, where one call hands a batch over and waits until \
+                 all of it is answered. What an operation needs is made between rounds of 128, \
+                 outside the clock. Every answer is checked. open-close takes two calls, or two \
+                 calls per batch; cancel begins a wait and calls it off, by epoll_ctl or by two \
+                 requests; timeout is 1 µs; a ring's times include those of bytepath's own ring, \
+                 which owns the memory of every request.",
+};
+
+/// The arm of each operation that the others are compared with.
+pub const SYSCALL: &str = "syscall";
+
+/// The sizes of batches unless told otherwise.
+pub const BATCHES: &[u32] = &[1, 8, 32, 128];
+
+/// Where and what is measured.
+pub struct Setup<'a> {
+    /// The `bytepath` executable.
+    pub program: &'a Path,
+    /// Where files are made.
+    pub directory: &'a Path,
+    /// The CPU that processes run on.
+    pub cpu: usize,
+}
+
+/// The arms of these operations: by a system call each, and in batches of these sizes.
+pub fn arms(operations: &[Operation], batches: &[u32], setup: &Setup<'_>) -> Vec<Arm> {
+    let mut arms = Vec::new();
+    for &operation in operations {
+        arms.push(arm(operation, Way::Syscall, setup));
+        for &batch in batches {
+            for registered in
+                [false, true].into_iter().take(1 + usize::from(operation.takes_file()))
+            {
+                arms.push(arm(operation, Way::Batch { operations: batch, registered }, setup));
+            }
+        }
+    }
+    arms
+}
+
+fn arm(operation: Operation, way: Way, setup: &Setup<'_>) -> Arm {
+    let mut params = BTreeMap::from([("operation".to_owned(), operation.name().into())]);
+    match way {
+        Way::Syscall => {
+            params.insert("syscalls".to_owned(), operation.syscalls().into());
+        }
+        Way::Batch { operations, registered } => {
+            params.insert("batch".to_owned(), operations.into());
+            params.insert("registered_files".to_owned(), registered.into());
+        }
+    }
+    let work = CallWork {
+        program: setup.program.to_owned(),
+        operation,
+        way,
+        directory: setup.directory.to_owned(),
+        cpu: [setup.cpu],
+    };
+    Arm {
+        name: format!("{}/{}", operation.name(), way_name(way)),
+        section: Some(operation.name().to_owned()),
+        params,
+        unit: Unit::Nanoseconds,
+        touched: false,
+        published: None,
+        work: Ok(Box::new(work) as Box<dyn Work>),
+    }
+}
+
+fn way_name(way: Way) -> String {
+    match way {
+        Way::Syscall => SYSCALL.to_owned(),
+        Way::Batch { operations, registered: false } => format!("ring-{operations}"),
+        Way::Batch { operations, registered: true } => format!("ring-{operations}+registered"),
+    }
+}
+
+/// One sentence on what batching saves here; none where there is nothing to compare.
+pub fn saves(record: &Record) -> Option<String> {
+    let best = best_of_sections(record);
+    let gains = |arm: &&ShownArm| arm.ratio_ci95.is_some_and(|[_, high]| high < 1.0);
+    let faster: Vec<_> = best.iter().copied().filter(gains).collect();
+    let lost = best.iter().filter(|arm| !gains(arm)).map(|arm| section(arm)).collect::<Vec<_>>();
+    if best.is_empty() {
+        return None;
+    }
+    let mut sentence = match by_ratio(&faster) {
+        Some((most, least)) if faster.len() > 1 => format!(
+            "Here batches save most on {} ({} takes {} of the time of system calls) and least on {} \
+             ({}: {})",
+            section(most),
+            way_of(most),
+            share(most),
+            section(least),
+            way_of(least),
+            share(least)
+        ),
+        Some((only, _)) => format!(
+            "Here batches save time on {} ({} takes {} of the time of system calls)",
+            section(only),
+            way_of(only),
+            share(only)
+        ),
+        None => return Some("Here no batch is faster than system calls".to_owned()),
+    };
+    if !lost.is_empty() {
+        sentence += &format!("; they save nothing on {}", lost.join(", "));
+    }
+    Some(sentence)
+}
+
+/// Of each section the arm of the ring that took least, where there is a system call to compare.
+fn best_of_sections(record: &Record) -> Vec<&ShownArm> {
+    let mut best: Vec<&ShownArm> = Vec::new();
+    let compared = |arm: &&ShownArm| {
+        arm.status == Status::Ok
+            && !arm.reference
+            && arm.ratio.is_some()
+            && has_syscall(record, arm)
+    };
+    for arm in record.arms.iter().filter(compared) {
+        match best.iter_mut().find(|known| known.section == arm.section) {
+            Some(known) if arm.ratio < known.ratio => *known = arm,
+            Some(_) => {}
+            None => best.push(arm),
+        }
+    }
+    best
+}
+
+fn has_syscall(record: &Record, arm: &ShownArm) -> bool {
+    let reference =
+        record.arms.iter().find(|other| other.reference && other.section == arm.section);
+    reference.is_some_and(|reference| reference.name.ends_with(SYSCALL))
+}
+
+/// The arms with the lowest and the highest ratio.
+fn by_ratio<'a>(arms: &[&'a ShownArm]) -> Option<(&'a ShownArm, &'a ShownArm)> {
+    let order = |a: &&&ShownArm, b: &&&ShownArm| a.ratio.partial_cmp(&b.ratio).expect("finite");
+    Some((arms.iter().min_by(order)?, arms.iter().max_by(order)?))
+}
+
+fn section(arm: &ShownArm) -> &str {
+    arm.section.as_deref().unwrap_or_default()
+}
+
+fn way_of(arm: &ShownArm) -> &str {
+    arm.name.split_once('/').map_or(arm.name.as_str(), |(_, way)| way)
+}
+
+fn share(arm: &ShownArm) -> String {
+    format!("{:.0}%", arm.ratio.unwrap_or(1.0) * 100.0)
+}

@@ -1,0 +1,289 @@
+//! `parallel`: several threads, each reading other slices of the source into a mapping of the sink.
+//!
+//! A file takes one write(2) at a time, whoever writes: its inode is locked meanwhile. Pages of a
+//! mapping are filled by several at once. The kernel alone touches the mapping, so that a disk that
+//! is full, or a page that cannot be had, is EFAULT and no SIGBUS; a source that becomes shorter
+//! meanwhile ends the read.
+//!
+//! Costs per slice: a mapping, a lock, and one call per MiB; one copy, and a fault for every page.
+//!
+//! The sink grows by a window at a time, all of which the file system has set aside before it is
+//! mapped, and by its last page only when all before it is there: a process that is killed leaves a
+//! file that is shorter than the source. What ends the work early cuts the sink back to what it has
+//! without a gap, and is left to the next route, which says what the matter is.
+
+use std::sync::Mutex;
+
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+
+use crate::endpoint::Kind;
+use crate::error::{Failed, Refusal, Side, Stop};
+use crate::machine::CpuList;
+use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
+use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use slices::{Slice, Slices, Why};
+
+mod slices;
+
+/// What one call reads.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// A slice is long enough to earn its mapping back, and short enough for the threads to end together.
+const SLICE_BYTES_MIN: u64 = 256 << 10;
+const SLICE_BYTES_MAX: u64 = 8 << 20;
+/// Slices for each thread, where there are that many bytes.
+const SLICES_EACH: u64 = 4;
+
+/// What the sink is made longer by at once.
+const WINDOW_BYTES: u64 = 64 << 20;
+
+/// More threads than this get in each other's way in the file's page tree.
+const THREADS_USUAL: usize = 4;
+/// More than that nobody gets.
+const THREADS_MAX: usize = 64;
+
+/// See the module.
+pub(super) struct Parallel;
+
+const NAME: &str = "parallel";
+
+impl Route for Parallel {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn summary(&self) -> &'static str {
+        "read(2) by several threads into a mapping of the sink, file to file"
+    }
+
+    fn aliasing(&self, _: &Job<'_>) -> Aliasing {
+        Aliasing::None
+    }
+
+    fn suits(&self, job: &Job<'_>) -> Result<Rank, Refusal> {
+        if job.keep_source {
+            return Err(Refusal::because("parallel would advance the source"));
+        }
+        if (job.source.kind(), job.sink.kind()) != (Kind::File, Kind::File) {
+            return Err(Refusal::because(format!(
+                "parts can be copied out of order between two files, not a {} and a {}",
+                job.source.kind(),
+                job.sink.kind()
+            )));
+        }
+        if job.source.same_file(job.sink) {
+            return Err(Refusal::because("it would read what it has written"));
+        }
+        if job.sink.appends() {
+            return Err(Refusal::because("a sink opened with O_APPEND is written in order"));
+        }
+        if job.source.bytes() == 0 {
+            return Err(Refusal::because("the source says that it is empty, so it has to be read"));
+        }
+        Ok(Rank::Unproven)
+    }
+
+    fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
+        let mut left = span.limit;
+        while left > 0 {
+            let most = left.min(bytes_ahead(span));
+            let copied = match most {
+                0 => 0,
+                most => Stretch::new(span, most)?.carry()?,
+            };
+            if copied < most || most == 0 {
+                return super::ended(span);
+            }
+            left -= copied;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that the source has, on their way.
+struct Stretch<'a> {
+    span: &'a Span<'a>,
+    /// Where both ends stand at first.
+    source_at: u64,
+    sink_at: u64,
+    /// The sink's size at first, at its position or before.
+    sink_ends_at: u64,
+    bytes: u64,
+    /// How many of them go out of order: all but those of the last page.
+    bulk: u64,
+    threads: usize,
+    slices: Mutex<Slices>,
+}
+
+impl<'a> Stretch<'a> {
+    fn new(span: &'a Span<'a>, bytes: u64) -> Result<Self, Stop> {
+        let position = |fd| {
+            rustix::fs::tell(fd).map_err(|errno| {
+                Stop::Declined(Refusal::errno("the position of a file is not to be had", errno))
+            })
+        };
+        let (source_at, sink_at) = (position(span.source)?, position(span.sink)?);
+        let sink_ends_at = ends_before(span, sink_at).ok_or_else(|| {
+            Stop::Declined(Refusal::because(
+                "the sink has bytes behind its position, over which nothing may go out of order",
+            ))
+        })?;
+        let page = rustix::param::page_size() as u64;
+        // The sink is to end before the last page, and the source's end in it.
+        let bulk = ((sink_at + bytes - 1) / page * page).saturating_sub(sink_at);
+        let threads = threads(span);
+        let each = bulk / (threads as u64 * SLICES_EACH);
+        let slice_bytes = each.clamp(SLICE_BYTES_MIN, SLICE_BYTES_MAX) / page * page;
+        let slices = Mutex::new(Slices::new(bulk, slice_bytes));
+        Ok(Stretch { span, source_at, sink_at, sink_ends_at, bytes, bulk, threads, slices })
+    }
+
+    /// Copies them; how many, which is fewer where the source has fewer than it says.
+    fn carry(&self) -> Result<u64, Stop> {
+        if self.bulk > 0 {
+            std::thread::scope(|scope| {
+                for _ in 1..self.threads.min(self.slices().count()) {
+                    // Without memory for a thread, those that there are do its work.
+                    let _ = std::thread::Builder::new().spawn_scoped(scope, || self.work(|| ()));
+                }
+                // Of the threads, this one alone tells the meter.
+                self.work(|| self.tell());
+            });
+            self.leave()?;
+        }
+        self.copy_rest(self.bytes - self.bulk).map(|rest| self.bulk + rest)
+    }
+
+    fn slices(&self) -> std::sync::MutexGuard<'_, Slices> {
+        self.slices.lock().expect("nobody panics holding it")
+    }
+
+    /// Copies slices until there are none, or the work has ended early.
+    fn work(&self, mut after: impl FnMut()) {
+        while let Some(slice) = self.next() {
+            let copied = self.copy(&slice);
+            self.slices().copied(&slice, copied);
+            after();
+        }
+    }
+
+    /// The next slice, for which the sink has room.
+    fn next(&self) -> Option<Slice> {
+        let mut slices = self.slices();
+        let slice = slices.next()?;
+        if self.span.cancel.is_some_and(crate::wait::Cancel::is_cancelled) {
+            slices.end(slice.at, Why::Cancelled);
+            return None;
+        }
+        if slice.at + slice.bytes > slices.room {
+            let more = WINDOW_BYTES.max(slice.bytes).min(self.bulk - slices.room);
+            let grown = self.grow(slices.room, more);
+            // A disk that is full may have made it longer by what it had (ext4).
+            slices.room += more;
+            if let Err(errno) = grown {
+                slices.end(slice.at, Why::Room(errno));
+                return None;
+            }
+        }
+        Some(slice)
+    }
+
+    /// Makes the sink longer, by what the file system then has set aside.
+    fn grow(&self, room: u64, more: u64) -> Result<(), Errno> {
+        // A file that may not become so long is the business of who writes up to there.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        let end = self.sink_at + room + more;
+        if limit.is_some_and(|limit| end > limit) {
+            return Err(Errno::FBIG);
+        }
+        loop {
+            let flags = FallocateFlags::empty();
+            match rustix::fs::fallocate(self.span.sink, flags, self.sink_at + room, more) {
+                Err(Errno::INTR) => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Copies a slice; how much of it, the calls that took, and why it is not all.
+    fn copy(&self, slice: &Slice) -> slices::Copied {
+        let mut copied = slices::Copied { bytes: 0, calls: 1, why: None };
+        let to = self.sink_at + slice.at;
+        let bytes = slice.bytes as usize;
+        let window = match crate::sys::file_mapping::FileMapping::of_sink(self.span.sink, to, bytes)
+        {
+            Ok(window) => window,
+            Err(errno) => return slices::Copied { why: Some(Why::Mapping(errno)), ..copied },
+        };
+        while copied.bytes < bytes {
+            let most = (bytes - copied.bytes).min(CHUNK_BYTES);
+            let from = self.source_at + slice.at + copied.bytes as u64;
+            let range = copied.bytes..copied.bytes + most;
+            copied.calls += 1;
+            match window.read_from(self.span.source, from, range) {
+                Ok(0) => return slices::Copied { why: Some(Why::End), ..copied },
+                Ok(count) => copied.bytes += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return slices::Copied { why: Some(Why::Reading(errno)), ..copied },
+            }
+        }
+        copied
+    }
+
+    /// Tells the meter of what the sink has without a gap.
+    fn tell(&self) {
+        let (bytes, calls) = self.slices().untold();
+        self.span.meter.teller().tell(bytes, calls);
+    }
+
+    /// Leaves both ends behind what was copied without a gap; why that is not all.
+    fn leave(&self) -> Result<(), Stop> {
+        let (reached, room) = {
+            let mut slices = self.slices();
+            (slices.settle(), slices.room)
+        };
+        self.tell();
+        if room > reached {
+            cut(self.span, NAME, self.sink_at + reached, self.sink_ends_at, reached)?;
+        }
+        let lseek = |errno| Stop::Failed(Failed::new(NAME, Side::Either, "lseek", errno));
+        let to = |at: u64| SeekFrom::Start(at + reached);
+        rustix::fs::seek(self.span.source, to(self.source_at)).map_err(lseek)?;
+        rustix::fs::seek(self.span.sink, to(self.sink_at)).map_err(lseek)?;
+        self.slices().ended()
+    }
+
+    /// Copies the rest in order: the last page, or all of what is less than a page.
+    fn copy_rest(&self, bytes: u64) -> Result<u64, Stop> {
+        let failed = |side, call, errno| Stop::Failed(Failed::new(NAME, side, call, errno));
+        let mut room = vec![0; usize::try_from(bytes).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
+        let mut left = bytes;
+        while left > 0 {
+            let from = rustix::fs::tell(self.span.source)
+                .map_err(|errno| failed(Side::Source, "lseek", errno))?;
+            let most = usize::try_from(left).unwrap_or(room.len()).min(room.len());
+            let count = match rustix::io::pread(self.span.source, &mut room[..most], from) {
+                Ok(0) => break,
+                Err(Errno::INTR) => continue,
+                answer => answer.map_err(|errno| failed(Side::Source, "pread", errno))?,
+            };
+            let count = match rustix::io::write(self.span.sink, &room[..count]) {
+                Ok(0) => return Err(failed(Side::Sink, "write", Errno::NOSPC)),
+                Err(Errno::INTR) => continue,
+                answer => answer.map_err(|errno| failed(Side::Sink, "write", errno))?,
+            };
+            self.span.meter.teller().tell(count as u64, 2);
+            left -= count as u64;
+            rustix::fs::seek(self.span.source, SeekFrom::Start(from + count as u64))
+                .map_err(|errno| failed(Side::Source, "lseek", errno))?;
+        }
+        Ok(bytes - left)
+    }
+}
+
+/// How many threads copy: as many as were asked for, else as there are CPUs, up to a few.
+fn threads(span: &Span<'_>) -> usize {
+    let cpus = || CpuList::of_this_thread().map_or(1, |cpus| cpus.len()).min(THREADS_USUAL);
+    span.knobs.queue_depth.unwrap_or_else(cpus).clamp(1, THREADS_MAX)
+}

@@ -10,9 +10,13 @@ mod entry;
 mod existing;
 mod extras;
 mod finish;
+mod interrupted;
 mod later;
+mod ledger;
+mod leftovers;
 mod link;
 mod make;
+mod moving;
 mod operands;
 mod options;
 mod parents;
@@ -20,6 +24,7 @@ mod place;
 mod progress;
 mod quick;
 mod regular;
+mod resume;
 mod same;
 mod seen;
 mod settings;
@@ -52,14 +57,30 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
         Ok(read) => read,
         Err(ended) => return ended,
     };
-    match settings(called, &written) {
-        Ok(settings) => operands::copy(&settings, &options, &Voice::new(called)),
+    let settings = settings(called, &written).and_then(|settings| {
+        let checked = resume::check(&settings, &options.extras)
+            .and_then(|()| options.extras.check(settings.verbose));
+        checked.map_err(Wrong::Usage).map(|()| settings)
+    });
+    match settings {
+        Ok(settings) => copy(called, &settings, &options),
         Err(Wrong::Usage(what)) => called.misused(what.as_bytes(), WRONG_USAGE),
         Err(Wrong::Plain(what)) => {
             called.say(what);
             ExitCode::from(WRONG_USAGE)
         }
     }
+}
+
+fn copy(called: &Called, settings: &Settings, options: &Options) -> ExitCode {
+    let ledger = match ledger::Ledger::open(&options.extras) {
+        Ok(ledger) => ledger,
+        Err(error) => {
+            called.say(format_args!("{error:#}"));
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
+    operands::copy(settings, options, &Voice::new(called, ledger))
 }
 
 /// What is wrong with the options.

@@ -8,6 +8,7 @@ mod cat;
 mod classic;
 mod completions;
 mod cp;
+mod device;
 mod drive;
 mod ends;
 mod hand;

@@ -11,6 +11,7 @@ use bytepath::profile::ProfileError;
 use bytepath::routes::ROUTES;
 use bytepath::{Cancel, Job, Knobs, Meter, Moved, Plan, Profile, Transfer, TransferError};
 use clap::Args;
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::say;
@@ -63,6 +64,9 @@ pub(crate) enum CarryError {
     /// The movement ended short.
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    /// What was moved could not be brought to the device.
+    #[error("error syncing: {0}")]
+    Syncing(Errno),
 }
 
 /// What is needed to carry a job out.
@@ -122,11 +126,25 @@ impl PlanOptions {
     /// # Errors
     /// See [`CarryError`].
     pub(crate) fn carry(&self, carrying: &Carrying<'_>) -> Result<Moved, CarryError> {
+        self.carry_in(u64::MAX, carrying, &mut |_| Ok(()))
+    }
+
+    /// The same in windows of so many bytes at most; `after` is called with the bytes of each, to
+    /// bring them to the device.
+    ///
+    /// # Errors
+    /// See [`CarryError`].
+    pub(crate) fn carry_in(
+        &self,
+        window_bytes: u64,
+        carrying: &Carrying<'_>,
+        after: &mut dyn FnMut(u64) -> Result<(), Errno>,
+    ) -> Result<Moved, CarryError> {
         let mut planning = self.begin(&carrying.job, carrying.knobs.clone())?;
         loop {
             let before = planning.total.bytes;
             let left = carrying.job.limit.map_or(u64::MAX, |limit| limit - before);
-            let most = planning.most_bytes().min(left);
+            let most = planning.most_bytes().min(left).min(window_bytes);
             let job = match most {
                 u64::MAX => carrying.job,
                 most => carrying.job.limit(most),
@@ -136,6 +154,7 @@ impl PlanOptions {
             let moved = moved.map_err(|error| beyond(error, before))?;
             let bytes = moved.bytes;
             planning.went(&carrying.job, moved, clock)?;
+            after(bytes).map_err(CarryError::Syncing)?;
             if bytes < most || most == left {
                 break;
             }

@@ -10,6 +10,7 @@
 //! | feed a spreadsheet | [`csv::write`] |
 //! | show a run in a terminal | [`table::render`] |
 //! | keep and show how long requests took | [`latency`] |
+//! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -44,12 +45,14 @@ pub mod table;
 pub mod verdict;
 
 mod arm;
+mod copied;
 mod machine;
 mod read;
 mod record;
 mod write;
 
 pub use arm::{Arm, Better, Costs, Published, Sample, Status, Unit, Verdict};
+pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
 pub use latency::Latency;
 pub use machine::{Cache, Machine};
 pub use read::{ReadError, SCHEMA_NAME};

@@ -1,17 +1,40 @@
-//! The JSON Schema of a record, made from the types that are the record.
+//! The JSON Schemas of a record and of what `cp` did, made from the types that they are.
 
-use schemars::schema_for;
+use schemars::{JsonSchema, schema_for};
 
+use crate::copied::{Copied, CopiedEntry};
 use crate::record::Record;
 
 /// The published schema (JSON Schema, draft 2020-12), as committed in
 /// `schema/record-1.schema.json`.
 pub const PUBLISHED: &str = include_str!("../schema/record-1.schema.json");
 
+/// The published schema of what `bytepath cp --json` and each line of `--json-files` tell, as
+/// committed in `schema/cp-1.schema.json`.
+pub const PUBLISHED_COPIED: &str = include_str!("../schema/cp-1.schema.json");
+
+/// Either of what `bytepath cp` writes: the document of a run, or the line of an entry.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is of use")]
+enum CopiedOrEntry {
+    /// `--json`.
+    Copied(Copied),
+    /// A line of `--json-files`.
+    Entry(CopiedEntry),
+}
+
 /// The schema as the types of this version make it, indented, with a newline at its end. A test
 /// keeps it equal to [`PUBLISHED`].
 pub fn generate() -> Result<String, serde_json::Error> {
     let mut text = serde_json::to_string_pretty(&schema_for!(Record))?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// As [`generate`], for [`PUBLISHED_COPIED`].
+pub fn generate_copied() -> Result<String, serde_json::Error> {
+    let mut text = serde_json::to_string_pretty(&schema_for!(CopiedOrEntry))?;
     text.push('\n');
     Ok(text)
 }

@@ -5,12 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use super::entry::Sink;
 use super::link;
-use super::place::{Directory, Follow, Place, kind};
+use super::place::{Directory, Follow, Place, kind, same_file};
 
 /// A file that has no name yet, or one that nobody knows.
 pub(super) struct Unnamed {
@@ -20,6 +20,15 @@ pub(super) struct Unnamed {
     meanwhile: Option<Place>,
     /// Whether something is replaced.
     replaces: bool,
+    /// Whether what did not become whole is left for the next run.
+    left: Left,
+}
+
+/// What becomes of a file that did not become whole.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    Part,
 }
 
 /// What becomes of a destination.
@@ -35,6 +44,29 @@ pub(super) enum Begun {
 /// # Errors
 /// Why the destination may not be written, or no file can be made.
 pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, Errno> {
+    begin_by(place, sink, force, |place| {
+        make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing))
+    })
+}
+
+/// As [`begin`], in a file that stays, under a name that the next run knows, until it is whole:
+/// there may be one already. Nobody else may read it.
+///
+/// # Errors
+/// As [`begin`]; EBUSY where another program copies to it.
+pub(super) fn begin_part(place: &Place, sink: &Sink, force: bool) -> Result<Begun, Errno> {
+    begin_by(place, sink, force, |place| match part(place)? {
+        Some((open, part)) => Ok((open, Some(part), Left::Part)),
+        None => make(place, PART_MODE).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing)),
+    })
+}
+
+fn begin_by(
+    place: &Place,
+    sink: &Sink,
+    force: bool,
+    make: impl FnOnce(&Place) -> Result<(OwnedFd, Option<Place>, Left), Errno>,
+) -> Result<Begun, Errno> {
     let there = match &sink.stat {
         Some(stat) if kind(stat) != FileType::RegularFile => return Ok(Begun::AsItIs),
         there if sink.is_new() => there.as_ref().filter(|_| false),
@@ -50,11 +82,11 @@ pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Resul
         return Ok(Begun::AsItIs);
     }
     let place = held(&behind(place, sink)?)?;
-    let (open, meanwhile) = make(&place, mode)?;
+    let (open, meanwhile, left) = make(&place)?;
     if let Some(stat) = there {
         be_like(&open, stat)?;
     }
-    Ok(Begun::Unnamed(open, Unnamed { place, meanwhile, replaces: there.is_some() }))
+    Ok(Begun::Unnamed(open, Unnamed { place, meanwhile, replaces: there.is_some(), left }))
 }
 
 /// The place that a symbolic link leads to.
@@ -101,6 +133,63 @@ fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Place>), Errno> {
     }
 }
 
+/// The permissions of a part.
+const PART_MODE: u32 = 0o600;
+
+/// How often a part is opened that somebody else names at the same moment.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// The name of what is not whole yet.
+pub(super) fn part_name(name: &OsStr) -> OsString {
+    let mut part = OsString::from(".");
+    part.push(name);
+    part.push(PART_END);
+    part
+}
+
+/// What such names end with.
+pub(super) const PART_END: &str = ".bytepath-part";
+
+/// Opens the part that an earlier run left, or makes one, and keeps others from it; none where
+/// there can be none, because the name would be too long or is somebody else's.
+fn part(place: &Place) -> Result<Option<(OwnedFd, Place)>, Errno> {
+    let part = place.renamed(part_name(&place.name));
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    for _ in 0..ATTEMPTS_MAX {
+        let open = match part.open(flags, PART_MODE) {
+            Ok(open) => open,
+            Err(Errno::NAMETOOLONG | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Ok(None),
+            // One that is to replace a file that may not be written: begun anew.
+            Err(Errno::ACCESS) if part.stat(Follow::No).is_ok_and(|stat| is_own(&stat)) => {
+                part.remove()?;
+                continue;
+            }
+            Err(errno) => return Err(errno),
+        };
+        let stat = rustix::fs::fstat(&open)?;
+        if !is_own(&stat) {
+            return Ok(None);
+        }
+        // Another refusal is that of a file system without locks.
+        let locked = rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive);
+        if locked == Err(Errno::WOULDBLOCK) {
+            return Err(Errno::BUSY);
+        }
+        // Whoever held it before may have given it its last name.
+        if part.stat(Follow::No).is_ok_and(|named| same_file(&named, &stat)) {
+            return Ok(Some((open, part)));
+        }
+    }
+    Err(Errno::BUSY)
+}
+
+/// Whether nobody else can have made it, nor reach it by another name.
+fn is_own(stat: &Stat) -> bool {
+    kind(stat) == FileType::RegularFile
+        && stat.st_nlink == 1
+        && stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
 /// What replaces a file has its mode and, where it may, its owner: copying would have left them.
 fn be_like(open: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
@@ -138,7 +227,7 @@ impl Unnamed {
 impl Drop for Unnamed {
     /// What did not become whole is removed.
     fn drop(&mut self) {
-        if let Some(meanwhile) = &self.meanwhile {
+        if let (Some(meanwhile), Left::Nothing) = (&self.meanwhile, self.left) {
             let _ = meanwhile.remove();
         }
     }

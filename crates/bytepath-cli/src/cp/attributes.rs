@@ -1,6 +1,6 @@
 //! Times, owner, extended attributes, access lists and mode: what a copy keeps besides bytes.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
@@ -68,6 +68,14 @@ impl Subject<'_> {
             None => self.place.stat(super::place::Follow::No),
         }?;
         self.set_mode(mode | stat.st_mode & SPECIAL_BITS)
+    }
+
+    /// Removes an access list, such as a new file has of its directory: the mode says all then.
+    pub(super) fn drop_list(&self, name: &CStr) -> Result<(), Errno> {
+        match self.remove(&CString::from(name)) {
+            Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) | Ok(()) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 
     fn list(&self) -> Result<Vec<CString>, Errno> {
@@ -305,12 +313,12 @@ impl Shared<'_> {
     }
 }
 
-const ACCESS_LIST: &std::ffi::CStr = c"system.posix_acl_access";
-const DEFAULT_LIST: &std::ffi::CStr = c"system.posix_acl_default";
-const CONTEXT: &std::ffi::CStr = c"security.selinux";
+pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
+const CONTEXT: &CStr = c"security.selinux";
 
 /// Copies an access list; removes the sink's where the source has none.
-fn keep_list(name: &std::ffi::CStr, source: &Subject<'_>, sink: &Subject<'_>) -> Result<(), Errno> {
+fn keep_list(name: &CStr, source: &Subject<'_>, sink: &Subject<'_>) -> Result<(), Errno> {
     let name = CString::from(name);
     match source.get(&name) {
         Ok(list) => match sink.set(&name, &list) {
@@ -318,10 +326,7 @@ fn keep_list(name: &std::ffi::CStr, source: &Subject<'_>, sink: &Subject<'_>) ->
             Err(Errno::NOTSUP | Errno::NOSYS) => Ok(()),
             answer => answer,
         },
-        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => match sink.remove(&name) {
-            Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) | Ok(()) => Ok(()),
-            Err(errno) => Err(errno),
-        },
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => sink.drop_list(&name),
         Err(errno) => Err(errno),
     }
 }

@@ -19,13 +19,15 @@ use super::place::kind;
 use super::settings::{Reflink, Sparse};
 use super::voice::q;
 use crate::classic::word;
-use crate::planning::{CarryError, Carrying, PlanOptions};
+use crate::planning::{CarryError, Carrying};
 
 /// The bytes of one file on their way.
 pub(super) struct Data<'a> {
-    shared: &'a Shared<'a>,
+    pub(super) shared: &'a Shared<'a>,
     source: BorrowedFd<'a>,
-    sink: BorrowedFd<'a>,
+    pub(super) sink: BorrowedFd<'a>,
+    /// Bytes that are not on the device yet, where that matters.
+    pub(super) dirty_bytes: u64,
     source_stat: Stat,
     /// Not known of a new file whose blocks cannot be shared.
     sink_device: Option<u64>,
@@ -61,6 +63,7 @@ pub(super) enum Fault {
     Copying(Errno),
     Seeking(Errno),
     Extending(Errno),
+    Syncing(Errno),
     Other(String),
 }
 
@@ -77,6 +80,20 @@ impl Fault {
             Fault::Copying(errno) => format!("error copying {from} to {to}: {}", word(*errno)),
             Fault::Seeking(errno) => format!("cannot lseek {from}: {}", word(*errno)),
             Fault::Extending(errno) => format!("failed to extend {to}: {}", word(*errno)),
+            Fault::Syncing(errno) => format!("error syncing {to}: {}", word(*errno)),
+        }
+    }
+
+    /// The kernel's word.
+    pub(super) fn errno(&self) -> Option<Errno> {
+        match self {
+            Fault::Opening(_) | Fault::Other(_) => None,
+            Fault::Reading(errno)
+            | Fault::Writing(errno)
+            | Fault::Copying(errno)
+            | Fault::Seeking(errno)
+            | Fault::Extending(errno)
+            | Fault::Syncing(errno) => Some(*errno),
         }
     }
 }
@@ -100,6 +117,7 @@ impl<'a> Data<'a> {
             shared,
             source,
             sink,
+            dirty_bytes: 0,
             source_stat: *source_stat,
             sink_device: sink_stat.map(|stat| stat.st_dev),
             sink_is_file: sink_stat.is_none_or(|stat| kind(stat) == FileType::RegularFile),
@@ -131,8 +149,8 @@ impl<'a> Data<'a> {
     }
 
     /// Counts all bytes as copied.
-    pub(super) fn count_whole(&self) {
-        self.shared.tally.add(u64::try_from(self.source_stat.st_size).unwrap_or(0));
+    pub(super) fn count_whole(&mut self) -> Result<(), Fault> {
+        self.count("reflink", u64::try_from(self.source_stat.st_size).unwrap_or(0))
     }
 
     /// Copies the bytes.
@@ -157,13 +175,15 @@ impl<'a> Data<'a> {
 
     /// Copies what is between the holes.
     fn copy_extents(&mut self, sparse: Sparse) -> Result<(), Fault> {
-        let mut at = 0;
+        // A copy that is gone on with has what is before.
+        let start = rustix::fs::tell(self.source).map_err(Fault::Seeking)?;
+        let mut at = start;
         loop {
             let data = match rustix::fs::seek(self.source, SeekFrom::Data(at)) {
                 Ok(data) => data,
                 // Nothing but a hole up to the end.
                 Err(Errno::NXIO) => break,
-                Err(Errno::INVAL | Errno::OPNOTSUPP) if at == 0 => {
+                Err(Errno::INVAL | Errno::OPNOTSUPP) if at == start => {
                     return self.carry(None, Way::Any).map(drop);
                 }
                 Err(errno) => return Err(Fault::Seeking(errno)),
@@ -213,15 +233,7 @@ impl<'a> Data<'a> {
         };
         let carrying = Carrying { job, ..carrying };
         let shares = self.shared.settings.reflink != Reflink::Never && way == Way::Any;
-        let moved = match (shares, &self.shared.plan.route) {
-            // copy_file_range(2) shares blocks where it can.
-            (false, None) => {
-                let route = Some("read-write".to_owned());
-                PlanOptions { route, ..self.shared.plan.clone() }.carry(&carrying)
-            }
-            _ => self.shared.plan.carry(&carrying),
-        };
-        match moved {
+        match self.shared.moved(&carrying, shares, &mut self.dirty_bytes) {
             Ok(moved) => {
                 self.note(&moved, shares);
                 if in_parts > 0 {
@@ -260,7 +272,7 @@ impl<'a> Data<'a> {
             let count = self.fill(&mut room[..most])?;
             self.write_but_holes(start + done, &room[..count])?;
             done += count as u64;
-            self.shared.tally.add(count as u64);
+            self.count("read-write", count as u64)?;
             if count < most {
                 break;
             }
@@ -354,6 +366,7 @@ fn fault(error: CarryError) -> Fault {
             Side::Sink => Fault::Writing(failed.errno),
             Side::Either => Fault::Copying(failed.errno),
         },
+        CarryError::Syncing(errno) => Fault::Syncing(errno),
         other => Fault::Other(other.to_string()),
     }
 }

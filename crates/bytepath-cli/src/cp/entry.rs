@@ -1,6 +1,7 @@
 //! One entry: a file, link, device or directory, and the place where its copy is to be.
 
 use bytepath::Meter;
+use bytepath_report::Outcome;
 use rustix::fs::{FileType, Stat};
 
 use super::attributes::{MODE_BITS, Subject};
@@ -154,19 +155,32 @@ impl Shared<'_> {
 impl Copier<'_> {
     /// Copies an entry, with all that is in it. A failure was told of; what else there is goes on.
     pub(super) fn entry(&mut self, pair: Pair) -> Done {
+        let shared = self.shared;
+        shared.voice.ledger.begin(&pair);
+        let done = self.entry_noted(pair);
+        shared.voice.ledger.end(&done);
+        done
+    }
+
+    fn entry_noted(&mut self, pair: Pair) -> Done {
         let settings = self.shared.settings;
         let follow = Follow::when(settings.follows(pair.argument));
         let stat = pair.source.stat(follow).map_err(|errno| {
             self.shared.voice.failed(format!("cannot stat {}", q(&pair.source.shown)), errno)
         })?;
+        self.shared.voice.ledger.is(&stat);
         if is_directory(&stat) && !settings.recursive {
             let what = format!("-r not specified; omitting directory {}", q(&pair.source.shown));
             return Err(self.shared.voice.wrong(what));
         }
         if self.is_repeated(&pair, &stat) {
+            self.shared.voice.ledger.outcome(Outcome::Skipped);
             return Ok(());
         }
-        let Some(sink) = self.meet(&pair, &stat)? else { return Ok(()) };
+        let Some(sink) = self.meet(&pair, &stat)? else {
+            self.shared.voice.ledger.outcome(Outcome::Skipped);
+            return Ok(());
+        };
         if !is_directory(&stat) {
             self.shared.say_copied(&pair, sink.backup.as_ref());
         }

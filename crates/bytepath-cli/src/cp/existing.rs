@@ -1,8 +1,9 @@
 //! What is done about a destination that is there already.
 
+use bytepath_report::Outcome;
 use rustix::fs::{Access, AtFlags, FileType, Stat};
 
-use super::entry::{Copier, Pair, Sink, SinkIs};
+use super::entry::{Copier, Pair, Shared, Sink, SinkIs};
 use super::link::{self, Linked, Replace};
 use super::place::{Follow, Place, is_directory, is_link, kind, last_component};
 use super::same::{Sameness, judge};
@@ -116,7 +117,9 @@ impl Copier<'_> {
         }
         let replaces = match settings.existing {
             Existing::Overwrite => true,
-            Existing::Ask => voice.asks(&self.question(&pair.sink, there)),
+            // What is there is read first, and may need no overwriting.
+            Existing::Ask if self.shared.may_resume(stat, there) => true,
+            Existing::Ask => voice.asks(&self.shared.question(&pair.sink, there)),
             Existing::Skip => false,
             Existing::Refuse => {
                 return Err(voice.wrong(format!("not replacing {}", q(&pair.sink.shown))));
@@ -139,6 +142,7 @@ impl Copier<'_> {
 
     /// Makes the destination another name of a copy made before.
     pub(super) fn link_to_earlier(&self, pair: &Pair, earlier: &super::seen::Earlier) -> Done {
+        self.shared.voice.ledger.outcome(Outcome::HardLinked);
         let follow = Follow::when(self.shared.settings.follows(pair.argument));
         match link::hard(&earlier.place(), follow, &pair.sink, Replace::Yes) {
             Ok(Linked::Replaced) => {
@@ -150,28 +154,6 @@ impl Copier<'_> {
                 let (name, file) = (q(&pair.sink.shown), q(&earlier.shown));
                 let what = format!("cannot create hard link {name} to {file}");
                 Err(self.shared.voice.failed(what, errno))
-            }
-        }
-    }
-
-    fn question(&self, sink: &Place, there: &Stat) -> String {
-        let settings = self.shared.settings;
-        let (name, mode) = (q(&sink.shown), there.st_mode & attributes::MODE_BITS);
-        let may = is_link(there)
-            || settings.privileged
-            || rustix::fs::accessat(
-                &sink.directory,
-                &sink.name,
-                Access::WRITE_OK,
-                AtFlags::EACCESS,
-            )
-            .is_ok();
-        let letters = letters(there.st_mode);
-        match (may, settings.remove_first || settings.force) {
-            (true, _) => format!("overwrite {name}? "),
-            (false, true) => format!("replace {name}, overriding mode {mode:04o} ({letters})? "),
-            (false, false) => {
-                format!("unwritable {name} (mode {mode:04o}, {letters}); try anyway? ")
             }
         }
     }
@@ -217,6 +199,7 @@ impl Copier<'_> {
         let copies = settings.make != Make::Attributes;
         let parted = (settings.preserve.links && there.st_nlink > 1)
             || (never && kind(stat) != FileType::RegularFile);
+        let parted = parted && !self.shared.may_resume(stat, there);
         let removed = settings.remove_first || (copies && parted);
         if !removed {
             return Ok(());
@@ -263,6 +246,31 @@ impl Copier<'_> {
         let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
         let what = format!("will not copy {from} through just-created symlink {to}");
         Err(self.shared.voice.wrong(what))
+    }
+}
+
+impl Shared<'_> {
+    /// What the user is asked before it is overwritten.
+    pub(super) fn question(&self, sink: &Place, there: &Stat) -> String {
+        let settings = self.settings;
+        let (name, mode) = (q(&sink.shown), there.st_mode & attributes::MODE_BITS);
+        let may = is_link(there)
+            || settings.privileged
+            || rustix::fs::accessat(
+                &sink.directory,
+                &sink.name,
+                Access::WRITE_OK,
+                AtFlags::EACCESS,
+            )
+            .is_ok();
+        let letters = letters(there.st_mode);
+        match (may, settings.remove_first || settings.force) {
+            (true, _) => format!("overwrite {name}? "),
+            (false, true) => format!("replace {name}, overriding mode {mode:04o} ({letters})? "),
+            (false, false) => {
+                format!("unwritable {name} (mode {mode:04o}, {letters}); try anyway? ")
+            }
+        }
     }
 }
 

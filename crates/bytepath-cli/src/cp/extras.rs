@@ -1,6 +1,10 @@
 //! Options that the classic does not have: what a copy is worth once it is made, and how far it is.
 
-use clap::Args;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::output;
 
 /// Threads at most: more gain nothing anywhere, and each has its files open.
 const JOBS_MAX: i64 = 64;
@@ -14,17 +18,77 @@ pub(crate) struct Extras {
     /// replaced file keep the old bytes
     #[arg(long)]
     pub(super) atomic: bool,
+    /// Go on with a copying that was interrupted, by the same words: a destination that holds what
+    /// SOURCE begins with is read, compared byte by byte, and continued; one that holds all of it is
+    /// left as it is, but for its attributes; where they differ, the rest is copied anew. With
+    /// --atomic, what is not whole yet is kept as .NAME.bytepath-part. Where the first run made DEST
+    /// from a directory, name it with -T
+    #[arg(long)]
+    pub(super) resume: bool,
     /// Read source and copy again, the copy from the device where it can be, and compare them
     #[arg(long)]
     pub(super) verify: bool,
     /// Bring files, and the directories that name them, to the device before going on
     #[arg(long)]
     pub(super) fsync: bool,
-    /// Show files, bytes, rate and time left on standard error. SIGUSR1 shows a line at any time
-    #[arg(long)]
-    pub(super) progress: bool,
+    /// Copy past the page cache (O_DIRECT on both ends), which then holds what it held before; what
+    /// is no whole block goes through it all the same, and so does all, with a note, where a file
+    /// system refuses. Blocks that can be shared are shared
+    #[arg(long, conflicts_with = "route")]
+    pub(super) direct: bool,
+    /// Show files, bytes, rate and time left on standard error. SIGUSR1 shows a line at any time.
+    /// With durable, bring the bytes to the device as they are copied, 32 MiB at a time, and count
+    /// what is there: no more than that is ever waiting in memory
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "copied")]
+    pub(super) progress: Option<Progress>,
     /// Copy with so many threads at most: several files of a tree at once, and several parts of a
-    /// large file. As many as there are CPUs for this process, unless given
+    /// large file. As many as there are CPUs for this process, unless given. What is resumed, direct,
+    /// durable or told as JSON is copied by one thread, file after file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
     pub(super) jobs: Option<u16>,
+    /// Write what was done as one JSON document to FILE, or to standard output (-): counts, bytes by
+    /// route, seconds, errors, exit code (schema: bytepath.cp/1)
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Write a line of JSON for each entry as it is done to FILE, or to standard output (-)
+    #[arg(long, value_name = "FILE")]
+    pub(super) json_files: Option<PathBuf>,
+}
+
+/// What progress counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Progress {
+    /// Bytes that were copied
+    Copied,
+    /// Bytes that are on the device
+    Durable,
+}
+
+impl Extras {
+    /// Sees that nobody writes to standard output beside JSON that is to be there alone.
+    ///
+    /// # Errors
+    /// Who does.
+    pub(super) fn check(&self, verbose: bool) -> Result<(), String> {
+        let stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
+        let other = match (stdout(&self.json), stdout(&self.json_files)) {
+            (true, true) => "--json-files",
+            (true, false) | (false, true) if verbose => "--verbose",
+            _ => return Ok(()),
+        };
+        Err(format!("standard output takes one of --json and {other}, not both"))
+    }
+
+    /// Whether bytes count once they are on the device.
+    pub(super) fn is_durable(&self) -> bool {
+        self.progress == Some(Progress::Durable)
+    }
+
+    /// Whether the files are copied one after the other by one thread, whole plans and all, because
+    /// of what is asked for: to read what is there first, to have each window on the device, or to
+    /// tell of every entry where its bytes went.
+    pub(super) fn one_by_one(&self) -> bool {
+        let told = self.json.is_some() || self.json_files.is_some();
+        self.resume || self.direct || self.is_durable() || told
+    }
 }

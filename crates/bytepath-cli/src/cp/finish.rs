@@ -3,7 +3,7 @@
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use super::attributes::{Subject, same_owner};
+use super::attributes::{ACCESS_LIST, Subject, same_owner};
 use super::entry::Shared;
 use super::place::{Follow, is_directory, kind};
 use super::voice::{Done, q};
@@ -54,10 +54,10 @@ impl Shared<'_> {
         if preserve.default_mode {
             let whole = is_directory(stat) || kind(stat) == FileType::Socket;
             let mode = if whole { 0o777 } else { 0o666 } & !self.umask;
-            let set = match is_directory(stat) {
+            let set = sink.drop_list(ACCESS_LIST).and_then(|()| match is_directory(stat) {
                 true => sink.set_mode_of_directory(mode),
                 false => sink.set_mode(mode),
-            };
+            });
             return self.mode_set(sink, set);
         }
         self.give_omitted(sink, finish)
@@ -79,6 +79,11 @@ impl Shared<'_> {
             },
         };
         self.set_mode(sink, mode | omitted)
+    }
+
+    /// Gives a copy the mode that any new file has, whatever its directory says.
+    pub(super) fn set_new_mode(&self, sink: &Subject<'_>, mode: u32) -> Done {
+        self.mode_set(sink, sink.drop_list(ACCESS_LIST).and_then(|()| sink.set_mode(mode)))
     }
 
     pub(super) fn set_mode(&self, sink: &Subject<'_>, mode: u32) -> Done {

@@ -21,6 +21,9 @@ pub(super) enum Linked {
     Replaced,
 }
 
+/// What such names begin with; the number of the process follows, and that of the attempt.
+pub(super) const BESIDE_START: &str = ".bytepath-";
+
 /// Attempts at a name that nobody else has.
 const ATTEMPTS_MAX: u32 = 100;
 
@@ -76,7 +79,8 @@ pub(super) fn beside(
 ) -> Result<Place, Errno> {
     let (folder, _) = place.parent();
     for attempt in 0..ATTEMPTS_MAX {
-        let name = format!(".bytepath-{}-{attempt}", rustix::process::getpid().as_raw_nonzero());
+        let process = rustix::process::getpid().as_raw_nonzero();
+        let name = format!("{BESIDE_START}{process}-{attempt}");
         let name = super::place::joined(&folder, OsStr::new(&name));
         let beside = place.renamed(name);
         match make(&beside) {

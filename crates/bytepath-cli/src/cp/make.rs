@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 
+use bytepath_report::Outcome;
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
@@ -36,6 +37,7 @@ impl Shared<'_> {
 
     /// Makes the destination another name of the source.
     pub(super) fn link(&self, pair: &Pair) -> Done {
+        self.voice.ledger.outcome(Outcome::HardLinked);
         let asks = self.settings.existing == super::settings::Existing::Ask;
         let replace = if asks { Replace::Yes } else { self.replaces() };
         let follow = Follow::when(self.settings.follows(pair.argument));

@@ -15,6 +15,7 @@ use super::backup;
 use super::crew::{Crew, Hall};
 use super::entry::{Copier, Pair, Shared, SinkIs};
 use super::later::Later;
+use super::leftovers;
 use super::options::Options;
 use super::parents::Parents;
 use super::place::{Directory, Follow, Place, joined, kind, last_component, without_slashes};
@@ -28,17 +29,26 @@ use super::voice::{Done, Told, Voice, q};
 /// Stack for trees as deep as they may be: a level takes a few KiB. Only what is used of it costs.
 const STACK_BYTES: usize = 256 << 20;
 
-/// Copies all operands, and says how it went.
+/// Copies all operands, and says and writes how it went.
 pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
+    let copied = copy_all(settings, options, voice);
+    match voice.ledger.close(u8::from(copied.is_err())) {
+        Ok(()) => copied.err().unwrap_or(ExitCode::SUCCESS),
+        Err(error) => {
+            voice.called.say(format_args!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Copies all operands; how to end where that failed.
+fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result<(), ExitCode> {
     let (plan, extras) = (&options.plan, &options.extras);
     let jobs = jobs(settings, options);
     let tally = Tally::for_threads(jobs);
     let meter = &tally.meter;
     let shared = Shared { settings, plan, extras, tally: &tally, meter, voice, umask: umask() };
-    let target = match target(settings, &options.files, voice) {
-        Ok(target) => target,
-        Err(ended) => return ended,
-    };
+    let target = target(settings, &options.files, voice)?;
     let sources = match &target {
         Target::Directory { sources, .. } => &options.files[..*sources],
         Target::File(_) => &options.files[..1],
@@ -47,11 +57,11 @@ pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) ->
         true => on_large_stack(|| with_crew(&shared, jobs, &options.files, target)),
         false => copy_to(&shared, None, &options.files, target),
     };
-    progress::watched(&tally, settings, extras, sources, work);
+    progress::watched(&shared, sources, work);
     match voice.flush() {
-        Some(errno) => voice.called.write_failed(errno),
-        None if voice.has_failed() => ExitCode::FAILURE,
-        None => ExitCode::SUCCESS,
+        Some(errno) => Err(voice.called.write_failed(errno)),
+        None if voice.has_failed() => Err(ExitCode::FAILURE),
+        None => Ok(()),
     }
 }
 
@@ -80,9 +90,12 @@ enum Target {
 
 /// Finds out where the sources go, or how to end at once.
 fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<Target, ExitCode> {
-    let misused = |what: &str| voice.called.misused(what.as_bytes(), super::WRONG_USAGE);
+    let misused = |what: &str| {
+        voice.ledger.said(what, None);
+        voice.called.misused(what.as_bytes(), super::WRONG_USAGE)
+    };
     let plain = |what: String| {
-        voice.called.say(what);
+        voice.wrong(what);
         ExitCode::from(super::WRONG_USAGE)
     };
     let failed = |what: String, errno| {
@@ -137,6 +150,7 @@ fn jobs(settings: &Settings, options: &Options) -> usize {
     let shared_out = settings.recursive
         && quick::is_possible(settings)
         && !options.plan.explain_plan
+        && !options.extras.one_by_one()
         && files >= FILES_MIN;
     let asked = options.extras.jobs.map(usize::from);
     match shared_out {
@@ -271,6 +285,9 @@ impl Copier<'_> {
         self.operand = (q(source), q(&sink.shown));
         (self.first_made, self.met_itself) = (false, false);
         let source = Place::operand(source).shortened();
+        if self.shared.extras.resume {
+            leftovers::sweep_beside(&sink, self.shared.extras);
+        }
         let folder = self.shared.extras.fsync.then(|| sink.clone());
         let done = self.entry(Pair { source, sink: sink.shortened(), sink_is, argument: true });
         self.do_now();

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use bytepath::Meter;
 use bytepath_report::numbers;
 
-use super::extras::Extras;
+use super::entry::Shared;
+use super::extras::Progress;
+use super::interrupted::{self, Interrupts};
 use super::settings::Settings;
 
 /// Time between two looks.
@@ -34,6 +36,10 @@ pub(super) struct Tally {
     /// Bytes that the engine did not see: shared, or left out as holes.
     other_bytes: AtomicU64,
     files: AtomicU64,
+    /// Bytes that are on the device, where that is what counts.
+    durable_bytes: AtomicU64,
+    /// Whether it was said that something is not copied past the page cache.
+    pub(super) said_cached: AtomicBool,
     /// The devices of source and sink between which blocks could not be shared last.
     unshared: Mutex<Option<(u64, u64)>>,
 }
@@ -59,8 +65,17 @@ impl Tally {
         self.other_bytes.fetch_add(bytes, Relaxed);
     }
 
+    pub(super) fn settled(&self, bytes: u64) {
+        self.durable_bytes.fetch_add(bytes, Relaxed);
+    }
+
     pub(super) fn file_done(&self) {
         self.files.fetch_add(1, Relaxed);
+    }
+
+    /// Files and bytes.
+    pub(super) fn copied(&self) -> (u64, u64) {
+        (self.files.load(Relaxed), self.bytes())
     }
 
     fn bytes(&self) -> u64 {
@@ -80,27 +95,24 @@ struct Total {
 }
 
 /// Does the work, and shows how far it is if that is wanted.
-pub(super) fn watched(
-    tally: &Tally,
-    settings: &Settings,
-    extras: &Extras,
-    sources: &[OsString],
-    work: impl FnOnce(),
-) {
+pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOnce()) {
+    let (settings, progress) = (shared.settings, shared.extras.progress);
     let asked = Arc::new(AtomicBool::new(false));
     // Where handlers are refused, the signal ends the program as it always did.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, asked.clone());
-    let total = Total::default();
+    let (total, interrupts) = (Total::default(), Interrupts::default());
     std::thread::scope(|scope| {
         let (done, over) = channel::<()>();
         // Many copyings are over before a thread has begun.
-        let large = extras.progress || settings.recursive || sources.iter().any(is_large);
+        let large = progress.is_some() || settings.recursive || sources.iter().any(is_large);
         if large {
-            let total = &total;
-            let counts = extras.progress;
-            let watch = move || watch(tally, total, &asked, extras.progress, &over);
+            let (total, interrupts) = (&total, &interrupts);
+            let counts = progress.is_some();
+            let watch = move || watch(shared, total, (&asked, interrupts), &over);
             // Without memory for a thread there is no display.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
+            if std::thread::Builder::new().spawn_scoped(scope, watch).is_ok() {
+                interrupts.catch();
+            }
             if counts {
                 let count = move || count_all(sources, settings, total);
                 let _ = std::thread::Builder::new().spawn_scoped(scope, count);
@@ -120,22 +132,31 @@ fn is_large(source: &OsString) -> bool {
 }
 
 fn watch(
-    tally: &Tally,
+    shared: &Shared<'_>,
     total: &Total,
-    asked: &AtomicBool,
-    draws: bool,
+    (asked, interrupts): (&AtomicBool, &Interrupts),
     over: &std::sync::mpsc::Receiver<()>,
 ) {
+    let (tally, progress) = (shared.tally, shared.extras.progress);
     let mut rate = Rate::new();
+    let draws = progress.is_some();
+    let bytes = || match progress {
+        Some(Progress::Durable) => tally.durable_bytes.load(Relaxed),
+        _ => tally.bytes(),
+    };
     let mut lines = Lines { terminal: std::io::stderr().is_terminal(), columns: 0 };
     let mut every = ANSWERS_AFTER;
     loop {
         let ended = over.recv_timeout(every) == Err(RecvTimeoutError::Disconnected);
+        if let (Some(signal), false) = (interrupts.came(), ended) {
+            interrupted::end(shared, signal);
+        }
         every = if draws { EVERY } else { ANSWERS_AFTER };
-        rate.look(tally.bytes());
+        let bytes = bytes();
+        rate.look(bytes);
         let asked = asked.swap(false, Relaxed);
         if asked || draws {
-            lines.draw(&text(tally, total, &rate, ended), !draws || ended);
+            lines.draw(&text((tally, bytes), total, &rate, ended), !draws || ended);
         }
         if ended {
             return;
@@ -188,8 +209,8 @@ impl Rate {
     }
 }
 
-fn text(tally: &Tally, total: &Total, rate: &Rate, ended: bool) -> String {
-    let (files, bytes) = (tally.files.load(Relaxed), tally.bytes());
+fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) -> String {
+    let files = tally.files.load(Relaxed);
     let known = total
         .complete
         .load(Relaxed)

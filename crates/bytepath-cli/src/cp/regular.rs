@@ -10,6 +10,7 @@ use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::data::{Data, is_large};
 use super::entry::{Pair, Shared, Sink};
 use super::place::{Place, kind, same_file};
+use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
 use super::voice::{Done, q};
 
@@ -17,15 +18,23 @@ use super::voice::{Done, q};
 const NEW_FILE: u32 = 0o666;
 
 /// The copy while it is open.
-struct Copy {
-    open: OwnedFd,
-    is_new: bool,
+pub(super) struct Copy {
+    pub(super) open: OwnedFd,
+    pub(super) is_new: bool,
     /// Permissions that it has only once it has its owner.
-    omitted: u32,
+    pub(super) omitted: u32,
     /// The name that it gets when it is whole.
-    unnamed: Option<Unnamed>,
+    pub(super) unnamed: Option<Unnamed>,
+    /// What an earlier run left of it.
+    pub(super) kept: Kept,
     /// The device of its directory, where that is known.
-    device: Option<u64>,
+    pub(super) device: Option<u64>,
+}
+
+impl Copy {
+    fn new(open: OwnedFd, is_new: bool, omitted: u32, unnamed: Option<Unnamed>) -> Copy {
+        Copy { open, is_new, omitted, unnamed, kept: Kept::Nothing, device: None }
+    }
 }
 
 impl Shared<'_> {
@@ -43,7 +52,11 @@ impl Shared<'_> {
         stat: &Stat,
         sink: &mut Sink,
     ) -> Done {
-        let copy = self.open_sink(pair, stat, sink)?;
+        let copy = match self.resumed(pair, stat, (source, opened), sink)? {
+            Resumed::Not => self.open_sink(pair, stat, sink)?,
+            Resumed::Copy(copy) => copy,
+            Resumed::LeftAlone => return Ok(()),
+        };
         let done = self.copy_open(pair, opened, stat, (source, &copy));
         let done = done.and_then(|()| self.settle(pair, source, &copy));
         let done = done.and_then(|()| match copy.unnamed {
@@ -88,10 +101,7 @@ impl Shared<'_> {
         let mut errno = None;
         if !sink.is_new() {
             match self.open_existing(&pair.sink, stat, sink) {
-                Ok(open) => {
-                    let (omitted, unnamed, device) = (0, None, None);
-                    return Ok(Copy { open, is_new: false, omitted, unnamed, device });
-                }
+                Ok(open) => return Ok(Copy::new(open, false, 0, None)),
                 Err(Errno::NOENT) => {}
                 Err(_) if self.settings.force => self.remove(&pair.sink)?,
                 Err(refused) => errno = Some(refused),
@@ -106,8 +116,7 @@ impl Shared<'_> {
         match made {
             Ok(open) => {
                 sink.gone();
-                let device = sink.device;
-                Ok(Copy { open, is_new: true, omitted, unnamed: None, device })
+                Ok(Copy { device: sink.device, ..Copy::new(open, true, omitted, None) })
             }
             Err(errno) => {
                 let what = format!("cannot create regular file {}", q(&pair.sink.shown));
@@ -124,8 +133,7 @@ impl Shared<'_> {
             Ok(Begun::Unnamed(open, unnamed)) => {
                 let is_new = sink.stat.is_none();
                 let omitted = if is_new { omitted } else { 0 };
-                let (unnamed, device) = (Some(unnamed), None);
-                Ok(Some(Copy { open, is_new, omitted, unnamed, device }))
+                Ok(Some(Copy::new(open, is_new, omitted, Some(unnamed))))
             }
             Ok(Begun::AsItIs) => Ok(None),
             Err(errno) => {
@@ -186,7 +194,7 @@ impl Shared<'_> {
         }
     }
 
-    fn remove(&self, place: &Place) -> Done {
+    pub(super) fn remove(&self, place: &Place) -> Done {
         match place.remove() {
             Ok(()) => {
                 self.say_removed(place);
@@ -232,7 +240,7 @@ impl Shared<'_> {
                 self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
             })?),
         };
-        if self.settings.make == Make::Copy {
+        if self.settings.make == Make::Copy && copy.kept != Kept::Whole {
             self.copy_data(pair, source, copy, (now, opened.as_ref()))?;
         }
         self.keep_attributes(pair, stat, source, copy, opened.as_ref())
@@ -264,6 +272,7 @@ impl Shared<'_> {
         let mut data = Data::new(self, source.as_fd(), copy.open.as_fd(), stats);
         let cloned = match self.settings.reflink {
             Reflink::Never => false,
+            Reflink::Auto if copy.kept != Kept::Nothing => false,
             Reflink::Auto => data.reflink().is_ok(),
             Reflink::Always => match data.reflink() {
                 Ok(()) => true,
@@ -276,13 +285,11 @@ impl Shared<'_> {
             },
         };
         let copied = match cloned {
-            true => {
-                data.count_whole();
-                Ok(())
-            }
+            true => data.count_whole(),
             false => data.copy(),
         };
-        copied.map_err(|fault| self.voice.wrong(fault.said(from, to)))?;
+        let copied = copied.and_then(|()| data.settle());
+        copied.map_err(|fault| self.voice.wrong_by(fault.said(from, to), fault.errno()))?;
         if self.settings.debug {
             self.voice.line(data.told().to_string().as_bytes());
         }
@@ -328,8 +335,8 @@ impl Shared<'_> {
         }
         let set = if preserve.mode {
             self.keep_mode(&source, &sink, mode, stat)
-        } else if preserve.default_mode && copy.is_new {
-            self.set_mode(&sink, NEW_FILE & !self.umask)
+        } else if preserve.default_mode && (copy.is_new || copy.kept != Kept::Nothing) {
+            self.set_new_mode(&sink, NEW_FILE & !self.umask)
         } else if copy.omitted & !self.umask != 0 {
             self.set_mode(&sink, stat.st_mode & 0o777 & !self.umask)
         } else {

@@ -18,6 +18,7 @@ use super::crew::{Batch, FILES_TOGETHER, Folder};
 use super::entry::{Copier, Pair, Shared, Sink, SinkIs};
 use super::finish::Finish;
 use super::later::Ending;
+use super::leftovers;
 use super::place::{Directory, Follow, Place};
 use super::seen::{Identity, identity};
 use super::voice::{Done, q};
@@ -189,6 +190,9 @@ impl Copier<'_> {
         let inode = rustix::fs::fstat(&open)
             .map(|stat| identity(&stat))
             .map_err(|errno| voice.failed(format!("cannot stat {}", q(&pair.sink.shown)), errno))?;
+        if !is_new && self.shared.extras.resume {
+            leftovers::sweep(&open, self.shared.extras);
+        }
         if is_new {
             if !self.first_made {
                 self.seen.remember(inode, pair.sink.earlier(&self.base));

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Advice, FileType};
+use rustix::fs::{Advice, FileType, SeekFrom};
 use rustix::io::Errno;
 
 use super::entry::{Pair, Shared};
@@ -47,16 +47,20 @@ impl Shared<'_> {
 }
 
 /// Which of the two could not be read.
-enum Which {
+pub(super) enum Which {
     Source,
     Copy,
 }
 
 /// The first byte that they have not in common.
-fn differ_at(source: BorrowedFd<'_>, copy: BorrowedFd<'_>) -> Result<Option<u64>, (Which, Errno)> {
+pub(super) fn differ_at(
+    source: BorrowedFd<'_>,
+    copy: BorrowedFd<'_>,
+) -> Result<Option<u64>, (Which, Errno)> {
     let (mut one, mut other) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
     let mut at = 0;
     loop {
+        at = behind_holes(source, copy, at);
         let count = fill(source, &mut one, at).map_err(|errno| (Which::Source, errno))?;
         let copied = fill(copy, &mut other, at).map_err(|errno| (Which::Copy, errno))?;
         if one[..count] != other[..copied] {
@@ -69,6 +73,18 @@ fn differ_at(source: BorrowedFd<'_>, copy: BorrowedFd<'_>) -> Result<Option<u64>
         }
         at += count as u64;
     }
+}
+
+/// Where either has data again: before, both are holes, and equal without being read.
+fn behind_holes(source: BorrowedFd<'_>, copy: BorrowedFd<'_>, at: u64) -> u64 {
+    let data = |file| match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(data) => data,
+        // A hole up to the end.
+        Err(Errno::NXIO) => rustix::fs::fstat(file)
+            .map_or(at, |stat| u64::try_from(stat.st_size).unwrap_or(at).max(at)),
+        Err(_) => at,
+    };
+    data(source).min(data(copy))
 }
 
 /// Reads until the room is full or the file ends.

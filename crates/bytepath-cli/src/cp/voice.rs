@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::io::Errno;
 
+use super::ledger::Ledger;
 use crate::classic::{Called, always_quoted, word};
 use crate::sys::start;
 
@@ -46,6 +47,8 @@ const HELD_BYTES: usize = 16 << 10;
 /// Says things, for any number of threads.
 pub(super) struct Voice<'a> {
     pub(super) called: &'a Called,
+    /// What is written of the run.
+    pub(super) ledger: Ledger,
     held: Mutex<Vec<u8>>,
     /// Why standard output could not be written.
     mute: Mutex<Option<Errno>>,
@@ -53,28 +56,40 @@ pub(super) struct Voice<'a> {
 }
 
 impl<'a> Voice<'a> {
-    pub(super) fn new(called: &'a Called) -> Self {
+    pub(super) fn new(called: &'a Called, ledger: Ledger) -> Self {
         let (held, mute) = (Mutex::default(), Mutex::default());
-        Voice { called, held, mute, failed: AtomicBool::new(false) }
+        Voice { called, ledger, held, mute, failed: AtomicBool::new(false) }
     }
 
     /// Tells of a failure that the kernel has a word for.
     pub(super) fn failed(&self, what: impl std::fmt::Display, errno: Errno) -> Told {
-        self.wrong(format_args!("{what}: {}", word(errno)))
+        self.wrong_by(format_args!("{what}: {}", word(errno)), Some(errno))
     }
 
     /// Tells of a failure.
     pub(super) fn wrong(&self, what: impl std::fmt::Display) -> Told {
-        self.warn(what);
+        self.wrong_by(what, None)
+    }
+
+    /// Tells of a failure whose message has the kernel's word, if it has one.
+    pub(super) fn wrong_by(&self, what: impl std::fmt::Display, errno: Option<Errno>) -> Told {
+        self.say(what, errno);
         Told
     }
 
-    /// Says something that is no failure.
-    pub(super) fn warn(&self, what: impl std::fmt::Display) {
+    fn say(&self, what: impl std::fmt::Display, errno: Option<Errno>) {
+        if self.ledger.is_kept() {
+            self.ledger.said(&what.to_string(), errno);
+        }
         KEPT.with_borrow_mut(|kept| match kept {
             Some(kept) => kept.push(what.to_string()),
             None => self.called.say(what),
         });
+    }
+
+    /// Says something that is no failure.
+    pub(super) fn warn(&self, what: impl std::fmt::Display) {
+        self.say(what, None);
     }
 
     /// Whether there was a failure.

@@ -303,15 +303,7 @@ pub(crate) fn wait(fd: impl AsFd, interest: PollFlags) {
 
 /// Puts what was written on the device; pipes and sockets have none.
 pub(crate) fn sync(sink: &Sink<'_>) -> Result<(), Ended> {
-    loop {
-        match rustix::fs::fdatasync(&sink.endpoint) {
-            Err(Errno::INTR) => {}
-            Ok(()) | Err(Errno::INVAL | Errno::NOTSUP | Errno::ROFS | Errno::NOSYS) => {
-                return Ok(());
-            }
-            Err(errno) => return Err(Ended::write_failed(errno)),
-        }
-    }
+    crate::device::settle(&sink.endpoint).map_err(Ended::write_failed)
 }
 
 /// Only where nothing is: seeking over old bytes would keep them.

@@ -3,10 +3,14 @@
 mod arguments;
 mod existing;
 mod faults;
+mod killed;
+mod limits;
 mod look;
 mod ours;
 mod parallel;
 mod random;
+mod report;
+mod resume;
 mod trees;
 
 use std::fs::{File, FileTimes, Permissions};

@@ -32,6 +32,7 @@ pub(in crate::cp) fn is_large(shared: &Shared<'_>, stat: &rustix::fs::Stat) -> b
         && stat.st_size >= LARGE_BYTES
         && plan.route.is_none()
         && plan.profile.is_none()
+        && !shared.extras.one_by_one()
         && asked.unwrap_or_else(|| available_parallelism().map_or(1, usize::from)) > 1
 }
 

@@ -30,6 +30,7 @@ impl Data<'_> {
             // It tells how much the kernel did by itself.
             && !settings.debug
             && !asks
+            && !shared.extras.one_by_one()
     }
 
     /// Whether it is a small file of which only the bytes are wanted. A file that says it is empty

@@ -131,24 +131,27 @@ fn a_full_file_system_ends_copies_where_their_bytes_end() {
 }
 
 #[test]
-fn an_interrupted_copy_of_a_large_file_is_shorter_than_the_file() {
+fn a_copy_of_a_large_file_is_whole_or_shorter_than_the_file() {
     if !may_trace() {
         return;
     }
     for signal in ["INT", "KILL"] {
         for when in [8, 15] {
             // Each thread counts its own calls. The last page comes last, whichever of them is slow.
+            // SIGINT is looked for now and then, and may come too late to end anything.
+            let late = if signal == "INT" { "0" } else { "none" };
             let done = beside_many(&format!(
                 "{{ strace -f -qqq -o /dev/null -e trace=pread64 \
                  -e inject=pread64:signal={signal}:when={when} $bytepath cp --jobs 2 large new; \
-                 }} 2>/dev/null; [ $? -gt 128 ] && [ $(stat -c %s new) -lt 41943041 ] && echo cut"
+                 }} 2>/dev/null; code=$?; [ $code = {late} ] || [ $code -gt 128 ] && \
+                 {{ [ $(stat -c %s new) -lt 41943041 ] || cmp large new; }} && echo fine"
             ));
             let whole =
                 done.stdout.is_empty() && shell("stat -f -c %T /tmp").stdout != "ext2/ext3\n";
             if whole {
                 return println!("skipped: parts are copied out of order on ext4 alone");
             }
-            assert_eq!(done.stdout, "cut\n", "{signal} {when}: {done:?}");
+            assert_eq!(done.stdout, "fine\n", "{signal} {when}: {done:?}");
         }
     }
 }

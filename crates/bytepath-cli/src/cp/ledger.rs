@@ -1,0 +1,285 @@
+//! `--json` and `--json-files`: what was done, kept while it is done, written at the end or line by
+//! line. Costs nothing where nobody asked; otherwise memory for the first messages alone, however
+//! many entries there are.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use bytepath::{Moved, TransferError};
+use bytepath_report::{Copied, CopiedEntry, CopyError, EntryKind, FileName, Outcome};
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use super::entry::Pair;
+use super::extras::Extras;
+use super::place::kind;
+use super::voice::Done;
+use crate::output::{self, Output};
+use crate::planning::CarryError;
+
+/// Messages that are kept.
+const ERRORS_MAX: usize = 1000;
+
+/// What is written of a run, if anything is.
+pub(super) struct Ledger {
+    kept: Option<Keeping>,
+}
+
+struct Keeping {
+    began: Instant,
+    document: Mutex<Option<Output>>,
+    sum: Mutex<Copied>,
+    lines: Option<Mutex<Lines>>,
+}
+
+/// Where the lines of entries go, and why they no longer do.
+struct Lines {
+    file: BufWriter<File>,
+    failed: Option<std::io::Error>,
+}
+
+/// An entry that is being copied.
+struct Current {
+    entry: CopiedEntry,
+    began: Instant,
+    /// Where the moving of its bytes ended, and by which word of the kernel.
+    stopped: Option<(Option<Errno>, u64)>,
+}
+
+thread_local! {
+    /// The entries that this thread is in, the outermost first: a file and the directories above.
+    static CURRENT: RefCell<Vec<Current>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Ledger {
+    /// Sees that what is asked for can be written.
+    pub(super) fn open(extras: &Extras) -> anyhow::Result<Ledger> {
+        if extras.json.is_none() && extras.json_files.is_none() {
+            return Ok(Ledger { kept: None });
+        }
+        let document = extras.json.as_deref().map(Output::open).transpose()?;
+        let lines = extras.json_files.as_deref().map(Lines::open).transpose()?;
+        let bytepath = env!("CARGO_PKG_VERSION").to_owned();
+        Ok(Ledger {
+            kept: Some(Keeping {
+                began: Instant::now(),
+                document: Mutex::new(document),
+                sum: Mutex::new(Copied { bytepath, ..Copied::default() }),
+                lines: lines.map(Mutex::new),
+            }),
+        })
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// An entry is begun by this thread. What is noted until its end is about it.
+    pub(super) fn begin(&self, pair: &Pair) {
+        if self.kept.is_none() {
+            return;
+        }
+        let entry = CopiedEntry {
+            source: file_name(&pair.source.shown),
+            destination: file_name(&pair.sink.shown),
+            kind: None,
+            outcome: Outcome::Copied,
+            bytes: 0,
+            kept_bytes: 0,
+            routes: Default::default(),
+            seconds: 0.0,
+        };
+        let current = Current { entry, began: Instant::now(), stopped: None };
+        CURRENT.with_borrow_mut(|entries| entries.push(current));
+    }
+
+    /// The entry that was begun last is over.
+    pub(super) fn end(&self, done: &Done) {
+        let Some(kept) = &self.kept else { return };
+        let current = CURRENT.with_borrow_mut(Vec::pop).expect("it was begun");
+        let mut entry = current.entry;
+        entry.seconds = current.began.elapsed().as_secs_f64();
+        if done.is_err() {
+            entry.outcome = Outcome::Failed;
+        }
+        add(&mut kept.sum.lock().expect("nobody panics holding it"), &entry);
+        if let Some(lines) = &kept.lines {
+            lines.lock().expect("nobody panics holding it").write(&entry);
+        }
+    }
+
+    /// Notes something about the entry that this thread is in.
+    fn note(&self, note: impl FnOnce(&mut Current)) {
+        if self.kept.is_some() {
+            CURRENT.with_borrow_mut(|entries| entries.last_mut().map(note));
+        }
+    }
+
+    pub(super) fn is(&self, stat: &Stat) {
+        self.note(|current| {
+            current.entry.kind = Some(match kind(stat) {
+                FileType::RegularFile => EntryKind::File,
+                FileType::Directory => EntryKind::Directory,
+                FileType::Symlink => EntryKind::Link,
+                _ => EntryKind::Special,
+            });
+        });
+    }
+
+    pub(super) fn outcome(&self, outcome: Outcome) {
+        self.note(|current| current.entry.outcome = outcome);
+    }
+
+    /// Bytes that an earlier run had copied.
+    pub(super) fn kept(&self, bytes: u64, outcome: Outcome) {
+        self.note(|current| {
+            current.entry.kept_bytes += bytes;
+            current.entry.outcome = outcome;
+        });
+    }
+
+    /// Bytes that went by a way of this name.
+    pub(super) fn went(&self, route: &str, bytes: u64) {
+        self.note(|current| {
+            current.entry.bytes += bytes;
+            match current.entry.routes.get_mut(route) {
+                Some(sum) => *sum += bytes,
+                None => drop(current.entry.routes.insert(route.to_owned(), bytes)),
+            }
+        });
+    }
+
+    /// Bytes that the engine moved, or did not to their end; `start` is where it began.
+    pub(super) fn moved(&self, moved: &Result<Moved, CarryError>, start: u64) {
+        match moved {
+            Ok(moved) if moved.bytes > 0 => self.went_by(moved),
+            Ok(_) => {}
+            Err(CarryError::Transfer(TransferError::Failed(failed))) => {
+                let reached = (Some(failed.errno), start + failed.offset);
+                self.note(|current| current.stopped = Some(reached));
+            }
+            Err(CarryError::Transfer(TransferError::Declined { offset, .. })) => {
+                self.note(|current| current.stopped = Some((None, start + offset)));
+            }
+            Err(CarryError::Syncing(errno)) => {
+                self.note(|current| current.stopped = Some((Some(*errno), start)));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Each route has what it moved before it gave up.
+    fn went_by(&self, moved: &Moved) {
+        let mut from = 0;
+        for gave in &moved.declined {
+            if gave.offset > from {
+                self.went(gave.route, gave.offset - from);
+                from = gave.offset;
+            }
+        }
+        if moved.bytes > from {
+            self.went(moved.route, moved.bytes - from);
+        }
+    }
+
+    /// Something was said on standard error.
+    pub(super) fn said(&self, message: &str, errno: Option<Errno>) {
+        let Some(kept) = &self.kept else { return };
+        let mut error = CopyError { message: message.to_owned(), ..CopyError::default() };
+        error.errno = errno.map(Errno::raw_os_error);
+        self.note(|current| {
+            error.source = Some(current.entry.source.clone());
+            error.destination = Some(current.entry.destination.clone());
+            if let Some((errno, offset)) = current.stopped.take() {
+                error.offset = Some(offset);
+                error.errno = error.errno.or(errno.map(Errno::raw_os_error));
+            }
+        });
+        let mut sum = kept.sum.lock().expect("nobody panics holding it");
+        match sum.errors.len() < ERRORS_MAX {
+            true => sum.errors.push(error),
+            false => sum.errors_left_out += 1,
+        }
+    }
+
+    /// Writes what is to be written at the end.
+    pub(super) fn close(&self, exit: u8) -> anyhow::Result<()> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        if let Some(lines) = &kept.lines {
+            lines.lock().expect("nobody panics holding it").close()?;
+        }
+        let document = kept.document.lock().expect("nobody panics holding it").take();
+        let Some(document) = document else { return Ok(()) };
+        let mut sum = kept.sum.lock().expect("nobody panics holding it");
+        (sum.seconds, sum.exit) = (kept.began.elapsed().as_secs_f64(), exit);
+        let text = serde_json::to_string_pretty(&*sum)? + "\n";
+        document.write(text.as_bytes())
+    }
+}
+
+impl Lines {
+    fn open(path: &Path) -> anyhow::Result<Lines> {
+        let file = match output::is_stdout(path) {
+            true => rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 0)
+                .map(File::from)
+                .context("standard output")?,
+            false => {
+                File::create(path).with_context(|| format!("cannot write {}", path.display()))?
+            }
+        };
+        Ok(Lines { file: BufWriter::new(file), failed: None })
+    }
+
+    fn write(&mut self, entry: &CopiedEntry) {
+        if self.failed.is_some() {
+            return;
+        }
+        let written = serde_json::to_writer(&mut self.file, entry)
+            .map_err(std::io::Error::from)
+            .and_then(|()| self.file.write_all(b"\n"));
+        self.failed = written.err();
+    }
+
+    fn close(&mut self) -> anyhow::Result<()> {
+        let written = match self.failed.take() {
+            Some(failed) => Err(failed),
+            None => self.file.flush(),
+        };
+        written.context("cannot write the lines of --json-files")
+    }
+}
+
+/// Adds an entry to what was done.
+fn add(sum: &mut Copied, entry: &CopiedEntry) {
+    let count = match (entry.outcome, entry.kind) {
+        (Outcome::Failed, _) => &mut sum.failed,
+        (Outcome::Skipped, _) => &mut sum.skipped,
+        (Outcome::Kept, _) => &mut sum.kept,
+        (Outcome::HardLinked, _) => &mut sum.hard_links,
+        (_, Some(EntryKind::Directory)) => &mut sum.directories,
+        (_, Some(EntryKind::Link)) => &mut sum.links,
+        (_, Some(EntryKind::Special)) => &mut sum.specials,
+        (_, Some(EntryKind::File) | None) => &mut sum.files,
+    };
+    *count += 1;
+    sum.bytes += entry.bytes;
+    sum.kept_bytes += entry.kept_bytes;
+    for (route, bytes) in &entry.routes {
+        *sum.routes.entry(route.clone()).or_default() += bytes;
+    }
+}
+
+fn file_name(name: &OsStr) -> FileName {
+    let hex = match name.to_str() {
+        Some(_) => None,
+        None => Some(name.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()),
+    };
+    FileName { name: name.to_string_lossy().into_owned(), hex }
+}

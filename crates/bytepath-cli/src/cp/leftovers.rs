@@ -1,0 +1,78 @@
+//! Names that a killed run left in a directory: of files on their way to take the place of others.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use super::atomic::{self, PART_END};
+use super::extras::Extras;
+use super::link::BESIDE_START;
+use super::place::{Place, joined};
+
+/// Bytes of entries read at once.
+const ENTRIES_BYTES: usize = 32 << 10;
+
+/// Removes what killed runs left beside the place of a copy.
+pub(super) fn sweep_beside(sink: &Place, extras: &Extras) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if let Ok(open) = rustix::fs::openat(&sink.directory, sink.parent().0, flags, Mode::empty()) {
+        sweep(&open, extras);
+    }
+}
+
+/// Removes what killed runs left in a directory, as far as it may be removed. Parts of files stay
+/// where this run goes on with them.
+pub(super) fn sweep(directory: &OwnedFd, extras: &Extras) {
+    // The directory's own position is left alone: others may be reading it.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(open) = rustix::fs::openat(directory, ".", flags, Mode::empty()) else { return };
+    let mut room = Vec::with_capacity(ENTRIES_BYTES);
+    let mut reader = RawDir::new(&open, room.spare_capacity_mut());
+    while let Some(Ok(entry)) = reader.next() {
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let left =
+            is_of_the_dead(name) || (!extras.atomic && is_part(name) && is_idle_part(&open, name));
+        if left {
+            let _ = rustix::fs::unlinkat(&open, name, AtFlags::empty());
+        }
+    }
+}
+
+/// Removes the part of a file that is whole, where nobody copies to it.
+pub(super) fn remove_part(sink: &Place) {
+    let (folder, name) = sink.parent();
+    let part = sink.renamed(joined(&folder, &atomic::part_name(&name)));
+    if is_idle_part(&part.directory, &part.name) {
+        let _ = part.remove();
+    }
+}
+
+/// Whether the process that made it is gone. One of another machine that shares the file system
+/// would not be seen; it tells that its file is missing.
+fn is_of_the_dead(name: &OsStr) -> bool {
+    let number = || {
+        let rest = name.to_str()?.strip_prefix(BESIDE_START)?;
+        let (process, attempt) = rest.split_once('-')?;
+        attempt.parse::<u32>().ok()?;
+        Pid::from_raw(process.parse().ok()?)
+    };
+    number().is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
+}
+
+/// Whether it is the name of a part.
+fn is_part(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    bytes.starts_with(b".") && bytes.ends_with(PART_END.as_bytes())
+}
+
+/// Whether it is the part of a file that nobody copies to.
+fn is_idle_part(directory: impl AsFd, name: &OsStr) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = rustix::fs::openat(directory, name, flags, Mode::empty());
+    let lock = FlockOperation::NonBlockingLockExclusive;
+    open.and_then(|open| rustix::fs::flock(&open, lock)).is_ok()
+}

@@ -1,0 +1,301 @@
+//! `--resume`: what an earlier run left is read, compared with the source, and gone on with.
+//!
+//! Only bytes tell how far a copy is: a program that was killed, or a machine that lost power, may
+//! leave any size and any time behind. Costs a read of what is there on both sides; holes that both
+//! have are passed over.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use bytepath_report::Outcome;
+use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use super::atomic::{self, Begun};
+use super::entry::{Pair, Shared, Sink};
+use super::extras::Extras;
+use super::leftovers;
+use super::place::{kind, same_file};
+use super::regular::Copy;
+use super::settings::{Backup, Existing, Make, Reflink, Settings};
+use super::verify::{Which, differ_at};
+use super::voice::{Done, q};
+
+/// What an earlier run left of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    Nothing,
+    /// So many bytes; both files stand behind them.
+    Bytes(u64),
+    Whole,
+}
+
+/// What becomes of a destination.
+pub(super) enum Resumed {
+    /// It is opened and copied to as ever.
+    Not,
+    /// It is gone on with.
+    Copy(Copy),
+    /// The user does not want it overwritten.
+    LeftAlone,
+}
+
+/// A bit outside of every umask, among permissions that a copy gets at the end: it gets the mode of
+/// a new file then.
+const GETS_MODE: u32 = 0o1000;
+
+/// Sees that nothing asked for contradicts going on.
+///
+/// # Errors
+/// What does.
+pub(super) fn check(settings: &Settings, extras: &Extras) -> Result<(), String> {
+    if !extras.resume {
+        return Ok(());
+    }
+    let (other, why) = if settings.update {
+        (
+            "--update",
+            "an interrupted copy is newer than its source; --resume alone leaves what is whole",
+        )
+    } else if matches!(settings.existing, Existing::Skip | Existing::Refuse) {
+        ("--no-clobber", "an interrupted copy is there, and would never be completed")
+    } else if settings.backup != Backup::None {
+        ("--backup", "an interrupted copy would become the backup")
+    } else if settings.remove_first {
+        ("--remove-destination", "what is removed cannot be continued")
+    } else if settings.make != Make::Copy {
+        ("--link, --symbolic-link and --attributes-only", "only copies of bytes are continued")
+    } else {
+        return Ok(());
+    };
+    Err(format!("options --resume and {other} are mutually exclusive: {why}"))
+}
+
+impl Shared<'_> {
+    /// Whether a destination may be one that an earlier run left.
+    pub(super) fn may_resume(&self, stat: &Stat, there: &Stat) -> bool {
+        let file = |stat| kind(stat) == FileType::RegularFile;
+        self.extras.resume && file(stat) && file(there)
+    }
+
+    /// Goes on with what an earlier run left, if there is something.
+    pub(super) fn resumed(
+        &self,
+        pair: &Pair,
+        stat: &Stat,
+        (source, now): (&OwnedFd, &Stat),
+        sink: &mut Sink,
+    ) -> Done<Resumed> {
+        // Files of /proc say that they are empty, and what is no file cannot be read twice.
+        if !self.extras.resume || kind(now) != FileType::RegularFile || now.st_size == 0 {
+            return self.anew(pair, stat, sink);
+        }
+        let there = sink.stat.filter(|there| self.may_resume(stat, there));
+        let open = there.as_ref().and_then(|there| self.open_there(pair, sink, there));
+        let (Some(there), Some(open)) = (there, open) else {
+            return match self.anew(pair, stat, sink)? {
+                Resumed::Not if self.extras.atomic => self.begin_part(pair, stat, source, sink),
+                other => Ok(other),
+            };
+        };
+        let kept = self.compare(pair, source, &open)?;
+        if kept == Kept::Whole {
+            if self.extras.atomic {
+                leftovers::remove_part(&pair.sink);
+            }
+            let bytes = u64::try_from(now.st_size).unwrap_or(0);
+            self.count_kept(pair, &open, bytes, Outcome::Kept)?;
+            return Ok(Resumed::Copy(self.kept_copy(open, stat, kept)));
+        }
+        let is_beginning = kept == length(&open);
+        if !is_beginning && !self.may_overwrite(pair, &there) {
+            return Ok(self.left_alone());
+        }
+        if self.extras.atomic {
+            return self.begin_part(pair, stat, source, sink);
+        }
+        self.go_on(pair, stat, (source, &open), sink, (kept, is_beginning))
+    }
+
+    /// Whether the user lets a file be overwritten that is no beginning of its source.
+    fn may_overwrite(&self, pair: &Pair, there: &Stat) -> bool {
+        self.settings.existing != Existing::Ask
+            || self.voice.asks(&self.question(&pair.sink, there))
+    }
+
+    /// Does for a copy that begins anew what was left until now: asks the user, and parts the file
+    /// from its other names.
+    fn anew(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Resumed> {
+        let Some(there) = sink.stat.filter(|there| self.may_resume(stat, there)) else {
+            return Ok(Resumed::Not);
+        };
+        if !self.may_overwrite(pair, &there) {
+            return Ok(self.left_alone());
+        }
+        self.part_names(pair, &there, sink).map(|_| Resumed::Not)
+    }
+
+    /// Removes a name of a file that has others, which keep what they have; whether it was removed.
+    /// With --atomic it is replaced at the end.
+    fn part_names(&self, pair: &Pair, there: &Stat, sink: &mut Sink) -> Done<bool> {
+        let parted = self.settings.preserve.links && there.st_nlink > 1 && !self.extras.atomic;
+        if parted {
+            self.remove(&pair.sink)?;
+            sink.gone();
+        }
+        Ok(parted)
+    }
+
+    fn left_alone(&self) -> Resumed {
+        self.voice.ledger.outcome(Outcome::Skipped);
+        Resumed::LeftAlone
+    }
+
+    /// Opens a destination for reading; nothing where it cannot be read, or is another by now.
+    fn open_there(&self, pair: &Pair, sink: &Sink, there: &Stat) -> Option<OwnedFd> {
+        let follow = if sink.link.is_none() { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let open = pair.sink.open(OFlags::RDONLY | follow | OFlags::NONBLOCK, 0).ok()?;
+        let stat = rustix::fs::fstat(&open).ok()?;
+        same_file(&stat, there).then_some(open)
+    }
+
+    /// How much of the source a file holds, byte by byte.
+    fn compare(&self, pair: &Pair, source: &OwnedFd, copy: &OwnedFd) -> Done<Kept> {
+        let failed = |name, errno| self.voice.failed(format!("error reading {}", q(name)), errno);
+        let differ = differ_at(source.as_fd(), copy.as_fd());
+        // Looking for holes moves where the file stands, and it may be copied from its start yet.
+        rustix::fs::seek(source, SeekFrom::Start(0))
+            .map_err(|errno| failed(&pair.source.shown, errno))?;
+        match differ {
+            Ok(None) => Ok(Kept::Whole),
+            Ok(Some(0)) => Ok(Kept::Nothing),
+            Ok(Some(at)) => Ok(Kept::Bytes(at)),
+            Err((Which::Source, errno)) => Err(failed(&pair.source.shown, errno)),
+            // What cannot be read cannot be trusted.
+            Err((Which::Copy, _)) => Ok(Kept::Nothing),
+        }
+    }
+
+    /// A copy of ours that gets the permissions it was not given yet.
+    fn kept_copy(&self, open: OwnedFd, stat: &Stat, kept: Kept) -> Copy {
+        Copy { open, is_new: false, omitted: self.omitted(stat), unnamed: None, kept, device: None }
+    }
+
+    /// Counts what an earlier run copied.
+    fn count_kept(&self, pair: &Pair, copy: &OwnedFd, mut bytes: u64, outcome: Outcome) -> Done {
+        self.tally.add(bytes);
+        self.voice.ledger.kept(bytes, outcome);
+        self.put_on_device(copy, &mut bytes).map_err(|errno| {
+            self.voice.failed(format!("error syncing {}", q(&pair.sink.shown)), errno)
+        })
+    }
+
+    /// Goes on in the file itself.
+    fn go_on(
+        &self,
+        pair: &Pair,
+        stat: &Stat,
+        (source, open): (&OwnedFd, &OwnedFd),
+        sink: &mut Sink,
+        (kept, is_beginning): (Kept, bool),
+    ) -> Done<Resumed> {
+        let there = rustix::fs::fstat(open).map_err(|errno| {
+            self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
+        })?;
+        if self.part_names(pair, &there, sink)? {
+            return Ok(Resumed::Not);
+        }
+        // What is to be a clone is one as a whole.
+        if self.settings.reflink == Reflink::Always || kept == Kept::Nothing {
+            return Ok(Resumed::Not);
+        }
+        match self.open_for_more(pair, sink, &there) {
+            Ok(open) => {
+                self.continue_at(pair, (source, &open), kept)?;
+                let copy = self.kept_copy(open, stat, kept);
+                let omitted = if is_beginning { copy.omitted } else { 0 };
+                Ok(Resumed::Copy(Copy { omitted, ..copy }))
+            }
+            // A copy of a file that may not be written may not be written either, and all that it
+            // holds is in its source.
+            Err(Errno::ACCESS) if is_beginning => {
+                self.remove(&pair.sink)?;
+                sink.gone();
+                Ok(Resumed::Not)
+            }
+            Err(_) => Ok(Resumed::Not),
+        }
+    }
+
+    fn open_for_more(&self, pair: &Pair, sink: &Sink, there: &Stat) -> Result<OwnedFd, Errno> {
+        let follow = if sink.link.is_none() { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let open = pair.sink.open(OFlags::RDWR | follow, 0)?;
+        match same_file(&rustix::fs::fstat(&open)?, there) {
+            true => Ok(open),
+            false => Err(Errno::STALE),
+        }
+    }
+
+    /// Goes on in a file beside the destination, which stays as it is until that is whole.
+    fn begin_part(&self, pair: &Pair, stat: &Stat, source: &OwnedFd, sink: &Sink) -> Done<Resumed> {
+        let failed = |errno| {
+            let name = q(&pair.sink.shown);
+            match errno {
+                Errno::BUSY => {
+                    let part = q(atomic::part_name(&pair.sink.parent().1));
+                    let what = "another program is copying to it";
+                    self.voice.wrong(format!("cannot go on with {name}: {what} ({part} is locked)"))
+                }
+                errno => self.voice.failed(format!("cannot create regular file {name}"), errno),
+            }
+        };
+        let begun = atomic::begin_part(&pair.sink, sink, self.settings.force).map_err(failed)?;
+        let Begun::Unnamed(open, unnamed) = begun else { return Ok(Resumed::Not) };
+        let kept = match length(&open) {
+            Kept::Nothing => Kept::Nothing,
+            _ => self.compare(pair, source, &open)?,
+        };
+        let is_new = sink.stat.is_none();
+        match kept {
+            Kept::Whole => {
+                let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+                self.count_kept(pair, &open, bytes, Outcome::Continued)?;
+            }
+            _ => self.continue_at(pair, (source, &open), kept)?,
+        }
+        let omitted = if is_new { GETS_MODE } else { 0 };
+        let unnamed = Some(unnamed);
+        Ok(Resumed::Copy(Copy { open, is_new, omitted, unnamed, kept, device: None }))
+    }
+
+    /// Cuts off what differs, and lets both files stand behind what they have in common.
+    fn continue_at(&self, pair: &Pair, (source, copy): (&OwnedFd, &OwnedFd), kept: Kept) -> Done {
+        let at = match kept {
+            Kept::Bytes(at) => at,
+            Kept::Nothing => 0,
+            Kept::Whole => return Ok(()),
+        };
+        let cut = rustix::fs::ftruncate(copy, at)
+            .and_then(|()| rustix::fs::seek(copy, SeekFrom::Start(at)))
+            .and_then(|_| rustix::fs::seek(source, SeekFrom::Start(at)));
+        cut.map_err(|errno| {
+            self.voice.failed(format!("cannot go on with {}", q(&pair.sink.shown)), errno)
+        })?;
+        if at == 0 {
+            return Ok(());
+        }
+        self.count_kept(pair, copy, at, Outcome::Continued)?;
+        if self.settings.verbose {
+            let line = format!("went on with {} at byte {at}", q(&pair.sink.shown));
+            self.voice.line(line.as_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// The length of a file, as what is kept of it.
+fn length(open: &OwnedFd) -> Kept {
+    match rustix::fs::fstat(open).map(|stat| u64::try_from(stat.st_size)) {
+        Ok(Ok(bytes)) if bytes > 0 => Kept::Bytes(bytes),
+        _ => Kept::Nothing,
+    }
+}

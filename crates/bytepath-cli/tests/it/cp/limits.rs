@@ -1,0 +1,223 @@
+//! What stands in the way of a copy: limits of the process, failing devices, destinations that may
+//! not be written, and sources that change while they are copied.
+
+use std::path::Path;
+
+use super::{directory, file, gnu, gnu_on_disk, mode, some};
+use crate::calls::may_trace;
+use crate::program::{installed, root, shell};
+
+#[test]
+fn a_limit_on_the_size_of_files_is_told_of_and_the_rest_is_copied() {
+    let Some(cp) = gnu() else { return };
+    let large = |work: &Path| {
+        some(work);
+        file(&work.join("large"), &vec![5; 300_000], 1);
+    };
+    // 200 blocks of 512 bytes, in dash(1) and POSIX.
+    for line in [
+        "trap '' XFSZ; ulimit -f 200; cp large new; echo $?; cmp large new",
+        "trap '' XFSZ; ulimit -f 200; cp --reflink=never large a b e; echo $?; ls e",
+        "ulimit -f 200; cp large new; echo $?",
+    ] {
+        let both = cp.both(&format!("{line} 2>&1"), large);
+        assert_eq!(both.ours.end, both.theirs.end, "{line}");
+        both.same_words();
+    }
+}
+
+#[test]
+fn few_open_files_are_enough_for_what_the_classic_does_not_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let deep = "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z";
+    let line = format!(
+        "cd {} && mkdir -p top/{deep} && echo deep >top/{deep}/file && echo flat >top/a/file && \
+         ln top/a/file top/other && ulimit -n 16 && $bytepath cp -a --atomic --fsync top one && \
+         rm one/a/file && $bytepath cp -aT --resume --atomic --json said top one && \
+         $bytepath cp -aT --resume --verify --json-files lines top one && \
+         diff -r top one && wc -l <lines",
+        folder.path().display()
+    );
+    let done = shell(&line).well();
+    assert_eq!(done.stdout, "30\n");
+}
+
+#[test]
+fn a_failing_device_is_told_of_and_the_rest_is_copied() {
+    let Some(cp) = gnu() else { return };
+    if !may_trace() {
+        return;
+    }
+    let calls = "read,pread64,copy_file_range,sendfile,splice";
+    let faulty = format!(
+        "strace -f -qqq -o /dev/null -P $(pwd -P)/d/sub/deep/z -e inject={calls}:error=EIO cp"
+    );
+    for words in ["d/sub/deep/z new", "-r d new", "-r --reflink=never --sparse=never d new"] {
+        let both = cp.both(&format!("{faulty} {words}; echo $?; find . | sort"), some);
+        let told = &both.ours.stderr;
+        assert!(told.contains("'d/sub/deep/z'"), "{told}");
+        assert!(told.ends_with(": Input/output error\n") && told.lines().count() == 1, "{told}");
+        assert_eq!(both.ours.stdout, both.theirs.stdout, "{words}");
+    }
+    // Late, and where what was written is brought to the device.
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = format!(
+        "cd {} && seq 200000 >large && \
+         strace -f -qqq -o /dev/null -P $(pwd -P)/large -e inject=read:error=EIO:when=3 $bytepath cp \
+         --route read-write --json - large new; strace -f -qqq -o /dev/null \
+         -e inject=fdatasync:error=EIO $bytepath cp --progress=durable large new 2>said; \
+         echo $?; grep -a error said",
+        folder.path().display()
+    );
+    let done = shell(&line);
+    assert_eq!(done.stderr, "cp: error reading 'large': Input/output error\n");
+    let (document, rest) = done.stdout.split_once("\n}\n").expect("a document");
+    let told: serde_json::Value = serde_json::from_str(&format!("{document}}}")).expect("JSON");
+    assert_eq!((&told["errors"][0]["errno"], &told["exit"]), (&5.into(), &1.into()));
+    assert!(told["errors"][0]["offset"].as_u64() > Some(0), "{told}");
+    assert_eq!(rest, "1\ncp: error syncing 'new': Input/output error\n");
+}
+
+#[test]
+fn a_read_only_destination_is_told_of() {
+    let Some(cp) = gnu() else { return };
+    if !root() || !installed("mount") || !installed("unshare") {
+        return println!("skipped: mounting needs root");
+    }
+    for words in ["a fixed", "a b fixed/there", "-r d fixed", "-a d a fixed", "-f a fixed/there"] {
+        let line = format!(
+            "mkdir fixed; echo there >fixed/there; unshare -m sh -c 'mount --bind fixed fixed && \
+             mount -o remount,ro,bind fixed && cp {words}; echo $?'"
+        );
+        let both = cp.both(&line, some);
+        both.same();
+        assert!(both.ours.stdout.ends_with(b"1\n"), "{}", both.ours.stdout.escape_ascii());
+    }
+    let both = cp.both(
+        "mkdir fixed; unshare -m sh -c 'mount --bind fixed fixed && mount -o remount,ro,bind fixed \
+         && cp -a d fixed'",
+        some,
+    );
+    assert!(both.ours.stderr.contains("Read-only file system"), "{}", both.ours.stderr);
+}
+
+#[test]
+fn access_lists_and_attributes_are_kept_as_the_classic_keeps_them() {
+    let Some(cp) = gnu_on_disk() else { return };
+    if !installed("setfacl") || !installed("getfacl") {
+        return;
+    }
+    let prepare = |work: &Path| {
+        some(work);
+        let line = format!(
+            "cd {} && setfacl -m u:65533:r,g:65532:rw a && setfacl -m u:65531:--- d/x && \
+             setfacl -m u:65530:rwx,d:u:65530:rx,d:g::- d/sub && setfacl -d -m u:65529:rwx e",
+            work.display()
+        );
+        let done = shell(&line);
+        assert!(done.status.success(), "{done:?}");
+        let flags = rustix::fs::XattrFlags::empty();
+        for path in ["a", "d/sub", "d/sub/y"] {
+            let set = rustix::fs::setxattr(work.join(path), "user.note", b"some \0 bytes", flags);
+            set.expect("the file system keeps attributes");
+        }
+        super::date(&work.join("d/sub"), 30);
+        super::date(&work.join("d"), 31);
+    };
+    for option in ["-a", "-p", "-r", "--preserve=mode", "--preserve=xattr", "--no-preserve=mode"] {
+        for sink in ["new", "e"] {
+            let both =
+                cp.both(&format!("cp -r {option} d {sink}; cp {option} a {sink}/sub"), prepare);
+            both.same();
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    prepare(folder.path());
+    // Ours as well: whatever makes the file, it has the same in the end.
+    for options in ["-a", "-a --atomic", "-a --resume", "-a --resume --atomic", "-a --direct"] {
+        let done = shell(&format!(
+            "cd {} && $bytepath cp {options} -T d new 2>/dev/null && $bytepath cp {options} a new && \
+             (cd d && getfacl -R .) >one && (cd new && rm a && getfacl -R .) >other && \
+             cmp one other && getfattr -d -m user -R d 2>/dev/null | wc -l && rm -r new",
+            folder.path().display()
+        ));
+        assert!(done.status.success() && done.stderr.is_empty(), "{options}: {done:?}");
+    }
+}
+
+/// Runs `cp` until it asks about `asked`, then `meanwhile`, then answers; what was said and what is
+/// left.
+fn while_asked(words: &str, asked: &str, meanwhile: &str) -> crate::program::Done {
+    let folder = tempfile::tempdir().expect("a folder");
+    let work = folder.path().join("work");
+    directory(&work.join("source/in"));
+    directory(&work.join("sink/in"));
+    for path in ["source/a", "source/in/b", "source/in/c"] {
+        file(&work.join(path), b"wanted", 5);
+    }
+    // The only one that is there already, and asked about.
+    file(&work.join(asked), b"old", 1);
+    directory(&work.join("elsewhere"));
+    for path in ["secret", "elsewhere/b", "elsewhere/c"] {
+        file(&work.join(path), b"secret", 1);
+    }
+    mode(&work.join("secret"), 0o600);
+    // The question has no line end; a loop that looks for it costs no more than it takes.
+    shell(&format!(
+        "cd {}; mkfifo answers; $bytepath cp -i {words} <answers 2>said & exec 9>answers; until grep -q \"overwrite '{asked}'\" said 2>/dev/null; do :; done; {meanwhile}; \
+         yes | head -99 >&9; exec 9>&-; wait $!; echo $?; sed 's/[^?]*? //g' said; \
+         cat secret elsewhere/*; echo; cat sink/a sink/in/b sink/in/c 2>/dev/null; echo",
+        work.display()
+    ))
+}
+
+#[test]
+fn a_symbolic_link_swapped_in_half_way_is_not_followed() {
+    if !installed("mkfifo") {
+        return;
+    }
+    let loops = "Too many levels of symbolic links";
+    // In the place of the source: it is not read.
+    let done = while_asked("-rT source sink", "sink/a", "ln -sf ../secret source/a");
+    assert!(done.stdout.starts_with("1\n"), "{done:?}");
+    assert!(
+        done.stdout.contains(&format!("cannot open 'source/a' for reading: {loops}")),
+        "{done:?}"
+    );
+    assert!(!done.stdout.contains("secretwanted"), "{done:?}");
+    // In the place of the destination: what it leads to is not written.
+    let done = while_asked("-rT source sink", "sink/a", "ln -sf ../secret sink/a");
+    assert!(
+        done.stdout.contains(&format!("cannot create regular file 'sink/a': {loops}")),
+        "{done:?}"
+    );
+    assert!(done.stdout.contains("secretsecretsecret\n"), "{done:?}");
+    // In the place of a directory, on either side: the one that was entered is gone on with.
+    let swap = |side: &str| format!("mv {side}/in {side}-in && ln -s ../elsewhere {side}/in");
+    for side in ["source", "sink"] {
+        let meanwhile = swap(side);
+        let done = while_asked("-rT source sink", "sink/in/b", &meanwhile);
+        assert!(done.stdout.starts_with("0\n"), "{side}: {done:?}");
+        assert!(done.stdout.contains("secretsecretsecret\n"), "{side}: {done:?}");
+        let kept = done.stdout.ends_with("wantedwantedwanted\n");
+        assert!(kept || side == "sink", "{done:?}");
+    }
+}
+
+#[test]
+fn a_source_that_vanishes_is_told_of_and_the_rest_is_copied() {
+    if !installed("mkfifo") {
+        return;
+    }
+    let none = "No such file or directory";
+    let done = while_asked("-rT source sink", "sink/a", "rm source/a");
+    assert!(done.stdout.starts_with("1\n"), "{done:?}");
+    assert!(
+        done.stdout.contains(&format!("cannot open 'source/a' for reading: {none}")),
+        "{done:?}"
+    );
+    assert!(done.stdout.ends_with("oldwantedwanted\n"), "{done:?}");
+    let done = while_asked("-rT source sink", "sink/in/b", "rm source/in/c");
+    assert!(done.stdout.contains(&format!("cannot stat 'source/in/c': {none}")), "{done:?}");
+    assert!(done.stdout.contains("wantedwanted"), "{done:?}");
+}

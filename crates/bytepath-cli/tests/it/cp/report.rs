@@ -1,0 +1,147 @@
+//! What `cp` tells of what it did, and how it gets past the page cache and to the device.
+
+use bytepath_report::{Copied, CopiedEntry, EntryKind, Outcome, schema};
+use serde_json::Value;
+
+use crate::calls::may_trace;
+use crate::program::{Done, installed, root, shell};
+
+fn in_folder(lines: &str) -> Done {
+    let folder = tempfile::tempdir().expect("a folder");
+    shell(&format!(
+        "cd {} && seq 1200000 | head -c 8388608 >large && {lines}",
+        folder.path().display()
+    ))
+}
+
+/// The document, after it was held against the published schema.
+#[track_caller]
+fn document(text: &str) -> Copied {
+    let schema: Value = serde_json::from_str(schema::PUBLISHED_COPIED).expect("it is JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let complaints: Vec<_> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+    assert!(complaints.is_empty(), "{complaints:?}: {text}");
+    serde_json::from_value(value).expect("it is what the types say")
+}
+
+const TREE: &str = "mkdir -p t/d; cp large t/a; echo hi >t/d/b; ln t/d/b t/d/b2; ln -s b t/d/l; \
+                    mkfifo t/f; printf x >\"t/$(printf 'n\\377')\";";
+
+#[test]
+fn what_was_done_is_one_document() {
+    let done = in_folder(&format!("{TREE} $bytepath cp -a --json - t new")).well();
+    let told = document(&done.stdout);
+    assert_eq!((told.files, told.directories, told.links), (3, 2, 1), "{told:?}");
+    assert_eq!((told.hard_links, told.specials, told.failed), (1, 1, 0), "{told:?}");
+    assert_eq!((told.bytes, told.exit), ((8 << 20) + 4, 0));
+    assert_eq!(told.routes.values().sum::<u64>(), told.bytes, "{told:?}");
+    assert!(told.errors.is_empty() && told.seconds > 0.0, "{told:?}");
+    // What is whole is told apart, and the file of another run is replaced.
+    let done = in_folder(&format!(
+        "{TREE} cp -a t new; echo old >said; truncate -s 5M new/a; rm new/d/l; \
+         $bytepath cp -aT --resume --json said t new && cat said"
+    ));
+    let told = document(&done.well().stdout);
+    assert_eq!((told.files, told.kept, told.kept_bytes), (1, 2, (5 << 20) + 4), "{told:?}");
+    assert_eq!(told.bytes, 3 << 20);
+    let done = in_folder("$bytepath cp --json said --reflink=never large c; cat said");
+    assert_eq!(document(&done.well().stdout).routes.keys().collect::<Vec<_>>(), ["read-write"]);
+    let done = in_folder("echo x >c; $bytepath cp -n --json - large c");
+    assert_eq!(document(&done.stdout).skipped, 1);
+}
+
+#[test]
+fn what_went_wrong_is_in_the_document() {
+    let done = in_folder("$bytepath cp --json - large missing large/x . new");
+    let told = document(&done.stdout);
+    assert_eq!((told.exit, told.errors.len()), (1, 1), "{told:?}");
+    assert_eq!(done.stderr, format!("cp: {}\n", told.errors[0].message));
+    let done = in_folder("mkdir d; $bytepath cp --json - large missing d; [ -e d/large ]");
+    let told = document(&done.stdout);
+    assert_eq!((told.files, told.failed, told.exit), (1, 1, 1));
+    let error = &told.errors[0];
+    assert_eq!(error.message, "cannot stat 'missing': No such file or directory");
+    assert_eq!(error.errno, Some(rustix::io::Errno::NOENT.raw_os_error()));
+    let names =
+        [&error.source, &error.destination].map(|name| name.as_ref().expect("it is of one"));
+    assert_eq!(names.map(|name| name.name.as_str()), ["missing", "d/missing"]);
+    for (words, told) in [
+        ("--json - -v large c", "--json and --verbose, not both"),
+        ("--json - --json-files - large c", "--json and --json-files, not both"),
+        ("--json no/such/folder large c", "cannot write no/such/folder"),
+        ("--json-files no/such/folder large c", "cannot write no/such/folder"),
+    ] {
+        in_folder(&format!("$bytepath cp {words}")).refused(1, &[told]);
+    }
+    let done = in_folder("$bytepath cp --json /dev/full large c; echo $?");
+    assert_eq!(
+        (done.stdout.as_str(), done.stderr.contains("cannot write /dev/full")),
+        ("1\n", true)
+    );
+}
+
+#[test]
+fn each_entry_has_a_line_on_request() {
+    let done = in_folder(&format!("{TREE} $bytepath cp -r --json-files - t new; echo $?"));
+    let mut lines: Vec<&str> = done.stdout.lines().collect();
+    assert_eq!(lines.pop(), Some("0"), "{done:?}");
+    let entries = lines.iter().map(|line| serde_json::from_str(line).expect("an entry"));
+    let entries: Vec<CopiedEntry> = entries.collect();
+    assert_eq!(entries.len(), 8);
+    let of = |name: &str| entries.iter().find(|entry| entry.source.name == name).expect("told of");
+    assert_eq!((of("t/a").kind, of("t/a").bytes), (Some(EntryKind::File), 8 << 20));
+    assert_eq!((of("t/f").kind, of("t/f").outcome), (Some(EntryKind::Special), Outcome::Copied));
+    assert_eq!(
+        entries.last().map(|entry| entry.source.name.as_str()),
+        Some("t"),
+        "when it is done"
+    );
+    let strange = entries.iter().find_map(|entry| entry.destination.hex.as_deref());
+    assert_eq!(strange, Some("6e65772f6eff"));
+}
+
+#[test]
+fn direct_goes_past_the_page_cache_and_says_where_it_cannot() {
+    let done = in_folder(
+        "head -c 5000003 large >odd; truncate -s 3M holes; cat large >>holes; \
+         $bytepath cp --direct --json - --reflink=never odd new 2>said; cat said >&2; cmp odd new; \
+         $bytepath cp --direct holes h 2>/dev/null; cmp holes h; \
+         head -c 4097 large >p; $bytepath cp --direct --resume large p 2>/dev/null; cmp large p; \
+         $bytepath cp --direct /proc/version v 2>/dev/null; cmp /proc/version v",
+    );
+    let told = document(&done.stdout);
+    let past = ["uring-direct", "linux-aio"].iter().any(|route| told.routes.contains_key(*route));
+    assert_eq!((told.bytes, told.exit), (5_000_003, 0), "{told:?}");
+    assert!(past || done.stderr.starts_with("cp: --direct: what cannot go past"), "{done:?}");
+    let done = in_folder("$bytepath cp --direct --route read-write large c");
+    done.refused(1, &["--direct", "cannot be used with", "--route"]);
+    if !root() || !installed("mount") || !installed("unshare") {
+        return println!("skipped: mounting needs root");
+    }
+    // It has no device, and knows nothing of direct access.
+    let done = in_folder(
+        "mkdir m; unshare -m sh -c 'mount -t ramfs none m && $bytepath cp --direct large m/one && \
+         $bytepath cp -r --direct large m/one m/two 2>/dev/null; cmp large m/one'",
+    );
+    assert!(done.status.success(), "{done:?}");
+    let note = "cp: --direct: what cannot go past the page cache is copied through it: ";
+    assert!(done.stderr.starts_with(note) && done.stderr.lines().count() == 1, "{done:?}");
+}
+
+#[test]
+fn durable_progress_counts_what_was_brought_to_the_device() {
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(
+        "cat large large large large large large large large large large >big && \
+         strace -f -qqq -e trace=fdatasync -o said $bytepath cp --progress=durable big new && \
+         cmp big new && grep -c 'fdatasync(.*= 0' said",
+    );
+    // Windows of 32 MiB, and what is left of 80.
+    assert_eq!(done.stdout, "3\n", "{done:?}");
+    assert!(done.stderr.contains("1 files, 80 MiB, "), "{done:?}");
+    let done = in_folder("$bytepath cp --progress=what large new");
+    done.refused(1, &["invalid value 'what'", "copied, durable"]);
+}

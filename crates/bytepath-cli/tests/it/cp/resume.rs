@@ -1,0 +1,194 @@
+//! `--resume`: what an earlier run left is read, and gone on with.
+
+use crate::calls::may_trace;
+use crate::program::{Done, as_nobody, root, shell};
+
+/// Runs the lines in a folder with `large`, 8 MiB that are different everywhere, and `part`, what it
+/// begins with.
+fn in_folder(lines: &str) -> Done {
+    let folder = tempfile::tempdir().expect("a folder");
+    shell(&format!(
+        "cd {} && chmod 755 . && seq 1200000 | head -c 8388608 >large && \
+         head -c 3000001 large >part && {lines}",
+        folder.path().display()
+    ))
+}
+
+#[test]
+fn a_part_is_continued_and_what_is_whole_is_left() {
+    let done = in_folder(
+        "$bytepath cp -v --resume large part && cmp large part && stat -c %Y.%y.%i part >before && \
+         $bytepath cp --resume large part && stat -c %Y.%y.%i part | cmp before",
+    );
+    let wanted = "'large' -> 'part'\nwent on with 'part' at byte 3000001\n";
+    assert_eq!(done.well().stdout, wanted);
+    // What is there is read once, and nothing of it is written again.
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(
+        "strace -f -qqq -e trace=write,copy_file_range,pwrite64,sendfile -o said \
+         $bytepath cp --resume --route read-write large part && cmp large part && \
+         grep -c ' write(' said",
+    );
+    let writes: u64 = done.well().stdout.trim().parse().expect("a count");
+    assert!(writes <= (8 << 20) / (256 << 10), "{writes} writes");
+}
+
+#[test]
+fn where_they_differ_the_rest_is_copied_anew() {
+    let damage = "printf x | dd of=part bs=1 seek=2000000 conv=notrunc 2>/dev/null";
+    let lines = [
+        format!("{damage}; $bytepath cp --resume large part && cmp large part"),
+        // Longer than the source, with all of it in front.
+        "cat large part >long; $bytepath cp --resume large long && cmp large long".into(),
+        // Nothing in common, and nothing there.
+        "echo other >c; $bytepath cp --resume large c && cmp large c".into(),
+        ">c; $bytepath cp --resume large c && cmp large c".into(),
+        // The same size, with a gap of zeros as a copying out of order leaves it.
+        "cp large gap; fallocate -p -o 1M -l 1M gap 2>/dev/null || dd if=/dev/zero of=gap bs=1M \
+         seek=1 count=1 conv=notrunc 2>/dev/null; $bytepath cp --resume large gap && cmp large gap"
+            .into(),
+        "$bytepath cp --resume /proc/version part && cmp /proc/version part".into(),
+        "$bytepath cp --resume --reflink=never --sparse=always large part && cmp large part".into(),
+        "$bytepath cp --resume --verify --fsync large part && cmp large part".into(),
+    ];
+    for line in lines {
+        in_folder(&line).well();
+    }
+}
+
+#[test]
+fn holes_are_passed_over_and_kept() {
+    let done = in_folder(
+        "truncate -s 1G holes; echo end >>holes; printf x | dd of=holes bs=1 seek=500M \
+         conv=notrunc 2>/dev/null; truncate -s 700M c; printf x | dd of=c bs=1 seek=500M \
+         conv=notrunc 2>/dev/null; $bytepath cp --resume --json - holes c >said; cmp holes c && \
+         [ $(stat -c %b c) -lt 1000 ] && grep kept_bytes said",
+    );
+    assert_eq!(done.well().stdout.trim(), format!("\"kept_bytes\": {},", 700 << 20));
+}
+
+#[test]
+fn under_atomic_the_old_file_stays_until_the_part_is_whole() {
+    let done = in_folder(
+        "echo old >c; cp -p part .c.bytepath-part; chmod 600 .c.bytepath-part; chmod 640 c; \
+         $bytepath cp -v --atomic --resume large c && cmp large c && stat -c %a c; ls -A",
+    );
+    let wanted = "'large' -> 'c'\nwent on with 'c' at byte 3000001\n640\nc\nlarge\npart\n";
+    assert_eq!(done.well().stdout, wanted);
+    // A new one has the mode of its source, whatever its part had.
+    let done = in_folder(
+        "umask 022; chmod 754 large; $bytepath cp --atomic --resume large n && stat -c %a n; \
+         chmod 444 large; cp part .m.bytepath-part; $bytepath cp --atomic --resume large m && \
+         stat -c %a m; cmp large m; ls -A",
+    );
+    assert_eq!(done.well().stdout, "754\n444\nlarge\nm\nn\npart\n");
+    // What fails leaves the part for the next run.
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(
+        "echo old >c; strace -f -qqq -o /dev/null -P $(pwd -P)/large -e inject=read:signal=KILL:when=4 \
+         $bytepath cp --atomic --resume --route read-write large c 2>/dev/null; cat c; ls -A; \
+         $bytepath cp -v --atomic --resume large c | tail -1 | cut -c-12; cmp large c; ls -A",
+    );
+    let wanted = "old\n.c.bytepath-part\nc\nlarge\npart\nwent on with\nc\nlarge\npart\n";
+    assert_eq!(done.stdout, wanted, "{done:?}");
+}
+
+#[test]
+fn parts_of_others_are_left_alone() {
+    // Locked by a program that copies to it.
+    let done = in_folder(
+        "exec 9>.c.bytepath-part; flock 9; $bytepath cp --atomic --resume large c; echo $?; ls -A",
+    );
+    assert_eq!(done.stdout, "1\n.c.bytepath-part\nlarge\npart\n", "{done:?}");
+    let told = "cp: cannot go on with 'c': another program is copying to it ('.c.bytepath-part' is locked)\n";
+    assert_eq!(done.stderr, told);
+    // Links are not written through, and what is another user's is not written either.
+    let done = in_folder(
+        "echo mine >victim; ln -s victim .c.bytepath-part; ln victim .n.bytepath-part; \
+         $bytepath cp --atomic --resume large c && cmp large c && \
+         $bytepath cp --atomic --resume large n && cmp large n && cat victim",
+    );
+    assert_eq!(done.well().stdout, "mine\n");
+    if root() {
+        let done = in_folder(
+            "echo mine >.c.bytepath-part; chown 65534 .c.bytepath-part; \
+             $bytepath cp --atomic --resume large c && cmp large c && cat .c.bytepath-part",
+        );
+        assert_eq!(done.well().stdout, "mine\n");
+    }
+}
+
+#[test]
+fn what_killed_runs_left_is_removed() {
+    let done = in_folder(
+        "dead=$(sh -c 'echo $$'); mkdir -p s/d t/d; echo x >s/d/x; for f in t t/d; do \
+         echo half >$f/.bytepath-$dead-0; echo half >$f/.bytepath-$$-0; echo user >$f/.bytepath-me; \
+         echo half >$f/.x.bytepath-part; done; $bytepath cp -aT --resume s t; \
+         find t -type f | LC_ALL=C sort | sed s/$$/me/",
+    );
+    let wanted = "t/.bytepath-me-0\nt/.bytepath-me\nt/d/.bytepath-me-0\nt/d/.bytepath-me\nt/d/x\n";
+    assert_eq!(done.well().stdout, wanted);
+}
+
+#[test]
+fn the_user_is_asked_only_where_something_else_is_overwritten() {
+    let done = in_folder("$bytepath cp -i --resume large part && cmp large part").well();
+    assert_eq!(done.stdout, "");
+    let done = in_folder("echo other >c; echo n | $bytepath cp -i --resume large c; cat c");
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("other\n", "cp: overwrite 'c'? "));
+    let done = in_folder("echo other >c; echo y | $bytepath cp -i --resume large c; cmp large c");
+    assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), "cp: overwrite 'c'? "));
+}
+
+#[test]
+fn what_contradicts_it_is_refused() {
+    for option in [
+        "-u",
+        "--update=older",
+        "-n",
+        "--update=none",
+        "--update=none-fail",
+        "-b",
+        "-S .x",
+        "--remove-destination",
+        "-l",
+        "-s",
+        "--attributes-only",
+    ] {
+        let done = in_folder(&format!("$bytepath cp --resume {option} large part"));
+        done.refused(
+            1,
+            &["options --resume and --", " are mutually exclusive: ", "Try 'bytepath cp"],
+        );
+    }
+    in_folder("$bytepath cp --resume --update=all --backup=none large part && cmp large part")
+        .well();
+}
+
+#[test]
+fn names_of_one_file_and_files_that_may_not_be_written_are_continued() {
+    let done = in_folder(
+        "mkdir s; mv large s/a; ln s/a s/b; chmod 444 s/a; cp -a s t; \
+         $bytepath cp -aT --resume s t && [ t/a -ef t/b ] && cmp s/a t/a && stat -c %a.%h t/b; \
+         rm t/b; truncate -s 1M t/a; ln t/a other; $bytepath cp -aT --resume s t && \
+         [ t/a -ef t/b ] && cmp s/a t/b && stat -c %s other",
+    );
+    assert_eq!(done.well().stdout, "444.2\n1048576\n");
+    // Also where there is nothing to compare.
+    let done = in_folder(
+        ">empty; echo other >t; ln t u; $bytepath cp -a --resume empty t && cat t u && \
+         cp -p large v; ln v w; $bytepath cp -a --resume --atomic part v && cmp part v && cmp large w",
+    );
+    assert_eq!(done.well().stdout, "other\n");
+    let Some(nobody) = as_nobody() else { return };
+    let done = in_folder(&format!(
+        "chmod 777 .; chmod 444 large; {nobody} cp large c; {nobody} $bytepath cp --resume large c \
+         && stat -c %a c; rm c; {nobody} sh -c 'head -c 3M large >c; chmod 444 c'; \
+         {nobody} $bytepath cp -a --resume large c && cmp large c && stat -c %a c"
+    ));
+    assert_eq!(done.stdout, "444\n444\n", "{done:?}");
+}

@@ -3,7 +3,6 @@
 //! Costs per extent: two seeks on either side. Only `--sparse=always` looks at the bytes, in a
 //! buffer of its own.
 
-mod large;
 mod small;
 
 use std::ffi::OsStr;
@@ -36,8 +35,6 @@ pub(super) struct Data<'a> {
     block_bytes: usize,
     told: Told,
 }
-
-pub(super) use large::is_large;
 
 /// How the bytes were copied, in the classic's words.
 #[derive(Clone, Copy)]
@@ -220,26 +217,11 @@ impl<'a> Data<'a> {
         };
         let meter = self.shared.meter;
         let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None };
-        let (in_parts, all) = self.carry_in_parts(&carrying)?;
-        if in_parts > 0 {
-            self.told.offload = "no";
-        }
-        if all {
-            return Ok(in_parts);
-        }
-        let job = match limit {
-            Some(bytes) => job.limit(bytes - in_parts),
-            None => job,
-        };
-        let carrying = Carrying { job, ..carrying };
         let shares = self.shared.settings.reflink != Reflink::Never && way == Way::Any;
         match self.shared.moved(&carrying, shares, &mut self.dirty_bytes) {
             Ok(moved) => {
                 self.note(&moved, shares);
-                if in_parts > 0 {
-                    self.told.offload = "no";
-                }
-                Ok(in_parts + moved.bytes)
+                Ok(moved.bytes)
             }
             Err(error) => Err(fault(error)),
         }

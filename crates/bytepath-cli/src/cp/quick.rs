@@ -11,8 +11,8 @@ use super::place::kind;
 use super::settings::{Make, Settings};
 use super::voice::Done;
 
-/// Files from this size on are copied one after the other, each by all threads.
-pub(super) const LARGE_BYTES: i64 = 32 << 20;
+/// Files from this size on are copied one after the other: two at a time take no less time.
+const LARGE_BYTES: i64 = 32 << 20;
 
 /// What became of the file.
 pub(super) enum Quick {

@@ -2,14 +2,14 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 
 use super::atomic::{self, Begun, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
-use super::data::{Data, is_large};
+use super::data::Data;
 use super::entry::{Pair, Shared, Sink};
-use super::place::{Place, kind, same_file};
+use super::place::{Place, same_file};
 use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
 use super::voice::{Done, q};
@@ -100,7 +100,7 @@ impl Shared<'_> {
         }
         let mut errno = None;
         if !sink.is_new() {
-            match self.open_existing(&pair.sink, stat, sink) {
+            match self.open_existing(&pair.sink, sink) {
                 Ok(open) => return Ok(Copy::new(open, false, 0, None)),
                 Err(Errno::NOENT) => {}
                 Err(_) if self.settings.force => self.remove(&pair.sink)?,
@@ -111,7 +111,7 @@ impl Shared<'_> {
         let mode = stat.st_mode & 0o777 & !omitted;
         let made = match errno {
             Some(errno) => Err(errno),
-            None => self.make_file(&pair.sink, stat, mode)?,
+            None => self.make_file(&pair.sink, mode)?,
         };
         match made {
             Ok(open) => {
@@ -169,29 +169,19 @@ impl Shared<'_> {
         }
     }
 
-    fn open_existing(&self, place: &Place, stat: &Stat, sink: &Sink) -> Result<OwnedFd, Errno> {
+    fn open_existing(&self, place: &Place, sink: &Sink) -> Result<OwnedFd, Errno> {
         let empties = self.settings.make != Make::Attributes;
         let truncate = if empties { OFlags::TRUNC } else { OFlags::empty() };
         // What was no symbolic link when it was looked at is not to be one now.
         let looked = sink.stat.is_some() && sink.link.is_none();
         let follow = if looked { OFlags::NOFOLLOW } else { OFlags::empty() };
         let flags = truncate | follow;
-        let is_file = sink.stat.is_some_and(|there| kind(&there) == FileType::RegularFile);
-        match place.open(self.access(stat, is_file) | flags, 0) {
-            // It may be one that only takes bytes.
-            Err(Errno::ACCESS) if is_file && !self.extras.verify => {
-                place.open(OFlags::WRONLY | flags, 0)
-            }
-            answer => answer,
-        }
+        place.open(self.access() | flags, 0)
     }
 
-    /// What is verified is read again, and what is filled in parts is mapped.
-    fn access(&self, stat: &Stat, is_file: bool) -> OFlags {
-        match self.extras.verify || is_file && is_large(self, stat) {
-            true => OFlags::RDWR,
-            false => OFlags::WRONLY,
-        }
+    /// What is verified is read again.
+    fn access(&self) -> OFlags {
+        if self.extras.verify { OFlags::RDWR } else { OFlags::WRONLY }
     }
 
     pub(super) fn remove(&self, place: &Place) -> Done {
@@ -209,8 +199,8 @@ impl Shared<'_> {
 
     /// Makes a file where there is none. A symbolic link that leads nowhere is not written through:
     /// what it names cannot be told apart from what somebody makes there meanwhile.
-    fn make_file(&self, place: &Place, stat: &Stat, mode: u32) -> Done<Result<OwnedFd, Errno>> {
-        let flags = self.access(stat, true) | OFlags::CREATE;
+    fn make_file(&self, place: &Place, mode: u32) -> Done<Result<OwnedFd, Errno>> {
+        let flags = self.access() | OFlags::CREATE;
         let made = match place.open(flags | OFlags::EXCL, mode) {
             Err(Errno::EXIST) if place.read_link().is_ok() => {
                 if !self.settings.through_dangling {

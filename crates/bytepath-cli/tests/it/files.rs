@@ -137,8 +137,10 @@ fn the_record_is_what_the_schema_says_with_latencies_and_ratios_within_each_kind
     for arm in arms(&record).iter().filter(|arm| arm["status"] == "ok") {
         let name = arm["name"].as_str().expect("a name");
         let kind = name.split('@').nth(1).expect("a kind");
-        let against = arm["against"].as_str().expect("an arm of the same kind");
-        assert!(against.ends_with(kind), "{name} against {against}");
+        assert_eq!(
+            (&arm["section"], &arm["reference"]),
+            (&kind.into(), &(name.starts_with("uring@")).into())
+        );
         assert!(arm["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{arm}");
         let told = &arm["params"]["latency"];
         let ns = |key: &str| told[key].as_u64().expect("a percentile");
@@ -165,7 +167,7 @@ fn the_table_tells_latencies_and_what_was_published() {
     let folder = folder();
     let words = [SHORT, &["--dir", text(folder.path()), "--arms", "pread,posix-aio"]].concat();
     let table = run(&mut bytepath(&words)).well().stdout;
-    for words in ["p99.9", "4.91M", "814k", "ScyllaDB 2020", "pread@direct", "references"] {
+    for words in ["p99.9", "4.91M", "814k", "ScyllaDB 2020", "pread@direct", "its section"] {
         assert!(table.contains(words), "{words:?} is not in {table}");
     }
 }

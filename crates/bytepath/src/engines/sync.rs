@@ -121,14 +121,20 @@ impl<'fd> Sync<'fd> {
             (Direction::Read, Waiting::Allowed) => rustix::io::pread(file, bytes, io.at),
             (Direction::Read, Waiting::OnceRefused) => {
                 let mut pieces = [IoSliceMut::new(bytes)];
-                match rustix::io::preadv2(file, &mut pieces, io.at, ReadWriteFlags::NOWAIT) {
-                    Err(Errno::AGAIN) => {
-                        self.would_block += 1;
-                        self.calls += 1;
-                        rustix::io::pread(file, self.slots[slot].as_mut_slice(), io.at)
-                    }
-                    answer => answer,
+                let at_once =
+                    match rustix::io::preadv2(file, &mut pieces, io.at, ReadWriteFlags::NOWAIT) {
+                        Err(Errno::AGAIN) => 0,
+                        answer => answer?,
+                    };
+                let bytes = self.slots[slot].as_mut_slice();
+                if at_once == bytes.len() {
+                    return Ok(at_once);
                 }
+                // Of pages that are there one may be followed by one that is not.
+                self.would_block += 1;
+                self.calls += 1;
+                let at = io.at + at_once as u64;
+                rustix::io::pread(file, &mut bytes[at_once..], at).map(|rest| at_once + rest)
             }
             (Direction::Write, Waiting::Allowed) => rustix::io::pwrite(file, bytes, io.at),
             (Direction::Write, Waiting::OnceRefused) => {

@@ -10,6 +10,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use crate::error::Stop;
 use crate::meter::Meter;
 
+pub(crate) mod awake;
+
 /// The spin budget of `hybrid` when none is named: about the cost of a wake-up across CPUs on a
 /// virtual machine, so that spinning in vain at most doubles the price of sleeping.
 pub const HYBRID_BUDGET: Duration = Duration::from_micros(50);

@@ -92,7 +92,7 @@ impl Outlet for Gift {
             period_bytes: setup.contents.period(),
         };
         Ok(Box::new(Giving {
-            lender: Lender::new(NAME, sink, setup, pipe_bytes),
+            lender: Lender::new(NAME, sink, setup),
             region,
             contents: setup.contents,
             offset: 0,

@@ -247,6 +247,11 @@ impl<'a> Sink<'a> {
         self.nonblocking
     }
 
+    /// Whether it waits in no other way than sleeping in the call that moves bytes.
+    pub(crate) fn sleeps_in_calls(&self) -> bool {
+        self.waiter.is_plain()
+    }
+
     /// Makes `call` until it moves bytes, waiting in between as the setup says.
     #[inline(always)]
     pub(crate) fn until_moved(

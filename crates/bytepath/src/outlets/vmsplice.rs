@@ -72,7 +72,7 @@ impl Outlet for Vmsplice {
             period_bytes: period,
         };
         Ok(Box::new(Lending {
-            lender: Lender::new(NAME, sink, setup, pipe_bytes),
+            lender: Lender::new(NAME, sink, setup),
             turns: Turns::new(setup, turn_bytes)?,
             turn: 0,
             at: 0,
@@ -141,16 +141,12 @@ impl Producer for Lending<'_> {
 
     #[inline(always)]
     fn repeat_some(&mut self, most: u64) -> Result<u64, Stop> {
-        let (chunk, next) = (self.shape.chunk_bytes, (self.turn + 1) % TURNS);
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let now_bytes = most.min(chunk - self.at);
-        let now = self.turns.loan(self.turn, self.at..self.at + now_bytes);
-        let then = self.turns.loan(next, 0..chunk.min(most - now_bytes));
-        let count = self.lender.some(now, then)?;
+        let chunk = self.shape.chunk_bytes;
+        let len = usize::try_from(most).unwrap_or(usize::MAX).min(chunk - self.at);
+        let count = self.lender.some(self.turns.loan(self.turn, self.at..self.at + len))?;
         self.at += count;
-        // Twice where a pipe that is larger than both took both.
-        while self.at >= chunk {
-            (self.at, self.turn) = (self.at - chunk, (self.turn + 1) % TURNS);
+        if self.at == chunk {
+            (self.at, self.turn) = (0, (self.turn + 1) % TURNS);
         }
         Ok(count as u64)
     }

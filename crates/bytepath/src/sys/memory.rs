@@ -128,32 +128,16 @@ impl Mapping {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Loan<'a>(&'a [u8]);
 
-impl Loan<'_> {
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The first `len` bytes; all where there are not as many.
-    #[inline(always)]
-    pub(crate) fn first(self, len: usize) -> Self {
-        Loan(&self.0[..self.0.len().min(len)])
-    }
-}
-
-/// Lends pages to a pipe by vmsplice(2), `first` and then `second`, which may be empty: the pipe
-/// holds the pages, not copies.
+/// Lends pages to a pipe by vmsplice(2): the pipe holds the pages, not copies.
 #[inline(always)]
 pub(crate) fn vmsplice(
     pipe: BorrowedFd<'_>,
-    first: Loan<'_>,
-    second: Loan<'_>,
+    loan: Loan<'_>,
     flags: SpliceFlags,
 ) -> Result<usize, Errno> {
-    let slices = [IoSliceRaw::from_slice(first.0), IoSliceRaw::from_slice(second.0)];
-    let used = if second.0.is_empty() { 1 } else { 2 };
     // SAFETY: the kernel only reads the pages, and takes references of its own to them; the memory
     // belongs to mappings and is never given to an allocator.
-    unsafe { rustix::pipe::vmsplice(pipe, &slices[..used], flags) }
+    unsafe { rustix::pipe::vmsplice(pipe, &[IoSliceRaw::from_slice(loan.0)], flags) }
 }
 
 impl Drop for Mapping {

@@ -1,6 +1,9 @@
 //! The `bytepath` command: parses, calls, prints, and ends with 0 (done), 1 (the work failed) or 2
 //! (wrong usage).
 
+// The entry is in `sys::start`.
+#![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
+
 mod bench;
 mod call;
 mod carry;

@@ -231,10 +231,22 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
         for pair in tune::pairs_at(first(index)) {
             let scanned = run.measured(pair, &bench::whole(run.scan(pair))?);
             let blocks = budget.next_part();
-            let record = bench::whole(run.contenders(pair, &scanned, Some(&path), blocks))?;
-            let regret = Regret::of(&record);
-            behind += usize::from(regret.as_ref().is_none_or(Regret::is_too_large));
-            table::regret(pair, regret.as_ref()).context("standard output")?;
+            let regret = || -> anyhow::Result<Option<Regret>> {
+                let record = bench::whole(run.contenders(pair, &scanned, Some(&path), blocks))?;
+                Ok(Regret::of(&record))
+            };
+            let mut found = regret()?;
+            if found.as_ref().is_some_and(Regret::is_too_large) {
+                // Of ten intervals that hold what is true 95 times in 100, one misses it in every
+                // fifth check: who is called too far behind has to be it twice.
+                let doubt = "  too far behind? once more:";
+                table::regret(pair, found.as_ref(), doubt).context("standard output")?;
+                found = regret()?;
+            }
+            let lost = found.as_ref().is_none_or(Regret::is_too_large);
+            behind += usize::from(lost);
+            let verdict = if lost { "  TOO FAR BEHIND" } else { "" };
+            table::regret(pair, found.as_ref(), verdict).context("standard output")?;
         }
     }
     if behind > 0 {

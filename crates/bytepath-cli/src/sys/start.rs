@@ -1,12 +1,52 @@
-//! What the process was started with, noted before Rust's runtime changes it.
+//! The start of the process, and what it was started with, noted before that is changed.
 //!
-//! The runtime opens /dev/null in the place of a standard descriptor that is closed, and ignores
+//! Rust's programs open /dev/null in the place of a standard descriptor that is closed, and ignore
 //! SIGPIPE. A command that stands in for a classic has to know both: `cat <&-` is an error, and a
 //! reader that leaves ends the classic by the signal, unless whoever started it ignores it.
 
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// The entry, in place of the one of Rust's runtime. That one looks its stack up in
+/// /proc/self/maps, to give a stack overflow a message, which takes 80 us: a twelfth of what
+/// `bytepath cat` of nothing takes as a whole. The rest of what it does is done here.
+///
+/// Where the C library does not hand the arguments to what runs before `main`, they would be
+/// missing; so elsewhere the entry is the runtime's.
+// SAFETY: no other function of the program has this name, and it has the type that C gives `main`.
+#[cfg(all(not(test), target_env = "gnu"))]
+#[unsafe(no_mangle)]
+extern "C" fn main(_: libc::c_int, _: *const *const libc::c_char) -> libc::c_int {
+    use std::io::Write as _;
+
+    /// What Rust's runtime ends with after a panic.
+    const PANICKED: u8 = 101;
+    fill_closed();
+    // SAFETY: a disposition that every process may have, and that runs no code.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    let code = std::panic::catch_unwind(|| number(crate::main())).unwrap_or(PANICKED);
+    // A line without an end is still in the buffer; a reader that left is no reason to complain.
+    let _ = std::io::stdout().flush();
+    code.into()
+}
+
+/// The number that an exit code was made from, which the standard library keeps to itself.
+#[cfg(all(not(test), target_env = "gnu"))]
+fn number(code: std::process::ExitCode) -> u8 {
+    (0..=u8::MAX).find(|&number| code == number.into()).unwrap_or(1)
+}
+
+/// Opens /dev/null in the place of each standard descriptor that is closed, so that no file comes
+/// to be taken for one.
+#[cfg(all(not(test), target_env = "gnu"))]
+fn fill_closed() {
+    for _ in CLOSED.iter().filter(|closed| closed.load(Relaxed)) {
+        // SAFETY: the path ends with a NUL; the lowest free descriptor, which is the answer, stays
+        // open for as long as the process lives.
+        unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+    }
+}
 
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);

@@ -196,8 +196,8 @@ pub(super) fn regret_head() -> io::Result<()> {
     )
 }
 
-/// One pair of the table of regrets.
-pub(super) fn regret(pair: (End, End), regret: Option<&Regret>) -> io::Result<()> {
+/// One pair of the table of regrets, and what follows from it.
+pub(super) fn regret(pair: (End, End), regret: Option<&Regret>, verdict: &str) -> io::Result<()> {
     let name = ends(pair);
     let Some(regret) = regret else {
         return writeln!(io::stdout(), "{name:<22} the planner's choice could not run");
@@ -206,10 +206,9 @@ pub(super) fn regret(pair: (End, End), regret: Option<&Regret>) -> io::Result<()
     let ratio = format!("{:.2} [{low:.2}, {high:.2}]", regret.ratio);
     writeln!(
         io::stdout(),
-        "{name:<22} {:>8} {:>8} {ratio:>18}  {}{}",
+        "{name:<22} {:>8} {:>8} {ratio:>18}  {}{verdict}",
         numbers::figure(regret.planner_gib_per_s),
         numbers::figure(regret.best_gib_per_s),
-        regret.best,
-        if regret.is_too_large() { "  TOO FAR BEHIND" } else { "" }
+        regret.best
     )
 }

@@ -138,7 +138,8 @@ fn sendfile() -> io::Result<bool> {
 
 fn copy_file_range() -> io::Result<bool> {
     let (source, sink) = (file_with_word()?, file()?);
-    let (from, to) = (Some(&mut 0), Some(&mut 0));
+    let (mut from, mut to) = (0, 0);
+    let (from, to) = (Some(&mut from), Some(&mut to));
     let copied = rustix::fs::copy_file_range(&source, from, &sink, to, WORD.len())?;
     let mut seen = [0; WORD.len()];
     let read = io::pread(&sink, &mut seen, 0)?;

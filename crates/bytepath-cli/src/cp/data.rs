@@ -215,7 +215,7 @@ impl<'a> Data<'a> {
             Some(bytes) => job.limit(bytes),
             None => job,
         };
-        let meter = self.shared.meter;
+        let meter = &self.shared.hand.meter;
         let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None };
         let shares = self.shared.settings.reflink != Reflink::Never && way == Way::Any;
         match self.shared.moved(&carrying, shares, &mut self.dirty_bytes) {

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::attributes::{MODE_BITS, Subject};
-use super::crew::{Batch, FILES_TOGETHER, Folder};
+use super::crew::{FILES_TOGETHER, Folder};
 use super::entry::{Copier, Pair, Shared, Sink, SinkIs};
 use super::finish::Finish;
 use super::later::Ending;
@@ -292,8 +292,7 @@ impl Copier<'_> {
                     let sink_device = level.sink.inode.0;
                     Arc::new(Folder { pair, source, sink, sink_device, entries })
                 });
-                let batch = Batch::new(folder, at..at + files);
-                self.put_off_files(batch);
+                self.put_off_files(folder, at..at + files);
                 at += files;
                 continue;
             }

@@ -3,6 +3,7 @@
 mod arguments;
 mod existing;
 mod faults;
+mod interrupted;
 mod killed;
 mod limits;
 mod look;

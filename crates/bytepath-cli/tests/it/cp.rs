@@ -2,6 +2,7 @@
 
 mod arguments;
 mod existing;
+mod failing;
 mod faults;
 mod interrupted;
 mod killed;

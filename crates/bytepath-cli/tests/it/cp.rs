@@ -4,6 +4,7 @@ mod arguments;
 mod existing;
 mod failing;
 mod faults;
+mod full;
 mod interrupted;
 mod killed;
 mod limits;

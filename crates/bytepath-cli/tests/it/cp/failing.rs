@@ -1,12 +1,12 @@
-//! Devices that fail, and disks that are full, for real: file systems in images, which are cut off
-//! under the mount, shut down, or too small. By one thread and by several.
+//! Devices that fail for real: file systems in images, which are cut off under the mount, or shut
+//! down. By one thread and by several.
 
 use crate::program::{Done, installed, root, shell};
 
 /// Runs the lines, in which `theirs WORDS` and `ours WORDS` copy, where a mount is nobody else's,
 /// beside a folder `t` of small files and one large one. Mounts, and the loop devices under them,
 /// are gone with the processes of their namespace. `None`, said aloud, where it cannot be done.
-fn mounted(needed: &[&str], lines: &str) -> Option<Done> {
+pub(super) fn mounted(needed: &[&str], lines: &str) -> Option<Done> {
     let programs = ["mount", "unshare", "mkfs.ext4", "cp"];
     if !root() || !programs.iter().chain(needed).all(|name| installed(name)) {
         println!("skipped: mounting needs root");

@@ -1,5 +1,5 @@
-//! Threads that copy files beside the one that goes through the tree: batches of files in new
-//! directories, handed over in a queue.
+//! Threads that copy files beside the one that goes through the tree: batches of files to where
+//! nothing is, handed over in a queue.
 //!
 //! The threads begin with the first batch that is worth it, so that small trees do without them.
 //! What they have to say is kept, to be said in the order of the tree (turns).
@@ -27,6 +27,8 @@ pub(super) struct Folder {
     pub(super) source: Arc<OwnedFd>,
     pub(super) sink: Arc<OwnedFd>,
     pub(super) sink_device: u64,
+    /// What is known of each place in the sink.
+    pub(super) sink_is: SinkIs,
     pub(super) entries: Arc<Entries>,
 }
 
@@ -37,7 +39,7 @@ impl Folder {
         Pair {
             source: self.pair.source.below(&self.source, name),
             sink: self.pair.sink.below(&self.sink, name),
-            sink_is: SinkIs::New,
+            sink_is: self.sink_is,
             argument: false,
         }
     }

@@ -50,6 +50,8 @@ pub(super) struct Copier<'a> {
     /// Who copies files beside this thread, if anybody does.
     pub(super) crew: Option<&'a Crew<'a>>,
     pub(super) later: Later,
+    /// Whether files can be put off in directories that were there before.
+    pub(super) beside_others: bool,
 }
 
 /// An entry and the place of its copy.
@@ -240,10 +242,14 @@ impl Copier<'_> {
             };
         }
         let several = stat.st_nlink > 1 || settings.follows(pair.argument);
-        match settings.preserve.links && settings.make != Make::HardLink && several {
-            true => self.seen.remember(identity(stat), copy()),
-            false => None,
+        if !settings.preserve.links || settings.make == Make::HardLink || !several {
+            return None;
         }
+        if pair.sink_is != SinkIs::New {
+            // A name that was put off is the first.
+            self.do_now();
+        }
+        self.seen.remember(identity(stat), pair.sink.earlier(&self.base))
     }
 
     /// What is done about a file that has a copy; `None` where it gets another.

@@ -81,9 +81,11 @@ impl Copier<'_> {
         }
     }
 
-    /// Does all that was put off.
+    /// Does all that was put off, unless it is being done: then all before this was.
     pub(super) fn do_now(&mut self) {
-        self.catch_up(0);
+        if !self.later.now {
+            self.catch_up(0);
+        }
     }
 
     /// Does what is ready, and waits for the rest until so much is left at most. What is said from

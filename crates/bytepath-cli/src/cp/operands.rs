@@ -197,6 +197,7 @@ fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], tar
         levels_open: tree::levels_open(),
         crew,
         later: Later::default(),
+        beside_others: false,
     };
     match name {
         Some(name) => copier.copy_all_into(&files[..sources], &name),
@@ -272,6 +273,7 @@ impl Copier<'_> {
                 base,
                 crew: None,
                 later: Later::default(),
+                beside_others: false,
                 ..*self
             };
             let done = copier.operand(source, sink, SinkIs::Unknown);

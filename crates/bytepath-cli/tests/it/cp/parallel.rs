@@ -68,6 +68,42 @@ fn what_is_told_of_many_files_comes_in_the_classics_order() {
     }
 }
 
+#[test]
+fn files_beside_others_are_copied_as_the_classic_copies_them() {
+    // Every third is there already: a file, a name of another, a folder, a link to one
+    // that is not, or not yet.
+    let some_there = |work: &Path| {
+        many(work);
+        directory(&work.join("s"));
+        for folder in 0..4 {
+            let sink = work.join(format!("e/d/many{folder}"));
+            directory(&sink);
+            for number in (0..40).step_by(3) {
+                let path = sink.join(format!("f{number}"));
+                match number % 4 {
+                    0 => file(&path, b"old", number),
+                    1 => std::fs::hard_link(sink.join("f0"), &path).expect("a link"),
+                    2 => {
+                        let other = if number == 6 { 28 } else { number - 1 };
+                        let other = format!("f{other}");
+                        std::os::unix::fs::symlink(other, &path).expect("a link");
+                    }
+                    _ => directory(&path),
+                }
+            }
+        }
+        std::os::unix::fs::symlink("many1", work.join("e/d/many4")).expect("a link");
+    };
+    let Some(cp) = gnu() else { return };
+    for words in ["-r", "-a", "-rf", "-rp", "-rL", "-rb", "-ru", "-rn"] {
+        cp.both(&format!("cp {words} d e; echo $?"), some_there).same();
+    }
+    // Into what is being copied, out of what is being filled, and where questions wait.
+    let within = "cp -r d/. d/many1; echo $?; cp -r d/many2/. d; echo $?; cp -r . s; echo $?";
+    cp.both(within, some_there).same();
+    cp.both("yes | cp -ri d e; echo $?", some_there).same();
+}
+
 /// Runs the lines beside a folder `t` of 400 files of 16 KiB, and one `large` of 40 MiB.
 fn beside_many(lines: &str) -> crate::program::Done {
     let folder = tempfile::tempdir().expect("a folder");

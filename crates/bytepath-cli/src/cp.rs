@@ -10,6 +10,7 @@ mod entry;
 mod existing;
 mod extras;
 mod finish;
+mod hand;
 mod interrupted;
 mod later;
 mod ledger;
@@ -29,6 +30,7 @@ mod same;
 mod seen;
 mod settings;
 mod tree;
+mod turns;
 mod verify;
 mod voice;
 

@@ -1,8 +1,8 @@
-//! Threads that copy files beside the one that goes through the tree: batches of files in new
-//! directories, handed over in a queue.
+//! Threads that copy files beside the one that goes through the tree: batches of files to where
+//! nothing is, handed over in a queue.
 //!
 //! The threads begin with the first batch that is worth it, so that small trees do without them.
-//! What they have to say is kept, to be said in the order of the tree.
+//! What they have to say is kept, to be said in the order of the tree (turns).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use super::entry::{Pair, Shared, SinkIs};
 use super::quick::Quick;
 use super::tree::Entries;
-use super::voice;
+use super::turns;
 
 /// Files of a batch: few enough for every thread to have one, enough to make up for a wake-up.
 pub(super) const FILES_TOGETHER: usize = 128;
@@ -27,6 +27,8 @@ pub(super) struct Folder {
     pub(super) source: Arc<OwnedFd>,
     pub(super) sink: Arc<OwnedFd>,
     pub(super) sink_device: u64,
+    /// What is known of each place in the sink.
+    pub(super) sink_is: SinkIs,
     pub(super) entries: Arc<Entries>,
 }
 
@@ -37,7 +39,7 @@ impl Folder {
         Pair {
             source: self.pair.source.below(&self.source, name),
             sink: self.pair.sink.below(&self.sink, name),
-            sink_is: SinkIs::New,
+            sink_is: self.sink_is,
             argument: false,
         }
     }
@@ -47,40 +49,37 @@ impl Folder {
 pub(super) struct Batch {
     pub(super) folder: Arc<Folder>,
     files: Range<usize>,
-    noted: OnceLock<Vec<Noted>>,
-}
-
-/// What is to be told or done about a file of a batch.
-pub(super) enum Noted {
-    /// It was left to the one who goes through the tree.
-    Left(usize),
-    /// Something is to be said.
-    Said { lines: Vec<String>, failed: bool },
+    /// Its number among all that is put off: what is said of its files waits for its turn.
+    number: u64,
+    left: OnceLock<Vec<usize>>,
 }
 
 impl Batch {
-    pub(super) fn new(folder: &Arc<Folder>, files: Range<usize>) -> Arc<Batch> {
-        Arc::new(Batch { folder: folder.clone(), files, noted: OnceLock::new() })
+    pub(super) fn new(folder: &Arc<Folder>, files: Range<usize>, number: u64) -> Arc<Batch> {
+        Arc::new(Batch { folder: folder.clone(), files, number, left: OnceLock::new() })
     }
 
-    /// What is to be told of its files, once it is copied.
-    pub(super) fn noted(&self) -> Option<&[Noted]> {
-        self.noted.get().map(Vec::as_slice)
+    /// Which of its files were left to the one who goes through the tree, once the others are
+    /// copied.
+    pub(super) fn left(&self) -> Option<&[usize]> {
+        self.left.get().map(Vec::as_slice)
     }
 
     fn copy(&self, shared: &Shared<'_>) {
-        let mut noted = Vec::new();
+        let (turn, mut left) = (turns::own(), Vec::new());
         for at in self.files.clone() {
-            voice::keep(Vec::new());
-            let quick = shared.quickly(&self.folder.entry(at), self.folder.sink_device);
-            let lines = voice::kept();
+            turns::set(Some((self.number, at)));
+            let pair = self.folder.entry(at);
+            shared.hand.take(&pair.source.shown);
+            let quick = shared.quickly(&pair, self.folder.sink_device);
+            shared.hand.put_down();
             match quick {
-                Quick::Left => noted.push(Noted::Left(at)),
-                Quick::Done(Ok(())) if lines.is_empty() => {}
-                Quick::Done(done) => noted.push(Noted::Said { lines, failed: done.is_err() }),
+                Quick::Left => left.push(at),
+                Quick::Done(done) => shared.voice.note(done),
             }
         }
-        let _ = self.noted.set(noted);
+        turns::set(turn);
+        let _ = self.left.set(left);
     }
 }
 
@@ -157,7 +156,7 @@ impl<'a> Crew<'a> {
     /// Helps until this batch is copied.
     pub(super) fn wait_for(&self, batch: &Batch, shared: &Shared<'_>) {
         let mut queue = self.hall.queue();
-        while batch.noted().is_none() {
+        while batch.left().is_none() {
             queue = match queue.waiting.pop_front() {
                 Some(next) => {
                     drop(queue);

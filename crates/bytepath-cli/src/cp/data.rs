@@ -215,7 +215,7 @@ impl<'a> Data<'a> {
             Some(bytes) => job.limit(bytes),
             None => job,
         };
-        let meter = self.shared.meter;
+        let meter = &self.shared.hand.meter;
         let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None };
         let shares = self.shared.settings.reflink != Reflink::Never && way == Way::Any;
         match self.shared.moved(&carrying, shares, &mut self.dirty_bytes) {
@@ -251,10 +251,12 @@ impl<'a> Data<'a> {
         while done < limit {
             let most =
                 usize::try_from(limit - done).map_or(LOOK_BYTES, |left| left.min(LOOK_BYTES));
-            let count = self.fill(&mut room[..most])?;
+            let (count, filled) = self.fill(&mut room[..most]);
             self.write_but_holes(start + done, &room[..count])?;
             done += count as u64;
+            self.shared.hand.reached(start + done);
             self.count("read-write", count as u64)?;
+            filled?;
             if count < most {
                 break;
             }
@@ -262,16 +264,18 @@ impl<'a> Data<'a> {
         Ok(start + done)
     }
 
-    /// Reads until the room is full or the source ends, so that blocks stay whole.
-    fn fill(&self, room: &mut [u8]) -> Result<usize, Fault> {
+    /// Reads until the room is full or the source ends, so that blocks stay whole; how much, and
+    /// why no more.
+    fn fill(&self, room: &mut [u8]) -> (usize, Result<(), Fault>) {
         let mut filled = 0;
         while filled < room.len() {
-            match self.read(&mut room[filled..])? {
-                0 => break,
-                count => filled += count,
+            match self.read(&mut room[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(fault) => return (filled, Err(fault)),
             }
         }
-        Ok(filled)
+        (filled, Ok(()))
     }
 
     /// One read; 0 at the end.

@@ -1,6 +1,5 @@
 //! One entry: a file, link, device or directory, and the place where its copy is to be.
 
-use bytepath::Meter;
 use bytepath_report::Outcome;
 use rustix::fs::{FileType, Stat};
 
@@ -8,6 +7,7 @@ use super::attributes::{MODE_BITS, Subject};
 use super::crew::Crew;
 use super::extras::Extras;
 use super::finish::Finish;
+use super::hand::Hand;
 use super::later::Later;
 use super::place::{Directory, Follow, Place, is_directory, is_link, kind};
 use super::progress::Tally;
@@ -23,8 +23,8 @@ pub(super) struct Shared<'a> {
     pub(super) plan: &'a PlanOptions,
     pub(super) extras: &'a Extras,
     pub(super) tally: &'a Tally,
-    /// Of the tally's meters, the one that this thread tells.
-    pub(super) meter: &'a Meter,
+    /// Of the tally's hands, that of this thread.
+    pub(super) hand: &'a Hand,
     pub(super) voice: &'a Voice<'a>,
     /// The bits that new files do not get.
     pub(super) umask: u32,
@@ -50,6 +50,8 @@ pub(super) struct Copier<'a> {
     /// Who copies files beside this thread, if anybody does.
     pub(super) crew: Option<&'a Crew<'a>>,
     pub(super) later: Later,
+    /// Whether files can be put off in directories that were there before.
+    pub(super) beside_others: bool,
 }
 
 /// An entry and the place of its copy.
@@ -240,10 +242,14 @@ impl Copier<'_> {
             };
         }
         let several = stat.st_nlink > 1 || settings.follows(pair.argument);
-        match settings.preserve.links && settings.make != Make::HardLink && several {
-            true => self.seen.remember(identity(stat), copy()),
-            false => None,
+        if !settings.preserve.links || settings.make == Make::HardLink || !several {
+            return None;
         }
+        if pair.sink_is != SinkIs::New {
+            // A name that was put off is the first.
+            self.do_now();
+        }
+        self.seen.remember(identity(stat), pair.sink.earlier(&self.base))
     }
 
     /// What is done about a file that has a copy; `None` where it gets another.
@@ -315,7 +321,10 @@ impl Copier<'_> {
     }
 
     fn regular(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Made> {
-        self.shared.regular(pair, stat, sink).map(|()| Made::Whole)
+        self.shared.hand.take(&pair.source.shown);
+        let done = self.shared.regular(pair, stat, sink);
+        self.shared.hand.put_down();
+        done.map(|()| Made::Whole)
     }
 
     /// Sets the attributes of a link or device by its name.

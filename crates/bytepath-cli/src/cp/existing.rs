@@ -119,7 +119,11 @@ impl Copier<'_> {
             Existing::Overwrite => true,
             // What is there is read first, and may need no overwriting.
             Existing::Ask if self.shared.may_resume(stat, there) => true,
-            Existing::Ask => voice.asks(&self.shared.question(&pair.sink, there)),
+            Existing::Ask => {
+                // The user has read what was before it when it comes to the question.
+                self.do_now();
+                voice.asks(&self.shared.question(&pair.sink, there))
+            }
             Existing::Skip => false,
             Existing::Refuse => {
                 return Err(voice.wrong(format!("not replacing {}", q(&pair.sink.shown))));

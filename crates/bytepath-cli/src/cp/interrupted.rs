@@ -1,23 +1,42 @@
 //! SIGINT, SIGTERM and SIGHUP during a copying that takes long: how far it came is told, and then the
-//! signal ends the program, as whoever sent it expects.
+//! signal ends the program, as whoever sent it expects. A shell goes on with its script after a
+//! program that was interrupted and ends well; so one that came before all was copied always ends
+//! it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use bytepath_report::numbers;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag::{register_conditional_default, register_usize};
 use signal_hook::low_level::emulate_default_handler;
 
 use super::entry::Shared;
+use super::hand::Hand;
+use super::voice::q;
 use crate::bench::interrupt::is_ignored;
 
 /// The exit code of whoever cannot be ended by a signal, by the custom of shells.
 const BY_SIGNAL: i32 = 128;
 
-/// The signal that came, or 0.
+/// Files that are named, at most: as many as a line can hold, or so.
+const NAMED_MAX: usize = 4;
+
+/// What signals do.
 #[derive(Default)]
 pub(super) struct Interrupts {
+    /// The signal that came, or 0.
     came: Arc<AtomicUsize>,
+    /// Whether it is being told how far it came: should nobody read that, the next signal ends it.
+    ending: Arc<AtomicBool>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reached {
+    Midway,
+    /// All was gone through.
+    End,
 }
 
 impl Interrupts {
@@ -26,31 +45,55 @@ impl Interrupts {
     pub(super) fn catch(&self) {
         for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
             let number = signal.unsigned_abs() as usize;
-            let _ = signal_hook::flag::register_usize(signal, self.came.clone(), number);
+            // What is registered first is done first.
+            let _ = register_conditional_default(signal, self.ending.clone())
+                .and_then(|_| register_usize(signal, self.came.clone(), number));
         }
     }
 
-    /// The signal that came.
-    pub(super) fn came(&self) -> Option<i32> {
-        i32::try_from(self.came.load(Relaxed)).ok().filter(|signal| *signal != 0)
+    /// Where one came, tells how far it came, and ends the program.
+    pub(super) fn heed(&self, shared: &Shared<'_>, reached: Reached) {
+        let came = i32::try_from(self.came.load(Relaxed)).ok().filter(|signal| *signal != 0);
+        if let Some(signal) = came {
+            self.ending.store(true, Relaxed);
+            end(shared, signal, reached);
+        }
     }
 }
 
-/// Tells how far it came, and ends the program.
-pub(super) fn end(shared: &Shared<'_>, signal: i32) -> ! {
+fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     let (files, bytes) = shared.tally.copied();
-    let advice = match (shared.extras.atomic, shared.extras.resume) {
-        (true, false) => "no name stands for half a file",
-        (true, true) => "no name stands for half a file; the same command goes on",
-        (false, true) => "what was being copied is not whole; the same command goes on",
-        (false, false) => "what was being copied is not whole; --resume goes on",
-    };
-    let bytes = numbers::bytes(bytes);
-    shared.voice.warn(format_args!("interrupted after {files} files, {bytes}: {advice}"));
+    let (at, bytes) = (at(&shared.tally.hands), numbers::bytes(bytes));
+    let advice = advice(shared, reached);
+    shared.voice.say_last(format_args!("interrupted after {files} files, {bytes}{at}: {advice}"));
     let _ = shared.voice.flush();
     // What cannot be written now is not worth another message.
     let _ = shared.voice.ledger.close(u8::try_from(BY_SIGNAL + signal).unwrap_or(u8::MAX));
     let _ = emulate_default_handler(signal);
     // The first process of a container is ended by no default action.
     std::process::exit(BY_SIGNAL + signal)
+}
+
+/// Which files are being copied, and how far.
+fn at(hands: &[Hand]) -> String {
+    let held: Vec<_> = hands.iter().filter_map(Hand::holds).collect();
+    let named = held.iter().take(NAMED_MAX);
+    let mut text: String =
+        named.map(|(name, offset)| format!(", at byte {offset} of {}", q(name))).collect();
+    if held.len() > NAMED_MAX {
+        text.push_str(&format!(" and in {} more", held.len() - NAMED_MAX));
+    }
+    text
+}
+
+fn advice(shared: &Shared<'_>, reached: Reached) -> &'static str {
+    match (reached, shared.extras.atomic, shared.extras.resume) {
+        (Reached::End, ..) => "that was all",
+        (Reached::Midway, true, false) => "no name stands for half a file",
+        (Reached::Midway, true, true) => "no name stands for half a file; the same command goes on",
+        (Reached::Midway, false, true) => {
+            "what was being copied is not whole; the same command goes on"
+        }
+        (Reached::Midway, false, false) => "what was being copied is not whole; --resume goes on",
+    }
 }

@@ -2,26 +2,29 @@
 //! order of the tree, whoever is done first.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::fs::Stat;
 
-use super::crew::{Batch, Noted};
+use super::crew::{Batch, Folder};
 use super::entry::{Copier, Pair, Sink};
 use super::tree::Target;
-use super::voice;
+use super::turns::{self, BEHIND_FILES};
 
 /// Batches and directories that are waited for, at most: a directory keeps two files open.
 const WAITING_MAX: usize = 64;
 
-/// Lines that are kept, at most.
+/// Lines that the one who goes through the tree keeps between two things put off, at most.
 const LINES_MAX: usize = 256;
 
 /// What is still to be done, the first of it first.
 #[derive(Default)]
 pub(super) struct Later {
-    waiting: VecDeque<Item>,
+    waiting: VecDeque<(u64, Item)>,
+    /// How much was put off so far, by which it is numbered.
+    put_off: u64,
     /// Whether it is being worked off: nothing is put off again.
     now: bool,
 }
@@ -29,7 +32,6 @@ pub(super) struct Later {
 enum Item {
     Files(Arc<Batch>),
     Ending(Box<Ending>),
-    Lines(Vec<String>),
 }
 
 /// A directory all of whose entries were gone through, and its attributes not yet set.
@@ -53,86 +55,70 @@ impl Copier<'_> {
         !self.later.waiting.is_empty()
     }
 
-    /// Has files copied, now or soon.
-    pub(super) fn put_off_files(&mut self, batch: Arc<Batch>) {
+    /// Has files of a directory copied, now or soon.
+    pub(super) fn put_off_files(&mut self, folder: &Arc<Folder>, files: Range<usize>) {
         let Some(crew) = self.crew else { return };
-        let lines = voice::kept();
+        let batch = Batch::new(folder, files, self.later.put_off + 1);
         crew.take(&batch, self.shared);
-        self.put_off(lines, Item::Files(batch));
+        self.put_off(Item::Files(batch));
     }
 
     /// Has a directory finished once its files are copied.
     pub(super) fn put_off_ending(&mut self, ending: Ending) {
-        let lines = voice::kept();
-        self.put_off(lines, Item::Ending(Box::new(ending)));
+        self.put_off(Item::Ending(Box::new(ending)));
     }
 
-    fn put_off(&mut self, lines: Vec<String>, item: Item) {
-        let waiting = &mut self.later.waiting;
-        match lines.is_empty() {
-            true => {}
-            false => waiting.push_back(Item::Lines(lines)),
-        }
-        waiting.push_back(item);
+    fn put_off(&mut self, item: Item) {
+        self.later.put_off += 1;
+        self.later.waiting.push_back((self.later.put_off, item));
         self.catch_up(WAITING_MAX);
     }
 
     /// Says what was kept, if it has become much.
     pub(super) fn bound_lines(&mut self) {
-        if voice::kept_count() > LINES_MAX {
+        if self.has_put_off() && self.shared.voice.kept_count() > LINES_MAX {
             self.do_now();
         }
     }
 
-    /// Does all that was put off.
+    /// Does all that was put off, unless it is being done: then all before this was.
     pub(super) fn do_now(&mut self) {
-        self.catch_up(0);
+        if !self.later.now {
+            self.catch_up(0);
+        }
     }
 
     /// Does what is ready, and waits for the rest until so much is left at most. What is said from
     /// now on is kept while something is left.
     fn catch_up(&mut self, left_max: usize) {
-        let after = voice::kept();
+        turns::set(None);
         self.later.now = true;
-        while let Some(item) = self.later.waiting.pop_front() {
-            let ready = !matches!(&item, Item::Files(batch) if batch.noted().is_none());
+        while let Some((number, item)) = self.later.waiting.pop_front() {
+            let ready = !matches!(&item, Item::Files(batch) if batch.left().is_none());
             if !ready && self.later.waiting.len() < left_max {
-                self.later.waiting.push_front(item);
+                self.later.waiting.push_front((number, item));
                 break;
             }
-            self.work_off(item);
+            self.work_off(number, item);
+            self.shared.voice.say_before((number + 1, 0));
         }
         self.later.now = false;
-        match self.later.waiting.is_empty() {
-            true => self.say(&after),
-            false => voice::keep(after),
-        }
+        let turn = (self.later.put_off, BEHIND_FILES);
+        turns::set(self.has_put_off().then_some(turn));
     }
 
-    fn work_off(&mut self, item: Item) {
+    fn work_off(&mut self, number: u64, item: Item) {
         match item {
-            Item::Lines(lines) => self.say(&lines),
             Item::Ending(ending) => self.end(*ending),
             Item::Files(batch) => {
                 if let Some(crew) = self.crew {
                     crew.wait_for(&batch, self.shared);
                 }
-                for noted in batch.noted().unwrap_or_default() {
-                    self.heed(&batch, noted);
+                for at in batch.left().unwrap_or_default() {
+                    self.shared.voice.say_before((number, *at));
+                    let done = self.entry(batch.folder.entry(*at));
+                    self.shared.voice.note(done);
                 }
-            }
-        }
-    }
-
-    fn heed(&mut self, batch: &Batch, noted: &Noted) {
-        match noted {
-            Noted::Said { lines, failed } => {
-                self.say(lines);
-                self.shared.voice.note(if *failed { Err(voice::Told) } else { Ok(()) });
-            }
-            Noted::Left(at) => {
-                let done = self.entry(batch.folder.entry(*at));
-                self.shared.voice.note(done);
             }
         }
     }
@@ -142,11 +128,5 @@ impl Copier<'_> {
         let done =
             self.shared.finish_directory(&pair, &stat, &sink, (&open, &target), Some(&source));
         self.shared.voice.note(done);
-    }
-
-    fn say(&self, lines: &[String]) {
-        for line in lines {
-            self.shared.voice.warn(line);
-        }
     }
 }

@@ -59,19 +59,16 @@ impl Shared<'_> {
         shares: bool,
         dirty_bytes: &mut u64,
     ) -> Result<Moved, CarryError> {
-        let ledger = &self.voice.ledger;
         // A pipe stands nowhere.
-        let start = match ledger.is_kept() {
-            true => rustix::fs::tell(carrying.job.sink).unwrap_or(0),
-            false => 0,
-        };
+        let start = rustix::fs::tell(carrying.job.sink).unwrap_or(0);
+        self.hand.reached(start);
         let moved = match (shares, &self.plan.route) {
             _ if self.extras.direct => self.past_the_cache(carrying, dirty_bytes),
             // copy_file_range(2) shares blocks where it can.
             (false, None) => self.in_windows(&self.by("read-write"), carrying, dirty_bytes),
             _ => self.in_windows(self.plan, carrying, dirty_bytes),
         };
-        ledger.moved(&moved, start);
+        self.voice.ledger.moved(&moved, start);
         moved
     }
 

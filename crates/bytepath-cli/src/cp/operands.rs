@@ -46,8 +46,8 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
     let (plan, extras) = (&options.plan, &options.extras);
     let jobs = jobs(settings, options);
     let tally = Tally::for_threads(jobs);
-    let meter = &tally.meter;
-    let shared = Shared { settings, plan, extras, tally: &tally, meter, voice, umask: umask() };
+    let hand = &tally.hands[0];
+    let shared = Shared { settings, plan, extras, tally: &tally, hand, voice, umask: umask() };
     let target = target(settings, &options.files, voice)?;
     let sources = match &target {
         Target::Directory { sources, .. } => &options.files[..*sources],
@@ -167,8 +167,8 @@ fn with_crew(shared: &Shared<'_>, jobs: usize, files: &[OsString], target: Targe
     let hall = Hall::default();
     std::thread::scope(|scope| {
         let begin = || {
-            for meter in &shared.tally.more_meters {
-                let work = || hall.work(&Shared { meter, ..*shared });
+            for hand in &shared.tally.hands[1..] {
+                let work = || hall.work(&Shared { hand, ..*shared });
                 // Without memory for a thread, those that there are do its work.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
@@ -197,6 +197,7 @@ fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], tar
         levels_open: tree::levels_open(),
         crew,
         later: Later::default(),
+        beside_others: false,
     };
     match name {
         Some(name) => copier.copy_all_into(&files[..sources], &name),
@@ -272,6 +273,7 @@ impl Copier<'_> {
                 base,
                 crew: None,
                 later: Later::default(),
+                beside_others: false,
                 ..*self
             };
             let done = copier.operand(source, sink, SinkIs::Unknown);

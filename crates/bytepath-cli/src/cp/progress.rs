@@ -9,12 +9,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytepath::Meter;
 use bytepath_report::numbers;
 
 use super::entry::Shared;
 use super::extras::Progress;
-use super::interrupted::{self, Interrupts};
+use super::hand::Hand;
+use super::interrupted::{Interrupts, Reached};
 use super::settings::Settings;
 
 /// Time between two looks.
@@ -29,10 +29,8 @@ const ANSWERS_AFTER: Duration = Duration::from_millis(50);
 /// What was copied so far.
 #[derive(Default)]
 pub(super) struct Tally {
-    /// Told by the engine, within files too.
-    pub(super) meter: Meter,
-    /// Likewise, by each thread that copies beside the first.
-    pub(super) more_meters: Vec<Meter>,
+    /// What each thread that copies is at; the first goes through the tree.
+    pub(super) hands: Vec<Hand>,
     /// Bytes that the engine did not see: shared, or left out as holes.
     other_bytes: AtomicU64,
     files: AtomicU64,
@@ -47,8 +45,8 @@ pub(super) struct Tally {
 impl Tally {
     /// Of nothing yet, for so many threads.
     pub(super) fn for_threads(threads: usize) -> Tally {
-        let more_meters = (1..threads).map(|_| Meter::new()).collect();
-        Tally { more_meters, ..Tally::default() }
+        let hands = std::iter::repeat_with(Hand::default).take(threads).collect();
+        Tally { hands, ..Tally::default() }
     }
 
     /// Whether sharing blocks between these devices was refused before: it is not asked for again
@@ -79,8 +77,8 @@ impl Tally {
     }
 
     fn bytes(&self) -> u64 {
-        let meters = std::iter::once(&self.meter).chain(&self.more_meters);
-        meters.map(Meter::bytes).sum::<u64>() + self.other_bytes.load(Relaxed)
+        let metered: u64 = self.hands.iter().map(|hand| hand.meter.bytes()).sum();
+        metered + self.other_bytes.load(Relaxed)
     }
 }
 
@@ -122,6 +120,7 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
         total.over.store(true, Relaxed);
         drop(done);
     });
+    interrupts.heed(shared, Reached::End);
 }
 
 /// Whether copying it may take so long that somebody asks.
@@ -148,8 +147,8 @@ fn watch(
     let mut every = ANSWERS_AFTER;
     loop {
         let ended = over.recv_timeout(every) == Err(RecvTimeoutError::Disconnected);
-        if let (Some(signal), false) = (interrupts.came(), ended) {
-            interrupted::end(shared, signal);
+        if !ended {
+            interrupts.heed(shared, Reached::Midway);
         }
         every = if draws { EVERY } else { ANSWERS_AFTER };
         let bytes = bytes();

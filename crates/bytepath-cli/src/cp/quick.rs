@@ -1,14 +1,15 @@
-//! A file in a new directory: copied without looking at its name first.
+//! A file that is copied to where nothing is: in a new directory, without looking at any name first.
 //!
 //! Costs a look at the name less than what every other entry costs, and changes nothing that only
 //! the one who goes through the tree may change: so any thread can do it. Whatever is not as usual
 //! is left to that one.
 
 use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
 
 use super::entry::{Pair, Shared, Sink, SinkIs};
-use super::place::kind;
-use super::settings::{Make, Settings};
+use super::place::{Follow, kind};
+use super::settings::{Backup, Existing, Make, Settings};
 use super::voice::Done;
 
 /// Files from this size on are copied one after the other: two at a time take no less time.
@@ -30,9 +31,22 @@ pub(super) fn is_possible(settings: &Settings) -> bool {
     settings.make == Make::Copy && !tells && !all_known && !settings.one_file_system
 }
 
+/// Whether they can be copied so to directories that were there before as well: other files of those
+/// are copied meanwhile, and must neither get the names of these nor lead to them.
+pub(super) fn is_possible_beside_others(settings: &Settings) -> bool {
+    let overwrites = settings.existing == Existing::Overwrite && !settings.update;
+    let renames = settings.backup != Backup::None || settings.remove_first;
+    overwrites && !renames && !settings.keep_directory_symlink && !settings.follows(false)
+}
+
 impl Shared<'_> {
-    /// Copies what is most probably a file, to where nothing is, in a directory on this device.
+    /// Copies what is most probably a file, in a directory on this device, if nothing is there.
     pub(super) fn quickly(&self, pair: &Pair, device: u64) -> Quick {
+        // Where names that differ can be the same, the file before it may have taken it.
+        let none = || matches!(pair.sink.stat(Follow::No), Err(Errno::NOENT));
+        if pair.sink_is != SinkIs::New && !none() {
+            return Quick::Left;
+        }
         // Should it have become a FIFO meanwhile, nobody waits for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let Ok(open) = pair.source.open(flags, 0) else { return Quick::Left };

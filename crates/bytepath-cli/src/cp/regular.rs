@@ -66,11 +66,14 @@ impl Shared<'_> {
                 self.voice.failed(what, errno)
             }),
         });
-        self.tally.file_done();
         let closed = close(copy.open).map_err(|errno| {
             self.voice.failed(format!("failed to close {}", q(&pair.sink.shown)), errno)
         });
-        done.and(closed)
+        let done = done.and(closed);
+        if done.is_ok() {
+            self.tally.file_done();
+        }
+        done
     }
 
     fn open_source(&self, pair: &Pair, stat: &Stat) -> Done<(OwnedFd, Stat)> {

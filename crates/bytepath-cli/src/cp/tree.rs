@@ -9,17 +9,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, RawDir, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::attributes::{MODE_BITS, Subject};
-use super::crew::{Batch, FILES_TOGETHER, Folder};
+use super::crew::{FILES_TOGETHER, Folder};
 use super::entry::{Copier, Pair, Shared, Sink, SinkIs};
 use super::finish::Finish;
 use super::later::Ending;
 use super::leftovers;
-use super::place::{Directory, Follow, Place};
+use super::place::{Directory, Follow, Place, is_link};
+use super::quick;
 use super::seen::{Identity, identity};
 use super::voice::{Done, q};
 
@@ -95,6 +96,13 @@ impl Entries {
         OsStr::from_bytes(&name[..end])
     }
 
+    /// How many of these files have no namesake in a directory.
+    fn absent_from(&self, at: usize, sink: &OwnedFd) -> usize {
+        let stat = |at| rustix::fs::statat(sink, self.name(at), AtFlags::SYMLINK_NOFOLLOW);
+        let files = at..at + self.files_from(at);
+        files.take_while(|at| matches!(stat(*at), Err(Errno::NOENT))).count()
+    }
+
     /// How many entries from this one on are files, as far as is known and needed.
     fn files_from(&self, at: usize) -> usize {
         let is_file = |(_, start): &&(u64, u32)| self.names[*start as usize] == 1;
@@ -144,6 +152,10 @@ impl Copier<'_> {
             let finished = self.shared.finish_directory(&pair, stat, sink, (&open, &target), None);
             return finished.and(opened.map(drop));
         };
+        if pair.argument {
+            let parted = !is_within(&source, target.inode) && !is_within(&open, identity(stat));
+            self.beside_others = parted && quick::is_possible_beside_others(self.shared.settings);
+        }
         let level = Level {
             source: End { open: Some(source), inode: identity(stat), returns: !follows },
             sink: End { open: Some(open), inode: target.inode, returns: sink.link.is_none() },
@@ -275,7 +287,6 @@ impl Copier<'_> {
     ) -> Done {
         let mut outcome = Ok(());
         let (first_made, mut any_made) = (self.first_made, false);
-        let shares = sink_is == SinkIs::New && self.puts_off();
         let mut folder = None;
         let mut at = 0;
         while at < entries.len() {
@@ -284,22 +295,30 @@ impl Copier<'_> {
                 let what = format!("cannot access {}", q(&pair.source.shown));
                 return Err(self.shared.voice.failed(what, Errno::STALE));
             };
-            let files = if shares { entries.files_from(at) } else { 0 };
+            let files = match sink_is {
+                _ if !self.puts_off() => 0,
+                SinkIs::New => entries.files_from(at),
+                _ if self.beside_others => entries.absent_from(at, sink),
+                _ => 0,
+            };
             if files > 0 {
                 let folder = folder.get_or_insert_with(|| {
                     let (pair, entries) = (pair.clone(), entries.clone());
                     let (source, sink) = (source.clone(), sink.clone());
                     let sink_device = level.sink.inode.0;
-                    Arc::new(Folder { pair, source, sink, sink_device, entries })
+                    Arc::new(Folder { pair, source, sink, sink_device, sink_is, entries })
                 });
-                let batch = Batch::new(folder, at..at + files);
-                self.put_off_files(batch);
+                self.put_off_files(folder, at..at + files);
                 at += files;
                 continue;
             }
             let name = entries.name(at);
             let (source, sink) = (pair.source.below(source, name), pair.sink.below(sink, name));
             self.first_made = first_made;
+            // What is written through it may be something that was put off.
+            if sink_is != SinkIs::New && self.has_put_off() && is_link_at(&sink) {
+                self.do_now();
+            }
             let done = self.entry(Pair { source, sink, sink_is, argument: false });
             any_made |= self.first_made;
             outcome = done.and(outcome);
@@ -381,6 +400,30 @@ fn open_directory(place: &Place, follow: Follow) -> Result<(OwnedFd, bool), Errn
         }
         answer => answer.map(|open| (open, true)),
     }
+}
+
+/// Whether a directory is the other one, or in it; also where that cannot be told.
+fn is_within(directory: &OwnedFd, other: Identity) -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = |below: &OwnedFd, name| rustix::fs::openat(below, name, flags, Mode::empty());
+    let inode = |open: &OwnedFd| rustix::fs::fstat(open).map(|stat| identity(&stat));
+    let Ok(mut open) = opened(directory, ".") else { return true };
+    for _ in 0..LEVELS_MAX {
+        let (Ok(own), Ok(next)) = (inode(&open), opened(&open, "..")) else { return true };
+        if own == other {
+            return true;
+        }
+        // The root is in itself.
+        if inode(&next) == Ok(own) {
+            return false;
+        }
+        open = next;
+    }
+    true
+}
+
+fn is_link_at(place: &Place) -> bool {
+    place.stat(Follow::No).is_ok_and(|stat| is_link(&stat))
 }
 
 /// The directory that holds this one, if it is still the one that did.

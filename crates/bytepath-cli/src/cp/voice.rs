@@ -1,16 +1,16 @@
 //! What `cp` says: what it does on standard output, what goes wrong on standard error.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
 use super::ledger::Ledger;
+use super::turns::{self, Turn, Unsaid};
 use crate::classic::{Called, always_quoted, word};
 use crate::sys::start;
 
@@ -21,26 +21,6 @@ pub(super) struct Told;
 /// The outcome of a step whose failure is told of where it happens.
 pub(super) type Done<T = ()> = Result<T, Told>;
 
-thread_local! {
-    /// What this thread is to say later, while it does not speak for itself.
-    static KEPT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
-}
-
-/// From now on, keeps what this thread says on standard error, after `before`.
-pub(super) fn keep(before: Vec<String>) {
-    KEPT.set(Some(before));
-}
-
-/// Ends that, and gives what was kept.
-pub(super) fn kept() -> Vec<String> {
-    KEPT.take().unwrap_or_default()
-}
-
-/// How much is kept.
-pub(super) fn kept_count() -> usize {
-    KEPT.with_borrow(|kept| kept.as_ref().map_or(0, Vec::len))
-}
-
 /// Lines of standard output are written together from this many bytes on.
 const HELD_BYTES: usize = 16 << 10;
 
@@ -49,6 +29,8 @@ pub(super) struct Voice<'a> {
     pub(super) called: &'a Called,
     /// What is written of the run.
     pub(super) ledger: Ledger,
+    /// Whoever has it speaks on standard error.
+    unsaid: Mutex<Unsaid>,
     held: Mutex<Vec<u8>>,
     /// Why standard output could not be written.
     mute: Mutex<Option<Errno>>,
@@ -57,8 +39,8 @@ pub(super) struct Voice<'a> {
 
 impl<'a> Voice<'a> {
     pub(super) fn new(called: &'a Called, ledger: Ledger) -> Self {
-        let (held, mute) = (Mutex::default(), Mutex::default());
-        Voice { called, ledger, held, mute, failed: AtomicBool::new(false) }
+        let (unsaid, held, mute) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Voice { called, ledger, unsaid, held, mute, failed: AtomicBool::new(false) }
     }
 
     /// Tells of a failure that the kernel has a word for.
@@ -81,10 +63,39 @@ impl<'a> Voice<'a> {
         if self.ledger.is_kept() {
             self.ledger.said(&what.to_string(), errno);
         }
-        KEPT.with_borrow_mut(|kept| match kept {
-            Some(kept) => kept.push(what.to_string()),
+        let mut unsaid = self.unsaid();
+        match turns::own() {
+            Some(turn) => unsaid.keep(turn, what.to_string()),
             None => self.called.say(what),
-        });
+        }
+    }
+
+    fn unsaid(&self) -> MutexGuard<'_, Unsaid> {
+        self.unsaid.lock().expect("nobody panics holding it")
+    }
+
+    /// How much this thread has kept since its turn was set.
+    pub(super) fn kept_count(&self) -> usize {
+        turns::own().map_or(0, |turn| self.unsaid().count(turn))
+    }
+
+    /// Says what was kept for turns before this one.
+    pub(super) fn say_before(&self, turn: Turn) {
+        let mut unsaid = self.unsaid();
+        for line in unsaid.before(turn) {
+            self.called.say(line);
+        }
+    }
+
+    /// Says all that was kept, and this as the last thing: other threads are silent from now on.
+    pub(super) fn say_last(&self, what: impl std::fmt::Display) {
+        self.ledger.said(&what.to_string(), None);
+        let mut unsaid = self.unsaid();
+        for line in unsaid.all() {
+            self.called.say(line);
+        }
+        self.called.say(what);
+        std::mem::forget(unsaid);
     }
 
     /// Says something that is no failure.

@@ -2,7 +2,10 @@
 
 mod arguments;
 mod existing;
+mod failing;
 mod faults;
+mod full;
+mod interrupted;
 mod killed;
 mod limits;
 mod look;

@@ -44,6 +44,7 @@ impl Data<'_> {
         ROOM.with_borrow_mut(|room| {
             // One more, so that a read that fills it is not taken for the end.
             room.resize(SMALL_BYTES as usize + 1, 0);
+            let mut done = 0;
             loop {
                 let count = self.read(room)?;
                 if count == 0 {
@@ -54,6 +55,8 @@ impl Data<'_> {
                 if self.is_all(count) {
                     return Ok(());
                 }
+                done += count as u64;
+                self.shared.hand.reached(done);
             }
         })
     }

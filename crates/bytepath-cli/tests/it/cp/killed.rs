@@ -21,7 +21,7 @@ const LARGE_BYTES: usize = 2 << 20;
 
 /// A tree of large and small files, names of one file, links, holes and a file that nobody may
 /// write, all with bytes of this seed.
-fn tree(root: &Path, seed: u64) {
+pub(super) fn tree(root: &Path, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     directory(&root.join("d/deep"));
     for number in 0..LARGE {

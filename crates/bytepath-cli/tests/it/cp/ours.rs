@@ -1,9 +1,7 @@
 //! What ours does that this version of the classic does not, or not in this way.
 
-use std::process::Stdio;
-
 use crate::calls::may_trace;
-use crate::program::{bytepath, shell, signal_of, spawned};
+use crate::program::shell;
 
 /// Runs the lines in a folder with a file `a` and an older `c`.
 fn in_folder(lines: &str) -> crate::program::Done {
@@ -150,36 +148,4 @@ fn progress_is_shown_and_told_on_request() {
          until [ -s said ]; do :; done; echo fed >&9; exec 9>&-; wait $!; echo $?; cat new said",
     );
     assert!(done.stdout.starts_with("0\nfed\n0 files, 0 B, "), "{done:?}");
-}
-
-#[test]
-fn an_interrupted_copy_says_how_far_it_came_and_ends_by_the_signal() {
-    use rustix::process::Signal;
-    for (signal, number, options, advice) in [
-        (Signal::INT, 2, &[][..], "what was being copied is not whole; --resume goes on"),
-        (Signal::TERM, 15, &["--atomic"], "no name stands for half a file"),
-    ] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| folder.path().join(name).to_str().expect("a name").to_owned();
-        std::fs::write(path("a"), "one").expect("a file");
-        let fifo = path("fifo");
-        let kind = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, 0o600.into(), 0).expect("a FIFO");
-        std::fs::create_dir(path("new")).expect("a folder");
-        let (a, new, json) = (path("a"), path("new"), path("json"));
-        let words = [&["cp", "--json", &json], options, &[&a, &fifo, &new]].concat();
-        let mut command = bytepath(&words);
-        let cp = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
-        // It has begun to read, and waits for more.
-        let _writer = std::fs::File::options().write(true).open(&fifo).expect("the FIFO");
-        rustix::process::kill_process_group(cp.group, signal).expect("it is there");
-        let done = cp.done();
-        assert_eq!(done.stderr, format!("cp: interrupted after 1 files, 3 B: {advice}\n"));
-        assert_eq!(signal_of(&done), Some(number));
-        let told = std::fs::read_to_string(&json).expect("a document");
-        let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
-        assert_eq!((&told["files"], &told["exit"]), (&1.into(), &(128 + number).into()));
-        let names = std::fs::read_dir(&new).expect("a folder").count();
-        assert!(options.is_empty() || names == 1, "{names} names");
-    }
 }

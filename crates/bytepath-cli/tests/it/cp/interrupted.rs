@@ -1,0 +1,239 @@
+//! Signals that interrupt: what was to be said is said, how far it came is told, and the signal ends
+//! the program unless all was copied.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, mknodat};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, kill_process_group};
+
+use super::killed::tree;
+use super::look::look;
+use super::{directory, file};
+use crate::program::{BYTEPATH, Bounded, Done, bytepath, run, signal_of, spawned};
+
+/// Nothing here takes nearly as long.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+const MIDWAY: &str = "what was being copied is not whole; --resume goes on";
+
+fn fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0).expect("a FIFO");
+}
+
+fn opened(fifo: &Path) -> File {
+    File::options().write(true).open(fifo).expect("the FIFO")
+}
+
+fn started(words: &[&str]) -> Bounded {
+    spawned(bytepath(words).stdout(Stdio::null()).stderr(Stdio::piped()))
+}
+
+/// Waits until it is so.
+#[track_caller]
+fn until(mut it_is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !it_is_so() {
+        assert!(began.elapsed() < HANGS_AFTER, "it never is");
+        std::thread::yield_now();
+    }
+}
+
+#[track_caller]
+fn ended_by(cp: Bounded, signal: Signal) -> Done {
+    kill_process_group(cp.group, signal).expect("it is there");
+    let done = cp.done();
+    assert_eq!(signal_of(&done), Some(signal.as_raw()), "{done:?}");
+    done
+}
+
+#[test]
+fn an_interrupted_copy_says_how_far_it_came_and_ends_by_the_signal() {
+    for (signal, options, advice) in [
+        (Signal::INT, &[][..], MIDWAY),
+        (Signal::TERM, &["--atomic"], "no name stands for half a file"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).to_str().expect("a name").to_owned();
+        std::fs::write(path("a"), "one").expect("a file");
+        let pipe = path("fifo");
+        fifo(pipe.as_ref());
+        std::fs::create_dir(path("new")).expect("a folder");
+        let (a, new, json) = (path("a"), path("new"), path("json"));
+        let cp = started(&[&["cp", "--json", &json], options, &[&a, &pipe, &new]].concat());
+        // It has begun to read, and waits for more.
+        let _writer = opened(pipe.as_ref());
+        let done = ended_by(cp, signal);
+        let how_far = format!("after 1 files, 3 B, at byte 0 of '{pipe}'");
+        assert_eq!(done.stderr, format!("cp: interrupted {how_far}: {advice}\n"));
+        let told = std::fs::read_to_string(&json).expect("a document");
+        let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+        let code = 128 + signal.as_raw();
+        assert_eq!((&told["files"], &told["exit"]), (&1.into(), &code.into()));
+        let names = std::fs::read_dir(&new).expect("a folder").count();
+        assert!(options.is_empty() || names == 1, "{names} names");
+    }
+}
+
+#[test]
+fn the_byte_that_was_reached_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (pipe, new) = (folder.path().join("fifo"), folder.path().join("new"));
+    fifo(&pipe);
+    let ends = [&pipe, &new].map(|path| path.to_str().expect("a name"));
+    let cp = started(&["cp", ends[0], ends[1]]);
+    let mut writer = opened(&pipe);
+    let bytes = 3 << 20;
+    writer.write_all(&vec![7; bytes as usize]).expect("it reads");
+    until(|| new.metadata().is_ok_and(|data| data.len() == bytes));
+    let done = ended_by(cp, Signal::HUP);
+    let (_, told) = done.stderr.split_once(", at byte ").expect("how far");
+    let (offset, rest) = told.split_once(' ').expect("of what");
+    assert_eq!(rest, format!("of '{}': {MIDWAY}\n", ends[0]));
+    // The last call may have been made and not yet counted.
+    let offset: u64 = offset.parse().expect("a number");
+    assert!((1 << 20..=bytes).contains(&offset), "{offset}");
+}
+
+#[test]
+fn what_threads_keep_to_say_it_in_order_is_said_before_the_interruption() {
+    // Directories are copied in the order of their inodes, which a tmpfs numbers as they are made.
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("skipped: /dev/shm cannot be written");
+    };
+    let (source, new) = (folder.path().join("t"), folder.path().join("new"));
+    let names = || (0..4).flat_map(|folder| (0..50).map(move |file| format!("d{folder}/f{file}")));
+    for (number, name) in names().enumerate() {
+        directory(source.join(&name).parent().expect("a folder"));
+        // Some are too long; the last of each folder is not.
+        let bytes = if number % 7 == 3 { 20_000 } else { 3 };
+        std::fs::write(source.join(&name), vec![1; bytes]).expect("a file");
+    }
+    let pipe = source.join("fifo");
+    fifo(&pipe);
+    let said = |jobs: &str| {
+        let line = "trap '' XFSZ; ulimit -f 8; \
+                    exec \"$0\" cp -r --copy-contents --jobs $1 \"$2\" \"$3\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", line, BYTEPATH, jobs]).args([&source, &new]);
+        let cp = spawned(command.stdin(Stdio::null()).stderr(Stdio::piped()));
+        // It is at the end of the tree, and the threads are done with what is before.
+        let _writer = opened(&pipe);
+        until(|| names().all(|name| new.join(name).metadata().is_ok_and(|data| data.len() > 0)));
+        let done = ended_by(cp, Signal::INT);
+        std::fs::remove_dir_all(&new).expect("it is ours");
+        done.stderr
+    };
+    let alone = said("1");
+    let lines: Vec<_> = alone.lines().collect();
+    let (last, before) = lines.split_last().expect("something is said");
+    assert_eq!(before.len(), names().enumerate().filter(|(at, _)| at % 7 == 3).count(), "{alone}");
+    let long = |line: &&str| line.ends_with(": File too large");
+    assert!(before.iter().all(long), "{alone}");
+    let copied = names().count() - before.len();
+    assert!(last.starts_with(&format!("cp: interrupted after {copied} files, ")), "{alone}");
+    assert!(last.ends_with(&format!(", at byte 0 of '{}': {MIDWAY}", pipe.display())), "{alone}");
+    for jobs in ["2", "3"] {
+        assert_eq!(said(jobs), alone, "by {jobs}");
+    }
+}
+
+#[test]
+fn a_signal_that_comes_before_the_end_ends_it_however_soon_that_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (pipe, new) = (folder.path().join("fifo"), folder.path().join("new"));
+    fifo(&pipe);
+    let ends = [&pipe, &new].map(|path| path.to_str().expect("a name"));
+    for _ in 0..20 {
+        let cp = started(&["cp", ends[0], ends[1]]);
+        let writer = opened(&pipe);
+        kill_process_group(cp.group, Signal::INT).expect("it is there");
+        // Now there is nothing more to copy.
+        drop(writer);
+        let done = cp.done();
+        assert_eq!(signal_of(&done), Some(Signal::INT.as_raw()), "{done:?}");
+        assert!(done.stderr.starts_with("cp: interrupted after "), "{done:?}");
+    }
+}
+
+#[test]
+fn whenever_it_is_interrupted_success_means_that_all_is_copied() {
+    /// Interrupted runs, in all.
+    const RUNS: u32 = 120;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, new) = (folder.path().join("t"), folder.path().join("new"));
+    tree(&source, 7);
+    for number in 0..300 {
+        let folder = source.join(format!("d/many{}", number % 3));
+        directory(&folder);
+        file(&folder.join(number.to_string()), &vec![3; number * 100], 5);
+    }
+    let ends = [&source, &new].map(|path| path.to_str().expect("a name"));
+    let wanted = look(&source);
+    let began = Instant::now();
+    run(&mut bytepath(&["cp", "-a", ends[0], ends[1]])).well();
+    let takes = began.elapsed();
+    let mut random = fastrand::Rng::with_seed(6);
+    let (mut whole, mut ended, mut all) = (0, 0, 0);
+    for round in 0..RUNS {
+        std::fs::remove_dir_all(&new).or_else(none).expect("it is ours");
+        let jobs = random.choice(["1", "2", "4"]).expect("some");
+        let signal = random.choice([Signal::INT, Signal::TERM, Signal::HUP]).expect("some");
+        let moment = Instant::now() + takes.mul_f64(random.f64() * 1.6);
+        let mut cp = started(&["cp", "-a", "--jobs", jobs, ends[0], ends[1]]);
+        while Instant::now() < moment && matches!(cp.child().try_wait(), Ok(None)) {
+            std::hint::spin_loop();
+        }
+        let _ = kill_process_group(cp.group, signal);
+        let done = cp.done();
+        // Before it catches them, signals do what they always do.
+        let told = done.stderr.is_empty() || done.stderr.starts_with("cp: interrupted after ");
+        assert!(told && done.stderr.lines().count() <= 1, "{round}: {done:?}");
+        match done.status.code() {
+            Some(0) => whole += 1,
+            _ => {
+                assert_eq!(signal_of(&done), Some(signal.as_raw()), "{round}: {done:?}");
+                ended += 1;
+            }
+        }
+        if done.status.success() || done.stderr.ends_with(": that was all\n") {
+            assert!(look(&new) == wanted, "{round}: not all is there");
+            all += 1;
+        }
+    }
+    println!("{whole} were whole, {ended} ended by the signal, {} of these whole", all - whole);
+    assert!(ended > RUNS / 10, "only {ended} were ended by the signal");
+}
+
+/// What is not there need not be removed.
+fn none(error: std::io::Error) -> std::io::Result<()> {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }
+}
+
+#[test]
+fn where_nobody_reads_how_far_it_came_another_signal_ends_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (pipe, new) = (folder.path().join("fifo"), folder.path().join("new"));
+    fifo(&pipe);
+    let (_reader, full) = pipe_with(PipeFlags::NONBLOCK).expect("a pipe");
+    while rustix::io::write(&full, &[0; 4096]) != Err(Errno::AGAIN) {}
+    let flags = rustix::fs::fcntl_getfl(&full).expect("flags");
+    rustix::fs::fcntl_setfl(&full, flags - rustix::fs::OFlags::NONBLOCK).expect("it blocks");
+    let ends = [&pipe, &new].map(|path| path.to_str().expect("a name"));
+    let mut command = bytepath(&["cp", ends[0], ends[1]]);
+    let mut cp = spawned(command.stdout(Stdio::null()).stderr(full));
+    let _writer = opened(&pipe);
+    until(|| {
+        let _ = kill_process_group(cp.group, Signal::INT);
+        !matches!(cp.child().try_wait(), Ok(None))
+    });
+    assert_eq!(signal_of(&cp.done()), Some(Signal::INT.as_raw()));
+}

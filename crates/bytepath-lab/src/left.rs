@@ -1,10 +1,11 @@
-//! Folders that a run makes, and that the next one removes where a run was killed before it could.
+//! What runs make and a killed one leaves behind: folders, and devices of memory. The next run
+//! removes them.
 //!
-//! Each folder has a note in the user's state directory. The run holds a lock on its note for as
+//! Each such thing has a note in the user's state directory. The run holds a lock on its note for as
 //! long as it lives, so a note that nobody has locked is of a run that is gone.
 
 use std::fs::File;
-use std::io::{Read, Write as _};
+use std::io::{Read, Seek, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,19 +13,70 @@ use std::process::Command;
 use bytepath::Profile;
 use rustix::fs::{FlockOperation, flock};
 
-/// How the names of folders begin: nothing else is ever removed.
-const PREFIX: &str = ".bytepath-copies-";
+use crate::devices::zram;
 
-/// The image of a file system, while it has a name: until its loop device goes by itself.
-pub(super) const IMAGE: &str = "image";
+/// How the names of notes and folders begin: no other folder is ever removed.
+const PREFIX: &str = ".bytepath-run-";
+
+/// A file that may be behind a loop device, while it has a name: until the device goes by itself.
+pub(crate) const IMAGE: &str = "image";
+
+/// Nobody else makes things that are noted, or undoes them, while it lives.
+pub(crate) struct Alone {
+    notes: PathBuf,
+    _lock: File,
+}
+
+impl Alone {
+    /// Waits for its turn.
+    pub(crate) fn wait() -> std::io::Result<Alone> {
+        let notes = notes();
+        let made = std::fs::create_dir_all(&notes).and_then(|()| locked(&notes));
+        let lock = made.map_err(|error| {
+            let text = format!("cannot keep notes in {}: {error}", notes.display());
+            std::io::Error::new(error.kind(), text)
+        })?;
+        Ok(Alone { notes, _lock: lock })
+    }
+
+    /// A note with a name that no other has, about nothing as yet.
+    pub(crate) fn note(&self) -> std::io::Result<Note> {
+        let name = format!("{PREFIX}{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let path = self.notes.join(&name);
+        let lock = File::options().write(true).create_new(true).open(&path)?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        Ok(Note { path, name, lock })
+    }
+}
+
+/// What this run has made; locked while it lives.
+#[derive(Debug)]
+pub(crate) struct Note {
+    path: PathBuf,
+    name: String,
+    lock: File,
+}
+
+impl Note {
+    /// Says what it is about, in place of what it said before.
+    pub(crate) fn tell(&mut self, what: &[u8]) -> std::io::Result<()> {
+        self.lock.set_len(0)?;
+        self.lock.rewind()?;
+        self.lock.write_all(what)
+    }
+
+    /// What it was about is gone.
+    pub(crate) fn done(&self) {
+        // One that stays is of something that is not there: the next run removes it.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
 
 /// A folder of this run, removed with everything in it when it is dropped.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    note: PathBuf,
-    /// Locked while the run lives.
-    _lock: File,
+    note: Note,
 }
 
 impl Folder {
@@ -33,14 +85,10 @@ impl Folder {
     /// # Errors
     /// There is no right or no room for it, or for its note.
     pub fn make(directory: &Path) -> std::io::Result<Folder> {
-        let notes = notes()?;
-        let _alone = locked(&notes)?;
-        let name = format!("{PREFIX}{}-{:016x}", std::process::id(), fastrand::u64(..));
-        let (path, note) = (directory.join(&name), notes.join(&name));
-        let mut lock = File::options().write(true).create_new(true).open(&note)?;
-        flock(&lock, FlockOperation::LockExclusive)?;
-        lock.write_all(path.as_os_str().as_bytes())?;
-        let folder = Folder { path, note, _lock: lock };
+        let mut note = Alone::wait()?.note()?;
+        let path = directory.join(&note.name);
+        note.tell(path.as_os_str().as_bytes())?;
+        let folder = Folder { path, note };
         std::fs::create_dir(&folder.path)?;
         Ok(folder)
     }
@@ -55,39 +103,69 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What cannot be removed keeps its note, and the next run tries again.
         if removed(&self.path).is_ok() {
-            let _ = std::fs::remove_file(&self.note);
+            self.note.done();
         }
     }
 }
 
-/// Removes what runs left that were killed; which folders those were.
+/// Something that a killed run left.
+#[derive(Debug)]
+pub struct Left {
+    /// It.
+    pub path: PathBuf,
+    /// Whether it is gone now, or why not.
+    pub removed: Result<(), String>,
+}
+
+/// Removes what runs left that were killed, and tells what that was.
 ///
 /// # Errors
-/// The notes cannot be read, or a folder cannot be removed.
-pub fn undo() -> std::io::Result<Vec<PathBuf>> {
-    let notes = notes()?;
+/// The notes cannot be read.
+pub fn undo() -> std::io::Result<Vec<Left>> {
+    let notes = notes();
+    if !notes.exists() {
+        return Ok(Vec::new());
+    }
     let _alone = locked(&notes)?;
-    let mut undone = Vec::new();
+    let mut all = Vec::new();
     for entry in std::fs::read_dir(&notes)? {
         let note = entry?.path();
-        if !note.file_name().is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes())) {
-            continue;
+        if note.file_name().is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes())) {
+            all.extend(undone(&note)?);
         }
-        let mut file = File::open(&note)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            // Its run lives.
-            continue;
-        }
-        let mut told = Vec::new();
-        file.read_to_end(&mut told)?;
-        let path = PathBuf::from(std::ffi::OsString::from_vec(told));
-        // A note that its run did not come to write names nothing.
-        if path.file_name() == note.file_name() && removed(&path)? {
-            undone.push(path);
-        }
-        std::fs::remove_file(&note)?;
     }
-    Ok(undone)
+    Ok(all)
+}
+
+/// Removes what a note names, where its run is gone, and the note with it.
+fn undone(note: &Path) -> std::io::Result<Option<Left>> {
+    let mut file = File::open(note)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        // Its run lives.
+        return Ok(None);
+    }
+    let mut told = Vec::new();
+    file.read_to_end(&mut told)?;
+    let left = match zram::Found::read(&told) {
+        Some(device) => device.undone(),
+        None => folder_undone(note, PathBuf::from(std::ffi::OsString::from_vec(told))),
+    };
+    if left.as_ref().is_none_or(|left| left.removed.is_ok()) {
+        std::fs::remove_file(note)?;
+    }
+    Ok(left)
+}
+
+/// Nothing where there is no such folder. A note that its run did not come to write names nothing.
+fn folder_undone(note: &Path, path: PathBuf) -> Option<Left> {
+    if path.file_name() != note.file_name() {
+        return None;
+    }
+    match removed(&path) {
+        Ok(false) => None,
+        Ok(true) => Some(Left { path, removed: Ok(()) }),
+        Err(error) => Some(Left { path, removed: Err(error.to_string()) }),
+    }
 }
 
 /// Takes away the loop devices of an image whose run did not come to it.
@@ -117,21 +195,15 @@ fn removed(path: &Path) -> std::io::Result<bool> {
 }
 
 /// Where notes are kept: beside the profile, or where this user's temporary files are.
-fn notes() -> std::io::Result<PathBuf> {
+fn notes() -> PathBuf {
     let state = Profile::default_path().and_then(|profile| Some(profile.parent()?.to_owned()));
     let state = state.unwrap_or_else(|| {
         let user = rustix::process::geteuid().as_raw();
         std::env::temp_dir().join(format!("bytepath-{user}"))
     });
-    let notes = state.join("copies");
-    std::fs::create_dir_all(&notes).map_err(|error| {
-        let text = format!("cannot keep notes in {}: {error}", notes.display());
-        std::io::Error::new(error.kind(), text)
-    })?;
-    Ok(notes)
+    state.join("left")
 }
 
-/// Nobody else makes or undoes while it lives.
 fn locked(notes: &Path) -> std::io::Result<File> {
     let folder = File::open(notes)?;
     flock(&folder, FlockOperation::LockExclusive)?;

@@ -19,6 +19,7 @@ use bytepath::placement::{NamedPlacement, Placement};
 use bytepath_lab::arm::{Arm, Measured, Timing};
 use bytepath_lab::experiments::{overhead, pipes};
 use bytepath_lab::lab::{self, Blocks, Settings};
+use bytepath_lab::left::{self, Left};
 use bytepath_lab::peers::{PEERS, Peer};
 use bytepath_lab::schedule::fresh_seed;
 use bytepath_lab::tune::Prepared;
@@ -156,6 +157,28 @@ fn pipes(options: &Pipes) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     let record = measure_pipes(arms, options)?;
     show(&record, pipes::dominating(&record).as_deref(), outputs)
+}
+
+/// Removes what runs left that were killed, and says so; what stays keeps nobody from measuring.
+fn undo_left() {
+    let all = match left::undo() {
+        Ok(all) => all,
+        Err(error) => {
+            crate::say(format_args!("bytepath: cannot look for what earlier runs left: {error}"));
+            return;
+        }
+    };
+    for Left { path, removed } in all {
+        let path = path.display();
+        match removed {
+            Ok(()) => crate::say(format_args!(
+                "bytepath: removed {path}, which a run that was killed had left"
+            )),
+            Err(why) => crate::say(format_args!(
+                "bytepath: cannot remove {path}, which a run that was killed had left: {why}"
+            )),
+        }
+    }
 }
 
 /// Names the arms.

@@ -6,11 +6,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use bytepath::machine::{self, DeviceUse};
 use bytepath::page_cache;
 use bytepath_report::numbers;
 use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom};
 use rustix::io::Errno;
 
+use crate::devices::Made;
 use crate::drive::Contents;
 
 /// Pages that are just in use cannot be dropped; after so many attempts they are no accident.
@@ -19,6 +21,8 @@ const ATTEMPTS: u32 = 5;
 /// Files to be driven.
 pub struct FileSet {
     files: Vec<Driven>,
+    /// The file below a loop device, and what the page cache is to have of it.
+    image: Option<(Driven, State)>,
 }
 
 /// One of them.
@@ -71,6 +75,17 @@ pub enum FileSetError {
         /// The kernel's word.
         error: std::io::Error,
     },
+    /// A device that was given has other users.
+    #[error("cannot use {}: it is {used}, and is left alone", path.display())]
+    InUse {
+        /// It.
+        path: PathBuf,
+        /// What for.
+        used: DeviceUse,
+    },
+    /// A device that was given has no size.
+    #[error("{} is of 0 bytes: nothing is in it, or attached to it", .0.display())]
+    Empty(PathBuf),
     /// One that was given is neither.
     #[error("{} is neither a file nor a block device", .0.display())]
     Neither(PathBuf),
@@ -88,7 +103,11 @@ fn making_hint(error: &std::io::Error) -> &'static str {
 
 fn giving_hint(error: &std::io::Error) -> &'static str {
     match Errno::from_io_error(error) {
-        Some(Errno::BUSY) => "; it is mounted or otherwise in use, and is left alone",
+        Some(Errno::BUSY) => "; somebody uses it, so it is left alone",
+        Some(Errno::ACCESS | Errno::PERM) if !rustix::process::geteuid().is_root() => {
+            "; run it as root, or as a user who may open it"
+        }
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => "; is it read-only?",
         _ => "",
     }
 }
@@ -103,20 +122,14 @@ impl FileSet {
         let failed =
             |error| FileSetError::Make { count, bytes, directory: directory.into(), error };
         is_room(directory, bytes.saturating_mul(count as u64)).map_err(failed)?;
-        let room = || -> std::io::Result<File> {
-            let file = tempfile::tempfile_in(directory)?;
-            match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(file),
-                Err(errno) => Err(errno.into()),
-            }
-        };
+        let room = || tempfile::tempfile_in(directory).and_then(|file| reserved(file, bytes));
         let files = (0..count).map(|_| room()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let own = std::process::id();
         let named = |file: File| {
             let path = format!("/proc/{own}/fd/{}", file.as_raw_fd()).into();
             Driven { file, path, bytes }
         };
-        let set = FileSet { files: files.into_iter().map(named).collect() };
+        let set = FileSet { files: files.into_iter().map(named).collect(), image: None };
         set.fill().map_err(failed)?;
         Ok(set)
     }
@@ -135,20 +148,37 @@ impl FileSet {
             // From wherever this program runs: the processes that drive it are told this name.
             let path = std::fs::canonicalize(path).map_err(failed)?;
             let stat = rustix::fs::stat(&path).map_err(|errno| failed(errno.into()))?;
-            // A device that is mounted is refused (EBUSY) to who wants it alone.
-            let alone = match FileType::from_raw_mode(stat.st_mode) {
-                FileType::BlockDevice if writes => OFlags::EXCL,
-                FileType::BlockDevice | FileType::RegularFile => OFlags::empty(),
-                _ => return Err(FileSetError::Neither(path)),
-            };
-            let flags = i32::try_from(alone.bits()).unwrap_or(0);
-            let file = File::options().read(true).write(writes).custom_flags(flags).open(&path);
-            let file = file.map_err(failed)?;
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            let file = opened(&path, kind, writes)?;
             let end = rustix::fs::seek(&file, SeekFrom::End(0));
-            let end = end.map_err(|errno| failed(errno.into()))?;
-            Ok(Driven { file, path, bytes: most_bytes.map_or(end, |most| most.min(end)) })
+            match end.map_err(|errno| failed(errno.into()))? {
+                0 if kind == FileType::BlockDevice => Err(FileSetError::Empty(path)),
+                end => Ok(Driven { file, path, bytes: most_bytes.unwrap_or(end).min(end) }),
+            }
         };
-        Ok(FileSet { files: paths.iter().map(open).collect::<Result<_, _>>()? })
+        Ok(FileSet { files: paths.iter().map(open).collect::<Result<_, _>>()?, image: None })
+    }
+
+    /// A device that was made for the run; of the file below it, if there is one, the page cache is
+    /// to have what `image` says.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn of_device(
+        made: &Made,
+        most_bytes: Option<u64>,
+        image: State,
+    ) -> Result<FileSet, FileSetError> {
+        let path = made.path();
+        let failed = |error| FileSetError::Given { path: path.clone(), error };
+        let mut set = FileSet::given(std::slice::from_ref(&path), most_bytes, true)?;
+        let below = |file: &File| -> std::io::Result<_> {
+            let (file, path) = (file.try_clone()?, format!("the file below {}", path.display()));
+            let bytes = file.metadata()?.len();
+            Ok((Driven { file, path: path.into(), bytes }, image))
+        };
+        set.image = made.image().map(below).transpose().map_err(failed)?;
+        Ok(set)
     }
 
     /// Fills them with the verified pattern, and writes that back, so that the disk is quiet.
@@ -158,7 +188,6 @@ impl FileSet {
     pub fn fill(&self) -> std::io::Result<()> {
         for (place, driven) in self.files.iter().enumerate() {
             Contents::of_file(place).write(&driven.file, driven.bytes)?;
-            driven.file.sync_all()?;
         }
         Ok(())
     }
@@ -173,20 +202,61 @@ impl FileSet {
         self.files.iter().map(|driven| driven.bytes)
     }
 
+    /// Of what bytes O_DIRECT takes only multiples, where the files are devices; else 1.
+    ///
+    /// # Errors
+    /// A device does not tell.
+    pub fn block_bytes(&self) -> Result<u32, FileSetError> {
+        let block = |driven: &Driven| match rustix::fs::ioctl_blksszget(&driven.file) {
+            Ok(bytes) => Ok(bytes),
+            Err(Errno::NOTTY) => Ok(1),
+            Err(errno) => {
+                Err(FileSetError::Given { path: driven.path.clone(), error: errno.into() })
+            }
+        };
+        self.files.iter().try_fold(1, |most, driven| Ok(block(driven)?.max(most)))
+    }
+
     /// Brings the page cache to a state, and verifies that it is.
     ///
     /// # Errors
     /// It cannot be: why, for a person.
     pub fn bring_to(&self, state: State) -> Result<(), String> {
-        self.files.iter().try_for_each(|driven| match state {
-            State::Hot => driven.fill_cache(),
-            State::Cold => driven.drop_cache(),
-        })
+        self.files.iter().try_for_each(|driven| driven.bring_to(state))?;
+        self.image.as_ref().map_or(Ok(()), |(image, state)| image.bring_to(*state))
+    }
+}
+
+/// A file, or a device that nobody else uses: the kernel refuses it (EBUSY) to who wants it alone,
+/// and from then on to everybody else who does.
+fn opened(path: &Path, kind: FileType, writes: bool) -> Result<File, FileSetError> {
+    let alone = match kind {
+        FileType::BlockDevice => OFlags::EXCL,
+        FileType::RegularFile => OFlags::empty(),
+        _ => return Err(FileSetError::Neither(path.into())),
+    };
+    let flags = i32::try_from(alone.bits()).unwrap_or(0);
+    let file = File::options().read(true).write(writes).custom_flags(flags).open(path);
+    file.map_err(|error| {
+        let is_busy = Errno::from_io_error(&error) == Some(Errno::BUSY);
+        match machine::device_use(path).filter(|_| is_busy) {
+            Some(used) => FileSetError::InUse { path: path.into(), used },
+            None => FileSetError::Given { path: path.into(), error },
+        }
+    })
+}
+
+/// A file with room for so many bytes, where its file system can promise that.
+pub(crate) fn reserved(file: File, bytes: u64) -> std::io::Result<File> {
+    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => Ok(file),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(bytes).map(|()| file),
+        Err(errno) => Err(errno.into()),
     }
 }
 
 /// Asked before anything is written: a disk that would be filled is left as it is.
-fn is_room(directory: &Path, bytes: u64) -> std::io::Result<()> {
+pub(crate) fn is_room(directory: &Path, bytes: u64) -> std::io::Result<()> {
     let disk = rustix::fs::statvfs(directory)?;
     match disk.f_bavail.saturating_mul(disk.f_frsize) < bytes {
         true => Err(Errno::NOSPC.into()),
@@ -195,6 +265,13 @@ fn is_room(directory: &Path, bytes: u64) -> std::io::Result<()> {
 }
 
 impl Driven {
+    fn bring_to(&self, state: State) -> Result<(), String> {
+        match state {
+            State::Hot => self.fill_cache(),
+            State::Cold => self.drop_cache(),
+        }
+    }
+
     fn resident(&self) -> Result<(u64, u64), String> {
         page_cache::resident_pages(&self.file, self.bytes).map_err(|errno| {
             let error = std::io::Error::from(errno);

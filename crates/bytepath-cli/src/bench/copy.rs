@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use bytepath_lab::copies::copiers::{COPIERS, Copier, by_name};
 use bytepath_lab::copies::ground::{self, Ground};
-use bytepath_lab::copies::left;
 use bytepath_lab::copies::material::{self, Amount};
 use bytepath_lab::copies::work::{Cache, Until};
 use bytepath_lab::experiments::copy::{self, Asked, Place};
@@ -123,12 +122,7 @@ fn measure(options: &Copy, asked: &Asked<'_>) -> anyhow::Result<()> {
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
-    for folder in left::undo().context("cannot remove what an earlier run left")? {
-        crate::say(format_args!(
-            "bytepath: removed {}, which a run that was killed had left",
-            folder.display()
-        ));
-    }
+    super::undo_left();
     let amount = options.amount();
     let places = options.places(&directory, amount);
     if bytepath_lab::interrupt::wished() {

@@ -4,17 +4,20 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Error, bail};
 use bytepath::engines::Cache;
 use bytepath::machine::Machine;
+use bytepath_lab::devices::{Kind, Made, Wanted};
 use bytepath_lab::experiments::files::{self, Shape, Site, fio};
 use bytepath_lab::file_set::{FileSet, State};
 use bytepath_lab::lab::Settings;
+use bytepath_report::Record;
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use rustix::fs::FileType;
 use tempfile::TempDir;
 
-use super::{Measuring, measured, show};
+use super::{Measuring, interrupt, measured, show};
 use crate::drive::{Rw, access, count};
 use crate::output::is_stdout;
 use crate::{values, wrong_usage};
@@ -42,9 +45,9 @@ pub(super) struct Files {
     /// Drop the files from the page cache before each buffered sample
     #[arg(long)]
     cold: bool,
-    /// Bytes of a request
-    #[arg(long, value_name = "SIZE", value_parser = values::buffer_size, default_value = "1K")]
-    bs: usize,
+    /// Bytes of a request: 1K, or with --device the device's own block where that is larger
+    #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
+    bs: Option<usize>,
     /// Requests in flight for each job
     #[arg(long, value_name = "N", value_parser = count(), default_value = "8")]
     depth: u64,
@@ -58,7 +61,7 @@ pub(super) struct Files {
     #[arg(long, value_name = "N", value_parser = count(), default_value = "4")]
     files: u64,
     /// Bytes of each file: 64M, or less where all would be more than 512M; of what is given by
-    /// --file and --device, the first 1G at most
+    /// --file and --device PATH, the first 1G at most; all of a device that is made
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     size: Option<u64>,
     /// randread, randwrite, randrw, read, write or rw, as fio calls them
@@ -76,16 +79,18 @@ pub(super) struct Files {
     /// How long the kernel's submitting thread watches an empty queue before it sleeps
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "1s")]
     sqpoll_idle: Duration,
-    /// Make the files in this directory
-    #[arg(long, value_name = "DIR", default_value = ".", conflicts_with_all = ["file", "device"])]
-    dir: PathBuf,
+    /// Make the files, or the file of --device loop:SIZE, in this directory; here unless given
+    #[arg(long, value_name = "DIR", conflicts_with = "file")]
+    dir: Option<PathBuf>,
     /// Use these files, which every job then has; they are only read
     #[arg(long, value_name = "PATH")]
     file: Vec<PathBuf>,
-    /// Use this block device, which every job then has; it is only read
-    #[arg(long, value_name = "PATH", conflicts_with = "file")]
-    device: Option<PathBuf>,
-    /// Overwrite what --file and --device hold
+    /// Use this block device, which every job then has; it is only read, and refused where it is in
+    /// use. zram:SIZE (memory) and loop:SIZE (a file) make one for the run, as root: full of bytes
+    /// that do not compress, and gone afterwards
+    #[arg(long, value_name = "PATH|zram:SIZE|loop:SIZE", value_parser = device(), conflicts_with = "file")]
+    device: Option<Device>,
+    /// Overwrite what --file and --device PATH hold
     #[arg(long)]
     destroy: bool,
     /// Also do the same work by this program: fio
@@ -108,6 +113,37 @@ const SITE_BYTES: u64 = 512 << 20;
 /// Of files and devices that are given, so much is asked for unless told otherwise.
 const GIVEN_BYTES: u64 = 1 << 30;
 
+/// Bytes of a request, unless told otherwise or a device takes no such requests.
+const IO_BYTES: usize = 1 << 10;
+
+/// What `--device` names.
+#[derive(Debug, Clone)]
+enum Device {
+    /// One that is to be made.
+    Wanted(Wanted),
+    /// One that there is.
+    Path(PathBuf),
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Device::Wanted(wanted) => write!(out, "{wanted}"),
+            Device::Path(path) => write!(out, "{}", path.display()),
+        }
+    }
+}
+
+fn device() -> impl TypedValueParser<Value = Device> {
+    PathBufValueParser::new().try_map(|path| -> Result<Device, String> {
+        let made = path.to_str().and_then(|text| text.split_once(':'));
+        match made.and_then(|(name, size)| Some((Kind::named(name)?, size))) {
+            Some((kind, size)) => Ok(Device::Wanted(Wanted { kind, bytes: values::size(size)? })),
+            None => Ok(Device::Path(path)),
+        }
+    })
+}
+
 pub(super) fn run(options: &Files) -> anyhow::Result<()> {
     options.check()?;
     let names = options.names()?;
@@ -115,57 +151,92 @@ pub(super) fn run(options: &Files) -> anyhow::Result<()> {
         return super::list(&names);
     }
     let outputs = options.measuring.outputs()?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let settings = options.settings();
-    let shape = options.shape(settings.seed);
-    let sites = options.sites(&names, &shape)?;
-    let peer = options.peer.as_ref().map(|_| options.peer()).transpose()?;
-    let fio = peer.as_ref().map(|(fio, _)| fio);
-    let arms = files::arms(&names, &sites, &shape, &program, fio);
-    let reference = arms[0].name.clone();
-    let record = measured(files::DESCRIPTION.recorded(), arms, &reference, &settings)?;
-    show(&record, None, outputs)
+    // From here on an interruption cleans up.
+    let _measuring = interrupt::Measuring::begin();
+    super::undo_left();
+    let device = options.made_device()?;
+    let record = options.record(&names, device.as_ref());
+    // Nobody has it open any more.
+    if let Some(Err(why)) = device.map(Made::remove) {
+        crate::say(format_args!("bytepath: the device that was made cannot be removed: {why}"));
+    }
+    show(&record?, None, outputs)
 }
 
 impl Files {
     /// What cannot be, or would have no effect.
     fn check(&self) -> anyhow::Result<()> {
-        let given = !self.file.is_empty() || self.device.is_some();
+        let theirs = !self.file.is_empty() || matches!(self.device, Some(Device::Path(_)));
         let writes = self.rw.access(50).writes();
+        let loops = |wanted: &Wanted| wanted.kind == Kind::Loop;
+        let misfit = self.bs.and_then(|bytes| self.misfit(bytes, SECTOR_BYTES));
         let wrong = [
+            (misfit.is_some(), misfit.unwrap_or_default()),
             (
                 self.read_percent.is_some() && !self.rw.is_mixed(),
                 "--read-percent has no effect without --rw randrw or rw".to_owned(),
-            ),
-            (
-                self.caches().contains(&Cache::Direct) && self.bs % SECTOR_BYTES != 0,
-                format!(
-                    "--bs {} is no multiple of {SECTOR_BYTES}, which O_DIRECT demands; take one, or \
-                     measure --buffered alone",
-                    self.bs
-                ),
             ),
             (
                 self.cold && !self.caches().contains(&Cache::Buffered),
                 "--cold has no effect on --direct, which is always cold".to_owned(),
             ),
             (
-                given && writes && !self.destroy,
+                theirs && writes && !self.destroy,
                 "writing would overwrite what --file or --device holds: add --destroy if it may"
                     .to_owned(),
             ),
             (
-                given && self.verify && !self.destroy,
+                theirs && self.verify && !self.destroy,
                 "--verify knows only bytes that it wrote: add --destroy if what --file or --device \
                  holds may be overwritten"
                     .to_owned(),
             ),
-            (self.destroy && !given, "--destroy has no effect without --file or --device".to_owned()),
+            (
+                self.destroy && !theirs,
+                "--destroy has no effect without --file or --device PATH".to_owned(),
+            ),
+            (
+                self.dir.is_some() && self.device.is_some() && !self.wanted().is_some_and(loops),
+                "--dir has no effect on --device, unless that is loop:SIZE".to_owned(),
+            ),
         ];
         match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {
             Some((_, why)) => Err(wrong_usage(why)),
             None => Ok(()),
         }
+    }
+
+    /// The device that is to be made.
+    fn wanted(&self) -> Option<&Wanted> {
+        match &self.device {
+            Some(Device::Wanted(wanted)) => Some(wanted),
+            _ => None,
+        }
+    }
+
+    fn made_device(&self) -> anyhow::Result<Option<Made>> {
+        let make = |wanted: &Wanted| wanted.make(&self.directory()?).map_err(Error::msg);
+        self.wanted().map(make).transpose()
+    }
+
+    /// Measures, and leaves no file open.
+    fn record(&self, names: &[String], device: Option<&Made>) -> anyhow::Result<Record> {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let given = self.given(device)?;
+        let io_bytes = self.io_bytes(given.as_ref())?;
+        let settings = self.settings(io_bytes);
+        let shape = self.shape(io_bytes, settings.seed);
+        let sites = match self.sites(names, given, io_bytes) {
+            Err(_) if bytepath_lab::interrupt::wished() => {
+                bail!("interrupted before anything was measured")
+            }
+            sites => sites?,
+        };
+        let peer = self.peer.as_ref().map(|_| self.peer()).transpose()?;
+        let fio = peer.as_ref().map(|(fio, _)| fio);
+        let arms = files::arms(names, &sites, &shape, &program, fio);
+        let reference = arms[0].name.clone();
+        measured(files::DESCRIPTION.recorded(), arms, &reference, &settings)
     }
 
     fn caches(&self) -> Vec<Cache> {
@@ -181,14 +252,41 @@ impl Files {
         super::matching(files::names(&self.caches()), &self.arms)
     }
 
-    fn settings(&self) -> Settings {
+    /// Bytes of a request: as many as are asked for, where that can be.
+    fn io_bytes(&self, given: Option<&FileSet>) -> anyhow::Result<usize> {
+        let blocks = given.map(FileSet::block_bytes).transpose()?.unwrap_or(1) as usize;
+        let usual = match self.caches().contains(&Cache::Direct) {
+            true => IO_BYTES.max(blocks),
+            false => IO_BYTES,
+        };
+        match self.bs.and_then(|bytes| self.misfit(bytes, blocks)) {
+            Some(why) => Err(wrong_usage(why)),
+            None => Ok(self.bs.unwrap_or(usual)),
+        }
+    }
+
+    /// What is wrong with requests of so many bytes, where O_DIRECT takes only whole blocks.
+    fn misfit(&self, bytes: usize, block_bytes: usize) -> Option<String> {
+        let direct = self.caches().contains(&Cache::Direct);
+        (direct && bytes % block_bytes != 0).then(|| {
+            format!(
+                "--bs {bytes} is no multiple of {block_bytes}, which O_DIRECT demands; take one, or \
+                 measure --buffered alone"
+            )
+        })
+    }
+
+    fn settings(&self, io_bytes: usize) -> Settings {
         let mut settings = self.measuring.settings(None);
         let others = &mut settings.others;
-        others.insert("bs".to_owned(), self.bs.into());
+        others.insert("bs".to_owned(), io_bytes.into());
         others.insert("depth".to_owned(), self.depth.into());
         others.insert("batch".to_owned(), self.batch.into());
         others.insert("jobs".to_owned(), self.jobs().into());
         others.insert("verify".to_owned(), self.verify.into());
+        if let Some(device) = &self.device {
+            others.insert("device".to_owned(), device.to_string().into());
+        }
         settings
     }
 
@@ -196,16 +294,25 @@ impl Files {
         self.jobs.unwrap_or_else(|| Machine::this().allowed_cpus().iter().count().max(1) as u64)
     }
 
-    fn shape(&self, seed: u64) -> Shape {
-        let given = !self.file.is_empty() || self.device.is_some();
+    /// How much of each file is asked for at most, where it is not made to measure.
+    fn span_bytes(&self) -> Option<u64> {
+        let theirs = !self.file.is_empty() || matches!(self.device, Some(Device::Path(_)));
+        match theirs {
+            true => Some(self.size.unwrap_or(GIVEN_BYTES)),
+            false => self.size.filter(|_| self.device.is_some()),
+        }
+    }
+
+    fn shape(&self, io_bytes: usize, seed: u64) -> Shape {
+        let shared = !self.file.is_empty() || self.device.is_some();
         Shape {
             access: self.rw.access(self.read_percent.unwrap_or(50)),
-            io_bytes: self.bs,
+            io_bytes,
             depth: self.depth as usize,
             batch: self.batch as usize,
             jobs: self.jobs() as usize,
-            files_each: if given { 0 } else { self.files as usize },
-            span_bytes: given.then(|| self.size.unwrap_or(GIVEN_BYTES)),
+            files_each: if shared { 0 } else { self.files as usize },
+            span_bytes: self.span_bytes(),
             one_per_job: self.one_per_job,
             verify: self.verify,
             idle: self.sqpoll_idle,
@@ -213,10 +320,18 @@ impl Files {
         }
     }
 
-    /// The files of each way to open them: of their own where they are made, so that the cache keeps
+    /// The files of each way to open them, full of bytes that do not compress: of their own where they are made, so that the cache keeps
     /// what it has of them.
-    fn sites(&self, names: &[String], shape: &Shape) -> anyhow::Result<Vec<Site>> {
-        let mut given = self.given(shape)?.map(Rc::new);
+    fn sites(
+        &self,
+        names: &[String],
+        given: Option<FileSet>,
+        io_bytes: usize,
+    ) -> anyhow::Result<Vec<Site>> {
+        if let Some(given) = given.as_ref().filter(|_| self.destroy || self.wanted().is_some()) {
+            given.fill().context("cannot fill what is measured with bytes that do not compress")?;
+        }
+        let given = given.map(Rc::new);
         let mut sites = Vec::new();
         for cache in self.caches() {
             if files::engines(names, cache).is_empty() {
@@ -224,36 +339,41 @@ impl Files {
             }
             let hot = cache == Cache::Buffered && !self.cold;
             let state = if hot { State::Hot } else { State::Cold };
-            let files = match &mut given {
+            let files = match &given {
                 Some(files) => files.clone(),
-                None => Rc::new(self.made()?),
+                None => Rc::new(self.made(io_bytes)?),
             };
             sites.push(Site { cache, state, files });
         }
         Ok(sites)
     }
 
-    /// What the user names.
-    fn given(&self, shape: &Shape) -> anyhow::Result<Option<FileSet>> {
-        let paths = match &self.device {
-            Some(device) => vec![block_device(device)?.to_owned()],
-            None if self.file.is_empty() => return Ok(None),
-            None => self.file.clone(),
+    /// What the user names, or the device that was made.
+    fn given(&self, made: Option<&Made>) -> anyhow::Result<Option<FileSet>> {
+        // The file below a loop device stands for a disk: a fast one, unless it is to be cold.
+        let image = if self.cold { State::Cold } else { State::Hot };
+        let paths = match (&self.device, made) {
+            (_, Some(made)) => {
+                return Ok(Some(FileSet::of_device(made, self.span_bytes(), image)?));
+            }
+            (Some(Device::Path(device)), _) => vec![block_device(device)?.to_owned()],
+            _ if self.file.is_empty() => return Ok(None),
+            _ => self.file.clone(),
         };
-        let set = FileSet::given(&paths, shape.span_bytes, self.destroy)?;
-        if self.destroy {
-            set.fill().context("cannot fill what was given with bytes that do not compress")?;
-        }
-        Ok(Some(set))
+        Ok(Some(FileSet::given(&paths, self.span_bytes(), self.destroy)?))
     }
 
-    fn made(&self) -> anyhow::Result<FileSet> {
+    fn made(&self, io_bytes: usize) -> anyhow::Result<FileSet> {
         let count = self.jobs() * self.files;
-        let usual = (SITE_BYTES / count).min(FILE_BYTES).next_multiple_of(self.bs as u64);
+        let usual = (SITE_BYTES / count).min(FILE_BYTES).next_multiple_of(io_bytes as u64);
         let bytes = self.size.unwrap_or(usual);
-        let directory = std::fs::canonicalize(&self.dir)
-            .with_context(|| format!("cannot measure in {}", self.dir.display()))?;
-        Ok(FileSet::make(&directory, count as usize, bytes)?)
+        Ok(FileSet::make(&self.directory()?, count as usize, bytes)?)
+    }
+
+    fn directory(&self) -> anyhow::Result<PathBuf> {
+        let directory = self.dir.as_deref().unwrap_or(Path::new("."));
+        std::fs::canonicalize(directory)
+            .with_context(|| format!("cannot measure in {}", directory.display()))
     }
 
     /// The peer, and what removes its job files where nobody wants them.

@@ -21,6 +21,8 @@ struct Handlers {
     came: Arc<AtomicUsize>,
     /// Whether signals end the program as they do anywhere: while nothing is measured.
     idle: Arc<AtomicBool>,
+    /// How many measure, one inside the other.
+    measuring: AtomicUsize,
 }
 
 /// While it lives, signals end the run and not the program.
@@ -28,14 +30,17 @@ pub(super) struct Measuring(());
 
 impl Measuring {
     pub(super) fn begin() -> Measuring {
-        HANDLERS.get_or_init(Handlers::installed).idle.store(false, Ordering::Relaxed);
+        let handlers = HANDLERS.get_or_init(Handlers::installed);
+        handlers.measuring.fetch_add(1, Ordering::Relaxed);
+        handlers.idle.store(false, Ordering::Relaxed);
         Measuring(())
     }
 }
 
 impl Drop for Measuring {
     fn drop(&mut self) {
-        if let Some(handlers) = HANDLERS.get() {
+        let Some(handlers) = HANDLERS.get() else { return };
+        if handlers.measuring.fetch_sub(1, Ordering::Relaxed) == 1 {
             handlers.idle.store(true, Ordering::Relaxed);
         }
     }

@@ -38,7 +38,7 @@ impl Yard {
     }
 
     fn notes(&self) -> PathBuf {
-        self.state.path().join("bytepath/copies")
+        self.state.path().join("bytepath/left")
     }
 
     /// Neither files nor notes are left, nor loop devices.
@@ -332,12 +332,12 @@ fn a_loop_device_that_a_killed_run_left_goes_when_the_next_one_starts() {
     }
     // As it is when a run is killed after it made the device, and before the device goes by itself.
     let yard = Yard::new();
-    let folder = yard.dir.path().join(".bytepath-copies-1-0");
+    let folder = yard.dir.path().join(".bytepath-run-1-0");
     std::fs::create_dir(&folder).expect("made");
     let image = folder.join("image");
     std::fs::File::create(&image).and_then(|file| file.set_len(1 << 20)).expect("made");
     std::fs::create_dir_all(yard.notes()).expect("made");
-    let note = yard.notes().join(".bytepath-copies-1-0");
+    let note = yard.notes().join(".bytepath-run-1-0");
     std::fs::write(note, folder.to_str().expect("a plain name")).expect("written");
     let made = Command::new("losetup").args(["--find"]).arg(&image).status();
     if !made.is_ok_and(|status| status.success()) {
@@ -357,7 +357,7 @@ fn a_note_that_names_something_else_removes_nothing() {
     let treasure = yard.dir.path().join("treasure");
     std::fs::create_dir(&treasure).expect("made");
     std::fs::create_dir_all(yard.notes()).expect("made");
-    let note = yard.notes().join(".bytepath-copies-1-0");
+    let note = yard.notes().join(".bytepath-run-1-0");
     std::fs::write(note, treasure.to_str().expect("a plain name")).expect("written");
     yard.record(&["--on", "dir", "--work", "one", "--arms", "cp"]);
     assert_eq!(entries(yard.dir.path()), [treasure]);

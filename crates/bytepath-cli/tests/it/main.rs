@@ -3,6 +3,7 @@
 mod bench;
 mod bench_calls;
 mod bench_copy;
+mod bench_devices;
 mod calls;
 mod cat;
 mod classic;

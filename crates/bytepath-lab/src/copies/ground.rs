@@ -7,13 +7,13 @@
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use bytepath::{machine, page_cache};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
-use super::left::{Folder, IMAGE};
+use crate::devices::loop_device::{attached, said};
+use crate::left::{Folder, IMAGE};
 
 /// Which file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,14 +204,9 @@ fn image(name: &'static str, directory: &Path, bytes: u64) -> Result<Ground, Str
     let mkfs = format!("mkfs.{name}");
     said(&mkfs, &["-q".as_ref(), path.as_os_str()])
         .map_err(|why| format!("{why}{}", hint(name)))?;
-    let words = ["--find".as_ref(), "--show".as_ref(), path.as_os_str()];
-    let device = said("losetup", &words)?;
-    let opened = File::options().read(true).write(true).open(&device);
-    let mount = mounted(name, Some(&device))
+    let (device, _opened) = attached(&path)?;
+    let mount = mounted(name, Some(&device.to_string_lossy()))
         .map_err(|errno| format!("cannot mount a {name} image: {}", word(errno)));
-    // Somebody has it open, so it goes when that is closed.
-    said("losetup", &["--detach".as_ref(), device.as_ref()])?;
-    drop(opened);
     Ok(Ground::mounted(Kind::Image(name), mount?, Some(image)))
 }
 
@@ -224,17 +219,6 @@ fn mounted(kind: &str, source: Option<&str>) -> Result<OwnedFd, Errno> {
     rustix::mount::fsconfig_create(made.as_fd())?;
     let (flags, none) = (FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
     rustix::mount::fsmount(made.as_fd(), flags, none)
-}
-
-/// What a program says that succeeds; else what it complains about.
-fn said(program: &str, words: &[&std::ffi::OsStr]) -> Result<String, String> {
-    let done = Command::new(program).args(words).output();
-    let done = done.map_err(|error| format!("cannot run {program}: {error}"))?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
-    match done.status.success() {
-        true => Ok(text(done.stdout)),
-        false => Err(format!("{program} failed: {}", text(done.stderr))),
-    }
 }
 
 /// Where mkfs comes from.

@@ -3,6 +3,5 @@
 
 pub mod copiers;
 pub mod ground;
-pub mod left;
 pub mod material;
 pub mod work;

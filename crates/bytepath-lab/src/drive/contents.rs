@@ -13,6 +13,7 @@ use bytepath::pages::{Memory, Pages};
 use rustix::io::Errno;
 
 use crate::ends::Pattern;
+use crate::interrupt;
 
 /// How far the files lie apart in the stream, as a power of two: no file is larger than 8 TiB.
 const FILE_SHIFT: u32 = 43;
@@ -22,6 +23,9 @@ const REWRITTEN: u64 = 1 << 62;
 
 /// Written at once when a file is filled.
 const PIECE_BYTES: usize = 1 << 20;
+
+/// Not more of a file that is filled waits to be written back: that cannot be interrupted.
+const DIRTY_BYTES_MAX: u64 = 64 << 20;
 
 /// What a file holds.
 #[derive(Debug, Clone, Copy)]
@@ -98,10 +102,10 @@ impl Contents {
         })
     }
 
-    /// Fills the first `bytes` of a file.
+    /// Fills the first `bytes` of a file, on its device.
     ///
     /// # Errors
-    /// The kernel's word.
+    /// The kernel's word, or that the run is to end.
     pub fn write(self, file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
         use std::os::unix::fs::FileExt;
         let mut piece = vec![0; PIECE_BYTES];
@@ -111,8 +115,14 @@ impl Contents {
             self.fill(at, Version::Own, &mut piece[..len]);
             file.write_all_at(&piece[..len], at)?;
             at += len as u64;
+            if at % DIRTY_BYTES_MAX == 0 {
+                file.sync_data()?;
+            }
+            if interrupt::wished() {
+                return Err(std::io::ErrorKind::Interrupted.into());
+            }
         }
-        Ok(())
+        file.sync_all()
     }
 
     /// Looks at every block after a run that wrote, and gives those that were written their own

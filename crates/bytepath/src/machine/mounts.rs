@@ -9,6 +9,8 @@ use std::path::PathBuf;
 pub(crate) struct Mount {
     /// The number that statx gives for files on it.
     pub(crate) id: u64,
+    /// The device's number, `98:0`; of file systems on several devices, one of their own.
+    pub(crate) device: String,
     /// Where it is mounted.
     pub(crate) point: PathBuf,
     /// The file system's type: `ext4`, `fuse.sshfs`, …
@@ -30,11 +32,13 @@ fn mount(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ');
     let id = before.next()?.parse().ok()?;
-    let (point, options) = (before.nth(3)?, before.next()?);
+    let device = before.nth(1)?.to_owned();
+    let (point, options) = (before.nth(1)?, before.next()?);
     let mut after = after.split(' ');
     let (kind, source, more) = (after.next()?, after.next()?, after.next().unwrap_or(""));
     Some(Mount {
         id,
+        device,
         point: PathBuf::from(unescaped(point)),
         kind: kind.to_owned(),
         source: unescaped(source).to_string_lossy().into_owned(),
@@ -53,7 +57,7 @@ fn distinct<'a>(options: impl Iterator<Item = &'a str>) -> Vec<String> {
 }
 
 /// The kernel writes space, tab, newline and backslash as `\040` and so on.
-fn unescaped(text: &str) -> OsString {
+pub(super) fn unescaped(text: &str) -> OsString {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -78,8 +82,8 @@ mod tests {
         let mount = mount(line).expect("a mount");
         assert_eq!(mount.point, PathBuf::from(r"/mnt/a b\c"));
         assert_eq!(
-            (mount.id, mount.kind.as_str(), mount.source.as_str()),
-            (36, "ext4", "/dev/sda1")
+            (mount.id, mount.device.as_str(), mount.kind.as_str(), mount.source.as_str()),
+            (36, "98:0", "ext4", "/dev/sda1")
         );
         assert_eq!(mount.options, ["rw", "noatime", "quota"]);
     }

@@ -56,7 +56,8 @@ impl Fio {
                 let words: Vec<_> = words.chain([file.display().to_string()]).collect();
                 params.insert("words".to_owned(), words.join(" ").into());
                 let (work, ground) = (job(made), made.ground());
-                Ok(Box::new(FioWork { words, file, job: work, ground }) as Box<dyn Work>)
+                let refills = made.shape.verify && made.shape.access.writes();
+                Ok(Box::new(FioWork { words, file, job: work, ground, refills }) as Box<dyn Work>)
             }
         };
         let section = Some(super::cache_word(made.site.cache).to_owned());
@@ -124,6 +125,8 @@ struct FioWork {
     file: PathBuf,
     job: String,
     ground: Ground,
+    /// Whether what it writes would be found wrong by the arms that verify.
+    refills: bool,
 }
 
 impl FioWork {
@@ -137,6 +140,19 @@ impl FioWork {
         std::fs::write(&self.file, job)
             .map_err(|error| format!("cannot write {}: {error}", self.file.display()))?;
         self.ground.files.bring_to(self.ground.state)?;
+        let said = self.said(timing);
+        if self.refills {
+            let filled = self.ground.files.fill();
+            filled.map_err(|error| format!("cannot put right what fio wrote: {error}"))?;
+        }
+        let said = said?;
+        // It may say what it thinks of the options first.
+        let start = said.find("\n{").map_or(0, |at| at + 1);
+        serde_json::from_str(&said[start..]).map_err(|error| format!("fio: {error}: {said}"))
+    }
+
+    /// What it says; of what it complains about, the first line: the others are of other requests.
+    fn said(&self, timing: &Timing) -> Result<String, String> {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -144,10 +160,10 @@ impl FioWork {
         let mut child = Some(child);
         let said = said(&mut child, Says::Output, timing.patience());
         end(&mut child);
-        let said = said.map_err(|why| format!("fio: {why}"))?;
-        // It may say what it thinks of the options first.
-        let start = said.find("\n{").map_or(0, |at| at + 1);
-        serde_json::from_str(&said[start..]).map_err(|error| format!("fio: {error}: {said}"))
+        said.map_err(|why| {
+            let first = why.lines().next().unwrap_or_default();
+            format!("fio: {}", first.trim_start_matches("fio: "))
+        })
     }
 }
 

@@ -1,0 +1,277 @@
+//! zram devices of a run: memory that looks like a disk.
+//!
+//! They do not go by themselves. Each has a note, so that the run after one that was killed removes
+//! it: and no other, for the note tells the device by the number that the kernel gives to each
+//! device once (its sequence number), and by the kernel's present run.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Error, Result as IoResult};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bytepath::machine::Machine;
+use bytepath_report::numbers;
+use rustix::io::Errno;
+
+use crate::left::{Alone, Left, Note};
+
+const CONTROL: &str = "/sys/class/zram-control";
+
+/// For so long a device may be busy with those who look at every device that changes.
+const BUSY_TIME_MAX: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A zram device of this run.
+#[derive(Debug)]
+pub struct Zram {
+    number: u32,
+    note: Note,
+    removed: bool,
+}
+
+impl Zram {
+    /// Makes one of this size.
+    ///
+    /// # Errors
+    /// Why not, with the remedy, for a person.
+    pub(super) fn make(bytes: u64) -> Result<Zram, String> {
+        possible()?;
+        is_room(bytes)?;
+        let zram = noted().map_err(|error| format!("{error}{}", hint(&error)))?;
+        let size = format!("/sys/block/zram{}/disksize", zram.number);
+        fs::write(&size, bytes.to_string()).map_err(|error| format!("{size}: {error}"))?;
+        match zram.path().exists() {
+            true => Ok(zram),
+            false => Err(format!(
+                "{} does not appear; is /dev here the system's own, and not a container's?",
+                zram.path().display()
+            )),
+        }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        path(self.number)
+    }
+
+    pub(super) fn remove(mut self) -> Result<(), String> {
+        self.removed = true;
+        self.taken_away().map_err(|error| left_there(self.number, &error))
+    }
+
+    fn taken_away(&self) -> IoResult<()> {
+        hot_remove(self.number)?;
+        self.note.done();
+        Ok(())
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        if !self.removed {
+            // One that stays keeps its note, and the next run tries again.
+            let _ = self.taken_away();
+        }
+    }
+}
+
+/// A device without a size, whose note is there before it is. Nobody else makes or undoes any
+/// meanwhile.
+fn noted() -> IoResult<Zram> {
+    let alone = Alone::wait()?;
+    let mut note = alone.note()?;
+    note.tell(Noted::None { before: numbers()? }.text().as_bytes())?;
+    let made = fs::read_to_string(format!("{CONTROL}/hot_add"));
+    let number = made.and_then(|text| text.trim().parse().map_err(Error::other));
+    let number = number.inspect_err(|_| note.done())?;
+    let mut zram = Zram { number, note, removed: false };
+    let told = Noted::One { number, sequence: sequence(number) }.text();
+    zram.note.tell(told.as_bytes())?;
+    Ok(zram)
+}
+
+/// Whether devices can be made here at all.
+fn possible() -> Result<(), String> {
+    if !Path::new(CONTROL).exists() {
+        return Err(
+            "this kernel has no zram, or has not loaded it: as root, modprobe zram; or take \
+                    --device loop:SIZE"
+                .into(),
+        );
+    }
+    match rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => Err("that takes root; run it as root, or measure files with --dir".into()),
+    }
+}
+
+fn hint(error: &Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+            "; in a container, zram is the host's: run it there, or measure files with --dir"
+        }
+        _ => "",
+    }
+}
+
+/// What does not compress takes all of its size.
+fn is_room(bytes: u64) -> Result<(), String> {
+    let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    match kib.map(|kib| kib << 10) {
+        Some(available) if available < bytes => Err(format!(
+            "only {} of memory are available; take a smaller one",
+            numbers::bytes(available)
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn path(number: u32) -> PathBuf {
+    format!("/dev/zram{number}").into()
+}
+
+fn left_there(number: u32, error: &Error) -> String {
+    let hint = match Errno::from_io_error(error) {
+        Some(Errno::BUSY) => {
+            format!("who has it open? (fuser /dev/zram{number}) The next run tries again")
+        }
+        _ => format!("as root: echo {number} >{CONTROL}/hot_remove"),
+    };
+    format!("{error}; {hint}")
+}
+
+/// Removes a device with all that it holds; one that is gone is no fault.
+fn hot_remove(number: u32) -> IoResult<()> {
+    let until = Instant::now() + BUSY_TIME_MAX;
+    loop {
+        let removed = fs::write(format!("{CONTROL}/hot_remove"), number.to_string());
+        match removed.as_ref().err().and_then(Errno::from_io_error) {
+            Some(Errno::NODEV) => return Ok(()),
+            Some(Errno::BUSY) if Instant::now() < until => std::thread::sleep(LOOK_EVERY),
+            _ => return removed,
+        }
+    }
+}
+
+/// The numbers of the devices that there are.
+fn numbers() -> IoResult<BTreeSet<u32>> {
+    let number = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        name.to_str()?.strip_prefix("zram")?.parse().ok()
+    };
+    Ok(fs::read_dir("/sys/block")?.filter_map(Result::ok).filter_map(number).collect())
+}
+
+/// The kernel's number of this device, which no other ever gets while it runs; kernels before 5.15
+/// give none.
+fn sequence(number: u32) -> Option<u64> {
+    fs::read_to_string(format!("/sys/block/zram{number}/diskseq")).ok()?.trim().parse().ok()
+}
+
+/// Whether a device has no size yet, and so holds nothing.
+fn is_empty(number: u32) -> bool {
+    let told = fs::read_to_string(format!("/sys/block/zram{number}/initstate"));
+    told.is_ok_and(|state| state.trim() == "0")
+}
+
+/// How notes of zram devices begin; folders begin with a slash.
+const WORD: &str = "zram";
+
+/// What a note says.
+#[derive(Debug, PartialEq, Eq)]
+enum Noted {
+    /// A device is about to be made where these are.
+    None { before: BTreeSet<u32> },
+    /// This one was made.
+    One { number: u32, sequence: Option<u64> },
+}
+
+/// A note that was read, and whether it is of the kernel's present run.
+pub(crate) struct Found {
+    noted: Noted,
+    is_current: bool,
+}
+
+impl Noted {
+    /// `zram BOOT made NUMBER SEQUENCE`, or `zram BOOT after NUMBER…`.
+    fn text(&self) -> String {
+        let boot = Machine::this().boot_id();
+        match self {
+            Noted::None { before } => {
+                let before: Vec<_> = before.iter().map(u32::to_string).collect();
+                format!("{WORD} {boot} after {}", before.join(" "))
+            }
+            Noted::One { number, sequence } => {
+                let sequence = sequence.map_or_else(String::new, |sequence| sequence.to_string());
+                format!("{WORD} {boot} made {number} {sequence}")
+            }
+        }
+    }
+}
+
+impl Found {
+    /// The note of a device; `None` where this is the note of something else.
+    pub(crate) fn read(told: &[u8]) -> Option<Found> {
+        let text = std::str::from_utf8(told).ok()?;
+        let mut words = text.strip_prefix(WORD)?.split_whitespace();
+        let is_current = words.next()? == Machine::this().boot_id();
+        let noted = match words.next()? {
+            "after" => Noted::None { before: words.filter_map(|word| word.parse().ok()).collect() },
+            "made" => Noted::One {
+                number: words.next()?.parse().ok()?,
+                sequence: words.next().and_then(|word| word.parse().ok()),
+            },
+            _ => return None,
+        };
+        Some(Found { noted, is_current })
+    }
+
+    /// Removes the device, where it is still the one that the run made.
+    pub(crate) fn undone(&self) -> Option<Left> {
+        let number = self.device().filter(|_| self.is_current)?;
+        let removed = hot_remove(number).map_err(|error| left_there(number, &error));
+        Some(Left { path: path(number), removed })
+    }
+
+    fn device(&self) -> Option<u32> {
+        match &self.noted {
+            Noted::One { number, sequence: noted } => {
+                let there = Path::new(&format!("/sys/block/zram{number}")).exists();
+                (there && sequence(*number) == *noted).then_some(*number)
+            }
+            Noted::None { before } => {
+                numbers().ok()?.into_iter().find(|is| !before.contains(is) && is_empty(*is))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_again_what_it_was_told() {
+        let notes = [
+            Noted::None { before: BTreeSet::new() },
+            Noted::None { before: BTreeSet::from([0, 7]) },
+            Noted::One { number: 3, sequence: Some(99) },
+            Noted::One { number: 0, sequence: None },
+        ];
+        for noted in notes {
+            let found = Found::read(noted.text().as_bytes()).expect("a note");
+            assert_eq!((found.noted, found.is_current), (noted, true));
+        }
+    }
+
+    #[test]
+    fn a_note_of_something_else_or_of_an_earlier_start_of_the_machine_removes_nothing() {
+        for text in ["", "/a/folder", "zram", "zram boot", "zram boot made", "zram boot made x"] {
+            assert!(Found::read(text.as_bytes()).is_none(), "{text}");
+        }
+        let found = Found::read(b"zram another-boot made 0 1").expect("a note");
+        assert!(found.undone().is_none());
+    }
+}

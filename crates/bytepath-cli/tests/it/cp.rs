@@ -12,6 +12,7 @@ mod random;
 mod report;
 mod resume;
 mod trees;
+mod uncached;
 
 use std::fs::{File, FileTimes, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

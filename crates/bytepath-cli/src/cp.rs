@@ -31,6 +31,7 @@ mod seen;
 mod settings;
 mod tree;
 mod turns;
+mod uncached;
 mod verify;
 mod voice;
 
@@ -61,6 +62,7 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
     };
     let settings = settings(called, &written).and_then(|settings| {
         let checked = resume::check(&settings, &options.extras)
+            .and_then(|()| uncached::check(&settings, &options))
             .and_then(|()| options.extras.check(settings.verbose));
         checked.map_err(Wrong::Usage).map(|()| settings)
     });

@@ -99,6 +99,10 @@ impl Arm {
     }
 }
 
+/// The parameters that tell which share of its pages the page cache has afterwards of what an arm
+/// copied, and of the copy: from 0 to 1.
+pub const RESIDENT: [&str; 2] = ["source_resident", "copy_resident"];
+
 /// The unit of an arm's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unit {

@@ -51,7 +51,7 @@ mod read;
 mod record;
 mod write;
 
-pub use arm::{Arm, Better, Costs, Published, Sample, Status, Unit, Verdict};
+pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Verdict};
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
 pub use latency::Latency;
 pub use machine::{Cache, Machine};

@@ -14,7 +14,7 @@ use crate::size::shown;
 use crate::wait;
 
 /// The offset that means "where the descriptor stands" to preadv2(2) and pwritev2(2).
-const AT_POSITION: u64 = u64::MAX;
+pub(crate) const AT_POSITION: u64 = u64::MAX;
 
 /// What a descriptor is open on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 //! What of a file is in the page cache: asked, filled, dropped.
 
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 use rustix::fs::Advice;
@@ -25,10 +26,39 @@ pub fn resident_pages(file: impl AsFd, bytes: u64) -> Result<(u64, u64), Errno> 
     while at < bytes {
         let len = PIECE_BYTES.min(bytes - at) as usize;
         let mapping = MappedFile::from(&file, at, len, Access::Read)?;
-        resident += mapping.resident_pages()? as u64;
+        resident += mapping.residency()?.filter(|is_there| *is_there).count() as u64;
         at += len as u64;
     }
     Ok((resident, bytes.div_ceil(page)))
+}
+
+/// Whether each page of a range of a regular file, as far as the file goes, is in the page cache. The
+/// range begins with a page. Told as by [`resident_pages`]; see [`is_told`].
+///
+/// # Errors
+/// The kernel's word where the file cannot be mapped.
+pub(crate) fn residency(file: impl AsFd, range: Range<u64>) -> Result<Vec<bool>, Errno> {
+    let end = range.end.min(file_bytes(&file)?);
+    match usize::try_from(end.saturating_sub(range.start)) {
+        Ok(0) => Ok(Vec::new()),
+        Ok(len) => {
+            let mapping = MappedFile::from(&file, range.start, len, Access::Read)?;
+            mapping.residency().map(Iterator::collect)
+        }
+        Err(_) => Err(Errno::OVERFLOW),
+    }
+}
+
+/// Whether the kernel tells this process what of a regular file is in the page cache. Where it does
+/// not, it says that all is, and so of a page behind the end.
+///
+/// # Errors
+/// The kernel's word where the file cannot be mapped.
+pub(crate) fn is_told(file: impl AsFd) -> Result<bool, Errno> {
+    let page = rustix::param::page_size();
+    let behind = file_bytes(&file)?.next_multiple_of(page as u64);
+    let mapping = MappedFile::from(&file, behind, page, Access::Read)?;
+    Ok(!mapping.residency()?.any(|is_there| is_there))
 }
 
 /// How many bytes of a regular file lie in the page cache, in whole pages; told as by
@@ -37,9 +67,13 @@ pub fn resident_pages(file: impl AsFd, bytes: u64) -> Result<(u64, u64), Errno> 
 /// # Errors
 /// The kernel's word where the file cannot be mapped.
 pub fn resident_bytes(file: impl AsFd) -> Result<u64, Errno> {
-    let bytes = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+    let bytes = file_bytes(&file)?;
     let (resident, _) = resident_pages(file, bytes)?;
     Ok(resident * rustix::param::page_size() as u64)
+}
+
+fn file_bytes(file: impl AsFd) -> Result<u64, Errno> {
+    Ok(u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0))
 }
 
 /// Reads the first `bytes` of a file into the page cache.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs};
 use crate::profile::Profile;
-use crate::routes::{Aliasing, Job, ROUTES, Rank, Route, by_name};
+use crate::routes::{Aliasing, Cache, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
 use crate::wait::Wait;
 
@@ -102,7 +102,7 @@ impl Plan {
         ends(job)?;
         let (mut routes, mut refused) = (Vec::new(), Vec::new());
         for route in ROUTES.iter().copied() {
-            match route.suits(job) {
+            match suits(route, job) {
                 Ok(rank) => routes.push(choice(route, rank, job, &knobs)),
                 Err(refusal) => refused.push(Refused { route: route.name(), refusal }),
             }
@@ -160,8 +160,7 @@ impl Plan {
     pub fn only(name: &str, job: &Job<'_>, knobs: Knobs) -> Result<Plan, PlanError> {
         let route = by_name(name).ok_or_else(|| PlanError::UnknownRoute { name: name.into() })?;
         ends(job)?;
-        let rank = route
-            .suits(job)
+        let rank = suits(route, job)
             .map_err(|refusal| PlanError::Refused { route: route.name(), refusal })?;
         let routes = vec![choice(route, rank, job, &knobs)];
         let (pipe_bytes, basis) = (knobs.pipe_bytes, Basis::Asked);
@@ -233,6 +232,16 @@ impl Plan {
     }
 }
 
+/// Whether a route suits a job, and does with the page cache as it asks.
+fn suits(route: &dyn Route, job: &Job<'_>) -> Result<Rank, Refusal> {
+    let rank = route.suits(job)?;
+    let cached = job.source.kind().is_cached() || job.sink.kind().is_cached();
+    if cached && job.cache == Cache::LeaveAsItWas {
+        route.leaves_cache()?;
+    }
+    Ok(rank)
+}
+
 fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -> Choice {
     let (aliasing, knobs) = (route.aliasing(job), knobs.clone());
     Choice { route, rank, aliasing, knobs, expected_gib_per_s: None }
@@ -288,7 +297,11 @@ impl fmt::Display for Choice {
             Aliasing::Source => "; later writes to the source show",
             Aliasing::Memory => "; later writes to the memory show",
         };
-        write!(f, "{}: {why}{aliasing}; wait: {}", self.route.name(), self.knobs.wait)?;
+        let cache = match self.route.leaves_cache() {
+            Ok(()) => "; leaves the page cache as it was",
+            Err(_) => "",
+        };
+        write!(f, "{}: {why}{aliasing}{cache}; wait: {}", self.route.name(), self.knobs.wait)?;
         if let Some(bytes) = self.knobs.chunk_bytes {
             write!(f, "; {} a call", shown(bytes as u64))?;
         }

@@ -31,6 +31,11 @@ pub(super) struct Copy {
     /// Measure once more with the clock running until the copy is on the device
     #[arg(long)]
     fsync: bool,
+    /// Measure copies that leave the page cache as it was beside those that do not: cp --uncached, and
+    /// the routes it goes by; and tell of every arm what of source and copy is in the page cache
+    /// afterwards
+    #[arg(long)]
+    uncached: bool,
     /// Programs to run beside; the first is the reference: cp, dd, cat, rsync, xcp, fcp, cpz
     #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = copier, default_value = "cp")]
     peer: Vec<&'static Copier>,
@@ -107,6 +112,7 @@ pub(super) fn run(options: &Copy) -> anyhow::Result<()> {
         until: if options.fsync { &until } else { &until[..1] },
         peers: &options.peer,
         others: &others,
+        uncached: options.uncached,
     };
     if options.list {
         let named = |kind: &ground::Kind| Place::named(*kind, &options.work);

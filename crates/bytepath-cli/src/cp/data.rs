@@ -217,7 +217,8 @@ impl<'a> Data<'a> {
         };
         let meter = &self.shared.hand.meter;
         let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None };
-        let shares = self.shared.settings.reflink != Reflink::Never && way == Way::Any;
+        let (settings, extras) = (self.shared.settings, self.shared.extras);
+        let shares = settings.reflink != Reflink::Never && way == Way::Any && !extras.uncached;
         match self.shared.moved(&carrying, shares, &mut self.dirty_bytes) {
             Ok(moved) => {
                 self.note(&moved, shares);

@@ -36,14 +36,21 @@ pub(crate) struct Extras {
     /// system refuses. Blocks that can be shared are shared
     #[arg(long, conflicts_with = "route")]
     pub(super) direct: bool,
+    /// Leave the page cache as it was: what of SOURCE was there before stays, and nothing else, nothing
+    /// of the copy either. By calls that drop what they brought in (RWF_DONTCACHE) where the kernel and
+    /// the file systems have them, else by advice once the bytes are on the device, 8 MiB at a time;
+    /// what neither can is copied through the page cache, with a note. Waits for the device at the end
+    /// of each file; a file system in memory keeps its files there. Blocks that can be shared are shared
+    #[arg(long)]
+    pub(super) uncached: bool,
     /// Show files, bytes, rate and time left on standard error. SIGUSR1 shows a line at any time.
     /// With durable, bring the bytes to the device as they are copied, 32 MiB at a time, and count
     /// what is there: no more than that is ever waiting in memory
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "copied")]
     pub(super) progress: Option<Progress>,
     /// Copy with so many threads at most: several files of a tree at once, of less than 32 MiB each.
-    /// As many as there are CPUs for this process, unless given. What is resumed, direct, durable or
-    /// told as JSON is copied by one thread, file after file
+    /// As many as there are CPUs for this process, unless given. What is resumed, direct, uncached,
+    /// durable or told as JSON is copied by one thread, file after file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
     pub(super) jobs: Option<u16>,
     /// Write what was done as one JSON document to FILE, or to standard output (-): counts, bytes by
@@ -85,10 +92,10 @@ impl Extras {
     }
 
     /// Whether the files are copied one after the other by one thread, whole plans and all, because
-    /// of what is asked for: to read what is there first, to have each window on the device, or to
-    /// tell of every entry where its bytes went.
+    /// of what is asked for: to read what is there first, to have each window on the device, to keep
+    /// bytes out of the page cache, or to tell of every entry where its bytes went.
     pub(super) fn one_by_one(&self) -> bool {
         let told = self.json.is_some() || self.json_files.is_some();
-        self.resume || self.direct || self.is_durable() || told
+        self.resume || self.direct || self.uncached || self.is_durable() || told
     }
 }

@@ -62,11 +62,15 @@ impl Shared<'_> {
         // A pipe stands nowhere.
         let start = rustix::fs::tell(carrying.job.sink).unwrap_or(0);
         self.hand.reached(start);
-        let moved = match (shares, &self.plan.route) {
-            _ if self.extras.direct => self.past_the_cache(carrying, dirty_bytes),
-            // copy_file_range(2) shares blocks where it can.
-            (false, None) => self.in_windows(&self.by("read-write"), carrying, dirty_bytes),
-            _ => self.in_windows(self.plan, carrying, dirty_bytes),
+        // copy_file_range(2) shares blocks where it can.
+        let cached = match (shares, &self.plan.route) {
+            (false, None) => &self.by("read-write"),
+            _ => self.plan,
+        };
+        let moved = match (self.extras.direct, self.extras.uncached) {
+            (true, _) => self.past_the_cache(carrying, cached, dirty_bytes),
+            (_, true) => self.leaving_the_cache(carrying, cached, dirty_bytes),
+            _ => self.in_windows(cached, carrying, dirty_bytes),
         };
         self.voice.ledger.moved(&moved, start);
         moved
@@ -77,7 +81,8 @@ impl Shared<'_> {
         PlanOptions { route: Some(route.to_owned()), ..self.plan.clone() }
     }
 
-    fn in_windows(
+    /// Moves them by a plan, in windows where each has to be on the device before the next.
+    pub(super) fn in_windows(
         &self,
         plan: &PlanOptions,
         carrying: &Carrying<'_>,
@@ -99,31 +104,80 @@ impl Shared<'_> {
     fn past_the_cache(
         &self,
         carrying: &Carrying<'_>,
+        cached: &PlanOptions,
         dirty_bytes: &mut u64,
     ) -> Result<Moved, CarryError> {
-        let mut total = Moved { bytes: 0, route: DIRECT[0], declined: Vec::new() };
-        let mut why = String::new();
+        let mut detour = Detour::new(carrying);
         for route in DIRECT {
-            let rest = behind(carrying, total.bytes);
-            match self.in_windows(&self.by(route), &rest, dirty_bytes) {
-                Ok(moved) => return Ok(together(total, moved)),
-                Err(CarryError::Plan(PlanError::Refused { refusal, .. })) => {
-                    why = refusal.to_string();
-                }
-                Err(CarryError::Transfer(TransferError::Declined { offset, declined })) => {
-                    why = declined.last().map_or(why, |gave| gave.why.clone());
-                    total.bytes += offset;
-                    total.declined.extend(declined);
-                }
-                Err(other) => return Err(other),
+            let tried = self.in_windows(&self.by(route), &detour.rest(), dirty_bytes);
+            if let Some(moved) = detour.tried(tried)? {
+                return Ok(moved);
             }
         }
+        self.note("--direct: what cannot go past the page cache is copied through it", &detour);
+        let moved = self.in_windows(cached, &detour.rest(), dirty_bytes)?;
+        Ok(detour.ended(moved))
+    }
+
+    /// Says once that something is not copied as it was asked for.
+    pub(super) fn note(&self, what: &str, detour: &Detour<'_, '_>) {
         if !self.tally.said_cached.swap(true, Relaxed) {
-            let what = "--direct: what cannot go past the page cache is copied through it";
-            self.voice.warn(format_args!("{what}: {why}"));
+            self.voice.warn(format_args!("{what}: {}", detour.why));
         }
-        let moved = self.in_windows(self.plan, &behind(carrying, total.bytes), dirty_bytes)?;
-        Ok(together(total, moved))
+    }
+}
+
+/// A movement by ways that may be refused, until one is not.
+pub(super) struct Detour<'c, 'a> {
+    carrying: &'c Carrying<'a>,
+    /// What was moved so far.
+    total: Moved,
+    /// Why the last way was refused.
+    why: String,
+}
+
+impl<'c, 'a> Detour<'c, 'a> {
+    pub(super) fn new(carrying: &'c Carrying<'a>) -> Detour<'c, 'a> {
+        let total = Moved { bytes: 0, route: "", declined: Vec::new() };
+        Detour { carrying, total, why: String::new() }
+    }
+
+    /// What is left to be moved.
+    pub(super) fn rest(&self) -> Carrying<'a> {
+        behind(self.carrying, self.total.bytes)
+    }
+
+    /// Takes the answer of one way; nothing where it was refused, and another has to go on.
+    ///
+    /// # Errors
+    /// It failed.
+    pub(super) fn tried(
+        &mut self,
+        moved: Result<Moved, CarryError>,
+    ) -> Result<Option<Moved>, CarryError> {
+        match moved {
+            Ok(moved) => return Ok(Some(self.ended(moved))),
+            Err(CarryError::Plan(
+                PlanError::Refused { refusal, .. } | PlanError::None(refusal),
+            )) => {
+                self.why = refusal.to_string();
+            }
+            Err(CarryError::Transfer(TransferError::Declined { offset, declined })) => {
+                if let Some(gave) = declined.last() {
+                    self.why = gave.why.clone();
+                }
+                self.total.bytes += offset;
+                self.total.declined.extend(declined);
+            }
+            Err(other) => return Err(other),
+        }
+        Ok(None)
+    }
+
+    /// All of it, with what the last way moved.
+    pub(super) fn ended(&mut self, last: Moved) -> Moved {
+        let total = Moved { bytes: 0, route: "", declined: Vec::new() };
+        together(std::mem::replace(&mut self.total, total), last)
     }
 }
 

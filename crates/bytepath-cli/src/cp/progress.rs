@@ -38,6 +38,8 @@ pub(super) struct Tally {
     durable_bytes: AtomicU64,
     /// Whether it was said that something is not copied past the page cache.
     pub(super) said_cached: AtomicBool,
+    /// Whether it was said that the copies are in memory.
+    pub(super) said_memory: AtomicBool,
     /// The devices of source and sink between which blocks could not be shared last.
     unshared: Mutex<Option<(u64, u64)>>,
 }

@@ -123,12 +123,47 @@ fn every_route_between_files_copies_one_alone() {
     for route in ["copy-file-range", "splice", "sendfile", "read-write", "reflink", "mmap-write"] {
         assert!(routes.contains(&Some(route)), "{route} is not among {routes:?}");
     }
+    assert!(!routes.contains(&Some("fadvise")), "it was not asked for");
     for arm in arms(&record) {
         // A route that cannot work here says so itself, and is not taken for another.
         let ok = arm["status"] == "ok";
         assert_eq!(!ok, !why(arm).is_empty(), "{}: {}", name(arm), why(arm));
         assert!(ok || !["read-write", "cp"].iter().any(|sure| name(arm).ends_with(sure)));
     }
+    yard.is_clean();
+}
+
+#[test]
+fn uncached_copies_leave_the_page_cache_and_all_tell_what_is_there() {
+    let yard = Yard::new();
+    let on = grounds().join(",");
+    let shape = ["--on", &on, "--cache", "hot,cold", "--uncached"];
+    let arms_wanted = "cp,bytepath-cp,bytepath-cp-uncached,dontcache,fadvise";
+    let record = yard.record(&[&shape[..], &["--arms", arms_wanted]].concat());
+    for arm in arms(&record) {
+        let (param, name) = (|param: &str| &arm["params"][param], name(arm));
+        let uncached =
+            ["-uncached", "/dontcache", "/fadvise"].iter().any(|end| name.ends_with(end));
+        if arm["status"] != "ok" {
+            let flag = name.ends_with("/dontcache") && why(arm).contains("RWF_DONTCACHE");
+            let memory = param("file_system") == "tmpfs";
+            assert!(flag || memory, "{name}: {}", why(arm));
+            continue;
+        }
+        let share = |of: &str| param(of).as_f64().expect("a share");
+        let (source, copy) = (share("source_resident"), share("copy_resident"));
+        // A clone reads nothing.
+        let cloned = name.ends_with("cp") || name.ends_with("-uncached");
+        let cloned = cloned && ["xfs", "btrfs"].iter().any(|on| name.starts_with(on));
+        match (uncached, param("cache") == "hot") {
+            (true, true) => assert!(copy == 0.0 && source > 0.0, "{name}: {source} {copy}"),
+            (true, false) => assert_eq!((source, copy), (0.0, 0.0), "{name}"),
+            (false, _) => assert!(cloned || copy > 0.0 && source > 0.0, "{name}: {source} {copy}"),
+        }
+    }
+    let ran =
+        |of: &str| arms(&record).iter().any(|arm| name(arm).ends_with(of) && arm["status"] == "ok");
+    assert!(ran("/fadvise") && ran("-uncached"), "{record}");
     yard.is_clean();
 }
 

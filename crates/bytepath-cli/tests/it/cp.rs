@@ -15,6 +15,7 @@ mod random;
 mod report;
 mod resume;
 mod trees;
+mod uncached;
 
 use std::fs::{File, FileTimes, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -131,7 +131,7 @@ impl Material {
     /// # Errors
     /// It does not stay there.
     pub fn heat(&self) -> Result<(), String> {
-        self.each(&mut heated)
+        each(&self.path, &mut heated)
     }
 
     /// Has none of it in the page cache, and sees that it is so.
@@ -139,16 +139,31 @@ impl Material {
     /// # Errors
     /// Something stays there.
     pub fn cool(&self) -> Result<(), String> {
-        self.each(&mut dropped)
+        each(&self.path, &mut dropped)
     }
 
-    fn each(&self, act: &mut dyn FnMut(&File) -> Result<(), String>) -> Result<(), String> {
-        let named = |path: &Path, error| format!("{}: {error}", path.display());
-        for path in files_of(&self.path).map_err(|error| named(&self.path, told(error)))? {
-            let file = File::open(&path).map_err(|error| named(&path, told(error)))?;
-            act(&file).map_err(|error| named(&path, error))?;
-        }
-        Ok(())
+    /// The share of its pages that are in the page cache.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn resident(&self) -> Result<f64, String> {
+        self.resident_of(&self.path)
+    }
+
+    /// The same of a copy.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn resident_of(&self, copy: &Path) -> Result<f64, String> {
+        let (mut there, mut all) = (0, 0);
+        each(copy, &mut |file| {
+            let bytes = file.metadata().map_err(told)?.len();
+            let (resident, pages) =
+                page_cache::resident_pages(file, bytes).map_err(|errno| told(errno.into()))?;
+            (there, all) = (there + resident, all + pages);
+            Ok(())
+        })?;
+        Ok(if all == 0 { 0.0 } else { there as f64 / all as f64 })
     }
 
     /// Sees that a copy has every file and byte; by its size alone, where `fully` is not asked for
@@ -199,6 +214,16 @@ impl Material {
             false => Err(format!("the copy has {bytes} of {} bytes", self.bytes)),
         }
     }
+}
+
+/// Does something with each file of a path.
+fn each(path: &Path, act: &mut dyn FnMut(&File) -> Result<(), String>) -> Result<(), String> {
+    let named = |path: &Path, error| format!("{}: {error}", path.display());
+    for file in files_of(path).map_err(|error| named(path, told(error)))? {
+        let open = File::open(&file).map_err(|error| named(&file, told(error)))?;
+        act(&open).map_err(|error| named(&file, error))?;
+    }
+    Ok(())
 }
 
 /// Reading a file may leave pages out once, where the kernel reads ahead of it, and not again.

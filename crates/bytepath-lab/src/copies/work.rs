@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytepath_report::Costs;
+use serde_json::Value;
 
 use super::copiers::Line;
 use super::ground::Ground;
@@ -71,6 +72,8 @@ pub struct CopyWork {
     pub until: Until,
     /// Whether a copy was compared byte by byte already.
     pub compared: Cell<bool>,
+    /// Whether what is in the page cache afterwards is told.
+    pub tells_residency: bool,
 }
 
 /// The slowest machines copy 16 MiB/s.
@@ -118,8 +121,18 @@ impl CopyWork {
         }
         let seconds = began.elapsed().as_secs_f64();
         let usage = Usage::of_children().since(before);
+        // Before the copy is read to be checked.
+        let resident = match self.tells_residency {
+            true => Some(Resident {
+                source: material.resident()?,
+                copy: material.resident_of(&sink.0)?,
+            }),
+            false => None,
+        };
         let held = material.check(&sink.0, !self.compared.replace(true))?;
-        Ok(outcome(material.bytes(), held, seconds, usage))
+        let mut outcome = outcome(material.bytes(), held, seconds, usage);
+        outcome.found.extend(resident.into_iter().flat_map(Resident::found));
+        Ok(outcome)
     }
 
     /// Runs the program to its end.
@@ -162,6 +175,20 @@ impl CopyWork {
                 Ok(command)
             }
         }
+    }
+}
+
+/// Shares of pages that are in the page cache.
+struct Resident {
+    source: f64,
+    copy: f64,
+}
+
+impl Resident {
+    /// As the record has them.
+    fn found(self) -> [(String, Value); 2] {
+        let [source, copy] = bytepath_report::RESIDENT;
+        [(source.to_owned(), self.source.into()), (copy.to_owned(), self.copy.into())]
     }
 }
 

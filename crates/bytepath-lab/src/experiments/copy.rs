@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
 
-use bytepath::routes::ROUTES;
+use bytepath::routes::{ROUTES, Route};
 use bytepath::{Endpoint, Job};
 use bytepath_report::Unit;
 
@@ -28,11 +28,15 @@ pub const DESCRIPTION: Description = Description {
                  each MiB are data, the rest holes, which count as bytes; tree: files of 0 to \
                  64 KiB, each power of two as frequent as the next, 100 to a directory. Every copy \
                  is checked: its sizes, a file's bytes by their sum, and of trees the first byte by \
-                 byte.",
+                 byte. What of source and copy is in the page cache when the clock stops is told as \
+                 a share of their pages, where that is asked for.",
 };
 
 /// Our own copier.
 const OURS: &str = "bytepath-cp";
+
+/// The same, leaving the page cache as it was.
+const UNCACHED: (&str, &str) = ("bytepath-cp-uncached", "--uncached");
 
 /// What is asked for.
 pub struct Asked<'a> {
@@ -48,6 +52,8 @@ pub struct Asked<'a> {
     pub peers: &'a [&'static Copier],
     /// Any other programs, by their words.
     pub others: &'a [Vec<String>],
+    /// Whether there are arms that leave the page cache as it was, and all tell what is there.
+    pub uncached: bool,
 }
 
 /// A ground with what is copied there, or why there is none.
@@ -117,19 +123,50 @@ impl Section<'_> {
         for peer in asked.peers {
             arms.push(self.arm(peer.name, peer.line(self.work).map(Mover::Program), asked));
         }
-        let path = asked.program.display().to_string();
-        let copy: &[&str] = if self.work == Kind::Tree { &["cp", "-r"] } else { &["cp"] };
-        let ours = std::iter::once(path).chain(copy.iter().map(|word| (*word).to_owned()));
-        arms.push(self.arm(OURS, Ok(Mover::Program(Line::of(ours))), asked));
+        arms.push(self.arm(OURS, Ok(self.ours(asked, None)), asked));
+        if asked.uncached {
+            let (name, option) = UNCACHED;
+            arms.push(self.arm(
+                name,
+                self.leaving_the_cache(self.ours(asked, Some(option))),
+                asked,
+            ));
+        }
         for words in asked.others {
             let line = Line::of(words.iter().cloned());
             arms.push(self.arm(&words.join(" "), Ok(Mover::Program(line)), asked));
         }
         if self.work == Kind::One {
-            let routes = routes_between_files().into_iter();
-            arms.extend(routes.map(|route| self.arm(route, Ok(Mover::Route(route)), asked)));
+            for route in routes_between_files() {
+                let mover = Mover::Route(route.name());
+                match (route.leaves_cache().is_ok(), asked.uncached) {
+                    (false, _) => arms.push(self.arm(route.name(), Ok(mover), asked)),
+                    (true, true) => {
+                        arms.push(self.arm(route.name(), self.leaving_the_cache(mover), asked));
+                    }
+                    (true, false) => {}
+                }
+            }
         }
         arms
+    }
+
+    /// Our own copier, with an option.
+    fn ours(&self, asked: &Asked<'_>, option: Option<&str>) -> Mover {
+        let recursive = (self.work == Kind::Tree).then_some("-r");
+        let words = ["cp"].into_iter().chain(recursive).chain(option).map(str::to_owned);
+        let path = asked.program.display().to_string();
+        Mover::Program(Line::of(std::iter::once(path).chain(words)))
+    }
+
+    /// A mover that leaves the page cache as it was, where copies can be anywhere else.
+    fn leaving_the_cache(&self, mover: Mover) -> Result<Mover, String> {
+        match &self.place.ground {
+            Ok(ground) if ground.is_memory() => Err("its files are in the page cache and nowhere \
+                                                     else, so every copy stays there"
+                .into()),
+            _ => Ok(mover),
+        }
     }
 
     fn name(&self) -> String {
@@ -183,12 +220,13 @@ impl Section<'_> {
             cache: self.cache,
             until: self.until,
             compared: Cell::new(false),
+            tells_residency: asked.uncached,
         }))
     }
 }
 
 /// The routes that can join two files, by their rules.
-fn routes_between_files() -> Vec<&'static str> {
+fn routes_between_files() -> Vec<&'static dyn Route> {
     let made = || {
         let (from, to) = (tempfile::tempfile()?, tempfile::tempfile()?);
         // Some routes have no use for a file without bytes.
@@ -196,9 +234,9 @@ fn routes_between_files() -> Vec<&'static str> {
         std::io::Result::Ok((from, to))
     };
     // Where no file can be made, every route is an arm, and says itself why it cannot run.
-    let Ok((from, to)) = made() else { return ROUTES.iter().map(|route| route.name()).collect() };
+    let Ok((from, to)) = made() else { return ROUTES.to_vec() };
     let ends = (Endpoint::source(from.as_fd()), Endpoint::sink(to.as_fd()));
     let (Ok(source), Ok(sink)) = ends else { return Vec::new() };
     let job = Job::new(&source, &sink);
-    ROUTES.iter().filter(|route| route.suits(&job).is_ok()).map(|route| route.name()).collect()
+    ROUTES.iter().copied().filter(|route| route.suits(&job).is_ok()).collect()
 }

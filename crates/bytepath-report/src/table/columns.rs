@@ -2,7 +2,7 @@
 
 use comfy_table::CellAlignment;
 
-use crate::arm::{Arm, Status, Unit};
+use crate::arm::{Arm, RESIDENT, Status, Unit};
 use crate::numbers::{self, UNKNOWN};
 use crate::record::Record;
 use crate::verdict;
@@ -134,6 +134,20 @@ pub(super) const ALL: &[Column] = &[
         importance: Some(2),
     },
     Column {
+        name: "source in the page cache",
+        heading: |_| "source\ncached".to_owned(),
+        cell: |_, arm| share(arm, RESIDENT[0]),
+        alignment: CellAlignment::Right,
+        importance: Some(4),
+    },
+    Column {
+        name: "copy in the page cache",
+        heading: |_| "copy\ncached".to_owned(),
+        cell: |_, arm| share(arm, RESIDENT[1]),
+        alignment: CellAlignment::Right,
+        importance: Some(4),
+    },
+    Column {
         name: TOUCHED,
         heading: |_| TOUCHED.to_owned(),
         cell: |_, arm| match (arm.status, arm.touched) {
@@ -180,6 +194,12 @@ fn ratio(arm: &Arm) -> String {
 
 fn figure(value: Option<f64>) -> String {
     value.map_or_else(unknown, numbers::figure)
+}
+
+/// A parameter that is a share, in percent.
+fn share(arm: &Arm, param: &str) -> String {
+    let share = arm.params.get(param).and_then(serde_json::Value::as_f64);
+    share.map_or_else(unknown, |share| format!("{}%", numbers::figure(share * 100.0)))
 }
 
 fn unknown() -> String {

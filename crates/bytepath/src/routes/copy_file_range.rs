@@ -59,6 +59,12 @@ impl Route for CopyFileRange {
         Ok(Rank::ByReference)
     }
 
+    fn leaves_cache(&self) -> Result<(), Refusal> {
+        Err(Refusal::because(
+            "copy_file_range copies through the page cache, and takes no flag that would keep it out",
+        ))
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut left = span.limit;
         if span.source.may_have_holes()

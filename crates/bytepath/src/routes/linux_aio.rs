@@ -32,6 +32,10 @@ impl Route for LinuxAio {
         direct::suits(job, NAME).map(|()| Rank::Unproven)
     }
 
+    fn leaves_cache(&self) -> Result<(), Refusal> {
+        Err(Refusal::because("what is no whole block goes through the page cache, and stays there"))
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let direct = Direct::open(NAME, span)?;
         let shape = Shape::of(span, direct.align());

@@ -10,6 +10,8 @@ use crate::wait::{Cancel, Waiter};
 
 mod copy_file_range;
 mod direct;
+mod dontcache;
+mod fadvise;
 mod in_flight;
 mod linux_aio;
 mod mmap_write;
@@ -21,6 +23,7 @@ mod sendfile;
 mod splice;
 mod splice_through;
 mod tee;
+mod uncached;
 mod uring;
 mod uring_direct;
 mod uring_linked;
@@ -37,6 +40,8 @@ pub const ROUTES: &[&dyn Route] = &[
     &splice_through::SpliceThrough,
     &sendfile::Sendfile,
     &read_write::ReadWrite,
+    &dontcache::DontCache,
+    &fadvise::Fadvise,
     &reflink::Reflink,
     &mmap_write::MmapWrite,
     &parallel::Parallel,
@@ -82,6 +87,19 @@ pub struct Job<'a> {
     pub aliasing: Allowed,
     /// Whether the bytes stay in the source (which then has to be a pipe).
     pub keep_source: bool,
+    /// What becomes of the page cache.
+    pub cache: Cache,
+}
+
+/// What a movement leaves in the page cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// Whatever the kernel keeps there.
+    #[default]
+    Keep,
+    /// Of the source what was there before, and of the sink nothing that was written. Files of a
+    /// file system in memory are in the page cache and nowhere else, and stay there.
+    LeaveAsItWas,
 }
 
 /// A permission.
@@ -96,7 +114,8 @@ pub enum Allowed {
 impl<'a> Job<'a> {
     /// Moves everything from `source` to `sink`, as copies.
     pub fn new(source: &'a Endpoint<'a>, sink: &'a Endpoint<'a>) -> Self {
-        Job { source, sink, limit: None, aliasing: Allowed::No, keep_source: false }
+        let cache = Cache::Keep;
+        Job { source, sink, limit: None, aliasing: Allowed::No, keep_source: false, cache }
     }
 
     /// At most `bytes`.
@@ -119,6 +138,13 @@ impl<'a> Job<'a> {
         let size = if known { Some(self.source.bytes()) } else { None };
         let limit = self.limit.filter(|limit| *limit != u64::MAX);
         size.into_iter().chain(limit).min()
+    }
+
+    /// Leaves the page cache as it was: see [`Cache::LeaveAsItWas`]. The plan then has the routes that
+    /// can, and waits for the device.
+    #[must_use]
+    pub fn leave_cache(self) -> Self {
+        Job { cache: Cache::LeaveAsItWas, ..self }
     }
 
     /// Duplicates what a pipe holds now and leaves it there.
@@ -146,6 +172,14 @@ pub trait Route: Sync {
     /// # Errors
     /// The rule that the job breaks.
     fn suits(&self, job: &Job<'_>) -> Result<Rank, Refusal>;
+
+    /// Whether it leaves the page cache as it was; see [`Cache::LeaveAsItWas`].
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn leaves_cache(&self) -> Result<(), Refusal> {
+        Err(Refusal::because("what it moves stays in the page cache"))
+    }
 
     /// Moves bytes until the source ends or the limit is reached, and tells the meter.
     ///

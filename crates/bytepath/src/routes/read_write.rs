@@ -141,7 +141,7 @@ fn ordinary(
 }
 
 /// A small file needs no more than its size and one byte to see its end; one page costs the same.
-fn buffer_bytes(span: &Span<'_>) -> usize {
+pub(super) fn buffer_bytes(span: &Span<'_>) -> usize {
     let known = span.source.kind().is_cached() && span.source.bytes() > 0;
     if known {
         let whole = span.source.bytes().saturating_add(1);
@@ -153,7 +153,7 @@ fn buffer_bytes(span: &Span<'_>) -> usize {
 
 /// Reads until something comes or the source ends. `first` is the error of a call already made:
 /// some errors are told once only.
-fn read(
+pub(super) fn read(
     span: &Span<'_>,
     waiter: &mut Waiter<'_>,
     blocking: Blocking,

@@ -64,6 +64,12 @@ impl Route for Reflink {
         Ok(Rank::Unproven)
     }
 
+    fn leaves_cache(&self) -> Result<(), Refusal> {
+        Err(Refusal::because(
+            "it shares blocks, and copies nothing that could be kept out of the page cache",
+        ))
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let block = block_bytes(span)?;
         let (from, to) = (position(span.source)?, position(span.sink)?);

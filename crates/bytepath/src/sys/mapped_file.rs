@@ -73,9 +73,9 @@ impl MappedFile {
         self.start.as_ptr().wrapping_add(at)
     }
 
-    /// How many of its pages are in the page cache, by mincore(2). For files that the caller may
+    /// Which of its pages are in the page cache, by mincore(2). For files that the caller may
     /// neither own nor write the kernel says that all are (since Linux 5.2).
-    pub(crate) fn resident_pages(&self) -> Result<usize, Errno> {
+    pub(crate) fn residency(&self) -> Result<impl Iterator<Item = bool> + use<>, Errno> {
         let mut pages = vec![0_u8; self.len.div_ceil(rustix::param::page_size())];
         // SAFETY: the range is this mapping, and there is a byte for each of its pages.
         let answer =
@@ -83,7 +83,7 @@ impl MappedFile {
         if answer != 0 {
             return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
         }
-        Ok(pages.iter().filter(|page| **page & 1 == 1).count())
+        Ok(pages.into_iter().map(|page| page & 1 == 1))
     }
 }
 

@@ -11,3 +11,4 @@ pub(crate) mod reflink;
 pub(crate) mod ring;
 pub(crate) mod ring_probe;
 pub(crate) mod shared;
+pub(crate) mod write_back;

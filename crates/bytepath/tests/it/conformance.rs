@@ -7,13 +7,14 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 
 use bytepath::machine::Machine;
-use bytepath::routes::{Allowed, ROUTES};
+use bytepath::routes::{Allowed, Cache, ROUTES};
 use bytepath::{Endpoint, Job, Knobs, Meter, Plan, Transfer, TransferError, Wait};
 
 use crate::ends::{
     Pace, SINKS, SOURCES, SinkKind, SourceKind, contents, disk_file, memfd, pipe, tmpfs_file,
 };
 use crate::trial::{Ended, Nonblock, Trial, same};
+use crate::uncached::knows_dontcache;
 use crate::watch::{Watch, bounded};
 
 /// Sizes around those that a kernel cuts at, and one that is a multiple of none.
@@ -53,8 +54,15 @@ fn trials(sizes: &[usize]) -> Vec<Trial> {
 
 /// Routes that depend on what a file system can, or on where in its blocks both ends stand; and
 /// mapping, which files of /sys cannot.
-const MAY_DECLINE: &[&str] =
-    &["copy-file-range", "reflink", "uring-direct", "linux-aio", "mmap-write", "parallel"];
+const MAY_DECLINE: &[&str] = &[
+    "copy-file-range",
+    "reflink",
+    "uring-direct",
+    "linux-aio",
+    "mmap-write",
+    "parallel",
+    "dontcache",
+];
 
 /// What became of every route on every pair: for people who read the test's output, and to see
 /// that none of them declines everything.
@@ -79,7 +87,12 @@ impl Tally {
         eprintln!("moved: {:?}", self.moved);
         eprintln!("declined by the kernel: {:?}", self.declined);
         let ring = Machine::this().ring().answer().is_yes();
-        let can = |name: &&str| *name != "tee" && (ring || !name.starts_with("uring"));
+        let dontcache = knows_dontcache(&disk_file());
+        let can = |name: &&str| match *name {
+            "tee" => false,
+            "dontcache" => dontcache,
+            name => ring || !name.starts_with("uring"),
+        };
         for route in ROUTES.iter().map(|route| route.name()).filter(can) {
             assert!(self.moved.contains_key(route), "{route} never moved anything");
         }
@@ -101,6 +114,20 @@ fn every_route_moves_the_same_bytes_between_every_pair_or_says_why_not() {
             }
         }
         tally.judge();
+    });
+}
+
+#[test]
+fn the_page_cache_can_be_left_as_it_was_between_every_pair() {
+    bounded(|watch| {
+        for trial in trials(&[0, 1009, (3 << 20) + 12_345]) {
+            for only in [None, Some("fadvise")] {
+                let trial = Trial { only, cache: Cache::LeaveAsItWas, ..trial.clone() };
+                watch.at(&trial);
+                let ended = trial.run();
+                assert!(only.is_some() || matches!(ended, Ended::Moved(_)));
+            }
+        }
     });
 }
 

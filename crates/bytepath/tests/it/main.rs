@@ -14,4 +14,5 @@ mod rings;
 mod stuck;
 mod sys;
 mod trial;
+mod uncached;
 mod watch;

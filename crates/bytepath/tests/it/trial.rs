@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::fd::AsFd;
 
 use bytepath::plan::PlanError;
-use bytepath::routes::Allowed;
+use bytepath::routes::{Allowed, Cache};
 use bytepath::{Cancel, Endpoint, Job, Knobs, Meter, Moved, Plan, Transfer, TransferError};
 
 use crate::ends::{Pace, SinkKind, SourceKind, Supply, contents, set_nonblock};
@@ -20,6 +20,7 @@ pub(crate) struct Trial {
     /// The only route, or all of them.
     pub(crate) only: Option<&'static str>,
     pub(crate) aliasing: Allowed,
+    pub(crate) cache: Cache,
     pub(crate) knobs: Knobs,
     /// Whether somebody could cancel it (nobody does).
     pub(crate) cancellable: bool,
@@ -40,12 +41,13 @@ impl fmt::Display for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} from {} to {}: {} bytes, limit {:?}, {:?}, cancellable {}, {:?}, {:?}",
+            "{} from {} to {}: {} bytes, limit {:?}, cache {:?}, {:?}, cancellable {}, {:?}, {:?}",
             self.only.unwrap_or("the best route"),
             self.source.name,
             self.sink.name,
             self.bytes,
             self.limit,
+            self.cache,
             self.knobs,
             self.cancellable,
             self.nonblock,
@@ -84,6 +86,7 @@ impl Trial {
             limit: None,
             only: None,
             aliasing: Allowed::Yes,
+            cache: Cache::Keep,
             knobs: Knobs::default(),
             cancellable: false,
             nonblock: Nonblock { source: false, sink: false },
@@ -121,7 +124,8 @@ impl Trial {
         let answer = {
             let from = Endpoint::source(source.as_fd()).expect("a source");
             let to = Endpoint::sink(sink.as_fd()).expect("a sink");
-            let job = Job { limit: self.limit, aliasing: self.aliasing, ..Job::new(&from, &to) };
+            let (limit, aliasing, cache) = (self.limit, self.aliasing, self.cache);
+            let job = Job { limit, aliasing, cache, ..Job::new(&from, &to) };
             place(&|| self.transfer(&job, &meter))
         };
         let expected = self.expected();

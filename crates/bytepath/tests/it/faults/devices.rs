@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::process::Command;
 
-use bytepath::{Knobs, Side};
+use bytepath::{Knobs, Side, TransferError};
 use rustix::io::Errno;
 
 use crate::ends::{contents, disk_file, memfd, pipe};
@@ -59,6 +59,12 @@ fn a_device_that_fails_is_reported_with_the_byte_reached_and_all_before_it_arriv
                 let mut sink = if into == "memfd" { memfd() } else { disk_file() };
                 let outcome = carry(&device, &sink, only, Knobs::default(), None);
                 let Some(outcome) = outcome else { continue };
+                // Few kernels know its flag for devices.
+                let declined = matches!(outcome.ended, Err(TransferError::Declined { .. }));
+                if only == Some("dontcache") && declined {
+                    assert_eq!(outcome.offset(), 0);
+                    continue;
+                }
                 let failed = outcome.failed();
                 assert_eq!(failed.errno, Errno::IO, "{failed}");
                 assert_ne!(failed.side, Side::Sink, "{failed}");

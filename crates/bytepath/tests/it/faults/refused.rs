@@ -85,6 +85,8 @@ const BEGINNINGS: &[(&str, i64, Option<Argument>)] = &[
     // Memory of our own is mapped to be written as well.
     ("mmap-write", libc::SYS_mmap, Some((2, libc::PROT_READ as u64))),
     ("parallel", libc::SYS_fallocate, None),
+    ("dontcache", libc::SYS_preadv2, None),
+    ("fadvise", libc::SYS_mmap, Some((2, libc::PROT_READ as u64))),
 ];
 
 const FICLONERANGE: u64 = 0x4020_940d;

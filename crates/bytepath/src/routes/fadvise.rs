@@ -1,0 +1,49 @@
+//! `fadvise`: through a buffer in user space; what was not in the page cache before is dropped
+//! behind it (posix_fadvise(2), POSIX_FADV_DONTNEED). Works on every file system.
+//!
+//! What of the source was there before is looked up ahead of the reading, which the kernel allows to
+//! who owns or may write a file. Pages that others bring in meanwhile are dropped too, unless they
+//! have them mapped.
+//!
+//! Costs per chunk: two copies and two system calls, as `read-write`; per window (8 MiB) a look at
+//! each page of the source, about eight calls, and the wait for the device. The end waits as well.
+
+use crate::endpoint::Kind;
+use crate::error::{Refusal, Stop};
+use crate::routes::{Aliasing, Job, Rank, Route, Span, uncached};
+
+/// See the module.
+pub(super) struct Fadvise;
+
+const NAME: &str = "fadvise";
+
+impl Route for Fadvise {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn summary(&self) -> &'static str {
+        "read and write, then drop from the page cache what was not there before"
+    }
+
+    fn aliasing(&self, _: &Job<'_>) -> Aliasing {
+        Aliasing::None
+    }
+
+    fn suits(&self, job: &Job<'_>) -> Result<Rank, Refusal> {
+        if [job.source, job.sink].iter().any(|end| end.kind() == Kind::BlockDevice) {
+            return Err(Refusal::because(
+                "pages of a block device are those of the file system on it, and not to be dropped",
+            ));
+        }
+        uncached::suits(job)
+    }
+
+    fn leaves_cache(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
+        uncached::carry(NAME, span, uncached::By::Advice)
+    }
+}

@@ -311,10 +311,11 @@ impl Copier<'_> {
             }
             (_, special) => self.shared.special(pair, stat, special).map(|()| Made::Bare),
         }?;
-        if pair.argument && self.tracks {
-            if let Ok(stat) = pair.sink.stat(Follow::No) {
-                self.seen.made(identity(&stat), &pair.sink);
-            }
+        if pair.argument
+            && self.tracks
+            && let Ok(stat) = pair.sink.stat(Follow::No)
+        {
+            self.seen.made(identity(&stat), &pair.sink);
         }
         Ok(made)
     }

@@ -65,11 +65,11 @@ impl Copier<'_> {
             return Ok((seen, None));
         }
         let kept = self.shared.settings.keep_directory_symlink && is_directory(stat);
-        if kept {
-            match pair.sink.stat(Follow::Yes) {
-                Ok(target) if is_directory(&target) => return Ok((target, Some(seen))),
-                _ => {}
-            }
+        if kept
+            && let Ok(target) = pair.sink.stat(Follow::Yes)
+            && is_directory(&target)
+        {
+            return Ok((target, Some(seen)));
         }
         match follow {
             Follow::No => Ok((seen, Some(seen))),

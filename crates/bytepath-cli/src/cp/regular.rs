@@ -96,10 +96,10 @@ impl Shared<'_> {
 
     /// Opens what is there, or makes it, as POSIX has it for `cp`.
     fn open_sink(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Copy> {
-        if self.extras.atomic {
-            if let Some(copy) = self.begin_unnamed(pair, stat, sink)? {
-                return Ok(copy);
-            }
+        if self.extras.atomic
+            && let Some(copy) = self.begin_unnamed(pair, stat, sink)?
+        {
+            return Ok(copy);
         }
         let mut errno = None;
         if !sink.is_new() {
@@ -291,10 +291,10 @@ impl Shared<'_> {
 
     /// An empty file that was to be a clone is of no use to anybody.
     fn remove_unfinished(&self, pair: &Pair, copy: &Copy) {
-        if copy.is_new {
-            if let Err(errno) = pair.sink.remove() {
-                self.voice.failed(format!("cannot remove {}", q(&pair.sink.shown)), errno);
-            }
+        if copy.is_new
+            && let Err(errno) = pair.sink.remove()
+        {
+            self.voice.failed(format!("cannot remove {}", q(&pair.sink.shown)), errno);
         }
     }
 
@@ -317,10 +317,12 @@ impl Shared<'_> {
             let before = opened.filter(|_| !copy.is_new);
             mode = self.keep_owner(&sink, stat, before)?;
         }
-        let mut outcome = match opened {
-            Some(opened) if preserve.xattr => self.keep_xattrs_of_file(&source, &sink, opened),
-            _ => Ok(()),
-        };
+        let mut outcome = Ok(());
+        if preserve.xattr
+            && let Some(opened) = opened
+        {
+            outcome = self.keep_xattrs_of_file(&source, &sink, opened);
+        }
         if preserve.context {
             outcome = self.keep_context(&source, &sink).and(outcome);
         }

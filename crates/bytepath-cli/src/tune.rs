@@ -172,10 +172,10 @@ fn pair_measured(run: &PairRun<'_>, ends: (End, End), budget: &mut Budget) -> an
 pub(crate) fn ensured(folder: &Path) -> anyhow::Result<(Profile, PathBuf)> {
     let path = Profile::default_path()
         .context("no HOME and no XDG_STATE_HOME, so nowhere to keep a profile")?;
-    if let Ok(profile) = Profile::read(&path) {
-        if profile.check_machine(Machine::this()).is_ok() {
-            return Ok((profile, path));
-        }
+    if let Ok(profile) = Profile::read(&path)
+        && profile.check_machine(Machine::this()).is_ok()
+    {
+        return Ok((profile, path));
     }
     make_folder(&path)?;
     let output = Output::open(&path)?;

@@ -38,7 +38,7 @@ pub fn bytes(count: u64) -> String {
         unit += 1;
     }
     let name = BINARY[unit];
-    if count % unit_bytes == 0 {
+    if count.is_multiple_of(unit_bytes) {
         format!("{} {name}", count / unit_bytes)
     } else {
         format!("{} {name}", figure(count as f64 / unit_bytes as f64))

@@ -6,7 +6,7 @@ const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "Ki
 /// A size in the largest unit that divides it: 1 GiB, 1536 KiB, 65537 bytes. Nothing is rounded,
 /// because a size that the kernel refuses may be wrong by one byte.
 pub(crate) fn shown(bytes: u64) -> String {
-    match UNITS.iter().find(|(shift, _)| bytes != 0 && bytes % (1 << shift) == 0) {
+    match UNITS.iter().find(|(shift, _)| bytes != 0 && bytes.is_multiple_of(1 << shift)) {
         Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
         None => format!("{bytes} bytes"),
     }

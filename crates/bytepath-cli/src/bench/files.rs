@@ -268,7 +268,7 @@ impl Files {
     /// What is wrong with requests of so many bytes, where O_DIRECT takes only whole blocks.
     fn misfit(&self, bytes: usize, block_bytes: usize) -> Option<String> {
         let direct = self.caches().contains(&Cache::Direct);
-        (direct && bytes % block_bytes != 0).then(|| {
+        (direct && !bytes.is_multiple_of(block_bytes)).then(|| {
             format!(
                 "--bs {bytes} is no multiple of {block_bytes}, which O_DIRECT demands; take one, or \
                  measure --buffered alone"

@@ -83,10 +83,10 @@ impl<'a> Hand<'a> {
         left: &mut Left,
         pace: &mut Pace,
     ) -> Ended {
-        if let (Left::Everything, Some(lines)) = (&left, &mut self.lines) {
-            if let Some(ended) = lines.carry(source, sink) {
-                return ended;
-            }
+        if let (Left::Everything, Some(lines)) = (&left, &mut self.lines)
+            && let Some(ended) = lines.carry(source, sink)
+        {
+            return ended;
         }
         let mut skips = Skips::none(self.settings, self.live);
         while left.some() && !self.live.ending() {
@@ -232,10 +232,10 @@ impl<'a> Hand<'a> {
             self.hole_open = hole;
             let (written, after) = rest.split_at(count);
             rest = after;
-            if self.tail_wanted {
-                if let Ok(mut tail) = self.tally.tail.lock() {
-                    tail.add(written);
-                }
+            if self.tail_wanted
+                && let Ok(mut tail) = self.tally.tail.lock()
+            {
+                tail.add(written);
             }
             let lines = if rest.is_empty() { lines.take().unwrap_or(0) } else { 0 };
             if self.settings.options.transfer.sync {

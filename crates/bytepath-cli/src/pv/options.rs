@@ -220,13 +220,13 @@ impl Settings {
         let given =
             |id: &&str| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
         let modes = &self.options.modes;
-        if !modes.watchfd.is_empty() {
-            if let Some(id) = NOT_WHILE_WATCHING.iter().find(|id| given(id)) {
-                let option = id.replace('_', "-");
-                return Err(Wrong::plain(format!(
-                    "--{option}: nothing is moved or counted while descriptors are watched (-d)"
-                )));
-            }
+        if !modes.watchfd.is_empty()
+            && let Some(id) = NOT_WHILE_WATCHING.iter().find(|id| given(id))
+        {
+            let option = id.replace('_', "-");
+            return Err(Wrong::plain(format!(
+                "--{option}: nothing is moved or counted while descriptors are watched (-d)"
+            )));
         }
         if let (Some(route), Some(option)) = (&self.options.plan.route, self.by_hand()) {
             return Err(Wrong::plain(format!(

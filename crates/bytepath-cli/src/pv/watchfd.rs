@@ -314,14 +314,14 @@ impl Watching<'_> {
         let Ok(open) = look(pid, fd) else { return Ok(false) };
         let Ok((position, _)) = position(pid, fd) else { return Ok(false) };
         let watched = self.files.get(&(pid, fd));
-        if let Some(watched) = watched {
-            if watched.open.identity != open.identity {
-                let only = self.targets_one(pid, fd);
-                if only {
-                    return Ok(false);
-                }
-                self.files.remove(&(pid, fd));
+        if let Some(watched) = watched
+            && watched.open.identity != open.identity
+        {
+            let only = self.targets_one(pid, fd);
+            if only {
+                return Ok(false);
             }
+            self.files.remove(&(pid, fd));
         }
         if !self.files.contains_key(&(pid, fd)) {
             let options = options_of(&self.settings.options.display, LAST);

@@ -39,7 +39,7 @@ fn holders_of_all() -> Option<usize> {
     let most = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap_or_default();
     let pages: usize = soft.trim().parse().unwrap_or(0);
     let holders = pages / HOLDER_PAGES;
-    let whole = pages % HOLDER_PAGES == 0 && rustix::param::page_size() == 4096;
+    let whole = pages.is_multiple_of(HOLDER_PAGES) && rustix::param::page_size() == 4096;
     if !whole || !(2..=HOLDERS_MAX).contains(&holders) || most.trim() != "1048576" {
         println!("skipped: limits on pipes are not the usual ones: {pages} pages, {most} bytes");
         return None;

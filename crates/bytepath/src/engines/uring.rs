@@ -151,13 +151,13 @@ impl Engine for OnRing<'_> {
             std::hint::spin_loop();
             self.take(done);
         }
-        if done.len() == before {
-            if let Some(completion) = self.ring.wait()? {
-                let slot = completion.token as usize;
-                self.slots[slot] = completion.buffer;
-                done.push(Done { slot, answer: completion.first });
-                self.take(done);
-            }
+        if done.len() == before
+            && let Some(completion) = self.ring.wait()?
+        {
+            let slot = completion.token as usize;
+            self.slots[slot] = completion.buffer;
+            done.push(Done { slot, answer: completion.first });
+            self.take(done);
         }
         Ok(())
     }

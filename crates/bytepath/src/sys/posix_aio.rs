@@ -113,13 +113,13 @@ impl Requests {
     /// Tells of each request that is done, whose slot is then free.
     pub(crate) fn take(&mut self, mut each: impl FnMut(usize, Result<usize, Errno>)) {
         for slot in 0..self.flying.len() {
-            if self.flying[slot] {
-                if let Some(answer) = self.answer(slot) {
-                    self.flying[slot] = false;
-                    self.in_flight -= 1;
-                    self.list[slot] = std::ptr::null();
-                    each(slot, answer);
-                }
+            if self.flying[slot]
+                && let Some(answer) = self.answer(slot)
+            {
+                self.flying[slot] = false;
+                self.in_flight -= 1;
+                self.list[slot] = std::ptr::null();
+                each(slot, answer);
             }
         }
     }

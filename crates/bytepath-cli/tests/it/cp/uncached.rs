@@ -76,11 +76,16 @@ fn nothing_that_was_not_in_the_page_cache_is_there_afterwards() {
     let routes: Vec<_> = routes.as_object().expect("routes").keys().cloned().collect();
     assert!(!routes.is_empty() && routes.iter().all(|route| is_uncached(route)), "{routes:?}");
     disk.is_clean("large", "new");
-    page_cache::fill(disk.open("large"), BYTES as u64).expect("read");
-    let hot = disk.resident("large");
-    assert!(hot >= BYTES as u64, "{hot}");
-    disk.shell("$bytepath cp --uncached --reflink=never -v --debug large again").well();
-    assert_eq!((disk.resident("large"), disk.resident("again")), (hot, 0));
+    // The kernel may take pages away at any time, and some machines do it all the time.
+    const TRIES: u32 = 20;
+    let stays = (0..TRIES).any(|_| {
+        page_cache::fill(disk.open("large"), BYTES as u64).expect("read");
+        let hot = disk.resident("large");
+        disk.shell("$bytepath cp --uncached --reflink=never -v --debug large again").well();
+        assert_eq!(disk.resident("again"), 0);
+        hot >= BYTES as u64 && disk.resident("large") == hot
+    });
+    assert!(stays, "the source lost pages in each of {TRIES} tries");
 }
 
 #[test]

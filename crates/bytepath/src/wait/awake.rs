@@ -116,7 +116,7 @@ impl Rivals {
             Some((since, before)) => {
                 let delay = self.run_delay();
                 self.present = Some(match delay {
-                    Some(delay) => (delay - before) * RIVALS_SHARE > now - since,
+                    Some(delay) => delay.saturating_sub(before) * RIVALS_SHARE > now - since,
                     // A kernel that does not count: wait for nobody.
                     None => true,
                 });

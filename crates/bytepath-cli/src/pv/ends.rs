@@ -155,27 +155,6 @@ fn opened(
     })
 }
 
-/// Bytes that are moved before anybody could ask about it.
-const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
-
-/// Whether all of it is moved without a wait, and so soon that nobody has to be at hand meanwhile to
-/// draw or to answer: that would take a second thread, which costs more than the work. Files that
-/// claim to be empty are not trusted: some of /proc wait.
-pub(crate) fn over_at_once(inputs: &[impl AsRef<OsStr>], sink: &Sink<'_>) -> bool {
-    let nothing = |input: &OsStr| {
-        is_stdin(input)
-            && Endpoint::source(rustix::stdio::stdin()).is_ok_and(|end| end.kind() == Kind::Null)
-    };
-    if inputs.iter().all(|input| nothing(input.as_ref())) {
-        return true;
-    }
-    let takes_all = matches!(sink.endpoint.kind(), Kind::File | Kind::Null);
-    let known = |input| total_bytes(&[input]).is_some();
-    takes_all
-        && inputs.iter().all(known)
-        && total_bytes(inputs).is_some_and(|bytes| bytes <= AT_ONCE_BYTES_MAX)
-}
-
 /// Tells the tally how large the whole is: as it was said, or as the inputs are.
 pub(crate) fn expect(settings: &Settings, inputs: &[impl AsRef<OsStr>], tally: &Tally) {
     match settings.size {

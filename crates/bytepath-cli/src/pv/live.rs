@@ -1,7 +1,8 @@
 //! What may be changed while bytes move.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
 
 use bytepath::Cancel;
 
@@ -16,11 +17,18 @@ pub(crate) struct Live {
     buffer_bytes: AtomicUsize,
     /// Whether the cursor stands in a line that was drawn.
     line_open: AtomicBool,
-    /// Whether a signal asked for the end.
-    ending: AtomicBool,
+    /// Whether bytes are to be moved: one of those below.
+    course: AtomicU8,
     /// Wakes a route that holds bytes of its source; none where nobody answers signals.
     cancel: OnceLock<Cancel>,
 }
+
+/// Bytes move.
+const MOVING: u8 = 0;
+/// A signal asked for the end, and whoever answers it ends the process.
+const ENDING: u8 = 1;
+/// All were moved, or as many as could be, and the mover ends the process or goes on.
+const MOVED: u8 = 2;
 
 impl Live {
     pub(crate) fn new(settings: &Settings) -> Live {
@@ -37,16 +45,32 @@ impl Live {
         Ok(())
     }
 
-    /// Asks movers to stop between two pieces.
-    pub(crate) fn end(&self) {
-        self.ending.store(true, Relaxed);
+    /// Another stage begins to move.
+    pub(crate) fn begin(&self) {
+        let _ = self.course.compare_exchange(MOVED, MOVING, SeqCst, SeqCst);
+    }
+
+    /// Asks movers to stop between two pieces; whether any still moves.
+    pub(crate) fn end(&self) -> bool {
+        let moves = self.course.compare_exchange(MOVING, ENDING, SeqCst, SeqCst).is_ok();
         if let Some(cancel) = self.cancel.get() {
             cancel.cancel();
         }
+        moves
+    }
+
+    /// Notes that nothing moves any more; whether nobody asked for the end before.
+    pub(crate) fn moved(&self) -> bool {
+        self.course.compare_exchange(MOVING, MOVED, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Whether nothing moves any more, and nobody asked for that.
+    pub(crate) fn over(&self) -> bool {
+        self.course.load(SeqCst) == MOVED
     }
 
     pub(crate) fn ending(&self) -> bool {
-        self.ending.load(Relaxed)
+        self.course.load(Relaxed) == ENDING
     }
 
     pub(crate) fn cancel(&self) -> Option<&Cancel> {

@@ -1,5 +1,6 @@
 //! `bytepath pv`: moves bytes and shows how far they are, as Pipe Viewer does.
 
+mod alone;
 mod byhand;
 mod cursor;
 mod direct;
@@ -24,19 +25,18 @@ mod tally;
 mod title;
 mod usage;
 mod watch;
+mod watcher;
 mod watchfd;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 pub(crate) use options::{Options, Settings};
 
+use alone::Alone;
 use bytepath::Kind;
-use display::Buffer;
 use ends::Sink;
 use live::Live;
 use mover::{Left, Work};
@@ -44,7 +44,8 @@ use screen::Screen;
 use status::Status;
 use tally::Tally;
 use usage::Wrong;
-use watch::{Bar, Done, Over, Watch};
+use watch::{Bar, Watch};
+use watcher::Watcher;
 
 /// The program, given the words after its name.
 pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
@@ -122,16 +123,24 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
     let tally = Tally::default();
     let screen = Screen::wanted(settings);
     let left = whole(settings, &inputs, &sink, &tally, screen.is_some());
-    let work = Work { settings, live, tally: &tally };
-    let plain = settings.rate.is_none() && settings.by_hand().is_none();
-    if screen.is_none() && !cleanup && plain && ends::over_at_once(&inputs, &sink) {
-        return Ok((work.run(&inputs, &sink, left) | sink.closed(live)).into());
-    }
     let mut bar = Bar::new(&settings.options.display, watch::LAST, &tally)?;
     bar.side.durable = transfer.durable;
     bar.side.read_from(&sink.endpoint);
-    let status = watched(settings, live, screen, vec![bar], || work.run(&inputs, &sink, left))?;
-    Ok((status | sink.closed(live)).into())
+    let watcher = Watcher::new(Watch::new(settings, live, screen, vec![bar]));
+    // A file that has to be put away asks for somebody who answers signals.
+    let left_alone = !cleanup;
+    std::thread::scope(|scope| {
+        let _over = watcher.over();
+        let watch = || watcher.start(scope);
+        let alone = Alone::new(&watch);
+        if !left_alone {
+            alone.end();
+        }
+        let work = Work { settings, live, tally: &tally, alone: Some(&alone) };
+        let status = watcher.moved(work.run(&inputs, &sink, left));
+        // Nothing is left to be done, and the other thread need not be woken to end.
+        end(status | sink.closed(live))
+    })
 }
 
 /// Tells the tally the size of the whole; what is to be moved of it.
@@ -155,66 +164,21 @@ fn whole(
     room.map_or(Left::Everything, Left::Bytes)
 }
 
-/// Moves on a thread of its own while this one draws and answers signals.
+/// Moves while another thread draws and answers signals.
 fn watched(
     settings: &Settings,
     live: &Live,
     screen: Option<Screen>,
     bars: Vec<Bar<'_>>,
-    work: impl FnOnce() -> Status + Send,
-) -> Result<Status, Wrong> {
-    let failed = |error: std::io::Error| Wrong::plain(word(&error));
-    let signals = signals::Signals::caught().map_err(failed)?;
-    let done = Done::new().map_err(failed)?;
-    live.can_end().map_err(failed)?;
-    let settings = settings.clone();
-    let mut watch = Watch { settings, live, screen, signals, bars, drawn_lines: 0, row: None };
-    let work = Mutex::new(Some(work));
-    let move_all = || {
-        let work = work.lock().ok().and_then(|mut work| work.take());
-        let status = work.map_or(Status::DONE, |work| work());
-        done.tell();
-        status
-    };
+    work: impl FnOnce() -> Status,
+) -> Status {
+    live.begin();
+    let watcher = Watcher::new(Watch::new(settings, live, screen, bars));
     std::thread::scope(|scope| {
-        // Where no second thread is to be had (RLIMIT_NPROC, pids.max), moving comes first.
-        let Ok(mover) = std::thread::Builder::new().spawn_scoped(scope, move_all) else {
-            signals::end_at_once();
-            return Ok(move_all());
-        };
-        watch.take_rows();
-        match watch.run(&done) {
-            Over::Done => {}
-            Over::Signal => {
-                live.end();
-                let_go(&watch, &done);
-                end(Status::SIGNAL)
-            }
-        }
-        Ok(mover.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let _over = watcher.over();
+        watcher.start(scope);
+        watcher.moved(work())
     })
-}
-
-/// How long a reader has to take what our buffer holds, after a signal.
-const GRACE: Duration = Duration::from_millis(500);
-
-/// Lets the mover write what it has taken from its source, and tells what nobody takes.
-fn let_go(watch: &Watch<'_>, done: &Done) {
-    let held = || watch.bars.iter().map(|bar| bar.side.tally.held_bytes()).sum::<u64>();
-    let by_hand = watch.settings.by_hand().is_some();
-    let routed = |bar: &Bar<'_>| matches!(bar.side.tally.buffer(), Buffer::Filled { .. });
-    let until = Instant::now() + GRACE;
-    if by_hand {
-        while held() > 0 && Instant::now() < until {
-            done.wait(Duration::from_millis(5));
-        }
-    } else if watch.bars.iter().any(routed) {
-        // It is woken, and tells itself.
-        done.wait(GRACE);
-    }
-    if held() > 0 {
-        tell_unwritten(watch.live, held());
-    }
 }
 
 fn tell_unwritten(live: &Live, bytes: u64) {

@@ -97,7 +97,7 @@ pub(crate) fn run(
                 let send = move || {
                     let Ok(endpoint) = Endpoint::sink(into.as_fd()) else { return Status::OPEN };
                     let sink = Sink { name: "the command".into(), endpoint };
-                    let work = Work { settings, live, tally: sent };
+                    let work = Work { settings, live, tally: sent, alone: None };
                     work.run(inputs, &sink, Left::asked(settings))
                 };
                 std::thread::Builder::new().spawn_scoped(scope, send)
@@ -105,7 +105,7 @@ pub(crate) fn run(
             let received = out.map_or(Status::DONE, |out| {
                 let Ok(endpoint) = Endpoint::source(out.as_fd()) else { return Status::OPEN };
                 let source = Source { name: program.to_string_lossy().into_owned(), endpoint };
-                let work = Work { settings, live, tally: &got };
+                let work = Work { settings, live, tally: &got, alone: None };
                 work.run_one(&source, sink)
             });
             let sent = match sender {
@@ -125,7 +125,7 @@ pub(crate) fn run(
             Err(_) => status |= Status::REMOTE,
         }
         status
-    })?;
+    });
     let theirs = ended.map_or(0, |ended| {
         use std::os::unix::process::ExitStatusExt;
         ended.code().or_else(|| ended.signal().map(|signal| 128 + signal)).unwrap_or(0)

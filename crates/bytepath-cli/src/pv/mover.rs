@@ -9,6 +9,7 @@ use rustix::fs::Advice;
 use rustix::io::Errno;
 
 use super::Settings;
+use super::alone::Alone;
 use super::byhand::{self, Hand, allowed};
 use super::direct::Directed;
 use super::display::Way;
@@ -25,6 +26,8 @@ pub(crate) struct Work<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) live: &'a Live,
     pub(crate) tally: &'a Tally,
+    /// Where nobody watches yet.
+    pub(crate) alone: Option<&'a Alone<'a>>,
 }
 
 /// How an input ended.
@@ -98,6 +101,9 @@ impl Work<'_> {
             if !left.some() || self.live.ending() {
                 break;
             }
+            if let Some(alone) = self.alone {
+                alone.opens(input);
+            }
             let source = match Source::open(input, self.live) {
                 Ok(source) => source,
                 Err(failed) => {
@@ -168,6 +174,11 @@ impl Work<'_> {
         if let Some(bytes) = self.settings.pipe_bytes {
             let _ = sink.endpoint.set_pipe_bytes(bytes);
         }
+        let waits = hand.is_some() || self.live.rate().is_some();
+        if let Some(alone) = self.alone.filter(|_| waits || self.settings.options.transfer.durable)
+        {
+            alone.end();
+        }
         let Some(hand) = hand else { return self.by_plan(source, sink, left, pace) };
         self.explain_by_hand(hand.way(source, sink, left));
         // The flag belongs to everybody who shares the open file: it is taken off again.
@@ -218,6 +229,9 @@ impl Work<'_> {
             if let Left::Bytes(bytes) = left {
                 most = most.min(*bytes);
             }
+            if let Some(bytes) = self.alone.and_then(|alone| alone.most(whole.source, whole.sink)) {
+                most = most.min(bytes);
+            }
             let job = whole.limit(most);
             let clock = Clock::now();
             let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
@@ -231,6 +245,9 @@ impl Work<'_> {
                 Ok(moved) => moved,
                 Err(error) => break self.failed(error, source),
             };
+            if let Some(alone) = self.alone {
+                alone.moved(moved.bytes);
+            }
             pace.used(moved.bytes);
             left.take(moved.bytes, 0);
             if route != moved.route {

@@ -123,15 +123,20 @@ impl Options {
     /// # Errors
     /// Wrong usage, in pv's words; or help and version, to be printed.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Settings, Wrong> {
-        let command = Options::command().mut_args(|arg| match arg.get_action().takes_values() {
-            // As with getopt, the word after an option that needs one is its value, whatever it is.
-            true if !arg.is_positional() => arg.allow_hyphen_values(true),
-            _ => arg,
-        });
+        let mut command =
+            Options::command().mut_args(|arg| match arg.get_action().takes_values() {
+                // As with getopt, the word after an option that needs one is its value, whatever it is.
+                true if !arg.is_positional() => arg.allow_hyphen_values(true),
+                _ => arg,
+            });
         let name = OsString::from("pv");
-        let matches = command.try_get_matches_from(std::iter::once(name).chain(words))?;
+        let matches = command.try_get_matches_from_mut(std::iter::once(name).chain(words))?;
+        // Taking its hundreds of pieces of memory apart takes as long as making them.
+        std::mem::forget(command);
         let options = Options::from_arg_matches(&matches)?;
-        Settings::from(options, &matches)
+        let settings = Settings::from(options, &matches);
+        std::mem::forget(matches);
+        settings
     }
 }
 

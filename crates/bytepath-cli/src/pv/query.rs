@@ -67,7 +67,7 @@ pub(crate) fn query(pid: Pid, settings: &Settings, live: &Live) -> Result<Status
     bar.side.clock = Clock::started_before(elapsed);
     let screen = Screen::wanted(&settings);
     let interval = settings.interval;
-    watched(&settings, live, screen, vec![bar], || {
+    Ok(watched(&settings, live, screen, vec![bar], || {
         loop {
             std::thread::sleep(interval);
             match target.wish(QUERY, &[]) {
@@ -77,7 +77,7 @@ pub(crate) fn query(pid: Pid, settings: &Settings, live: &Live) -> Result<Status
                 Ok(Came::Gone) | Err(_) => return Status::DONE,
             }
         }
-    })
+    }))
 }
 
 fn take(value: &Value, tally: &Tally) {

@@ -47,10 +47,10 @@ pub(crate) fn run(
             Err(error) => return failed(std::io::Error::other(error)),
         };
         let store = Sink { name: name(), endpoint };
-        let work = Work { settings, live, tally: &stored };
+        let work = Work { settings, live, tally: &stored, alone: None };
         let bars = vec![Bar::new(&settings.options.display, LAST, &stored)?];
         let screen = Screen::wanted(settings);
-        watched(settings, live, screen, bars, || work.run(inputs, &store, left))?
+        watched(settings, live, screen, bars, || work.run(inputs, &store, left))
     };
     if let Err(error) = file.rewind() {
         return failed(error);
@@ -65,11 +65,11 @@ pub(crate) fn run(
         true => Some(stored.lines()),
         false => source.bytes(),
     });
-    let work = Work { settings, live, tally: &forwarded };
+    let work = Work { settings, live, tally: &forwarded, alone: None };
     let mut bar = Bar::new(&settings.options.display, LAST, &forwarded)?;
     bar.side.read_from(&sink.endpoint);
     let screen = Screen::wanted(settings);
-    status |= watched(settings, live, screen, vec![bar], || work.run_one(&source, sink))?;
+    status |= watched(settings, live, screen, vec![bar], || work.run_one(&source, sink));
     Ok(status)
 }
 

@@ -1,46 +1,19 @@
 //! Draws while another thread moves: waits for the next drawing, a signal, or the end.
 
 use std::cell::Cell;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytepath::{Endpoint, Kind};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::Settings;
 use super::cursor::Row;
 use super::display::{Display, DisplayOptions, Moment};
 use super::live::Live;
 use super::screen::Screen;
-use super::signals::{Asked, Signals};
+use super::signals::Asked;
 use super::tally::Tally;
 use super::usage::Wrong;
-
-/// Told by the mover when it is done.
-pub(crate) struct Done(OwnedFd);
-
-impl Done {
-    pub(crate) fn new() -> std::io::Result<Done> {
-        Ok(Done(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
-    }
-
-    /// Waits for it, at most so long.
-    pub(crate) fn wait(&self, time: Duration) {
-        let timeout = Timespec::try_from(time).ok();
-        let mut fds = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
-        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
-    }
-
-    pub(crate) fn tell(&self) {
-        // Who waits for it would wait for ever: an interruption, and even a refusal that the kernel
-        // has no reason for, is tried again.
-        for _ in 0..TELL_TRIES_MAX {
-            if rustix::io::write(&self.0, &1u64.to_ne_bytes()).is_ok() {
-                return;
-            }
-        }
-    }
-}
 
 /// Time that runs only while the process does.
 #[derive(Debug)]
@@ -177,92 +150,101 @@ fn of_side<T>(values: &[T], side: usize) -> Option<&T> {
     values.get(side.min(values.len().saturating_sub(1)))
 }
 
-/// How the watching ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
-    /// The mover is done.
-    Done,
-    /// A signal asked for the end.
-    Signal,
-}
-
-/// Draws one or two bars until the mover is done or a signal ends it.
+/// Draws one or two bars.
 pub(crate) struct Watch<'a> {
     pub(crate) settings: Settings,
     pub(crate) live: &'a Live,
     pub(crate) screen: Option<Screen>,
-    pub(crate) signals: Signals,
     pub(crate) bars: Vec<Bar<'a>>,
+    began: Clock,
+    /// When the next drawing is due.
+    next: Instant,
     /// How many lines the last drawing had: the next begins that much higher.
-    pub(crate) drawn_lines: usize,
-    /// Our rows of the terminal, with --cursor.
-    pub(crate) row: Option<Row>,
+    drawn_lines: usize,
+    /// Our rows of the terminal, with --cursor, once they were asked for.
+    row: Option<Row>,
+    asked_for_rows: bool,
 }
 
-impl Watch<'_> {
-    /// Takes rows of the terminal, with --cursor. Bytes move meanwhile, however long the terminal
-    /// or another pv takes to answer. Signals are caught by now, so that none ends this while the
-    /// terminal is asked.
+impl<'a> Watch<'a> {
+    /// Nothing is drawn yet.
+    pub(crate) fn new(
+        settings: &Settings,
+        live: &'a Live,
+        screen: Option<Screen>,
+        bars: Vec<Bar<'a>>,
+    ) -> Watch<'a> {
+        Watch {
+            settings: settings.clone(),
+            live,
+            screen,
+            bars,
+            began: Clock::start(),
+            next: Instant::now() + settings.interval,
+            drawn_lines: 0,
+            row: None,
+            asked_for_rows: false,
+        }
+    }
+
+    /// Takes rows of the terminal, with --cursor, unless they are taken. Bytes move meanwhile,
+    /// however long the terminal or another pv takes to answer. Signals are caught by now, so that
+    /// none ends this while the terminal is asked.
     pub(crate) fn take_rows(&mut self) {
+        if std::mem::replace(&mut self.asked_for_rows, true) {
+            return;
+        }
         let display = &self.settings.options.display;
         let cursor = display.cursor && !display.numeric;
         let screen = self.screen.as_ref().filter(|screen| cursor && screen.is_terminal());
         self.row = screen.and_then(|screen| Row::taken(screen, self.bars.len()));
     }
 
-    /// Waits and draws.
-    pub(crate) fn run(&mut self, done: &Done) -> Over {
-        let began = Clock::start();
-        let mut next = Instant::now() + self.settings.interval;
-        let delay = self.settings.options.display.delay_start.unwrap_or(0.0);
-        let delay = Duration::try_from_secs_f64(delay).unwrap_or(Duration::MAX);
-        loop {
-            let over = self.wait(done, self.screen.is_some().then_some(next));
-            for asked in self.signals.asked() {
-                match asked {
-                    Asked::End => {
-                        self.draw_last(began.elapsed() >= delay);
-                        return Over::Signal;
-                    }
-                    Asked::Stop => self.stop(),
-                    Asked::Continued => next = Instant::now(),
-                    Asked::Resized => self.resized(),
-                    Asked::Wish => super::remote::answer(self),
-                }
-            }
-            if over {
-                self.draw_last(began.elapsed() >= delay);
-                return Over::Done;
-            }
-            if Instant::now() >= next {
-                next = Instant::now() + self.settings.interval;
-                if began.elapsed() >= delay {
-                    self.draw(false);
-                }
-            }
-        }
-    }
-
-    /// Sleeps until something happens; whether the mover is done.
-    fn wait(&mut self, done: &Done, until: Option<Instant>) -> bool {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    /// How long nothing has to be drawn; `None` is until something happens.
+    pub(crate) fn idle(&self) -> Option<Duration> {
+        let left = self.next.saturating_duration_since(Instant::now());
+        let left = self.screen.is_some().then_some(left);
         // While the clock waits for a first byte, it is looked for more often.
         let waiting = self.bars.iter().any(|bar| bar.side.waiting);
-        let left = if waiting { left.map(|left| left.min(FIRST_BYTE_LOOK)) } else { left };
-        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut fds = [
-            PollFd::from_borrowed_fd(done.0.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-        ];
-        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
-        let over = !fds[0].revents().is_empty();
+        if waiting { left.map(|left| left.min(FIRST_BYTE_LOOK)) } else { left }
+    }
+
+    /// Starts the clocks that wait for a first byte, if it came.
+    pub(crate) fn look(&mut self) {
         for Bar { side, .. } in &mut self.bars {
             if side.waiting && side.tally.bytes() > 0 {
                 side.waiting = false;
                 side.clock = Clock::start();
             }
         }
-        over
+    }
+
+    /// Does what a signal asks for, but for ending.
+    pub(crate) fn answer(&mut self, asked: Asked) {
+        match asked {
+            Asked::End => {}
+            Asked::Stop => self.stop(),
+            Asked::Continued => self.next = Instant::now(),
+            Asked::Resized => self.resized(),
+            Asked::Wish => super::remote::answer(self),
+        }
+    }
+
+    /// Draws, if it is time to.
+    pub(crate) fn draw_if_due(&mut self) {
+        if Instant::now() < self.next {
+            return;
+        }
+        self.next = Instant::now() + self.settings.interval;
+        if self.shown() {
+            self.draw(false);
+        }
+    }
+
+    /// Whether --delay-start is over.
+    fn shown(&self) -> bool {
+        let delay = self.settings.options.display.delay_start.unwrap_or(0.0);
+        self.began.elapsed() >= Duration::try_from_secs_f64(delay).unwrap_or(Duration::MAX)
     }
 
     fn stop(&mut self) {
@@ -343,8 +325,11 @@ impl Watch<'_> {
         }
     }
 
-    fn draw_last(&mut self, shown: bool) {
-        if shown {
+    /// Draws how it ended.
+    pub(crate) fn draw_last(&mut self) {
+        self.look();
+        self.take_rows();
+        if self.shown() {
             self.draw(true);
         }
         let Some(screen) = &self.screen else { return };
@@ -359,9 +344,6 @@ impl Watch<'_> {
         }
     }
 }
-
-/// More refusals in a row than a tracer or a storm of signals makes.
-const TELL_TRIES_MAX: usize = 1000;
 
 /// How soon the first byte is noticed with --wait.
 const FIRST_BYTE_LOOK: Duration = Duration::from_millis(20);

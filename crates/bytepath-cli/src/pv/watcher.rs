@@ -1,0 +1,169 @@
+//! The thread that draws and answers signals while the first one moves.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+
+use super::display::Buffer;
+use super::live::Live;
+use super::signals::{self, Asked, Signals};
+use super::status::Status;
+use super::watch::{Bar, Watch};
+
+/// Told by the mover when it is done.
+struct Done(OwnedFd);
+
+impl Done {
+    fn new() -> std::io::Result<Done> {
+        Ok(Done(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    /// Waits for it, at most so long.
+    fn wait(&self, time: Duration) {
+        let timeout = Timespec::try_from(time).ok();
+        let mut fds = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+    }
+
+    /// Waits for it or a signal, at most so long; whether the mover is done.
+    fn wait_or(&self, signals: &Signals, most: Option<Duration>) -> bool {
+        let timeout = most.and_then(|most| Timespec::try_from(most).ok());
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+        ];
+        let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+        !fds[0].revents().is_empty()
+    }
+
+    fn tell(&self) {
+        // Who waits for it would wait for ever: an interruption, and even a refusal that the kernel
+        // has no reason for, is tried again.
+        for _ in 0..TELL_TRIES_MAX {
+            if rustix::io::write(&self.0, &1u64.to_ne_bytes()).is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+/// Ends the other thread, however the moving ends.
+pub(crate) struct Over<'a>(&'a OnceLock<Done>);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        if let Some(done) = self.0.get() {
+            done.tell();
+        }
+    }
+}
+
+/// What both threads have: the mover draws how it ended, and the other one everything before.
+pub(crate) struct Watcher<'a> {
+    live: &'a Live,
+    watch: Mutex<Watch<'a>>,
+    /// Once there is another thread.
+    done: OnceLock<Done>,
+}
+
+impl<'a> Watcher<'a> {
+    pub(crate) fn new(watch: Watch<'a>) -> Watcher<'a> {
+        Watcher { live: watch.live, watch: Mutex::new(watch), done: OnceLock::new() }
+    }
+
+    /// Lets another thread draw and answer signals. Moving is left to this one: starting the other,
+    /// which sleeps most of the time, must not hold up the first byte, nor waking it the end.
+    pub(crate) fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        // Where it cannot be had (RLIMIT_NPROC, pids.max, RLIMIT_NOFILE), moving comes first.
+        if self.started(scope).is_err() {
+            signals::end_at_once();
+        }
+    }
+
+    fn started<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> std::io::Result<()> {
+        let signals = Signals::caught()?;
+        self.live.can_end()?;
+        let done = Done::new()?;
+        let done = self.done.get_or_init(|| done);
+        std::thread::Builder::new().spawn_scoped(scope, || self.run(signals, done))?;
+        Ok(())
+    }
+
+    /// Draws how the moving ended, now that it has.
+    pub(crate) fn moved(&self, status: Status) -> Status {
+        if self.live.moved() {
+            self.lock().draw_last();
+            return status;
+        }
+        // A signal asked for the end: the other thread has waited for this, and ends the process.
+        drop(self.over());
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// Tells the other thread, if there is one, that it is over, when this is dropped.
+    pub(crate) fn over(&self) -> Over<'_> {
+        Over(&self.done)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watch<'a>> {
+        // A panic while drawing is no reason to lose bytes.
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Draws and answers until the mover is done, or ends the process as a signal asks.
+    fn run(&self, mut signals: Signals, done: &Done) {
+        self.lock().take_rows();
+        loop {
+            let idle = self.lock().idle();
+            if done.wait_or(&signals, idle) {
+                return;
+            }
+            let mut watch = self.lock();
+            if self.live.over() {
+                // How it ended is drawn.
+                return;
+            }
+            watch.look();
+            for asked in signals.asked() {
+                if asked != Asked::End {
+                    watch.answer(asked);
+                } else if self.live.end() {
+                    watch.draw_last();
+                    let_go(&watch, done);
+                    super::end(Status::SIGNAL);
+                }
+            }
+            watch.draw_if_due();
+        }
+    }
+}
+
+/// Lets the mover write what it has taken from its source, and tells what nobody takes.
+fn let_go(watch: &Watch<'_>, done: &Done) {
+    let held = || watch.bars.iter().map(|bar| bar.side.tally.held_bytes()).sum::<u64>();
+    let by_hand = watch.settings.by_hand().is_some();
+    let routed = |bar: &Bar<'_>| matches!(bar.side.tally.buffer(), Buffer::Filled { .. });
+    let until = Instant::now() + GRACE;
+    if by_hand {
+        while held() > 0 && Instant::now() < until {
+            done.wait(Duration::from_millis(5));
+        }
+    } else if watch.bars.iter().any(routed) {
+        // It is woken, and tells itself.
+        done.wait(GRACE);
+    }
+    if held() > 0 {
+        super::tell_unwritten(watch.live, held());
+    }
+}
+
+/// How long a reader has to take what our buffer holds, after a signal.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// More refusals in a row than a tracer or a storm of signals makes.
+const TELL_TRIES_MAX: usize = 1000;

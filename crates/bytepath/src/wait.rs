@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use crate::error::Stop;
 use crate::meter::Meter;
@@ -78,6 +81,8 @@ impl fmt::Display for Wait {
 #[derive(Debug)]
 pub struct Cancel {
     asked: AtomicBool,
+    /// Asked by itself from then on.
+    until: Option<Instant>,
     wakes: OwnedFd,
 }
 
@@ -88,20 +93,50 @@ impl Cancel {
     /// The process or the system is out of descriptors.
     pub fn new() -> std::io::Result<Cancel> {
         let wakes = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Cancel { asked: AtomicBool::new(false), wakes })
+        Ok(Cancel { asked: AtomicBool::new(false), until: None, wakes })
+    }
+
+    /// A token that asks by itself once this time is over.
+    ///
+    /// # Errors
+    /// The process or the system is out of descriptors, or the kernel keeps timers from it.
+    pub fn after(time: Duration) -> std::io::Result<Cancel> {
+        let wakes = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        let until = Instant::now().checked_add(time);
+        if until.is_some() {
+            ring_after(&wakes, time)?;
+        }
+        Ok(Cancel { asked: AtomicBool::new(false), until, wakes })
     }
 
     /// Asks the movement to stop. Safe to call more than once and from any thread.
     pub fn cancel(&self) {
         self.asked.store(true, Ordering::Release);
-        // A full counter (EAGAIN) already wakes every poll.
-        let _ = rustix::io::write(&self.wakes, &1u64.to_ne_bytes());
+        // A full counter (EAGAIN) already wakes every poll; a timer (EINVAL) is set off.
+        if rustix::io::write(&self.wakes, &1u64.to_ne_bytes()) == Err(rustix::io::Errno::INVAL) {
+            let _ = ring_after(&self.wakes, Duration::ZERO);
+        }
     }
 
-    /// Whether [`Cancel::cancel`] was called.
+    /// Whether [`Cancel::cancel`] was called, or the time is over.
     pub fn is_cancelled(&self) -> bool {
         self.asked.load(Ordering::Acquire)
+            || self.until.is_some_and(|until| Instant::now() >= until)
     }
+}
+
+/// Has a timer become readable after this time, for good.
+fn ring_after(timer: &OwnedFd, time: Duration) -> std::io::Result<()> {
+    // A time of 0 would switch it off.
+    let time = time.max(Duration::from_nanos(1));
+    let it_value = Timespec::try_from(time).map_err(std::io::Error::other)?;
+    let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let once = Itimerspec { it_interval, it_value };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
+    Ok(())
 }
 
 /// One end's waiting: asked before each call and after each refusal to go on.
@@ -330,6 +365,24 @@ mod tests {
                     .is_err()
             });
             cancel.cancel();
+            assert!(sleeper.join().expect("the sleeper ends"));
+        });
+    }
+
+    #[test]
+    fn a_time_that_is_over_wakes_a_sleeper_and_one_that_is_not_can_be_cut_short() {
+        let (reader, _writer) = rustix::pipe::pipe().expect("a pipe");
+        let sleeps = |cancel: &Cancel| {
+            let meter = Meter::new();
+            Waiter::new(Wait::Block, Some(cancel), &meter).stalled(Ends::source(reader.as_fd()))
+        };
+        let soon = Cancel::after(Duration::from_millis(1)).expect("a token");
+        assert!(matches!(sleeps(&soon), Err(Stop::Cancelled { .. })));
+        let never = Cancel::after(Duration::MAX).expect("a token");
+        assert!(!never.is_cancelled());
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| sleeps(&never).is_err());
+            never.cancel();
             assert!(sleeper.join().expect("the sleeper ends"));
         });
     }

@@ -280,6 +280,16 @@ pub(crate) fn allowed(pace: &mut Pace, live: &Live) -> u64 {
     }
 }
 
+/// Writes what a route had taken from its source and not yet written.
+pub(crate) fn write_all(sink: &Sink<'_>, mut bytes: &[u8], tally: &Tally) -> Result<(), Ended> {
+    while !bytes.is_empty() {
+        let count = write_some(sink, bytes)?;
+        tally.wrote(count, 0);
+        bytes = &bytes[count..];
+    }
+    Ok(())
+}
+
 /// One write that took something.
 fn write_some(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
     loop {

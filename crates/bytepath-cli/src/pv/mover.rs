@@ -229,25 +229,32 @@ impl Work<'_> {
             if let Left::Bytes(bytes) = left {
                 most = most.min(*bytes);
             }
-            if let Some(bytes) = self.alone.and_then(|alone| alone.most(whole.source, whole.sink)) {
-                most = most.min(bytes);
-            }
             let job = whole.limit(most);
             let clock = Clock::now();
             let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
             // Waking it costs a call each time it waits, which is worth it where it holds bytes.
             let first = planning.plan().routes().first();
             let holds_bytes = first.is_some_and(|choice| choice.route.name() == "read-write");
-            if let (true, Some(cancel)) = (holds_bytes, self.live.cancel()) {
+            let moment = self.alone.and_then(Alone::moment);
+            let signal = self.live.cancel().filter(|_| holds_bytes);
+            if let Some(cancel) = moment.or(signal) {
                 transfer = transfer.cancel(cancel);
             }
             let moved = match transfer.run() {
                 Ok(moved) => moved,
+                Err(TransferError::Cancelled { offset, stranded }) if moment.is_some() => {
+                    // The moment is over; writing may take longer.
+                    self.alone.inspect(|alone| alone.end());
+                    if let Err(ended) = byhand::write_all(sink, &stranded, self.tally) {
+                        break ended;
+                    }
+                    let bytes = offset + stranded.len() as u64;
+                    pace.used(bytes);
+                    left.take(bytes, 0);
+                    continue;
+                }
                 Err(error) => break self.failed(error, source),
             };
-            if let Some(alone) = self.alone {
-                alone.moved(moved.bytes);
-            }
             pace.used(moved.bytes);
             left.take(moved.bytes, 0);
             if route != moved.route {

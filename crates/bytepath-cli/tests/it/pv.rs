@@ -388,23 +388,25 @@ pub(crate) fn pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 }
 
 #[test]
-fn small_files_and_nothing_are_moved_without_a_second_thread() {
+fn what_is_over_in_a_moment_is_moved_without_a_second_thread_and_what_lasts_is_watched() {
     if !installed("strace") {
         return;
     }
     let folder = folder();
-    let threads = |words: &str| {
+    let threads = |before: &str, words: &str| {
         let line = format!(
-            "strace -f -qq -o log -e trace=clone,clone3 {BYTEPATH} pv -q {words}; wc -l <log"
+            "{before} strace -f -qq -o log -e trace=clone,clone3 {BYTEPATH} pv -q {words}; \
+             wc -l <log"
         );
         let mut command = Command::new("sh");
         let done = run(command.args(["-c", &line]).current_dir(folder.path()));
         done.well().stdout.trim().to_owned()
     };
-    assert_eq!(threads("</dev/null"), "0");
-    assert_eq!(threads("a b -o out"), "0");
+    assert_eq!(threads("", "</dev/null"), "0");
+    assert_eq!(threads("", "a b -o out"), "0");
     let moved = fs::read_to_string(folder.path().join("out")).expect("made");
     assert_eq!(moved, lines(40_000) + "bb\n\0b");
-    // Whoever could be waited for may be asked meanwhile.
-    assert_eq!(threads("empty >/dev/null"), "1");
+    assert_eq!(threads("sleep 0.3 |", ">/dev/null"), "1");
+    // Opening it may take as long as it likes.
+    assert_eq!(threads("mkfifo fifo; cat a >fifo &", "fifo >/dev/null"), "1");
 }

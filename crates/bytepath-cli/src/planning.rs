@@ -101,6 +101,7 @@ impl PlanOptions {
             watch: Watch::default(),
             passed: 0,
             total: Moved { bytes: 0, route: "", declined: Vec::new() },
+            broke_off: false,
             began: Instant::now(),
             why: None,
             changes: Vec::new(),
@@ -150,8 +151,14 @@ impl PlanOptions {
                 most => carrying.job.limit(most),
             };
             let clock = Clock::now();
-            let moved = run(carrying, &job, planning.plan());
-            let moved = moved.map_err(|error| beyond(error, before))?;
+            let moved = match run(carrying, &job, planning.plan()) {
+                Ok(moved) => moved,
+                Err(error) => {
+                    planning.broke_off(&error);
+                    planning.explain();
+                    return Err(beyond(error, before).into());
+                }
+            };
             let bytes = moved.bytes;
             planning.went(&carrying.job, moved, clock)?;
             after(bytes).map_err(CarryError::Syncing)?;
@@ -207,6 +214,8 @@ pub(crate) struct Planning<'o> {
     /// How many routes of the plan were left behind for their speed.
     passed: usize,
     total: Moved,
+    /// Whether an error ended it.
+    broke_off: bool,
     began: Instant,
     /// Why the profile has no say.
     why: Option<String>,
@@ -273,6 +282,23 @@ impl Planning<'_> {
             (bytes, _) => bytes,
         };
         Ok(())
+    }
+
+    /// To be told of the error that ended the last stretch, as it is without [`beyond`].
+    pub(crate) fn broke_off(&mut self, error: &TransferError) {
+        self.broke_off = true;
+        match error {
+            TransferError::Failed(failed) => {
+                self.total.bytes += failed.offset;
+                self.total.route = failed.route;
+            }
+            TransferError::Declined { offset, declined } => {
+                self.total.bytes += offset;
+                self.total.declined.extend_from_slice(declined);
+            }
+            TransferError::Cancelled { offset, .. } => self.total.bytes += offset,
+            TransferError::MeterInUse | TransferError::PipeSize(_) => {}
+        }
     }
 
     /// Settles on the plan for a job, by the profile if there is one.
@@ -381,7 +407,12 @@ impl Planning<'_> {
         }
         let rate =
             total.bytes as f64 / f64::from(1 << 30) / self.began.elapsed().as_secs_f64().max(1e-9);
-        say(format_args!("came: {} bytes by {}, {rate:.2} GiB/s", total.bytes, total.route));
+        let by = match total.route {
+            "" => String::new(),
+            route => format!(" by {route}"),
+        };
+        let end = if self.broke_off { "; then it broke off" } else { "" };
+        say(format_args!("came: {} bytes{by}, {rate:.2} GiB/s{end}", total.bytes));
     }
 }
 

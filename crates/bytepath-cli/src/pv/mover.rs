@@ -229,7 +229,10 @@ impl Work<'_> {
             }
             let moved = match transfer.run() {
                 Ok(moved) => moved,
-                Err(error) => break self.failed(error, source),
+                Err(error) => {
+                    planning.broke_off(&error);
+                    break self.failed(error, source);
+                }
             };
             pace.used(moved.bytes);
             left.take(moved.bytes, 0);

@@ -130,6 +130,10 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
     let mut bar = Bar::new(&settings.options.display, watch::LAST, &tally)?;
     bar.side.durable = transfer.durable;
     bar.side.read_from(&sink.endpoint);
+    if tally.size().is_none() {
+        // Another pv may ask how far this one is, be it quiet.
+        ends::expect(settings, &inputs, &tally);
+    }
     let status = watched(settings, live, screen, vec![bar], || work.run(&inputs, &sink, left))?;
     Ok((status | sink.closed(live)).into())
 }

@@ -489,8 +489,8 @@ mod tests {
     fn long_names_lose_their_middle() {
         assert_eq!(name(None, 3, "short", 80), "   3:short");
         let path = "/a/very/long/path/to/a/file/in/a/folder";
-        assert_eq!(name(None, 12, path, 80), "  12:/a/very/...to/a/file/in/a/folder");
-        assert_eq!(name(Some(77), 3, path, 80), "      77:   3:/a/ver.../file/in/a/folder");
+        assert_eq!(name(None, 12, path, 80), "  12:/a/very/...h/to/a/file/in/a/folder");
+        assert_eq!(name(Some(77), 3, path, 80), "      77:   3:/a/ver...file/in/a/folder");
         assert_eq!(name(None, 3, "ü漢ü漢ü漢", 1), "   3:...");
     }
 

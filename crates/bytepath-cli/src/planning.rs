@@ -1,5 +1,6 @@
 //! How every mover comes to its plan, what its user may say about it, and what is told of it.
 
+mod between;
 mod watch;
 
 use std::path::PathBuf;
@@ -93,6 +94,7 @@ impl PlanOptions {
         };
         let mut planning = Planning {
             options: self,
+            between: self.explain_plan.then(|| between::between(job)),
             knobs,
             plan: self.sparing(plan),
             stage: Stage::Settled,
@@ -205,6 +207,8 @@ enum Stage {
 /// The plan of a movement as it goes on, stretch by stretch.
 pub(crate) struct Planning<'o> {
     options: &'o PlanOptions,
+    /// The ends by name, where the plan is to be explained.
+    between: Option<String>,
     knobs: Knobs,
     plan: Plan,
     stage: Stage,
@@ -384,17 +388,16 @@ impl Planning<'_> {
 
     /// Tells of the plan and what came of it, if asked to.
     pub(crate) fn explain(&self) {
-        if !self.options.explain_plan {
-            return;
-        }
-        match (self.plan.basis(), &self.why) {
-            (Basis::Asked, _) => say(format_args!("plan: the route that was asked for")),
-            (Basis::Profile, _) => say(format_args!("plan: by what was measured on this machine")),
-            (Basis::Rules, Some(why)) => say(format_args!("plan: by rules; {why}")),
+        let Some(between) = &self.between else { return };
+        let basis = match (self.plan.basis(), &self.why) {
+            (Basis::Asked, _) => "the route that was asked for".to_owned(),
+            (Basis::Profile, _) => "by what was measured on this machine".to_owned(),
+            (Basis::Rules, Some(why)) => format!("by rules; {why}"),
             (Basis::Rules, None) => {
-                say(format_args!("plan: by rules; the job was too small to look at the profile"));
+                "by rules; the job was too small to look at the profile".to_owned()
             }
-        }
+        };
+        say(format_args!("plan for {between}: {basis}"));
         for line in self.plan.to_string().lines() {
             say(format_args!("  {line}"));
         }

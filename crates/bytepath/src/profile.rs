@@ -369,7 +369,8 @@ impl Profile {
     /// Refuses figures and knobs that no measurement can have given.
     fn check(&self) -> Result<(), String> {
         for measured in self.pairs.iter().flat_map(|pair| &pair.choices) {
-            let figures = [measured.gib_per_s, measured.ci95[0], measured.ci95[1]];
+            let overall = measured.overall_gib_per_s;
+            let figures = [measured.gib_per_s, measured.ci95[0], measured.ci95[1], overall];
             if !figures.iter().all(|figure| figure.is_finite() && *figure > 0.0) {
                 return Err(format!("{} has no sound figure", measured.choice.route));
             }

@@ -406,8 +406,14 @@ fn a_plan_is_explained_also_where_the_movement_breaks_off() {
         let line = format!("exec {BYTEPATH} {words} --explain-plan a >/dev/full");
         let mut command = Command::new("sh");
         let done = run(command.args(["-c", &line]).current_dir(folder.path()));
-        let said =
-            ["plan: by rules", "1. ", "came: 0 bytes", "broke off", "No space left on device"];
+        let said = [
+            "/a' to ",
+            ": by rules; ",
+            "1. ",
+            "came: 0 bytes",
+            "broke off",
+            "No space left on device",
+        ];
         done.refused(code, &said);
     }
 }

@@ -124,6 +124,7 @@ fn the_plan_is_explained_and_a_route_can_be_named() {
     let (_folder, name) = file(b"some bytes");
     let said = shell(&format!("$bytepath cat --explain-plan {name} | wc -c")).stderr;
     assert!(said.contains("came: 10 bytes by splice"), "{said}");
+    assert!(said.contains(&format!("plan for '{name}' to a pipe: by rules")), "{said}");
     let said =
         shell(&format!("$bytepath cat --explain-plan --route read-write {name} | wc -c")).stderr;
     assert!(said.contains("came: 10 bytes by read-write"), "{said}");

@@ -87,7 +87,7 @@ pub(crate) struct TransferOptions {
     #[arg(short = 'K', long, help_heading = MOVED)]
     pub(crate) direct_io: bool,
     /// Leave holes in the output for blocks of zeros
-    #[arg(short = 'O', long, help_heading = MOVED)]
+    #[arg(short = 'O', long, alias = "sparse-output", help_heading = MOVED)]
     pub(crate) sparse: bool,
     /// Throw the bytes away instead of writing them
     #[arg(short = 'X', long, help_heading = MOVED)]
@@ -233,6 +233,16 @@ impl Settings {
             return Err(Wrong::plain(
                 "--cursor: rows are not shared while descriptors are watched (-d)",
             ));
+        }
+        let other = match (modes.remote, modes.query) {
+            (Some(_), _) => Some("-R"),
+            (_, Some(_)) => Some("-Q"),
+            _ => None,
+        };
+        if let (Some(option), false) = (other, self.options.files.is_empty()) {
+            return Err(Wrong::plain(format!(
+                "{option}: another pv moves its own files; name none"
+            )));
         }
         if let (Some(route), Some(option)) = (&self.options.plan.route, self.by_hand()) {
             return Err(Wrong::plain(format!(

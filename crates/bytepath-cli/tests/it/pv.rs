@@ -212,6 +212,7 @@ fn every_way_of_moving_gives_the_same_bytes() {
         &["-B", "7"],
         &["-C"],
         &["-O"],
+        &["--sparse-output"],
         &["-K"],
         &["-Y"],
         &["-E", "-Z", "4K"],

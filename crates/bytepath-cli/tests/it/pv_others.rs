@@ -146,6 +146,10 @@ fn numbers_of_no_single_process_are_refused() {
     for words in [["-Q", "-5"], ["-Q", "0"], ["-R", "1"], ["-R", "-2147483648"], ["-R", "x"]] {
         run(&mut ours(&words)).refused(64, &["pv: ", "the number of a process is expected"]);
     }
+    let us = std::process::id().to_string();
+    for option in ["-R", "-Q"] {
+        run(&mut ours(&[option, &us, "file"])).refused(64, &[&format!("pv: {option}: ")]);
+    }
 }
 
 #[test]

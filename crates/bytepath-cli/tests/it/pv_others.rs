@@ -336,6 +336,16 @@ fn what_a_process_opens_and_closes_comes_and_goes() {
         // It stood there before anybody watched.
         assert!(line.contains("[0.00  B/s]") && line.contains(" 20%"), "{seen:?}");
     }
+    // Lines of numbers have names as well.
+    let mut command = ours(&["-n", "-t", "-b", "-i", "0.1", "-d", &pid]);
+    let command = command.current_dir(folder.path()).stderr(Stdio::piped());
+    let mut numbers = spawned(command.stdout(Stdio::null()));
+    let mut told_first = [0; 23];
+    let said_first = numbers.child().stderr.as_mut().expect("it is piped");
+    said_first.read_exact(&mut told_first).expect("it tells");
+    let line = String::from_utf8_lossy(&told_first);
+    assert!(line.trim_start().starts_with("3:a: 0.") && line.contains(" 1000\n"), "{line:?}");
+    drop(numbers);
     // How long it will be, nobody knows.
     assert!(seen.contains("4:w: 5.00  B") && !seen.contains("100%"), "{seen:?}");
     told.write_all(b"\n").expect("it reads");

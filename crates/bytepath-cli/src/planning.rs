@@ -327,7 +327,10 @@ impl Planning<'_> {
             Ok(_) => None,
             Err(why) => Some(why),
         };
-        self.plan = self.options.sparing(plan);
+        // What has given up would do so again.
+        let plan = self.options.sparing(plan);
+        let gave = self.total.declined.iter();
+        self.plan = gave.fold(plan, |plan, gave| plan.without(gave.route, &gave.why));
         self.stage = match self.plan.basis() {
             Basis::Profile => Stage::Watched,
             Basis::Rules | Basis::Asked => Stage::Settled,

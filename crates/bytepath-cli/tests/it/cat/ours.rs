@@ -137,6 +137,18 @@ fn the_plan_is_explained_and_a_route_can_be_named() {
 }
 
 #[test]
+fn a_route_that_gave_up_is_not_tried_again_when_the_profile_is_looked_at() {
+    let large = "/proc/kallsyms";
+    if std::fs::read(large).is_ok_and(|bytes| bytes.len() > 2 << 20) {
+        let said = shell(&format!("$bytepath cat --explain-plan {large} | cat >/dev/null")).stderr;
+        assert_eq!(said.matches("splice gave up").count(), 1, "{said}");
+        assert!(said.contains(" by read-write, "), "{said}");
+    } else {
+        println!("skipped: {large} cannot be read here, or is small");
+    }
+}
+
+#[test]
 fn pipes_are_made_larger_unless_they_are_to_be_left() {
     let (_folder, name) = file(&large());
     for (option, enlarges) in [("-u", true), ("--no-enlarge", false)] {

@@ -3,10 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use bytepath::inlets::{self, Inlet, Setup};
-use bytepath::{Endpoint, Kind, Meter, Stop};
+use bytepath::{Endpoint, Kind, Meter, Refusal, Stop};
 use clap::Args;
 
 use crate::say;
@@ -33,6 +34,9 @@ pub(crate) struct Options {
     /// Leave pipes at the size they have, instead of making them larger
     #[arg(long)]
     no_enlarge: bool,
+    /// Say on standard error by which way it went and why, and what came
+    #[arg(long)]
+    explain_plan: bool,
     /// The files; - is standard input
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
     files: Vec<OsString>,
@@ -83,16 +87,49 @@ fn drop_all(source: &Endpoint<'_>, options: &Options, meter: &Meter) -> anyhow::
         true => &[("read-touch", read)],
         false => &[("splice-null", splice), ("read", read)],
     };
+    let mut told = Told { came_before: meter.bytes(), began: Instant::now(), refused: Vec::new() };
     for (name, buf_bytes) in ways {
         let Some(inlet) = inlets::by_name(name) else { continue };
         let setup = Setup { buf_bytes: *buf_bytes, untouched: true, ..Setup::new(meter) };
         match taken(inlet, source, &setup) {
             // The next takes what is left: nothing that came is under way.
-            Err(Stop::Declined(_)) => continue,
-            done => return Ok(done?),
+            Err(Stop::Declined(why)) => told.refused.push((name, why)),
+            done => {
+                if options.explain_plan {
+                    told.explain(inlet, ways, meter);
+                }
+                return Ok(done?);
+            }
         }
     }
     bail!("no inlet takes bytes from a {}", source.kind())
+}
+
+/// What is told of one input with --explain-plan.
+struct Told {
+    came_before: u64,
+    began: Instant,
+    refused: Vec<(&'static str, Refusal)>,
+}
+
+impl Told {
+    fn explain(&self, taken: &dyn Inlet, ways: &[(&str, usize)], meter: &Meter) {
+        say(format_args!("plan: by rules; what is dropped goes by the first of these that can"));
+        for (place, (name, _)) in ways.iter().enumerate() {
+            let summary = inlets::by_name(name).map_or("", Inlet::summary);
+            say(format_args!("  {}. {name}: {summary}", place + 1));
+        }
+        if ways.iter().all(|(name, _)| *name != "splice-null") {
+            say(format_args!("  not splice-null: --touch is to look at every byte"));
+        }
+        for (name, why) in &self.refused {
+            say(format_args!("  not {name}: {why}"));
+        }
+        let bytes = meter.bytes() - self.came_before;
+        let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
+        let rate = bytes as f64 / f64::from(1 << 30) / seconds;
+        say(format_args!("came: {bytes} bytes by {}, {rate:.2} GiB/s", taken.name()));
+    }
 }
 
 fn taken(inlet: &dyn Inlet, source: &Endpoint<'_>, setup: &Setup<'_>) -> Result<(), Stop> {

@@ -62,7 +62,8 @@ fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut file =
         tempfile::Builder::new().permissions(permissions(&path)).tempfile_in(folder(&path))?;
-    file.write_all(text)?;
+    // Its passing name is nobody's business, and would be in the error.
+    file.as_file_mut().write_all(text)?;
     file.persist(&path)?;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! How every mover comes to its plan, what its user may say about it, and what is told of it.
 
+mod between;
 mod watch;
 
 use std::path::PathBuf;
@@ -93,6 +94,7 @@ impl PlanOptions {
         };
         let mut planning = Planning {
             options: self,
+            between: self.explain_plan.then(|| between::between(job)),
             knobs,
             plan: self.sparing(plan),
             stage: Stage::Settled,
@@ -101,6 +103,7 @@ impl PlanOptions {
             watch: Watch::default(),
             passed: 0,
             total: Moved { bytes: 0, route: "", declined: Vec::new() },
+            broke_off: false,
             began: Instant::now(),
             why: None,
             changes: Vec::new(),
@@ -150,8 +153,14 @@ impl PlanOptions {
                 most => carrying.job.limit(most),
             };
             let clock = Clock::now();
-            let moved = run(carrying, &job, planning.plan());
-            let moved = moved.map_err(|error| beyond(error, before))?;
+            let moved = match run(carrying, &job, planning.plan()) {
+                Ok(moved) => moved,
+                Err(error) => {
+                    planning.broke_off(&error);
+                    planning.explain();
+                    return Err(beyond(error, before).into());
+                }
+            };
             let bytes = moved.bytes;
             planning.went(&carrying.job, moved, clock)?;
             after(bytes).map_err(CarryError::Syncing)?;
@@ -198,6 +207,8 @@ enum Stage {
 /// The plan of a movement as it goes on, stretch by stretch.
 pub(crate) struct Planning<'o> {
     options: &'o PlanOptions,
+    /// The ends by name, where the plan is to be explained.
+    between: Option<String>,
     knobs: Knobs,
     plan: Plan,
     stage: Stage,
@@ -207,6 +218,8 @@ pub(crate) struct Planning<'o> {
     /// How many routes of the plan were left behind for their speed.
     passed: usize,
     total: Moved,
+    /// Whether an error ended it.
+    broke_off: bool,
     began: Instant,
     /// Why the profile has no say.
     why: Option<String>,
@@ -275,6 +288,23 @@ impl Planning<'_> {
         Ok(())
     }
 
+    /// To be told of the error that ended the last stretch, as it is without [`beyond`].
+    pub(crate) fn broke_off(&mut self, error: &TransferError) {
+        self.broke_off = true;
+        match error {
+            TransferError::Failed(failed) => {
+                self.total.bytes += failed.offset;
+                self.total.route = failed.route;
+            }
+            TransferError::Declined { offset, declined } => {
+                self.total.bytes += offset;
+                self.total.declined.extend_from_slice(declined);
+            }
+            TransferError::Cancelled { offset, .. } => self.total.bytes += offset,
+            TransferError::MeterInUse | TransferError::PipeSize(_) => {}
+        }
+    }
+
     /// Settles on the plan for a job, by the profile if there is one.
     fn look(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
         let found = match &self.options.profile {
@@ -297,7 +327,10 @@ impl Planning<'_> {
             Ok(_) => None,
             Err(why) => Some(why),
         };
-        self.plan = self.options.sparing(plan);
+        // What has given up would do so again.
+        let plan = self.options.sparing(plan);
+        let gave = self.total.declined.iter();
+        self.plan = gave.fold(plan, |plan, gave| plan.without(gave.route, &gave.why));
         self.stage = match self.plan.basis() {
             Basis::Profile => Stage::Watched,
             Basis::Rules | Basis::Asked => Stage::Settled,
@@ -358,17 +391,16 @@ impl Planning<'_> {
 
     /// Tells of the plan and what came of it, if asked to.
     pub(crate) fn explain(&self) {
-        if !self.options.explain_plan {
-            return;
-        }
-        match (self.plan.basis(), &self.why) {
-            (Basis::Asked, _) => say(format_args!("plan: the route that was asked for")),
-            (Basis::Profile, _) => say(format_args!("plan: by what was measured on this machine")),
-            (Basis::Rules, Some(why)) => say(format_args!("plan: by rules; {why}")),
+        let Some(between) = &self.between else { return };
+        let basis = match (self.plan.basis(), &self.why) {
+            (Basis::Asked, _) => "the route that was asked for".to_owned(),
+            (Basis::Profile, _) => "by what was measured on this machine".to_owned(),
+            (Basis::Rules, Some(why)) => format!("by rules; {why}"),
             (Basis::Rules, None) => {
-                say(format_args!("plan: by rules; the job was too small to look at the profile"));
+                "by rules; the job was too small to look at the profile".to_owned()
             }
-        }
+        };
+        say(format_args!("plan for {between}: {basis}"));
         for line in self.plan.to_string().lines() {
             say(format_args!("  {line}"));
         }
@@ -381,7 +413,12 @@ impl Planning<'_> {
         }
         let rate =
             total.bytes as f64 / f64::from(1 << 30) / self.began.elapsed().as_secs_f64().max(1e-9);
-        say(format_args!("came: {} bytes by {}, {rate:.2} GiB/s", total.bytes, total.route));
+        let by = match total.route {
+            "" => String::new(),
+            route => format!(" by {route}"),
+        };
+        let end = if self.broke_off { "; then it broke off" } else { "" };
+        say(format_args!("came: {} bytes{by}, {rate:.2} GiB/s{end}", total.bytes));
     }
 }
 

@@ -115,8 +115,10 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     let effort = options.effort(if options.quick { Effort::QUICK } else { Effort::DEFAULT });
     let mut profile = measured(&sites(&options.dir, effort)?, effort)?;
     profile.keep_other_places(Profile::read(path).ok());
-    output.write(text(&profile)?.as_bytes())?;
+    let kept = output.write(text(&profile)?.as_bytes());
+    // What was measured is told also where it cannot be kept.
     tell(&profile, options, json)?;
+    kept?;
     if !options.json.as_deref().is_some_and(output::is_stdout) {
         use std::io::Write as _;
         writeln!(std::io::stdout(), "\nkept in {}", path.display()).context("standard output")?;

@@ -11,6 +11,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{Endpoint, Kind};
@@ -331,8 +332,11 @@ impl Profile {
         };
         let corrupt = |why: String| ProfileError::Corrupt { path: path.into(), why };
         let other_format = |found| ProfileError::OtherFormat { path: path.into(), found };
-        let file = File::open(path).map_err(unreadable)?;
-        // A FIFO, say, would be waited for.
+        // A FIFO, say, would be waited for: here, or when it is read.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = rustix::fs::open(path, flags, Mode::empty())
+            .map(File::from)
+            .map_err(|errno| unreadable(errno.into()))?;
         let found = file.metadata().map_err(unreadable)?;
         if !found.is_file() {
             return Err(corrupt("it is not a regular file".into()));
@@ -365,7 +369,8 @@ impl Profile {
     /// Refuses figures and knobs that no measurement can have given.
     fn check(&self) -> Result<(), String> {
         for measured in self.pairs.iter().flat_map(|pair| &pair.choices) {
-            let figures = [measured.gib_per_s, measured.ci95[0], measured.ci95[1]];
+            let overall = measured.overall_gib_per_s;
+            let figures = [measured.gib_per_s, measured.ci95[0], measured.ci95[1], overall];
             if !figures.iter().all(|figure| figure.is_finite() && *figure > 0.0) {
                 return Err(format!("{} has no sound figure", measured.choice.route));
             }

@@ -235,7 +235,7 @@ impl<'a> Hand<'a> {
             if self.tail_wanted
                 && let Ok(mut tail) = self.tally.tail.lock()
             {
-                tail.add(written);
+                tail.add(written, self.settings.options.display.line_end());
             }
             let lines = if rest.is_empty() { lines.take().unwrap_or(0) } else { 0 };
             if self.settings.options.transfer.sync {

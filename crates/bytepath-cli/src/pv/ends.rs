@@ -99,21 +99,10 @@ impl Sink<'_> {
         inputs: &[impl AsRef<OsStr>],
         live: &Live,
     ) -> Result<Sink<'static>, Status> {
-        if let Ok(sink) = path.metadata() {
-            let same = |input: &OsStr| {
-                let input = match is_stdin(input) {
-                    true => "/proc/self/fd/0".into(),
-                    false => std::path::PathBuf::from(input),
-                };
-                input.metadata().is_ok_and(|input| {
-                    input.is_file() && (input.dev(), input.ino()) == (sink.dev(), sink.ino())
-                })
-            };
-            if let Some(input) = inputs.iter().map(AsRef::as_ref).find(|input| same(input)) {
-                let (input, path) = (input.to_string_lossy(), path.display());
-                live.say(format_args!("{input}: input is the output {path}; it is left as it was"));
-                return Err(Status::SAME_FILE);
-            }
+        if let Some(input) = input_that_is(path, inputs) {
+            let (input, path) = (input.to_string_lossy(), path.display());
+            live.say(format_args!("{input}: input is the output {path}; it is left as it was"));
+            return Err(Status::SAME_FILE);
         }
         opened(path.display().to_string(), Endpoint::open_sink(path), live)
     }
@@ -142,6 +131,21 @@ impl Sink<'_> {
             }
         }
     }
+}
+
+/// The input that is this very file, which would be lost where the file is emptied.
+pub(crate) fn input_that_is<'i>(path: &Path, inputs: &'i [impl AsRef<OsStr>]) -> Option<&'i OsStr> {
+    let file = path.metadata().ok()?;
+    let same = |input: &&OsStr| {
+        let input = match is_stdin(input) {
+            true => "/proc/self/fd/0".into(),
+            false => std::path::PathBuf::from(input),
+        };
+        input.metadata().is_ok_and(|input| {
+            input.is_file() && (input.dev(), input.ino()) == (file.dev(), file.ino())
+        })
+    };
+    inputs.iter().map(AsRef::as_ref).find(same)
 }
 
 fn opened(

@@ -126,6 +126,10 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
     let mut bar = Bar::new(&settings.options.display, watch::LAST, &tally)?;
     bar.side.durable = transfer.durable;
     bar.side.read_from(&sink.endpoint);
+    if tally.size().is_none() {
+        // Another pv may ask how far this one is, be it quiet.
+        ends::expect(settings, &inputs, &tally);
+    }
     let watcher = Watcher::new(Watch::new(settings, live, screen, vec![bar]));
     // A file that has to be put away asks for somebody who answers signals.
     let left_alone = !cleanup;

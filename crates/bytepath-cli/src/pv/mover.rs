@@ -253,7 +253,10 @@ impl Work<'_> {
                     left.take(bytes, 0);
                     continue;
                 }
-                Err(error) => break self.failed(error, source),
+                Err(error) => {
+                    planning.broke_off(&error);
+                    break self.failed(error, source);
+                }
             };
             pace.used(moved.bytes);
             left.take(moved.bytes, 0);

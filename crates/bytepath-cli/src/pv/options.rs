@@ -17,6 +17,7 @@ use crate::planning::PlanOptions;
 ///
 /// The options, the display and the exit status are those of Pipe Viewer. Bytes move by the fastest
 /// route that the machine offers, without passing through this program where neither end needs it.
+/// Left out is --debug, which shows how the original works inside; --explain-plan tells how this does.
 #[derive(Parser, Clone, Debug)]
 #[command(
     name = "pv",
@@ -70,7 +71,7 @@ pub(crate) struct TransferOptions {
     /// Write zeros for what cannot be read, and go on; twice: tell of it once a file
     #[arg(short = 'E', long, action = clap::ArgAction::Count, help_heading = MOVED)]
     pub(crate) skip_errors: u8,
-    /// With --skip-errors, skip to the next multiple of BYTES at once
+    /// Skip errors as with --skip-errors, to the next multiple of BYTES at once
     #[arg(short = 'Z', long, value_name = "BYTES", help_heading = MOVED)]
     pub(crate) error_skip_block: Option<String>,
     /// Stop when the size given with --size has been moved
@@ -86,7 +87,7 @@ pub(crate) struct TransferOptions {
     #[arg(short = 'K', long, help_heading = MOVED)]
     pub(crate) direct_io: bool,
     /// Leave holes in the output for blocks of zeros
-    #[arg(short = 'O', long, help_heading = MOVED)]
+    #[arg(short = 'O', long, alias = "sparse-output", help_heading = MOVED)]
     pub(crate) sparse: bool,
     /// Throw the bytes away instead of writing them
     #[arg(short = 'X', long, help_heading = MOVED)]
@@ -233,6 +234,21 @@ impl Settings {
                 "--{option}: nothing is moved or counted while descriptors are watched (-d)"
             )));
         }
+        if !modes.watchfd.is_empty() && self.options.display.cursor {
+            return Err(Wrong::plain(
+                "--cursor: rows are not shared while descriptors are watched (-d)",
+            ));
+        }
+        let other = match (modes.remote, modes.query) {
+            (Some(_), _) => Some("-R"),
+            (_, Some(_)) => Some("-Q"),
+            _ => None,
+        };
+        if let (Some(option), false) = (other, self.options.files.is_empty()) {
+            return Err(Wrong::plain(format!(
+                "{option}: another pv moves its own files; name none"
+            )));
+        }
         if let (Some(route), Some(option)) = (&self.options.plan.route, self.by_hand()) {
             return Err(Wrong::plain(format!(
                 "--route {route}: {option} has to see the bytes, which no route shows; give one of \
@@ -242,7 +258,7 @@ impl Settings {
         Ok(())
     }
 
-    fn from(options: Options, matches: &clap::ArgMatches) -> Result<Settings, Wrong> {
+    fn from(mut options: Options, matches: &clap::ArgMatches) -> Result<Settings, Wrong> {
         let si = options.display.si.then(|| matches.index_of("si")).flatten();
         let units = |id: &str| match (si, matches.index_of(id)) {
             (Some(si), Some(at)) if si < at => Units::Si,
@@ -270,9 +286,10 @@ impl Settings {
         let buffer_bytes = memory('B', "buffer_size", &transfer.buffer_size)?;
         let pipe_bytes = memory('J', "pipe_buffer_size", &transfer.pipe_buffer_size)?;
         let skip_block_bytes = number('Z', "error_skip_block", &transfer.error_skip_block)?;
-        if skip_block_bytes.is_some() && transfer.skip_errors == 0 {
-            return Err(Wrong::plain("-Z works only with -E: give both"));
-        }
+        let skip_block_bytes = skip_block_bytes.filter(|bytes| *bytes > 0);
+        // Blocks to skip mean errors to skip.
+        options.transfer.skip_errors +=
+            u8::from(skip_block_bytes.is_some() && options.transfer.skip_errors == 0);
         let asked = options.display.interval.unwrap_or(1.0);
         let interval = asked.clamp(*INTERVAL_S.start(), *INTERVAL_S.end());
         let settings = Settings {
@@ -280,7 +297,7 @@ impl Settings {
             rate,
             buffer_bytes,
             pipe_bytes,
-            skip_block_bytes: skip_block_bytes.filter(|bytes| *bytes > 0),
+            skip_block_bytes,
             interval: Duration::from_secs_f64(interval),
             options,
         };
@@ -291,7 +308,7 @@ impl Settings {
 
 /// The number of a process.
 fn pid(text: &str) -> Result<Pid, String> {
-    let number = text.parse().ok().and_then(Pid::from_raw).filter(|pid| !pid.is_init());
+    let number = text.parse().ok().filter(|number: &i32| *number > 1).and_then(Pid::from_raw);
     number.ok_or_else(|| "the number of a process is expected".to_owned())
 }
 

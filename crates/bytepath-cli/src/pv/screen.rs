@@ -5,7 +5,7 @@ use std::io::Write;
 use rustix::stdio::stderr;
 
 use super::Settings;
-use super::display::{Extra, WrongDisplay};
+use super::display::{Extra, WrongDisplay, cut};
 use super::live::Live;
 
 /// Assumed where it cannot be asked for.
@@ -105,6 +105,12 @@ impl Screen {
                 // Not our controlling terminal: nobody can put us in its background.
                 Err(_) => true,
             }
+    }
+
+    /// A line as the terminal has room for it: what wrapped would scroll with each drawing. Where
+    /// no terminal is, nobody wraps.
+    pub(crate) fn fitted(&self, line: &str) -> String {
+        if self.terminal { cut(line, self.width) } else { line.to_owned() }
     }
 
     /// Draws a line over the one before.

@@ -26,17 +26,19 @@ pub(crate) fn run(
     settings: &Settings,
     live: &Live,
 ) -> Result<Status, Wrong> {
-    let mut file = match opened(path) {
-        Ok(file) => file,
-        Err(error) => {
-            say(format_args!("{}: {}", path.display(), word(&error)));
-            return Ok(Status::OPEN);
-        }
-    };
     let name = || path.display().to_string();
     let failed = |error: std::io::Error| {
         say(format_args!("{}: {}", name(), word(&error)));
         Ok(Status::OPEN)
+    };
+    if let Some(input) = super::ends::input_that_is(path, inputs) {
+        let (input, path) = (input.to_string_lossy(), path.display());
+        say(format_args!("{input}: input is {path}, to be stored in; it is left as it was"));
+        return Ok(Status::SAME_FILE);
+    }
+    let mut file = match opened(path) {
+        Ok(file) => file,
+        Err(error) => return failed(error),
     };
     let stored = Tally::default();
     super::ends::expect(settings, inputs, &stored);
@@ -46,6 +48,14 @@ pub(crate) fn run(
             Ok(endpoint) => endpoint,
             Err(error) => return failed(std::io::Error::other(error)),
         };
+        if endpoint.same_file(&sink.endpoint) {
+            // What is forwarded would be stored again, without end.
+            say(format_args!("{}: it is the output; store in another file", name()));
+            return Ok(Status::SAME_FILE);
+        }
+        if let Err(error) = emptied(&file) {
+            return failed(error);
+        }
         let store = Sink { name: name(), endpoint };
         let work = Work { settings, live, tally: &stored, alone: None };
         let bars = vec![Bar::new(&settings.options.display, LAST, &stored)?];
@@ -73,10 +83,15 @@ pub(crate) fn run(
     Ok(status)
 }
 
-/// The file named, emptied; for - one without a name, which is gone however this ends.
+/// The file named; for - one without a name, which is gone however this ends.
 fn opened(path: &Path) -> std::io::Result<File> {
     if path.as_os_str() == "-" {
         return tempfile::tempfile();
     }
-    File::options().read(true).write(true).create(true).truncate(true).open(path)
+    File::options().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+/// Takes out what a file held before.
+fn emptied(file: &File) -> std::io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }

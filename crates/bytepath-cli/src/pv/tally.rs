@@ -148,15 +148,16 @@ pub(crate) struct Tail {
 const TAIL_BYTES: usize = 4 << 10;
 
 impl Tail {
-    pub(crate) fn add(&mut self, piece: &[u8]) {
+    /// Takes in what was written, of which lines end with `line_end`.
+    pub(crate) fn add(&mut self, piece: &[u8], line_end: u8) {
         let last = &piece[piece.len().saturating_sub(TAIL_BYTES)..];
         let excess = (self.bytes.len() + last.len()).saturating_sub(TAIL_BYTES);
         self.bytes.drain(..excess.min(self.bytes.len()));
         self.bytes.extend_from_slice(last);
-        let Some(end) = memchr::memrchr(b'\n', piece) else {
+        let Some(end) = memchr::memrchr(line_end, piece) else {
             return extend(&mut self.open_line, piece);
         };
-        match memchr::memrchr(b'\n', &piece[..end]) {
+        match memchr::memrchr(line_end, &piece[..end]) {
             Some(before) => {
                 self.line.clear();
                 extend(&mut self.line, &piece[before + 1..end]);
@@ -204,13 +205,16 @@ mod tests {
     fn the_tail_is_the_last_bytes_and_the_last_whole_line_over_any_pieces() {
         let mut tail = Tail::default();
         for piece in [&b"one\ntw"[..], b"o", b"\nthr", b"ee"] {
-            tail.add(piece);
+            tail.add(piece, b'\n');
         }
         assert_eq!(tail.bytes, b"one\ntwo\nthree");
         assert_eq!(tail.line, b"two");
-        tail.add(b"\nfour\nfive\n");
+        tail.add(b"\nfour\nfive\n", b'\n');
         assert_eq!(tail.line, b"five");
-        tail.add(&[b'x'; 9000]);
+        tail.add(&[b'x'; 9000], b'\n');
         assert_eq!((tail.bytes.len(), tail.line.as_slice()), (TAIL_BYTES, &b"five"[..]));
+        let mut zeros = Tail::default();
+        zeros.add(b"a\nb\0c\nd\0e", 0);
+        assert_eq!(zeros.line, b"c\nd");
     }
 }

@@ -126,7 +126,7 @@ impl<'a> Side<'a> {
             buffer: self.tally.buffer(),
             last_written: &tail.bytes,
             previous_line: &tail.line,
-            durable: None,
+            durable: self.durable.then(|| self.tally.durable_bytes()),
             other_side: self.other.map(Tally::bytes),
             now: SystemTime::now(),
             last,
@@ -296,7 +296,7 @@ impl<'a> Watch<'a> {
         let options = &self.settings.options.display;
         let mut lines = Vec::new();
         for bar in &mut self.bars {
-            if bar.side.waiting && !last {
+            if bar.side.waiting && !(last && bar.side.tally.bytes() > 0) {
                 continue;
             }
             let Bar { display, side } = bar;
@@ -304,7 +304,7 @@ impl<'a> Watch<'a> {
             let moment = side.moment(options, &tail, last);
             match screen.numeric() {
                 true => screen.line(&display.numeric_line(&moment)),
-                false => lines.push(display.draw(&moment, screen.width())),
+                false => lines.push(screen.fitted(&display.draw(&moment, screen.width()))),
             }
             let extra = display.extra(&moment, screen.width());
             if shown {

@@ -1,6 +1,6 @@
 //! `--watchfd`: how far other processes are in the files they have open. Moves nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::display::Display;
+use super::display::{Display, DisplayOptions};
 use super::live::Live;
 use super::screen::Screen;
 use super::signals::{Asked, Signals, stop_here};
@@ -46,7 +46,8 @@ fn targets(words: &[OsString], deep: usize) -> Result<Vec<Target>, Wrong> {
             if deep == LISTS_DEEP_MAX {
                 return Err(Wrong::plain(format!("-d: {}: lists in lists", path.display())));
             }
-            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let tells = |line: &&str| !line.is_empty() && !line.starts_with('#');
+            let lines = text.lines().map(str::trim).filter(tells);
             all.extend(targets(&lines.map(OsString::from).collect::<Vec<_>>(), deep + 1)?);
         } else {
             let wrong = || {
@@ -127,6 +128,8 @@ fn look(pid: i32, fd: i32) -> Result<Open, Unseen> {
     };
     let (_, flags) = position(pid, fd).map_err(Unseen::Gone)?;
     let way = flags & 3;
+    // A file that is written is as long as it is by now, which says nothing about the whole.
+    let size = size.filter(|_| way == 0 || found.file_type().is_block_device());
     Ok(Open {
         path,
         identity: (found.dev(), found.ino(), way),
@@ -153,12 +156,15 @@ struct Watched {
     tally: Tally,
     clock: Clock,
     display: Display,
-    name: String,
+    /// When it was seen to be closed.
+    closed: Option<Instant>,
 }
 
 /// Watches until everything is closed or gone.
 pub(crate) fn run(settings: &Settings, live: &Live, words: &[OsString]) -> Result<Status, Wrong> {
     let targets = targets(words, 0)?;
+    let alone = matches!(targets.as_slice(), [Target { fd: Some(_), .. }]);
+    let many_processes = targets.iter().any(|target| target.pid != targets[0].pid);
     let mut status = Status::DONE;
     let mut there = Vec::new();
     for target in targets {
@@ -185,6 +191,9 @@ pub(crate) fn run(settings: &Settings, live: &Live, words: &[OsString]) -> Resul
         screen,
         signals,
         targets: there,
+        alone,
+        many_processes,
+        folder: std::env::current_dir().unwrap_or_default(),
         files: BTreeMap::new(),
         lines: 0,
     };
@@ -212,6 +221,12 @@ struct Watching<'a> {
     screen: Option<Screen>,
     signals: Signals,
     targets: Vec<Target>,
+    /// Whether one descriptor is all that was asked for, which needs no name.
+    alone: bool,
+    /// Whether names need the number of the process.
+    many_processes: bool,
+    /// Where we are: files below it are named from here.
+    folder: PathBuf,
     files: BTreeMap<(i32, i32), Watched>,
     /// Lines that were drawn the last time.
     lines: usize,
@@ -269,7 +284,7 @@ impl Watching<'_> {
                 self.settings.interval = wished.interval;
             }
             self.settings.size = wished.size.or(self.settings.size);
-            let options = options_of(&self.settings.options.display, LAST);
+            let options = self.shown();
             for file in self.files.values_mut() {
                 // What cannot be drawn is not; it goes on as before.
                 let _ = file.display.change(&options);
@@ -286,10 +301,11 @@ impl Watching<'_> {
         }
     }
 
-    /// Finds out what is open now, and where it stands. Targets that are done are left out; their
-    /// last lines stay.
+    /// Finds out what is open now, and where it stands. Targets that are done are left out; what is
+    /// closed is shown a little longer, and to the end where nothing is left to be watched.
     fn look(&mut self) -> Result<(), Wrong> {
         let mut left = Vec::new();
+        let mut open = BTreeSet::new();
         for target in std::mem::take(&mut self.targets) {
             let fds = match target.fd {
                 Some(fd) => vec![fd],
@@ -299,57 +315,77 @@ impl Watching<'_> {
                 target.fd.is_none() && Path::new(&format!("/proc/{}", target.pid)).exists();
             any &= !is_zombie(target.pid);
             for fd in fds {
-                any |= self.look_at(target.pid, fd)? && target.fd.is_some();
+                if self.look_at(target, fd)? {
+                    any |= target.fd.is_some();
+                    open.insert((target.pid, fd));
+                }
             }
             if any {
                 left.push(target);
             }
         }
         self.targets = left;
+        self.close_all_but(&open);
         Ok(())
     }
 
-    /// Takes over where a file stands; whether it is still the one that was watched.
-    fn look_at(&mut self, pid: i32, fd: i32) -> Result<bool, Wrong> {
+    fn close_all_but(&mut self, open: &BTreeSet<(i32, i32)>) {
+        let now = Instant::now();
+        for (place, watched) in &mut self.files {
+            if !open.contains(place) {
+                watched.closed.get_or_insert(now);
+            }
+        }
+        if !self.targets.is_empty() {
+            let long_ago = |closed: Instant| now - closed > self.settings.interval;
+            self.files.retain(|_, watched| !watched.closed.is_some_and(long_ago));
+        }
+    }
+
+    /// Takes over where a file stands; whether it is open, and where it was asked for by its
+    /// descriptor, still the one that was watched.
+    fn look_at(&mut self, target: Target, fd: i32) -> Result<bool, Wrong> {
+        let pid = target.pid;
         let Ok(open) = look(pid, fd) else { return Ok(false) };
         let Ok((position, _)) = position(pid, fd) else { return Ok(false) };
-        let watched = self.files.get(&(pid, fd));
-        if let Some(watched) = watched
-            && watched.open.identity != open.identity
+        if let Some(watched) = self.files.get(&(pid, fd))
+            && (watched.open.identity != open.identity || watched.closed.is_some())
         {
-            let only = self.targets_one(pid, fd);
-            if only {
+            if target.fd.is_some() {
                 return Ok(false);
             }
             self.files.remove(&(pid, fd));
         }
         if !self.files.contains_key(&(pid, fd)) {
-            let options = options_of(&self.settings.options.display, LAST);
-            let display = Display::new(&options)?;
-            let name = open.path.file_name().unwrap_or_default().to_string_lossy();
-            let name = options.name.first().cloned().unwrap_or_else(|| format!("{fd}:{name}"));
+            let display = Display::new(&self.shown())?.starting_at(position);
             let (tally, clock) = (Tally::default(), Clock::start());
-            self.files
-                .insert((pid, fd), Watched { open: open.clone(), tally, clock, display, name });
+            let watched = Watched { open: open.clone(), tally, clock, display, closed: None };
+            self.files.insert((pid, fd), watched);
         }
         if let Some(watched) = self.files.get(&(pid, fd)) {
             watched.tally.set(position, 0);
-            let single = self.settings.size.filter(|_| self.files.len() == 1);
-            watched.tally.set_size(single.or(open.size));
+            let asked = self.settings.size.filter(|_| self.alone);
+            watched.tally.set_size(asked.or(open.size));
         }
         Ok(true)
     }
 
-    /// Whether this very descriptor was asked for, and not all of its process.
-    fn targets_one(&self, pid: i32, fd: i32) -> bool {
-        !self.targets.contains(&Target { pid, fd: None })
-            && self
-                .settings
-                .options
-                .modes
-                .watchfd
-                .iter()
-                .any(|word| word.to_str().and_then(target) == Some(Target { pid, fd: Some(fd) }))
+    /// The options for each file: one of several has its name before it, whatever the format.
+    fn shown(&self) -> DisplayOptions {
+        let mut options = options_of(&self.settings.options.display, LAST);
+        // Positions are in bytes.
+        (options.line_mode, options.null) = (false, false);
+        if options.numeric && options.format.is_empty() && !self.alone {
+            options.format = vec![numbers(&options)];
+        }
+        let unnamed = |format: &str| !format.contains("%N") && !format.contains("%{name}");
+        if let Some(format) = options.format.last_mut()
+            && !self.alone
+            && unnamed(format)
+        {
+            *format = format!("%N {format}");
+        }
+        options
     }
 
     fn draw(&mut self, last: bool) {
@@ -357,14 +393,18 @@ impl Watching<'_> {
         if !screen.shows_lines() {
             return;
         }
-        let mut options = self.settings.options.display.clone();
-        // Positions are in bytes.
-        (options.line_mode, options.null) = (false, false);
-        let several = self.files.len() > 1;
+        let options = self.shown();
         let mut lines = Vec::new();
-        for watched in self.files.values_mut() {
-            let named = several || !options.name.is_empty();
-            let name = named.then(|| watched.name.clone());
+        for (place, watched) in &mut self.files {
+            let name = match self.alone {
+                true => options.name.first().cloned(),
+                false => {
+                    let pid = self.many_processes.then_some(place.0);
+                    let path = watched.open.path.strip_prefix(&self.folder);
+                    let path = path.unwrap_or(&watched.open.path).to_string_lossy();
+                    Some(name(pid, place.1, &path, screen.width()))
+                }
+            };
             let clock = Clock::started_before(watched.clock.elapsed());
             let side = Side {
                 tally: &watched.tally,
@@ -380,19 +420,21 @@ impl Watching<'_> {
             let moment = side.moment(&options, &tail, last);
             match screen.numeric() {
                 true => screen.line(&watched.display.numeric_line(&moment)),
-                false => lines.push(watched.display.draw(&moment, screen.width())),
+                false => {
+                    lines.push(screen.fitted(&watched.display.draw(&moment, screen.width())));
+                }
             }
         }
+        lines.truncate(screen.height());
+        let shown = lines.len();
+        // Lines that were drawn before and are no more become empty.
+        lines.resize(shown.max(self.lines), "\x1b[K".into());
         if lines.is_empty() {
             return;
         }
-        // Back to the first of the lines drawn before.
-        let up = match self.lines {
-            0 | 1 => String::new(),
-            lines => format!("\x1b[{}A", lines - 1),
-        };
-        self.lines = lines.len();
-        screen.draw(&format!("{up}{}", lines.join("\n\r")), self.live);
+        let (first, back) = (up(self.lines.saturating_sub(1)), up(lines.len() - shown.max(1)));
+        self.lines = shown;
+        screen.draw(&format!("{first}{}{back}", lines.join("\n\r")), self.live);
     }
 
     fn end_lines(&mut self) {
@@ -400,6 +442,40 @@ impl Watching<'_> {
             screen.end_line(self.live);
         }
     }
+}
+
+/// The usual numbers of -n as a format, to which a name can be added.
+fn numbers(options: &DisplayOptions) -> String {
+    let bytes = options.bytes || options.bits;
+    let wanted = [
+        (options.timer, "%t"),
+        (bytes, "%b"),
+        (options.rate, "%r"),
+        (!bytes && !options.rate, "%{progress-amount-only}"),
+    ];
+    let wanted = wanted.iter().filter(|(wanted, _)| *wanted).map(|(_, field)| *field);
+    wanted.collect::<Vec<_>>().join(" ")
+}
+
+/// Moves the cursor up by so many lines.
+fn up(lines: usize) -> String {
+    if lines == 0 { String::new() } else { format!("\x1b[{lines}A") }
+}
+
+/// What a file is called beside others: its descriptor, with that of its process where there are
+/// several, and its path, without its middle where half of the line is not enough for it.
+fn name(pid: Option<i32>, fd: i32, path: &str, width: usize) -> String {
+    let pid = pid.map_or(String::new(), |pid| format!("{pid:8}:"));
+    let room = (width / 2).saturating_sub(6 + pid.len());
+    let letters = path.chars().count();
+    if letters <= room {
+        return format!("{pid}{fd:4}:{path}");
+    }
+    let before = room / 4;
+    let behind = room.saturating_sub(before + "...".len());
+    let begin: String = path.chars().take(before).collect();
+    let end: String = path.chars().skip(letters - behind).collect();
+    format!("{pid}{fd:4}:{begin}...{end}")
 }
 
 /// A process that has ended and was not waited for has nothing open.
@@ -424,6 +500,15 @@ fn open_files(pid: i32) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_lose_their_middle() {
+        assert_eq!(name(None, 3, "short", 80), "   3:short");
+        let path = "/a/very/long/path/to/a/file/in/a/folder";
+        assert_eq!(name(None, 12, path, 80), "  12:/a/very/...h/to/a/file/in/a/folder");
+        assert_eq!(name(Some(77), 3, path, 80), "      77:   3:/a/ver...file/in/a/folder");
+        assert_eq!(name(None, 3, "ü漢ü漢ü漢", 1), "   3:...");
+    }
 
     #[test]
     fn targets_are_processes_and_their_descriptors() {

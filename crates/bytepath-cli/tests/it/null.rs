@@ -48,3 +48,18 @@ fn a_pipe_is_dropped_unread_unless_its_bytes_are_to_be_looked_at() {
     // What splice refuses at any point is read.
     assert_eq!(calls("", " -e inject=splice:error=EINVAL")[..2], ["splic", "read("]);
 }
+
+#[test]
+fn the_way_that_was_taken_is_explained() {
+    let cases = [
+        ("printf 1234 | $bytepath null --explain-plan", "by splice-null", "2. read: "),
+        ("printf 1234 | $bytepath null --explain-plan --touch", "by read-touch", "not splice-null"),
+        ("$bytepath null --explain-plan </dev/null", "by read", "not splice-null"),
+    ];
+    for (line, taken, other) in cases {
+        let done = shell(line);
+        assert!(done.status.success(), "{done:?}");
+        assert!(done.stderr.contains("plan: ") && done.stderr.contains(taken), "{done:?}");
+        assert!(done.stderr.contains("came: ") && done.stderr.contains(other), "{done:?}");
+    }
+}

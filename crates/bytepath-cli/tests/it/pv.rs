@@ -212,9 +212,11 @@ fn every_way_of_moving_gives_the_same_bytes() {
         &["-B", "7"],
         &["-C"],
         &["-O"],
+        &["--sparse-output"],
         &["-K"],
         &["-Y"],
         &["-E", "-Z", "4K"],
+        &["-Z", "4K"],
         &["-l"],
         &["-T"],
         &["-U", "-"],
@@ -351,6 +353,22 @@ fn everything_is_stored_before_any_of_it_is_forwarded() {
 }
 
 #[test]
+fn what_is_moved_is_never_stored_in_itself() {
+    let folder = folder();
+    let a = fs::read(folder.path().join("a")).expect("read");
+    let refused = |words: &str, said: &str| {
+        let line = format!("exec {BYTEPATH} pv -q {words}");
+        let mut command = Command::new("sh");
+        run(command.args(["-c", &line]).current_dir(folder.path())).refused(4, &[said]);
+        assert!(fs::read(folder.path().join("a")).expect("read") == a, "{words}");
+    };
+    refused("-U a a", "pv: a: input is a");
+    refused("-U a b - <a", "pv: -: input is a");
+    // Forwarding from a file to its own end would never come to its end.
+    refused("-U a b >>a", "pv: a: it is the output");
+}
+
+#[test]
 fn a_size_may_be_that_of_a_file_or_of_a_folder() {
     let folder = folder();
     // Only that it is taken: the display tells percentages elsewhere.
@@ -380,6 +398,25 @@ fn a_plan_is_explained_and_a_route_that_cannot_show_the_bytes_is_refused() {
     let done = run_in(folder.path(), &mut ours(&["-q", "--explain-plan", "-l", "a"]), "b");
     assert!(done.stderr.contains("--line-mode"), "{done:?}");
     run(&mut ours(&["-l", "--route", "splice"])).refused(64, &["--line-mode"]);
+}
+
+#[test]
+fn a_plan_is_explained_also_where_the_movement_breaks_off() {
+    let folder = folder();
+    for (words, code) in [("pv -q", 16), ("cat", 1)] {
+        let line = format!("exec {BYTEPATH} {words} --explain-plan a >/dev/full");
+        let mut command = Command::new("sh");
+        let done = run(command.args(["-c", &line]).current_dir(folder.path()));
+        let said = [
+            "/a' to ",
+            ": by rules; ",
+            "1. ",
+            "came: 0 bytes",
+            "broke off",
+            "No space left on device",
+        ];
+        done.refused(code, &said);
+    }
 }
 
 /// A pipe that programs started by other tests do not inherit.

@@ -78,6 +78,8 @@ fn nothing_is_shown_where_that_is_wanted_or_nobody_looks() {
     assert_eq!(shown(&[]), "");
     assert_eq!(shown(&["-f", "-q"]), "");
     assert_eq!(shown(&["-f", "-D", "100"]), "");
+    // No first byte ever came.
+    assert_eq!(run(&mut ours(&["-f", "-W"])).well().stdout, "");
 }
 
 #[test]
@@ -137,4 +139,10 @@ fn a_line_is_drawn_while_bytes_are_still_to_come() {
     assert_eq!(fs::read(folder.path().join("out")).expect("there"), b"0123456789more\n");
     let rest = fs::read_to_string(folder.path().join("rest")).expect("there");
     assert_eq!(last(&rest), "15.0  B");
+}
+
+#[test]
+fn what_is_on_the_device_is_told_where_that_is_asked_for() {
+    assert_eq!(last(&shown(&["-f", "--durable", "-F", "%{durable} safe"])), "1000  B safe");
+    assert_eq!(last(&shown(&["-f", "-F", "%{durable} safe"])), "- safe");
 }

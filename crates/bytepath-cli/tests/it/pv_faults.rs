@@ -144,7 +144,9 @@ fn what_cannot_be_read_becomes_zeros_of_the_same_length_and_is_told() {
     let folder = folder();
     let a = fs::read(folder.path().join("a")).expect("read");
     let faults = ["inject=read:error=EIO:when=2..4", "path=a"];
-    for (words, told) in [("-q -E a", 3), ("-q -EE a", 1), ("-q -E -Z 512 a", 3)] {
+    for (words, told) in
+        [("-q -E a", 3), ("-q -EE a", 1), ("-q -E -Z 512 a", 3), ("-q -Z 512 a", 3)]
+    {
         let done = traced(Which::Ours, folder.path(), &faults, words);
         assert_eq!(done.status.code(), Some(16), "{words}: {}", done.stderr);
         let got = done.stdout.as_bytes();

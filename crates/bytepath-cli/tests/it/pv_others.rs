@@ -123,6 +123,36 @@ fn a_query_shows_what_the_other_has_moved() {
 }
 
 #[test]
+fn a_query_of_a_quiet_pv_shows_the_share_of_the_whole() {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(&[0; 5000]).and_then(|()| file.flush()).expect("written");
+    let mut command = ours(&["-q", "-L", "1", file.path().to_str().expect("plain")]);
+    let mut program = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let pid = program.child().id();
+    until("it starts", || takes_wishes(pid));
+    let format = "at %{progress-amount-only};";
+    let mut command = ours(&["-f", "-i", "0.1", "-F", format, "-Q", &pid.to_string()]);
+    let mut query = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let mut first = [0; 8];
+    let said = query.child().stderr.as_mut().expect("it is piped");
+    said.read_exact(&mut first).expect("it answers");
+    assert_eq!(&first, b"at   0%;");
+    assert_eq!(ended(program, pid, Signal::TERM).status.code(), Some(32));
+    query.done();
+}
+
+#[test]
+fn numbers_of_no_single_process_are_refused() {
+    for words in [["-Q", "-5"], ["-Q", "0"], ["-R", "1"], ["-R", "-2147483648"], ["-R", "x"]] {
+        run(&mut ours(&words)).refused(64, &["pv: ", "the number of a process is expected"]);
+    }
+    let us = std::process::id().to_string();
+    for option in ["-R", "-Q"] {
+        run(&mut ours(&[option, &us, "file"])).refused(64, &[&format!("pv: {option}: ")]);
+    }
+}
+
+#[test]
 fn wishes_for_those_that_are_gone_are_put_away_by_the_next() {
     let user = rustix::process::getuid().as_raw();
     if fs::exists(format!("/run/user/{user}")).is_ok_and(|there| there) {
@@ -276,6 +306,61 @@ fn a_descriptor_of_another_process_is_watched_until_it_is_closed() {
 }
 
 #[test]
+fn what_a_process_opens_and_closes_comes_and_goes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a"), [0; 5000]).expect("written");
+    let script = "exec 3<a 4>w; printf hello >&4; dd bs=1000 count=1 <&3 of=b 2>/dev/null; \
+                  echo ready; read x; exec 3<&-; read x";
+    let mut command = std::process::Command::new("sh");
+    let command = command.args(["-c", script]).current_dir(folder.path());
+    let mut other = spawned(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut ready = [0; 6];
+    other.child().stdout.as_mut().expect("piped").read_exact(&mut ready).expect("it is ready");
+    let mut told = other.child().stdin.take().expect("piped");
+    let pid = other.child().id().to_string();
+    let mut command = ours(&["-f", "-i", "0.1", "-d", &pid]);
+    let command = command.current_dir(folder.path()).stderr(Stdio::piped());
+    let mut watching = spawned(command.stdout(Stdio::null()));
+    let mut said = watching.child().stderr.take().expect("it is piped");
+    let mut seen = String::new();
+    let mut see = |seen: &mut String, times: usize, words: &str| {
+        let mut piece = [0; 512];
+        while seen.matches(words).count() < times {
+            let count = said.read(&mut piece).expect("it draws");
+            assert!(count > 0, "{words:?} is not in {seen:?}");
+            *seen += &String::from_utf8_lossy(&piece[..count]);
+        }
+    };
+    see(&mut seen, 3, "\x1b[1A");
+    for line in seen.split(['\r', '\n']).filter(|line| line.contains("3:a: 1000  B")) {
+        // It stood there before anybody watched.
+        assert!(line.contains("[0.00  B/s]") && line.contains(" 20%"), "{seen:?}");
+    }
+    // Lines of numbers have names as well.
+    let mut command = ours(&["-n", "-t", "-b", "-i", "0.1", "-d", &pid]);
+    let command = command.current_dir(folder.path()).stderr(Stdio::piped());
+    let mut numbers = spawned(command.stdout(Stdio::null()));
+    let mut told_first = [0; 23];
+    let said_first = numbers.child().stderr.as_mut().expect("it is piped");
+    said_first.read_exact(&mut told_first).expect("it tells");
+    let line = String::from_utf8_lossy(&told_first);
+    assert!(line.trim_start().starts_with("3:a: 0.") && line.contains(" 1000\n"), "{line:?}");
+    drop(numbers);
+    // How long it will be, nobody knows.
+    assert!(seen.contains("4:w: 5.00  B") && !seen.contains("100%"), "{seen:?}");
+    told.write_all(b"\n").expect("it reads");
+    see(&mut seen, 1, "\x1b[K");
+    seen.clear();
+    see(&mut seen, 2, "4:w: 5.00  B");
+    assert!(!seen.contains("3:a") && !seen.contains("\x1b[1A\x1b"), "{seen:?}");
+    drop(told);
+    see(&mut seen, 1, "\r\n");
+    drop(said);
+    other.done();
+    assert_eq!(watching.done().status.code(), Some(0));
+}
+
+#[test]
 fn what_cannot_be_watched_is_told_with_the_exit_code_of_the_real_pv() {
     let us = std::process::id();
     let (reader, _writer) = pipe().expect("a pipe");
@@ -287,9 +372,10 @@ fn what_cannot_be_watched_is_told_with_the_exit_code_of_the_real_pv() {
         (["-d", &a_pipe], "not a regular file"),
         (["-d", "=no such name"], "no process has such a name"),
         (["-d", "@/no/such/list"], "/no/such/list: No such file or directory"),
+        (["-cd", "1"], "--cursor: "),
     ] {
         let done = run(&mut ours(&words));
-        let code = if words[1].starts_with('@') { 64 } else { 2 };
+        let code = if words[1].starts_with('@') || words[0] == "-cd" { 64 } else { 2 };
         done.refused(code, &["pv: ", said]);
         if installed("pv") && !words[1].starts_with(['=', '@']) {
             let theirs = run(&mut real(&words));
@@ -302,7 +388,7 @@ fn what_cannot_be_watched_is_told_with_the_exit_code_of_the_real_pv() {
 fn lists_and_names_name_several_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let list = folder.path().join("list");
-    fs::write(&list, "4194305\n\n4194306:3\n").expect("written");
+    fs::write(&list, "# those\n4194305\n\n  4194306:3\n").expect("written");
     let list = format!("@{}", list.display());
     let done = run(&mut ours(&["-d", &list, "4194307"]));
     done.refused(2, &["pid 4194305:", "pid 4194306:", "pid 4194307:"]);

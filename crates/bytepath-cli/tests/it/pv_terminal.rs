@@ -210,6 +210,18 @@ fn a_pv_that_is_stopped_goes_on_when_it_is_continued() {
 }
 
 #[test]
+fn a_line_is_cut_where_the_terminal_is_too_narrow_for_it() {
+    let mut terminal = Terminal::new(10, 20);
+    let mut pv = terminal.start(&["-b", "-t", "-i", "0.1", "-N", "漢"], &[]);
+    pv.gives(b"x");
+    terminal.shows("漢:");
+    assert_eq!(pv.end(), Some(0));
+    let drawn = terminal.drawn();
+    let line = |line: &str| line.is_empty() || line == "       漢:";
+    assert!(drawn.split(['\r', '\n']).all(line), "{drawn:?}");
+}
+
+#[test]
 fn a_terminal_of_any_size_that_changes_is_drawn_on() {
     let mut terminal = Terminal::new(1, 1);
     let mut pv = terminal.start(&["-i", "0.1"], &[]);

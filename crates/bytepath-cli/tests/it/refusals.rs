@@ -298,6 +298,23 @@ fn a_file_system_that_fills_up_is_reported_with_the_byte_reached() {
 }
 
 #[test]
+fn what_tune_measured_is_shown_where_no_room_is_left_to_keep_it() {
+    let Some(small) = Small::mounted() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = format!(
+        "head -c 2M /dev/zero >{0}/full 2>/dev/null; \
+         exec $bytepath tune --blocks 1 --bytes 256K --dir {1} --profile {0}/profile.json",
+        small.path(),
+        folder.path().display()
+    );
+    let done = shell(&line).refused(1, &["cannot write", "profile.json: No space left on device"]);
+    assert!(done.stdout.contains("pipe -> pipe"), "{done:?}");
+    assert!(!done.stdout.contains("kept in") && !done.stderr.contains("at path"), "{done:?}");
+    let left = std::fs::read_dir(small.0.path()).expect("it lists").count();
+    assert_eq!(left, 1, "only what filled it");
+}
+
+#[test]
 fn a_read_only_file_system_takes_no_results() {
     if !root() || !installed("unshare") {
         println!("skipped: mounting needs root");

@@ -132,6 +132,12 @@ fn bad_profiles_and_places_are_refused_with_the_remedy() {
     shown("corrupt").refused(1, &["is no profile", "run bytepath tune"]);
     shown("other").refused(1, &["bytepath.profile/0", "run bytepath tune again"]);
     shown("absent").refused(1, &["there is no profile", "run bytepath tune"]);
+    // Nobody waits for what a FIFO in its place might give.
+    let (here, rights) = (rustix::fs::CWD, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(here, name("fifo"), rustix::fs::FileType::Fifo, rights, 0).expect("made");
+    shown("fifo").refused(1, &["is no profile", "not a regular file"]);
+    run(&mut bytepath(&["cat", "--profile", &name("fifo"), &name("corrupt")]))
+        .refused(1, &["not a regular file"]);
     let profile = name("profile.json");
     let words = ["tune", "--profile", &profile, "--dir", "/no/such/folder"];
     run(&mut bytepath(&words)).refused(1, &["cannot measure in /no/such/folder"]);

@@ -18,6 +18,26 @@ pub(crate) fn columns(text: &str) -> usize {
     columns
 }
 
+/// The beginning of a text, at most so many columns of it; its escape sequences are kept, as those
+/// behind it may end what those before it began.
+pub(crate) fn cut(text: &str, columns_max: usize) -> String {
+    let (mut kept, mut taken) = (String::new(), 0);
+    let mut letters = text.chars();
+    loop {
+        let rest = letters.as_str();
+        let Some(letter) = letters.next() else { return kept };
+        if letter == ESCAPE {
+            pass(&mut letters);
+            kept.push_str(&rest[..rest.len() - letters.as_str().len()]);
+            continue;
+        }
+        taken += letter.width().unwrap_or(0);
+        if taken <= columns_max {
+            kept.push(letter);
+        }
+    }
+}
+
 /// Passes over the rest of an escape sequence: up to a letter for one that begins with a bracket,
 /// up to its terminator (a bell, or an escape and a backslash) for a string to the terminal, one
 /// character for others.
@@ -64,6 +84,22 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(columns(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_keeps_its_escape_sequences() {
+        let cases = [
+            ("abc", 3, "abc"),
+            ("abc", 2, "ab"),
+            ("abc", 0, ""),
+            ("a漢b", 2, "a"),
+            ("a漢b", 3, "a漢"),
+            ("\x1b[31mred\x1b[m text", 2, "\x1b[31mre\x1b[m"),
+            ("abc\x1b]9;4;0;0\x1b\\", 1, "a\x1b]9;4;0;0\x1b\\"),
+        ];
+        for (text, columns_max, expected) in cases {
+            assert_eq!(cut(text, columns_max), expected, "{text:?}");
         }
     }
 

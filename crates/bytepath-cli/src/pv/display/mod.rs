@@ -10,7 +10,9 @@
 //! - lines of numbers have no spaces at their ends;
 //! - NO_COLOR and a dumb terminal leave colours out, and an empty word in %{sgr} ends nothing;
 //! - a bar without sides has its marker as soon as that has room to move;
-//! - a width that no terminal has is refused in a format, and cut elsewhere.
+//! - a width that no terminal has is refused in a format, and cut elsewhere;
+//! - on a terminal that is too narrow a line is cut, where the original's wraps and scrolls;
+//! - the rate of a descriptor that is watched begins where it stood, not at its file's beginning.
 
 mod bar;
 mod escapes;
@@ -40,6 +42,7 @@ use jiff::tz::TimeZone;
 
 use bar::BarStyle;
 use escapes::columns;
+pub(crate) use escapes::cut;
 use extra::ExtraSpec;
 use format::{Field, Format, Piece};
 use line::Line;
@@ -229,6 +232,12 @@ impl Display {
         new.drawn = self.drawn;
         *self = new;
         Ok(())
+    }
+
+    /// Takes what was there before the first moment for no part of the transfer.
+    pub(crate) fn starting_at(mut self, amount: u64) -> Self {
+        self.rates.start_at(amount);
+        self
     }
 
     fn tells(&self, options: &DisplayOptions, field: Field) -> bool {

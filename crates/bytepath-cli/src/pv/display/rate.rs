@@ -10,6 +10,8 @@ use super::stats::Stats;
 pub(crate) struct Rates {
     /// Elapsed seconds and amount when the rate was last worked out.
     before: (f64, u64),
+    /// The amount at the beginning.
+    first: u64,
     current: f64,
     highest: f64,
     /// Over the whole transfer, once it is over.
@@ -36,6 +38,7 @@ impl Rates {
     pub(crate) fn over(window_s: u64) -> Self {
         Self {
             before: (0.0, 0),
+            first: 0,
             current: 0.0,
             highest: 0.0,
             overall: None,
@@ -44,6 +47,12 @@ impl Rates {
             stats: Stats::default(),
             told: None,
         }
+    }
+
+    /// Counts from this amount on.
+    pub(crate) fn start_at(&mut self, amount: u64) {
+        self.before = (0.0, amount);
+        self.first = amount;
     }
 
     /// Averages over another window from now on; what it begins with is the average so far.
@@ -72,7 +81,8 @@ impl Rates {
             self.stats.take(self.current);
             self.window.take(elapsed, amount, self.current);
         }
-        self.overall = moment.last.then(|| amount as f64 / elapsed.max(WHOLE_S_MIN));
+        let moved = amount as f64 - self.first as f64;
+        self.overall = moment.last.then(|| moved / elapsed.max(WHOLE_S_MIN));
         if self.current() > 0.0 {
             self.marker = (self.marker + MARKER_STEP) % MARKER_END;
         }

@@ -124,6 +124,7 @@ fn the_plan_is_explained_and_a_route_can_be_named() {
     let (_folder, name) = file(b"some bytes");
     let said = shell(&format!("$bytepath cat --explain-plan {name} | wc -c")).stderr;
     assert!(said.contains("came: 10 bytes by splice"), "{said}");
+    assert!(said.contains(&format!("plan for '{name}' to a pipe: by rules")), "{said}");
     let said =
         shell(&format!("$bytepath cat --explain-plan --route read-write {name} | wc -c")).stderr;
     assert!(said.contains("came: 10 bytes by read-write"), "{said}");
@@ -133,6 +134,18 @@ fn the_plan_is_explained_and_a_route_can_be_named() {
     refused.refused(1, &["cat: invalid value 'teleport'", "Try 'bytepath cat --help'"]);
     let refused = run(&mut bytepath(&["cat", "--route", "splice", "-n", &name]));
     refused.refused(1, &["leave out --route"]);
+}
+
+#[test]
+fn a_route_that_gave_up_is_not_tried_again_when_the_profile_is_looked_at() {
+    let large = "/proc/kallsyms";
+    if std::fs::read(large).is_ok_and(|bytes| bytes.len() > 2 << 20) {
+        let said = shell(&format!("$bytepath cat --explain-plan {large} | cat >/dev/null")).stderr;
+        assert_eq!(said.matches("splice gave up").count(), 1, "{said}");
+        assert!(said.contains(" by read-write, "), "{said}");
+    } else {
+        println!("skipped: {large} cannot be read here, or is small");
+    }
 }
 
 #[test]

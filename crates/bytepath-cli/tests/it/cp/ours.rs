@@ -61,6 +61,7 @@ fn the_plan_is_explained_and_a_route_can_be_named() {
         in_folder("$bytepath cp --explain-plan a d; $bytepath cp --route read-write a f; cat d f");
     assert_eq!(done.stdout, "one\none\n");
     assert!(done.stderr.contains("came: 4 bytes by "), "{}", done.stderr);
+    assert!(done.stderr.contains("/a' to '") && done.stderr.contains("/d': by "), "{done:?}");
 }
 
 /// A file of 8 MiB that is different everywhere: several calls for every route.

@@ -190,6 +190,11 @@ pub trait Route: Sync {
         Err(Refusal::because("what it moves stays in the page cache"))
     }
 
+    /// Whether it maps the sink, which takes one that is open for reading as well.
+    fn maps_sink(&self) -> bool {
+        false
+    }
+
     /// Moves bytes until the source ends or the limit is reached, and tells the meter.
     ///
     /// # Errors

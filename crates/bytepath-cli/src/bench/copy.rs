@@ -65,7 +65,8 @@ pub(super) struct Copy {
     measuring: Measuring,
 }
 
-/// The default run takes about 3 minutes: what is copied is made first.
+/// The default run begins no block after this time, and has 3 at least: with what is made before and a
+/// block that is under way, some minutes.
 const WITHIN: Duration = Duration::from_secs(150);
 
 const USUAL: Amount = Amount { file_bytes: 7 * (1 << 30) / 5, files: 20_000 };

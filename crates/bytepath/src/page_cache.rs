@@ -1,12 +1,16 @@
 //! What of a file is in the page cache: asked, filled, dropped.
 
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
 use rustix::fs::Advice;
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::sys::mapped_file::{Access, MappedFile};
+
+/// RWF_DONTCACHE of linux/fs.h, which rustix has no name for.
+pub(crate) const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// Mapped at once, when pages are counted.
 const PIECE_BYTES: u64 = 1 << 30;
@@ -93,6 +97,15 @@ pub fn fill(file: impl AsFd, bytes: u64) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// Reads once at a place, and leaves nothing in the page cache that was not there before.
+///
+/// # Errors
+/// EOPNOTSUPP, EINVAL or ENOSYS where the file system or the kernel (before Linux 6.14) cannot; else
+/// as pread(2).
+pub fn read_leaving(file: impl AsFd, room: &mut [u8], at: u64) -> Result<usize, Errno> {
+    rustix::io::preadv2(file, &mut [IoSliceMut::new(room)], at, DONTCACHE)
 }
 
 /// Writes back what is not on the device, and drops all of the file from the page cache that can

@@ -43,7 +43,7 @@ pub(super) struct Copy {
     /// be given more than once
     #[arg(long, value_name = "WORDS")]
     with: Vec<String>,
-    /// Bytes of a file; 1.4G unless given, 256M with --quick
+    /// Bytes of a file; 1.4G unless given, 128M with --quick
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     size: Option<u64>,
     /// Files of the tree; 20000 unless given, 2000 with --quick
@@ -65,11 +65,12 @@ pub(super) struct Copy {
     measuring: Measuring,
 }
 
-/// The default run takes about 3 minutes: what is copied is made first.
+/// The default run begins no block after this time, and has 3 at least: with what is made before and a
+/// block that is under way, some minutes.
 const WITHIN: Duration = Duration::from_secs(150);
 
 const USUAL: Amount = Amount { file_bytes: 7 * (1 << 30) / 5, files: 20_000 };
-const QUICK: Amount = Amount { file_bytes: 256 << 20, files: 2000 };
+const QUICK: Amount = Amount { file_bytes: 128 << 20, files: 2000 };
 
 /// What an image has besides room for what is copied, and for the copy.
 const IMAGE_BYTES_MORE: u64 = 1 << 30;

@@ -114,15 +114,15 @@ impl Shared<'_> {
                 return Ok(moved);
             }
         }
-        self.note("--direct: what cannot go past the page cache is copied through it", &detour);
+        self.note("--direct: what cannot go past the page cache is copied through it", &detour.why);
         let moved = self.in_windows(cached, &detour.rest(), dirty_bytes)?;
         Ok(detour.ended(moved))
     }
 
     /// Says once that something is not copied as it was asked for.
-    pub(super) fn note(&self, what: &str, detour: &Detour<'_, '_>) {
+    pub(super) fn note(&self, what: &str, why: &str) {
         if !self.tally.said_cached.swap(true, Relaxed) {
-            self.voice.warn(format_args!("{what}: {}", detour.why));
+            self.voice.warn(format_args!("{what}: {why}"));
         }
     }
 }
@@ -133,7 +133,7 @@ pub(super) struct Detour<'c, 'a> {
     /// What was moved so far.
     total: Moved,
     /// Why the last way was refused.
-    why: String,
+    pub(super) why: String,
 }
 
 impl<'c, 'a> Detour<'c, 'a> {

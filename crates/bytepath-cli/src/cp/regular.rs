@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use bytepath::routes::by_name;
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 
@@ -182,9 +183,11 @@ impl Shared<'_> {
         place.open(self.access() | flags, 0)
     }
 
-    /// What is verified is read again.
+    /// What is verified is read again, and only what may be read is mapped.
     fn access(&self) -> OFlags {
-        if self.extras.verify { OFlags::RDWR } else { OFlags::WRONLY }
+        let mapped =
+            self.plan.route.as_deref().and_then(by_name).is_some_and(|route| route.maps_sink());
+        if self.extras.verify || mapped { OFlags::RDWR } else { OFlags::WRONLY }
     }
 
     pub(super) fn remove(&self, place: &Place) -> Done {

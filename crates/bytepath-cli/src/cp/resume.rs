@@ -17,7 +17,7 @@ use super::leftovers;
 use super::place::{kind, same_file};
 use super::regular::Copy;
 use super::settings::{Backup, Existing, Make, Reflink, Settings};
-use super::verify::{Which, differ_at};
+use super::verify::Which;
 use super::voice::{Done, q};
 
 /// What an earlier run left of a copy.
@@ -161,7 +161,7 @@ impl Shared<'_> {
     /// How much of the source a file holds, byte by byte.
     fn compare(&self, pair: &Pair, source: &OwnedFd, copy: &OwnedFd) -> Done<Kept> {
         let failed = |name, errno| self.voice.failed(format!("error reading {}", q(name)), errno);
-        let differ = differ_at(source.as_fd(), copy.as_fd());
+        let differ = self.differ_at(source.as_fd(), copy.as_fd());
         // Looking for holes moves where the file stands, and it may be copied from its start yet.
         rustix::fs::seek(source, SeekFrom::Start(0))
             .map_err(|errno| failed(&pair.source.shown, errno))?;

@@ -34,10 +34,6 @@ pub(super) fn check(settings: &Settings, options: &Options) -> Result<(), String
         ("--reflink=always", "a clone has no bytes copied that could be kept out of the page cache")
     } else if settings.sparse == Sparse::Always {
         ("--sparse=always", "zeros are looked for in bytes that come through the page cache")
-    } else if extras.verify {
-        ("--verify", "both files are read again, through the page cache")
-    } else if extras.resume {
-        ("--resume", "what is there is read first, through the page cache")
     } else {
         return Ok(());
     };
@@ -59,16 +55,18 @@ impl Shared<'_> {
         let moved = match detour.tried(tried)? {
             Some(moved) => moved,
             None => {
-                self.note(
-                    "--uncached: what cannot be kept out of the page cache stays there",
-                    &detour,
-                );
+                self.note_uncached(&detour.why);
                 let moved = self.in_windows(cached, &detour.rest(), dirty_bytes)?;
                 detour.ended(moved)
             }
         };
         self.note_memory(carrying.job.sink);
         Ok(moved)
+    }
+
+    /// Says once that something stays in the page cache, and why.
+    pub(super) fn note_uncached(&self, why: &str) {
+        self.note("--uncached: what cannot be kept out of the page cache stays there", why);
     }
 
     /// Says once that the copies themselves are in memory.

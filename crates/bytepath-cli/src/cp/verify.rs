@@ -3,12 +3,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use bytepath::page_cache;
 use rustix::fs::{Advice, FileType, SeekFrom};
 use rustix::io::Errno;
 
 use super::entry::{Pair, Shared};
 use super::place::kind;
 use super::voice::{Done, q};
+use crate::classic::word;
 
 /// Bytes compared together.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -29,8 +31,13 @@ impl Shared<'_> {
         // (tmpfs has no device), the copy in memory is all there is.
         let synced = rustix::fs::fdatasync(copy);
         synced.map_err(|errno| self.voice.failed(format!("error syncing {to}"), errno))?;
-        let _ = rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
-        match differ_at(source.as_fd(), copy.as_fd()) {
+        let drop_copy = || rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
+        let _ = drop_copy();
+        let differ = self.differ_at(source.as_fd(), copy.as_fd());
+        if self.extras.uncached {
+            let _ = drop_copy();
+        }
+        match differ {
             Ok(None) => Ok(()),
             Ok(Some(at)) => Err(self.voice.wrong(format!(
                 "{to} differs from {from} at byte {at}; was either changed meanwhile? Copy again, \
@@ -52,17 +59,82 @@ pub(super) enum Which {
     Copy,
 }
 
-/// The first byte that they have not in common.
-pub(super) fn differ_at(
-    source: BorrowedFd<'_>,
-    copy: BorrowedFd<'_>,
+impl Shared<'_> {
+    /// The first byte that two files have not in common. With `--uncached` reading them leaves the page
+    /// cache as it was, or a note.
+    pub(super) fn differ_at(
+        &self,
+        source: BorrowedFd<'_>,
+        copy: BorrowedFd<'_>,
+    ) -> Result<Option<u64>, (Which, Errno)> {
+        let cached = || Reader { by: if self.extras.uncached { By::Leaving } else { By::Cached } };
+        let (mut one, mut other) = (cached(), cached());
+        let differ = differ_at((source, &mut one), (copy, &mut other));
+        for (reader, which) in [(one, "source"), (other, "copy")] {
+            if let By::Refused(errno) = reader.by {
+                let why = format!("reading with RWF_DONTCACHE is refused for the {which}");
+                self.note_uncached(&format!("{why}: {}", word(errno)));
+            }
+        }
+        differ
+    }
+}
+
+/// Reads a file at places.
+struct Reader {
+    by: By,
+}
+
+/// What reading does to the page cache.
+enum By {
+    /// What is read stays there.
+    Cached,
+    /// What was not there before is dropped again.
+    Leaving,
+    /// It was to be dropped, and stays for this word of the kernel's.
+    Refused(Errno),
+}
+
+impl Reader {
+    fn read(&mut self, file: BorrowedFd<'_>, room: &mut [u8], at: u64) -> Result<usize, Errno> {
+        if let By::Leaving = self.by {
+            match page_cache::read_leaving(file, room, at) {
+                Err(errno @ (Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::PERM)) => {
+                    self.by = By::Refused(errno);
+                }
+                answer => return answer,
+            }
+        }
+        rustix::io::pread(file, room, at)
+    }
+
+    /// Reads until the room is full or the file ends.
+    fn fill(&mut self, file: BorrowedFd<'_>, room: &mut [u8], at: u64) -> Result<usize, Errno> {
+        let mut filled = 0;
+        while filled < room.len() {
+            match self.read(file, &mut room[filled..], at + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+fn differ_at(
+    (source, source_reader): (BorrowedFd<'_>, &mut Reader),
+    (copy, copy_reader): (BorrowedFd<'_>, &mut Reader),
 ) -> Result<Option<u64>, (Which, Errno)> {
     let (mut one, mut other) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
     let mut at = 0;
     loop {
         at = behind_holes(source, copy, at);
-        let count = fill(source, &mut one, at).map_err(|errno| (Which::Source, errno))?;
-        let copied = fill(copy, &mut other, at).map_err(|errno| (Which::Copy, errno))?;
+        let count =
+            source_reader.fill(source, &mut one, at).map_err(|errno| (Which::Source, errno))?;
+        let copied =
+            copy_reader.fill(copy, &mut other, at).map_err(|errno| (Which::Copy, errno))?;
         if one[..count] != other[..copied] {
             let common = one[..count].iter().zip(&other[..copied]);
             let same = common.take_while(|(one, other)| one == other).count();
@@ -85,18 +157,4 @@ fn behind_holes(source: BorrowedFd<'_>, copy: BorrowedFd<'_>, at: u64) -> u64 {
         Err(_) => at,
     };
     data(source).min(data(copy))
-}
-
-/// Reads until the room is full or the file ends.
-fn fill(file: BorrowedFd<'_>, room: &mut [u8], at: u64) -> Result<usize, Errno> {
-    let mut filled = 0;
-    while filled < room.len() {
-        match rustix::io::pread(file, &mut room[filled..], at + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(filled)
 }

@@ -19,7 +19,8 @@ pub const DESCRIPTION: Description = Description {
                  all of it is answered. What an operation needs is made between rounds of 128, \
                  outside the clock. Every answer is checked. open-close takes two calls, or two \
                  calls per batch; cancel begins a wait and calls it off, by epoll_ctl or by two \
-                 requests; timeout is 1 µs; a ring's times include those of bytepath's own ring, \
+                 requests; timeout is 1 µs; on a ring the kernel leaves statx and fallocate to \
+                 threads of its own, which the switches show; a ring's times include those of bytepath's own ring, \
                  which owns the memory of every request.",
 };
 

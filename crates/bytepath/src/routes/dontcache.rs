@@ -4,13 +4,9 @@
 //! Costs per chunk: two copies and two system calls, as `read-write`; per window (8 MiB) three calls,
 //! and the wait for the device. The end waits for the device as well.
 
-use rustix::io::ReadWriteFlags;
-
 use crate::error::{Refusal, Stop};
+use crate::page_cache::DONTCACHE;
 use crate::routes::{Aliasing, Job, Rank, Route, Span, uncached};
-
-/// RWF_DONTCACHE of linux/fs.h, which rustix has no name for.
-const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// See the module.
 pub(super) struct DontCache;

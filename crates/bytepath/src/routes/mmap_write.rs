@@ -87,7 +87,7 @@ fn write_window(span: &Span<'_>, bytes: usize) -> Result<(), Stop> {
     let mut done = 0;
     while done < bytes {
         waiter.check_cancelled()?;
-        let most = span.next_bytes((bytes - done) as u64, CHUNK_BYTES);
+        let most = span.next_bytes((bytes - done) as u64, span.chunk_for_sink(CHUNK_BYTES));
         match window.write_to(span.sink, done..done + most) {
             Ok(0) => {
                 return Err(Stop::Failed(Failed::new(NAME, Side::Sink, "write", Errno::NOSPC)));

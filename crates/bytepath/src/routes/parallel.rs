@@ -84,6 +84,10 @@ impl Route for Parallel {
         Ok(Rank::Unproven)
     }
 
+    fn maps_sink(&self) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut left = span.limit;
         while left > 0 {

@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Enough to make the system call a small part of the cost, small enough to stay in an L2 cache
-/// (GNU coreutils and the Rust standard library chose likewise between 8 KiB and 256 KiB).
+/// (GNU coreutils and the Rust standard library chose likewise between 8 KiB and 256 KiB). A file is
+/// given less.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// See the module.
@@ -43,7 +44,8 @@ impl Route for ReadWrite {
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut waiter = span.waiter();
         let blocking = span.blocking();
-        let chunk = span.next_bytes(span.limit, CHUNK_BYTES).min(buffer_bytes(span)).max(1);
+        let chunk = span.next_bytes(span.limit, span.chunk_for_sink(CHUNK_BYTES));
+        let chunk = chunk.min(buffer_bytes(span)).max(1);
         let mut buffer = Memory::allocate(chunk, &span.knobs.pages)
             .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
         if waiter.is_plain() {

@@ -93,7 +93,7 @@ fn direct(span: &Span<'_>) -> Result<(), Stop> {
     let mut left = span.limit;
     while left > 0 {
         before(&mut waiter, &[span.source, span.sink], ends)?;
-        let most = span.next_bytes(left, SLICE_BYTES_MAX).min(span.sink_takes_bytes());
+        let most = span.next_bytes(left, SLICE_BYTES_MAX).min(span.splice_takes_bytes());
         match rustix::pipe::splice(span.source, None, span.sink, None, most, flags) {
             Ok(0) => {
                 span.meter.called();

@@ -1,11 +1,14 @@
-//! Small files: read into memory that each thread keeps, and written from there, with no plan made.
+//! Small files, and what is between holes that are close together: read into memory that each thread
+//! keeps, and written from there, with no plan made.
 //!
-//! Costs per file: one read, one write and one copy more than inside the kernel, which for so few
+//! Costs for each: one read, one write and one copy more than inside the kernel, which for so few
 //! bytes is less than asking it for that. Another read where the first does not show the end.
 
 use std::cell::RefCell;
 
+use bytepath::pages::Memory;
 use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
 
 use super::{Data, Fault};
 use crate::cp::entry::Shared;
@@ -13,24 +16,64 @@ use crate::cp::place::kind;
 use crate::cp::settings::Sparse;
 
 /// A file of this size or more is worth a plan.
-const SMALL_BYTES: i64 = 128 << 10;
+const SMALL_BYTES: usize = 128 << 10;
 
 thread_local! {
-    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static ROOM: RefCell<Option<Memory>> = const { RefCell::new(None) };
+}
+
+/// Does something with memory that has room for one byte more than a small file, so that a read that
+/// fills it is not taken for the end.
+fn with_room<T>(act: impl FnOnce(&mut [u8]) -> Result<T, Fault>) -> Result<T, Fault> {
+    ROOM.with_borrow_mut(|kept| {
+        let room = match kept {
+            Some(room) => room,
+            none => none.insert(super::room(SMALL_BYTES + 1)?),
+        };
+        act(room.as_mut_slice())
+    })
 }
 
 impl Data<'_> {
     /// Whether nothing needs to be known of a new copy for it to get the bytes of such a file.
     pub(in crate::cp) fn is_plain(shared: &Shared<'_>, stat: &Stat) -> bool {
-        let (settings, plan) = (shared.settings, shared.plan);
-        let asks = plan.route.is_some() || plan.profile.is_some() || plan.explain_plan;
         kind(stat) == FileType::RegularFile
-            && (0..SMALL_BYTES).contains(&stat.st_size)
-            && settings.sparse != Sparse::Always
-            // It tells how much the kernel did by itself.
-            && !settings.debug
-            && !asks
-            && !shared.extras.one_by_one()
+            && (0..SMALL_BYTES as i64).contains(&stat.st_size)
+            && shared.settings.sparse != Sparse::Always
+            && Data::needs_no_plan(shared)
+    }
+
+    /// Whether nothing was asked for that takes a plan, or tells of one.
+    fn needs_no_plan(shared: &Shared<'_>) -> bool {
+        let plan = shared.plan;
+        let asks = plan.route.is_some() || plan.profile.is_some() || plan.explain_plan;
+        // --debug tells how much the kernel did by itself.
+        !shared.settings.debug && !asks && !shared.extras.one_by_one()
+    }
+
+    /// Whether so many bytes between two holes are copied by [`Data::copy_short`].
+    pub(super) fn is_short(&self, bytes: u64) -> bool {
+        bytes <= SMALL_BYTES as u64 && Data::needs_no_plan(self.shared)
+    }
+
+    /// Copies bytes between two holes; how many, which is fewer where the source was cut.
+    pub(super) fn copy_short(&self, at: u64, bytes: u64) -> Result<u64, Fault> {
+        with_room(|room| {
+            let mut done = 0;
+            while done < bytes {
+                let most = (bytes - done) as usize;
+                let count = match rustix::io::pread(self.source, &mut room[..most], at + done) {
+                    Ok(0) => break,
+                    Err(Errno::INTR) => continue,
+                    answer => answer.map_err(Fault::Reading)?,
+                };
+                self.write_at(at + done, &room[..count])?;
+                self.shared.tally.add(count as u64);
+                done += count as u64;
+                self.shared.hand.reached(at + done);
+            }
+            Ok(done)
+        })
     }
 
     /// Whether it is a small file of which only the bytes are wanted. A file that says it is empty
@@ -41,9 +84,7 @@ impl Data<'_> {
 
     /// Copies it, and all that it has become longer by.
     pub(super) fn copy_small(&self) -> Result<(), Fault> {
-        ROOM.with_borrow_mut(|room| {
-            // One more, so that a read that fills it is not taken for the end.
-            room.resize(SMALL_BYTES as usize + 1, 0);
+        with_room(|room| {
             let mut done = 0;
             loop {
                 let count = self.read(room)?;

@@ -117,11 +117,11 @@ fn a_copy_that_differs_is_found_by_verify() {
         return;
     }
     // The kernel is made to say that it wrote what it did not.
-    let lie = "strace -f -qqq -o /dev/null -e inject=write:retval=262144:when=2";
+    let lie = "strace -f -qqq -o /dev/null -e inject=write:retval=131072:when=2";
     let cp = "$bytepath cp --verify --route read-write large new";
     let done = in_folder(&format!("{LARGE} {lie} {cp}"));
     // What follows moves up, and may begin with the same digits.
-    done.refused(1, &["cp: 'new' differs from 'large' at byte 2621"]);
+    done.refused(1, &["cp: 'new' differs from 'large' at byte 1310"]);
     let done = in_folder("mkfifo f; echo x >f & $bytepath cp --verify f new; wait");
     assert!(done.stderr.contains("cp: cannot verify 'new'"), "{done:?}");
 }

@@ -213,3 +213,13 @@ fn a_copy_of_a_large_file_is_whole_or_shorter_than_the_file() {
         }
     }
 }
+
+#[test]
+fn the_route_of_several_threads_can_be_named() {
+    let done = beside_many(
+        "echo old >there; chmod 200 there; for to in new there; do \
+         $bytepath cp --route parallel --json - large $to; cmp large $to; done",
+    );
+    let done = done.well();
+    assert_eq!(done.stdout.matches("\"parallel\": 41943041").count(), 2, "{done:?}");
+}

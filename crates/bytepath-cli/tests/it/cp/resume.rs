@@ -32,7 +32,7 @@ fn a_part_is_continued_and_what_is_whole_is_left() {
          grep -c ' write(' said",
     );
     let writes: u64 = done.well().stdout.trim().parse().expect("a count");
-    assert!(writes <= (8 << 20) / (256 << 10), "{writes} writes");
+    assert!(writes <= (8 << 20) / (128 << 10), "{writes} writes");
 }
 
 #[test]

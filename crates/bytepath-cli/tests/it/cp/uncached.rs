@@ -263,8 +263,6 @@ fn what_contradicts_it_is_refused() {
         ("--reflink=always", "has no bytes copied"),
         ("--reflink", "has no bytes copied"),
         ("--sparse=always", "zeros are looked for"),
-        ("--verify", "are read again"),
-        ("--resume", "is read first"),
         ("--route copy-file-range", "copies through the page cache"),
         ("--route uring-direct", "no whole block"),
     ] {
@@ -274,4 +272,37 @@ fn what_contradicts_it_is_refused() {
     }
     disk.shell("$bytepath cp --uncached --route fadvise --reflink=never large new").well();
     disk.is_clean("large", "new");
+}
+
+#[test]
+fn what_is_verified_or_gone_on_with_stays_out_as_well() {
+    let Some(disk) = Disk::new() else { return };
+    for option in ["--verify", "--resume", "--resume --verify", "--resume --atomic"] {
+        disk.shell("rm -f new .new.bytepath-part; head -c 9000001 large >new").well();
+        ["large", "new"].iter().for_each(|name| disk.cool(name));
+        let done =
+            disk.shell(&format!("$bytepath cp --uncached --reflink=never {option} large new"));
+        if done.stderr.contains("RWF_DONTCACHE is refused") {
+            return println!("skipped: reading leaves pages behind here: {}", done.stderr);
+        }
+        done.well();
+        disk.is_clean("large", "new");
+    }
+}
+
+#[test]
+fn where_reading_leaves_pages_behind_there_is_a_note() {
+    let Some(disk) = Disk::new() else { return };
+    if !may_trace() {
+        return;
+    }
+    disk.shell("head -c 9000001 large >part").well();
+    for words in ["--verify large new", "--resume large part"] {
+        let done = injected(&disk, "preadv2:error=EOPNOTSUPP", words);
+        let note = "cp: --uncached: what cannot be kept out of the page cache stays there: reading \
+                    with RWF_DONTCACHE is refused for the source: Operation not supported\n";
+        assert_eq!(done.stderr, note, "{words}: {done:?}");
+        let copy = words.rsplit(' ').next().expect("the copy");
+        assert!(disk.shell(&format!("cmp large {copy}")).status.success(), "{words}");
+    }
 }

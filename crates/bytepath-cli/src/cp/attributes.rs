@@ -119,7 +119,7 @@ impl Subject<'_> {
 
 /// The path by which /proc names an open descriptor.
 fn by_number(fd: BorrowedFd<'_>) -> OsString {
-    format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
+    format!("/proc/thread-self/fd/{}", fd.as_raw_fd()).into()
 }
 
 /// Repeats a call with more room until the answer fits.

@@ -71,7 +71,7 @@ impl Shared<'_> {
         });
         let done = done.and(closed);
         if done.is_ok() {
-            self.tally.file_done();
+            self.hand.file_done();
         }
         done
     }

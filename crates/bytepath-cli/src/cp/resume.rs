@@ -182,7 +182,7 @@ impl Shared<'_> {
 
     /// Counts what an earlier run copied.
     fn count_kept(&self, pair: &Pair, copy: &OwnedFd, mut bytes: u64, outcome: Outcome) -> Done {
-        self.tally.add(bytes);
+        self.hand.add(bytes);
         self.voice.ledger.kept(bytes, outcome);
         self.put_on_device(copy, &mut bytes).map_err(|errno| {
             self.voice.failed(format!("error syncing {}", q(&pair.sink.shown)), errno)

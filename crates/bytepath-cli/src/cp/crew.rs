@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 use rustix::io::Errno;
 
-use super::entry::{Pair, Shared, SinkIs};
+use super::entry::{Pair, Shared, SinkIs, Within};
 use super::quick::Quick;
 use super::tree::Entries;
 use super::turns;
@@ -31,7 +31,7 @@ pub(super) struct Folder {
     pub(super) pair: Arc<Pair>,
     pub(super) source: Arc<OwnedFd>,
     pub(super) sink: Arc<OwnedFd>,
-    pub(super) sink_device: u64,
+    pub(super) within: Within,
     /// What is known of each place in the sink.
     pub(super) sink_is: SinkIs,
     pub(super) entries: Arc<Entries>,
@@ -102,7 +102,7 @@ impl Batch {
             turns::set(Some((self.number, at)));
             let pair = folder.entry(at);
             shared.hand.take(&pair.source.shown);
-            let quick = shared.quickly(&pair, folder.sink_device);
+            let quick = shared.quickly(&pair, folder.within);
             shared.hand.put_down();
             match quick {
                 Quick::Left => left.push(at),

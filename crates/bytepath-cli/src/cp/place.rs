@@ -225,7 +225,8 @@ pub(super) fn last_component(path: &OsStr) -> &OsStr {
 
 /// The name below the directory, with one slash between them.
 pub(super) fn joined(directory: &OsStr, name: &OsStr) -> OsString {
-    let mut path = directory.as_bytes().to_vec();
+    let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
+    path.extend_from_slice(directory.as_bytes());
     while path.len() > 1 && path.ends_with(b"/") {
         path.pop();
     }

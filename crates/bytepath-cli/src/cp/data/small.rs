@@ -1,8 +1,8 @@
 //! Small files, with no plan made: copied inside the kernel, or read into memory that each thread
 //! keeps and written from there.
 //!
-//! Costs per file: one call inside the kernel, or one read, one write and one copy more, which for a
-//! page or less takes no longer. Another call where the first does not show the end.
+//! Costs per file: one call; or one read, one write and one copy more. Another call where the first
+//! does not show the end.
 
 use std::cell::{Cell, RefCell};
 
@@ -16,9 +16,6 @@ use crate::cp::settings::{Reflink, Sparse};
 
 /// A file of this size or more is worth a plan.
 const SMALL_BYTES: i64 = 128 << 10;
-
-/// A file of more than this takes less time inside the kernel: by an eighth at 64 KiB.
-const PAGE_BYTES: i64 = 4 << 10;
 
 thread_local! {
     /// Whether the kernel refused to copy between files, as it does from one device to another.
@@ -76,7 +73,7 @@ impl Data<'_> {
     /// again by the reading and writing of the rest, which tells the two apart.
     fn copy_inside(&self) -> usize {
         let stat = &self.source_stat;
-        let asked = stat.st_size > PAGE_BYTES
+        let asked = stat.st_size > 0
             && stat.st_blocks > 0
             && self.shared.settings.reflink != Reflink::Never;
         if !asked || REFUSED.get() {

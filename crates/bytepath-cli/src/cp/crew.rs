@@ -18,17 +18,12 @@ use super::quick::Quick;
 use super::tree::Entries;
 use super::turns;
 use crate::sys::own_files::OwnFiles;
-use crate::sys::spent::Spent;
 
 /// Files of a batch: few enough for every thread to have one, enough to make up for a wake-up.
 pub(super) const FILES_TOGETHER: usize = 128;
 
 /// Files that one thread copies before others are called.
 const FILES_ALONE: usize = 32;
-
-/// Sources that a thread closes together, in a table of its own or as the one who goes through the
-/// tree. Others close each at once: 64 of them may have to do with 512 open files.
-const CLOSED_TOGETHER: usize = 16;
 
 /// A directory whose files are being copied.
 pub(super) struct Folder {
@@ -92,14 +87,14 @@ impl Batch {
     }
 
     /// Copies them by the thread that opened the folder, or one that shares its table.
-    fn copy(&self, shared: &Shared<'_>, closed_together: usize) {
-        let _ = self.left.set(self.copy_in(&self.folder, shared, closed_together));
+    fn copy(&self, shared: &Shared<'_>) {
+        let _ = self.left.set(self.copy_in(&self.folder, shared));
     }
 
     /// Copies them by a thread with a table of its own.
     fn copy_apart(self: Arc<Self>, shared: &Shared<'_>, files: &OwnFiles) {
         let left = match self.folder.taken_over(files) {
-            Ok(folder) => self.copy_in(&folder, shared, CLOSED_TOGETHER),
+            Ok(folder) => self.copy_in(&folder, shared),
             Err(_) => self.files.clone().collect(),
         };
         let told = self.left.clone();
@@ -108,14 +103,14 @@ impl Batch {
     }
 
     /// Copies them; which are left.
-    fn copy_in(&self, folder: &Folder, shared: &Shared<'_>, closed_together: usize) -> Vec<usize> {
+    fn copy_in(&self, folder: &Folder, shared: &Shared<'_>) -> Vec<usize> {
         let (turn, mut left) = (turns::own(), Vec::new());
-        let (mut pair, mut spent) = (folder.entry(self.files.start), Spent::by(closed_together));
+        let mut pair = folder.entry(self.files.start);
         for at in self.files.clone() {
             turns::set(Some((self.number, at)));
             folder.turn(&mut pair, at);
             shared.hand.take(&pair.source.shown);
-            let quick = shared.quickly(&pair, folder.within, &mut spent);
+            let quick = shared.quickly(&pair, folder.within);
             shared.hand.put_down();
             match quick {
                 Quick::Left => left.push(at),
@@ -164,7 +159,7 @@ impl Hall {
                 drop(queue);
                 match &files {
                     Some(files) => batch.copy_apart(shared, files),
-                    None => batch.copy(shared, 1),
+                    None => batch.copy(shared),
                 }
                 queue = self.queue();
                 self.done.notify_one();
@@ -193,7 +188,7 @@ impl<'a> Crew<'a> {
         let before = self.seen.get();
         self.seen.set(before + batch.files.len());
         if self.seen.get() < FILES_ALONE {
-            return batch.copy(shared, CLOSED_TOGETHER);
+            return batch.copy(shared);
         }
         if before < FILES_ALONE {
             (self.begin)();
@@ -209,7 +204,7 @@ impl<'a> Crew<'a> {
             queue = match queue.waiting.pop_front() {
                 Some(next) => {
                     drop(queue);
-                    next.copy(shared, CLOSED_TOGETHER);
+                    next.copy(shared);
                     self.hall.queue()
                 }
                 None => self.hall.done.wait(queue).expect("nobody panics holding it"),

@@ -11,7 +11,6 @@ use super::entry::{Pair, Shared, Sink, SinkIs, Within};
 use super::place::{Follow, kind};
 use super::settings::{Backup, Existing, Make, Settings};
 use super::voice::Done;
-use crate::sys::spent::Spent;
 
 /// Files from this size on are copied one after the other: two at a time take no less time.
 const LARGE_BYTES: i64 = 32 << 20;
@@ -42,7 +41,7 @@ pub(super) fn is_possible_beside_others(settings: &Settings) -> bool {
 
 impl Shared<'_> {
     /// Copies what is most probably a file, in this directory, if nothing is there.
-    pub(super) fn quickly(&self, pair: &Pair, within: Within, spent: &mut Spent) -> Quick {
+    pub(super) fn quickly(&self, pair: &Pair, within: Within) -> Quick {
         // Where names that differ can be the same, the file before it may have taken it.
         let none = || matches!(pair.sink.stat(Follow::No), Err(Errno::NOENT));
         if pair.sink_is != SinkIs::New && !none() {
@@ -59,8 +58,6 @@ impl Shared<'_> {
         }
         let within = Some(within);
         let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None, within };
-        let done = self.regular_open(pair, (&open, &stat), &stat, &mut sink);
-        spent.push(open);
-        Quick::Done(done)
+        Quick::Done(self.regular_open(pair, (&open, &stat), &stat, &mut sink))
     }
 }

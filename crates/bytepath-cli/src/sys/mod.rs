@@ -1,5 +1,4 @@
 //! The only unsafe code of the command.
 
 pub(crate) mod own_files;
-pub(crate) mod spent;
 pub(crate) mod start;

@@ -95,7 +95,7 @@ fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
         return Ok(place.clone());
     }
     let target = place.open(OFlags::PATH, 0)?;
-    let path = format!("/proc/self/fd/{}", target.as_raw_fd());
+    let path = format!("/proc/thread-self/fd/{}", target.as_raw_fd());
     let path = rustix::fs::readlink(path, Vec::new())?.into_bytes();
     Ok(Place::operand(&<OsString as std::os::unix::ffi::OsStringExt>::from_vec(path)))
 }
@@ -244,7 +244,7 @@ fn rename(from: &Place, to: &Place) -> Result<(), Errno> {
 /// The path by which /proc names the open file, so that a name can be made for it without
 /// CAP_DAC_READ_SEARCH (see open(2), O_TMPFILE).
 fn by_number(file: &OwnedFd) -> OsString {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+    format!("/proc/thread-self/fd/{}", file.as_raw_fd()).into()
 }
 
 fn link_to(file: &OsStr, place: &Place) -> Result<(), Errno> {

@@ -1,5 +1,6 @@
 //! Times, owner, extended attributes, access lists and mode: what a copy keeps besides bytes.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -22,6 +23,14 @@ pub(super) struct Subject<'a> {
     pub(super) place: &'a Place,
     /// Where it is open; a symbolic link or device is not.
     pub(super) open: Option<BorrowedFd<'a>>,
+    /// Whether its attributes were listed, and it has no access list among them.
+    pub(super) unlisted: Cell<bool>,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn new(place: &'a Place, open: Option<BorrowedFd<'a>>) -> Subject<'a> {
+        Subject { place, open, unlisted: Cell::new(false) }
+    }
 }
 
 impl Subject<'_> {
@@ -79,18 +88,18 @@ impl Subject<'_> {
     }
 
     fn list(&self) -> Result<Vec<CString>, Errno> {
-        let names = with_room(|room| match (self.open, self.path()) {
-            (Some(fd), _) => rustix::fs::flistxattr(fd, room),
-            (None, path) => rustix::fs::llistxattr(path, room),
+        let names = with_room(|room| match self.open {
+            Some(fd) => rustix::fs::flistxattr(fd, room),
+            None => rustix::fs::llistxattr(self.path(), room),
         })?;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(|name| CString::new(name).expect("split at NUL")).collect())
     }
 
     fn get(&self, name: &CString) -> Result<Vec<u8>, Errno> {
-        with_room(|room| match (self.open, self.path()) {
-            (Some(fd), _) => rustix::fs::fgetxattr(fd, name, room),
-            (None, path) => rustix::fs::lgetxattr(path, name, room),
+        with_room(|room| match self.open {
+            Some(fd) => rustix::fs::fgetxattr(fd, name, room),
+            None => rustix::fs::lgetxattr(self.path(), name, room),
         })
     }
 
@@ -119,7 +128,7 @@ impl Subject<'_> {
 
 /// The path by which /proc names an open descriptor.
 fn by_number(fd: BorrowedFd<'_>) -> OsString {
-    format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
+    format!("/proc/thread-self/fd/{}", fd.as_raw_fd()).into()
 }
 
 /// Repeats a call with more room until the answer fits.
@@ -238,6 +247,7 @@ impl Shared<'_> {
                 return self.xattr_fault(format!("listing attributes of {}", q(from)), errno);
             }
         };
+        source.unlisted.set(!names.iter().any(|name| name.as_c_str() == ACCESS_LIST));
         let (mut outcome, mut unsupported) = (Ok(()), false);
         for name in names.iter().filter(|name| is_copied(name.to_bytes())) {
             let shown = q(OsStr::from_bytes(name.to_bytes()));
@@ -316,6 +326,13 @@ impl Shared<'_> {
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
 const CONTEXT: &CStr = c"security.selinux";
+
+/// Whether files that are made in a directory may begin with an access list, as its default list has
+/// it.
+pub(super) fn may_give_lists(directory: impl AsFd) -> bool {
+    let list = rustix::fs::fgetxattr(directory, DEFAULT_LIST, &mut [0_u8; 0]);
+    !matches!(list, Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS))
+}
 
 /// Copies an access list; removes the sink's where the source has none.
 fn keep_list(name: &CStr, source: &Subject<'_>, sink: &Subject<'_>) -> Result<(), Errno> {

@@ -2,17 +2,22 @@
 //! nothing is, handed over in a queue.
 //!
 //! The threads begin with the first batch that is worth it, so that small trees do without them.
-//! What they have to say is kept, to be said in the order of the tree (turns).
+//! What they have to say is kept, to be said in the order of the tree (turns). Each has a table of
+//! open files to itself, where it gets one, and takes the directories that it copies in over into
+//! that.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
-use super::entry::{Pair, Shared, SinkIs};
+use rustix::io::Errno;
+
+use super::entry::{Pair, Shared, SinkIs, Within};
 use super::quick::Quick;
 use super::tree::Entries;
 use super::turns;
+use crate::sys::own_files::OwnFiles;
 
 /// Files of a batch: few enough for every thread to have one, enough to make up for a wake-up.
 pub(super) const FILES_TOGETHER: usize = 128;
@@ -26,7 +31,7 @@ pub(super) struct Folder {
     pub(super) pair: Arc<Pair>,
     pub(super) source: Arc<OwnedFd>,
     pub(super) sink: Arc<OwnedFd>,
-    pub(super) sink_device: u64,
+    pub(super) within: Within,
     /// What is known of each place in the sink.
     pub(super) sink_is: SinkIs,
     pub(super) entries: Arc<Entries>,
@@ -43,6 +48,20 @@ impl Folder {
             argument: false,
         }
     }
+
+    /// Makes the names of another entry those of this one.
+    fn turn(&self, pair: &mut Pair, at: usize) {
+        let name = self.entries.name(at);
+        pair.source.turn_to(name);
+        pair.sink.turn_to(name);
+    }
+
+    /// The same, held open by this thread, which has its own table of open files.
+    fn taken_over(&self, files: &OwnFiles) -> Result<Folder, Errno> {
+        let (source, sink) = (files.get(&self.source)?, files.get(&self.sink)?);
+        let (pair, entries) = (self.pair.clone(), self.entries.clone());
+        Ok(Folder { pair, source: Arc::new(source), sink: Arc::new(sink), entries, ..*self })
+    }
 }
 
 /// Files of one directory, the copying of which may go on beside everything else.
@@ -51,12 +70,14 @@ pub(super) struct Batch {
     files: Range<usize>,
     /// Its number among all that is put off: what is said of its files waits for its turn.
     number: u64,
-    left: OnceLock<Vec<usize>>,
+    /// Not the batch's alone: whoever copies it lets go of it before saying so, since the directories
+    /// of the folder are open in the table of the one who goes through the tree.
+    left: Arc<OnceLock<Vec<usize>>>,
 }
 
 impl Batch {
     pub(super) fn new(folder: &Arc<Folder>, files: Range<usize>, number: u64) -> Arc<Batch> {
-        Arc::new(Batch { folder: folder.clone(), files, number, left: OnceLock::new() })
+        Arc::new(Batch { folder: folder.clone(), files, number, left: Arc::default() })
     }
 
     /// Which of its files were left to the one who goes through the tree, once the others are
@@ -65,13 +86,31 @@ impl Batch {
         self.left.get().map(Vec::as_slice)
     }
 
+    /// Copies them by the thread that opened the folder, or one that shares its table.
     fn copy(&self, shared: &Shared<'_>) {
+        let _ = self.left.set(self.copy_in(&self.folder, shared));
+    }
+
+    /// Copies them by a thread with a table of its own.
+    fn copy_apart(self: Arc<Self>, shared: &Shared<'_>, files: &OwnFiles) {
+        let left = match self.folder.taken_over(files) {
+            Ok(folder) => self.copy_in(&folder, shared),
+            Err(_) => self.files.clone().collect(),
+        };
+        let told = self.left.clone();
+        drop(self);
+        let _ = told.set(left);
+    }
+
+    /// Copies them; which are left.
+    fn copy_in(&self, folder: &Folder, shared: &Shared<'_>) -> Vec<usize> {
         let (turn, mut left) = (turns::own(), Vec::new());
+        let mut pair = folder.entry(self.files.start);
         for at in self.files.clone() {
             turns::set(Some((self.number, at)));
-            let pair = self.folder.entry(at);
+            folder.turn(&mut pair, at);
             shared.hand.take(&pair.source.shown);
-            let quick = shared.quickly(&pair, self.folder.sink_device);
+            let quick = shared.quickly(&pair, folder.within);
             shared.hand.put_down();
             match quick {
                 Quick::Left => left.push(at),
@@ -79,7 +118,7 @@ impl Batch {
             }
         }
         turns::set(turn);
-        let _ = self.left.set(left);
+        left
     }
 }
 
@@ -112,11 +151,16 @@ impl Hall {
 
     /// The work of a thread, until there will be no more.
     pub(super) fn work(&self, shared: &Shared<'_>) {
+        // A thread that cannot get at what it is to copy leaves all of it to the others.
+        let Ok(files) = OwnFiles::begin() else { return };
         let mut queue = self.queue();
         loop {
             if let Some(batch) = queue.waiting.pop_front() {
                 drop(queue);
-                batch.copy(shared);
+                match &files {
+                    Some(files) => batch.copy_apart(shared, files),
+                    None => batch.copy(shared),
+                }
                 queue = self.queue();
                 self.done.notify_one();
             } else if queue.over {

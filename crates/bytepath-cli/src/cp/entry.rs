@@ -94,8 +94,16 @@ pub(super) struct Sink {
     pub(super) link: Option<Stat>,
     /// Where what was there is kept.
     pub(super) backup: Option<Place>,
-    /// The device of the directory that it is in, where that is known.
-    pub(super) device: Option<u64>,
+    /// The directory that it is in, where that is known.
+    pub(super) within: Option<Within>,
+}
+
+/// What is known of a directory that files are made in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Within {
+    pub(super) device: u64,
+    /// Whether they may begin with an access list.
+    pub(super) gives_lists: bool,
 }
 
 impl Sink {
@@ -330,8 +338,8 @@ impl Copier<'_> {
     /// Sets the attributes of a link or device by its name.
     fn finish_entry(&self, pair: &Pair, stat: &Stat, sink: &Sink) -> Done {
         let is_link = is_link(stat) || self.shared.settings.make == Make::SymbolicLink;
-        let source = Subject { place: &pair.source, open: None };
-        let copy = Subject { place: &pair.sink, open: None };
+        let source = Subject::new(&pair.source, None);
+        let copy = Subject::new(&pair.sink, None);
         let omitted = self.shared.omitted(stat);
         let before = sink.stat.as_ref();
         self.shared.finish(&source, &copy, stat, &Finish { before, is_link, omitted, mode: None })

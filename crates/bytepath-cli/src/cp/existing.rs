@@ -15,7 +15,7 @@ use super::{attributes, backup};
 impl Copier<'_> {
     /// Looks at the destination, and clears the way to it; `None` where it is to be left alone.
     pub(super) fn meet(&mut self, pair: &Pair, stat: &Stat) -> Done<Option<Sink>> {
-        let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None, device: None };
+        let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None, within: None };
         if pair.sink_is != SinkIs::New {
             self.look(pair, stat, &mut sink)?;
         }

@@ -3,15 +3,20 @@
 //! Costs per file: a lock that nobody else wants, and a copy of the name into memory that is kept.
 
 use std::ffi::{OsStr, OsString};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use bytepath::Meter;
 
-/// One thread's.
+/// One thread's, in cache lines that no other thread writes.
 #[derive(Default)]
+#[repr(align(128))]
 pub(super) struct Hand {
     /// Told by the engine, within files too.
     pub(super) meter: Meter,
+    /// Bytes that the engine did not see: of small files, shared, or left out as holes.
+    other_bytes: AtomicU64,
+    files: AtomicU64,
     file: Mutex<Held>,
 }
 
@@ -46,6 +51,24 @@ impl Hand {
     /// It is done.
     pub(super) fn put_down(&self) {
         self.held().name.clear();
+    }
+
+    pub(super) fn add(&self, bytes: u64) {
+        self.other_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn file_done(&self) {
+        self.files.fetch_add(1, Relaxed);
+    }
+
+    /// Files that it has copied.
+    pub(super) fn files(&self) -> u64 {
+        self.files.load(Relaxed)
+    }
+
+    /// Bytes that it has copied.
+    pub(super) fn bytes(&self) -> u64 {
+        self.meter.bytes() + self.other_bytes.load(Relaxed)
     }
 
     /// The file that is being copied, and the bytes of it that are.

@@ -22,7 +22,7 @@ const DIRECT: [&str; 2] = ["uring-direct", "linux-aio"];
 impl Data<'_> {
     /// Counts bytes that did not go through the engine.
     pub(super) fn count(&mut self, route: &str, bytes: u64) -> Result<(), Fault> {
-        self.shared.tally.add(bytes);
+        self.shared.hand.add(bytes);
         self.shared.voice.ledger.went(route, bytes);
         self.dirty_bytes += bytes;
         match self.dirty_bytes >= WINDOW_BYTES {

@@ -112,7 +112,7 @@ impl Parents {
         if made.st_mode & 0o700 == 0o700 {
             return Ok(());
         }
-        let subject = Subject { place: sink, open: None };
+        let subject = Subject::new(sink, None);
         subject.set_mode(made.st_mode | 0o700).map_err(|errno| {
             voice.failed(format!("setting permissions for {}", q(&sink.shown)), errno)
         })
@@ -127,8 +127,8 @@ impl Parents {
 impl Parent {
     fn protect(&self, shared: &Shared<'_>) -> Done {
         let preserve = &shared.settings.preserve;
-        let source = Subject { place: &self.source, open: None };
-        let sink = Subject { place: &self.sink, open: None };
+        let source = Subject::new(&self.source, None);
+        let sink = Subject::new(&self.sink, None);
         let failed = |what: &str, errno| {
             shared.voice.failed(format!("failed to preserve {what} {}", q(&self.sink.shown)), errno)
         };

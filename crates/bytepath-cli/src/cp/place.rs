@@ -70,6 +70,16 @@ impl Place {
         }
     }
 
+    /// Makes it the place of another name in its directory, in the memory that it has.
+    pub(super) fn turn_to(&mut self, name: &OsStr) {
+        let mut shown = std::mem::take(&mut self.shown).into_vec();
+        shown.truncate(shown.len() - self.name.len());
+        shown.extend_from_slice(name.as_bytes());
+        self.shown = OsString::from_vec(shown);
+        self.name.clear();
+        self.name.push(name);
+    }
+
     /// The same place under another name in its directory.
     pub(super) fn renamed(&self, name: OsString) -> Place {
         let kept = self.shown.len() - self.name.len().min(self.shown.len());
@@ -225,7 +235,8 @@ pub(super) fn last_component(path: &OsStr) -> &OsStr {
 
 /// The name below the directory, with one slash between them.
 pub(super) fn joined(directory: &OsStr, name: &OsStr) -> OsString {
-    let mut path = directory.as_bytes().to_vec();
+    let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
+    path.extend_from_slice(directory.as_bytes());
     while path.len() > 1 && path.ends_with(b"/") {
         path.pop();
     }

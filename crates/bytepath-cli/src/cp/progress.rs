@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytepath_report::numbers;
@@ -31,17 +31,15 @@ const ANSWERS_AFTER: Duration = Duration::from_millis(50);
 pub(super) struct Tally {
     /// What each thread that copies is at; the first goes through the tree.
     pub(super) hands: Vec<Hand>,
-    /// Bytes that the engine did not see: shared, or left out as holes.
-    other_bytes: AtomicU64,
-    files: AtomicU64,
     /// Bytes that are on the device, where that is what counts.
     durable_bytes: AtomicU64,
     /// Whether it was said that something is not copied past the page cache.
     pub(super) said_cached: AtomicBool,
     /// Whether it was said that the copies are in memory.
     pub(super) said_memory: AtomicBool,
-    /// The devices of source and sink between which blocks could not be shared last.
-    unshared: Mutex<Option<(u64, u64)>>,
+    /// The devices of source and sink between which blocks could not be shared last, in one number,
+    /// which every thread reads for every file; 0 for none.
+    unshared: AtomicU64,
 }
 
 impl Tally {
@@ -54,34 +52,37 @@ impl Tally {
     /// Whether sharing blocks between these devices was refused before: it is not asked for again
     /// for each file of a tree.
     pub(super) fn is_unshared(&self, devices: (u64, u64)) -> bool {
-        *self.unshared.lock().expect("nobody panics holding it") == Some(devices)
+        in_one(devices).is_some_and(|devices| self.unshared.load(Relaxed) == devices)
     }
 
     pub(super) fn note_unshared(&self, devices: (u64, u64)) {
-        *self.unshared.lock().expect("nobody panics holding it") = Some(devices);
-    }
-
-    pub(super) fn add(&self, bytes: u64) {
-        self.other_bytes.fetch_add(bytes, Relaxed);
+        if let Some(devices) = in_one(devices) {
+            self.unshared.store(devices, Relaxed);
+        }
     }
 
     pub(super) fn settled(&self, bytes: u64) {
         self.durable_bytes.fetch_add(bytes, Relaxed);
     }
 
-    pub(super) fn file_done(&self) {
-        self.files.fetch_add(1, Relaxed);
-    }
-
     /// Files and bytes.
     pub(super) fn copied(&self) -> (u64, u64) {
-        (self.files.load(Relaxed), self.bytes())
+        (self.files(), self.bytes())
+    }
+
+    fn files(&self) -> u64 {
+        self.hands.iter().map(Hand::files).sum()
     }
 
     fn bytes(&self) -> u64 {
-        let metered: u64 = self.hands.iter().map(|hand| hand.meter.bytes()).sum();
-        metered + self.other_bytes.load(Relaxed)
+        self.hands.iter().map(Hand::bytes).sum()
     }
+}
+
+/// Two devices as one number, if the kernel's numbers of them are as small as Linux has them.
+fn in_one((source, sink): (u64, u64)) -> Option<u64> {
+    let (source, sink) = (u32::try_from(source).ok()?, u32::try_from(sink).ok()?);
+    Some(u64::from(source) << 32 | u64::from(sink))
 }
 
 /// What there is to copy, as far as it was counted.
@@ -211,7 +212,7 @@ impl Rate {
 }
 
 fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) -> String {
-    let files = tally.files.load(Relaxed);
+    let files = tally.files();
     let known = total
         .complete
         .load(Relaxed)

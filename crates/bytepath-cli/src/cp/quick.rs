@@ -7,7 +7,7 @@
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-use super::entry::{Pair, Shared, Sink, SinkIs};
+use super::entry::{Pair, Shared, Sink, SinkIs, Within};
 use super::place::{Follow, kind};
 use super::settings::{Backup, Existing, Make, Settings};
 use super::voice::Done;
@@ -40,8 +40,8 @@ pub(super) fn is_possible_beside_others(settings: &Settings) -> bool {
 }
 
 impl Shared<'_> {
-    /// Copies what is most probably a file, in a directory on this device, if nothing is there.
-    pub(super) fn quickly(&self, pair: &Pair, device: u64) -> Quick {
+    /// Copies what is most probably a file, in this directory, if nothing is there.
+    pub(super) fn quickly(&self, pair: &Pair, within: Within) -> Quick {
         // Where names that differ can be the same, the file before it may have taken it.
         let none = || matches!(pair.sink.stat(Follow::No), Err(Errno::NOENT));
         if pair.sink_is != SinkIs::New && !none() {
@@ -56,8 +56,8 @@ impl Shared<'_> {
         if kind(&stat) != FileType::RegularFile || several_names || large {
             return Quick::Left;
         }
-        let device = Some(device);
-        let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None, device };
+        let within = Some(within);
+        let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None, within };
         Quick::Done(self.regular_open(pair, (&open, &stat), &stat, &mut sink))
     }
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::atomic::{self, Begun, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::data::Data;
-use super::entry::{Pair, Shared, Sink};
+use super::entry::{Pair, Shared, Sink, Within};
 use super::place::{Place, same_file};
 use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
@@ -28,13 +28,18 @@ pub(super) struct Copy {
     pub(super) unnamed: Option<Unnamed>,
     /// What an earlier run left of it.
     pub(super) kept: Kept,
-    /// The device of its directory, where that is known.
-    pub(super) device: Option<u64>,
+    /// The directory that it was made in, where that is known.
+    pub(super) within: Option<Within>,
 }
 
 impl Copy {
     fn new(open: OwnedFd, is_new: bool, omitted: u32, unnamed: Option<Unnamed>) -> Copy {
-        Copy { open, is_new, omitted, unnamed, kept: Kept::Nothing, device: None }
+        Copy { open, is_new, omitted, unnamed, kept: Kept::Nothing, within: None }
+    }
+
+    /// Whether it is known to have no access list.
+    fn is_without_list(&self) -> bool {
+        self.is_new && self.within.is_some_and(|within| !within.gives_lists)
     }
 }
 
@@ -72,7 +77,7 @@ impl Shared<'_> {
         });
         let done = done.and(closed);
         if done.is_ok() {
-            self.tally.file_done();
+            self.hand.file_done();
         }
         done
     }
@@ -120,7 +125,7 @@ impl Shared<'_> {
         match made {
             Ok(open) => {
                 sink.gone();
-                Ok(Copy { device: sink.device, ..Copy::new(open, true, omitted, None) })
+                Ok(Copy { within: sink.within, ..Copy::new(open, true, omitted, None) })
             }
             Err(errno) => {
                 let what = format!("cannot create regular file {}", q(&pair.sink.shown));
@@ -245,13 +250,13 @@ impl Shared<'_> {
     /// Whether all that has to be known of a copy is that it was just made, and where.
     fn is_known(&self, now: &Stat, copy: &Copy) -> bool {
         let preserve = &self.settings.preserve;
-        let unshared = |device| {
+        let unshared = |within: Within| {
             self.settings.reflink == Reflink::Never
                 || self.settings.reflink == Reflink::Auto
-                    && self.tally.is_unshared((now.st_dev, device))
+                    && self.tally.is_unshared((now.st_dev, within.device))
         };
         copy.is_new
-            && copy.device.is_some_and(unshared)
+            && copy.within.is_some_and(unshared)
             && !preserve.ownership
             && !preserve.xattr
             && Data::is_plain(self, now)
@@ -310,8 +315,8 @@ impl Shared<'_> {
         opened: Option<&Stat>,
     ) -> Done {
         let preserve = &self.settings.preserve;
-        let source = Subject { place: &pair.source, open: Some(source.as_fd()) };
-        let sink = Subject { place: &pair.sink, open: Some(copy.open.as_fd()) };
+        let source = Subject::new(&pair.source, Some(source.as_fd()));
+        let sink = Subject::new(&pair.sink, Some(copy.open.as_fd()));
         if preserve.timestamps {
             self.keep_times(&sink, stat)?;
         }
@@ -329,7 +334,10 @@ impl Shared<'_> {
         if preserve.context {
             outcome = self.keep_context(&source, &sink).and(outcome);
         }
-        let set = if preserve.mode {
+        let without_lists = source.unlisted.get() && copy.is_without_list();
+        let set = if preserve.mode && without_lists {
+            self.set_mode(&sink, mode)
+        } else if preserve.mode {
             self.keep_mode(&source, &sink, mode, stat)
         } else if preserve.default_mode && (copy.is_new || copy.kept != Kept::Nothing) {
             self.set_new_mode(&sink, NEW_FILE & !self.umask)

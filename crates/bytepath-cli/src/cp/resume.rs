@@ -177,12 +177,12 @@ impl Shared<'_> {
 
     /// A copy of ours that gets the permissions it was not given yet.
     fn kept_copy(&self, open: OwnedFd, stat: &Stat, kept: Kept) -> Copy {
-        Copy { open, is_new: false, omitted: self.omitted(stat), unnamed: None, kept, device: None }
+        Copy { open, is_new: false, omitted: self.omitted(stat), unnamed: None, kept, within: None }
     }
 
     /// Counts what an earlier run copied.
     fn count_kept(&self, pair: &Pair, copy: &OwnedFd, mut bytes: u64, outcome: Outcome) -> Done {
-        self.tally.add(bytes);
+        self.hand.add(bytes);
         self.voice.ledger.kept(bytes, outcome);
         self.put_on_device(copy, &mut bytes).map_err(|errno| {
             self.voice.failed(format!("error syncing {}", q(&pair.sink.shown)), errno)
@@ -264,7 +264,7 @@ impl Shared<'_> {
         }
         let omitted = if is_new { GETS_MODE } else { 0 };
         let unnamed = Some(unnamed);
-        Ok(Resumed::Copy(Copy { open, is_new, omitted, unnamed, kept, device: None }))
+        Ok(Resumed::Copy(Copy { open, is_new, omitted, unnamed, kept, within: None }))
     }
 
     /// Cuts off what differs, and lets both files stand behind what they have in common.

@@ -13,9 +13,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::attributes::{MODE_BITS, Subject};
+use super::attributes::{MODE_BITS, Subject, may_give_lists};
 use super::crew::{FILES_TOGETHER, Folder};
-use super::entry::{Copier, Pair, Shared, Sink, SinkIs};
+use super::entry::{Copier, Pair, Shared, Sink, SinkIs, Within};
 use super::finish::Finish;
 use super::later::Ending;
 use super::leftovers;
@@ -224,7 +224,7 @@ impl Copier<'_> {
         if stat.st_mode & 0o700 == 0o700 {
             return Ok(None);
         }
-        let subject = Subject { place, open: None };
+        let subject = Subject::new(place, None);
         subject.set_mode(stat.st_mode | 0o700).map_err(|errno| {
             voice.failed(format!("setting permissions for {}", q(&place.shown)), errno)
         })?;
@@ -305,8 +305,10 @@ impl Copier<'_> {
                 let folder = folder.get_or_insert_with(|| {
                     let (pair, entries) = (pair.clone(), entries.clone());
                     let (source, sink) = (source.clone(), sink.clone());
-                    let sink_device = level.sink.inode.0;
-                    Arc::new(Folder { pair, source, sink, sink_device, sink_is, entries })
+                    let keeps_mode = self.shared.settings.preserve.mode;
+                    let gives_lists = !keeps_mode || may_give_lists(&sink);
+                    let within = Within { device: level.sink.inode.0, gives_lists };
+                    Arc::new(Folder { pair, source, sink, within, sink_is, entries })
                 });
                 self.put_off_files(folder, at..at + files);
                 at += files;
@@ -371,7 +373,7 @@ impl Shared<'_> {
         (open, target): (&Arc<OwnedFd>, &Target),
         source: Option<&OwnedFd>,
     ) -> Done {
-        let from = Subject { place: &pair.source, open: source.map(AsFd::as_fd) };
+        let from = Subject::new(&pair.source, source.map(AsFd::as_fd));
         // What is open for looking up alone is reached as its own entry.
         let itself = Place {
             directory: Directory::Held(open.clone()),
@@ -379,7 +381,7 @@ impl Shared<'_> {
             shown: pair.sink.shown.clone(),
             base_bytes: 0,
         };
-        let to = Subject { place: &itself, open: target.whole.then(|| open.as_fd()) };
+        let to = Subject::new(&itself, target.whole.then(|| open.as_fd()));
         let omitted = if target.is_new { self.omitted(stat) } else { 0 };
         let before = sink.stat.as_ref();
         let finish = Finish { before, is_link: false, omitted, mode: target.mode };

@@ -1,3 +1,4 @@
 //! The only unsafe code of the command.
 
+pub(crate) mod own_files;
 pub(crate) mod start;

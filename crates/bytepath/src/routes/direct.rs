@@ -2,7 +2,7 @@
 //! movement that are no whole blocks.
 //!
 //! O_DIRECT belongs to everybody who shares an open file, so it is never set on the descriptors
-//! that were given: the files are opened once more, by their links in /proc/self/fd.
+//! that were given: the files are opened once more, by their links in /proc/thread-self/fd.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -124,7 +124,7 @@ impl Direct {
 
 /// The same file, past the page cache.
 fn again(end: &Endpoint<'_>, way: OFlags, side: &str) -> Result<OwnedFd, Stop> {
-    let path = format!("/proc/self/fd/{}", end.as_fd().as_raw_fd());
+    let path = format!("/proc/thread-self/fd/{}", end.as_fd().as_raw_fd());
     let flags = way | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;
     rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
         let refusal = Refusal::errno(format!("the {side} cannot be opened with O_DIRECT"), errno);

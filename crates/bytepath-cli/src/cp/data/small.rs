@@ -1,24 +1,26 @@
-//! Small files, and what is between holes that are close together: read into memory that each thread
-//! keeps, and written from there, with no plan made.
+//! Small files, and what is between holes that are close together, with no plan made: copied inside
+//! the kernel, or read into memory that each thread keeps and written from there.
 //!
-//! Costs for each: one read, one write and one copy more than inside the kernel, which for so few
-//! bytes is less than asking it for that. Another read where the first does not show the end.
+//! Costs for each: one call; or one read, one write and one copy more. Another call where the first
+//! does not show the end.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use bytepath::pages::Memory;
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, Stat, copy_file_range};
 use rustix::io::Errno;
 
 use super::{Data, Fault};
 use crate::cp::entry::Shared;
 use crate::cp::place::kind;
-use crate::cp::settings::Sparse;
+use crate::cp::settings::{Reflink, Sparse};
 
 /// A file of this size or more is worth a plan.
 const SMALL_BYTES: usize = 128 << 10;
 
 thread_local! {
+    /// Whether the kernel refused to copy between files, as it does from one device to another.
+    static REFUSED: Cell<bool> = const { Cell::new(false) };
     static ROOM: RefCell<Option<Memory>> = const { RefCell::new(None) };
 }
 
@@ -68,7 +70,7 @@ impl Data<'_> {
                     answer => answer.map_err(Fault::Reading)?,
                 };
                 self.write_at(at + done, &room[..count])?;
-                self.shared.tally.add(count as u64);
+                self.shared.hand.add(count as u64);
                 done += count as u64;
                 self.shared.hand.reached(at + done);
             }
@@ -84,25 +86,52 @@ impl Data<'_> {
 
     /// Copies it, and all that it has become longer by.
     pub(super) fn copy_small(&self) -> Result<(), Fault> {
+        let start = self.copy_inside();
+        if self.is_all(start) {
+            return Ok(());
+        }
         with_room(|room| {
-            let mut done = 0;
+            let mut done = start;
             loop {
                 let count = self.read(room)?;
                 if count == 0 {
                     return Ok(());
                 }
                 self.write(&room[..count])?;
-                self.shared.tally.add(count as u64);
-                if self.is_all(count) {
+                self.shared.hand.add(count as u64);
+                done += count;
+                if self.is_all(done) {
                     return Ok(());
                 }
-                done += count as u64;
-                self.shared.hand.reached(done);
+                self.shared.hand.reached(done as u64);
             }
         })
     }
 
-    /// Whether so many bytes, read at once where more were asked for, are the file. Files of /proc
+    /// Copies what the kernel copies by itself, in one call; how many bytes. Whatever stops it is met
+    /// again by the reading and writing of the rest, which tells the two apart.
+    fn copy_inside(&self) -> usize {
+        let stat = &self.source_stat;
+        let asked = stat.st_size > 0
+            && stat.st_blocks > 0
+            && self.shared.settings.reflink != Reflink::Never;
+        if !asked || REFUSED.get() {
+            return 0;
+        }
+        match copy_file_range(self.source, None, self.sink, None, SMALL_BYTES) {
+            Ok(count) => {
+                self.shared.hand.add(count as u64);
+                self.shared.hand.reached(count as u64);
+                count
+            }
+            Err(errno) => {
+                REFUSED.set(errno != Errno::INTR);
+                0
+            }
+        }
+    }
+
+    /// Whether so many bytes, come by where more were asked for, are the file. Files of /proc
     /// and /sys are on no device, and may give the rest with the next read.
     fn is_all(&self, count: usize) -> bool {
         self.source_stat.st_blocks > 0 && i64::try_from(count) == Ok(self.source_stat.st_size)

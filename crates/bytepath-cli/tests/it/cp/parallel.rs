@@ -131,6 +131,28 @@ fn any_number_of_threads_copies_the_same() {
 }
 
 #[test]
+fn threads_that_get_no_open_files_of_their_own_copy_the_same() {
+    if !may_trace() {
+        return;
+    }
+    // Refused before they have a table, once they have it, and with each directory.
+    for inject in [
+        "close_range:error=EPERM",
+        "pidfd_open:error=ENOSYS",
+        "pidfd_open:error=EMFILE:when=2+",
+        "pidfd_getfd:error=EPERM",
+        "pidfd_getfd:error=EMFILE:when=2+",
+        "pidfd_getfd:error=EMFILE:when=3+2",
+    ] {
+        let done = beside_many(&format!(
+            "strace -f -qqq -o /dev/null -e inject={inject} $bytepath cp -a --jobs 3 t u && \
+             diff -r t u && echo same"
+        ));
+        assert_eq!(done.well().stdout, "same\n", "{inject}");
+    }
+}
+
+#[test]
 fn few_open_files_are_enough_for_many_files() {
     for (files, options) in [(16, ""), (16, "--jobs 2"), (16, "--jobs 64"), (512, "--jobs 64")] {
         let done = beside_many(&format!(

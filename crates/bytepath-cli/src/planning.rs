@@ -23,8 +23,8 @@ use watch::{Advice, Trying, Watch, Window};
 const LOOK_FROM_BYTES: u64 = 16 << 20;
 
 /// A job of unknown size looks once it has moved this much. What is that small may end any moment,
-/// and gains nothing from larger pipes.
-const FIRST_STRETCH_BYTES: u64 = 1 << 20;
+/// and gains nothing from larger pipes. A little more than a round number: a job of just that is over.
+const FIRST_STRETCH_BYTES: u64 = (1 << 20) + (64 << 10);
 
 /// A stretch lasts about a tenth of a second, or takes that many bytes.
 const STRETCH_BYTES_MIN: u64 = 64 << 10;

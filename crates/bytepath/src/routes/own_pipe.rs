@@ -13,7 +13,7 @@ use crate::routes::tee::nonblock_if;
 use crate::routes::{Span, judged};
 use crate::wait::{Ends, Waiter};
 
-/// The size asked for it where the sink is no file: what fs.pipe-max-size allows everybody by default.
+/// The size asked for it: what fs.pipe-max-size allows everybody by default. A file takes it in pieces.
 const OWN_PIPE_BYTES: usize = 1 << 20;
 
 /// A pipe of our own between two ends.
@@ -28,7 +28,7 @@ impl OwnPipe {
     pub(super) fn open(name: &'static str, span: &Span<'_>) -> Result<OwnPipe, Stop> {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|errno| Stop::Declined(Refusal::errno("no pipe to splice through", errno)))?;
-        let asked = span.knobs.pipe_bytes.unwrap_or(span.chunk_for_sink(OWN_PIPE_BYTES));
+        let asked = span.knobs.pipe_bytes.unwrap_or(OWN_PIPE_BYTES);
         // A refusal (fs.pipe-user-pages-soft used up) leaves the size it has, which also works.
         let bytes = endpoint::set_pipe_bytes(writer.as_fd(), asked)
             .or_else(|_| rustix::pipe::fcntl_getpipe_size(&writer))

@@ -313,7 +313,9 @@ fn what_a_process_opens_and_closes_comes_and_goes() {
                   echo ready; read x; exec 3<&-; read x";
     let mut command = std::process::Command::new("sh");
     let command = command.args(["-c", script]).current_dir(folder.path());
-    let mut other = spawned(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    // A log that the tests write to would be watched as well.
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut other = spawned(command);
     let mut ready = [0; 6];
     other.child().stdout.as_mut().expect("piped").read_exact(&mut ready).expect("it is ready");
     let mut told = other.child().stdin.take().expect("piped");

@@ -122,22 +122,17 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
     }
     let tally = Tally::default();
     let screen = Screen::wanted(settings);
-    let left = whole(settings, &inputs, &sink, &tally, screen.is_some());
+    let left = whole(settings, &inputs, &sink, &tally);
     let mut bar = Bar::new(&settings.options.display, watch::LAST, &tally)?;
     bar.side.durable = transfer.durable;
     bar.side.read_from(&sink.endpoint);
-    if tally.size().is_none() {
-        // Another pv may ask how far this one is, be it quiet.
-        ends::expect(settings, &inputs, &tally);
-    }
     let watcher = Watcher::new(Watch::new(settings, live, screen, vec![bar]));
-    // A file that has to be put away asks for somebody who answers signals.
-    let left_alone = !cleanup;
     std::thread::scope(|scope| {
         let _over = watcher.over();
         let watch = || watcher.start(scope);
         let alone = Alone::new(&watch);
-        if !left_alone {
+        if cleanup {
+            // A file that has to be put away asks for somebody who answers signals.
             alone.end();
         }
         let work = Work { settings, live, tally: &tally, alone: Some(&alone) };
@@ -148,18 +143,10 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
 }
 
 /// Tells the tally the size of the whole; what is to be moved of it.
-fn whole(
-    settings: &Settings,
-    inputs: &[OsString],
-    sink: &Sink<'_>,
-    tally: &Tally,
-    shown: bool,
-) -> Left {
+fn whole(settings: &Settings, inputs: &[OsString], sink: &Sink<'_>, tally: &Tally) -> Left {
     let device = sink.endpoint.kind() == Kind::BlockDevice;
-    // What nobody sees, and nothing ends by, need not be found out.
-    if settings.size.is_some() || shown || device {
-        ends::expect(settings, inputs, tally);
-    }
+    // A quiet one as well: another pv may ask how far it is.
+    ends::expect(settings, inputs, tally);
     if tally.size().is_some() || !device || settings.options.display.counts_lines() {
         return Left::asked(settings);
     }

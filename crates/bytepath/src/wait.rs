@@ -6,9 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
-};
 
 use crate::error::Stop;
 use crate::meter::Meter;
@@ -77,13 +74,13 @@ impl fmt::Display for Wait {
 /// Stops a movement from another thread, or from a signal handler of the caller's own.
 ///
 /// A movement that can be cancelled sleeps only in poll(2), which this wakes. It costs the
-/// movement one poll(2) a wait; one without a `Cancel` sleeps in the call that moves the bytes.
+/// movement one poll(2) a wait; one without a `Cancel`, or with one made by
+/// [`Cancel::by_interruption`], sleeps in the call that moves the bytes.
 #[derive(Debug)]
 pub struct Cancel {
     asked: AtomicBool,
-    /// Asked by itself from then on.
-    until: Option<Instant>,
-    wakes: OwnedFd,
+    /// What ends a sleep; the caller does it where there is none.
+    wakes: Option<OwnedFd>,
 }
 
 impl Cancel {
@@ -93,50 +90,35 @@ impl Cancel {
     /// The process or the system is out of descriptors.
     pub fn new() -> std::io::Result<Cancel> {
         let wakes = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Cancel { asked: AtomicBool::new(false), until: None, wakes })
+        Ok(Cancel { asked: AtomicBool::new(false), wakes: Some(wakes) })
     }
 
-    /// A token that asks by itself once this time is over.
-    ///
-    /// # Errors
-    /// The process or the system is out of descriptors, or the kernel keeps timers from it.
-    pub fn after(time: Duration) -> std::io::Result<Cancel> {
-        let wakes = timerfd_create(
-            TimerfdClockId::Monotonic,
-            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
-        )?;
-        let until = Instant::now().checked_add(time);
-        if until.is_some() {
-            ring_after(&wakes, time)?;
-        }
-        Ok(Cancel { asked: AtomicBool::new(false), until, wakes })
+    /// A token for callers who interrupt the moving thread themselves: by a signal whose handler is
+    /// installed without SA_RESTART, after asking, and again for as long as the movement goes on, as
+    /// the first may come just before a call that sleeps.
+    pub const fn by_interruption() -> Cancel {
+        Cancel { asked: AtomicBool::new(false), wakes: None }
     }
 
-    /// Asks the movement to stop. Safe to call more than once and from any thread.
+    /// Asks the movement to stop. Safe to call more than once, from any thread and from a signal
+    /// handler.
     pub fn cancel(&self) {
         self.asked.store(true, Ordering::Release);
-        // A full counter (EAGAIN) already wakes every poll; a timer (EINVAL) is set off.
-        if rustix::io::write(&self.wakes, &1u64.to_ne_bytes()) == Err(rustix::io::Errno::INVAL) {
-            let _ = ring_after(&self.wakes, Duration::ZERO);
+        if let Some(wakes) = &self.wakes {
+            // A full counter (EAGAIN) already wakes every poll.
+            let _ = rustix::io::write(wakes, &1u64.to_ne_bytes());
         }
     }
 
-    /// Whether [`Cancel::cancel`] was called, or the time is over.
+    /// Whether [`Cancel::cancel`] was called.
     pub fn is_cancelled(&self) -> bool {
         self.asked.load(Ordering::Acquire)
-            || self.until.is_some_and(|until| Instant::now() >= until)
     }
-}
 
-/// Has a timer become readable after this time, for good.
-fn ring_after(timer: &OwnedFd, time: Duration) -> std::io::Result<()> {
-    // A time of 0 would switch it off.
-    let time = time.max(Duration::from_nanos(1));
-    let it_value = Timespec::try_from(time).map_err(std::io::Error::other)?;
-    let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let once = Itimerspec { it_interval, it_value };
-    timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
-    Ok(())
+    /// Whether it wakes those who sleep in poll(2), and only those.
+    pub(crate) fn wakes_polls(&self) -> bool {
+        self.wakes.is_some()
+    }
 }
 
 /// One end's waiting: asked before each call and after each refusal to go on.
@@ -176,7 +158,7 @@ impl<'a> Waiter<'a> {
 
     /// Whether calls must come back instead of sleeping.
     pub(crate) fn nonblocking(&self) -> bool {
-        self.wait.spins() || self.cancel.is_some()
+        self.wait.spins() || self.cancel.is_some_and(Cancel::wakes_polls)
     }
 
     /// Whether the call that moves bytes may be made as it is: it sleeps by itself, and nobody
@@ -308,9 +290,9 @@ fn poll_set<'fd>(
     cancel: Option<&'fd Cancel>,
 ) -> PollSet<'fd> {
     let first = PollFd::from_borrowed_fd(fd, interest);
-    match cancel {
-        Some(cancel) => {
-            let second = PollFd::from_borrowed_fd(cancel.wakes.as_fd(), PollFlags::IN);
+    match cancel.and_then(|cancel| cancel.wakes.as_ref()) {
+        Some(wakes) => {
+            let second = PollFd::from_borrowed_fd(wakes.as_fd(), PollFlags::IN);
             PollSet { fds: [first, second], len: 2 }
         }
         None => PollSet { fds: [first.clone(), first], len: 1 },
@@ -365,24 +347,6 @@ mod tests {
                     .is_err()
             });
             cancel.cancel();
-            assert!(sleeper.join().expect("the sleeper ends"));
-        });
-    }
-
-    #[test]
-    fn a_time_that_is_over_wakes_a_sleeper_and_one_that_is_not_can_be_cut_short() {
-        let (reader, _writer) = rustix::pipe::pipe().expect("a pipe");
-        let sleeps = |cancel: &Cancel| {
-            let meter = Meter::new();
-            Waiter::new(Wait::Block, Some(cancel), &meter).stalled(Ends::source(reader.as_fd()))
-        };
-        let soon = Cancel::after(Duration::from_millis(1)).expect("a token");
-        assert!(matches!(sleeps(&soon), Err(Stop::Cancelled { .. })));
-        let never = Cancel::after(Duration::MAX).expect("a token");
-        assert!(!never.is_cancelled());
-        std::thread::scope(|scope| {
-            let sleeper = scope.spawn(|| sleeps(&never).is_err());
-            never.cancel();
             assert!(sleeper.join().expect("the sleeper ends"));
         });
     }

@@ -1,13 +1,14 @@
 //! The first moments of a job, in which nobody draws and nobody answers signals: a second thread
 //! would cost more than all of a small job.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
 use std::time::Duration;
 
 use bytepath::Cancel;
 
 use super::ends;
+use crate::sys::interval::Interval;
 
 /// Before anybody could see or ask anything.
 const MOMENT: Duration = Duration::from_millis(20);
@@ -16,18 +17,21 @@ const MOMENT: Duration = Duration::from_millis(20);
 pub(crate) struct Alone<'a> {
     watch: &'a dyn Fn(),
     /// Stops what moves when the moment is over.
-    moment: Option<Cancel>,
+    moment: Cell<Option<Interval>>,
     watched: OnceCell<()>,
 }
 
 impl<'a> Alone<'a> {
     /// From now on; `watch` is called at most once.
     pub(crate) fn new(watch: &'a dyn Fn()) -> Alone<'a> {
-        Alone { watch, moment: Cancel::after(MOMENT).ok(), watched: OnceCell::new() }
+        let moment = Cell::new(Interval::start(MOMENT).ok());
+        Alone { watch, moment, watched: OnceCell::new() }
     }
 
     /// From here on somebody watches.
     pub(crate) fn end(&self) {
+        // Whoever watches is not to be interrupted.
+        drop(self.moment.take());
         self.watched.get_or_init(self.watch);
     }
 
@@ -40,10 +44,14 @@ impl<'a> Alone<'a> {
     }
 
     /// What stops a transfer when the moment is over; `None` where somebody watches.
-    pub(crate) fn moment(&self) -> Option<&Cancel> {
-        if self.moment.as_ref().is_none_or(Cancel::is_cancelled) {
+    pub(crate) fn moment(&self) -> Option<&'static Cancel> {
+        let going = |interval: &Interval| !interval.over().is_cancelled();
+        let Some(interval) = self.moment.take().filter(going) else {
             self.end();
-        }
-        self.moment.as_ref().filter(|_| self.watched.get().is_none())
+            return None;
+        };
+        let over = interval.over();
+        self.moment.set(Some(interval));
+        Some(over)
     }
 }

@@ -174,11 +174,8 @@ impl Work<'_> {
         if let Some(bytes) = self.settings.pipe_bytes {
             let _ = sink.endpoint.set_pipe_bytes(bytes);
         }
-        let waits = hand.is_some()
-            || self.live.rate().is_some()
-            || self.settings.options.transfer.durable
-            // What can be stopped fills less of a socket's buffer at a time.
-            || sink.endpoint.kind().is_socket();
+        let waits =
+            hand.is_some() || self.live.rate().is_some() || self.settings.options.transfer.durable;
         if let Some(alone) = self.alone.filter(|_| waits) {
             alone.end();
         }

@@ -432,8 +432,8 @@ fn what_is_over_in_a_moment_is_moved_without_a_second_thread_and_what_lasts_is_w
     let folder = folder();
     let threads = |before: &str, words: &str| {
         let line = format!(
-            "{before} strace -f -qq -o log -e trace=clone,clone3 {BYTEPATH} pv -q {words}; \
-             wc -l <log"
+            "{before} strace -f -qq -o log -e trace=clone,clone3 -e signal=none \
+             {BYTEPATH} pv -q {words}; wc -l <log"
         );
         let mut command = Command::new("sh");
         let done = run(command.args(["-c", &line]).current_dir(folder.path()));

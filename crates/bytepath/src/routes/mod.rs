@@ -239,7 +239,7 @@ impl Span<'_> {
     }
 
     pub(crate) fn blocking(&self) -> Blocking {
-        Blocking::unless(self.knobs.wait.spins() || self.cancel.is_some())
+        Blocking::unless(self.waiter().nonblocking())
     }
 
     /// How many bytes to ask for next, `left` being what the limit leaves.

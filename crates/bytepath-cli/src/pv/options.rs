@@ -124,21 +124,51 @@ impl Options {
     /// # Errors
     /// Wrong usage, in pv's words; or help and version, to be printed.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Settings, Wrong> {
-        let mut command =
-            Options::command().mut_args(|arg| match arg.get_action().takes_values() {
-                // As with getopt, the word after an option that needs one is its value, whatever it is.
-                true if !arg.is_positional() => arg.allow_hyphen_values(true),
-                _ => arg,
-            });
-        let name = OsString::from("pv");
-        let matches = command.try_get_matches_from_mut(std::iter::once(name).chain(words))?;
-        // Taking its hundreds of pieces of memory apart takes as long as making them.
-        std::mem::forget(command);
-        let options = Options::from_arg_matches(&matches)?;
-        let settings = Settings::from(options, &matches);
-        std::mem::forget(matches);
-        settings
+        let words = std::iter::once("pv".into()).chain(words).collect::<Vec<OsString>>();
+        // A long option may be a part of the name of any.
+        if !words.iter().any(|word| word.len() > 2 && word.as_encoded_bytes().starts_with(b"--"))
+            && let Ok(settings) = read::<Shown>(&words)
+        {
+            return settings;
+        }
+        read::<Options>(&words)?
     }
+}
+
+/// What most calls have: something about the display, and files. Making all the other options takes
+/// as long as moving 100 KiB.
+#[derive(Parser)]
+#[command(args_override_self = true)]
+struct Shown {
+    #[command(flatten)]
+    display: DisplayOptions,
+    files: Vec<OsString>,
+}
+
+impl From<Shown> for Options {
+    fn from(shown: Shown) -> Options {
+        let Shown { display, files } = shown;
+        let (transfer, modes, plan) = Default::default();
+        Options { display, transfer, modes, plan, files }
+    }
+}
+
+/// The options by a command that has some of them; an error where that does not take all words.
+fn read<O: CommandFactory + FromArgMatches + Into<Options>>(
+    words: &[OsString],
+) -> Result<Result<Settings, Wrong>, clap::Error> {
+    let mut command = O::command().mut_args(|arg| match arg.get_action().takes_values() {
+        // As with getopt, the word after an option that needs one is its value, whatever it is.
+        true if !arg.is_positional() => arg.allow_hyphen_values(true),
+        _ => arg,
+    });
+    let matches = command.try_get_matches_from_mut(words)?;
+    // Taking its hundreds of pieces of memory apart takes as long as making them.
+    std::mem::forget(command);
+    let options = O::from_arg_matches(&matches)?;
+    let settings = Settings::from(options.into(), &matches);
+    std::mem::forget(matches);
+    Ok(settings)
 }
 
 /// The options, with their numbers read.

@@ -102,7 +102,7 @@ impl PlanOptions {
             always_stretches: false,
             watch: Watch::default(),
             passed: 0,
-            total: Moved { bytes: 0, route: "", declined: Vec::new() },
+            total: Moved::default(),
             broke_off: false,
             began: Instant::now(),
             why: None,
@@ -274,6 +274,7 @@ impl Planning<'_> {
             self.plan = self.plan.clone().without(gave.route, &gave.why);
         }
         self.total.declined.extend(moved.declined);
+        self.total.small_pipe = moved.small_pipe.or(self.total.small_pipe.take());
         match self.stage {
             Stage::Unsure if self.total.bytes >= FIRST_STRETCH_BYTES => self.look(job)?,
             Stage::Watched if whole && as_planned => self.heed(&window),
@@ -405,6 +406,9 @@ impl Planning<'_> {
             say(format_args!("  {line}"));
         }
         let total = &self.total;
+        if let Some(refusal) = &total.small_pipe {
+            say(format_args!("{refusal}"));
+        }
         for gave in &total.declined {
             say(format_args!("{} gave up at byte {}: {}", gave.route, gave.offset, gave.why));
         }

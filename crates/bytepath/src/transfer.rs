@@ -18,7 +18,7 @@ pub struct Transfer<'a> {
 }
 
 /// What a transfer did.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Moved {
     /// Bytes that the sink took.
     pub bytes: u64,
@@ -26,6 +26,8 @@ pub struct Moved {
     pub route: &'static str,
     /// Routes that gave up before, in order.
     pub declined: Vec<Gave>,
+    /// Why a pipe at either end is smaller than the plan wished, if one is.
+    pub small_pipe: Option<Refusal>,
 }
 
 /// A route that gave up, and where.
@@ -97,7 +99,7 @@ impl<'a> Transfer<'a> {
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
         let _claim = meter.claim().ok_or(TransferError::MeterInUse)?;
-        self.size_pipes()?;
+        let small_pipe = self.size_pipes()?;
         let start = meter.bytes();
         let mut declined = Vec::new();
         for (place, choice) in self.plan.routes().iter().enumerate() {
@@ -105,7 +107,7 @@ impl<'a> Transfer<'a> {
             let stop = match self.carry(choice, meter, done) {
                 Ok(()) => {
                     let bytes = meter.bytes() - start;
-                    return Ok(Moved { bytes, route: choice.route.name(), declined });
+                    return Ok(Moved { bytes, route: choice.route.name(), declined, small_pipe });
                 }
                 Err(stop) => stop,
             };
@@ -134,8 +136,10 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    /// A size that was asked for has to be had; one that the plan wishes for need not.
-    fn size_pipes(&self) -> Result<(), TransferError> {
+    /// A size that was asked for has to be had; one that the plan wishes for need not, and why not
+    /// is the answer.
+    fn size_pipes(&self) -> Result<Option<Refusal>, TransferError> {
+        let mut small = None;
         for end in [self.job.source, self.job.sink] {
             if end.kind() != Kind::Pipe {
                 continue;
@@ -145,11 +149,11 @@ impl<'a> Transfer<'a> {
             } else if let Some(bytes) = self.plan.grow_pipes_to() {
                 let now = crate::outlets::pipe_bytes(std::os::fd::AsFd::as_fd(end));
                 if now < bytes {
-                    let _ = end.set_pipe_bytes(bytes);
+                    small = end.set_pipe_bytes(bytes).err().or(small);
                 }
             }
         }
-        Ok(())
+        Ok(small)
     }
 }
 

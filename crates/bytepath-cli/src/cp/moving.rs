@@ -138,7 +138,7 @@ pub(super) struct Detour<'c, 'a> {
 
 impl<'c, 'a> Detour<'c, 'a> {
     pub(super) fn new(carrying: &'c Carrying<'a>) -> Detour<'c, 'a> {
-        let total = Moved { bytes: 0, route: "", declined: Vec::new() };
+        let total = Moved::default();
         Detour { carrying, total, why: String::new() }
     }
 
@@ -176,7 +176,7 @@ impl<'c, 'a> Detour<'c, 'a> {
 
     /// All of it, with what the last way moved.
     pub(super) fn ended(&mut self, last: Moved) -> Moved {
-        let total = Moved { bytes: 0, route: "", declined: Vec::new() };
+        let total = Moved::default();
         together(std::mem::replace(&mut self.total, total), last)
     }
 }
@@ -198,5 +198,5 @@ fn together(mut first: Moved, second: Moved) -> Moved {
         gave
     });
     first.declined.extend(later);
-    Moved { bytes: first.bytes + second.bytes, route: second.route, declined: first.declined }
+    Moved { bytes: first.bytes + second.bytes, declined: first.declined, ..second }
 }

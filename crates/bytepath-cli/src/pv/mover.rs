@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::time::Instant;
 
-use bytepath::{Job, Kind, Knobs, Side, Transfer, TransferError};
+use bytepath::{Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 
@@ -240,8 +240,11 @@ impl Work<'_> {
             if let Some(cancel) = moment.or(signal) {
                 transfer = transfer.cancel(cancel);
             }
-            let moved = match transfer.run() {
-                Ok(moved) => moved,
+            let (moved, goes_on) = match transfer.run() {
+                Ok(moved) => {
+                    let goes_on = moved.bytes >= most;
+                    (moved, goes_on)
+                }
                 Err(TransferError::Cancelled { offset, stranded }) if moment.is_some() => {
                     // The moment is over; writing may take longer.
                     self.alone.inspect(|alone| alone.end());
@@ -249,9 +252,8 @@ impl Work<'_> {
                         break ended;
                     }
                     let bytes = offset + stranded.len() as u64;
-                    pace.used(bytes);
-                    left.take(bytes, 0);
-                    continue;
+                    let route = planning.plan().routes().first().map_or("", |c| c.route.name());
+                    (Moved { bytes, route, ..Moved::default() }, true)
                 }
                 Err(error) => {
                     planning.broke_off(&error);
@@ -270,11 +272,10 @@ impl Work<'_> {
                 }
                 self.tally.settled();
             }
-            let short = moved.bytes < most;
             if let Err(error) = planning.went(&endless, moved, clock) {
                 break self.no_plan(&error, source);
             }
-            if short || !left.some() || self.live.ending() {
+            if !goes_on || !left.some() || self.live.ending() {
                 break Ended::AtEnd;
             }
         };

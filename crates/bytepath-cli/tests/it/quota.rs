@@ -14,8 +14,12 @@ use crate::program::{BYTEPATH, Bounded, installed, root, run, spawned};
 const USER: &str = "65533";
 
 fn as_user(words: &[&str]) -> Command {
+    user_runs(&[&[BYTEPATH], words].concat())
+}
+
+fn user_runs(words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", USER, "--regid", USER, "--clear-groups", BYTEPATH]).args(words);
+    command.args(["--reuid", USER, "--regid", USER, "--clear-groups"]).args(words);
     command.stdin(Stdio::null());
     command
 }
@@ -91,4 +95,17 @@ fn a_spent_quota_of_pipes_makes_arms_unavailable_with_the_reason_and_the_remedy(
             " KiB instead of 64 KiB: your pipes use up fs.pipe-user-pages-soft; close some",
         ],
     );
+}
+
+#[test]
+fn a_plan_that_is_explained_says_why_a_pipe_stays_small() {
+    let Some(all) = holders_of_all() else { return };
+    let _lock = alone();
+    let _holders: Vec<_> = (0..all).map(|_| holder()).collect();
+    let line = "head -c 40000000 /dev/zero | \"$0\" pv -q --explain-plan | wc -c";
+    let done = run(&mut user_runs(&["sh", "-c", line, BYTEPATH]));
+    assert_eq!(done.stdout.trim(), "40000000");
+    for said in ["cannot set the pipe to 1 MiB", "came: 40000000 bytes"] {
+        assert!(done.stderr.contains(said), "{}", done.stderr);
+    }
 }

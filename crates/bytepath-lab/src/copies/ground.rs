@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytepath::{machine, page_cache};
 use rustix::io::Errno;
@@ -163,18 +164,20 @@ pub fn dropped(file: &File) -> Result<(), String> {
 /// A file system writes its log while nobody asks it to.
 const IMAGE_BYTES_LEFT_MAX: u64 = 1 << 20;
 
-/// Pages that are just being read or written are not dropped, and may be a moment later.
+/// Pages that are just being read or written are not dropped, and may be a moment later: the waits in
+/// between begin with a millisecond, and double.
 const DROPS_MAX: u32 = 10;
 
 fn dropped_but(file: &File, left_max: u64) -> Result<(), String> {
     let told = |errno: Errno| std::io::Error::from(errno).to_string();
     let mut left = 0;
-    for _ in 0..DROPS_MAX {
+    for tried in 0..DROPS_MAX {
         page_cache::drop_pages(file).map_err(told)?;
         left = page_cache::resident_bytes(file).map_err(told)?;
         if left <= left_max {
             return Ok(());
         }
+        std::thread::sleep(Duration::from_millis(1 << tried));
     }
     Err(format!("{left} bytes stay in the page cache; somebody else uses the file"))
 }

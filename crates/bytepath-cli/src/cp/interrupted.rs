@@ -13,6 +13,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::entry::Shared;
 use super::hand::Hand;
+use super::progress::counted;
 use super::voice::q;
 use crate::bench::interrupt::is_ignored;
 
@@ -65,7 +66,8 @@ fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     let (files, bytes) = shared.tally.copied();
     let (at, bytes) = (at(&shared.tally.hands), numbers::bytes(bytes));
     let advice = advice(shared, reached);
-    shared.voice.say_last(format_args!("interrupted after {files} files, {bytes}{at}: {advice}"));
+    let files = counted(files);
+    shared.voice.say_last(format_args!("interrupted after {files}, {bytes}{at}: {advice}"));
     let _ = shared.voice.flush();
     // What cannot be written now is not worth another message.
     let _ = shared.voice.ledger.close(u8::try_from(BY_SIGNAL + signal).unwrap_or(u8::MAX));

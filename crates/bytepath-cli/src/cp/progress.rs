@@ -221,16 +221,22 @@ fn text((tally, bytes): (&Tally, u64), total: &Total, rate: &Rate, ended: bool) 
     let speed = numbers::bytes(per_second as u64);
     match known.filter(|_| !ended) {
         Some((all_files, all_bytes)) => {
+            let all_files = counted(all_files);
             let left = (all_bytes - bytes) as f64 / per_second.max(1.0);
             let left = if per_second < 1.0 { "?".to_owned() } else { clock(left) };
             format!(
-                "{files} of {all_files} files, {} of {}, {speed}/s, {left} left",
+                "{files} of {all_files}, {} of {}, {speed}/s, {left} left",
                 numbers::bytes(bytes),
                 numbers::bytes(all_bytes)
             )
         }
-        None => format!("{files} files, {}, {speed}/s", numbers::bytes(bytes)),
+        None => format!("{}, {}, {speed}/s", counted(files), numbers::bytes(bytes)),
     }
+}
+
+/// So many files, in words.
+pub(super) fn counted(files: u64) -> String {
+    format!("{files} file{}", if files == 1 { "" } else { "s" })
 }
 
 fn clock(seconds: f64) -> String {

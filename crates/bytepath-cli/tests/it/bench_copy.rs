@@ -224,6 +224,23 @@ fn a_tree_that_is_not_copied_whole_gives_no_figure() {
 }
 
 #[test]
+fn peers_copy_where_they_can_and_say_why_where_they_cannot() {
+    if !installed("rsync") || !root() {
+        return;
+    }
+    let yard = Yard::new();
+    let peers = ["--peer", "cp,rsync,dd,cat", "--arms", "cp,rsync,dd,cat"];
+    let record = yard.record(&[&["--on", "dir,tmpfs", "--work", "one"][..], &peers].concat());
+    for arm in arms(&record) {
+        match name(arm) {
+            "tmpfs/one/hot/rsync" => assert!(why(arm).contains("--on dir"), "{}", why(arm)),
+            _ => assert_eq!(arm["status"], "ok", "{arm}"),
+        }
+    }
+    assert!(!Path::new("/copy").exists());
+}
+
+#[test]
 fn peers_that_are_missing_say_how_to_install_them() {
     let yard = Yard::new();
     let mut command = yard

@@ -23,6 +23,9 @@ pub struct Copier {
     tree: &'static [&'static str],
     /// How to install it.
     install: &'static str,
+    /// Whether it goes where the text of a link says. That of a link of /proc to a mount of ours is
+    /// "/", and so it would write there.
+    reads_links: bool,
 }
 
 /// Every one.
@@ -33,6 +36,7 @@ pub const COPIERS: &[Copier] = &[
         sparse: &["cp", SOURCE, SINK],
         tree: &["cp", "-r", SOURCE, SINK],
         install: "on Debian: apt-get install coreutils",
+        reads_links: false,
     },
     Copier {
         name: "dd",
@@ -40,6 +44,7 @@ pub const COPIERS: &[Copier] = &[
         sparse: &["dd", "if={source}", "of={sink}", "bs=64K", "conv=sparse", "status=none"],
         tree: &[],
         install: "on Debian: apt-get install coreutils",
+        reads_links: false,
     },
     Copier {
         name: "cat",
@@ -47,6 +52,7 @@ pub const COPIERS: &[Copier] = &[
         sparse: &["cat", SOURCE],
         tree: &[],
         install: "on Debian: apt-get install coreutils",
+        reads_links: false,
     },
     Copier {
         name: "rsync",
@@ -54,6 +60,7 @@ pub const COPIERS: &[Copier] = &[
         sparse: &["rsync", "-S", SOURCE, SINK],
         tree: &["rsync", "-r", "{source}/", SINK],
         install: "on Debian: apt-get install rsync",
+        reads_links: true,
     },
     Copier {
         name: "xcp",
@@ -61,6 +68,7 @@ pub const COPIERS: &[Copier] = &[
         sparse: &["xcp", "--no-progress", SOURCE, SINK],
         tree: &["xcp", "--no-progress", "-r", SOURCE, SINK],
         install: "cargo install xcp",
+        reads_links: false,
     },
     Copier {
         name: "fcp",
@@ -68,6 +76,7 @@ pub const COPIERS: &[Copier] = &[
         sparse: &["fcp", SOURCE, SINK],
         tree: &["fcp", SOURCE, SINK],
         install: "cargo install fcp",
+        reads_links: false,
     },
     Copier {
         name: "cpz",
@@ -75,6 +84,7 @@ pub const COPIERS: &[Copier] = &[
         sparse: &["cpz", SOURCE, SINK],
         tree: &["cpz", SOURCE, SINK],
         install: "cargo install cpz",
+        reads_links: false,
     },
 ];
 
@@ -91,11 +101,17 @@ pub struct Line {
 }
 
 impl Copier {
-    /// How it copies such material.
+    /// How it copies such material there.
     ///
     /// # Errors
     /// It cannot, or it is not installed: how to install it.
-    pub fn line(&self, kind: Kind) -> Result<Line, String> {
+    pub fn line(&self, kind: Kind, is_mount: bool) -> Result<Line, String> {
+        if self.reads_links && is_mount {
+            return Err(format!(
+                "{} does not follow a link to a mount that has no name; try --on dir",
+                self.name
+            ));
+        }
         let words = match kind {
             Kind::One => self.one,
             Kind::Sparse => self.sparse,
@@ -152,19 +168,31 @@ mod tests {
 
     #[test]
     fn paths_take_the_place_of_their_words() {
-        let dd = by_name("dd").and_then(|dd| dd.line(Kind::One).ok()).expect("dd is everywhere");
+        let dd =
+            by_name("dd").and_then(|dd| dd.line(Kind::One, false).ok()).expect("dd is everywhere");
         let words = dd.words("/a b".as_ref(), "/c".as_ref());
         assert_eq!(words[1..3], [PathBuf::from("if=/a b"), PathBuf::from("of=/c")]);
         assert!(!dd.to_standard_output());
-        let cat = by_name("cat").and_then(|cat| cat.line(Kind::One).ok()).expect("cat as well");
+        let cat =
+            by_name("cat").and_then(|cat| cat.line(Kind::One, false).ok()).expect("cat as well");
         assert!(cat.to_standard_output());
-        assert!(by_name("cat").is_some_and(|cat| cat.line(Kind::Tree).is_err()));
+        assert!(by_name("cat").is_some_and(|cat| cat.line(Kind::Tree, false).is_err()));
     }
 
     #[test]
     fn what_is_not_installed_says_how_to_install_it() {
         let words = &["no-such-program", SOURCE];
-        let none = Copier { name: "none", one: words, sparse: &[], tree: &[], install: "dig" };
-        assert_eq!(none.line(Kind::One).err().as_deref(), Some("none is not installed; dig"));
+        let none = Copier {
+            name: "none",
+            one: words,
+            sparse: &[],
+            tree: &[],
+            install: "dig",
+            reads_links: false,
+        };
+        assert_eq!(
+            none.line(Kind::One, false).err().as_deref(),
+            Some("none is not installed; dig")
+        );
     }
 }

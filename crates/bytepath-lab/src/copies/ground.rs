@@ -131,6 +131,11 @@ impl Ground {
         matches!(self.file_system.as_str(), "tmpfs" | "ramfs")
     }
 
+    /// Whether it is a mount made for it, which has no name but a link of /proc.
+    pub fn is_mount(&self) -> bool {
+        matches!(self._held, Held::Mount(_))
+    }
+
     /// Brings everything to the device.
     ///
     /// # Errors

@@ -120,8 +120,10 @@ struct Section<'a> {
 impl Section<'_> {
     fn arms(&self, asked: &Asked<'_>) -> Vec<Arm> {
         let mut arms = Vec::new();
+        let is_mount = self.place.ground.as_ref().is_ok_and(|ground| ground.is_mount());
         for peer in asked.peers {
-            arms.push(self.arm(peer.name, peer.line(self.work).map(Mover::Program), asked));
+            let line = peer.line(self.work, is_mount);
+            arms.push(self.arm(peer.name, line.map(Mover::Program), asked));
         }
         arms.push(self.arm(OURS, Ok(self.ours(asked, None)), asked));
         if asked.uncached {

@@ -69,7 +69,7 @@ fn an_interrupted_copy_says_how_far_it_came_and_ends_by_the_signal() {
         // It has begun to read, and waits for more.
         let _writer = opened(pipe.as_ref());
         let done = ended_by(cp, signal);
-        let how_far = format!("after 1 files, 3 B, at byte 0 of '{pipe}'");
+        let how_far = format!("after 1 file, 3 B, at byte 0 of '{pipe}'");
         assert_eq!(done.stderr, format!("cp: interrupted {how_far}: {advice}\n"));
         let told = std::fs::read_to_string(&json).expect("a document");
         let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");

@@ -142,7 +142,7 @@ fn fsync_brings_files_and_directories_to_the_device() {
 #[test]
 fn progress_is_shown_and_told_on_request() {
     let done = in_folder(&format!("{LARGE} $bytepath cp --progress large new"));
-    assert!(done.stderr.contains("1 files, 8 MiB, "), "{done:?}");
+    assert!(done.stderr.contains("1 file, 8 MiB, "), "{done:?}");
     // It has opened the FIFO, so it has begun to answer.
     let done = in_folder(
         "mkfifo f; $bytepath cp f new 2>said & exec 9>f; kill -USR1 $!; \

@@ -141,7 +141,7 @@ fn durable_progress_counts_what_was_brought_to_the_device() {
     );
     // Windows of 32 MiB, and what is left of 80.
     assert_eq!(done.stdout, "3\n", "{done:?}");
-    assert!(done.stderr.contains("1 files, 80 MiB, "), "{done:?}");
+    assert!(done.stderr.contains("1 file, 80 MiB, "), "{done:?}");
     let done = in_folder("$bytepath cp --progress=what large new");
     done.refused(1, &["invalid value 'what'", "copied, durable"]);
 }

@@ -117,6 +117,17 @@ pub enum EndpointError {
     },
 }
 
+impl EndpointError {
+    /// The kernel's word for it, as a call that met it would have said.
+    pub fn errno(&self) -> Errno {
+        match self {
+            EndpointError::Open { errno, .. } => *errno,
+            EndpointError::Directory { .. } => Errno::ISDIR,
+            EndpointError::Closed { .. } | EndpointError::WrongWay { .. } => Errno::BADF,
+        }
+    }
+}
+
 fn open_hint(errno: Errno) -> &'static str {
     match errno {
         Errno::NOENT => "; check the path",

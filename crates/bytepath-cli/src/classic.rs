@@ -181,7 +181,7 @@ impl Called {
 
 /// Comes back only where the signal would not have ended the process: ignored, or it is the first
 /// of its container, which no default action reaches.
-fn end_by_broken_pipe() {
+pub(crate) fn end_by_broken_pipe() {
     if !start::pipe_was_ignored() && !rustix::process::getpid().is_init() {
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     }

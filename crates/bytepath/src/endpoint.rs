@@ -189,6 +189,15 @@ impl Endpoint<'static> {
         Self::open(path.as_ref(), OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, Way::Sink)
     }
 
+    /// Opens a file to add to its end, making it if there is none: what several processes add stays
+    /// whole.
+    ///
+    /// # Errors
+    /// The kernel's word, or that it is a directory.
+    pub fn open_sink_to_append(path: impl AsRef<Path>) -> Result<Self, EndpointError> {
+        Self::open(path.as_ref(), OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, Way::Sink)
+    }
+
     fn open(path: &Path, flags: OFlags, way: Way) -> Result<Self, EndpointError> {
         let name = path.display().to_string();
         let mode = Mode::from_raw_mode(0o666);

@@ -195,12 +195,13 @@ pub(crate) fn word(errno: Errno) -> String {
 }
 
 /// Whether closing it would tell of bytes that are lost, as some file systems (NFS, those with
-/// quotas) do only then. It closes a duplicate: the file system flushes at each close.
+/// quotas) do only then. It closes a duplicate, if it can have one: the file system flushes at each
+/// close.
 ///
 /// # Errors
 /// The kernel's word.
 pub(crate) fn closed_well(output: BorrowedFd<'_>) -> Result<(), Errno> {
-    let duplicate = rustix::io::fcntl_dupfd_cloexec(output, 3)?;
+    let Ok(duplicate) = rustix::io::fcntl_dupfd_cloexec(output, 3) else { return Ok(()) };
     nix::unistd::close(duplicate).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
 

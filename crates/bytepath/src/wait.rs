@@ -121,6 +121,11 @@ impl Cancel {
         }
     }
 
+    /// Readable once it is asked.
+    pub(crate) fn wakes(&self) -> BorrowedFd<'_> {
+        self.wakes.as_fd()
+    }
+
     /// Whether [`Cancel::cancel`] was called, or the time is over.
     pub fn is_cancelled(&self) -> bool {
         self.asked.load(Ordering::Acquire)

@@ -135,7 +135,7 @@ impl Lockstep<'_> {
                 (Way::Splice, Some(end)) => self.splice_copy(place, end, most),
                 (Way::Write, _) | (_, None) => match self.peek(most) {
                     Ok(count) => {
-                        let written = self.sinks[place].write_all(&self.buffer[..count]);
+                        let written = self.sinks[place].write_all(&self.buffer[..count], None);
                         written.map(|()| count).map_err(Trouble::Lost)
                     }
                     Err(trouble) => Err(trouble),
@@ -172,7 +172,7 @@ impl Lockstep<'_> {
                 Ok(0) => return Err(Trouble::Refused(Errno::AGAIN)),
                 Ok(count) => return Ok(count),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait_for_room(end),
+                Err(Errno::AGAIN) => wait_for_room(end, None),
                 Err(Errno::PIPE) => return Err(Trouble::Lost(Errno::PIPE)),
                 Err(errno) => return Err(Trouble::Refused(errno)),
             }
@@ -209,7 +209,7 @@ impl Lockstep<'_> {
             let chunk = chunk(Way::Splice).min(count - done);
             match splice(scratch.reader.as_fd(), end.as_fd(), chunk, SpliceFlags::empty()) {
                 Ok(moved) if moved > 0 => done += moved,
-                Err(Errno::AGAIN) => wait_for_room(end),
+                Err(Errno::AGAIN) => wait_for_room(end, None),
                 answer => {
                     // With what is left in it.
                     self.scratch = None;
@@ -264,7 +264,7 @@ impl Lockstep<'_> {
                 self.sinks[place].took(count);
                 return Ok(count);
             }
-            Err(Errno::AGAIN) => wait_for_room(end),
+            Err(Errno::AGAIN) => wait_for_room(end, None),
             Err(Errno::PIPE) => self.lose(place, Errno::PIPE)?,
             Err(errno) => self.sinks[place].refuse(errno),
         }
@@ -273,7 +273,7 @@ impl Lockstep<'_> {
 
     fn write_last(&mut self, place: usize, most: usize) -> Result<usize, Ending> {
         let count = self.read_out(most)?;
-        if let Err(errno) = self.sinks[place].write_all(&self.buffer[..count]) {
+        if let Err(errno) = self.sinks[place].write_all(&self.buffer[..count], None) {
             self.lose(place, errno)?;
         }
         Ok(count)

@@ -1,5 +1,7 @@
 //! All sinks at the pace of the slowest: what is taken goes to each before more is taken.
 
+use std::os::fd::AsFd;
+
 use rustix::io::Errno;
 
 use super::giving::PipePair;
@@ -26,6 +28,8 @@ pub(super) struct Lockstep<'a> {
     pub(super) sinks: Vec<Sink<'a>>,
     pub(super) meter: &'a Meter,
     pub(super) readers: Readers,
+    /// How many sinks, from the first, keep it going.
+    pub(super) counted: usize,
     on_loss: OnLoss<'a>,
     pipes: Pipes,
     /// What the source gave and is not yet with every sink; `held` bytes.
@@ -52,6 +56,7 @@ impl<'a> Lockstep<'a> {
             sinks,
             meter,
             readers: job.readers,
+            counted: job.counted(),
             on_loss,
             pipes: job.pipes,
             reservoir: None,
@@ -80,9 +85,7 @@ impl<'a> Lockstep<'a> {
 
     /// Takes some bytes if none are held, and gives some.
     fn round(&mut self) -> Result<(), Ending> {
-        if self.live() == 0 {
-            return Err(Ending::NoSinkLeft);
-        }
+        self.any_left()?;
         if self.held > 0 {
             return self.give_held();
         }
@@ -100,6 +103,12 @@ impl<'a> Lockstep<'a> {
                 self.write_to_all(count)
             }
         }
+    }
+
+    /// Whether a sink is left that counts.
+    pub(super) fn any_left(&self) -> Result<(), Ending> {
+        let left = self.sinks[..self.counted].iter().any(Sink::is_live);
+        if left { Ok(()) } else { Err(Ending::NoSinkLeft) }
     }
 
     pub(super) fn live(&self) -> usize {
@@ -120,7 +129,7 @@ impl<'a> Lockstep<'a> {
                     sink.took(count - has);
                     Ok(())
                 }
-                _ => sink.write_all(&self.buffer[has..count]),
+                _ => sink.write_all(&self.buffer[has..count], None),
             };
             if let Err(errno) = written {
                 self.lose(place, errno)?;
@@ -143,38 +152,39 @@ impl<'a> Lockstep<'a> {
         let before = self.bytes;
         self.bytes += count as u64;
         self.meter.moved(count as u64);
-        if before < GROW_AFTER_BYTES && self.bytes >= GROW_AFTER_BYTES {
-            self.grow_pipes();
-        }
-    }
-
-    /// Whether there is so much to move that pipes are to be large.
-    pub(super) fn grows(&self) -> bool {
-        self.pipes == Pipes::Grow && self.bytes >= GROW_AFTER_BYTES
-    }
-
-    /// A refusal (fs.pipe-user-pages-soft is used up) leaves the size they have, which also works.
-    fn grow_pipes(&mut self) {
-        if self.pipes == Pipes::Leave {
-            return;
-        }
-        let live = self.sinks.iter().filter(|sink| sink.is_live()).filter_map(|sink| sink.end);
-        for end in live.chain([self.source]).filter(|end| end.kind() == Kind::Pipe) {
-            if crate::outlets::pipe_bytes(std::os::fd::AsFd::as_fd(end)) < PIPE_BYTES {
-                let _ = end.set_pipe_bytes(PIPE_BYTES);
+        if self.pipes == Pipes::Grow && passes_growth(before, count as u64) {
+            let live = self.sinks.iter().filter(|sink| sink.is_live());
+            grow_pipes(self.source, live.filter_map(|sink| sink.end));
+            for pair in self.reservoir.iter_mut().chain(&mut self.scratch) {
+                pair.grow(PIPE_BYTES);
             }
-        }
-        for pair in self.reservoir.iter_mut().chain(&mut self.scratch) {
-            pair.grow(PIPE_BYTES);
         }
     }
 
     /// A pipe of our own, as large as is right by now.
     pub(super) fn pair(&self) -> Result<PipePair, Errno> {
         let mut pair = PipePair::open()?;
-        if self.grows() {
+        if self.pipes == Pipes::Grow && self.bytes >= GROW_AFTER_BYTES {
             pair.grow(PIPE_BYTES);
         }
         Ok(pair)
+    }
+}
+
+/// Whether these are the bytes after which pipes are made larger.
+pub(super) fn passes_growth(before: u64, count: u64) -> bool {
+    before < GROW_AFTER_BYTES && before + count >= GROW_AFTER_BYTES
+}
+
+/// Makes pipes larger. A refusal (fs.pipe-user-pages-soft is used up) leaves the size they have,
+/// which also works.
+pub(super) fn grow_pipes<'e>(
+    source: &'e Endpoint<'e>,
+    sinks: impl Iterator<Item = &'e Endpoint<'e>>,
+) {
+    for end in sinks.chain([source]).filter(|end| end.kind() == Kind::Pipe) {
+        if crate::outlets::pipe_bytes(end.as_fd()) < PIPE_BYTES {
+            let _ = end.set_pipe_bytes(PIPE_BYTES);
+        }
     }
 }

@@ -11,6 +11,8 @@
 
 mod giving;
 mod lockstep;
+mod queue;
+mod queued;
 mod sink;
 mod taking;
 
@@ -18,13 +20,18 @@ use rustix::io::Errno;
 
 use crate::endpoint::Endpoint;
 use crate::meter::Meter;
+use crate::wait::Cancel;
 use lockstep::Lockstep;
+pub use queue::Queue;
+pub use queued::Lags;
+use queued::Queued;
 
 /// A source and its sinks, about to be run.
 pub struct FanOut<'a> {
     source: &'a Endpoint<'a>,
     sinks: &'a [Option<Endpoint<'a>>],
     meter: Option<&'a Meter>,
+    listeners: usize,
     readers: Readers,
     pipes: Pipes,
 }
@@ -116,13 +123,24 @@ impl<'a> FanOut<'a> {
     /// before their readers have taken them shows. A source that is also a sink is read.
     pub fn new(source: &'a Endpoint<'a>, sinks: &'a [Option<Endpoint<'a>>]) -> Self {
         let (readers, pipes) = (Readers::Unwatched, Pipes::Grow);
-        FanOut { source, sinks, meter: None, readers, pipes }
+        FanOut { source, sinks, meter: None, listeners: 0, readers, pipes }
     }
 
     /// Counts on this meter what the source gives.
     #[must_use]
     pub fn meter(self, meter: &'a Meter) -> Self {
         FanOut { meter: Some(meter), ..self }
+    }
+
+    /// The last so many sinks only listen: it ends once all the others are lost.
+    #[must_use]
+    pub fn listeners(self, count: usize) -> Self {
+        FanOut { listeners: count, ..self }
+    }
+
+    /// How many sinks, from the first, keep it going.
+    fn counted(&self) -> usize {
+        self.sinks.len().saturating_sub(self.listeners)
     }
 
     /// Notices that the reader of a pipe is gone while it waits for the source, so that it ends
@@ -147,5 +165,26 @@ impl<'a> FanOut<'a> {
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
         Lockstep::new(&self, meter, on_loss).run()
+    }
+
+    /// The same, but a slow sink may be behind the others, as far as the queue allows. Everything is
+    /// read, and each sink written to by a thread of its own; the threads are gone when it returns.
+    /// `on_full` is told of each sink that holds the others up because the queue is full, once.
+    ///
+    /// `lags` is for as many sinks as there are.
+    ///
+    /// # Errors
+    /// The process is out of descriptors; nothing has been read.
+    pub fn run_queued(
+        self,
+        queue: Queue<'_>,
+        lags: &Lags,
+        on_loss: OnLoss<'_>,
+        on_full: &(dyn Fn(usize) + Sync),
+    ) -> std::io::Result<FannedOut> {
+        let own = Meter::new();
+        let meter = self.meter.unwrap_or(&own);
+        let stop = Cancel::new()?;
+        Ok(Queued::new(&self, (queue, lags), meter, on_loss, on_full, stop).run())
     }
 }

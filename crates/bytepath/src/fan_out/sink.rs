@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use super::Served;
 use crate::endpoint::{Blocking, Endpoint, Kind};
+use crate::wait::Cancel;
 
 /// How bytes reach a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,12 +78,15 @@ impl<'a> Sink<'a> {
         self.way = Way::Write;
     }
 
-    /// Writes all of it, however long it takes.
-    pub(super) fn write_all(&mut self, bytes: &[u8]) -> Result<(), Errno> {
+    /// Writes all of it, however long it takes; until it is cancelled, which is told as ECANCELED.
+    pub(super) fn write_all(&mut self, bytes: &[u8], cancel: Option<&Cancel>) -> Result<(), Errno> {
         let end = self.end.ok_or(Errno::BADF)?;
         let mut rest = bytes;
         while !rest.is_empty() {
-            match end.write_some(rest, Blocking::Yes) {
+            if cancel.is_some_and(Cancel::is_cancelled) {
+                return Err(Errno::CANCELED);
+            }
+            match end.write_some(rest, Blocking::unless(cancel.is_some())) {
                 // Linux never answers a write of some bytes with 0 unless the device is full.
                 Ok(0) => return Err(Errno::NOSPC),
                 Ok(count) => {
@@ -90,7 +94,7 @@ impl<'a> Sink<'a> {
                     rest = &rest[count..];
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait_for_room(end),
+                Err(Errno::AGAIN) => wait_for_room(end, cancel),
                 Err(errno) => return Err(errno),
             }
         }
@@ -103,8 +107,12 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Sleeps until a sink may take bytes. An interruption is as good as an answer: the call that
-/// follows is tried again.
-pub(super) fn wait_for_room(end: &Endpoint<'_>) {
-    let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(end.as_fd(), PollFlags::OUT)], None);
+/// Sleeps until a sink may take bytes, or until it is cancelled. An interruption is as good as an
+/// answer: the call that follows is tried again.
+pub(super) fn wait_for_room(end: &Endpoint<'_>, cancel: Option<&Cancel>) {
+    let room = PollFd::from_borrowed_fd(end.as_fd(), PollFlags::OUT);
+    let _ = match cancel.map(|cancel| PollFd::from_borrowed_fd(cancel.wakes(), PollFlags::IN)) {
+        Some(wakes) => rustix::event::poll(&mut [room, wakes], None),
+        None => rustix::event::poll(&mut [room], None),
+    };
 }

@@ -9,8 +9,9 @@ use rustix::pipe::SpliceFlags;
 use super::lockstep::{BUFFER_BYTES, Lockstep};
 use super::sink::{Way, wait_for_room};
 use super::{Ending, Readers};
-use crate::endpoint::{Blocking, Kind};
+use crate::endpoint::{Blocking, Endpoint, Kind};
 use crate::routes::SLICE_BYTES_MAX;
+use crate::wait::Cancel;
 
 /// Where the bytes are that the source gave.
 pub(super) enum Taken {
@@ -99,7 +100,7 @@ impl Lockstep<'_> {
             Err(Errno::AGAIN) => {
                 self.wait_for_source()?;
                 if self.sinks[only].is_live() {
-                    wait_for_room(end);
+                    wait_for_room(end, None);
                 }
             }
             // Which end it was shows when the bytes are read and written.
@@ -111,26 +112,15 @@ impl Lockstep<'_> {
     /// Sleeps until the source has bytes or is at its end, or, where readers are watched, until one
     /// has left.
     fn wait_for_source(&mut self) -> Result<(), Ending> {
-        let watched = self.sinks.iter().enumerate().filter_map(|(place, sink)| {
-            let watched = self.readers == Readers::Watched && sink.is_live();
-            let end = sink.end.filter(|end| watched && end.kind() == Kind::Pipe)?;
-            Some((place, end))
-        });
-        let (places, ends): (Vec<_>, Vec<_>) = watched.unzip();
-        let mut fds = vec![PollFd::from_borrowed_fd(self.source.as_fd(), PollFlags::IN)];
-        fds.extend(
-            ends.iter().map(|end| PollFd::from_borrowed_fd(end.as_fd(), PollFlags::empty())),
-        );
-        // An interruption is as good as an answer: the call that follows is tried again.
-        if rustix::event::poll(&mut fds, None).is_err() {
-            return Ok(());
+        let watches = self.readers == Readers::Watched;
+        let watched = self.sinks.iter().enumerate();
+        let watched = watched.filter(|(_, sink)| watches && sink.is_live());
+        let watched: Vec<_> =
+            watched.filter_map(|(place, sink)| Some((place, sink.end?))).collect();
+        for place in wait_for_source(self.source, &watched, None) {
+            self.lose(place, Errno::PIPE)?;
         }
-        let left = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::ERR);
-        let gone: Vec<_> = places.iter().zip(&fds[1..]).filter(|(_, fd)| left(fd)).collect();
-        for (place, _) in gone {
-            self.lose(*place, Errno::PIPE)?;
-        }
-        if self.live() == 0 { Err(Ending::NoSinkLeft) } else { Ok(()) }
+        self.any_left()
     }
 
     /// Only pipes can be told not to sleep.
@@ -153,4 +143,25 @@ pub(super) fn splice(
     flags: SpliceFlags,
 ) -> Result<usize, Errno> {
     rustix::io::retry_on_intr(|| rustix::pipe::splice(source, None, sink, None, most, flags))
+}
+
+/// Sleeps until the source has bytes or is at its end, until the reader of a watched pipe has left,
+/// or until it is cancelled. Gives the places of those whose readers have left.
+pub(super) fn wait_for_source(
+    source: &Endpoint<'_>,
+    watched: &[(usize, &Endpoint<'_>)],
+    cancel: Option<&Cancel>,
+) -> Vec<usize> {
+    let pipes: Vec<_> = watched.iter().filter(|(_, end)| end.kind() == Kind::Pipe).collect();
+    let fds =
+        pipes.iter().map(|(_, end)| PollFd::from_borrowed_fd(end.as_fd(), PollFlags::empty()));
+    let mut fds: Vec<_> = fds.collect();
+    fds.push(PollFd::from_borrowed_fd(source.as_fd(), PollFlags::IN));
+    fds.extend(cancel.map(|cancel| PollFd::from_borrowed_fd(cancel.wakes(), PollFlags::IN)));
+    // An interruption is as good as an answer: the call that follows is tried again.
+    if rustix::event::poll(&mut fds, None).is_err() {
+        return Vec::new();
+    }
+    let left = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::ERR);
+    pipes.iter().zip(&fds).filter(|(_, fd)| left(fd)).map(|((place, _), _)| *place).collect()
 }

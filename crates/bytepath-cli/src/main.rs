@@ -15,6 +15,7 @@ mod device;
 mod drive;
 mod ends;
 mod hand;
+mod live;
 mod null;
 mod output;
 mod planning;

@@ -24,6 +24,7 @@ pub(super) enum Opening {
 pub(super) struct Outputs<'a> {
     names: Vec<OsString>,
     ends: Vec<Option<Endpoint<'a>>>,
+    listeners: usize,
 }
 
 impl<'a> Outputs<'a> {
@@ -31,7 +32,7 @@ impl<'a> Outputs<'a> {
     pub(super) fn begin(stdout: BorrowedFd<'a>) -> Outputs<'a> {
         let open = !start::was_closed(1);
         let end = open.then(|| Endpoint::sink(stdout).ok()).flatten();
-        Outputs { names: vec![STANDARD_OUTPUT.into()], ends: vec![end] }
+        Outputs { names: vec![STANDARD_OUTPUT.into()], ends: vec![end], listeners: 0 }
     }
 
     /// Opens a file, which `-` is the name of too.
@@ -46,6 +47,23 @@ impl<'a> Outputs<'a> {
         self.ends.push(Some(opened.map_err(|error: EndpointError| error.errno())?));
         self.names.push(name.to_owned());
         Ok(())
+    }
+
+    /// Lets one more get the bytes, which is no output: see [`Outputs::is_output`].
+    pub(super) fn listen(&mut self, name: &str, sink: BorrowedFd<'a>) {
+        self.ends.push(Endpoint::sink(sink).ok());
+        self.names.push(name.into());
+        self.listeners += 1;
+    }
+
+    /// How many listen.
+    pub(super) fn listeners(&self) -> usize {
+        self.listeners
+    }
+
+    /// Whether it is what the user named, and nothing that only listens.
+    pub(super) fn is_output(&self, place: usize) -> bool {
+        place + self.listeners < self.ends.len()
     }
 
     /// In the order of the names.
@@ -63,7 +81,8 @@ impl<'a> Outputs<'a> {
         &self,
         lost: impl Fn(usize) -> bool,
     ) -> impl Iterator<Item = (usize, Errno)> {
-        let files = self.ends.iter().enumerate().skip(1).filter(move |(place, _)| !lost(*place));
+        let files = self.ends.iter().enumerate().skip(1);
+        let files = files.filter(move |(place, _)| !lost(*place) && self.is_output(*place));
         files.filter_map(|(place, end)| Some((place, closed_well(end.as_ref()?.as_fd()).err()?)))
     }
 }

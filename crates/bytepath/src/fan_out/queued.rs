@@ -20,8 +20,12 @@ use crate::wait::Cancel;
 #[derive(Debug, Default)]
 pub struct Lags {
     came: AtomicU64,
+    /// [`GONE`] for one that takes no more.
     took: Vec<AtomicU64>,
 }
+
+/// No stream is that long.
+const GONE: u64 = u64::MAX;
 
 impl Lags {
     /// For so many sinks.
@@ -32,7 +36,7 @@ impl Lags {
         }
     }
 
-    /// How many bytes a sink is behind the source.
+    /// How many bytes a sink is behind the source; 0 for one that was lost.
     pub fn bytes(&self, sink: usize) -> u64 {
         // In this order, so that what comes in between counts as lag, and never as less than none.
         let took = self.took[sink].load(Relaxed);
@@ -265,6 +269,7 @@ impl<'a> Queued<'a> {
             return;
         }
         state.pieces.lost(sink);
+        self.lags.took[sink].store(GONE, Relaxed);
         state.stopped = (self.on_loss)(Lost { sink, errno }) == AfterLoss::Stop;
         if !self.any_left(&state) {
             self.stop.cancel();

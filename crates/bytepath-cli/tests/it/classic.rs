@@ -106,6 +106,11 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// The files that it left.
+    pub(crate) fn files(&self) -> &BTreeMap<PathBuf, Vec<u8>> {
+        &self.files
+    }
+
     /// What a file that it left holds.
     #[track_caller]
     pub(crate) fn file(&self, name: &str) -> &[u8] {

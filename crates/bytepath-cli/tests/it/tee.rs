@@ -2,6 +2,7 @@
 
 mod arguments;
 mod faults;
+mod ours;
 mod outputs;
 
 use std::path::Path;

@@ -93,7 +93,7 @@ impl<'a> Queued<'a> {
             let mut threads = Vec::new();
             for (place, end) in self.job.sinks.iter().enumerate() {
                 let all = &self;
-                let serve = move || all.serve(place, Sink::new(end.as_ref()));
+                let serve = move || all.serve(place, Sink::written(end.as_ref()));
                 threads.push(std::thread::Builder::new().spawn_scoped(scope, serve));
             }
             for (place, thread) in threads.iter().enumerate() {
@@ -108,7 +108,7 @@ impl<'a> Queued<'a> {
                 let sink = thread.ok().and_then(|thread| thread.join().ok());
                 let end = self.job.sinks[place].as_ref();
                 served.push(sink.unwrap_or_else(|| {
-                    let mut sink = Sink::new(end);
+                    let mut sink = Sink::written(end);
                     sink.lose(Errno::AGAIN);
                     sink
                 }));
@@ -132,9 +132,10 @@ impl<'a> Queued<'a> {
 
     /// Puts what the source gives into the queue, until it ends.
     fn feed(&self, bytes: &mut u64) -> Ending {
+        let mut buffer = vec![0; BUFFER_BYTES];
         loop {
-            let piece = match self.read() {
-                Ok(piece) => piece,
+            let piece = match self.read(&mut buffer) {
+                Ok(count) => &buffer[..count],
                 Err(ending) => return ending,
             };
             let count = piece.len() as u64;
@@ -150,21 +151,14 @@ impl<'a> Queued<'a> {
         }
     }
 
-    fn read(&self) -> Result<Vec<u8>, Ending> {
-        let mut buffer = vec![0; BUFFER_BYTES];
+    fn read(&self, into: &mut [u8]) -> Result<usize, Ending> {
         loop {
             if !self.any_left(&self.lock()) {
                 return Err(Ending::NoSinkLeft);
             }
-            match self.job.source.read_some(&mut buffer, Blocking::No) {
+            match self.job.source.read_some(into, Blocking::No) {
                 Ok(0) => return Err(Ending::SourceEnded),
-                Ok(count) => {
-                    buffer.truncate(count);
-                    if count < BUFFER_BYTES / 2 {
-                        buffer.shrink_to_fit();
-                    }
-                    return Ok(buffer);
-                }
+                Ok(count) => return Ok(count),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => self.wait_for_source(),
                 Err(errno) => return Err(Ending::ReadFailed(errno)),
@@ -186,13 +180,13 @@ impl<'a> Queued<'a> {
     }
 
     /// Puts a piece into the queue, once there is room.
-    fn put(&self, piece: Vec<u8>) -> Result<(), Ending> {
+    fn put(&self, piece: &[u8]) -> Result<(), Ending> {
         let mut state = self.lock();
         while !state.pieces.fits(piece.len()) {
             if !self.any_left(&state) {
                 return Err(Ending::NoSinkLeft);
             }
-            if state.pieces.spill(&piece).is_ok() {
+            if state.pieces.spill(piece).is_ok() {
                 self.more.notify_all();
                 return Ok(());
             }
@@ -204,7 +198,7 @@ impl<'a> Queued<'a> {
             }
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.pieces.keep(piece);
+        state.pieces.keep(piece.to_vec());
         self.more.notify_all();
         Ok(())
     }

@@ -59,6 +59,13 @@ impl<'a> Sink<'a> {
         Sink { end, way, ahead: 0, bytes: 0, refused: None, lost: None }
     }
 
+    /// As [`Sink::new`], for one that gets its bytes from memory.
+    pub(super) fn written(end: Option<&'a Endpoint<'a>>) -> Self {
+        let sink = Sink::new(end);
+        let way = if sink.way == Way::Drop { Way::Drop } else { Way::Write };
+        Sink { way, ..sink }
+    }
+
     pub(super) fn is_live(&self) -> bool {
         self.lost.is_none()
     }

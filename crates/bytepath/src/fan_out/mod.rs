@@ -169,7 +169,8 @@ impl<'a> FanOut<'a> {
 
     /// The same, but a slow sink may be behind the others, as far as the queue allows. Everything is
     /// read, and each sink written to by a thread of its own; the threads are gone when it returns.
-    /// `on_full` is told of each sink that holds the others up because the queue is full, once.
+    /// `on_full` is told once of each sink that holds the others up, for more than a moment, because
+    /// the queue is full.
     ///
     /// `lags` is for as many sinks as there are.
     ///

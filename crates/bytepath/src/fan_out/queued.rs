@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -15,6 +16,9 @@ use super::{AfterLoss, Ending, FanOut, FannedOut, Lost, OnLoss, Pipes, Readers};
 use crate::endpoint::Blocking;
 use crate::meter::Meter;
 use crate::wait::Cancel;
+
+/// A queue that is full for less is nothing to tell of.
+const LASTS: Duration = Duration::from_millis(200);
 
 /// How far each sink is, readable meanwhile.
 #[derive(Debug, Default)]
@@ -190,17 +194,24 @@ impl<'a> Queued<'a> {
                 self.more.notify_all();
                 return Ok(());
             }
-            let slowest: Vec<_> =
-                state.pieces.slowest().filter(|sink| !state.told[*sink]).collect();
-            for sink in slowest {
-                state.told[sink] = true;
-                (self.on_full)(sink);
+            let waited = self.room.wait_timeout(state, LASTS);
+            let (still, time) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = still;
+            if time.timed_out() {
+                self.tell_of_slowest(&mut state);
             }
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.pieces.keep(piece.to_vec());
         self.more.notify_all();
         Ok(())
+    }
+
+    fn tell_of_slowest(&self, state: &mut State<'_>) {
+        let slowest = state.pieces.slowest().filter(|sink| !state.told[*sink]);
+        for sink in slowest.collect::<Vec<_>>() {
+            state.told[sink] = true;
+            (self.on_full)(sink);
+        }
     }
 
     /// Gives a sink its bytes, until there are no more or it is lost.

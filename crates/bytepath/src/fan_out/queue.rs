@@ -11,6 +11,9 @@ use rustix::io::Errno;
 /// What a piece costs besides its bytes, so that many small ones are not free.
 const PIECE_BYTES: usize = 128;
 
+/// Pieces in the file at the most: their list is in memory.
+const SPILLED_MAX: usize = 1 << 20;
+
 /// How far sinks may be behind the source, and where what they have not taken is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Queue<'a> {
@@ -29,11 +32,10 @@ pub(super) enum Piece {
 
 impl Piece {
     fn memory_bytes(&self) -> usize {
-        PIECE_BYTES
-            + match self {
-                Piece::Memory(bytes) => bytes.len(),
-                Piece::Spilled { .. } => 0,
-            }
+        match self {
+            Piece::Memory(bytes) => bytes.len() + PIECE_BYTES,
+            Piece::Spilled { .. } => 0,
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -85,8 +87,7 @@ impl<'a> Pieces<'a> {
     /// Puts a piece behind all others, in the file; or tells why it cannot be there.
     pub(super) fn spill(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         let file = self.queue.spill.ok_or(Errno::NOSPC)?;
-        // Where there is no room for the list in memory, there is none for the bytes.
-        if self.memory_bytes + PIECE_BYTES > self.queue.memory_bytes.saturating_mul(2) {
+        if self.spilled == SPILLED_MAX {
             return Err(Errno::NOSPC);
         }
         let at = self.spill_end;

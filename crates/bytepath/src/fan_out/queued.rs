@@ -70,6 +70,8 @@ struct State<'a> {
     /// No more will come.
     ended: bool,
     stopped: bool,
+    /// Why each sink takes no more.
+    lost: Vec<Option<Errno>>,
     /// The sinks that held others up, which is told once of each.
     told: Vec<bool>,
 }
@@ -85,7 +87,8 @@ impl<'a> Queued<'a> {
     ) -> Self {
         let sinks = job.sinks.len();
         let pieces = Pieces::new(queue, sinks);
-        let state = State { pieces, ended: false, stopped: false, told: vec![false; sinks] };
+        let (lost, told) = (vec![None; sinks], vec![false; sinks]);
+        let state = State { pieces, ended: false, stopped: false, lost, told };
         let (more, room) = (Condvar::new(), Condvar::new());
         let pieces = Mutex::new(state);
         Queued { job, queue, on_loss, on_full, lags, meter, pieces, more, room, stop }
@@ -111,15 +114,15 @@ impl<'a> Queued<'a> {
             for (place, thread) in threads.into_iter().enumerate() {
                 let sink = thread.ok().and_then(|thread| thread.join().ok());
                 let end = self.job.sinks[place].as_ref();
-                served.push(sink.unwrap_or_else(|| {
-                    let mut sink = Sink::written(end);
-                    sink.lose(Errno::AGAIN);
-                    sink
-                }));
+                served.push(sink.unwrap_or_else(|| Sink::written(end)));
             }
             ending
         });
-        let ending = if self.lock().stopped { Ending::Stopped } else { ending };
+        let state = self.lock();
+        for (sink, lost) in served.iter_mut().zip(&state.lost) {
+            lost.iter().for_each(|errno| sink.lose(*errno));
+        }
+        let ending = if state.stopped { Ending::Stopped } else { ending };
         let sinks = served.iter().map(Sink::served).collect();
         FannedOut { bytes, ending, source_way: "read", sinks }
     }
@@ -237,7 +240,6 @@ impl<'a> Queued<'a> {
                 // Nobody waits for the rest.
                 Err(_) if self.stop.is_cancelled() => break,
                 Err(errno) => {
-                    sink.lose(errno);
                     self.lose(place, errno);
                     break;
                 }
@@ -274,6 +276,7 @@ impl<'a> Queued<'a> {
             return;
         }
         state.pieces.lost(sink);
+        state.lost[sink] = Some(errno);
         self.lags.took[sink].store(GONE, Relaxed);
         state.stopped = (self.on_loss)(Lost { sink, errno }) == AfterLoss::Stop;
         if !self.any_left(&state) {

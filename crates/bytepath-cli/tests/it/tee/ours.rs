@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Stdio;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
 
@@ -93,13 +94,15 @@ fn it_ends_with_its_last_reader_though_no_byte_comes() {
 
 #[test]
 fn a_reader_that_stays_keeps_it_going_though_another_has_left() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (name, fifo) = unread(folder.path());
     for options in [&["-p"][..], &["-p", "--queue", "8M"]] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (name, fifo) = unread(folder.path());
         let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
         let tee = started(&[options, &[name.as_str()]].concat(), stdin, stdout);
         drop(reader);
         let feeds = fed(feeder, large());
+        // Until somebody writes, it is at its end.
+        let _ = rustix::event::poll(&mut [PollFd::new(&fifo, PollFlags::IN)], None);
         let mut first = vec![0; large().len()];
         (&fifo).read_exact(&mut first).expect("it goes on");
         assert!(first == large(), "{options:?}");

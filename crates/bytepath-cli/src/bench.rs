@@ -78,7 +78,7 @@ pub(crate) struct Pipes {
     /// Waits, for arms that do not show one of their own: block, poll, spin, poll-spin, hybrid
     #[arg(long, value_name = "WAIT", value_delimiter = ',', value_parser = values::wait)]
     wait: Vec<Wait>,
-    /// Classics to put between the same ends: pv, cat, dd, mbuffer
+    /// Classics to put between the same ends: pv, cat, dd, tee, mbuffer
     #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = peer)]
     peer: Vec<&'static Peer>,
     /// Bytes per sample, instead of a time

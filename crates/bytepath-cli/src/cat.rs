@@ -12,7 +12,7 @@ use bytepath::{Endpoint, Kind};
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
-use crate::classic::{Called, Classic, word};
+use crate::classic::{Called, Classic, closed_well, word};
 use crate::planning::PlanOptions;
 use crate::sys::start;
 use format::Formatter;
@@ -178,7 +178,7 @@ impl Copy<'_> {
     fn one(&mut self, name: &OsStr) -> Result<(), Trouble> {
         if name != "-" {
             let opened = Endpoint::open_source(name);
-            return self.source(&opened.map_err(|error| Trouble::Reading(itself::errno(&error)))?);
+            return self.source(&opened.map_err(|error| Trouble::Reading(error.errno()))?);
         }
         self.read_stdin = true;
         if start::was_closed(0) {
@@ -186,7 +186,7 @@ impl Copy<'_> {
         }
         let stdin = std::io::stdin();
         let opened = Endpoint::source(stdin.as_fd());
-        self.source(&opened.map_err(|error| Trouble::Reading(itself::errno(&error)))?)
+        self.source(&opened.map_err(|error| Trouble::Reading(error.errno()))?)
     }
 
     fn source(&mut self, source: &Endpoint<'_>) -> Result<(), Trouble> {
@@ -210,7 +210,6 @@ impl Copy<'_> {
         if let Some(formatter) = &mut self.formatter {
             formatter.finish(self.stdout)?;
         }
-        // Some file systems (NFS, those with quotas) tell only at a close that bytes are lost.
         match &self.sink {
             Some(sink) if sink.kind() == Kind::File => closed_well(self.stdout),
             _ => Ok(()),
@@ -223,10 +222,4 @@ impl Copy<'_> {
         }
         if self.well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
-}
-
-/// Closes a duplicate: the file system flushes at each close.
-fn closed_well(stdout: BorrowedFd<'_>) -> Result<(), Errno> {
-    let duplicate = rustix::io::fcntl_dupfd_cloexec(stdout, 3)?;
-    nix::unistd::close(duplicate).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }

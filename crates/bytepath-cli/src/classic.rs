@@ -1,11 +1,13 @@
 //! What commands that stand in for a classic share: being called by its name, its way with
 //! arguments, and its way of saying what is wrong.
 
+pub(crate) mod choice;
 mod getopt;
 mod quote;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::sys::start;
 use getopt::{Asked, Misuse, Order};
-pub(crate) use quote::{always_quoted, locale_quoted, quoted};
+pub(crate) use quote::{always_quoted, quoted};
 
 /// A command that has a classic, whose options, messages, exit codes and behaviour it has too.
 pub(crate) struct Classic {
@@ -179,7 +181,7 @@ impl Called {
 
 /// Comes back only where the signal would not have ended the process: ignored, or it is the first
 /// of its container, which no default action reaches.
-fn end_by_broken_pipe() {
+pub(crate) fn end_by_broken_pipe() {
     if !start::pipe_was_ignored() && !rustix::process::getpid().is_init() {
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     }
@@ -190,6 +192,17 @@ pub(crate) fn word(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     let number = format!(" (os error {})", errno.raw_os_error());
     text.strip_suffix(&number).map(str::to_owned).unwrap_or(text)
+}
+
+/// Whether closing it would tell of bytes that are lost, as some file systems (NFS, those with
+/// quotas) do only then. It closes a duplicate, if it can have one: the file system flushes at each
+/// close.
+///
+/// # Errors
+/// The kernel's word.
+pub(crate) fn closed_well(output: BorrowedFd<'_>) -> Result<(), Errno> {
+    let Ok(duplicate) = rustix::io::fcntl_dupfd_cloexec(output, 3) else { return Ok(()) };
+    nix::unistd::close(duplicate).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
 
 /// In one write, so that messages of several processes do not mix. Where nobody can hear it, the

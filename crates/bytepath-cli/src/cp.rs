@@ -3,7 +3,6 @@
 mod atomic;
 mod attributes;
 mod backup;
-mod choice;
 mod crew;
 mod data;
 mod entry;

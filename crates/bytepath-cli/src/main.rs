@@ -15,12 +15,14 @@ mod device;
 mod drive;
 mod ends;
 mod hand;
+mod live;
 mod null;
 mod output;
 mod planning;
 mod pv;
 mod read;
 mod sys;
+mod tee;
 mod tour;
 mod tune;
 mod values;
@@ -51,14 +53,19 @@ struct Cli {
 
 /// Commands that have a classic. They read their arguments as it does, and through a link of its
 /// name they are it.
-const CLASSICS: &[Classic] =
-    &[cat::CLASSIC, cp::CLASSIC, Classic { name: "pv", run: |_, words| pv::main(words) }];
+const CLASSICS: &[Classic] = &[
+    cat::CLASSIC,
+    cp::CLASSIC,
+    Classic { name: "pv", run: |_, words| pv::main(words) },
+    tee::CLASSIC,
+];
 
 #[derive(Subcommand)]
 enum Command {
     Cat(cat::Options),
     Cp(cp::Options),
     Null(null::Options),
+    Tee(tee::Options),
     Tour(tour::Options),
     Tune(tune::Options),
     Bench(bench::Options),
@@ -99,7 +106,9 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Drive(options) => drive::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
-        Command::Cp(_) | Command::Pv(_) => unreachable!("classics are answered before"),
+        Command::Cp(_) | Command::Pv(_) | Command::Tee(_) => {
+            unreachable!("classics are answered before")
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

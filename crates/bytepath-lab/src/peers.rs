@@ -22,6 +22,7 @@ pub const PEERS: &[Peer] = &[
         words: &["dd", "bs=1M", "iflag=fullblock", "status=none"],
         package: "coreutils",
     },
+    Peer { name: "tee", words: &["tee"], package: "coreutils" },
     Peer { name: "mbuffer", words: &["mbuffer", "-q", "-m", "16M"], package: "mbuffer" },
 ];
 

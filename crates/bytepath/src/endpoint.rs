@@ -117,6 +117,17 @@ pub enum EndpointError {
     },
 }
 
+impl EndpointError {
+    /// The kernel's word for it, as a call that met it would have said.
+    pub fn errno(&self) -> Errno {
+        match self {
+            EndpointError::Open { errno, .. } => *errno,
+            EndpointError::Directory { .. } => Errno::ISDIR,
+            EndpointError::Closed { .. } | EndpointError::WrongWay { .. } => Errno::BADF,
+        }
+    }
+}
+
 fn open_hint(errno: Errno) -> &'static str {
     match errno {
         Errno::NOENT => "; check the path",
@@ -176,6 +187,15 @@ impl Endpoint<'static> {
     /// The kernel's word, or that it is a directory.
     pub fn open_sink(path: impl AsRef<Path>) -> Result<Self, EndpointError> {
         Self::open(path.as_ref(), OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, Way::Sink)
+    }
+
+    /// Opens a file to add to its end, making it if there is none: what several processes add stays
+    /// whole.
+    ///
+    /// # Errors
+    /// The kernel's word, or that it is a directory.
+    pub fn open_sink_to_append(path: impl AsRef<Path>) -> Result<Self, EndpointError> {
+        Self::open(path.as_ref(), OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, Way::Sink)
     }
 
     fn open(path: &Path, flags: OFlags, way: Way) -> Result<Self, EndpointError> {

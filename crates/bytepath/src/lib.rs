@@ -39,7 +39,7 @@
 //! The way of a byte: a [`Job`] joins a source and a sink [`Endpoint`]; a [`Plan`] ranks the
 //! [`routes`] that suit it; a [`Transfer`] runs the plan and tells the [`Meter`]. Where bytes begin
 //! or end in this process, [`outlets`] send memory into a descriptor and [`inlets`] take it out.
-//! Requests to io_uring of one's own go through [`ring`]. What is true of the machine is in [`machine`], and which CPUs the ends run on in
+//! One source goes to many sinks by a [`FanOut`]. Requests to io_uring of one's own go through [`ring`]. What is true of the machine is in [`machine`], and which CPUs the ends run on in
 //! [`placement`].
 //!
 //! The library never prints, logs, installs signal handlers or changes settings of the machine.
@@ -48,6 +48,7 @@
 pub mod endpoint;
 pub mod engines;
 pub mod error;
+pub mod fan_out;
 pub mod inlets;
 pub mod knobs;
 pub mod machine;
@@ -67,6 +68,7 @@ pub mod wait;
 
 pub use endpoint::{Endpoint, Kind};
 pub use error::{Failed, Refusal, Side, Stop};
+pub use fan_out::FanOut;
 pub use knobs::{Cpu, Knobs};
 pub use meter::Meter;
 pub use plan::Plan;

@@ -110,14 +110,14 @@ impl Cancel {
         }
     }
 
+    /// Readable once it is asked; none where the caller interrupts who sleeps.
+    pub(crate) fn wakes(&self) -> Option<BorrowedFd<'_>> {
+        self.wakes.as_ref().map(AsFd::as_fd)
+    }
+
     /// Whether [`Cancel::cancel`] was called.
     pub fn is_cancelled(&self) -> bool {
         self.asked.load(Ordering::Acquire)
-    }
-
-    /// Whether it wakes those who sleep in poll(2), and only those.
-    pub(crate) fn wakes_polls(&self) -> bool {
-        self.wakes.is_some()
     }
 }
 
@@ -158,7 +158,7 @@ impl<'a> Waiter<'a> {
 
     /// Whether calls must come back instead of sleeping.
     pub(crate) fn nonblocking(&self) -> bool {
-        self.wait.spins() || self.cancel.is_some_and(Cancel::wakes_polls)
+        self.wait.spins() || self.cancel.is_some_and(|cancel| cancel.wakes().is_some())
     }
 
     /// Whether the call that moves bytes may be made as it is: it sleeps by itself, and nobody
@@ -290,9 +290,9 @@ fn poll_set<'fd>(
     cancel: Option<&'fd Cancel>,
 ) -> PollSet<'fd> {
     let first = PollFd::from_borrowed_fd(fd, interest);
-    match cancel.and_then(|cancel| cancel.wakes.as_ref()) {
+    match cancel.and_then(Cancel::wakes) {
         Some(wakes) => {
-            let second = PollFd::from_borrowed_fd(wakes.as_fd(), PollFlags::IN);
+            let second = PollFd::from_borrowed_fd(wakes, PollFlags::IN);
             PollSet { fds: [first, second], len: 2 }
         }
         None => PollSet { fds: [first.clone(), first], len: 1 },

@@ -20,10 +20,11 @@ pub(super) struct Movers {
     /// The ends: SOURCE:SINK of file, pipe, socket and null
     #[arg(long, value_name = "ENDS", value_parser = ends, default_value = "pipe:pipe")]
     pair: (End, End),
-    /// Classics to run beside: pv, cat, dd, mbuffer
+    /// Classics to run beside: pv, cat, dd, tee, mbuffer
     #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = super::peer, default_value = "cat,pv,dd")]
     peer: Vec<&'static Peer>,
-    /// Any other program to run beside, by its words, split at spaces; may be given more than once
+    /// Any other program to run beside, by its words, split at spaces; may be given more than once.
+    /// The word {file} becomes the name of an empty file in DIR, for programs that write one too
     #[arg(long, value_name = "WORDS")]
     with: Vec<String>,
     /// How a pipe or socket is emptied
@@ -73,7 +74,8 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
         let name = peer.words.join(" ");
         peer.found().map(|words| Program { name: name.clone(), words }).map_err(|why| (name, why))
     });
-    let others = options.with.iter().map(|line| Ok(other(line)));
+    let beside = Site::prepare(&dir, 0)?;
+    let others = options.with.iter().map(|line| Ok(other(line, &beside)));
     let ours = movers::ours(&program).into_iter().map(Ok);
     let arms = movers::arms(options.pair, peers.chain(others).chain(ours).collect(), &setup);
     let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
@@ -87,6 +89,10 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
     show(&record, None, outputs)
 }
 
-fn other(line: &str) -> Program {
-    Program { name: line.to_owned(), words: line.split_whitespace().map(str::to_owned).collect() }
+fn other(line: &str, beside: &Site) -> Program {
+    let word = |word: &str| match word {
+        "{file}" => beside.file().display().to_string(),
+        _ => word.to_owned(),
+    };
+    Program { name: line.to_owned(), words: line.split_whitespace().map(word).collect() }
 }

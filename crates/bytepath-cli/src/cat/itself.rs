@@ -1,11 +1,9 @@
-//! A file that is its own output, and what errors of opening are about.
+//! A file that is its own output.
 
 use std::os::fd::AsFd;
 
-use bytepath::endpoint::EndpointError;
 use bytepath::{Endpoint, Kind};
 use rustix::fs::SeekFrom;
-use rustix::io::Errno;
 
 /// Whether the output is the file that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +36,4 @@ fn same(source: &Endpoint<'_>, sink: &Endpoint<'_>) -> bool {
     let identity =
         |end: &Endpoint<'_>| rustix::fs::fstat(end.as_fd()).map(|stat| (stat.st_dev, stat.st_ino));
     identity(source).is_ok_and(|source| identity(sink) == Ok(source))
-}
-
-/// The kernel's word for what the library says in more.
-pub(super) fn errno(error: &EndpointError) -> Errno {
-    match error {
-        EndpointError::Open { errno, .. } => *errno,
-        EndpointError::Directory { .. } => Errno::ISDIR,
-        EndpointError::Closed { .. } | EndpointError::WrongWay { .. } => Errno::BADF,
-    }
 }

@@ -7,10 +7,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use rustix::fs::{Dir, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::choice::chosen;
 use super::options::BACKUP;
 use super::place::{Follow, Place, last_component, same_file};
 use super::settings::{Backup, Settings};
+use crate::classic::choice::chosen;
 
 /// Attempts at a number that nobody else takes meanwhile.
 const ATTEMPTS_MAX: u32 = 1000;

@@ -5,10 +5,10 @@ use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::choice::{Choice, chosen};
 use super::extras::Extras;
 use super::settings::{Backup, Context, Dereference, Existing, Make, Reflink, Settings, Sparse};
 use crate::classic::Written;
+use crate::classic::choice::{Choice, chosen};
 use crate::planning::PlanOptions;
 
 /// Copy files and trees, by the fastest route

@@ -2,12 +2,11 @@
 //! again and again, or when SIGUSR1 asks for it.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytepath_report::numbers;
 
@@ -16,12 +15,7 @@ use super::extras::Progress;
 use super::hand::Hand;
 use super::interrupted::{Interrupts, Reached};
 use super::settings::Settings;
-
-/// Time between two looks.
-const EVERY: Duration = Duration::from_millis(200);
-
-/// Rates are over this many looks: two seconds.
-const LOOKS: usize = 10;
+use crate::live::{EVERY, Lines, Rate};
 
 /// Nobody asks how far a copying is that is over before this.
 const ANSWERS_AFTER: Duration = Duration::from_millis(50);
@@ -146,7 +140,7 @@ fn watch(
         Some(Progress::Durable) => tally.durable_bytes.load(Relaxed),
         _ => tally.bytes(),
     };
-    let mut lines = Lines { terminal: std::io::stderr().is_terminal(), columns: 0 };
+    let mut lines = Lines::new();
     let mut every = ANSWERS_AFTER;
     loop {
         let ended = over.recv_timeout(every) == Err(RecvTimeoutError::Disconnected);
@@ -163,51 +157,6 @@ fn watch(
         if ended {
             return;
         }
-    }
-}
-
-/// Lines on standard error, drawn over each other on a terminal.
-struct Lines {
-    terminal: bool,
-    columns: usize,
-}
-
-impl Lines {
-    fn draw(&mut self, text: &str, last: bool) {
-        let blanks = " ".repeat(self.columns.saturating_sub(text.len()));
-        self.columns = text.len();
-        let line = match (self.terminal, last) {
-            (true, false) => format!("\r{text}{blanks}"),
-            (true, true) => format!("\r{text}{blanks}\n"),
-            (false, _) => format!("{text}\n"),
-        };
-        let _ = std::io::stderr().write_all(line.as_bytes());
-    }
-}
-
-/// Bytes a second over the last looks.
-struct Rate {
-    looks: Vec<(Instant, u64)>,
-}
-
-impl Rate {
-    fn new() -> Rate {
-        Rate { looks: vec![(Instant::now(), 0)] }
-    }
-
-    fn look(&mut self, bytes: u64) {
-        if self.looks.len() > LOOKS {
-            self.looks.remove(0);
-        }
-        self.looks.push((Instant::now(), bytes));
-    }
-
-    fn per_second(&self) -> f64 {
-        let ((began, first), (ended, last)) = match self.looks[..] {
-            [first, .., last] => (first, last),
-            _ => return 0.0,
-        };
-        (last - first) as f64 / (ended - began).as_secs_f64().max(1e-6)
     }
 }
 

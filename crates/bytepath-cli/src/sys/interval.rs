@@ -32,13 +32,13 @@ impl Interval {
         // uses the signal.
         told(unsafe { libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut()) })?;
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset fills the set, before anything else looks at it; SIGALRM is a signal that
-        // can be unblocked.
-        told(unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGALRM);
-            libc::sigprocmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut())
-        })?;
+        // SAFETY: it fills the set.
+        told(unsafe { libc::sigemptyset(set.as_mut_ptr()) })?;
+        // SAFETY: the set was filled.
+        told(unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGALRM) })?;
+        let none = std::ptr::null_mut();
+        // SAFETY: the set was filled, and the old mask is not asked for.
+        told(unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, set.as_ptr(), none) })?;
         set_timer(every)?;
         Ok(Interval(()))
     }

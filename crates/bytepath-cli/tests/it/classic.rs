@@ -105,6 +105,19 @@ pub(crate) struct Outcome {
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
+impl Outcome {
+    /// The files that it left.
+    pub(crate) fn files(&self) -> &BTreeMap<PathBuf, Vec<u8>> {
+        &self.files
+    }
+
+    /// What a file that it left holds.
+    #[track_caller]
+    pub(crate) fn file(&self, name: &str) -> &[u8] {
+        self.files.get(Path::new(name)).unwrap_or_else(|| panic!("it left no file {name}"))
+    }
+}
+
 /// What both did.
 pub(crate) struct Both {
     line: String,

@@ -24,6 +24,7 @@ mod pv_terminal;
 mod quota;
 mod refusals;
 mod signals;
+mod tee;
 mod terminal;
 mod tour;
 mod tune;

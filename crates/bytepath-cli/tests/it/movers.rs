@@ -37,6 +37,20 @@ fn every_mover_runs_between_every_pair_of_ends() {
 }
 
 #[test]
+fn a_program_may_write_a_file_beside_its_sink() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = folder.path().to_str().expect("a name in UTF-8");
+    let line = format!("{} tee {{file}}", crate::program::BYTEPATH);
+    let all =
+        arms(&record(&["--dir", name, "--peer", "tee", "--with", &line, "--with", "tee {file}"]));
+    for (arm, ran, why) in &all {
+        assert!(ran, "{arm}: {why}");
+    }
+    assert_eq!(all.iter().filter(|(arm, _, _)| arm.ends_with("{file}")).count(), 2, "{all:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("it lists").count(), 0, "nothing is left");
+}
+
+#[test]
 fn a_program_that_fails_or_loses_bytes_gives_no_figure() {
     let with = ["--with", "false", "--with", "head -c 1000", "--with", "/no/such/program"];
     let arms = arms(&record(&[&["--peer", "cat"][..], &with].concat()));

@@ -23,7 +23,7 @@ pub const DESCRIPTION: Description = Description {
 };
 
 /// Our own movers, after the name of the program.
-const OURS: &[&[&str]] = &[&["cat"], &["pv", "-q"], &["pv", "-f", "-i", "0.1"]];
+const OURS: &[&[&str]] = &[&["cat"], &["pv", "-q"], &["pv", "-f", "-i", "0.1"], &["tee"]];
 
 /// A program that moves.
 #[derive(Debug, Clone)]

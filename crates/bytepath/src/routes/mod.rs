@@ -30,6 +30,7 @@ mod uring_linked;
 mod uring_registered;
 
 pub(crate) use in_flight::Queue;
+pub(crate) use tee::nonblock_if;
 
 /// Every route; among those that rank alike, the most general last. The planner, the help, the tests and the experiments go
 /// through this list.

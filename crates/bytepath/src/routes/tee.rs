@@ -69,6 +69,6 @@ impl Route for Tee {
 }
 
 /// SPLICE_F_NONBLOCK, or nothing.
-pub(super) fn nonblock_if(nonblocking: bool) -> SpliceFlags {
+pub(crate) fn nonblock_if(nonblocking: bool) -> SpliceFlags {
     if nonblocking { SpliceFlags::NONBLOCK } else { SpliceFlags::empty() }
 }

@@ -5,6 +5,7 @@ mod conformance;
 mod ends;
 mod engines;
 mod examples;
+mod fan_out;
 mod faults;
 mod hugetlb;
 mod inlets;

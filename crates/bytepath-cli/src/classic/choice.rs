@@ -4,16 +4,16 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::classic::locale_quoted;
+use super::quote::locale_quoted;
 
 /// A word, and what it stands for.
-pub(super) type Choice<T> = (&'static str, T);
+pub(crate) type Choice<T> = (&'static str, T);
 
 /// What the word stands for: it, or the beginning of words that all stand for the same.
 ///
 /// # Errors
 /// What is wrong with it, and which words there are. `context` is what it is the value of.
-pub(super) fn chosen<T: Copy + PartialEq>(
+pub(crate) fn chosen<T: Copy + PartialEq>(
     context: &str,
     word: &OsStr,
     choices: &[Choice<T>],

@@ -1,0 +1,251 @@
+//! `bytepath tee`: standard input to standard output and to files, without copying what need not be.
+
+mod explained;
+mod extras;
+mod hash;
+mod mode;
+mod outputs;
+mod progress;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use std::time::Instant;
+
+use bytepath::fan_out::{AfterLoss, Ending, FannedOut, Lags, Lost, Queue};
+use bytepath::{Endpoint, FanOut, Meter};
+use bytepath_report::numbers;
+use clap::{ArgAction, Args};
+use rustix::io::Errno;
+
+use crate::classic::{Called, Classic, closed_well, end_by_broken_pipe, word};
+use crate::sys::{interrupts, start};
+use extras::Extras;
+use hash::Hashing;
+use mode::Mode;
+use outputs::{Opening, Outputs};
+
+/// For the table of commands that have a classic.
+pub(crate) const CLASSIC: Classic = Classic { name: "tee", run: called };
+
+/// What the classic ends with for anything that is wrong, its use included.
+const WRONG_USAGE: u8 = 1;
+
+/// Copy standard input to each FILE, and to standard output
+///
+/// Takes every option of GNU tee; called as tee through a link, it is tee. Pipes get references to
+/// the pages of what comes out of a pipe, and files one copy of them. Of a file that is read, pipes
+/// get the pages too, as splice(2) hands them on: what is written to it before their readers have
+/// taken them shows.
+// In the order of the classic's long options, which its messages name them in.
+#[derive(Args, Debug, Default)]
+#[command(version, disable_help_flag = true, disable_version_flag = true)]
+pub(crate) struct Options {
+    /// Append to the FILEs instead of overwriting them
+    #[arg(short, long)]
+    append: bool,
+    /// Ignore interrupts
+    #[arg(short, long)]
+    ignore_interrupts: bool,
+    /// As --output-error=warn-nopipe
+    #[arg(short = 'p')]
+    pipes: bool,
+    /// What to do when an output cannot be written: warn, warn-nopipe, exit or exit-nopipe
+    ///
+    /// warn tells of it and goes on with the others, exit ends there; with -nopipe, a reader that
+    /// has left is no matter. Without a MODE it is warn-nopipe, with which tee also ends as soon as
+    /// all readers have left. Without the option, a reader that has left ends tee by its signal,
+    /// and the rest is told of.
+    #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true)]
+    output_error: Option<Option<OsString>>,
+    /// Print this help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Print the version
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
+    #[command(flatten)]
+    extras: Extras,
+    /// The files; - is one of that name
+    #[arg(value_name = "FILE")]
+    files: Vec<OsString>,
+}
+
+fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
+    let (options, written) = match called.ordered_options::<Options>(words, WRONG_USAGE) {
+        Ok(read) => read,
+        Err(ended) => return ended,
+    };
+    match Mode::of(&written) {
+        Ok(mode) => Tee { called, mode, well: AtomicBool::new(true) }.run(&options),
+        Err(what) => called.misused(what.as_bytes(), WRONG_USAGE),
+    }
+}
+
+/// The copying.
+struct Tee<'a> {
+    called: &'a Called,
+    mode: Mode,
+    well: AtomicBool,
+}
+
+impl Tee<'_> {
+    fn run(&self, options: &Options) -> ExitCode {
+        if options.ignore_interrupts {
+            interrupts::ignore();
+        }
+        let (hashing, spill) = match prepared(&options.extras) {
+            Ok(prepared) => prepared,
+            Err(what) => {
+                self.called.say(what);
+                return ExitCode::FAILURE;
+            }
+        };
+        let stdout = std::io::stdout();
+        let mut outputs = Outputs::begin(stdout.as_fd());
+        let opening = if options.append { Opening::Append } else { Opening::Overwrite };
+        for name in &options.files {
+            if let Err(errno) = outputs.open(name, opening) {
+                self.fail(name, errno);
+                if self.mode.exits() {
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+        if let Some(hashing) = &hashing {
+            outputs.listen("the checksum", hashing.sink());
+        }
+        let copied = self.copy(&options.extras, &outputs, spill.as_ref());
+        match &copied {
+            Ok(done) if done.ending == Ending::Stopped => return ExitCode::FAILURE,
+            Ok(FannedOut { ending: Ending::ReadFailed(errno), .. }) | Err(errno) => {
+                self.called.say(format_args!("read error: {}", word(*errno)));
+                self.well.store(false, Relaxed);
+            }
+            Ok(_) => {}
+        }
+        let lost =
+            |place: usize| copied.as_ref().is_ok_and(|done| done.sinks[place].lost.is_some());
+        let end = self.end(&outputs, lost);
+        drop(outputs);
+        match hashing.is_none_or(|hashing| self.tell(hashing)) {
+            true => end,
+            false => ExitCode::FAILURE,
+        }
+    }
+
+    /// # Errors
+    /// There is nothing to read.
+    fn copy(
+        &self,
+        extras: &Extras,
+        outputs: &Outputs<'_>,
+        spill: Option<&File>,
+    ) -> Result<FannedOut, Errno> {
+        if start::was_closed(0) {
+            return Err(Errno::BADF);
+        }
+        let stdin = std::io::stdin();
+        let source = Endpoint::source(stdin.as_fd()).map_err(|error| error.errno())?;
+        let (meter, lags, began) = (Meter::new(), Lags::of(outputs.ends().len()), Instant::now());
+        let mut fan_out =
+            FanOut::new(&source, outputs.ends()).meter(&meter).listeners(outputs.listeners());
+        if self.mode.lets_readers_go() {
+            fan_out = fan_out.watch_readers();
+        }
+        if extras.no_enlarge {
+            fan_out = fan_out.leave_pipes();
+        }
+        let on_loss = |lost: Lost| self.lost(outputs, lost);
+        let work = || match extras.queue {
+            None => Ok(fan_out.run(&on_loss)),
+            Some(memory_bytes) => {
+                let queue = Queue { memory_bytes, spill: spill.map(AsFd::as_fd) };
+                let on_full = |place: usize| self.full(outputs, place, lags.bytes(place));
+                fan_out.run_queued(queue, &lags, &on_loss, &on_full)
+            }
+        };
+        let done = match extras.progress {
+            true => progress::watched(outputs, &meter, &lags, work),
+            false => work(),
+        };
+        let done = done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        if extras.explain_plan {
+            explained::explain(extras, (&source, outputs), &done, began);
+        }
+        Ok(done)
+    }
+
+    /// The queue is full because of this output.
+    fn full(&self, outputs: &Outputs<'_>, place: usize, behind_bytes: u64) {
+        let behind = numbers::bytes(behind_bytes);
+        self.called.say_of(
+            outputs.name(place),
+            format_args!("{behind} behind, and the queue is full: the others wait for it"),
+        );
+    }
+
+    /// Says the checksum. Whether there is one.
+    fn tell(&self, hashing: Hashing) -> bool {
+        let name = hashing.algorithm.name();
+        let digest = hashing.finish();
+        match &digest {
+            Ok(digest) => self.called.say(format_args!("{name} {digest}")),
+            Err(errno) => self.called.say(format_args!("no {name}: {}", word(*errno))),
+        }
+        digest.is_ok()
+    }
+
+    /// An output cannot be written any more.
+    fn lost(&self, outputs: &Outputs<'_>, lost: Lost) -> AfterLoss {
+        if !outputs.is_output(lost.sink) {
+            return AfterLoss::GoOn;
+        }
+        if self.mode == Mode::Signal && lost.errno == Errno::PIPE {
+            end_by_broken_pipe();
+        }
+        if !self.mode.tells(lost.errno) {
+            return AfterLoss::GoOn;
+        }
+        self.fail(outputs.name(lost.sink), lost.errno);
+        if self.mode.exits() { AfterLoss::Stop } else { AfterLoss::GoOn }
+    }
+
+    fn fail(&self, name: &OsStr, errno: Errno) {
+        self.called.say_of(name, word(errno));
+        self.well.store(false, Relaxed);
+    }
+
+    /// Closes what is open, which is when some file systems tell that bytes are lost.
+    fn end(&self, outputs: &Outputs<'_>, lost: impl Fn(usize) -> bool) -> ExitCode {
+        for (place, errno) in outputs.close(lost) {
+            self.fail(outputs.name(place), errno);
+        }
+        if start::was_closed(0) {
+            self.called.say(format_args!("standard input: {}", word(Errno::BADF)));
+            return ExitCode::FAILURE;
+        }
+        let stdout = std::io::stdout();
+        if let Err(errno) = closed_well(stdout.as_fd()) {
+            return self.called.write_failed(errno);
+        }
+        if self.well.load(Relaxed) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+/// What has to be had before any output is touched: the checksum's thread, and the file to spill to.
+///
+/// # Errors
+/// What is wrong, in words.
+fn prepared(extras: &Extras) -> Result<(Option<Hashing>, Option<File>), String> {
+    let hashing = extras.hash.map(Hashing::start).transpose();
+    let hashing = hashing.map_err(|error| format!("no thread for the checksum: {error}"))?;
+    let spill = extras.spill.as_deref().map(|folder| {
+        let file = tempfile::tempfile_in(folder);
+        file.map_err(|error| format!("cannot spill to {}: {error}", folder.display()))
+    });
+    Ok((hashing, spill.transpose()?))
+}

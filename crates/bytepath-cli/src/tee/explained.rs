@@ -1,0 +1,44 @@
+//! How the bytes went, for people who asked.
+
+use std::time::Instant;
+
+use bytepath::Endpoint;
+use bytepath::fan_out::FannedOut;
+
+use super::extras::Extras;
+use super::outputs::Outputs;
+use crate::classic::{always_quoted, word};
+use crate::say;
+
+/// Tells of what was done since `began`.
+pub(super) fn explain(
+    extras: &Extras,
+    (source, outputs): (&Endpoint<'_>, &Outputs<'_>),
+    done: &FannedOut,
+    began: Instant,
+) {
+    let basis = match extras.queue {
+        Some(_) => "--queue has everything read, and written by a thread for each output",
+        None => {
+            "by rules; pages are handed on where both ends have them, the rest is read and written"
+        }
+    };
+    say(format_args!("plan: {basis}"));
+    say(format_args!("  from a {}: {}", source.kind(), done.source_way));
+    for (place, served) in done.sinks.iter().enumerate() {
+        let kind = outputs.ends()[place].as_ref().map_or("closed", |end| end.kind().name());
+        let refused =
+            served.refused.map(|(way, errno)| format!("; {way} was refused: {}", word(errno)));
+        let lost = served.lost.map(|errno| format!("; lost: {}", word(errno)));
+        say(format_args!(
+            "  to {} ({kind}): {}, {} bytes{}{}",
+            always_quoted(outputs.name(place)),
+            served.way,
+            served.bytes,
+            refused.unwrap_or_default(),
+            lost.unwrap_or_default()
+        ));
+    }
+    let rate = done.bytes as f64 / f64::from(1 << 30) / began.elapsed().as_secs_f64().max(1e-9);
+    say(format_args!("came: {} bytes, {rate:.2} GiB/s", done.bytes));
+}

@@ -1,0 +1,34 @@
+//! Options that the classic does not have.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::hash::Algorithm;
+use crate::values;
+
+/// Options of ours.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Beyond the classic")]
+pub(super) struct Extras {
+    /// Show bytes and rate on standard error, and which outputs are behind
+    #[arg(long)]
+    pub(super) progress: bool,
+    /// Let a slow output be behind by this much without holding up the others. What it has not taken
+    /// is kept in memory. Every byte is then read and written; without it, each output gets the bytes
+    /// before more are read, and pipes by reference
+    #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
+    pub(super) queue: Option<usize>,
+    /// Keep what is beyond the queue's SIZE in a file without a name in DIR, as long as there is room
+    #[arg(long, value_name = "DIR", requires = "queue")]
+    pub(super) spill: Option<PathBuf>,
+    /// Say the stream's checksum at the end, on standard error
+    #[arg(long, value_name = "ALGO", value_enum)]
+    pub(super) hash: Option<Algorithm>,
+    /// Say on standard error how the bytes went to each output and why, and what came
+    #[arg(long)]
+    pub(super) explain_plan: bool,
+    /// Leave pipes at the size they have, instead of making them larger
+    #[arg(long)]
+    pub(super) no_enlarge: bool,
+}

@@ -1,0 +1,54 @@
+//! How far it is: bytes, the recent rate, and which outputs are behind.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+
+use bytepath::Meter;
+use bytepath::fan_out::Lags;
+use bytepath_report::numbers;
+
+use super::outputs::Outputs;
+use crate::live::{EVERY, Lines, Rate};
+
+/// An output that is less behind is at work, like all of them.
+const BEHIND_BYTES: u64 = 1 << 20;
+
+/// Does the work, and shows how far it is.
+pub(super) fn watched<T>(
+    outputs: &Outputs<'_>,
+    meter: &Meter,
+    lags: &Lags,
+    work: impl FnOnce() -> T,
+) -> T {
+    std::thread::scope(|scope| {
+        let (done, over) = channel::<()>();
+        let watch = move || {
+            let (mut lines, mut rate) = (Lines::new(), Rate::new());
+            loop {
+                let ended = over.recv_timeout(EVERY) == Err(RecvTimeoutError::Disconnected);
+                let bytes = meter.bytes();
+                rate.look(bytes);
+                let shown = numbers::bytes(rate.per_second() as u64);
+                let behind = behind(outputs, lags);
+                lines.draw(&format!("{}, {shown}/s{behind}", numbers::bytes(bytes)), ended);
+                if ended {
+                    return;
+                }
+            }
+        };
+        // Without memory for a thread there is no display.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
+        let came = work();
+        drop(done);
+        came
+    })
+}
+
+/// The outputs that are behind, by their names.
+fn behind(outputs: &Outputs<'_>, lags: &Lags) -> String {
+    let all = (0..outputs.ends().len()).map(|place| (place, lags.bytes(place)));
+    let behind = all.filter(|(place, bytes)| outputs.is_output(*place) && *bytes >= BEHIND_BYTES);
+    behind.fold(String::new(), |text, (place, bytes)| {
+        let name = outputs.name(place).to_string_lossy();
+        format!("{text}; {name} is {} behind", numbers::bytes(bytes))
+    })
+}

@@ -1,0 +1,320 @@
+//! What the classic does not have, or has in later versions only.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::OFlags;
+use rustix::pipe::PipeFlags;
+
+use super::{few, gnu, large};
+use crate::calls::may_trace;
+use crate::program::{Bounded, bytepath, run, shell, spawned};
+
+/// A pipe: its reading end, its writing end.
+fn pipe() -> (OwnedFd, OwnedFd) {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe")
+}
+
+/// Starts it with these words between these ends.
+fn started(words: &[&str], stdin: OwnedFd, stdout: OwnedFd) -> Bounded {
+    let mut command = bytepath(&[&["tee"], words].concat());
+    spawned(command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()))
+}
+
+/// Everything that comes out of it.
+fn whole(reader: impl Into<File>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    reader.into().read_to_end(&mut bytes).expect("it can be read");
+    bytes
+}
+
+/// Writes all of it and closes the pipe, from a thread of its own.
+fn fed(writer: OwnedFd, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || File::from(writer).write_all(&bytes).expect("it is read"))
+}
+
+/// A FIFO in a folder, open at its reading end, so that whoever writes into it does not wait for a
+/// reader; nobody reads yet.
+fn unread(folder: &Path) -> (String, File) {
+    let name = folder.join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &name, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a FIFO");
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let reader = rustix::fs::open(&name, flags, rustix::fs::Mode::empty()).expect("it opens");
+    let flags = rustix::fs::fcntl_getfl(&reader).expect("flags");
+    rustix::fs::fcntl_setfl(&reader, flags - OFlags::NONBLOCK).expect("it blocks");
+    (name.to_str().expect("plain").to_owned(), reader.into())
+}
+
+/// The classic up to 9.1 ends with "Resource temporarily unavailable" here, and loses the rest.
+#[test]
+fn ends_that_do_not_block_are_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("c");
+    let file = file.to_str().expect("plain");
+    let bytes = large();
+    for options in [&[][..], &["-p"], &["--queue", "8M"], &["-a", file], &[file], &["-p", file]] {
+        let _ = std::fs::remove_file(file);
+        let both = PipeFlags::NONBLOCK | PipeFlags::CLOEXEC;
+        let (stdin, feeder) = rustix::pipe::pipe_with(both).expect("a pipe");
+        let (reader, stdout) = rustix::pipe::pipe_with(both).expect("a pipe");
+        for end in [&reader, &feeder] {
+            let flags = rustix::fs::fcntl_getfl(end).expect("flags");
+            rustix::fs::fcntl_setfl(end, flags - OFlags::NONBLOCK).expect("it blocks");
+        }
+        let tee = started(options, stdin, stdout);
+        let feeds = fed(feeder, bytes.clone());
+        assert!(whole(reader) == bytes, "{options:?}");
+        feeds.join().expect("fed");
+        tee.done().well();
+        if options.contains(&file) {
+            assert!(std::fs::read(file).expect("it is there") == bytes, "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn it_ends_with_its_last_reader_though_no_byte_comes() {
+    for options in [&["-p"][..], &["--output-error=exit-nopipe"], &["-p", "--queue", "1M"]] {
+        for extra in [&[][..], &["--hash", "xxh3"]] {
+            let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+            let tee = started(&[options, extra].concat(), stdin, stdout);
+            drop(reader);
+            let done = tee.done();
+            assert!(done.status.success(), "{options:?}: {done:?}");
+            drop(feeder);
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_stays_keeps_it_going_though_another_has_left() {
+    for options in [&["-p"][..], &["-p", "--queue", "8M"]] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (name, fifo) = unread(folder.path());
+        let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+        let tee = started(&[options, &[name.as_str()]].concat(), stdin, stdout);
+        drop(reader);
+        let feeds = fed(feeder, large());
+        // Until somebody writes, it is at its end.
+        let _ = rustix::event::poll(&mut [PollFd::new(&fifo, PollFlags::IN)], None);
+        let mut first = vec![0; large().len()];
+        (&fifo).read_exact(&mut first).expect("it goes on");
+        assert!(first == large(), "{options:?}");
+        feeds.join().expect("fed");
+        tee.done().well();
+    }
+}
+
+#[test]
+fn a_slow_output_holds_nobody_up_that_the_queue_has_room_for() {
+    let spill = tempfile::tempdir().expect("a folder");
+    let spill_name = spill.path().to_str().expect("plain");
+    for options in [&["--queue", "8M"][..], &["--queue", "256K", "--spill", spill_name]] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (name, fifo) = unread(folder.path());
+        let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+        let tee = started(&[options, &[name.as_str()]].concat(), stdin, stdout);
+        let feeds = fed(feeder, large());
+        assert!(whole_of(&reader, large().len()) == large(), "{options:?}");
+        feeds.join().expect("fed");
+        assert_eq!(std::fs::read_dir(spill.path()).expect("it lists").count(), 0, "no name");
+        assert!(whole(fifo) == large(), "{options:?}");
+        tee.done().well();
+    }
+}
+
+/// So many bytes, whoever still has the other end open.
+fn whole_of(reader: &OwnedFd, bytes: usize) -> Vec<u8> {
+    let mut all = vec![0; bytes];
+    let file = File::from(reader.try_clone().expect("a duplicate"));
+    (&file).read_exact(&mut all).expect("it comes");
+    all
+}
+
+#[test]
+fn who_holds_the_others_up_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (name, mut fifo) = unread(folder.path());
+    let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+    let mut tee = started(&["--queue", "64K", &name], stdin, stdout);
+    let mut stderr = tee.child().stderr.take().expect("it is piped");
+    let feeds = fed(feeder, large());
+    let reads = std::thread::spawn(move || whole(reader));
+    let mut said = String::new();
+    let mut more = [0; 4096];
+    // Another output may be slow for a moment too.
+    while !said.contains(&format!("tee: {name}: ")) {
+        let count = stderr.read(&mut more).expect("it says something");
+        assert!(count > 0, "it ended: {said}");
+        said.push_str(&String::from_utf8_lossy(&more[..count]));
+    }
+    assert!(said.contains("behind"), "{said}");
+    let mut all = Vec::new();
+    fifo.read_to_end(&mut all).expect("it can be read");
+    assert!(all == large() && reads.join().expect("read") == large());
+    feeds.join().expect("fed");
+    assert!(tee.done().status.success());
+}
+
+#[test]
+fn a_queue_changes_nothing_of_what_the_classic_does() {
+    let Some(tee) = gnu() else { return };
+    let lines = [
+        "cat large | TEE c d | cksum",
+        "TEE -a c /dev/null <large >o",
+        "TEE c /dev/full d <a; echo $?",
+        "TEE -p c /dev/full d <a >o; echo $?",
+        "TEE --output-error=exit /dev/full <a >/dev/null; echo $?",
+        "TEE no/c <a; echo $?",
+        "TEE c >&- <a; echo $?",
+        "TEE c <&-; echo $?",
+        "mkdir e; TEE c <e; echo $?",
+        "{ TEE <large; echo $? >code; } | head -c 1; cat code",
+        "{ TEE -p <large; echo $? >code; } | head -c 1; cat code",
+        "{ TEE --output-error=warn <large; echo $? >code; } 2>&1 | head -c 1 >o; cat code",
+        "{ trap '' PIPE; TEE <large; echo $? >code; } | head -c 1; cat code",
+        "printf 1 | TEE c | cat",
+        "TEE c </dev/null | cat",
+    ];
+    for line in lines {
+        let theirs = tee.both(&line.replace("TEE", "tee"), few).theirs;
+        for queue in ["1", "100K", "64M", "10K --spill ."] {
+            let ours = tee.both(&line.replace("TEE", &format!("tee --queue {queue}")), few).ours;
+            let said = |text: &str| text.lines().filter(|line| !line.contains("behind")).count();
+            assert_eq!(ours.stdout, theirs.stdout, "{queue}: {line}");
+            assert_eq!(ours.end, theirs.end, "{queue}: {line}");
+            assert_eq!(said(&ours.stderr), said(&theirs.stderr), "{queue}: {line}");
+            if !line.contains("exit") && !line.contains("head") {
+                assert!(ours.files() == theirs.files(), "{queue}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_checksum_is_that_of_the_stream() {
+    let digests = [
+        ("xxh3", "2d06800538d394c2"),
+        ("sha256", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        ("blake3", "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"),
+    ];
+    for (algorithm, of_nothing) in digests {
+        let done = shell(&format!("$bytepath tee --hash {algorithm} </dev/null"));
+        assert_eq!(done.stderr, format!("tee: {algorithm} {of_nothing}\n"));
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    few(folder.path());
+    let name = folder.path().join("large").display().to_string();
+    let wanted = shell(&format!("sha256sum <{name}")).stdout;
+    let wanted = format!("tee: sha256 {}\n", wanted.split(' ').next().expect("a digest"));
+    for line in [
+        "$bytepath tee --hash sha256 <NAME >/dev/null",
+        "cat NAME | $bytepath tee --hash sha256 NAME.c | cat >/dev/null",
+        "cat NAME | $bytepath tee --hash sha256 -a NAME.c NAME.d | cat >/dev/null",
+        "cat NAME | $bytepath tee --hash sha256 --queue 8M NAME.c | cat >/dev/null",
+        "$bytepath tee --hash sha256 /dev/full <NAME 2>&1 >/dev/null | grep -v full >&2",
+    ] {
+        let done = shell(&line.replace("NAME", &name));
+        assert_eq!(done.stderr, wanted, "{line}");
+    }
+}
+
+#[test]
+fn no_byte_is_copied_on_its_way_from_pipe_to_pipes() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (large_file, trace) = (folder.path().join("large"), folder.path().join("trace"));
+    std::fs::write(&large_file, large()).expect("a file");
+    let (large_file, trace) = (large_file.display(), trace.display());
+    let calls = |words: &str| {
+        let line = format!(
+            "cat {large_file} | strace -qqq -y -e signal=none -e trace=read,write,splice,tee -o {trace} \
+             $bytepath tee {words} | cksum; cat {trace}"
+        );
+        shell(&line).well().stdout
+    };
+    let on_pipes = |calls: &str, call: &str| {
+        let moved = |line: &&str| line.starts_with(call) && line.contains("<pipe:");
+        calls.lines().filter(moved).count()
+    };
+    for words in ["", "/dev/null", "/dev/stdout"] {
+        let seen = calls(words);
+        assert!(on_pipes(&seen, "splice(") > 0, "{seen}");
+        assert_eq!(on_pipes(&seen, "read(") + on_pipes(&seen, "write("), 0, "{words}: {seen}");
+    }
+    assert!(on_pipes(&calls("/dev/stdout"), "tee(") > 0);
+}
+
+#[test]
+fn the_plan_is_explained() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = folder.path().join("c").display().to_string();
+    let said = shell(&format!("printf 12345 | $bytepath tee --explain-plan {name} | cat")).stderr;
+    for word in ["from a pipe: splice", "(pipe): tee, 5 bytes", "(file): splice", "came: 5 bytes"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let said =
+        shell("printf 12345 | $bytepath tee --explain-plan --queue 1M /dev/full | cat").stderr;
+    for word in ["--queue has", "from a pipe: read", "(pipe): write", "lost: No space left"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+#[test]
+fn how_far_it_is_is_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    few(folder.path());
+    let large = folder.path().join("large").display().to_string();
+    for queue in ["", "--queue 1M"] {
+        let done = shell(&format!("$bytepath tee --progress {queue} <{large} | cksum"));
+        let last = done.stderr.lines().last().unwrap_or_default().to_owned();
+        assert!(last.starts_with("3.00 MiB, ") && last.contains("/s"), "{queue}: {last:?}");
+    }
+}
+
+#[test]
+fn pipes_are_made_larger_unless_they_are_to_be_left() {
+    for (options, enlarges) in
+        [(&[][..], true), (&["--no-enlarge"], false), (&["--queue", "8M"], true)]
+    {
+        let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+        let size = || rustix::pipe::fcntl_getpipe_size(&reader).expect("a pipe has a size");
+        let before = size();
+        let tee = started(options, stdin, stdout);
+        let feeds = fed(feeder, large());
+        let got = whole_of(&reader, large().len());
+        let after = size();
+        assert!(got == large());
+        feeds.join().expect("fed");
+        tee.done().well();
+        assert_eq!(after > before, enlarges, "{options:?}: {before}, {after}");
+    }
+}
+
+#[test]
+fn wrong_use_of_our_options_is_refused_before_any_output_is_touched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = folder.path().join("c").display().to_string();
+    let cases = [
+        (&["--queue", "0"][..], "a size of 0"),
+        (&["--queue", "many"], "no size"),
+        (&["--spill", "/tmp"], "--queue"),
+        (&["--queue", "1M", "--spill", "/no/such"], "cannot spill to /no/such"),
+        (&["--hash", "md5"], "md5"),
+    ];
+    for (options, word) in cases {
+        let refused = run(&mut bytepath(&[&["tee", name.as_str()], options].concat()));
+        refused.refused(1, &["tee: ", word]);
+        assert!(!Path::new(&name).exists(), "{options:?}");
+    }
+    let refused = run(&mut bytepath(&["tee", "--bad"]));
+    refused.refused(1, &["tee: unrecognized option", "Try 'bytepath tee --help'"]);
+}

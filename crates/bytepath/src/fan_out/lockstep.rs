@@ -1,0 +1,190 @@
+//! All sinks at the pace of the slowest: what is taken goes to each before more is taken.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+use super::giving::PipePair;
+use super::sink::{Sink, Way};
+use super::taking::Taken;
+use super::{AfterLoss, Ending, FanOut, FannedOut, Lost, OnLoss, Pipes, Readers};
+use crate::endpoint::{Endpoint, Kind};
+use crate::meter::Meter;
+
+/// What is read at a time: see [`crate::routes::FILE_WRITE_BYTES`].
+pub(super) const BUFFER_BYTES: usize = crate::routes::FILE_WRITE_BYTES;
+
+/// Once so much was moved, pipes are made larger: what is smaller may end any moment.
+const GROW_AFTER_BYTES: u64 = 1 << 20;
+
+/// What pipes are made, which everybody may have by default (fs.pipe-max-size).
+const PIPE_BYTES: usize = 1 << 20;
+
+/// See the module.
+pub(super) struct Lockstep<'a> {
+    pub(super) source: &'a Endpoint<'a>,
+    /// Whether the source gives its bytes to splice(2).
+    pub(super) splices: bool,
+    pub(super) sinks: Vec<Sink<'a>>,
+    pub(super) meter: &'a Meter,
+    pub(super) readers: Readers,
+    /// How many sinks, from the first, keep it going.
+    pub(super) counted: usize,
+    on_loss: OnLoss<'a>,
+    pipes: Pipes,
+    /// What the source gave and is not yet with every sink; `held` bytes.
+    pub(super) reservoir: Option<PipePair>,
+    pub(super) held: usize,
+    /// A copy of what is held, on its way to a sink that is no pipe; empty in between.
+    pub(super) scratch: Option<PipePair>,
+    /// Whether tee(2) works here, as far as is known.
+    pub(super) tees: bool,
+    pub(super) buffer: Vec<u8>,
+    /// How many bytes of what is held are in the buffer too.
+    pub(super) peeked: usize,
+    bytes: u64,
+}
+
+impl<'a> Lockstep<'a> {
+    pub(super) fn new(job: &FanOut<'a>, meter: &'a Meter, on_loss: OnLoss<'a>) -> Self {
+        let sinks: Vec<_> = job.sinks.iter().map(|end| Sink::new(end.as_ref())).collect();
+        let itself = job.sinks.iter().flatten().any(|sink| sink.same_file(job.source));
+        let splices = matches!(job.source.kind(), Kind::Pipe | Kind::File) && !itself;
+        Lockstep {
+            source: job.source,
+            splices,
+            sinks,
+            meter,
+            readers: job.readers,
+            counted: job.counted(),
+            on_loss,
+            pipes: job.pipes,
+            reservoir: None,
+            held: 0,
+            scratch: None,
+            tees: true,
+            buffer: Vec::new(),
+            peeked: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn run(mut self) -> FannedOut {
+        let ending = loop {
+            if let Err(ending) = self.round() {
+                break ending;
+            }
+        };
+        FannedOut {
+            bytes: self.bytes,
+            ending,
+            source_way: if self.splices { "splice" } else { "read" },
+            sinks: self.sinks.iter().map(Sink::served).collect(),
+        }
+    }
+
+    /// Takes some bytes if none are held, and gives some.
+    fn round(&mut self) -> Result<(), Ending> {
+        self.any_left()?;
+        if self.held > 0 {
+            return self.give_held();
+        }
+        if let Some(only) = self.straight_sink() {
+            return self.straight(only);
+        }
+        match self.take()? {
+            Taken::Held(count) => {
+                self.held = count;
+                self.came(count);
+                self.give_held()
+            }
+            Taken::Read(count) => {
+                self.came(count);
+                self.write_to_all(count)
+            }
+        }
+    }
+
+    /// Whether a sink is left that counts.
+    pub(super) fn any_left(&self) -> Result<(), Ending> {
+        let left = self.sinks[..self.counted].iter().any(Sink::is_live);
+        if left { Ok(()) } else { Err(Ending::NoSinkLeft) }
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.sinks.iter().filter(|sink| sink.is_live()).count()
+    }
+
+    /// Writes the beginning of the buffer to every sink that does not have it yet.
+    pub(super) fn write_to_all(&mut self, count: usize) -> Result<(), Ending> {
+        for place in 0..self.sinks.len() {
+            let sink = &mut self.sinks[place];
+            if !sink.is_live() {
+                continue;
+            }
+            let has = sink.ahead.min(count);
+            sink.ahead -= has;
+            let written = match sink.way {
+                Way::Drop => {
+                    sink.took(count - has);
+                    Ok(())
+                }
+                _ => sink.write_all(&self.buffer[has..count], None),
+            };
+            if let Err(errno) = written {
+                self.lose(place, errno)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A sink takes no more bytes; whoever started this decides what that means.
+    pub(super) fn lose(&mut self, sink: usize, errno: Errno) -> Result<(), Ending> {
+        self.sinks[sink].lose(errno);
+        match (self.on_loss)(Lost { sink, errno }) {
+            AfterLoss::GoOn => Ok(()),
+            AfterLoss::Stop => Err(Ending::Stopped),
+        }
+    }
+
+    /// Counts what the source gave.
+    pub(super) fn came(&mut self, count: usize) {
+        let before = self.bytes;
+        self.bytes += count as u64;
+        self.meter.moved(count as u64);
+        if self.pipes == Pipes::Grow && passes_growth(before, count as u64) {
+            let live = self.sinks.iter().filter(|sink| sink.is_live());
+            grow_pipes(self.source, live.filter_map(|sink| sink.end));
+            for pair in self.reservoir.iter_mut().chain(&mut self.scratch) {
+                pair.grow(PIPE_BYTES);
+            }
+        }
+    }
+
+    /// A pipe of our own, as large as is right by now.
+    pub(super) fn pair(&self) -> Result<PipePair, Errno> {
+        let mut pair = PipePair::open()?;
+        if self.pipes == Pipes::Grow && self.bytes >= GROW_AFTER_BYTES {
+            pair.grow(PIPE_BYTES);
+        }
+        Ok(pair)
+    }
+}
+
+/// Whether these are the bytes after which pipes are made larger.
+pub(super) fn passes_growth(before: u64, count: u64) -> bool {
+    before < GROW_AFTER_BYTES && before + count >= GROW_AFTER_BYTES
+}
+
+/// Makes pipes larger. A refusal (fs.pipe-user-pages-soft is used up) leaves the size they have,
+/// which also works.
+pub(super) fn grow_pipes<'e>(
+    source: &'e Endpoint<'e>,
+    sinks: impl Iterator<Item = &'e Endpoint<'e>>,
+) {
+    for end in sinks.chain([source]).filter(|end| end.kind() == Kind::Pipe) {
+        if crate::outlets::pipe_bytes(end.as_fd()) < PIPE_BYTES {
+            let _ = end.set_pipe_bytes(PIPE_BYTES);
+        }
+    }
+}

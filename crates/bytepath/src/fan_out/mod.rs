@@ -1,0 +1,191 @@
+//! One source to many sinks: every byte to each of them.
+//!
+//! What the source gives is taken into a pipe of our own by splice(2). From there each sink that is
+//! a pipe gets references to the same pages by tee(2), and each that is a file a copy by splice(2);
+//! the last sink takes the bytes out. Where there is one sink only, they go straight. Sinks that
+//! take no pages (sockets, terminals, files opened with O_APPEND) are written to, and whatever the
+//! kernel refuses at any point is read and written from the byte reached.
+//!
+//! Costs per chunk: one system call for the source and one for each sink; two for a sink that is
+//! no pipe and not the last. No byte is copied for pipes, one copy is made for each file.
+
+mod giving;
+mod lockstep;
+mod queue;
+mod queued;
+mod sink;
+mod taking;
+
+use rustix::io::Errno;
+
+use crate::endpoint::Endpoint;
+use crate::meter::Meter;
+use crate::wait::Cancel;
+use lockstep::Lockstep;
+pub use queue::Queue;
+pub use queued::Lags;
+use queued::Queued;
+
+/// A source and its sinks, about to be run.
+pub struct FanOut<'a> {
+    source: &'a Endpoint<'a>,
+    sinks: &'a [Option<Endpoint<'a>>],
+    meter: Option<&'a Meter>,
+    listeners: usize,
+    readers: Readers,
+    pipes: Pipes,
+}
+
+/// What is done about sinks whose readers leave while no byte comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Readers {
+    /// Nothing: the next byte shows it.
+    Unwatched,
+    /// They are lost at once.
+    Watched,
+}
+
+/// What is done about the size of pipes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pipes {
+    /// They are made larger once it shows that there is much to move.
+    Grow,
+    /// They stay as they are.
+    Leave,
+}
+
+/// A sink that takes no more bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost {
+    /// Its place among the sinks.
+    pub sink: usize,
+    /// The kernel's word.
+    pub errno: Errno,
+}
+
+/// What is to be done after a sink was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterLoss {
+    /// The other sinks go on.
+    GoOn,
+    /// All of it ends here.
+    Stop,
+}
+
+/// Who is asked about a sink that was lost, before the next one gets any bytes.
+pub type OnLoss<'a> = &'a (dyn Fn(Lost) -> AfterLoss + Sync);
+
+/// Why it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The source is at its end, and the sinks have all of it.
+    SourceEnded,
+    /// No sink is left. Bytes that were taken from the source last are with none.
+    NoSinkLeft,
+    /// It was to stop after a sink was lost.
+    Stopped,
+    /// The source could not be read on. The sinks have all that it gave before.
+    ReadFailed(Errno),
+}
+
+/// What was done.
+#[derive(Debug, Clone)]
+pub struct FannedOut {
+    /// Bytes that the source gave.
+    pub bytes: u64,
+    /// Why it ended.
+    pub ending: Ending,
+    /// How the bytes left the source: `splice` or `read`.
+    pub source_way: &'static str,
+    /// What became of each sink.
+    pub sinks: Vec<Served>,
+}
+
+/// What became of one sink.
+#[derive(Debug, Clone)]
+pub struct Served {
+    /// Bytes that it took.
+    pub bytes: u64,
+    /// How they reached it, last: `tee`, `splice`, `drop` (/dev/null takes nothing but the count) or
+    /// `write`.
+    pub way: &'static str,
+    /// A way that the kernel refused, and its word.
+    pub refused: Option<(&'static str, Errno)>,
+    /// Why it takes no more, if it was lost.
+    pub lost: Option<Errno>,
+}
+
+impl<'a> FanOut<'a> {
+    /// Everything from `source` to each of `sinks`. `None` stands for a sink that is not open: it
+    /// is lost with EBADF when there are bytes for it.
+    ///
+    /// Pipes get the pages of a source that is a file, as with splice(2): what is written to it
+    /// before their readers have taken them shows. A source that is also a sink is read.
+    pub fn new(source: &'a Endpoint<'a>, sinks: &'a [Option<Endpoint<'a>>]) -> Self {
+        let (readers, pipes) = (Readers::Unwatched, Pipes::Grow);
+        FanOut { source, sinks, meter: None, listeners: 0, readers, pipes }
+    }
+
+    /// Counts on this meter what the source gives.
+    #[must_use]
+    pub fn meter(self, meter: &'a Meter) -> Self {
+        FanOut { meter: Some(meter), ..self }
+    }
+
+    /// The last so many sinks only listen: it ends once all the others are lost.
+    #[must_use]
+    pub fn listeners(self, count: usize) -> Self {
+        FanOut { listeners: count, ..self }
+    }
+
+    /// How many sinks, from the first, keep it going.
+    fn counted(&self) -> usize {
+        self.sinks.len().saturating_sub(self.listeners)
+    }
+
+    /// Notices that the reader of a pipe is gone while it waits for the source, so that it ends
+    /// with its last sink even if no byte comes any more.
+    #[must_use]
+    pub fn watch_readers(self) -> Self {
+        FanOut { readers: Readers::Watched, ..self }
+    }
+
+    /// Leaves pipes at the size they have.
+    #[must_use]
+    pub fn leave_pipes(self) -> Self {
+        FanOut { pipes: Pipes::Leave, ..self }
+    }
+
+    /// Moves the bytes, blocking until the source ends, all sinks are lost, or `on_loss` wants it
+    /// to stop. Each sink gets the bytes in order, and each chunk goes to all before the next is
+    /// taken, so that the slowest sets the pace.
+    ///
+    /// A process that does not ignore SIGPIPE is ended by it, as with write(2).
+    pub fn run(self, on_loss: OnLoss<'_>) -> FannedOut {
+        let own = Meter::new();
+        let meter = self.meter.unwrap_or(&own);
+        Lockstep::new(&self, meter, on_loss).run()
+    }
+
+    /// The same, but a slow sink may be behind the others, as far as the queue allows. Everything is
+    /// read, and each sink written to by a thread of its own; the threads are gone when it returns.
+    /// `on_full` is told once of each sink that holds the others up, for more than a moment, because
+    /// the queue is full.
+    ///
+    /// `lags` is for as many sinks as there are.
+    ///
+    /// # Errors
+    /// The process is out of descriptors; nothing has been read.
+    pub fn run_queued(
+        self,
+        queue: Queue<'_>,
+        lags: &Lags,
+        on_loss: OnLoss<'_>,
+        on_full: &(dyn Fn(usize) + Sync),
+    ) -> std::io::Result<FannedOut> {
+        let own = Meter::new();
+        let meter = self.meter.unwrap_or(&own);
+        let stop = Cancel::new()?;
+        Ok(Queued::new(&self, (queue, lags), meter, on_loss, on_full, stop).run())
+    }
+}

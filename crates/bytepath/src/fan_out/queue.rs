@@ -1,0 +1,248 @@
+//! What the source gave, for as long as some sink has not taken it: in memory, and beyond that in a
+//! file.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, fallocate, ftruncate};
+use rustix::io::Errno;
+
+/// What a piece costs besides its bytes, so that many small ones are not free.
+const PIECE_BYTES: usize = 128;
+
+/// Pieces in the file at the most: their list is in memory.
+const SPILLED_MAX: usize = 1 << 20;
+
+/// How far sinks may be behind the source, and where what they have not taken is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Queue<'a> {
+    /// Bytes that are kept in memory.
+    pub memory_bytes: usize,
+    /// A file, open for reading and writing, that takes what is more than that. It is overwritten.
+    pub spill: Option<BorrowedFd<'a>>,
+}
+
+/// Some bytes of the stream.
+#[derive(Clone)]
+pub(super) enum Piece {
+    Memory(Arc<Vec<u8>>),
+    Spilled { at: u64, bytes: usize },
+}
+
+impl Piece {
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Piece::Memory(bytes) => bytes.len() + PIECE_BYTES,
+            Piece::Spilled { .. } => 0,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Piece::Memory(bytes) => bytes.len(),
+            Piece::Spilled { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// The pieces that some sink has not taken yet, and how far each sink is.
+pub(super) struct Pieces<'a> {
+    queue: Queue<'a>,
+    pieces: VecDeque<Piece>,
+    /// How many pieces there were before the first of these.
+    gone: u64,
+    memory_bytes: usize,
+    spilled: usize,
+    /// Where the file ends.
+    spill_end: u64,
+    /// How many pieces each sink has taken; `None` for those that take no more.
+    taken: Vec<Option<u64>>,
+}
+
+impl<'a> Pieces<'a> {
+    pub(super) fn new(queue: Queue<'a>, sinks: usize) -> Self {
+        Pieces {
+            queue,
+            pieces: VecDeque::new(),
+            gone: 0,
+            memory_bytes: 0,
+            spilled: 0,
+            spill_end: 0,
+            taken: vec![Some(0); sinks],
+        }
+    }
+
+    /// Whether a piece of so many bytes fits into memory. One always does, however large.
+    pub(super) fn fits(&self, bytes: usize) -> bool {
+        let full = self.memory_bytes + bytes + PIECE_BYTES > self.queue.memory_bytes;
+        self.pieces.is_empty() || !full
+    }
+
+    /// Puts a piece behind all others, in memory.
+    pub(super) fn keep(&mut self, bytes: Vec<u8>) {
+        self.push(Piece::Memory(Arc::new(bytes)));
+    }
+
+    /// Puts a piece behind all others, in the file; or tells why it cannot be there.
+    pub(super) fn spill(&mut self, bytes: &[u8]) -> Result<(), Errno> {
+        let file = self.queue.spill.ok_or(Errno::NOSPC)?;
+        if self.spilled == SPILLED_MAX {
+            return Err(Errno::NOSPC);
+        }
+        let at = self.spill_end;
+        write_all_at(file, bytes, at)?;
+        self.spill_end += bytes.len() as u64;
+        self.spilled += 1;
+        self.push(Piece::Spilled { at, bytes: bytes.len() });
+        Ok(())
+    }
+
+    fn push(&mut self, piece: Piece) {
+        self.memory_bytes += piece.memory_bytes();
+        self.pieces.push_back(piece);
+    }
+
+    /// What a sink is to take next.
+    pub(super) fn next(&self, sink: usize) -> Option<Piece> {
+        let place = self.taken[sink]? - self.gone;
+        self.pieces.get(usize::try_from(place).ok()?).cloned()
+    }
+
+    /// A sink has taken its next piece.
+    pub(super) fn took(&mut self, sink: usize) {
+        if let Some(taken) = &mut self.taken[sink] {
+            *taken += 1;
+        }
+        self.forget();
+    }
+
+    /// A sink takes no more.
+    pub(super) fn lost(&mut self, sink: usize) {
+        self.taken[sink] = None;
+        self.forget();
+    }
+
+    /// The sinks that have not taken the first piece.
+    pub(super) fn slowest(&self) -> impl Iterator<Item = usize> + '_ {
+        let last = |taken: &Option<u64>| *taken == Some(self.gone) && !self.pieces.is_empty();
+        self.taken.iter().enumerate().filter(move |(_, taken)| last(taken)).map(|(sink, _)| sink)
+    }
+
+    pub(super) fn is_live(&self, sink: usize) -> bool {
+        self.taken[sink].is_some()
+    }
+
+    /// Drops what nobody is to take any more.
+    fn forget(&mut self) {
+        let needed = self.taken.iter().flatten().min().copied();
+        let needed = needed.unwrap_or(self.gone + self.pieces.len() as u64);
+        while self.gone < needed {
+            let Some(piece) = self.pieces.pop_front() else { break };
+            self.gone += 1;
+            self.memory_bytes -= piece.memory_bytes();
+            if let Piece::Spilled { at, bytes } = piece {
+                self.give_back(at, bytes);
+            }
+        }
+    }
+
+    /// Gives a file system its blocks back, as well as it can.
+    fn give_back(&mut self, at: u64, bytes: usize) {
+        let Some(file) = self.queue.spill else { return };
+        self.spilled -= 1;
+        if self.spilled == 0 {
+            self.spill_end = 0;
+            let _ = ftruncate(file, 0);
+        } else {
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(file, hole, at, bytes as u64);
+        }
+    }
+}
+
+fn write_all_at(file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::pwrite(file, &bytes[done..], at + done as u64) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Reads a spilled piece back.
+pub(super) fn read_all_at(file: BorrowedFd<'_>, into: &mut [u8], at: u64) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < into.len() {
+        match rustix::io::pread(file, &mut into[done..], at + done as u64) {
+            // Somebody else has shortened it.
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn pieces(memory_bytes: usize, spill: Option<BorrowedFd<'_>>) -> Pieces<'_> {
+        Pieces::new(Queue { memory_bytes, spill }, 2)
+    }
+
+    #[test]
+    fn what_every_sink_has_taken_makes_room() {
+        let mut pieces = pieces(1000, None);
+        assert!(pieces.fits(5000), "one always does");
+        pieces.keep(vec![1; 700]);
+        assert!(!pieces.fits(200));
+        pieces.took(0);
+        assert_eq!(pieces.slowest().collect::<Vec<_>>(), [1]);
+        assert!(!pieces.fits(200) && pieces.next(0).is_none());
+        pieces.took(1);
+        assert!(pieces.fits(200) && pieces.next(1).is_none());
+    }
+
+    #[test]
+    fn a_sink_that_is_lost_holds_nobody_up() {
+        let mut pieces = pieces(1000, None);
+        pieces.keep(vec![1; 700]);
+        pieces.took(0);
+        pieces.lost(1);
+        assert!(pieces.fits(800) && !pieces.is_live(1));
+        pieces.keep(vec![2; 800]);
+        assert_eq!(pieces.next(0).map(|piece| piece.bytes()), Some(800));
+    }
+
+    #[test]
+    fn what_is_spilled_comes_back_in_its_place_and_the_file_ends_empty() {
+        let file = tempfile::tempfile().expect("a file");
+        let mut pieces = pieces(1000, Some(file.as_fd()));
+        pieces.keep(vec![1; 800]);
+        pieces.spill(&[2; 9000]).and_then(|()| pieces.spill(&[3; 5])).expect("there is room");
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            match pieces.next(0).expect("three were put in") {
+                Piece::Memory(bytes) => seen.extend_from_slice(&bytes),
+                Piece::Spilled { at, bytes } => {
+                    let from = seen.len();
+                    seen.resize(from + bytes, 0);
+                    read_all_at(file.as_fd(), &mut seen[from..], at).expect("it is there");
+                }
+            }
+            pieces.took(0);
+            pieces.took(1);
+        }
+        assert_eq!(seen, [vec![1; 800], vec![2; 9000], vec![3; 5]].concat());
+        assert_eq!(file.metadata().expect("it is ours").len(), 0);
+    }
+}

@@ -1,0 +1,289 @@
+//! Each sink at its own pace: a thread of its own takes the bytes from a queue.
+//!
+//! Costs per chunk: one read, one write for each sink, and a lock taken twice by each.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::lockstep::{BUFFER_BYTES, grow_pipes};
+use super::queue::{Piece, Pieces, Queue, read_all_at};
+use super::sink::{Sink, Way};
+use super::taking::wait_for_source;
+use super::{AfterLoss, Ending, FanOut, FannedOut, Lost, OnLoss, Pipes, Readers};
+use crate::endpoint::Blocking;
+use crate::meter::Meter;
+use crate::wait::Cancel;
+
+/// A queue that is full for less is nothing to tell of.
+const LASTS: Duration = Duration::from_millis(200);
+
+/// How far each sink is, readable meanwhile.
+#[derive(Debug, Default)]
+pub struct Lags {
+    came: AtomicU64,
+    /// [`GONE`] for one that takes no more.
+    took: Vec<AtomicU64>,
+}
+
+/// No stream is that long.
+const GONE: u64 = u64::MAX;
+
+impl Lags {
+    /// For so many sinks.
+    pub fn of(sinks: usize) -> Lags {
+        Lags {
+            came: AtomicU64::new(0),
+            took: std::iter::repeat_with(AtomicU64::default).take(sinks).collect(),
+        }
+    }
+
+    /// How many bytes a sink is behind the source; 0 for one that was lost.
+    pub fn bytes(&self, sink: usize) -> u64 {
+        // In this order, so that what comes in between counts as lag, and never as less than none.
+        let took = self.took[sink].load(Relaxed);
+        self.came.load(Relaxed).saturating_sub(took)
+    }
+}
+
+/// See the module.
+pub(super) struct Queued<'a> {
+    job: &'a FanOut<'a>,
+    queue: Queue<'a>,
+    on_loss: OnLoss<'a>,
+    on_full: &'a (dyn Fn(usize) + Sync),
+    lags: &'a Lags,
+    meter: &'a Meter,
+    pieces: Mutex<State<'a>>,
+    /// There is more to take, or no more will come.
+    more: Condvar,
+    /// There may be room for more.
+    room: Condvar,
+    /// Wakes whoever waits for an end outside.
+    stop: Cancel,
+}
+
+struct State<'a> {
+    pieces: Pieces<'a>,
+    /// No more will come.
+    ended: bool,
+    stopped: bool,
+    /// Why each sink takes no more.
+    lost: Vec<Option<Errno>>,
+    /// The sinks that held others up, which is told once of each.
+    told: Vec<bool>,
+}
+
+impl<'a> Queued<'a> {
+    pub(super) fn new(
+        job: &'a FanOut<'a>,
+        (queue, lags): (Queue<'a>, &'a Lags),
+        meter: &'a Meter,
+        on_loss: OnLoss<'a>,
+        on_full: &'a (dyn Fn(usize) + Sync),
+        stop: Cancel,
+    ) -> Self {
+        let sinks = job.sinks.len();
+        let pieces = Pieces::new(queue, sinks);
+        let (lost, told) = (vec![None; sinks], vec![false; sinks]);
+        let state = State { pieces, ended: false, stopped: false, lost, told };
+        let (more, room) = (Condvar::new(), Condvar::new());
+        let pieces = Mutex::new(state);
+        Queued { job, queue, on_loss, on_full, lags, meter, pieces, more, room, stop }
+    }
+
+    pub(super) fn run(self) -> FannedOut {
+        let (mut served, mut bytes) = (Vec::new(), 0);
+        let ending = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (place, end) in self.job.sinks.iter().enumerate() {
+                let all = &self;
+                let serve = move || all.serve(place, Sink::written(end.as_ref()));
+                threads.push(std::thread::Builder::new().spawn_scoped(scope, serve));
+            }
+            for (place, thread) in threads.iter().enumerate() {
+                if thread.is_err() {
+                    self.lose(place, Errno::AGAIN);
+                }
+            }
+            let ending = self.feed(&mut bytes);
+            self.lock().ended = true;
+            self.more.notify_all();
+            for (place, thread) in threads.into_iter().enumerate() {
+                let sink = thread.ok().and_then(|thread| thread.join().ok());
+                let end = self.job.sinks[place].as_ref();
+                served.push(sink.unwrap_or_else(|| Sink::written(end)));
+            }
+            ending
+        });
+        let state = self.lock();
+        for (sink, lost) in served.iter_mut().zip(&state.lost) {
+            lost.iter().for_each(|errno| sink.lose(*errno));
+        }
+        let ending = if state.stopped { Ending::Stopped } else { ending };
+        let sinks = served.iter().map(Sink::served).collect();
+        FannedOut { bytes, ending, source_way: "read", sinks }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<'a>> {
+        // Nothing that is done under the lock leaves it half done.
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a sink is left that counts.
+    fn any_left(&self, state: &State<'_>) -> bool {
+        !state.stopped && (0..self.job.counted()).any(|sink| state.pieces.is_live(sink))
+    }
+
+    /// Puts what the source gives into the queue, until it ends.
+    fn feed(&self, bytes: &mut u64) -> Ending {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let piece = match self.read(&mut buffer) {
+                Ok(count) => &buffer[..count],
+                Err(ending) => return ending,
+            };
+            let count = piece.len() as u64;
+            if self.job.pipes == Pipes::Grow && super::lockstep::passes_growth(*bytes, count) {
+                grow_pipes(self.job.source, self.job.sinks.iter().flatten());
+            }
+            *bytes += count;
+            self.meter.moved(count);
+            self.lags.came.store(*bytes, Relaxed);
+            if let Err(ending) = self.put(piece) {
+                return ending;
+            }
+        }
+    }
+
+    fn read(&self, into: &mut [u8]) -> Result<usize, Ending> {
+        loop {
+            if !self.any_left(&self.lock()) {
+                return Err(Ending::NoSinkLeft);
+            }
+            match self.job.source.read_some(into, Blocking::No) {
+                Ok(0) => return Err(Ending::SourceEnded),
+                Ok(count) => return Ok(count),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.wait_for_source(),
+                Err(errno) => return Err(Ending::ReadFailed(errno)),
+            }
+        }
+    }
+
+    fn wait_for_source(&self) {
+        let watches = self.job.readers == Readers::Watched;
+        let state = self.lock();
+        let watched = self.job.sinks.iter().enumerate();
+        let watched = watched.filter(|(place, _)| watches && state.pieces.is_live(*place));
+        let watched: Vec<_> =
+            watched.filter_map(|(place, end)| Some((place, end.as_ref()?))).collect();
+        drop(state);
+        for place in wait_for_source(self.job.source, &watched, Some(&self.stop)) {
+            self.lose(place, Errno::PIPE);
+        }
+    }
+
+    /// Puts a piece into the queue, once there is room.
+    fn put(&self, piece: &[u8]) -> Result<(), Ending> {
+        let mut state = self.lock();
+        while !state.pieces.fits(piece.len()) {
+            if !self.any_left(&state) {
+                return Err(Ending::NoSinkLeft);
+            }
+            if state.pieces.spill(piece).is_ok() {
+                self.more.notify_all();
+                return Ok(());
+            }
+            let waited = self.room.wait_timeout(state, LASTS);
+            let (still, time) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = still;
+            if time.timed_out() {
+                self.tell_of_slowest(&mut state);
+            }
+        }
+        state.pieces.keep(piece.to_vec());
+        self.more.notify_all();
+        Ok(())
+    }
+
+    fn tell_of_slowest(&self, state: &mut State<'_>) {
+        let slowest = state.pieces.slowest().filter(|sink| !state.told[*sink]);
+        for sink in slowest.collect::<Vec<_>>() {
+            state.told[sink] = true;
+            (self.on_full)(sink);
+        }
+    }
+
+    /// Gives a sink its bytes, until there are no more or it is lost.
+    fn serve(&self, place: usize, mut sink: Sink<'a>) -> Sink<'a> {
+        let mut buffer = Vec::new();
+        while let Some(piece) = self.next(place) {
+            let given = match &piece {
+                _ if sink.way == Way::Drop => {
+                    sink.took(piece.bytes());
+                    Ok(())
+                }
+                Piece::Memory(bytes) => sink.write_all(bytes, Some(&self.stop)),
+                Piece::Spilled { at, bytes } => self
+                    .read_back(&mut buffer, *at, *bytes)
+                    .and_then(|()| sink.write_all(&buffer, Some(&self.stop))),
+            };
+            match given {
+                Ok(()) => {
+                    self.lags.took[place].fetch_add(piece.bytes() as u64, Relaxed);
+                    self.lock().pieces.took(place);
+                    self.room.notify_all();
+                }
+                // Nobody waits for the rest.
+                Err(_) if self.stop.is_cancelled() => break,
+                Err(errno) => {
+                    self.lose(place, errno);
+                    break;
+                }
+            }
+        }
+        sink
+    }
+
+    fn read_back(&self, buffer: &mut Vec<u8>, at: u64, bytes: usize) -> Result<(), Errno> {
+        let file = self.queue.spill.ok_or(Errno::IO)?;
+        buffer.resize(bytes, 0);
+        read_all_at(file, buffer, at)
+    }
+
+    /// The next piece for a sink; sleeps until there is one. `None` when there will be none.
+    fn next(&self, place: usize) -> Option<Piece> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped || !state.pieces.is_live(place) {
+                return None;
+            }
+            match state.pieces.next(place) {
+                None if state.ended => return None,
+                None => state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner),
+                piece => return piece,
+            }
+        }
+    }
+
+    /// A sink takes no more bytes; whoever started this decides what that means.
+    fn lose(&self, sink: usize, errno: Errno) {
+        let mut state = self.lock();
+        if !state.pieces.is_live(sink) || state.stopped {
+            return;
+        }
+        state.pieces.lost(sink);
+        state.lost[sink] = Some(errno);
+        self.lags.took[sink].store(GONE, Relaxed);
+        state.stopped = (self.on_loss)(Lost { sink, errno }) == AfterLoss::Stop;
+        if !self.any_left(&state) {
+            self.stop.cancel();
+        }
+        drop(state);
+        self.more.notify_all();
+        self.room.notify_all();
+    }
+}

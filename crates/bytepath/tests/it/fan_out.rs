@@ -1,0 +1,280 @@
+//! One source to many sinks: the same bytes to each, whatever they are, however slow, and whoever
+//! dies.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+
+use bytepath::fan_out::{AfterLoss, Ending, FannedOut, Lags, Lost, Queue};
+use bytepath::{Endpoint, FanOut, Meter};
+use proptest::prelude::*;
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+fn pipe(bytes: usize) -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+    let _ = rustix::pipe::fcntl_setpipe_size(&writer, bytes);
+    (reader, writer)
+}
+
+fn stream(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+}
+
+/// A sink, and how it is read.
+#[derive(Debug, Clone)]
+enum Kind {
+    /// A pipe of this size whose reader takes so many bytes at a time.
+    Pipe(usize, usize),
+    File,
+    Appended,
+    Socket,
+    Null,
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    let reads = prop_oneof![Just(1000_usize), Just(4096), Just(70_000), Just(1 << 20)];
+    prop_oneof![
+        (prop_oneof![Just(4096_usize), Just(65_536), Just(1 << 20)], reads)
+            .prop_map(|(size, reads)| Kind::Pipe(size, reads)),
+        Just(Kind::File),
+        Just(Kind::Appended),
+        Just(Kind::Socket),
+        Just(Kind::Null),
+    ]
+}
+
+/// Where the bytes come from.
+#[derive(Debug, Clone, Copy)]
+enum Origin {
+    /// Written so many at a time.
+    Pipe(usize),
+    File,
+    Socket,
+}
+
+fn origin() -> impl Strategy<Value = Origin> {
+    let writes = prop_oneof![Just(777_usize), Just(65_536), Just(300_000)];
+    prop_oneof![writes.prop_map(Origin::Pipe), Just(Origin::File), Just(Origin::Socket)]
+}
+
+/// What a sink's other side is.
+enum Side {
+    Reader(File, usize),
+    Written(File),
+    Nothing,
+}
+
+fn opened(kind: &Kind) -> (OwnedFd, Side) {
+    match kind {
+        Kind::Pipe(bytes, reads) => {
+            let (reader, writer) = pipe(*bytes);
+            (writer, Side::Reader(reader.into(), *reads))
+        }
+        Kind::File => {
+            let file = tempfile::tempfile().expect("a file");
+            (file.try_clone().expect("a duplicate").into(), Side::Written(file))
+        }
+        Kind::Appended => {
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            let sink = File::options().append(true).open(file.path()).expect("it is ours");
+            (sink.into(), Side::Written(file.into_file()))
+        }
+        Kind::Socket => {
+            let (mine, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+            (theirs.into(), Side::Reader(OwnedFd::from(mine).into(), 50_000))
+        }
+        Kind::Null => {
+            let null = File::options().write(true).open("/dev/null").expect("it is everywhere");
+            (null.into(), Side::Nothing)
+        }
+    }
+}
+
+/// What came out at a sink's other side.
+fn got(side: Side) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    match side {
+        Side::Reader(mut reader, at_a_time) => {
+            let mut buffer = vec![0; at_a_time];
+            loop {
+                match reader.read(&mut buffer).expect("it can be read") {
+                    0 => break,
+                    count => all.extend_from_slice(&buffer[..count]),
+                }
+            }
+        }
+        Side::Written(mut file) => {
+            file.rewind().and_then(|()| file.read_to_end(&mut all)).expect("it can be read");
+        }
+        Side::Nothing => return None,
+    }
+    Some(all)
+}
+
+/// Moves a stream to such sinks, and gives what each got.
+fn moved(
+    origin: Origin,
+    bytes: &[u8],
+    kinds: &[Kind],
+    run: impl FnOnce(FanOut<'_>, usize) -> FannedOut,
+) -> (FannedOut, Vec<Option<Vec<u8>>>) {
+    let (sinks, sides): (Vec<_>, Vec<_>) = kinds.iter().map(opened).unzip();
+    std::thread::scope(|scope| {
+        let source: OwnedFd = match origin {
+            Origin::File => {
+                let mut file = tempfile::tempfile().expect("a file");
+                file.write_all(bytes).and_then(|()| file.rewind()).expect("written");
+                file.into()
+            }
+            Origin::Pipe(writes) => {
+                let (reader, writer) = pipe(65_536);
+                scope.spawn(move || {
+                    let mut writer = File::from(writer);
+                    bytes.chunks(writes).for_each(|piece| writer.write_all(piece).expect("read"));
+                });
+                reader
+            }
+            Origin::Socket => {
+                let (mine, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+                scope.spawn(move || (&mine).write_all(bytes).expect("it is read"));
+                theirs.into()
+            }
+        };
+        let readers: Vec<_> = sides
+            .into_iter()
+            .map(|side| match side {
+                Side::Reader(..) => Ok(scope.spawn(move || got(side))),
+                other => Err(other),
+            })
+            .collect();
+        let ends: Vec<_> = sinks.iter().map(|sink| Endpoint::sink(sink.as_fd()).ok()).collect();
+        let source_end = Endpoint::source(source.as_fd()).expect("a source");
+        let done = run(FanOut::new(&source_end, &ends), ends.len());
+        drop(ends);
+        drop(sinks);
+        let all = readers.into_iter().map(|reader| match reader {
+            Ok(thread) => thread.join().expect("it reads"),
+            Err(side) => got(side),
+        });
+        (done, all.collect())
+    })
+}
+
+fn go_on(_: Lost) -> AfterLoss {
+    AfterLoss::GoOn
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_sink_gets_every_byte(
+        origin in origin(),
+        kinds in prop::collection::vec(kind(), 1..6),
+        bytes in prop_oneof![Just(0_usize), 1..100_000_usize, 2_000_000..3_000_000_usize],
+        queue in prop_oneof![Just(None), Just(Some(1_usize)), Just(Some(500_000))],
+        spills in any::<bool>(),
+    ) {
+        let stream = stream(bytes);
+        let spill = tempfile::tempfile().expect("a file");
+        let meter = Meter::new();
+        let (done, got) = moved(origin, &stream, &kinds, |fan_out, sinks| {
+            let fan_out = fan_out.meter(&meter);
+            match queue {
+                None => fan_out.run(&go_on),
+                Some(memory_bytes) => {
+                    let queue = Queue { memory_bytes, spill: spills.then(|| spill.as_fd()) };
+                    let lags = Lags::of(sinks);
+                    let done = fan_out.run_queued(queue, &lags, &go_on, &|_| ()).expect("threads");
+                    assert!((0..sinks).all(|sink| lags.bytes(sink) == 0));
+                    done
+                }
+            }
+        });
+        prop_assert_eq!(done.ending, Ending::SourceEnded);
+        prop_assert_eq!((done.bytes, meter.bytes()), (bytes as u64, bytes as u64));
+        for (place, got) in got.into_iter().enumerate() {
+            prop_assert_eq!(done.sinks[place].bytes, bytes as u64, "{:?}", kinds[place]);
+            prop_assert!(got.is_none_or(|got| got == stream), "{:?} differs", kinds[place]);
+        }
+    }
+}
+
+#[test]
+fn a_sink_that_is_lost_is_told_of_and_the_others_have_everything() {
+    let (reader, broken) = pipe(65_536);
+    drop(reader);
+    let full = File::options().write(true).open("/dev/full").expect("it is everywhere");
+    let file = tempfile::tempfile().expect("a file");
+    let mut source = tempfile::tempfile().expect("a file");
+    source.write_all(&stream(300_000)).and_then(|()| source.rewind()).expect("written");
+    let end = |fd| Endpoint::sink(fd).ok();
+    let ends = [end(broken.as_fd()), None, end(full.as_fd()), end(file.as_fd())];
+    let source_end = Endpoint::source(source.as_fd()).expect("a source");
+    for queued in [false, true] {
+        (&source).rewind().and_then(|()| file.set_len(0)).expect("anew");
+        (&file).rewind().expect("anew");
+        let lost = Mutex::new(Vec::new());
+        let on_loss = |loss: Lost| {
+            lost.lock().expect("not poisoned").push((loss.sink, loss.errno));
+            AfterLoss::GoOn
+        };
+        let fan_out = FanOut::new(&source_end, &ends);
+        let done = match queued {
+            false => fan_out.run(&on_loss),
+            true => {
+                let queue = Queue { memory_bytes: 1 << 20, spill: None };
+                fan_out.run_queued(queue, &Lags::of(4), &on_loss, &|_| ()).expect("threads")
+            }
+        };
+        assert_eq!(done.ending, Ending::SourceEnded);
+        let mut lost = lost.into_inner().expect("not poisoned");
+        lost.sort_by_key(|(sink, _)| *sink);
+        assert_eq!(lost, [(0, Errno::PIPE), (1, Errno::BADF), (2, Errno::NOSPC)]);
+        assert!(
+            got(Side::Written(file.try_clone().expect("a duplicate"))) == Some(stream(300_000))
+        );
+    }
+}
+
+#[test]
+fn it_ends_where_it_is_to_stop_or_no_sink_is_left() {
+    let full = File::options().write(true).open("/dev/full").expect("it is everywhere");
+    let zero = Endpoint::open_source("/dev/zero").expect("it is everywhere");
+    let null = Endpoint::open_sink("/dev/null").ok();
+    let both = [Endpoint::sink(full.as_fd()).ok(), null];
+    let stop = |_: Lost| AfterLoss::Stop;
+    let queue = Queue { memory_bytes: 1 << 20, spill: None };
+    assert_eq!(FanOut::new(&zero, &both).run(&stop).ending, Ending::Stopped);
+    let done = FanOut::new(&zero, &both).run_queued(queue, &Lags::of(2), &stop, &|_| ());
+    assert_eq!(done.expect("threads").ending, Ending::Stopped);
+    // The second only listens.
+    assert_eq!(FanOut::new(&zero, &both).listeners(1).run(&go_on).ending, Ending::NoSinkLeft);
+    let done = FanOut::new(&zero, &both).listeners(1);
+    let done = done.run_queued(queue, &Lags::of(2), &go_on, &|_| ());
+    assert_eq!(done.expect("threads").ending, Ending::NoSinkLeft);
+}
+
+#[test]
+fn readers_that_leave_end_it_while_it_waits_for_the_source() {
+    for queued in [false, true] {
+        let (source, _feeder) = pipe(65_536);
+        let ((one, first), (other, second)) = (pipe(65_536), pipe(65_536));
+        let ends = [Endpoint::sink(first.as_fd()).ok(), Endpoint::sink(second.as_fd()).ok()];
+        let source = Endpoint::source(source.as_fd()).expect("a source");
+        let fan_out = FanOut::new(&source, &ends).watch_readers();
+        let leaves = std::thread::spawn(move || drop((one, other)));
+        let done = match queued {
+            false => fan_out.run(&go_on),
+            true => {
+                let queue = Queue { memory_bytes: 1 << 20, spill: None };
+                fan_out.run_queued(queue, &Lags::of(2), &go_on, &|_| ()).expect("threads")
+            }
+        };
+        leaves.join().expect("they leave");
+        assert_eq!(done.ending, Ending::NoSinkLeft);
+        assert!(done.sinks.iter().all(|sink| sink.lost == Some(Errno::PIPE)));
+    }
+}

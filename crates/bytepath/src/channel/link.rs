@@ -422,7 +422,7 @@ fn memory(bytes: usize, pages: PageSize, agreed: Agreed) -> Result<SharedMemory,
         memory.populate().map(|()| memory)
     };
     let pool = || match agreed.takes & TAKES_HUGETLB {
-        0 => Err(ChannelError::Refused("not both ends share pages of the pool with any user")),
+        0 => Err(ChannelError::Mismatch("pages of the pool are for ends of one user only")),
         _ => Ok(made(PageSize::Hugetlb)?),
     };
     match pages {

@@ -1,13 +1,15 @@
 //! Memory that processes share.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 use super::{PageSize, PagesError, page_bytes};
 use crate::sys::shared::SharedMapping;
+use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
 
 /// Memory that this process shares with those that it hands the descriptor to.
 #[derive(Debug)]
@@ -18,9 +20,10 @@ pub struct SharedMemory {
 
 impl SharedMemory {
     /// Makes memory of at least this many bytes (above 0), zero until written, in whole pages, and
-    /// sealed: nobody makes it shorter or longer. Huge pages are asked for where the administrator
-    /// lets shared memory have them on advice (/sys/kernel/mm/transparent_hugepage/shmem_enabled),
-    /// or come from the pool of hugetlbfs; [`SharedMemory::huge_bytes`] tells what came.
+    /// sealed: nobody makes it shorter or longer. [`PageSize::Huge`] are transparent huge pages, on
+    /// advice where the administrator lets shared memory have them so
+    /// (/sys/kernel/mm/transparent_hugepage/shmem_enabled), else by moving the memory into such
+    /// pages; [`SharedMemory::huge_bytes`] tells what came. They are all there at once.
     ///
     /// # Errors
     /// The kernel has no such memory to give.
@@ -38,10 +41,16 @@ impl SharedMemory {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&file, seals).map_err(failed)?;
         let mapping = SharedMapping::of(file.as_fd()).map_err(failed)?;
+        let memory = SharedMemory { mapping, file };
         if size == PageSize::Huge {
-            mapping.advise_huge().map_err(PagesError::NoHuge)?;
+            memory.mapping.advise_huge().map_err(PagesError::NoHuge)?;
+            memory.populate()?;
+            if memory.huge_bytes().is_ok_and(|bytes| bytes == 0) {
+                // Where that is refused, they are small.
+                let _ = memory.mapping.collapse();
+            }
         }
-        Ok(SharedMemory { mapping, file })
+        Ok(memory)
     }
 
     /// Maps memory that another process made.
@@ -79,6 +88,30 @@ impl SharedMemory {
     /// All of it. Whoever shares it writes at any time.
     pub fn words(&self) -> &[AtomicU64] {
         self.mapping.words()
+    }
+
+    /// The first half of a word, which is used as nothing else, to sleep on (futex(2)).
+    ///
+    /// # Panics
+    /// It has no such word.
+    pub fn half_word(&self, index: usize) -> &AtomicU32 {
+        self.mapping.half_word(index)
+    }
+
+    /// A range of its bytes, to be read.
+    ///
+    /// # Panics
+    /// It does not have the range.
+    pub fn bytes(&self, range: Range<usize>) -> SharedBytes<'_> {
+        self.mapping.bytes(range)
+    }
+
+    /// A range of its bytes, to be written.
+    ///
+    /// # Panics
+    /// It does not have the range.
+    pub fn space(&mut self, range: Range<usize>) -> SharedSpace<'_> {
+        self.mapping.space(range)
     }
 
     pub(crate) fn mapping(&self) -> &SharedMapping {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytepath::Wait;
 use bytepath::channel::{ChannelError, Connection, Now, Receiver, Sender, Setup};
-use bytepath::pages::PageSize;
+use bytepath::pages::{PageSize, SharedMemory};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::ends::contents;
@@ -185,12 +185,12 @@ fn a_sleeper_that_wants_one_byte_is_not_left_asleep_for_half_of_the_ring() {
 }
 
 #[test]
-fn rings_lie_in_huge_pages_where_shared_memory_may_have_them() {
+fn rings_lie_in_huge_pages_where_shared_memory_has_them() {
     let (sender, receiver) = stream(Setup::default(), Setup::default());
     let huge =
         [sender.memory(), receiver.memory()].map(|memory| memory.huge_bytes().expect("told"));
-    let allowed = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
-    if allowed.is_ok_and(|allowed| allowed.contains("[advise]") || allowed.contains("[always]")) {
+    let probe = SharedMemory::create(1, PageSize::Huge).and_then(|memory| memory.huge_bytes());
+    if probe.is_ok_and(|bytes| bytes > 0) {
         assert_eq!(huge, [2 << 20, 2 << 20]);
     } else {
         eprintln!("skipped: shared memory gets no huge pages here ({huge:?})");

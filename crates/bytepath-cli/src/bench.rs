@@ -4,6 +4,7 @@ mod calls;
 mod copy;
 mod files;
 pub(crate) mod interrupt;
+mod ipc;
 mod movers;
 mod progress;
 
@@ -45,6 +46,7 @@ enum Experiment {
     Calls(calls::Calls),
     Copy(copy::Copy),
     Files(Box<files::Files>),
+    Ipc(ipc::Ipc),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -146,6 +148,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
         Experiment::Files(options) => files::run(options),
+        Experiment::Ipc(options) => ipc::run(options),
     })
 }
 

@@ -18,12 +18,14 @@ mod hand;
 mod live;
 mod null;
 mod output;
+mod pass;
 mod planning;
 mod pv;
 mod read;
 mod sys;
 mod tee;
 mod tour;
+mod trip;
 mod tune;
 mod values;
 mod write;
@@ -74,6 +76,8 @@ enum Command {
     Call(call::Options),
     Carry(carry::Options),
     Hand(hand::Options),
+    Pass(pass::Options),
+    Trip(trip::Options),
     Drive(Box<drive::Options>),
     Completions(completions::Completions),
     Man(completions::Man),
@@ -103,6 +107,8 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Pass(options) => pass::run(&options),
+        Command::Trip(options) => trip::run(&options),
         Command::Drive(options) => drive::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),

@@ -384,32 +384,41 @@ pub(crate) fn text_of(mut pipe: impl Read + AsFd, limit: Duration) -> Result<Str
     }
 }
 
-/// The reader's figure, and what all the ends cost per GiB that each of them moved.
-fn outcome(ends: &[&EndReport], reader: &EndReport) -> Outcome {
+/// What all the ends cost per GiB that each of them moved.
+pub(crate) fn costs(ends: &[&EndReport]) -> Costs {
     let per_gib = |of: fn(&EndReport) -> f64| {
         let of_one = |end: &&EndReport| {
             if end.bytes > 0 { of(end) / (end.bytes as f64 / GIB) } else { 0.0 }
         };
         Some(ends.iter().map(of_one).sum())
     };
-    let told = ends.iter().all(|end| end.calls > 0);
-    let costs = Costs {
+    Costs {
         cpu_user_s_per_gib: per_gib(|end| end.usage.user_s),
         cpu_system_s_per_gib: per_gib(|end| end.usage.system_s),
-        syscalls_per_gib: per_gib(|end| end.calls as f64).filter(|_| told),
+        syscalls_per_gib: per_gib(|end| end.calls as f64).filter(|_| told(ends)),
         context_switches_per_gib: per_gib(|end| end.usage.switches() as f64),
         page_faults_per_gib: per_gib(|end| end.usage.faults as f64),
         ..Costs::default()
-    };
+    }
+}
+
+/// Whether all ends counted their calls.
+fn told(ends: &[&EndReport]) -> bool {
+    ends.iter().all(|end| end.calls > 0)
+}
+
+/// The reader's figure, and what all the ends cost.
+fn outcome(ends: &[&EndReport], reader: &EndReport) -> Outcome {
     let mut found = BTreeMap::from([
         ("pipe_bytes".to_owned(), Value::from(reader.pipe_bytes)),
         ("read_bytes_max".to_owned(), Value::from(reader.chunk_bytes)),
     ]);
-    if let Some(writer) = ends.first().filter(|_| told) {
+    if let Some(writer) = ends.first().filter(|_| told(ends)) {
         found.insert("write_bytes_max".to_owned(), Value::from(writer.chunk_bytes));
         if let Some(slot) = writer.slot_bytes {
             found.insert("slot_bytes".to_owned(), Value::from(slot));
         }
     }
-    Outcome { value: reader.gib_per_second(), seconds: reader.seconds, costs, found }
+    let (value, seconds, costs) = (reader.gib_per_second(), reader.seconds, costs(ends));
+    Outcome { value, seconds, costs, found }
 }

@@ -45,6 +45,7 @@
 //! The library never prints, logs, installs signal handlers or changes settings of the machine.
 //! Calls block; [`Cancel`] stops them from another thread.
 
+pub mod channel;
 pub mod endpoint;
 pub mod engines;
 pub mod error;

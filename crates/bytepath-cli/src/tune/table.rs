@@ -136,8 +136,9 @@ fn no_shared_huge_pages(profile: &Profile) -> Option<String> {
     let gain = figure(profile, huge)? / figure(profile, base)?;
     between("4 KiB").map(|_| {
         format!(
-            "memory between processes has no 2 MiB pages (the pool of /proc/sys/vm/nr_hugepages is \
-             empty); within one process reading gains {} by them",
+            "memory between processes has no 2 MiB pages (it may be fragmented, or forbidden by \
+             /sys/kernel/mm/transparent_hugepage/shmem_enabled); within one process reading gains {} \
+             by them",
             numbers::ratio(gain)
         )
     })

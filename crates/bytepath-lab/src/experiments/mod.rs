@@ -6,6 +6,8 @@ pub mod calls;
 pub mod copy;
 pub mod file_pipe;
 pub mod files;
+pub mod ipc;
+pub mod ipc_latency;
 pub mod movers;
 pub mod overhead;
 pub mod pairs;
@@ -31,6 +33,8 @@ pub const EXPERIMENTS: &[&Description] = &[
     &calls::DESCRIPTION,
     &copy::DESCRIPTION,
     &files::DESCRIPTION,
+    &ipc::DESCRIPTION,
+    &ipc_latency::DESCRIPTION,
 ];
 
 impl Description {

@@ -56,7 +56,7 @@ pub(super) fn measure(machine: &Machine, program: &Path) -> Vec<Cost> {
         costs.push(cost(&format!("page fault, pages of {name}"), "ns", fault));
     }
     for placement in Placement::distinct(machine.cpus(), machine.allowed_cpus()) {
-        for (name, size) in [("4 KiB", PageSize::Base), ("2 MiB", PageSize::Hugetlb)] {
+        for (name, size) in [("4 KiB", PageSize::Base), ("2 MiB", PageSize::Huge)] {
             let figure = handing::gib_per_s(program, &placement, size).unwrap_or(f64::NAN);
             let name = format!("memory between processes, {}, pages of {name}", placement.name);
             costs.push(cost(&name, "GiB/s", figure));

@@ -38,6 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) fn gib_per_s(program: &Path, placement: &NamedPlacement, size: PageSize) -> Option<f64> {
     let page = bytepath::pages::page_bytes(size);
     let memory = SharedMemory::create(BYTES.next_multiple_of(page), size).ok()?;
+    if size != PageSize::Base && !memory.huge_bytes().is_ok_and(|bytes| bytes > 0) {
+        return None;
+    }
     let file = memory.as_fd().try_clone_to_owned().ok()?;
     let mut writer = Command::new(program);
     writer.arg("hand").args(Starter::this().words());

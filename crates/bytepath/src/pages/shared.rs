@@ -1,12 +1,15 @@
 //! Memory that processes share.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 
-use super::{PageSize, PagesError};
+use super::{PageSize, PagesError, page_bytes};
 use crate::sys::shared::SharedMapping;
+use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
 
 /// Memory that this process shares with those that it hands the descriptor to.
 #[derive(Debug)]
@@ -16,25 +19,38 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Makes memory of this many bytes, zero until written. Huge pages come from the pool of
-    /// hugetlbfs; those that are transparent are the administrator's choice for all shared memory
-    /// (/sys/kernel/mm/transparent_hugepage/shmem_enabled), so [`PageSize::Huge`] is the same as
-    /// [`PageSize::Base`] here.
+    /// Makes memory of at least this many bytes (above 0), zero until written, in whole pages, and
+    /// sealed: nobody makes it shorter or longer. [`PageSize::Huge`] are transparent huge pages, on
+    /// advice where the administrator lets shared memory have them so
+    /// (/sys/kernel/mm/transparent_hugepage/shmem_enabled), else by moving the memory into such
+    /// pages; [`SharedMemory::huge_bytes`] tells what came. They are all there at once.
     ///
     /// # Errors
     /// The kernel has no such memory to give.
     pub fn create(bytes: usize, size: PageSize) -> Result<SharedMemory, PagesError> {
         let failed = |errno| PagesError::Map { bytes, size: size.name(), errno };
+        let whole = bytes.checked_next_multiple_of(page_bytes(size));
+        let whole = whole.ok_or_else(|| failed(Errno::NOMEM))?;
         let plain = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let flags = match size {
             PageSize::Hugetlb => plain | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
             PageSize::Base | PageSize::Huge => plain,
         };
         let file = rustix::fs::memfd_create(c"bytepath", flags).map_err(failed)?;
-        rustix::fs::ftruncate(&file, bytes as u64).map_err(failed)?;
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK).map_err(failed)?;
+        rustix::fs::ftruncate(&file, whole as u64).map_err(failed)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals).map_err(failed)?;
         let mapping = SharedMapping::of(file.as_fd()).map_err(failed)?;
-        Ok(SharedMemory { mapping, file })
+        let memory = SharedMemory { mapping, file };
+        if size == PageSize::Huge {
+            memory.mapping.advise_huge().map_err(PagesError::NoHuge)?;
+            memory.populate()?;
+            if memory.huge_bytes().is_ok_and(|bytes| bytes == 0) {
+                // Where that is refused, they are small.
+                let _ = memory.mapping.collapse();
+            }
+        }
+        Ok(memory)
     }
 
     /// Maps memory that another process made.
@@ -47,10 +63,83 @@ impl SharedMemory {
         Ok(SharedMemory { mapping, file })
     }
 
+    /// Has all of its pages there, so that none is missed later.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub(crate) fn populate(&self) -> Result<(), PagesError> {
+        match self.mapping.populate() {
+            // Linux before 5.14 does not know the advice: pages come as they are touched.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(errno) => Err(PagesError::Map { bytes: self.len(), size: "shared", errno }),
+        }
+    }
+
+    /// Bytes that it has.
+    pub fn len(&self) -> usize {
+        self.words().len() * size_of::<u64>()
+    }
+
+    /// Whether it holds nothing; it never does.
+    pub fn is_empty(&self) -> bool {
+        self.words().is_empty()
+    }
+
     /// All of it. Whoever shares it writes at any time.
     pub fn words(&self) -> &[AtomicU64] {
         self.mapping.words()
     }
+
+    /// The first half of a word, which is used as nothing else, to sleep on (futex(2)).
+    ///
+    /// # Panics
+    /// It has no such word.
+    pub fn half_word(&self, index: usize) -> &AtomicU32 {
+        self.mapping.half_word(index)
+    }
+
+    /// A range of its bytes, to be read.
+    ///
+    /// # Panics
+    /// It does not have the range.
+    pub fn bytes(&self, range: Range<usize>) -> SharedBytes<'_> {
+        self.mapping.bytes(range)
+    }
+
+    /// A range of its bytes, to be written.
+    ///
+    /// # Panics
+    /// It does not have the range.
+    pub fn space(&mut self, range: Range<usize>) -> SharedSpace<'_> {
+        self.mapping.space(range)
+    }
+
+    pub(crate) fn mapping(&self) -> &SharedMapping {
+        &self.mapping
+    }
+
+    /// How many of its bytes this process has mapped by 2 MiB pages, by /proc/self/smaps.
+    ///
+    /// # Errors
+    /// That file cannot be read.
+    pub fn huge_bytes(&self) -> Result<usize, PagesError> {
+        let smaps = std::fs::read_to_string("/proc/self/smaps");
+        let smaps = smaps.map_err(|e| PagesError::Unknown(format!("/proc/self/smaps: {e}")))?;
+        Ok(huge_bytes_at(&smaps, self.mapping.address()))
+    }
+}
+
+/// What proc_pid_smaps(5) tells of the mapping that begins at this address.
+fn huge_bytes_at(smaps: &str, address: usize) -> usize {
+    let begins = format!("{address:x}-");
+    let of_it = smaps.lines().skip_while(|line| !line.starts_with(&begins)).skip(1);
+    // A line of numbers has a name with a colon; the head of the next mapping has none.
+    let numbers =
+        of_it.map_while(|line| line.split_once(':').filter(|(name, _)| !name.contains('-')));
+    let huge = numbers
+        .filter(|(name, _)| ["ShmemPmdMapped", "Shared_Hugetlb", "Private_Hugetlb"].contains(name));
+    let kib = huge.filter_map(|(_, value)| value.split_whitespace().next()?.parse::<usize>().ok());
+    kib.sum::<usize>() << 10
 }
 
 impl AsFd for SharedMemory {
@@ -72,6 +161,24 @@ mod tests {
         let theirs = SharedMemory::open(theirs).expect("mapped");
         ours.words()[1023].store(7, Relaxed);
         assert_eq!((theirs.words().len(), theirs.words()[1023].load(Relaxed)), (1024, 7));
+    }
+
+    #[test]
+    fn what_was_made_keeps_its_length() {
+        let memory = SharedMemory::create(4096, PageSize::Base).expect("memory");
+        for bytes in [0, 8192] {
+            assert_eq!(rustix::fs::ftruncate(memory.as_fd(), bytes), Err(Errno::PERM));
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_counted_of_the_mapping_that_was_asked_for() {
+        let smaps = "10-20 rw-s 00000000 00:01 7 /memfd:a\nSize: 8 kB\nShmemPmdMapped: 2048 kB\n\
+                     20-30 rw-s 00000000 00:01 8 /memfd:b\nSize: 8 kB\nShmemPmdMapped: 4096 kB\n\
+                     Shared_Hugetlb: 2048 kB\nVmFlags: rd wr\n30-40 rw-s 0 0:1 9 /memfd:c\n\
+                     ShmemPmdMapped: 2048 kB\n";
+        let counted = [0x10, 0x20, 0x30, 0x50].map(|address| huge_bytes_at(smaps, address));
+        assert_eq!(counted, [2 << 20, 6 << 20, 2 << 20, 0]);
     }
 
     #[test]

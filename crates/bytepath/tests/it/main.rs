@@ -1,6 +1,7 @@
 //! The engine from the outside: every route, outlet and inlet on real descriptors, in fair weather
 //! and in foul.
 
+mod channel;
 mod conformance;
 mod ends;
 mod engines;

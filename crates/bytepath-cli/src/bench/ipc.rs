@@ -1,0 +1,134 @@
+//! `bytepath bench ipc`: a big file from one process to another, by every way there is.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytepath::placement::Placement;
+use bytepath_lab::experiments::{ipc, ipc_latency};
+use bytepath_lab::passing::{Keeps, checksum};
+use bytepath_lab::tune::Site;
+use clap::Args;
+
+use super::{Measuring, Sampling, listed, measured, placements, show, those_matching};
+use crate::{pass, trip, values, wrong_usage};
+
+/// How fast does a big file go from one process to another? Pipes, sockets, shared memory, channels
+#[derive(Args)]
+pub(super) struct Ipc {
+    /// Only arms whose name (or part before the @) matches: 'channel*', '*@same-cpu'
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    list: bool,
+    /// How long do some bytes take there and back, instead: pipe, socket, eventfd, futex, channel
+    #[arg(long, conflicts_with_all = ["sink", "file", "bytes", "dir"])]
+    latency: bool,
+    /// Bytes of a trip there and back; 8, 512, 4K, 64K and 1M unless given
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = trip::size, requires = "latency")]
+    size: Vec<usize>,
+    /// What the receiver does with the bytes: file, hash, drop
+    #[arg(long, value_name = "SINK", value_parser = pass::keeps, default_value = "hash")]
+    sink: Keeps,
+    /// The file to pass; one is made for the run unless given
+    #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
+    file: Option<PathBuf>,
+    /// Bytes of the file that is made
+    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "1434M")]
+    bytes: u64,
+    /// Where the ends run: same-cpu, cross-cpu, …; all that this machine has unless given
+    #[arg(long, value_name = "PLACEMENT", value_parser = values::placements)]
+    placement: Vec<Vec<Placement>>,
+    /// Make files in this directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+/// 66 arms in under two minutes.
+const TRIPS_USUAL: Sampling =
+    Sampling { blocks: 10, time: Duration::from_millis(100), warm_up: Duration::from_millis(20) };
+const TRIPS_QUICK: Sampling =
+    Sampling { blocks: 3, time: Duration::from_millis(50), warm_up: Duration::from_millis(10) };
+
+pub(super) fn run(options: &Ipc) -> anyhow::Result<()> {
+    if options.latency { trips(options) } else { passes(options) }
+}
+
+/// There and back.
+fn trips(options: &Ipc) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let placements = placements(&options.placement.concat())?;
+    let sizes = if options.size.is_empty() { ipc_latency::SIZES } else { &*options.size };
+    let arms = ipc_latency::arms(&placements, sizes, &program);
+    let arms = those_matching(arms, &options.arms)?;
+    if options.list {
+        return listed(&arms);
+    }
+    let outputs = options.measuring.outputs()?;
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    let settings = options.measuring.settings_between(TRIPS_USUAL, TRIPS_QUICK, None);
+    let record = measured(ipc_latency::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    show(&record, None, outputs)
+}
+
+/// A file from one to the other.
+fn passes(options: &Ipc) -> anyhow::Result<()> {
+    if options.measuring.time.is_some() {
+        return Err(wrong_usage("--time has no effect: a file is passed as a whole; see --bytes"));
+    }
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let directory = std::fs::canonicalize(&options.dir)
+        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    let placements = placements(&options.placement.concat())?;
+    let arms = |file: PathBuf, bytes, checksum| {
+        let (keeps, directory, program) = (options.sink, &*directory, &*program);
+        let setup = ipc::Setup { program, file: &file, bytes, checksum, keeps, directory };
+        those_matching(ipc::arms(&placements, &setup), &globs(&options.arms))
+    };
+    if options.list {
+        return listed(&arms(PathBuf::new(), 0, 0)?);
+    }
+    arms(PathBuf::new(), 0, 0)?;
+    let outputs = options.measuring.outputs()?;
+    let site = match options.file {
+        Some(_) => None,
+        None => Some(Site::prepare(&directory, options.bytes)?),
+    };
+    let path = match (&options.file, &site) {
+        (Some(path), _) => path.clone(),
+        (None, Some(site)) => site.file(),
+        (None, None) => unreachable!("one is made where none is given"),
+    };
+    let (bytes, checksum) = told(&path).with_context(|| format!("{}", path.display()))?;
+    let arms = arms(path, bytes, checksum)?;
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    let mut settings = options.measuring.settings(Some(bytes));
+    settings.others.insert("sink".into(), options.sink.name().into());
+    settings.others.insert("directory".into(), directory.display().to_string().into());
+    let record = measured(ipc::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    show(&record, None, outputs)
+}
+
+/// A pattern without an @ is about the way, in every placement.
+fn globs(given: &[String]) -> Vec<String> {
+    let placed =
+        |glob: &String| if glob.contains('@') { glob.clone() } else { format!("{glob}@*") };
+    given.iter().map(placed).collect()
+}
+
+/// The size and the checksum of a regular file, which is in the page cache afterwards.
+fn told(path: &std::path::Path) -> anyhow::Result<(u64, u64)> {
+    let file = File::open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(wrong_usage("it is no regular file; only those can be passed again and again"));
+    }
+    if found.len() == 0 {
+        return Err(wrong_usage("it is empty: there is nothing to measure"));
+    }
+    Ok((found.len(), checksum(file)?))
+}

@@ -1,0 +1,125 @@
+//! `bytepath bench ipc`: a file from one process to another.
+
+use bytepath_lab::passing::{Keeps, WAYS};
+use bytepath_report::schema;
+use serde_json::Value;
+
+use crate::program::{bytepath, run};
+
+fn record(words: &[&str]) -> Value {
+    let words = [&["bench", "ipc", "--blocks", "2", "--json", "-"][..], words].concat();
+    run(&mut bytepath(&words)).well().json()
+}
+
+fn arms(record: &Value) -> &[Value] {
+    record["arms"].as_array().expect("a record has arms")
+}
+
+fn name(arm: &Value) -> &str {
+    arm["name"].as_str().expect("an arm has a name")
+}
+
+/// Ways that may not be had here, and the word of the reason.
+const MAY_LACK: [(&str, &str); 3] =
+    [("channel@", "2 MiB pages"), ("channel-4k-pages@", "2 MiB pages"), ("process-vm@", "EPERM")];
+
+#[test]
+fn every_way_brings_every_byte_to_every_sink() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let file = folder.join("file");
+    // Odd, so that the last piece of every way is a short one; and less than a piece.
+    for bytes in [3_000_001, 1] {
+        std::fs::write(&file, vec![0xa5; bytes]).expect("written");
+        for sink in Keeps::NAMES {
+            let words = ["--sink", sink, "--placement", "same-cpu", "--file"];
+            let (file, folder) = (file.to_str().expect("plain"), folder.to_str().expect("plain"));
+            let record = record(&[&words[..], &[file, "--dir", folder]].concat());
+            assert_eq!(arms(&record).len(), WAYS.len());
+            for arm in arms(&record).iter().filter(|arm| arm["status"] != "ok") {
+                let why = arm["why"].as_str().unwrap_or_default();
+                let lacks =
+                    |(way, word): &(&str, &str)| name(arm).starts_with(way) && why.contains(word);
+                assert!(MAY_LACK.iter().any(lacks), "{bytes} bytes to {sink}: {arm}");
+                println!("skipped: {}: {why}", name(arm));
+            }
+            for arm in arms(&record) {
+                assert_eq!(arm["touched"], *sink != "drop" && arm["status"] == "ok", "{arm}");
+            }
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder).expect("it lists").count(), 1, "only the file is left");
+}
+
+#[test]
+fn the_record_is_valid_and_each_placement_has_its_reference() {
+    let record = record(&["--bytes", "300K", "--dir", "/tmp", "--arms", "pipe-*,channel*"]);
+    let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
+    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
+    let complaints: Vec<_> = schema.iter_errors(&record).map(|error| error.to_string()).collect();
+    assert_eq!(complaints, Vec::<String>::new());
+    for arm in arms(&record).iter().filter(|arm| arm["reference"] == true) {
+        assert!(name(arm).starts_with("pipe-read-write@"), "{arm}");
+    }
+}
+
+#[test]
+fn the_arms_are_listed_and_chosen() {
+    let listed = |words: &[&str]| {
+        let words = [&["bench", "ipc", "--list", "--placement", "same-cpu"], words].concat();
+        run(&mut bytepath(&words)).well().stdout
+    };
+    assert_eq!(listed(&[]).lines().count(), WAYS.len());
+    assert_eq!(listed(&["--arms", "pipe-splice"]), "pipe-splice@same-cpu\n");
+    assert_eq!(listed(&["--arms", "channel*"]).lines().count(), 2);
+}
+
+#[test]
+fn what_cannot_be_passed_is_refused() {
+    let empty = tempfile::NamedTempFile::new().expect("a file");
+    let empty = empty.path().to_str().expect("plain");
+    for (words, code, says) in [
+        (&["--sink", "sea"][..], 2, "there is no sink"),
+        (&["--arms", "pigeon"], 2, "no arm matches pigeon"),
+        (&["--time", "1s"], 2, "--time has no effect"),
+        (&["--file", "/dev/null"], 2, "no regular file"),
+        (&["--file", empty], 2, "it is empty"),
+        (&["--file", "/no/such"], 1, "/no/such"),
+        (&["--dir", "/no/such"], 1, "/no/such"),
+    ] {
+        run(&mut bytepath(&[&["bench", "ipc"], words].concat())).refused(code, &[says]);
+    }
+}
+
+#[test]
+fn a_process_that_is_alone_fails_and_says_so() {
+    let words = ["pass", "send", "--way", "channel"];
+    run(&mut bytepath(&words)).refused(1, &["bytepath:"]);
+    run(&mut bytepath(&["pass", "send", "--way", "x"])).refused(2, &["there is no way"]);
+}
+
+#[test]
+fn every_medium_brings_the_same_bytes_back() {
+    let words = ["--latency", "--size", "8,100000", "--time", "2ms", "--warm-up", "1ms"];
+    let record = record(&words);
+    assert!(arms(&record).len() >= 8 + 6, "eventfd and futex carry 8 bytes");
+    for arm in arms(&record) {
+        assert_eq!(arm["status"], "ok", "{arm}");
+        let latency = &arm["params"]["latency"];
+        let at = |name: &str| latency[name].as_u64().unwrap_or(0);
+        assert!(0 < at("p50_ns") && at("p50_ns") <= at("p99_ns"), "{arm}");
+        assert!(at("p99_ns") <= at("p99.9_ns"), "{arm}");
+    }
+}
+
+#[test]
+fn trips_that_cannot_be_made_are_refused() {
+    let refused = |words: &[&str], says: &str| {
+        run(&mut bytepath(words)).refused(2, &[says]);
+    };
+    refused(&["bench", "ipc", "--latency", "--size", "7"], "8 bytes at the least");
+    refused(&["bench", "ipc", "--size", "8"], "--latency");
+    refused(&["bench", "ipc", "--latency", "--sink", "drop"], "cannot be used with");
+    refused(&["trip", "begin", "--medium", "eventfd", "--size", "9"], "does not carry 9 bytes");
+    refused(&["trip", "begin", "--medium", "owl"], "there is no medium");
+}

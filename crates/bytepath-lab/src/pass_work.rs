@@ -1,0 +1,146 @@
+//! The work of arms that pass a file from one process to another: two processes of `bytepath pass`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::arm::{Measured, Outcome, Timing, Work};
+use crate::ends::{EndReport, GIB, Starter};
+use crate::passing::{Keeps, Way, controls};
+use crate::pipe_work::{Says, costs, end, ended, spawn_on};
+
+/// A file that is passed from a sender to a receiver.
+pub struct PassWork {
+    /// The `bytepath` executable.
+    pub program: PathBuf,
+    /// By what way.
+    pub way: &'static dyn Way,
+    /// What becomes of the bytes.
+    pub keeps: Keeps,
+    /// The file.
+    pub file: PathBuf,
+    /// What it has.
+    pub bytes: u64,
+    /// Its XXH3 checksum.
+    pub checksum: u64,
+    /// Where files are made.
+    pub directory: PathBuf,
+    /// The sender's CPU and the receiver's.
+    pub cpus: [usize; 2],
+}
+
+/// Longer than this over the time that the slowest way takes, a sample is not waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl PassWork {
+    fn end(&self, role: &str, keeps: Keeps, cpu: usize) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["pass", role, "--way", self.way.name(), "--sink", keeps.name()]);
+        command.arg("--dir").arg(&self.directory).args(["--cpu", &cpu.to_string()]);
+        command.args(Starter::this().words()).stderr(Stdio::piped());
+        command
+    }
+
+    fn start(&self, keeps: Keeps) -> Result<Running, String> {
+        let told = |error: std::io::Error| error.to_string();
+        let (near, far) = controls().map_err(told)?;
+        let file = File::open(&self.file)
+            .map_err(|error| format!("cannot open {}: {error}", self.file.display()))?;
+        let [sender_cpu, receiver_cpu] = self.cpus;
+        let mut running = Running::default();
+        let mut receiver = self.end("receive", keeps, receiver_cpu);
+        receiver.stdin(near).stdout(Stdio::piped());
+        running.receiver = Some(spawn_on(&mut receiver, Some(receiver_cpu))?);
+        // Its control socket is ours too until it is forgotten, and the sender waits for its end.
+        drop(receiver);
+        let mut sender = self.end("send", keeps, sender_cpu);
+        sender.stdin(file).stdout::<OwnedFd>(far);
+        running.sender = Some(spawn_on(&mut sender, Some(sender_cpu))?);
+        drop(sender);
+        Ok(running)
+    }
+
+    fn passed(&self, keeps: Keeps) -> Result<Outcome, String> {
+        let mut running = self.start(keeps)?;
+        // The slowest machines move 64 MiB/s.
+        let patience = PATIENCE + Duration::from_secs(self.bytes >> 26);
+        let received: Result<EndReport, _> = ended(&mut running.receiver, Says::Output, patience);
+        end(&mut running.receiver);
+        let sent: Result<EndReport, _> = ended(&mut running.sender, Says::Errors, patience);
+        let (received, sent) = match (received, sent) {
+            (Ok(received), Ok(sent)) => (received, sent),
+            (Err(why), Ok(_)) => return Err(format!("the receiver failed: {why}")),
+            (Ok(_), Err(why)) => return Err(format!("the sender failed: {why}")),
+            (Err(one), Err(other)) => {
+                return Err(format!("the sender failed: {other}; the receiver failed: {one}"));
+            }
+        };
+        let found = self.found(&received)?;
+        // A receiver that waits for nothing may be done before the sender.
+        let seconds = received.seconds.max(sent.seconds);
+        Ok(Outcome {
+            value: received.bytes as f64 / GIB / seconds.max(1e-9),
+            seconds,
+            costs: costs(&[&sent, &received]),
+            found,
+        })
+    }
+
+    /// Whether the bytes came as they were sent; where the way does not promise it, that is what was
+    /// found.
+    fn found(&self, received: &EndReport) -> Result<BTreeMap<String, Value>, String> {
+        if received.bytes != self.bytes {
+            return Err(format!("{} of {} bytes came", received.bytes, self.bytes));
+        }
+        match received.checksum {
+            Some(sum) if !self.way.is_sound() => {
+                Ok(BTreeMap::from([("intact".to_owned(), (sum == self.checksum).into())]))
+            }
+            Some(sum) if sum != self.checksum => Err(format!(
+                "the bytes that came are not those that were sent: their checksum is {sum:016x}, \
+                 not {:016x}",
+                self.checksum
+            )),
+            _ => Ok(BTreeMap::new()),
+        }
+    }
+}
+
+impl Work for PassWork {
+    fn cpus(&self) -> &[usize] {
+        &self.cpus
+    }
+
+    fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
+        match timing.measured {
+            Measured::Bytes(_) => self.passed(self.keeps),
+            Measured::Time(_) => Err("a file is passed as a whole, however long that takes".into()),
+        }
+    }
+
+    /// Bytes that nobody will look at are looked at once, here.
+    fn trial(&self, _timing: &Timing) -> Result<(), String> {
+        let keeps = if self.keeps == Keeps::Nothing { Keeps::Checksum } else { self.keeps };
+        self.passed(keeps).map(drop)
+    }
+}
+
+/// The processes of one sample; ended when dropped.
+#[derive(Default)]
+struct Running {
+    sender: Option<Child>,
+    receiver: Option<Child>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in [&mut self.sender, &mut self.receiver] {
+            end(child);
+        }
+    }
+}

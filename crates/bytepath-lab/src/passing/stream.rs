@@ -1,0 +1,110 @@
+//! Read and write: through a pipe, a Unix socket, or TCP on the loopback device.
+//!
+//! Costs per piece four copies of its bytes (file to sender, sender to kernel, kernel to receiver,
+//! and where they go), and four system calls.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::PipeFlags;
+
+use super::{PIECE_BYTES, Receives, Sends, Sink, Way, uninterrupted};
+
+/// A pipe of the usual size.
+pub(super) struct Pipe;
+
+impl Way for Pipe {
+    fn name(&self) -> &'static str {
+        "pipe-read-write"
+    }
+
+    fn how(&self) -> &'static str {
+        "read and write of 64 KiB, through a pipe of the usual size"
+    }
+
+    fn link(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
+    }
+
+    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
+        Ok(Box::new(Writer(link.into())))
+    }
+
+    fn receiver(&self, link: OwnedFd) -> io::Result<Box<dyn Receives>> {
+        Ok(Box::new(Reader(link.into())))
+    }
+}
+
+/// Two connected stream sockets.
+pub(super) struct Socket {
+    pub(super) name: &'static str,
+    pub(super) family: AddressFamily,
+}
+
+impl Way for Socket {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn how(&self) -> &'static str {
+        "read and write of 64 KiB, through connected stream sockets"
+    }
+
+    fn link(&self) -> io::Result<(OwnedFd, OwnedFd)> {
+        if self.family == AddressFamily::UNIX {
+            let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+            return Ok(rustix::net::socketpair(self.family, kind, flags, None)?);
+        }
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let theirs = TcpStream::connect(listener.local_addr()?)?;
+        let (ours, from) = listener.accept()?;
+        if from != theirs.local_addr()? {
+            return Err(io::Error::other("somebody else connected"));
+        }
+        Ok((ours.into(), theirs.into()))
+    }
+
+    fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
+        Pipe.sender(link)
+    }
+
+    fn receiver(&self, link: OwnedFd) -> io::Result<Box<dyn Receives>> {
+        Pipe.receiver(link)
+    }
+}
+
+struct Writer(File);
+
+impl Sends for Writer {
+    fn send(&mut self, mut file: &File) -> io::Result<u64> {
+        let (mut buffer, mut calls) = (vec![0; PIECE_BYTES], 0);
+        loop {
+            let count = uninterrupted(|| file.read(&mut buffer))?;
+            calls += 2;
+            if count == 0 {
+                return Ok(calls);
+            }
+            self.0.write_all(&buffer[..count])?;
+        }
+    }
+}
+
+/// Reads a link to its end.
+pub(super) struct Reader(pub(super) File);
+
+impl Receives for Reader {
+    fn receive(&mut self, sink: &mut Sink) -> io::Result<u64> {
+        let (mut buffer, mut calls) = (vec![0; PIECE_BYTES], 0);
+        loop {
+            let count = uninterrupted(|| self.0.read(&mut buffer))?;
+            calls += 1;
+            if count == 0 {
+                return Ok(calls);
+            }
+            calls += sink.take(&buffer[..count])?;
+        }
+    }
+}

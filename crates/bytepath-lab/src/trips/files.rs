@@ -1,0 +1,101 @@
+//! By write and read: pipes, sockets, eventfds.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+use rustix::event::EventfdFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::PipeFlags;
+
+use super::{Medium, Side, Trips};
+
+pub(super) struct Files {
+    pub(super) name: &'static str,
+    pub(super) of: Of,
+}
+
+/// What the descriptors are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    Pipes,
+    UnixSockets,
+    Tcp,
+    Eventfds,
+}
+
+/// What an eventfd counts in.
+const COUNTER_BYTES: usize = 8;
+
+/// One end's: what it writes to, and what it reads from.
+type Joints = Vec<OwnedFd>;
+
+impl Medium for Files {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn carries(&self, bytes: usize) -> bool {
+        self.of != Of::Eventfds || bytes == COUNTER_BYTES
+    }
+
+    fn joints(&self) -> io::Result<(Joints, Joints)> {
+        match self.of {
+            Of::Pipes => {
+                let (there, out) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+                let (back, home) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+                Ok((vec![out, back], vec![home, there]))
+            }
+            Of::Eventfds => {
+                let made = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
+                let (out, back) = (made()?, made()?);
+                Ok((vec![out.try_clone()?, back.try_clone()?], vec![back, out]))
+            }
+            Of::UnixSockets => {
+                let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+                let (one, other) =
+                    rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+                Ok((vec![one.try_clone()?, one], vec![other.try_clone()?, other]))
+            }
+            Of::Tcp => {
+                let listener = TcpListener::bind(("127.0.0.1", 0))?;
+                let one = TcpStream::connect(listener.local_addr()?)?;
+                let (other, from) = listener.accept()?;
+                if from != one.local_addr()? {
+                    return Err(io::Error::other("somebody else connected"));
+                }
+                let both = |stream: TcpStream| -> io::Result<Joints> {
+                    stream.set_nodelay(true)?;
+                    Ok(vec![stream.try_clone()?.into(), stream.into()])
+                };
+                Ok((both(one)?, both(other)?))
+            }
+        }
+    }
+
+    fn joints_an_end(&self) -> usize {
+        2
+    }
+
+    fn end(&self, joints: Joints, _side: Side) -> io::Result<Box<dyn Trips>> {
+        let joints = <[OwnedFd; 2]>::try_from(joints);
+        let [out, back] = joints.map_err(|_| io::Error::other("an end has two descriptors"))?;
+        Ok(Box::new(Both { out: out.into(), back: back.into() }))
+    }
+}
+
+struct Both {
+    out: File,
+    back: File,
+}
+
+impl Trips for Both {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<()> {
+        self.back.read_exact(into)
+    }
+}

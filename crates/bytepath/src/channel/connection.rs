@@ -1,0 +1,308 @@
+//! How two ends find each other, and what they make sure of before they share memory.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_domain, socket_type};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+use super::address::Address;
+use super::error::ChannelError;
+use super::hello::{Agreed, Flow, Hello, PACKET_BYTES, Role, TAKES_HUGETLB};
+use super::setup::{Setup, Users};
+use crate::sys::peer_user::peer_user;
+
+/// Connections that wait to be accepted, at the most.
+const BACKLOG: i32 = 16;
+
+/// How often somebody who is not there yet is looked for.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Waits at an address for others to connect.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    /// The socket in the file system, to be removed.
+    made: Option<Made>,
+}
+
+#[derive(Debug)]
+struct Made {
+    path: PathBuf,
+    /// Its device and inode: somebody may have replaced it.
+    is: (u64, u64),
+}
+
+impl Listener {
+    /// Listens at an address. A socket in the file system that nobody listens at any more is
+    /// replaced.
+    ///
+    /// # Errors
+    /// The address is taken, or cannot be made.
+    pub fn bind(address: &Address) -> Result<Listener, ChannelError> {
+        let at = address.socket()?;
+        let socket = socket()?;
+        let bound = match rustix::net::bind(&socket, &at) {
+            Err(Errno::ADDRINUSE) if was_left(address)? => rustix::net::bind(&socket, &at),
+            bound => bound,
+        };
+        bound.map_err(|errno| match errno {
+            Errno::ADDRINUSE => ChannelError::Taken(address.to_string()),
+            errno => ChannelError::Socket { doing: "cannot make the channel's socket", errno },
+        })?;
+        let made = match address {
+            Address::Path(path) => Made::at(path),
+            Address::Abstract(_) => None,
+        };
+        let listener = Listener { socket, made };
+        rustix::net::listen(&listener.socket, BACKLOG)
+            .map_err(ChannelError::socket("cannot listen at the channel's socket"))?;
+        Ok(listener)
+    }
+
+    /// Waits until somebody connects.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn accept(&self) -> Result<Connection, ChannelError> {
+        loop {
+            match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+                Ok(socket) => return Ok(Connection { socket }),
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(errno) => {
+                    return Err(ChannelError::Socket { doing: "cannot accept a channel", errno });
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    /// Readable when somebody wants to connect.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Made {
+    fn at(path: &std::path::Path) -> Option<Made> {
+        let found = std::fs::symlink_metadata(path).ok()?;
+        Some(Made { path: path.into(), is: (found.dev(), found.ino()) })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(made) = &self.made
+            && Made::at(&made.path).is_some_and(|now| now.is == made.is)
+        {
+            let _ = std::fs::remove_file(&made.path);
+        }
+    }
+}
+
+/// When patience that begins now is over; a patience without end is one of some years.
+pub(super) fn deadline(patience: Duration) -> Instant {
+    const YEARS: Duration = Duration::from_secs(100_000_000);
+    Instant::now() + patience.min(YEARS)
+}
+
+fn socket() -> Result<OwnedFd, ChannelError> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
+        .map_err(ChannelError::socket("cannot make a socket"))
+}
+
+/// Whether a listener that is gone had left its socket there; it is removed.
+fn was_left(address: &Address) -> Result<bool, ChannelError> {
+    let Address::Path(path) = address else { return Ok(false) };
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    if !is_socket || rustix::net::connect(socket()?, &address.socket()?) != Err(Errno::CONNREFUSED)
+    {
+        return Ok(false);
+    }
+    Ok(std::fs::remove_file(path).is_ok())
+}
+
+/// Two ends that have found each other. What each of them is to be is said next.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+}
+
+impl Connection {
+    /// Connects to the listener at an address; waits so long for one to come.
+    ///
+    /// # Errors
+    /// Nobody came.
+    pub fn connect(address: &Address, patience: Duration) -> Result<Connection, ChannelError> {
+        let (at, until) = (address.socket()?, deadline(patience));
+        loop {
+            let socket = socket()?;
+            // Else a listener that never accepts would hold it for ever.
+            let _ = set_socket_timeout(&socket, Timeout::Send, Some(patience.max(LOOK)));
+            match rustix::net::connect(&socket, &at) {
+                Ok(()) => return Ok(Connection { socket }),
+                Err(Errno::NOENT | Errno::CONNREFUSED | Errno::INTR) if Instant::now() < until => {
+                    std::thread::sleep(LOOK);
+                }
+                Err(Errno::PROTOTYPE) => {
+                    return Err(ChannelError::Stray("its socket is of another type"));
+                }
+                Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
+                Err(errno) => {
+                    return Err(ChannelError::Absent { address: address.to_string(), errno });
+                }
+            }
+        }
+    }
+
+    /// Two ends, one of which is for another process: as a descriptor it is inherited, or passed on.
+    /// Whoever passes it on closes its own copy, else nobody notices that the other process is gone.
+    ///
+    /// # Errors
+    /// The process or the system is out of descriptors.
+    pub fn pair() -> Result<(Connection, Connection), ChannelError> {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None);
+        let (one, other) = pair.map_err(ChannelError::socket("cannot make a pair of sockets"))?;
+        Ok((Connection { socket: one }, Connection { socket: other }))
+    }
+
+    /// An end that was inherited as a descriptor, such as one of [`Connection::pair`].
+    ///
+    /// # Errors
+    /// It is no Unix socket of packets (SOCK_SEQPACKET).
+    pub fn from_fd(socket: OwnedFd) -> Result<Connection, ChannelError> {
+        let is_unix = socket_domain(&socket) == Ok(AddressFamily::UNIX);
+        if !is_unix || socket_type(&socket) != Ok(SocketType::SEQPACKET) {
+            return Err(ChannelError::Stray("the descriptor is no Unix socket of packets"));
+        }
+        Ok(Connection { socket })
+    }
+
+    pub(super) fn into_socket(self) -> OwnedFd {
+        self.socket
+    }
+
+    /// Says hello, and hears what the other end is.
+    pub(super) fn greet(
+        &self,
+        role: Role,
+        flow: Flow,
+        setup: &Setup,
+        until: Instant,
+    ) -> Result<Agreed, ChannelError> {
+        self.check_user(setup.users)?;
+        let takes = if setup.users == Users::Same { TAKES_HUGETLB } else { 0 };
+        let ours = Hello::ours(role, flow, takes);
+        match self.say(&ours.packet(), None) {
+            // What it said before it went may tell why.
+            Ok(()) | Err(ChannelError::HungUp) => {}
+            Err(error) => return Err(error),
+        }
+        let (packet, _) = self.hear(until, setup.patience)?;
+        ours.understood(&packet)
+    }
+
+    fn check_user(&self, users: Users) -> Result<(), ChannelError> {
+        let theirs = peer_user(self.socket.as_fd()).map_err(|error| ChannelError::Socket {
+            doing: "cannot tell whose the other end is",
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        })?;
+        let ours = rustix::process::geteuid().as_raw();
+        match users {
+            Users::Same if theirs != ours && theirs != 0 => {
+                Err(ChannelError::Stranger { theirs, ours })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a packet, and a descriptor with it.
+    pub(super) fn say(
+        &self,
+        packet: &[u8],
+        file: Option<BorrowedFd<'_>>,
+    ) -> Result<(), ChannelError> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        let files = file.map(|file| [file]);
+        if let Some(files) = &files {
+            assert!(with.push(SendAncillaryMessage::ScmRights(files)), "there is room for one");
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::sendmsg(&self.socket, &[IoSlice::new(packet)], &mut with, flags) {
+            Ok(_) => Ok(()),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(ChannelError::HungUp),
+            Err(errno) => Err(ChannelError::Socket { doing: "cannot greet the other end", errno }),
+        }
+    }
+
+    /// Waits for a packet, and the descriptor that may come with it.
+    pub(super) fn hear(
+        &self,
+        until: Instant,
+        patience: Duration,
+    ) -> Result<(Vec<u8>, Option<OwnedFd>), ChannelError> {
+        let mut bytes = [0; PACKET_BYTES];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        loop {
+            let into = &mut [IoSliceMut::new(&mut bytes)];
+            match rustix::net::recvmsg(&self.socket, into, &mut with, flags) {
+                Ok(got) if got.bytes == 0 => return Err(ChannelError::HungUp),
+                Ok(got) => {
+                    let file = with.drain().find_map(|message| match message {
+                        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+                        _ => None,
+                    });
+                    return Ok((bytes[..got.bytes].to_vec(), file));
+                }
+                Err(Errno::AGAIN) if Instant::now() < until => self.wait_readable(until)?,
+                Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNRESET) => return Err(ChannelError::HungUp),
+                Err(errno) => {
+                    return Err(ChannelError::Socket { doing: "cannot hear the other end", errno });
+                }
+            }
+        }
+    }
+
+    fn wait_readable(&self, until: Instant) -> Result<(), ChannelError> {
+        self.poll(PollFlags::IN, Timespec::try_from(until - Instant::now()).ok())
+    }
+
+    /// Waits until there is room for a packet, or nobody to take it.
+    pub(super) fn wait_writable(&self) -> Result<(), ChannelError> {
+        self.poll(PollFlags::OUT, None)
+    }
+
+    fn poll(&self, interest: PollFlags, most: Option<Timespec>) -> Result<(), ChannelError> {
+        let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), interest)];
+        match rustix::event::poll(&mut fds, most.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => {
+                Err(ChannelError::Socket { doing: "cannot wait for the other end", errno })
+            }
+        }
+    }
+}
+
+impl From<Connection> for OwnedFd {
+    /// For a process that is to inherit it; [`Connection::from_fd`] takes it there.
+    fn from(connection: Connection) -> OwnedFd {
+        connection.socket
+    }
+}

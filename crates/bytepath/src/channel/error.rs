@@ -1,0 +1,135 @@
+//! How a channel comes to no good.
+
+use rustix::io::Errno;
+
+use crate::pages::PagesError;
+
+/// Why a channel is not made, or goes no further.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// Nobody is at the address.
+    #[error(
+        "nobody listens at {address}: {}; start the other end first, with the same address",
+        std::io::Error::from(*.errno)
+    )]
+    Absent {
+        /// Where.
+        address: String,
+        /// The kernel's word.
+        errno: Errno,
+    },
+    /// The address is taken.
+    #[error("{0} is taken: somebody listens there; use another address")]
+    Taken(String),
+    /// The address is none.
+    #[error("{address} is no address of a channel: {why}")]
+    Address {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The socket failed.
+    #[error("{doing}: {}", std::io::Error::from(*.errno))]
+    Socket {
+        /// What was being done.
+        doing: &'static str,
+        /// The kernel's word.
+        errno: Errno,
+    },
+    /// The other end belongs to somebody else.
+    #[error(
+        "the other end belongs to user {theirs}, this one to user {ours}: their channel is refused \
+         unless any user is allowed"
+    )]
+    Stranger {
+        /// Their user.
+        theirs: u32,
+        /// Ours.
+        ours: u32,
+    },
+    /// There is no version that both ends speak.
+    #[error(
+        "the other end speaks versions {} to {} of the channel, this one {} to {}: use the same \
+         bytepath at both ends",
+        .theirs.0, .theirs.1, .ours.0, .ours.1
+    )]
+    Version {
+        /// Their lowest and highest.
+        theirs: (u16, u16),
+        /// Ours.
+        ours: (u16, u16),
+    },
+    /// The ends do not fit together.
+    #[error("the ends do not fit together: {0}")]
+    Mismatch(&'static str),
+    /// Whoever is there does not speak as an end of a channel.
+    #[error("the other end is no end of a channel: {0}")]
+    Stray(&'static str),
+    /// The other end hung up before the channel was made.
+    #[error("the other end hung up first; it may have refused this one")]
+    HungUp,
+    /// The other end says nothing.
+    #[error("the other end has said nothing for {0:?}")]
+    Silent(std::time::Duration),
+    /// There is no memory for the ring.
+    #[error("no memory for the channel: {0}")]
+    Memory(#[from] PagesError),
+    /// The memory that the other end offers is not safe to use.
+    #[error("the memory that the other end offers is refused: {0}")]
+    Unsafe(&'static str),
+    /// The other end refuses our memory.
+    #[error("the other end refuses the memory offered: {0}")]
+    Refused(&'static str),
+    /// The other end is gone and had not said that it was done.
+    #[error(
+        "the other end is gone without a last word: it was ended, or gave up; {passed} bytes were \
+         passed on until then"
+    )]
+    Gone {
+        /// Bytes that this end has passed on: committed, or released.
+        passed: u64,
+    },
+    /// The receiver wants no more.
+    #[error("the receiver wants no more: {passed} bytes were sent until then")]
+    Closed {
+        /// Bytes committed; the receiver need not have looked at all of them.
+        passed: u64,
+    },
+    /// The other end does what no end of a channel does.
+    #[error("the other end is broken or hostile: {0}")]
+    Broken(&'static str),
+    /// A message that this channel cannot carry.
+    #[error("a message of {bytes} bytes is too long: this channel carries at most {most}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest.
+        most: usize,
+    },
+}
+
+impl ChannelError {
+    pub(super) fn socket(doing: &'static str) -> impl Fn(Errno) -> ChannelError {
+        move |errno| ChannelError::Socket { doing, errno }
+    }
+}
+
+impl From<ChannelError> for std::io::Error {
+    fn from(error: ChannelError) -> std::io::Error {
+        use std::io::ErrorKind;
+        let kind = match &error {
+            ChannelError::Absent { .. } => ErrorKind::NotFound,
+            ChannelError::Taken(_) => ErrorKind::AddrInUse,
+            ChannelError::Address { .. } | ChannelError::TooLong { .. } => ErrorKind::InvalidInput,
+            ChannelError::Socket { errno, .. } => std::io::Error::from(*errno).kind(),
+            ChannelError::Stranger { .. } => ErrorKind::PermissionDenied,
+            ChannelError::Silent(_) => ErrorKind::TimedOut,
+            ChannelError::Memory(_) => ErrorKind::OutOfMemory,
+            ChannelError::Gone { .. } => ErrorKind::UnexpectedEof,
+            ChannelError::Closed { .. } => ErrorKind::BrokenPipe,
+            _ => ErrorKind::InvalidData,
+        };
+        std::io::Error::new(kind, error)
+    }
+}

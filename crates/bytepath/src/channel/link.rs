@@ -1,0 +1,477 @@
+//! One end of a ring at work: waits for room, passes bytes on, wakes the other end, and notices that
+//! it is gone.
+//!
+//! An end that sleeps does so in futex(2), where waking it is cheapest, and after a while without
+//! an answer in poll(2) on the socket, where the other's death wakes it too. One that spins looks
+//! at the socket now and then.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::thread::futex;
+
+use super::connection::{Connection, deadline};
+use super::error::ChannelError;
+use super::hello::{Agreed, Flow, Offer, REFUSED, Role, TAKEN, TAKES_HUGETLB};
+use super::ring::{Desk, End, IN_FUTEX, IN_POLL, Impossible};
+use super::setup::Setup;
+use crate::meter::Meter;
+use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, SharedMemory};
+use crate::wait::Wait;
+
+/// Before the ring: what the ends tell each other, each in a pair of cache lines of its own, because
+/// processors fetch them in pairs. First what is written with every piece, then what is written by
+/// those who sleep.
+const CONTROL_BYTES: usize = 4096;
+const LINE_WORDS: usize = 16;
+const SENDER: Lines = Lines { passes: 0, sleeps: LINE_WORDS };
+const RECEIVER: Lines = Lines { passes: 2 * LINE_WORDS, sleeps: 3 * LINE_WORDS };
+
+/// Where the words of one end are.
+#[derive(Clone, Copy)]
+struct Lines {
+    passes: usize,
+    sleeps: usize,
+}
+
+impl Lines {
+    #[inline(always)]
+    fn desk(self, memory: &SharedMemory) -> Desk<'_> {
+        let (words, halves) = (memory.words(), memory.mapping());
+        Desk {
+            passed: &words[self.passes],
+            ended: halves.half_word(self.passes + 1),
+            sleep: halves.half_word(self.sleeps),
+            until: &words[self.sleeps + 1],
+        }
+    }
+}
+
+/// What both ends tell: this one's words, and the other's.
+#[inline(always)]
+fn desks(memory: &SharedMemory, role: Role) -> (Desk<'_>, Desk<'_>) {
+    match role {
+        Role::Sender => (SENDER.desk(memory), RECEIVER.desk(memory)),
+        Role::Receiver => (RECEIVER.desk(memory), SENDER.desk(memory)),
+    }
+}
+
+/// Rings are no smaller, so that a piece is worth while, and no larger.
+const RING_BYTES_MIN: usize = 4096;
+const RING_BYTES_MAX: usize = 1 << 40;
+const RING_BYTES_STEP: usize = 64;
+
+/// A receiver takes rings of this size even if its own setup names a smaller one. A larger one could
+/// be there to use up its memory.
+const RING_BYTES_TAKEN: usize = 64 << 20;
+
+/// A sleep in futex(2) that nobody ends is followed by one in poll(2): until then the other end's
+/// death goes unnoticed.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// A sender sleeps for half of the ring at once, so that the ends do not wake each other once a
+/// piece; but no longer than this, because the receiver may want no more before it hears of something
+/// that the sender does next.
+const HALF_RING_NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
+/// Who spins looks this often whether the other end is still there.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Turns between two looks at the clock. After so long without an answer each of them also lets
+/// others run, for the other end may need this CPU.
+const TURNS: u32 = 64;
+const ALONE: Duration = Duration::from_micros(20);
+
+/// Packets taken from the socket at once, at the most: a peer may send more for ever.
+const PACKETS_MAX: u32 = 256;
+
+#[derive(Debug)]
+pub(super) struct Link {
+    memory: SharedMemory,
+    socket: OwnedFd,
+    end: End,
+    role: Role,
+    wait: Wait,
+    /// The other end's socket is closed.
+    gone: bool,
+    /// The other end did what it could not have done.
+    broken: bool,
+    /// This end has told the other one to wake it through the socket.
+    watching: bool,
+    meter: Meter,
+}
+
+impl Link {
+    /// Makes a ring and hands it to the other end.
+    pub(super) fn offer(
+        connection: Connection,
+        flow: Flow,
+        setup: &Setup,
+    ) -> Result<Link, ChannelError> {
+        let until = deadline(setup.patience);
+        let agreed = connection.greet(Role::Sender, flow, setup, until)?;
+        let ring_bytes = setup.ring_bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX);
+        let ring_bytes = ring_bytes.next_multiple_of(RING_BYTES_STEP);
+        let memory = memory(CONTROL_BYTES + ring_bytes, setup.pages, agreed)?;
+        let offer = Offer { version: agreed.version, ring_bytes: ring_bytes as u64 };
+        connection.say(&offer.packet(), Some(memory.as_fd()))?;
+        match connection.hear(until, setup.patience)? {
+            (answer, _) if answer == TAKEN => {}
+            (answer, _) if answer == REFUSED => {
+                return Err(ChannelError::Refused("it is not what that end can use"));
+            }
+            _ => return Err(ChannelError::Stray("its answer to the offer is none")),
+        }
+        Ok(Link::new(connection, memory, End::sender(ring_bytes), setup))
+    }
+
+    /// Takes the ring that the other end has made.
+    pub(super) fn take(
+        connection: Connection,
+        flow: Flow,
+        setup: &Setup,
+    ) -> Result<Link, ChannelError> {
+        let until = deadline(setup.patience);
+        let agreed = connection.greet(Role::Receiver, flow, setup, until)?;
+        let (packet, file) = connection.hear(until, setup.patience)?;
+        match taken(&packet, file, agreed, setup) {
+            Ok((memory, ring_bytes)) => {
+                connection.say(TAKEN, None)?;
+                Ok(Link::new(connection, memory, End::receiver(ring_bytes), setup))
+            }
+            Err(error) => {
+                // It may be gone; what is wrong with the offer is what counts.
+                let _ = connection.say(REFUSED, None);
+                Err(error)
+            }
+        }
+    }
+
+    fn new(connection: Connection, memory: SharedMemory, end: End, setup: &Setup) -> Link {
+        let role = if end.room() > 0 { Role::Sender } else { Role::Receiver };
+        let socket = connection.into_socket();
+        let (gone, broken, watching) = (false, false, false);
+        let meter = Meter::new();
+        Link { memory, socket, end, role, wait: setup.wait, gone, broken, watching, meter }
+    }
+
+    #[inline(always)]
+    fn desks(&self) -> (Desk<'_>, Desk<'_>) {
+        desks(&self.memory, self.role)
+    }
+
+    pub(super) fn end(&self) -> &End {
+        &self.end
+    }
+
+    pub(super) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    pub(super) fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// A range of the ring, in the memory.
+    pub(super) fn in_memory(&self, range: std::ops::Range<usize>) -> std::ops::Range<usize> {
+        CONTROL_BYTES + range.start..CONTROL_BYTES + range.end
+    }
+
+    fn look(&mut self) -> Result<(), ChannelError> {
+        let (_, theirs) = desks(&self.memory, self.role);
+        let looked = if self.broken { Err(Impossible) } else { self.end.look(theirs) };
+        looked.map_err(|impossible| self.broken_by(impossible))
+    }
+
+    #[cold]
+    fn broken_by(&mut self, Impossible: Impossible) -> ChannelError {
+        self.broken = true;
+        ChannelError::Broken("its count of bytes is none that it can have come to")
+    }
+
+    /// Whether there is room for so many bytes (for the receiver: whether so many have come), as it
+    /// is now; false where there is not, and never will be because the other end is done.
+    ///
+    /// # Errors
+    /// It never will be, because the other end is gone.
+    pub(super) fn has_room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
+        if self.watching {
+            self.stop_watching()?;
+        }
+        self.room(bytes)
+    }
+
+    #[inline]
+    fn room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
+        self.look()?;
+        if self.end.room() >= bytes {
+            return Ok(Some(true));
+        }
+        // What is known of the end before its last count is looked at.
+        let (ended, gone) = (End::other_ended(self.desks().1), self.gone);
+        if !ended && !gone {
+            return Ok(None);
+        }
+        self.look()?;
+        match self.end.room() >= bytes {
+            true => Ok(Some(true)),
+            false if ended => Ok(Some(false)),
+            false => Err(ChannelError::Gone { passed: self.end.passed() }),
+        }
+    }
+
+    /// Waits for room; false where the other end is done before there is. Where there is room for
+    /// `wished` already, as far as this end knows, the other one is not even looked at.
+    #[inline]
+    pub(super) fn wait_for(&mut self, bytes: u64, wished: u64) -> Result<bool, ChannelError> {
+        if self.end.room() >= wished && !self.watching {
+            return Ok(true);
+        }
+        match self.has_room(bytes)? {
+            Some(answer) => Ok(answer),
+            None => self.waited_for(bytes),
+        }
+    }
+
+    #[cold]
+    fn waited_for(&mut self, bytes: u64) -> Result<bool, ChannelError> {
+        self.meter.waited();
+        let spins = match self.wait {
+            Wait::Spin | Wait::PollSpin => Some(Duration::MAX),
+            Wait::Hybrid(budget) => Some(budget),
+            Wait::Block | Wait::Poll => None,
+        };
+        if let Some(answer) = spins.map_or(Ok(None), |budget| self.spin(bytes, budget))? {
+            return Ok(answer);
+        }
+        let half = bytes.max(self.end.capacity() as u64 / 2);
+        let naps = match (self.wait, self.role) {
+            (Wait::Poll, _) => &[][..],
+            (_, Role::Sender) => &[(half, HALF_RING_NAP), (bytes, NAP)],
+            (_, Role::Receiver) => &[(bytes, NAP)],
+        };
+        for (bytes_wished, nap) in naps {
+            self.nap(*bytes_wished, nap)?;
+            if let Some(answer) = self.room(bytes)? {
+                return Ok(answer);
+            }
+        }
+        loop {
+            self.sleep(bytes)?;
+            if let Some(answer) = self.room(bytes)? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Spins for the budget.
+    fn spin(&mut self, bytes: u64, budget: Duration) -> Result<Option<bool>, ChannelError> {
+        let began = Instant::now();
+        let mut looked = began;
+        loop {
+            for _ in 0..TURNS {
+                if let Some(answer) = self.room(bytes)? {
+                    return Ok(Some(answer));
+                }
+                std::hint::spin_loop();
+            }
+            let now = Instant::now();
+            if now - began > budget {
+                return Ok(None);
+            }
+            if now - looked > LOOK {
+                looked = now;
+                self.notice_hang_up()?;
+            }
+            if now - began > ALONE {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Sleeps until there is room, for a while.
+    fn nap(&mut self, bytes: u64, most: &Timespec) -> Result<(), ChannelError> {
+        if self.lie_down(bytes, IN_FUTEX)? {
+            self.meter.called();
+            let (ours, _) = self.desks();
+            // However it ends, the ring is looked at next.
+            let _ = futex::wait(ours.sleep, futex::Flags::empty(), IN_FUTEX, Some(most));
+            End::get_up(ours);
+        }
+        Ok(())
+    }
+
+    /// Sleeps until there is room, or the other end is gone.
+    fn sleep(&mut self, bytes: u64) -> Result<(), ChannelError> {
+        if !self.lie_down(bytes, IN_POLL)? {
+            return Ok(());
+        }
+        self.meter.called();
+        let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN)];
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => self.stop_watching(),
+            Err(errno) => Err(ChannelError::Socket { doing: "cannot sleep", errno }),
+        }
+    }
+
+    /// Tells the other end when to wake this one; false where there is nothing to sleep for.
+    fn lie_down(&mut self, bytes: u64, how: u32) -> Result<bool, ChannelError> {
+        let (ours, theirs) = desks(&self.memory, self.role);
+        let lies = self.end.lie_down(bytes, how, ours, theirs);
+        lies.map_err(|impossible| self.broken_by(impossible))
+    }
+
+    /// Has the socket become readable once there is room for so many bytes, or the other end is done
+    /// or gone; true where that is so already.
+    pub(super) fn watch(&mut self, bytes: u64) -> Result<bool, ChannelError> {
+        if self.has_room(bytes)?.is_some() {
+            return Ok(true);
+        }
+        self.watching = self.lie_down(bytes, IN_POLL)?;
+        Ok(!self.watching)
+    }
+
+    fn stop_watching(&mut self) -> Result<(), ChannelError> {
+        self.watching = false;
+        End::get_up(self.desks().0);
+        self.take_packets()
+    }
+
+    /// Takes the packets that have woken this end, and notices where there will be no more.
+    fn take_packets(&mut self) -> Result<(), ChannelError> {
+        for _ in 0..PACKETS_MAX {
+            let mut packet = [0; 8];
+            match rustix::net::recv(&self.socket, &mut packet, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) | Err(Errno::CONNRESET) => {
+                    self.gone = true;
+                    return Ok(());
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(errno) => {
+                    return Err(ChannelError::Socket { doing: "cannot hear the other end", errno });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn notice_hang_up(&mut self) -> Result<(), ChannelError> {
+        let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.meter.called();
+        match rustix::event::poll(&mut fds, Some(&now)) {
+            Ok(0) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => {
+                self.gone = true;
+                Ok(())
+            }
+            Err(errno) => {
+                Err(ChannelError::Socket { doing: "cannot look for the other end", errno })
+            }
+        }
+    }
+
+    /// Passes on so many of the bytes that there is room for.
+    #[inline]
+    pub(super) fn pass(&mut self, bytes: usize) {
+        let (ours, theirs) = desks(&self.memory, self.role);
+        let asleep = self.end.pass(bytes, ours, theirs);
+        self.meter.delivered(bytes as u64);
+        if let Some(how) = asleep {
+            self.wake(how);
+        }
+    }
+
+    /// Tells the other end that this one is done.
+    pub(super) fn finish(&mut self) {
+        let (ours, theirs) = self.desks();
+        if let Some(how) = End::end(ours, theirs) {
+            self.wake(how);
+        }
+    }
+
+    #[cold]
+    fn wake(&mut self, how: u32) {
+        self.meter.called();
+        if how == IN_FUTEX {
+            let sleep = self.desks().1.sleep;
+            let _ = futex::wake(sleep, futex::Flags::empty(), 1);
+            return;
+        }
+        // A socket that is full (EAGAIN) is readable already; one that is closed is noticed where
+        // this end waits.
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let _ = rustix::net::send(&self.socket, b"w", flags);
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Memory for a ring: of 2 MiB pages if they are to be had.
+fn memory(bytes: usize, pages: PageSize, agreed: Agreed) -> Result<SharedMemory, ChannelError> {
+    let made = |size| {
+        let memory = SharedMemory::create(bytes, size)?;
+        memory.populate().map(|()| memory)
+    };
+    let pool = || match agreed.takes & TAKES_HUGETLB {
+        0 => Err(ChannelError::Mismatch("pages of the pool are for ends of one user only")),
+        _ => Ok(made(PageSize::Hugetlb)?),
+    };
+    match pages {
+        PageSize::Base => Ok(made(PageSize::Base)?),
+        PageSize::Hugetlb => pool(),
+        PageSize::Huge => match made(PageSize::Huge) {
+            Ok(memory) if memory.huge_bytes().unwrap_or(0) > 0 => Ok(memory),
+            Ok(memory) => Ok(pool().unwrap_or(memory)),
+            Err(PagesError::NoHuge(_)) => pool().or_else(|_| Ok(made(PageSize::Base)?)),
+            Err(error) => Err(error.into()),
+        },
+    }
+}
+
+/// The memory that was offered, if it is what was agreed and can be used without harm.
+fn taken(
+    packet: &[u8],
+    file: Option<OwnedFd>,
+    agreed: Agreed,
+    setup: &Setup,
+) -> Result<(SharedMemory, usize), ChannelError> {
+    let offer = Offer::understood(packet)?;
+    if offer.version != agreed.version {
+        return Err(ChannelError::Stray("it offers a ring of another version than was agreed"));
+    }
+    let file = file.ok_or(ChannelError::Stray("it offers a ring without memory"))?;
+    if is_hugetlb(file.as_fd()) && agreed.takes & TAKES_HUGETLB == 0 {
+        return Err(ChannelError::Unsafe("its pages are of the pool, which could be taken away"));
+    }
+    let ring_bytes = usize::try_from(offer.ring_bytes).unwrap_or(usize::MAX);
+    let most = setup.ring_bytes.clamp(RING_BYTES_TAKEN, RING_BYTES_MAX);
+    if !(RING_BYTES_MIN..=most).contains(&ring_bytes) || !ring_bytes.is_multiple_of(RING_BYTES_STEP)
+    {
+        return Err(ChannelError::Unsafe("its ring is too small, too large, or no whole lines"));
+    }
+    // Looked at before it is mapped: all of it will be there at once.
+    let found = rustix::fs::fstat(&file).map(|found| found.st_size as u64);
+    let (least, pages) = ((CONTROL_BYTES + ring_bytes) as u64, HUGE_PAGE_BYTES as u64);
+    if !found.is_ok_and(|found| (least..=least.next_multiple_of(pages)).contains(&found)) {
+        return Err(ChannelError::Unsafe("it is not as large as its ring"));
+    }
+    let memory = SharedMemory::open(file)
+        .map_err(|_| ChannelError::Unsafe("it is no memory that is sealed against shrinking"))?;
+    memory.populate()?;
+    Ok((memory, ring_bytes))
+}
+
+fn is_hugetlb(file: BorrowedFd<'_>) -> bool {
+    /// From linux/magic.h.
+    const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+    rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as u64 == HUGETLBFS_MAGIC)
+}

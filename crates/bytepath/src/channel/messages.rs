@@ -1,0 +1,336 @@
+//! A queue of messages: each is in one piece in the ring, behind 8 bytes that tell its length.
+//!
+//! A message that does not fit before the ring's end goes to its beginning, and a record without
+//! content fills the gap. So the longest message is a little less than half of the ring.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::connection::Connection;
+use super::error::ChannelError;
+use super::hello::Flow;
+use super::link::Link;
+use super::setup::Setup;
+use crate::meter::Meter;
+use crate::pages::SharedMemory;
+use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
+
+/// Before each message: its length, and above that [`GAP`] if it is none.
+const HEADER_BYTES: usize = 8;
+const GAP: u64 = 1 << 32;
+
+/// What a message of this length takes in the ring.
+fn record_bytes(len: usize) -> usize {
+    HEADER_BYTES + len.next_multiple_of(HEADER_BYTES)
+}
+
+fn longest(link: &Link) -> usize {
+    let half = link.end().capacity() / 2 - HEADER_BYTES;
+    half.min(u32::MAX as usize) / HEADER_BYTES * HEADER_BYTES
+}
+
+/// The end of a queue that messages go into.
+///
+/// Dropped without [`MessageSender::finish`], it leaves a receiver that has all of the messages
+/// committed, and an error in the place of an end.
+#[derive(Debug)]
+pub struct MessageSender {
+    link: Link,
+}
+
+/// The end of a queue that messages come out of.
+#[derive(Debug)]
+pub struct MessageReceiver {
+    link: Link,
+}
+
+impl Connection {
+    /// Makes this the end that sends messages. Waits for the other end to make itself the receiver.
+    ///
+    /// # Errors
+    /// The other end is not what it should be, or there is no memory for the ring.
+    pub fn message_sender(self, setup: &Setup) -> Result<MessageSender, ChannelError> {
+        Ok(MessageSender { link: Link::offer(self, Flow::Messages, setup)? })
+    }
+
+    /// Makes this the end that receives messages.
+    ///
+    /// # Errors
+    /// The other end is not what it should be, or the ring that it offers is not safe to use.
+    pub fn message_receiver(self, setup: &Setup) -> Result<MessageReceiver, ChannelError> {
+        Ok(MessageReceiver { link: Link::take(self, Flow::Messages, setup)? })
+    }
+}
+
+impl MessageSender {
+    /// The longest message that it carries: a little less than half of the ring.
+    pub fn longest(&self) -> usize {
+        longest(&self.link)
+    }
+
+    /// Waits for space for a message of `len` bytes.
+    ///
+    /// # Errors
+    /// It is too long; or the receiver wants no more, is gone, or is broken.
+    #[inline]
+    pub fn space(&mut self, len: usize) -> Result<MessageSpace<'_>, ChannelError> {
+        let (gap, needed) = self.needed(len)?;
+        match self.link.wait_for(needed, needed)? {
+            true => Ok(MessageSpace { link: &mut self.link, gap, len }),
+            false => Err(self.closed()),
+        }
+    }
+
+    /// Space as [`MessageSender::space`] gives it, or `None` where there is none now.
+    ///
+    /// # Errors
+    /// As of [`MessageSender::space`].
+    pub fn try_space(&mut self, len: usize) -> Result<Option<MessageSpace<'_>>, ChannelError> {
+        let (gap, needed) = self.needed(len)?;
+        match self.link.has_room(needed)? {
+            Some(true) => Ok(Some(MessageSpace { link: &mut self.link, gap, len })),
+            Some(false) => Err(self.closed()),
+            None => Ok(None),
+        }
+    }
+
+    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
+    /// there is space for a message of `len` bytes, or the receiver is done or gone. True where that
+    /// is so already.
+    ///
+    /// # Errors
+    /// As of [`MessageSender::space`].
+    pub fn watch(&mut self, len: usize) -> Result<bool, ChannelError> {
+        let (_, needed) = self.needed(len)?;
+        self.link.watch(needed)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// As of [`MessageSender::space`].
+    pub fn send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        let mut space = self.space(message.len())?;
+        space.bytes().copy_from(0, message);
+        space.commit(message.len());
+        Ok(())
+    }
+
+    /// Waits until the receiver has released all messages.
+    ///
+    /// # Errors
+    /// It never will: it wants no more, is gone, or is broken.
+    pub fn wait_until_taken(&mut self) -> Result<(), ChannelError> {
+        let all = self.link.end().capacity() as u64;
+        match self.link.wait_for(all, all)? {
+            true => Ok(()),
+            false => Err(self.closed()),
+        }
+    }
+
+    /// Says that no more messages come.
+    pub fn finish(mut self) {
+        self.link.finish();
+    }
+
+    /// Bytes committed (headers and gaps included), system calls made, and waits.
+    pub fn meter(&self) -> &Meter {
+        self.link.meter()
+    }
+
+    /// The memory that the ring lies in.
+    pub fn memory(&self) -> &SharedMemory {
+        self.link.memory()
+    }
+
+    /// The gap that a message leaves before the ring's end, and what it needs with that.
+    #[inline]
+    fn needed(&self, len: usize) -> Result<(usize, u64), ChannelError> {
+        let most = self.longest();
+        if len > most {
+            return Err(ChannelError::TooLong { bytes: len, most });
+        }
+        let to_the_end = self.link.end().capacity() - self.link.end().at();
+        let record = record_bytes(len);
+        let gap = if record > to_the_end { to_the_end } else { 0 };
+        Ok((gap, (gap + record) as u64))
+    }
+
+    fn closed(&self) -> ChannelError {
+        ChannelError::Closed { passed: self.link.end().passed() }
+    }
+}
+
+impl AsFd for MessageSender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}
+
+/// Space for one message, given back unless it is committed.
+#[derive(Debug)]
+pub struct MessageSpace<'c> {
+    link: &'c mut Link,
+    gap: usize,
+    len: usize,
+}
+
+impl MessageSpace<'_> {
+    /// Where the record begins in the ring.
+    fn begins(&self) -> usize {
+        if self.gap > 0 { 0 } else { self.link.end().at() }
+    }
+
+    /// The space, to be filled.
+    #[inline]
+    pub fn bytes(&mut self) -> SharedSpace<'_> {
+        let begins = self.begins() + HEADER_BYTES;
+        let range = self.link.in_memory(begins..begins + self.len);
+        self.link.memory().mapping().space(range)
+    }
+
+    /// Passes the first so many bytes on as a message.
+    ///
+    /// # Panics
+    /// There are not so many.
+    #[inline]
+    pub fn commit(self, len: usize) {
+        assert!(len <= self.len, "no more is committed than was borrowed");
+        if self.gap > 0 {
+            let gap = (self.gap - HEADER_BYTES) as u64 | GAP;
+            header(self.link, self.link.end().at()).store(gap, Relaxed);
+        }
+        header(self.link, self.begins()).store(len as u64, Relaxed);
+        self.link.pass(self.gap + record_bytes(len));
+    }
+}
+
+/// The header of the record at this place of the ring, a multiple of its size.
+fn header(link: &Link, at: usize) -> &std::sync::atomic::AtomicU64 {
+    &link.memory().words()[link.in_memory(at..at).start / size_of::<u64>()]
+}
+
+impl MessageReceiver {
+    /// Waits for a message; `None` at the end of the queue.
+    ///
+    /// # Errors
+    /// The sender is gone without having ended the queue, after all that it had committed; or it is
+    /// broken.
+    #[inline]
+    pub fn receive(&mut self) -> Result<Option<Message<'_>>, ChannelError> {
+        let least = HEADER_BYTES as u64;
+        let found = loop {
+            if !self.link.wait_for(least, least)? {
+                return Ok(None);
+            }
+            if let Some(found) = self.found()? {
+                break found;
+            }
+        };
+        Ok(Some(Message { link: &mut self.link, len: found }))
+    }
+
+    /// The message that is there now, without waiting.
+    ///
+    /// # Errors
+    /// As of [`MessageReceiver::receive`].
+    pub fn try_receive(&mut self) -> Result<MessageNow<'_>, ChannelError> {
+        let found = loop {
+            match self.link.has_room(HEADER_BYTES as u64)? {
+                None => return Ok(MessageNow::Nothing),
+                Some(false) => return Ok(MessageNow::End),
+                Some(true) => {}
+            }
+            if let Some(found) = self.found()? {
+                break found;
+            }
+        };
+        Ok(MessageNow::Message(Message { link: &mut self.link, len: found }))
+    }
+
+    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
+    /// there is a message, or the sender is done or gone. True where that is so already.
+    ///
+    /// # Errors
+    /// As of [`MessageReceiver::receive`].
+    pub fn watch(&mut self) -> Result<bool, ChannelError> {
+        self.link.watch(HEADER_BYTES as u64)
+    }
+
+    /// Bytes released (headers and gaps included), system calls made, and waits.
+    pub fn meter(&self) -> &Meter {
+        self.link.meter()
+    }
+
+    /// The memory that the ring lies in.
+    pub fn memory(&self) -> &SharedMemory {
+        self.link.memory()
+    }
+
+    /// The length of the message that comes next; `None` where a gap came, which is released. Its
+    /// header is read once, and believed only as far as the ring and the sender's count go.
+    #[inline]
+    fn found(&mut self) -> Result<Option<usize>, ChannelError> {
+        let at = self.link.end().at();
+        let to_the_end = self.link.end().capacity() - at;
+        let there = to_the_end.min(self.link.end().room() as usize);
+        let header = header(&self.link, at).load(Relaxed);
+        let len = (header & u64::from(u32::MAX)) as usize;
+        match header & !u64::from(u32::MAX) {
+            0 if record_bytes(len) <= there => Ok(Some(len)),
+            // A gap lasts to the ring's end, and never from its beginning on: nobody goes round and
+            // round here.
+            GAP if at > 0 && there == to_the_end && len + HEADER_BYTES == to_the_end => {
+                self.link.pass(to_the_end);
+                Ok(None)
+            }
+            _ => Err(ChannelError::Broken("there is no message where one has to be")),
+        }
+    }
+}
+
+impl AsFd for MessageReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}
+
+impl Drop for MessageReceiver {
+    /// Tells the sender that nobody wants more.
+    fn drop(&mut self) {
+        self.link.finish();
+    }
+}
+
+/// What a receiver of messages has at one moment.
+#[derive(Debug)]
+pub enum MessageNow<'c> {
+    /// A message.
+    Message(Message<'c>),
+    /// None yet.
+    Nothing,
+    /// None any more.
+    End,
+}
+
+/// A message in the ring. Its space is the sender's again when it is dropped.
+#[derive(Debug)]
+pub struct Message<'c> {
+    link: &'c mut Link,
+    len: usize,
+}
+
+impl Message<'_> {
+    /// Its bytes.
+    #[inline]
+    pub fn bytes(&self) -> SharedBytes<'_> {
+        let begins = self.link.end().at() + HEADER_BYTES;
+        self.link.memory().mapping().bytes(self.link.in_memory(begins..begins + self.len))
+    }
+}
+
+impl Drop for Message<'_> {
+    fn drop(&mut self) {
+        self.link.pass(record_bytes(self.len));
+    }
+}

@@ -1,0 +1,66 @@
+//! Channels: bytes or messages from one process to another that both use bytepath, through memory
+//! that both have mapped.
+//!
+//! ```
+//! use bytepath::channel::{Connection, Setup};
+//! use std::io::{Read, Write};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (here, there) = Connection::pair()?; // or Listener::bind, and Connection::connect elsewhere
+//! let other = std::thread::spawn(move || {
+//!     let mut receiver = there.receiver(&Setup::default()).expect("a sender");
+//!     let mut text = String::new();
+//!     receiver.read_to_string(&mut text).map(|_| text)
+//! });
+//! let mut sender = here.sender(&Setup::default())?;
+//! sender.write_all(b"hello, ")?; // a copy into the ring; or without one:
+//! let mut space = sender.space(5)?;
+//! space.bytes().copy_from(0, b"world");
+//! space.commit(5);
+//! sender.finish();
+//! assert_eq!(other.join().expect("no panic")?, "hello, world");
+//! # Ok(()) }
+//! ```
+//!
+//! The way of a byte: two ends meet at an [`Address`], or by a descriptor that one inherits, as a
+//! [`Connection`]; they say what they are (`hello`); the sender makes memory that can be made neither
+//! shorter nor longer and hands it over. From then on the sender writes to the ring, commits, and
+//! wakes the receiver if that one sleeps (`ring`, `link`). The socket stays open: it tells each end
+//! that the other is gone, wakes those who poll, and carries nothing else.
+//!
+//! A buffer that is there as a whole goes by descriptor instead, as a [`Parcel`].
+//!
+//! What an end may rely on, whatever the other one does, killed at any instant or hostile:
+//! - A receiver gets every byte that was committed, then the end or an error; within 100 ms of the
+//!   sender's death.
+//! - Neither reads or writes outside of the ring: the other's counts are read once and checked.
+//! - Memory cannot be taken away: its seals and size are checked before it is mapped.
+//! - Bytes may change as long as they are in the ring, if the other end is not to be trusted. So
+//!   [`SharedBytes`] has them copied, given to the kernel, or seen as atomic words.
+
+mod address;
+mod connection;
+mod error;
+mod hello;
+mod link;
+mod messages;
+#[cfg(test)]
+mod model;
+mod parcel;
+mod ring;
+mod setup;
+mod stream;
+
+pub use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
+pub use address::Address;
+pub use connection::{Connection, Listener};
+pub use error::ChannelError;
+pub use messages::{Message, MessageNow, MessageReceiver, MessageSender, MessageSpace};
+pub use parcel::{Parcel, SealedParcel};
+pub use setup::{Setup, Users};
+pub use stream::{Filled, Now, Receiver, Sender, Space};
+
+/// What the ring is made of; a model checker brings its own.
+mod atomic {
+    pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}

@@ -1,0 +1,136 @@
+//! A whole buffer by descriptor: filled, sealed against every further change, and handed over
+//! without a copy.
+//!
+//! Costs the sender the pages (made, zeroed and mapped once a buffer), and each end a few system
+//! calls a buffer; no byte is copied. Unlike a ring's, a sealed buffer's bytes stay as they are
+//! whatever the other end does, so they are an ordinary slice.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::SealFlags;
+
+use super::connection::{Connection, deadline};
+use super::error::ChannelError;
+use crate::pages::{PageSize, PagesError};
+use crate::sys::sealed::{Draft, Sealed};
+
+/// A buffer that is being filled, and that nobody else has yet.
+#[derive(Debug)]
+pub struct Parcel {
+    draft: Draft,
+    bytes: usize,
+}
+
+impl Parcel {
+    /// Makes a buffer of this many bytes (above 0), zero until written. Huge pages are asked for
+    /// where shared memory may have them.
+    ///
+    /// # Errors
+    /// The kernel has no such memory to give.
+    pub fn allocate(bytes: usize, size: PageSize) -> Result<Parcel, PagesError> {
+        Ok(Parcel { draft: Draft::allocate(bytes, size)?, bytes })
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.draft.as_slice()[..self.bytes]
+    }
+
+    /// The bytes, to be written.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.draft.as_mut_slice()[..self.bytes]
+    }
+
+    /// Seals the first so many bytes against every change, for good.
+    ///
+    /// # Errors
+    /// The kernel does not seal it: somebody else in this process has it mapped.
+    ///
+    /// # Panics
+    /// There are not so many.
+    pub fn seal(self, bytes: usize) -> Result<SealedParcel, PagesError> {
+        assert!(bytes <= self.bytes, "no more is sealed than there is");
+        let failed = |errno| PagesError::Map { bytes, size: "sealed", errno };
+        let file = self.draft.into_file();
+        rustix::fs::fcntl_add_seals(&file, SEALS).map_err(failed)?;
+        let sealed = Sealed::of(file.as_fd()).map_err(failed)?;
+        Ok(SealedParcel { sealed, file, bytes })
+    }
+}
+
+/// What a buffer is sealed against: writing, and becoming shorter or longer.
+const SEALS: SealFlags =
+    SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// A buffer that nobody can change any more.
+#[derive(Debug)]
+pub struct SealedParcel {
+    sealed: Sealed,
+    file: OwnedFd,
+    bytes: usize,
+}
+
+impl SealedParcel {
+    /// Takes a buffer that was received as a descriptor, of which so many bytes count.
+    ///
+    /// # Errors
+    /// It is not sealed against every change, or is shorter.
+    pub fn open(file: OwnedFd, bytes: usize) -> Result<SealedParcel, ChannelError> {
+        let refused = |_| ChannelError::Unsafe("the buffer is not sealed against every change");
+        let sealed = Sealed::of(file.as_fd()).map_err(refused)?;
+        match sealed.as_slice().len() >= bytes {
+            true => Ok(SealedParcel { sealed, file, bytes }),
+            false => Err(ChannelError::Unsafe("the buffer is shorter than was said")),
+        }
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.sealed.as_slice()[..self.bytes]
+    }
+}
+
+impl AsFd for SealedParcel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Connection {
+    /// Hands a buffer to the other end, which takes it by [`Connection::take`]. Waits while the
+    /// socket holds too many that were not taken.
+    ///
+    /// # Errors
+    /// The other end is gone.
+    pub fn give(&self, parcel: &SealedParcel) -> Result<(), ChannelError> {
+        let bytes = parcel.bytes as u64;
+        loop {
+            match self.say(&bytes.to_le_bytes(), Some(parcel.as_fd())) {
+                Err(ChannelError::Socket { errno: FULL, .. }) => self.wait_writable()?,
+                // As many as a process may have open are under way (ETOOMANYREFS).
+                Err(ChannelError::Socket { errno: TOO_MANY, .. }) => std::thread::sleep(MOMENT),
+                said => return said,
+            }
+        }
+    }
+
+    /// Waits for a buffer; `None` once the other end is gone.
+    ///
+    /// # Errors
+    /// What came is no sealed buffer, or nothing did for so long.
+    pub fn take(&self, patience: Duration) -> Result<Option<SealedParcel>, ChannelError> {
+        let (packet, file) = match self.hear(deadline(patience), patience) {
+            Err(ChannelError::HungUp) => return Ok(None),
+            heard => heard?,
+        };
+        let bytes = packet.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        let (bytes, file) = bytes.zip(file).ok_or(ChannelError::Stray("it sent no buffer"))?;
+        SealedParcel::open(file, bytes).map(Some)
+    }
+}
+
+const FULL: rustix::io::Errno = rustix::io::Errno::AGAIN;
+const TOO_MANY: rustix::io::Errno = rustix::io::Errno::TOOMANYREFS;
+const MOMENT: Duration = Duration::from_millis(1);

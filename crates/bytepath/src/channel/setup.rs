@@ -1,0 +1,48 @@
+//! How an end of a channel is to be.
+
+use std::time::Duration;
+
+use crate::pages::PageSize;
+use crate::wait::{HYBRID_BUDGET, Wait};
+
+/// Who may be at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Users {
+    /// The same user, or root.
+    #[default]
+    Same,
+    /// Anybody. Memory from the pool of huge pages is not shared with them: they could take its
+    /// pages away.
+    Any,
+}
+
+/// How an end of a channel is to be. The sender's says how large the ring is and what it is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    /// Bytes of the ring, rounded up to a multiple of 64.
+    pub ring_bytes: usize,
+    /// What the ring is made of. Pages that are not to be had are done without, but for those of
+    /// the pool, which are only taken when asked for.
+    pub pages: PageSize,
+    /// What this end does when it cannot go on.
+    pub wait: Wait,
+    /// Who may be at the other end.
+    pub users: Users,
+    /// How long the other end may take to answer while the channel is made.
+    pub patience: Duration,
+}
+
+/// Two of them fit into a common L2 cache, so that what one end wrote is still near for the other.
+const RING_BYTES: usize = 512 << 10;
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            ring_bytes: RING_BYTES,
+            pages: PageSize::Huge,
+            wait: Wait::Hybrid(HYBRID_BUDGET),
+            users: Users::default(),
+            patience: Duration::from_secs(5),
+        }
+    }
+}

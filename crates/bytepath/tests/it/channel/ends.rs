@@ -1,0 +1,70 @@
+//! How streams end: as they should, and short.
+
+use std::io::{ErrorKind, Read, Write};
+
+use bytepath::channel::{ChannelError, Setup};
+
+use super::{small, stream, waits};
+use crate::ends::contents;
+use crate::trial::same;
+use crate::watch::bounded;
+
+#[test]
+fn a_stream_that_was_not_finished_is_an_error_after_its_last_byte() {
+    bounded(|watch| {
+        for wait in waits() {
+            watch.at(wait);
+            let setup = Setup { wait, ..small() };
+            let (mut sender, mut receiver) = stream(setup, setup);
+            let reader = std::thread::spawn(move || {
+                let mut all = Vec::new();
+                let error = receiver.read_to_end(&mut all).expect_err("it was cut short");
+                (all, error)
+            });
+            sender.write_all(contents(100_000)).expect("it writes");
+            drop(sender);
+            let (all, error) = reader.join().expect("no panic");
+            same(&all, contents(100_000));
+            assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+            assert!(error.to_string().contains("100000 bytes were passed on"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_receiver_that_wants_no_more_ends_a_sender_that_waits() {
+    bounded(|watch| {
+        for wait in waits() {
+            watch.at(wait);
+            let setup = Setup { wait, ..small() };
+            let (mut sender, mut receiver) = stream(setup, setup);
+            let writer = std::thread::spawn(move || sender.write_all(contents(100_000)));
+            receiver.read_exact(&mut [0; 5000]).expect("it reads");
+            drop(receiver);
+            let error = writer.join().expect("no panic").expect_err("nobody reads");
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        }
+    });
+}
+
+#[test]
+fn what_a_receiver_leaves_in_the_ring_is_told_to_who_asks() {
+    bounded(|_| {
+        let (mut sender, mut receiver) = stream(small(), small());
+        sender.write_all(b"0123456789").expect("it writes");
+        receiver.read_exact(&mut [0; 4]).expect("it reads");
+        drop(receiver);
+        let error = sender.wait_until_taken().expect_err("6 bytes are left");
+        assert!(matches!(error, ChannelError::Closed { passed: 10 }), "{error:?}");
+    });
+}
+
+#[test]
+fn a_finished_stream_without_bytes_ends_at_once() {
+    bounded(|_| {
+        let (sender, mut receiver) = stream(small(), small());
+        sender.finish();
+        assert!(receiver.filled(1).expect("an answer").is_none());
+        assert!(receiver.filled(1).expect("the same again").is_none());
+    });
+}

@@ -1,0 +1,156 @@
+//! How ends find each other, and who is turned away.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use bytepath::channel::{Address, ChannelError, Connection, Listener, Setup, Users};
+use bytepath::pages::PageSize;
+
+use super::small;
+use crate::examples::example;
+use crate::watch::bounded;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn address(words: impl AsRef<std::ffi::OsStr>) -> Address {
+    Address::parse(words).expect("an address")
+}
+
+/// A name that no other run of the tests uses.
+fn name(of: &str) -> String {
+    format!("@bytepath-test-{of}-{}", std::process::id())
+}
+
+#[test]
+fn ends_meet_at_paths_and_at_names_whoever_comes_first() {
+    bounded(|_| {
+        let directory = tempfile::tempdir().expect("a directory");
+        for address in [address(directory.path().join("channel")), address(name("meeting"))] {
+            let early = std::thread::spawn({
+                let address = address.clone();
+                move || Connection::connect(&address, PATIENCE)?.receiver(&small()).map(drop)
+            });
+            let listener = Listener::bind(&address).expect("a listener");
+            listener.accept().expect("somebody").sender(&small()).expect("a sender");
+            early.join().expect("no panic").expect("a receiver");
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
+    });
+}
+
+#[test]
+fn an_end_may_be_inherited_and_other_descriptors_are_no_ends() {
+    let (_here, there) = Connection::pair().expect("a pair");
+    Connection::from_fd(OwnedFd::from(there)).expect("an end");
+    let (stream, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    let file = tempfile::tempfile().expect("a file");
+    for fd in [OwnedFd::from(stream), OwnedFd::from(file)] {
+        assert!(matches!(Connection::from_fd(fd), Err(ChannelError::Stray(_))));
+    }
+}
+
+#[test]
+fn nobody_at_an_address_is_told_with_the_address() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let absent = directory.path().join("absent");
+    let error = Connection::connect(&address(&absent), Duration::ZERO).expect_err("nobody");
+    let said = error.to_string();
+    assert!(said.contains("absent") && said.contains("start the other end first"), "{said}");
+    assert!(Connection::connect(&address(name("absent")), Duration::ZERO).is_err());
+}
+
+#[test]
+fn an_address_is_one_listener_s_until_it_is_gone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for address in [address(directory.path().join("channel")), address(name("taken"))] {
+        let listener = Listener::bind(&address).expect("a listener");
+        assert!(matches!(Listener::bind(&address), Err(ChannelError::Taken(_))));
+        drop(listener);
+        Listener::bind(&address).expect("it is free again");
+    }
+}
+
+#[test]
+fn what_a_killed_listener_left_is_replaced_and_other_files_are_not() {
+    bounded(|_| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("channel");
+        let Some(mut consumer) = example("channel_consumer") else { return };
+        consumer.arg(&path).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut consumer = consumer.spawn().expect("it runs");
+        while Connection::connect(&address(&path), Duration::ZERO).is_err() {
+            std::thread::yield_now();
+        }
+        consumer.kill().expect("it is killed");
+        consumer.wait().expect("it is gone");
+        if path.exists() {
+            drop(Listener::bind(&address(&path)).expect("a listener"));
+        }
+        std::fs::write(&path, "mine").expect("a file");
+        assert!(matches!(Listener::bind(&address(&path)), Err(ChannelError::Taken(_))));
+        assert_eq!(std::fs::read(&path).expect("it is still there"), b"mine");
+    });
+}
+
+#[test]
+fn an_end_of_another_user_is_turned_away_unless_any_is_welcome() {
+    bounded(|watch| {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can be two users");
+            return;
+        }
+        let Some(producer) = example("channel_producer") else { return };
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = directory.path().join("producer");
+        std::fs::copy(producer.get_program(), &program).expect("a copy that anybody may run");
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(directory.path(), open).expect("open to all");
+        for users in [Users::Same, Users::Any] {
+            watch.at(format_args!("{users:?}"));
+            let name = name("stranger");
+            let listener = Listener::bind(&address(&name)).expect("a listener");
+            let mut producer = Command::new(&program);
+            producer.arg(&name).uid(65534).stdin(Stdio::null()).stderr(Stdio::piped());
+            let producer = match producer.spawn() {
+                Ok(producer) => producer,
+                Err(error) => {
+                    eprintln!("skipped: {}: {error}", program.display());
+                    return;
+                }
+            };
+            let connection = listener.accept().expect("somebody");
+            let receiver = connection.receiver(&Setup { users, ..small() });
+            match (users, receiver) {
+                (Users::Same, Err(ChannelError::Stranger { theirs: 65534, ours: 0 })) => {}
+                (Users::Any, Ok(mut receiver)) => {
+                    assert!(receiver.filled(1).expect("an answer").is_none());
+                }
+                (_, other) => panic!("{users:?}: {other:?}"),
+            }
+            let done = producer.wait_with_output().expect("it ends");
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            match users {
+                Users::Same => assert!(!done.status.success() && said.contains("HungUp"), "{said}"),
+                Users::Any => assert!(done.status.success(), "{said}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_ring_in_pages_that_are_not_to_be_had_is_refused_with_the_remedy() {
+    let pool = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    if pool.is_ok_and(|free| free.trim() != "0") {
+        eprintln!("skipped: the pool has pages");
+        return;
+    }
+    let (here, there) = Connection::pair().expect("a pair");
+    let receiver = std::thread::spawn(move || there.receiver(&small()).map(drop));
+    let setup = Setup { pages: PageSize::Hugetlb, ..small() };
+    let error = here.sender(&setup).map(drop).expect_err("the pool is empty").to_string();
+    assert!(error.contains("no memory for the channel") && error.contains("hugetlb"), "{error}");
+    assert!(matches!(receiver.join().expect("no panic"), Err(ChannelError::HungUp)));
+}

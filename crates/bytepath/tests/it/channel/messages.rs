@@ -1,0 +1,93 @@
+//! Queues of messages.
+
+use bytepath::channel::{
+    ChannelError, Connection, MessageNow, MessageReceiver, MessageSender, Setup,
+};
+
+use super::{small, until_readable, waits};
+use crate::ends::contents;
+use crate::watch::bounded;
+
+pub(super) fn queue(setup: Setup) -> (MessageSender, MessageReceiver) {
+    let (here, there) = Connection::pair().expect("a pair");
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(move || there.message_receiver(&setup).expect("a receiver"));
+        let sender = here.message_sender(&setup).expect("a sender");
+        (sender, receiver.join().expect("no panic"))
+    })
+}
+
+/// Lengths that come round, from nothing to the longest.
+fn lengths(longest: usize) -> impl Iterator<Item = usize> {
+    (0..2000).map(move |n: usize| n.wrapping_mul(0x9e37_79b9) % (longest + 1))
+}
+
+#[test]
+fn messages_keep_their_order_and_their_bounds_whatever_the_waits() {
+    bounded(|watch| {
+        for wait in waits() {
+            watch.at(wait);
+            let (mut sender, mut receiver) = queue(Setup { wait, ..small() });
+            let longest = sender.longest();
+            assert!(longest > 2000, "{longest} of 4096");
+            let reader = std::thread::spawn(move || {
+                for len in lengths(longest) {
+                    let message = receiver.receive().expect("one").expect("no end");
+                    let mut bytes = vec![0; message.bytes().len()];
+                    message.bytes().copy_to(&mut bytes);
+                    assert_eq!(bytes, contents(len));
+                }
+                assert!(receiver.receive().expect("an answer").is_none());
+            });
+            for len in lengths(longest) {
+                sender.send(contents(len)).expect("it goes");
+            }
+            sender.wait_until_taken().expect("all of them");
+            sender.finish();
+            reader.join().expect("no panic");
+        }
+    });
+}
+
+#[test]
+fn a_message_that_is_too_long_is_refused_and_the_queue_goes_on() {
+    let (mut sender, mut receiver) = queue(small());
+    let longest = sender.longest();
+    let error = sender.send(contents(longest + 1)).expect_err("it is too long");
+    assert!(matches!(error, ChannelError::TooLong { most, .. } if most == longest), "{error:?}");
+    sender.send(contents(longest)).expect("it goes");
+    assert_eq!(receiver.receive().expect("one").expect("no end").bytes().len(), longest);
+}
+
+#[test]
+fn less_than_the_space_may_be_committed() {
+    let (mut sender, mut receiver) = queue(small());
+    for _ in 0..10 {
+        let mut space = sender.space(1500).expect("space");
+        space.bytes().copy_from(0, b"short");
+        space.commit(5);
+        sender.space(2000).expect("space").bytes().copy_from(0, b"not committed");
+        let message = receiver.receive().expect("one").expect("no end");
+        let mut bytes = [0; 5];
+        message.bytes().copy_to(&mut bytes);
+        assert_eq!(&bytes, b"short");
+    }
+    assert!(matches!(receiver.try_receive(), Ok(MessageNow::Nothing)));
+}
+
+#[test]
+fn who_polls_for_messages_is_woken() {
+    bounded(|_| {
+        let (mut sender, mut receiver) = queue(small());
+        assert!(!receiver.watch().expect("an answer"));
+        sender.send(b"one").expect("it goes");
+        until_readable(&receiver);
+        assert!(matches!(receiver.try_receive(), Ok(MessageNow::Message(_))));
+        while sender.try_space(1000).expect("an answer").map(|space| space.commit(1000)).is_some() {
+        }
+        assert!(!sender.watch(1000).expect("an answer"));
+        drop(receiver.receive().expect("one"));
+        until_readable(&sender);
+        assert!(sender.try_space(1000).expect("an answer").is_some());
+    });
+}

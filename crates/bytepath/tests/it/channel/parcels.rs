@@ -1,0 +1,73 @@
+//! Whole buffers by descriptor.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use bytepath::channel::{ChannelError, Connection, Parcel, SealedParcel};
+use bytepath::pages::PageSize;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+
+use crate::ends::contents;
+use crate::trial::same;
+use crate::watch::bounded;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[test]
+fn buffers_arrive_whole_and_in_order() {
+    bounded(|_| {
+        let (here, there) = Connection::pair().expect("a pair");
+        let sizes = (0..300_usize).map(|n| 1 + n * 997 % 10_000).chain([3 << 20]);
+        let taker = std::thread::spawn({
+            let sizes = sizes.clone();
+            move || {
+                for size in sizes {
+                    let parcel = there.take(PATIENCE).expect("a buffer").expect("no end");
+                    same(parcel.as_slice(), contents(size));
+                }
+                assert!(there.take(PATIENCE).expect("an answer").is_none());
+            }
+        });
+        for size in sizes {
+            let mut parcel = Parcel::allocate(size + 7, PageSize::Huge).expect("a buffer");
+            parcel.as_mut_slice()[..size].copy_from_slice(contents(size));
+            here.give(&parcel.seal(size).expect("sealed")).expect("it goes");
+        }
+        drop(here);
+        taker.join().expect("no panic");
+    });
+}
+
+#[test]
+fn nobody_changes_a_sealed_buffer() {
+    let sealed =
+        Parcel::allocate(5000, PageSize::Base).expect("a buffer").seal(5000).expect("sealed");
+    let file = sealed.as_fd();
+    assert_eq!(rustix::io::write(file, b"x"), Err(Errno::PERM));
+    for bytes in [0, 1 << 20] {
+        assert_eq!(rustix::fs::ftruncate(file, bytes), Err(Errno::PERM));
+    }
+    let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    assert_eq!(rustix::fs::fallocate(file, hole, 0, 4096), Err(Errno::PERM));
+}
+
+#[test]
+fn a_buffer_that_could_still_change_or_is_too_short_is_refused() {
+    let memfd = |seals| -> OwnedFd {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create(c"test", flags).expect("a memfd");
+        rustix::fs::ftruncate(&file, 4096).expect("as long");
+        rustix::fs::fcntl_add_seals(&file, seals).expect("sealed");
+        file
+    };
+    let opened = |seals, bytes| SealedParcel::open(memfd(seals), bytes).map(drop);
+    let all = SealFlags::WRITE | SealFlags::SHRINK;
+    opened(all, 4096).expect("it is safe");
+    for (seals, bytes) in [(SealFlags::SHRINK, 1), (SealFlags::WRITE, 1), (all, 4097)] {
+        let refused = opened(seals, bytes);
+        assert!(matches!(refused, Err(ChannelError::Unsafe(_))), "{seals:?}: {refused:?}");
+    }
+    let file: OwnedFd = tempfile::tempfile().expect("a file").into();
+    assert!(matches!(SealedParcel::open(file, 0), Err(ChannelError::Unsafe(_))));
+}

@@ -20,6 +20,7 @@ mod output;
 mod planning;
 mod pv;
 mod read;
+mod run;
 mod sys;
 mod tour;
 mod tune;
@@ -59,6 +60,7 @@ enum Command {
     Cat(cat::Options),
     Cp(cp::Options),
     Null(null::Options),
+    Run(Box<run::Options>),
     Tour(tour::Options),
     Tune(tune::Options),
     Bench(bench::Options),
@@ -88,6 +90,10 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
+        Command::Run(options) => match run::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Bench(options) => bench::run(&options),

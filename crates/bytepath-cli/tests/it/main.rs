@@ -23,6 +23,8 @@ mod pv_others;
 mod pv_terminal;
 mod quota;
 mod refusals;
+mod run;
+mod run_signals;
 mod signals;
 mod terminal;
 mod tour;

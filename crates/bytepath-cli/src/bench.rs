@@ -6,6 +6,7 @@ mod files;
 pub(crate) mod interrupt;
 mod movers;
 mod progress;
+mod run;
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write as _};
@@ -45,6 +46,7 @@ enum Experiment {
     Calls(calls::Calls),
     Copy(copy::Copy),
     Files(Box<files::Files>),
+    Run(run::Run),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -146,6 +148,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
         Experiment::Files(options) => files::run(options),
+        Experiment::Run(options) => run::run(options),
     })
 }
 

@@ -129,18 +129,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         stages: Stages::start(texts, &size),
         family: options.family(&size, &allowed, whole.as_ref()),
         placer: (!options.no_place).then(|| Placer::new(told::neighbours(&allowed))),
-        finds_pipes: whole.is_some(),
+        is_whole: whole.is_some(),
+        // A shell that runs it was given the option itself.
+        pipefail: options.pipefail && whole.is_none(),
         decisions: Vec::new(),
         began,
         ended_by: None,
         live: (options.progress && rustix::termios::isatty(stderr())).then(Live::default),
     };
-    watched.to_the_end(&mut signals);
+    watched.watch(&mut signals);
     let took = began.elapsed();
     if let Some(live) = &mut watched.live {
         live.end();
     }
-    let end = watched.end(options.pipefail && whole.is_none(), whole.is_some());
+    let end = watched.end();
     told_of_the_end(options, &watched, whole.as_ref(), took, end, json)?;
     if let End::Killed(signal) = end {
         signals::end_by(signal);
@@ -210,7 +212,7 @@ impl Options {
         }
         let shell = self.shell();
         let run = |text: &OsStr| Stage {
-            text: text.to_string_lossy().into_owned(),
+            text: text.to_string_lossy().trim().to_owned(),
             words: vec![shell.clone().into_os_string(), "-c".into(), text.to_owned()],
         };
         match script::taken_apart(pipeline, shell.file_name().unwrap_or_default()) {
@@ -239,9 +241,7 @@ impl Options {
     }
 
     fn shell(&self) -> PathBuf {
-        let own = std::env::var_os("SHELL").map(PathBuf::from);
-        let own = own.filter(|path| path.is_absolute() && path.exists());
-        self.shell.clone().or(own).unwrap_or_else(|| "/bin/sh".into())
+        shell(self.shell.as_deref())
     }
 
     /// The CPUs that the stages may use. Those asked for are taken by this process, and so by all
@@ -273,6 +273,13 @@ impl Options {
         let shell = self.pipeline.is_some().then(|| self.shell()).and_then(|shell| program(&shell));
         (of_interest && Family::can_be_seen()).then(|| Family::new(*size, allowed.clone(), shell))
     }
+}
+
+/// The shell that was asked for, or the user's.
+pub(crate) fn shell(asked: Option<&Path>) -> PathBuf {
+    let own = std::env::var_os("SHELL").map(PathBuf::from);
+    let own = own.filter(|path| path.is_absolute() && path.exists());
+    asked.map(Path::to_owned).or(own).unwrap_or_else(|| "/bin/sh".into())
 }
 
 /// What tells a program from others.

@@ -23,6 +23,7 @@ pub mod noise;
 pub mod pair_work;
 pub mod peers;
 pub mod pipe_work;
+mod run_work;
 pub mod schedule;
 pub mod stats;
 pub mod tune;

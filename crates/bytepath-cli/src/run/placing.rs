@@ -132,45 +132,41 @@ impl Placer {
 
     /// Decides, from the window that ends `now` and took `window`.
     pub(super) fn decide(&mut self, now: Duration, window: Duration, stages: &[Seen]) -> Decision {
-        let active: Vec<&Seen> = stages
-            .iter()
-            .filter(|stage| stage.demand >= IDLE || stage.may == May::NotYet)
-            .collect();
-        let flows = active.len() >= 2 && self.cpus.len() >= 2;
-        let never = active.iter().any(|stage| stage.may == May::Never);
-        let ready = active.iter().all(|stage| stage.may == May::Move);
-        let rate =
-            active.iter().map(|stage| stage.bytes as f64).sum::<f64>() / window.as_secs_f64();
+        // What sleeps with threads of its own is in nobody's way.
+        let is_part = |stage: &&Seen| stage.may != May::Never || stage.demand >= IDLE;
+        let part: Vec<&Seen> = stages.iter().filter(is_part).collect();
+        if part.iter().any(|stage| stage.may == May::Never) {
+            return self.released(HELD);
+        }
+        let rate = part.iter().map(|stage| stage.bytes as f64).sum::<f64>() / window.as_secs_f64();
+        let flows = self.flows(&part);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
-            _ if never => self.released(HELD),
-            Phase::Idle if flows && ready && now >= self.next_trial => {
-                self.begin(now, rate, &active)
-            }
+            Phase::Idle if flows && now >= self.next_trial => self.begin(now, rate, &part),
             Phase::Idle => self.released(TRIAL),
-            Phase::Trial { of, .. } if !flows || !ready || of != pids(&active) => self.put_off(now),
+            Phase::Trial { of, .. } if !flows || of != pids(&part) => self.put_off(now),
             Phase::Trial { mut rates, tried, left, of } => {
                 rates.push((tried, rate));
                 self.go_on(now, rates, left, of)
             }
-            Phase::Held { way, of, pauses } => {
-                if !flows || !ready || of != pids(&active) {
-                    return self.paused(way, of, pauses + 1, now);
-                }
-                let crowded = matches!(way, Way::Together(_)) && is_crowded(&active);
-                if now < self.next_trial && !crowded {
-                    return self.held(way, of, None);
-                }
-                if crowded && now < self.next_trial {
-                    self.put_off(now);
-                    return self.held(
-                        Way::Free,
-                        of,
-                        Some("where the kernel puts them: others use their CPU".into()),
-                    );
-                }
-                self.try_again(now, way, rate, &active)
+            Phase::Held { way, of, pauses } if !flows || of != pids(&part) => {
+                self.paused(way, of, pauses + 1)
             }
+            Phase::Held { way, of, .. } if now >= self.next_trial => {
+                self.try_again(now, way, rate, of, &part)
+            }
+            Phase::Held { way: Way::Together(_), of, .. } if is_crowded(&part) => {
+                self.space(now);
+                let said = "where the kernel puts them: others use their CPU".to_owned();
+                self.held(Way::Free, of, Some(said))
+            }
+            Phase::Held { way, of, .. } => self.held(way, of, None),
         }
+    }
+
+    /// Whether there is something to decide: two stages at work, and all have begun.
+    fn flows(&self, part: &[&Seen]) -> bool {
+        let busy = part.iter().filter(|stage| stage.demand >= IDLE).count();
+        busy >= 2 && self.cpus.len() >= 2 && part.iter().all(|stage| stage.may == May::Move)
     }
 
     fn released(&mut self, window: Duration) -> Decision {
@@ -189,9 +185,8 @@ impl Placer {
         self.spacing = (self.spacing * 2).min(SPACING_MAX);
     }
 
-    fn paused(&mut self, way: Way, of: Vec<i32>, pauses: u32, now: Duration) -> Decision {
+    fn paused(&mut self, way: Way, of: Vec<i32>, pauses: u32) -> Decision {
         if pauses > PAUSE_MAX {
-            self.next_trial = self.next_trial.max(now);
             return self.released(TRIAL);
         }
         let places = way.places();
@@ -285,8 +280,14 @@ impl Placer {
     }
 
     /// What is held against the most likely other way.
-    fn try_again(&mut self, now: Duration, way: Way, rate: f64, active: &[&Seen]) -> Decision {
-        let of = pids(active);
+    fn try_again(
+        &mut self,
+        now: Duration,
+        way: Way,
+        rate: f64,
+        of: Vec<i32>,
+        active: &[&Seen],
+    ) -> Decision {
         let other = match &way {
             Way::Free | Way::Apart(_) => self.together(active),
             Way::Together(_) => Some(Way::Free),
@@ -296,10 +297,11 @@ impl Placer {
             return self.held(way, of, None);
         };
         let places = other.places();
-        let better = CLEARLY_BETTER / BETTER;
-        self.phase =
-            Phase::Trial { rates: vec![(way, rate * better)], tried: other, left: Vec::new(), of };
-        Decision { places, window: TRIAL, said: None }
+        // What is held counts for more than it gave.
+        let rates = vec![(way, rate * CLEARLY_BETTER / BETTER)];
+        self.phase = Phase::Trial { rates, tried: other, left: Vec::new(), of };
+        // What has lasted so long has the time for a long look.
+        Decision { places, window: HELD, said: None }
     }
 }
 

@@ -51,13 +51,13 @@ pub(super) fn taken_apart(line: &OsStr, shell: &OsStr) -> Script {
     match (known, sources_a_file) {
         (false, _) => Script::Whole("its shell is not one whose stages are known to stand alone"),
         (true, true) => Script::Whole("BASH_ENV names a file that would be run once a stage"),
-        (true, false) => stages(line.as_bytes(), shell == "bash"),
+        (true, false) => stages(line.as_bytes(), shell),
     }
 }
 
-fn stages(line: &[u8], here_strings: bool) -> Script {
-    let mut reader =
-        Reader { line, at: 0, here_strings, stages: Vec::new(), stage: Stage::default() };
+fn stages(line: &[u8], shell: &OsStr) -> Script {
+    let (stages, stage) = (Vec::new(), Stage::default());
+    let mut reader = Reader { line, at: 0, is_bash: shell == "bash", stages, stage };
     match reader.read() {
         Err(why) => Script::Whole(why),
         Ok(()) if reader.stages.len() < 2 => Script::Whole("it is a single command"),
@@ -79,7 +79,8 @@ struct Stage {
 struct Reader<'a> {
     line: &'a [u8],
     at: usize,
-    here_strings: bool,
+    /// It knows here-strings and |&.
+    is_bash: bool,
     stages: Vec<OsString>,
     stage: Stage,
 }
@@ -229,7 +230,7 @@ impl Reader<'_> {
             return Err("it is a list of commands");
         }
         let joined = self.take_if(b'&');
-        if joined && !self.here_strings {
+        if joined && !self.is_bash {
             return Err("its shell may know no |&");
         }
         self.end_of_stage(if joined { b" 2>&1" } else { b"" })
@@ -237,12 +238,13 @@ impl Reader<'_> {
 
     fn end_of_stage(&mut self, more: &[u8]) -> Result<(), Doubt> {
         self.end_of_word()?;
-        let mut stage = std::mem::take(&mut self.stage);
+        let stage = std::mem::take(&mut self.stage);
         if stage.redirects || stage.words == 0 {
             return Err("a stage is not complete");
         }
-        stage.text.extend(more);
-        self.stages.push(OsString::from_vec(stage.text.trim_ascii().to_vec()));
+        // At its end a space may be one that is meant.
+        let text = [stage.text.trim_ascii_start(), more].concat();
+        self.stages.push(OsString::from_vec(text));
         Ok(())
     }
 
@@ -262,7 +264,7 @@ impl Reader<'_> {
         self.stage.text.push(letter);
         let rest = &self.line[self.at..];
         let more = match letter {
-            b'<' if rest.starts_with(b"<<") && self.here_strings => 2,
+            b'<' if rest.starts_with(b"<<") && self.is_bash => 2,
             b'<' if rest.starts_with(b"<") => return Err("it has a here-document"),
             b'<' => usize::from(rest.starts_with(b"&") || rest.starts_with(b">")),
             _ => usize::from([&b">"[..], b"&", b"|"].iter().any(|more| rest.starts_with(more))),
@@ -280,7 +282,7 @@ mod tests {
     fn apart(line: &str, shell: &str) -> Option<Vec<String>> {
         match taken_apart(OsStr::new(line), OsStr::new(shell)) {
             Script::Stages(stages) => {
-                Some(stages.iter().map(|stage| stage.to_string_lossy().into_owned()).collect())
+                Some(stages.iter().map(|stage| stage.to_string_lossy().trim_end().into()).collect())
             }
             Script::Whole(_) => None,
         }
@@ -303,7 +305,7 @@ mod tests {
         for (line, stages) in cases {
             assert_eq!(apart(line, "sh").as_deref(), Some(&stages.map_strings()[..]), "{line}");
         }
-        assert_eq!(apart("a |& b", "bash"), Some(vec!["a 2>&1".into(), "b".into()]));
+        assert_eq!(apart("a |& b", "bash"), Some(vec!["a  2>&1".into(), "b".into()]));
         assert_eq!(
             apart("a <<<\"x y\" | b", "bash"),
             Some(vec!["a <<<\"x y\"".into(), "b".into()])

@@ -123,11 +123,15 @@ impl Stages {
         self.all.iter().all(|stage| stage.end.is_some())
     }
 
-    /// How the whole ended: as its last stage, or, with pipefail, as the last that failed.
-    pub(super) fn end(&self, pipefail: bool) -> End {
-        let ends = || self.all.iter().rev().filter_map(|stage| stage.end);
-        let failed = ends().find(|end| pipefail && end.status() != 0);
-        failed.or_else(|| ends().next()).unwrap_or(End::Exited(0))
+    /// How the last stage ended.
+    pub(super) fn end(&self) -> End {
+        self.all.last().and_then(|stage| stage.end).unwrap_or(End::Exited(0))
+    }
+
+    /// How the last of those ended that failed, or the last where none did.
+    pub(super) fn failed_end(&self) -> End {
+        let mut ends = self.all.iter().rev().filter_map(|stage| stage.end);
+        ends.find(|end| end.status() != 0).unwrap_or(End::Exited(0))
     }
 }
 

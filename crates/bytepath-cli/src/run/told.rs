@@ -44,7 +44,7 @@ impl Told {
             seconds: took.as_secs_f64(),
             exit: end.status(),
             stages,
-            pipes: pipes(&pids, family, whole.is_none()),
+            pipes: pipes(&pids, family, whole),
             decisions: decisions
                 .map(|(at, what)| RanDecision { at_s: at.as_secs_f64(), what: what.clone() })
                 .collect(),
@@ -190,7 +190,7 @@ fn seen(member: &Member) -> RanStage {
 
 /// The pipes between stages by their places in the list; those of a pipeline that was taken apart
 /// are known without having been seen.
-fn pipes(pids: &[Option<Pid>], family: Option<&Family>, in_a_row: bool) -> Vec<RanPipe> {
+fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> Vec<RanPipe> {
     let Some(family) = family else { return Vec::new() };
     let place = |pid: Pid| {
         let mut above = std::iter::successors(Some(pid), |pid| family.member(*pid)?.now.parent);
@@ -204,7 +204,7 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, in_a_row: bool) -> Vec<R
         (from != to).then(|| told(from, to, family.through(joint), Some(joint)))
     });
     let mut all: Vec<RanPipe> = joined.collect();
-    let unseen = (1..pids.len()).filter(|_| in_a_row).filter_map(|to| {
+    let unseen = (1..pids.len()).filter(|_| whole.is_none()).filter_map(|to| {
         let through = family.between(pids[to - 1]?, pids[to]?);
         Some(told(to - 1, to, through, None))
     });

@@ -16,8 +16,10 @@ pub(super) struct Watched {
     pub(super) family: Option<Family>,
     /// None where nobody is placed.
     pub(super) placer: Option<Placer>,
-    /// Whether pipes are still to be found and made larger.
-    pub(super) finds_pipes: bool,
+    /// Whether a shell runs it as it is: its pipes are still to be found, and its end is the whole's.
+    pub(super) is_whole: bool,
+    /// Whether a stage that failed counts, and not the last alone.
+    pub(super) pipefail: bool,
     /// What was decided, and when.
     pub(super) decisions: Vec<(Duration, String)>,
     pub(super) began: Instant,
@@ -36,20 +38,20 @@ const USUAL_WINDOW: Duration = Duration::from_millis(100);
 
 impl Watched {
     /// Comes back when everything that was started has ended.
-    pub(super) fn to_the_end(&mut self, signals: &mut Signals) {
-        let early: &[u64] = if self.finds_pipes { &FIRST_LOOKS_MS } else { &[FIRST_LOOK_MS] };
+    pub(super) fn watch(&mut self, signals: &mut Signals) {
+        let early: &[u64] = if self.is_whole { &FIRST_LOOKS_MS } else { &[FIRST_LOOK_MS] };
         let mut early = early.iter().copied().map(Duration::from_millis);
         let mut next_look =
             early.next().filter(|_| self.family.is_some()).map(|first| self.began + first);
         loop {
+            // News of children that come after this wake the wait below.
+            self.answer(signals);
             self.reap();
             if self.stages.have_ended() {
-                return;
+                // The signal that ended them may have come just before.
+                return self.answer(signals);
             }
             signals.wait(next_look);
-            for signal in signals.came() {
-                self.pass_on(signal);
-            }
             if next_look.is_some_and(|look| Instant::now() >= look) {
                 let window = self.look();
                 next_look = Some(Instant::now() + early.next().unwrap_or(window));
@@ -85,11 +87,17 @@ impl Watched {
         decision.window
     }
 
-    fn pass_on(&mut self, signal: i32) {
-        self.ended_by = Some(signal);
-        if !is_passed_on(signal) {
-            return;
+    fn answer(&mut self, signals: &mut Signals) {
+        for signal in signals.came() {
+            self.ended_by = Some(signal);
+            if is_passed_on(signal) {
+                self.pass_on(signal);
+            }
         }
+    }
+
+    /// To every stage, and all that they have started.
+    fn pass_on(&mut self, signal: i32) {
         if let Some(family) = &mut self.family {
             family.look();
         }
@@ -106,12 +114,13 @@ impl Watched {
 
     /// How a shell that ran it would have ended: by the signal that was sent to it, or that ended
     /// its work from the terminal; or as its last stage did. A shell that was run ended itself.
-    pub(super) fn end(&self, pipefail: bool, is_shell: bool) -> End {
-        match (self.ended_by, self.stages.end(pipefail)) {
+    pub(super) fn end(&self) -> End {
+        let of_stages = if self.pipefail { self.stages.failed_end() } else { self.stages.end() };
+        match (self.ended_by, of_stages) {
             (Some(signal), _) if is_passed_on(signal) => End::Killed(signal),
             (Some(signal), End::Killed(by)) if signal == by => End::Killed(by),
-            (_, End::Killed(by)) if !is_shell => End::Exited(End::Killed(by).status()),
-            (_, end) => end,
+            (_, end) if self.is_whole => end,
+            (_, end) => End::Exited(end.status()),
         }
     }
 }

@@ -76,6 +76,7 @@ const EVERYWHERE: &[&str] = &[
     "echo a\\\nb | cat",
     "echo '#' a # b | cat\n",
     "printf 'no newline' | cat",
+    "printf '<%s>' a\\  | cat",
     "sh -c 'kill -TERM $$' | cat",
     "echo a | sh -c 'kill -TERM $$'",
     "kill -9 $$",
@@ -108,7 +109,6 @@ const BASH: &[&str] = &[
     "set -o pipefail; false | true",
     "echo {a,b} | cat; true | false | true; echo ${PIPESTATUS[*]}",
     "[[ a == a && b == b ]] | cat",
-    "time -p true 2>/dev/null | cat",
     "shopt -s lastpipe; echo a | read x; echo \"$x\"",
     "a=(1 2 3); echo ${a[1]} | cat",
     "echo $'a\\tb' | cat",
@@ -345,4 +345,63 @@ fn without_proc_or_the_right_to_place_it_runs_all_the_same() {
     assert_eq!((done.status.code(), done.stdout.trim()), (Some(0), "100000"), "{done:?}");
     let whole = hidden.replace("seq 100000 | tail -1", "seq 5 | tail -1; exit 3");
     assert_eq!(shell(&whole).status.code(), Some(3));
+}
+
+#[test]
+fn the_shell_and_run_are_compared_on_the_same_output() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().to_str().expect("plain");
+    let words = ["bench", "run", "--blocks", "2", "--json", "-", "--dir", dir];
+    let record = run(&mut bytepath(&[&words[..], &["seq 1000 | wc -l", "true | false"]].concat()))
+        .well()
+        .json();
+    let arms = record["arms"].as_array().expect("arms");
+    assert!(arms.len() >= 4, "{record}");
+    assert!(arms.iter().all(|arm| arm["status"] == "ok" && arm["unit"] == "s"), "{record}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("it lists").count(), 0, "nothing is left");
+}
+
+#[test]
+fn what_gives_other_output_each_time_gives_no_figure() {
+    let words = ["bench", "run", "--blocks", "2", "--json", "-", "date +%N | cat"];
+    let record = run(&mut bytepath(&words)).json();
+    assert!(record.to_string().contains("gave other output than before"), "{record}");
+    run(&mut bytepath(&["bench", "run", "a", "a"])).refused(2, &["twice"]);
+    let done =
+        run(&mut bytepath(&["bench", "run", "--prepare", "exit 3", "true", "--blocks", "2"]));
+    assert!(
+        format!("{done:?}").contains("what was to be done before each sample failed"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn a_larger_pipe_that_is_refused_is_told_and_done_without() {
+    let Some(nobody) = crate::program::as_nobody() else { return };
+    let line = format!(
+        "cp \"$bytepath\" \"$0\" && chmod 755 \"$0\" && {nobody}\"$0\" run --pipe-size 512M --explain-plan -- seq 10 ::: tail -1"
+    );
+    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).expect("it is ours");
+    let copy = folder.path().join("bytepath");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]).arg(&copy).env("bytepath", crate::program::BYTEPATH);
+    let done = run(command.stdin(std::process::Stdio::null()));
+    assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "10\n"), "{done:?}");
+    assert!(done.stderr.contains("above fs.pipe-max-size"), "{done:?}");
+}
+
+#[test]
+fn without_the_right_to_place_stages_they_run_where_they_are() {
+    if !installed("strace") {
+        return;
+    }
+    let inject = "-e trace=sched_setaffinity -e inject=sched_setaffinity:error=EPERM";
+    let line = format!(
+        "strace -f --seccomp-bpf -qq -o /dev/null {inject} \"$bytepath\" run --explain-plan 'yes | head -c 3G | wc -c'"
+    );
+    let done = shell(&line);
+    assert_eq!((done.status.code(), done.stdout.trim()), (Some(0), "3221225472"), "{done:?}");
+    assert!(done.stderr.contains("the kernel does not let us"), "{done:?}");
 }

@@ -1,10 +1,10 @@
 //! `bytepath run` and signals: sent to it, and by the terminal's keys, as a shell would answer them.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -16,15 +16,17 @@ use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, spawned};
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Reads lines of its own processes' numbers, one a stage, and the program that runs them.
-fn running(words: &[&str], stages: usize) -> (Bounded, Vec<Pid>) {
+fn running(words: &[&str], stages: usize) -> (Bounded, Vec<Pid>, BufReader<ChildStderr>) {
     let mut command = bytepath(words);
     let mut program = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
     let told = program.child().stderr.take().expect("it is piped");
-    let lines = std::io::BufRead::lines(std::io::BufReader::new(told)).take(stages);
+    let mut told = BufReader::new(told);
+    let lines = std::io::BufRead::lines(&mut told).take(stages);
     let pid =
         |line: String| Pid::from_raw(line.trim().parse().expect("a number")).expect("a process");
     let pids = lines.map(|line| pid(line.expect("text"))).collect();
-    (program, pids)
+    // Shells that find nobody there to hear their messages would end.
+    (program, pids, told)
 }
 
 fn pid_of(program: &mut Bounded) -> Pid {
@@ -47,7 +49,7 @@ const WAITS: &str = "sh -c 'echo \"$$\" >&2; exec sleep 1000'";
 fn sigterm_and_sighup_reach_every_stage_and_end_it_as_a_shell() {
     for signal in [Signal::TERM, Signal::HUP] {
         for text in [format!("{WAITS} | {WAITS}"), format!("{{ {WAITS} | {WAITS}; }}; true")] {
-            let (mut program, pids) = running(&["run", &text], 2);
+            let (mut program, pids, _told) = running(&["run", &text], 2);
             kill_process(pid_of(&mut program), signal).expect("it runs");
             let done = program.done();
             assert_eq!(done.status.signal(), Some(signal.as_raw()), "{text}: {done:?}");
@@ -65,7 +67,7 @@ fn a_stage_that_answers_sigterm_is_waited_for() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("out");
     let text = text.replace("FILE", file.to_str().expect("plain"));
-    let (mut program, _) = running(&["run", &text], 2);
+    let (mut program, _, _told) = running(&["run", &text], 2);
     kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
     program.done();
     assert_eq!(std::fs::read_to_string(file).expect("it was made"), "bye\n");
@@ -109,9 +111,9 @@ impl Person {
         self.terminal.write_all(keys.as_bytes()).expect("typed");
     }
 
-    /// Reads until this is shown, and forgets what came before.
+    /// Reads until this is shown, and gives what was shown up to there.
     #[track_caller]
-    fn sees(&mut self, words: &str) {
+    fn sees(&mut self, words: &str) -> String {
         let until = Instant::now() + HANGS_AFTER;
         while !self.seen.contains(words) {
             let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
@@ -123,7 +125,7 @@ impl Person {
             self.seen += &String::from_utf8_lossy(&piece[..count]);
         }
         let after = self.seen.find(words).expect("it is there") + words.len();
-        self.seen.drain(..after);
+        self.seen.drain(..after).collect()
     }
 
     fn leaves(mut self) {
@@ -165,7 +167,7 @@ fn ctrl_z_stops_and_fg_goes_on() {
         person.types("\x1a");
         person.sees("Stopped");
         person.types("jobs -s | wc -l; ps -o stat= --ppid $(jobs -p) | cut -c1\n");
-        person.sees("\n1\r\nT");
+        person.sees("1\r\nT");
         person.types("fg\n");
         person.sees("bytepath");
         person.types("\x03");
@@ -194,14 +196,13 @@ fn progress_draws_a_line_a_stage() {
     let text = "head -c 1G /dev/zero | tr x y | wc -c";
     // With its output elsewhere the lines are drawn over, and gone in the end.
     person.types(&format!("\"$bytepath\" run --progress --no-summary '{text}' | cat\n"));
-    person.sees("tr x y");
-    person.sees("% full");
-    person.sees("\x1b[4A");
-    person.sees("\x1b[J");
-    person.sees("1073741824");
+    let drawn = person.sees("ready> ");
+    for words in ["tr x y", "% full", "\x1b[4A", "\x1b[J", "1073741824"] {
+        assert!(drawn.contains(words), "{words:?} is not in {drawn:?}");
+    }
     person.types(&format!("\"$bytepath\" run --progress --no-summary '{text}'\n"));
-    person.sees("% full");
-    person.sees("1073741824");
-    assert!(!person.seen.contains("\x1b[J"), "{:?}", person.seen);
+    let drawn = person.sees("ready> ");
+    assert!(drawn.contains("% full") && drawn.contains("1073741824"), "{drawn:?}");
+    assert!(!drawn.contains("\x1b[J") && !drawn.contains("\x1b[4A"), "{drawn:?}");
     person.leaves();
 }

@@ -10,6 +10,7 @@ pub mod movers;
 pub mod overhead;
 pub mod pairs;
 pub mod pipes;
+pub mod run;
 
 /// What an experiment asks and how.
 pub struct Description {
@@ -31,6 +32,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &calls::DESCRIPTION,
     &copy::DESCRIPTION,
     &files::DESCRIPTION,
+    &run::DESCRIPTION,
 ];
 
 impl Description {

@@ -15,9 +15,11 @@ pub(crate) fn as_we_were(command: &mut Command, inherited: &[i32]) {
     let closed: Vec<i32> =
         inherited.iter().copied().filter(|fd| start::was_closed(*fd as usize)).collect();
     let mask = mask();
-    // Where there is nothing to restore, this still has its use: programs are otherwise started by
-    // a call that lends them this process's memory until they begin, and one that Ctrl-Z stops before
-    // would hold this process back from stopping too.
+    // Without it, programs are started by a call in which no signal gets lost: one that comes between
+    // fork and exec would otherwise meet this process's handlers in the child.
+    if !ignores_pipe && closed.is_empty() && is_empty(&mask) {
+        return;
+    }
     let restore = move || {
         if ignores_pipe {
             // SAFETY: a disposition that every process may have, and that runs no code.
@@ -43,4 +45,9 @@ fn mask() -> libc::sigset_t {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), mask.as_mut_ptr()) };
     // SAFETY: it was filled, or is all zeros, which is a mask too.
     unsafe { mask.assume_init() }
+}
+
+fn is_empty(mask: &libc::sigset_t) -> bool {
+    // SAFETY: the set is whole, and the numbers are those of signals.
+    (1..libc::SIGRTMAX()).all(|signal| unsafe { libc::sigismember(mask, signal) } != 1)
 }

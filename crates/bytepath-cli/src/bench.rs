@@ -7,6 +7,7 @@ pub(crate) mod interrupt;
 mod ipc;
 mod movers;
 mod progress;
+mod run;
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write as _};
@@ -47,6 +48,7 @@ enum Experiment {
     Copy(copy::Copy),
     Files(Box<files::Files>),
     Ipc(ipc::Ipc),
+    Run(run::Run),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -149,6 +151,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Copy(options) => copy::run(options),
         Experiment::Files(options) => files::run(options),
         Experiment::Ipc(options) => ipc::run(options),
+        Experiment::Run(options) => run::run(options),
     })
 }
 

@@ -22,6 +22,7 @@ mod pass;
 mod planning;
 mod pv;
 mod read;
+mod run;
 mod sys;
 mod tee;
 mod tour;
@@ -68,6 +69,7 @@ enum Command {
     Cp(cp::Options),
     Null(null::Options),
     Tee(tee::Options),
+    Run(Box<run::Options>),
     Tour(tour::Options),
     Tune(tune::Options),
     Bench(bench::Options),
@@ -99,6 +101,10 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
+        Command::Run(options) => match run::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Bench(options) => bench::run(&options),

@@ -25,6 +25,7 @@ pub mod pass_work;
 pub mod passing;
 pub mod peers;
 pub mod pipe_work;
+mod run_work;
 pub mod schedule;
 pub mod stats;
 pub mod trip_work;

@@ -11,6 +11,7 @@
 //! | show a run in a terminal | [`table::render`] |
 //! | keep and show how long requests took | [`latency`] |
 //! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
+//! | say what a `run` did | [`Ran`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -47,6 +48,7 @@ pub mod verdict;
 mod arm;
 mod copied;
 mod machine;
+mod ran;
 mod read;
 mod record;
 mod write;
@@ -55,6 +57,7 @@ pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Ver
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
 pub use latency::Latency;
 pub use machine::{Cache, Machine};
+pub use ran::{Ran, RanDecision, RanPipe, RanSchema, RanStage, RanVerdict, Sure};
 pub use read::{ReadError, SCHEMA_NAME};
 pub use record::{Build, Control, Experiment, Record, SchemaName};
 pub use write::WriteError;

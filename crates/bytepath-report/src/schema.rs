@@ -1,8 +1,9 @@
-//! The JSON Schemas of a record and of what `cp` did, made from the types that they are.
+//! The JSON Schemas of a record and of what `cp` and `run` did, made from the types that they are.
 
 use schemars::{JsonSchema, schema_for};
 
 use crate::copied::{Copied, CopiedEntry};
+use crate::ran::Ran;
 use crate::record::Record;
 
 /// The published schema (JSON Schema, draft 2020-12), as committed in
@@ -12,6 +13,10 @@ pub const PUBLISHED: &str = include_str!("../schema/record-1.schema.json");
 /// The published schema of what `bytepath cp --json` and each line of `--json-files` tell, as
 /// committed in `schema/cp-1.schema.json`.
 pub const PUBLISHED_COPIED: &str = include_str!("../schema/cp-1.schema.json");
+
+/// The published schema of what `bytepath run --json` tells, as committed in
+/// `schema/run-1.schema.json`.
+pub const PUBLISHED_RAN: &str = include_str!("../schema/run-1.schema.json");
 
 /// Either of what `bytepath cp` writes: the document of a run, or the line of an entry.
 #[derive(JsonSchema)]
@@ -35,6 +40,13 @@ pub fn generate() -> Result<String, serde_json::Error> {
 /// As [`generate`], for [`PUBLISHED_COPIED`].
 pub fn generate_copied() -> Result<String, serde_json::Error> {
     let mut text = serde_json::to_string_pretty(&schema_for!(CopiedOrEntry))?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// As [`generate`], for [`PUBLISHED_RAN`].
+pub fn generate_ran() -> Result<String, serde_json::Error> {
+    let mut text = serde_json::to_string_pretty(&schema_for!(Ran))?;
     text.push('\n');
     Ok(text)
 }

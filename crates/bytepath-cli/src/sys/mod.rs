@@ -3,4 +3,5 @@
 pub(crate) mod interrupts;
 pub(crate) mod interval;
 pub(crate) mod own_files;
+pub(crate) mod spawn;
 pub(crate) mod start;

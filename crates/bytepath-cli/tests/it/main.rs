@@ -24,6 +24,8 @@ mod pv_others;
 mod pv_terminal;
 mod quota;
 mod refusals;
+mod run;
+mod run_signals;
 mod signals;
 mod tee;
 mod terminal;

@@ -12,6 +12,7 @@ pub mod movers;
 pub mod overhead;
 pub mod pairs;
 pub mod pipes;
+pub mod run;
 
 /// What an experiment asks and how.
 pub struct Description {
@@ -35,6 +36,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &files::DESCRIPTION,
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
+    &run::DESCRIPTION,
 ];
 
 impl Description {

@@ -1,0 +1,83 @@
+//! `bytepath bench run`: pipelines by the shell and by `bytepath run`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytepath_lab::experiments::run::{self, Asked};
+use bytepath_lab::lab::Blocks;
+use clap::Args;
+
+use super::{Measuring, interrupt, listed, measured, show};
+use crate::{values, wrong_usage};
+
+/// How long does a pipeline take by the shell, and by bytepath run?
+#[derive(Args)]
+pub(super) struct Run {
+    /// What you would type into a shell, each pipeline as one argument
+    #[arg(required = true)]
+    pipeline: Vec<String>,
+    /// The shell; $SHELL, or else /bin/sh, unless given
+    #[arg(long, value_name = "PATH")]
+    shell: Option<PathBuf>,
+    /// Have the shell do this before each sample, outside of the clock: 'rm -rf x; mkdir x'
+    #[arg(long, value_name = "COMMAND")]
+    prepare: Option<String>,
+    /// Give bytepath run this option too, such as --no-place; may be given more than once
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    with: Vec<String>,
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    list: bool,
+    /// Begin no further block after this time, once there are 3
+    #[arg(long, value_name = "TIME", value_parser = values::some_time, conflicts_with_all = ["blocks", "until_ci", "quick"])]
+    within: Option<Duration>,
+    /// Keep outputs in this directory while they are compared
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+pub(super) fn run(options: &Run) -> anyhow::Result<()> {
+    if options.measuring.time.is_some() || options.measuring.warm_up.is_some() {
+        return Err(wrong_usage(
+            "a sample is one run of a pipeline, so --time and --warm-up have no effect on it",
+        ));
+    }
+    if let Some(index) = (1..options.pipeline.len())
+        .find(|&at| options.pipeline[..at].contains(&options.pipeline[at]))
+    {
+        return Err(wrong_usage(format!(
+            "{:?} would run twice: give each once",
+            options.pipeline[index]
+        )));
+    }
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let directory = std::fs::canonicalize(&options.dir)
+        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    let shell = crate::run::shell(options.shell.as_deref());
+    let arms = run::arms(&Asked {
+        program: &program,
+        shell: &shell,
+        pipelines: &options.pipeline,
+        prepare: options.prepare.as_deref(),
+        directory: &directory,
+        options: &options.with,
+    });
+    if options.list {
+        return listed(&arms);
+    }
+    let outputs = options.measuring.outputs()?;
+    // From here on an interruption cleans up.
+    let _measuring = interrupt::Measuring::begin();
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    // A sample is as large as the pipeline makes it; what is asked for here is only told.
+    let mut settings = options.measuring.settings(Some(0));
+    if let Some(within) = options.within {
+        settings.blocks = Blocks::Within(within);
+    }
+    settings.others.insert("shell".into(), shell.display().to_string().into());
+    let record = measured(run::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    show(&record, None, outputs)
+}

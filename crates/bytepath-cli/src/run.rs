@@ -1,0 +1,303 @@
+//! `bytepath run`: pipelines of unmodified programs, with large pipes and each stage on a CPU that
+//! suits it; and, at the end, which stage held the others up.
+//!
+//! A pipeline of plain stages is taken apart (`script`), and its stages are started here
+//! (`stages`). Anything else is run by the user's shell as it is, which keeps its meaning whatever
+//! it is, and its processes and pipes are found from outside (`family`). From then on both are the
+//! same: looked at several times a second (`watch`), placed (`placing`), told about (`told`).
+
+mod family;
+mod live;
+mod placing;
+mod process;
+mod script;
+mod signals;
+mod sizes;
+mod stages;
+mod told;
+mod verdict;
+mod watch;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytepath::machine::{CpuList, Machine};
+use clap::Args;
+use rustix::stdio::stderr;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::output::{self, Output};
+use crate::{values, wrong_usage};
+use family::Family;
+use live::Live;
+use placing::Placer;
+use script::Script;
+use signals::Signals;
+use sizes::PipeSize;
+use stages::{End, Stage, Stages};
+use watch::Watched;
+
+/// Run a pipeline of programs with large pipes, each stage on the CPU that suits it
+///
+/// The text means what it means to the shell, and ends as it would there. A pipeline of plain
+/// commands is taken apart, and its stages are run with larger pipes between them. Anything else
+/// (lists, loops, subshells, …) is run by the shell as it is; its pipes are found and made larger
+/// from outside. In both cases the stages are looked at several times a second, and those that are
+/// faster together on one CPU are put there.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// What you would type into a shell, as one argument: 'tar cf - DIR | zstd | wc -c'
+    #[arg(required_unless_present = "words", conflicts_with = "words")]
+    pipeline: Option<OsString>,
+    /// Without a shell: the words of the stages, with ::: between them
+    #[arg(last = true, value_name = "WORDS")]
+    words: Vec<OsString>,
+    /// The shell that runs the text; $SHELL, or else /bin/sh, unless given
+    #[arg(long, value_name = "PATH", conflicts_with = "words")]
+    shell: Option<PathBuf>,
+    /// End with the status of the last stage that failed, if one did
+    #[arg(long)]
+    pipefail: bool,
+    /// The size of the pipes between stages; 1M unless given
+    #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
+    pipe_size: Option<usize>,
+    /// Leave it to the kernel where stages run
+    #[arg(long)]
+    no_place: bool,
+    /// Run on these CPUs alone: 0-3,8
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<CpuList>,
+    /// Say what is run how, and afterwards what was decided
+    #[arg(long)]
+    explain_plan: bool,
+    /// Say at the end how long it took, what went through each pipe, and which stage held the others
+    /// up; on a terminal it is said anyway
+    #[arg(long, overrides_with = "no_summary")]
+    summary: bool,
+    /// Say nothing at the end
+    #[arg(long, overrides_with = "summary")]
+    no_summary: bool,
+    /// Draw a line a stage while it runs, on a terminal: what flows, how full the pipes are, what
+    /// each stage waits for
+    #[arg(long)]
+    progress: bool,
+    /// Write what the summary says, and each stage's status, to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn cpu_list(text: &str) -> Result<CpuList, String> {
+    let list = CpuList::parse(text);
+    match list.is_empty()
+        || !text.bytes().all(|byte| byte.is_ascii_digit() || b",-".contains(&byte))
+    {
+        true => Err(format!("{text:?} is no list of CPUs; write for example 0-3,8")),
+        false => Ok(list),
+    }
+}
+
+/// What is run, and how it came to that.
+struct Work {
+    stages: Vec<Stage>,
+    /// The shell that runs the text as it is, and why it does.
+    whole: Option<Whole>,
+}
+
+struct Whole {
+    shell: PathBuf,
+    why: &'static str,
+}
+
+/// Between the stages where no shell is.
+const BETWEEN: &str = ":::";
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let work = options.work()?;
+    let json = options.json.as_deref().map(Output::open).transpose()?;
+    let allowed = options.allowed()?;
+    let mut signals = Signals::caught().context("cannot catch signals")?;
+    let size = PipeSize::new(options.pipe_size);
+    if options.explain_plan {
+        explain(&work, options, &allowed);
+    }
+    let (whole, texts) = (work.whole, work.stages);
+    let began = Instant::now();
+    let mut watched = Watched {
+        stages: Stages::start(texts, &size),
+        family: options.family(&size, &allowed, whole.as_ref()),
+        placer: (!options.no_place).then(|| Placer::new(told::neighbours(&allowed))),
+        is_whole: whole.is_some(),
+        // A shell that runs it was given the option itself.
+        pipefail: options.pipefail && whole.is_none(),
+        decisions: Vec::new(),
+        began,
+        ended_by: None,
+        live: (options.progress && rustix::termios::isatty(stderr())).then(Live::default),
+    };
+    watched.watch(&mut signals);
+    let took = began.elapsed();
+    if let Some(live) = &mut watched.live {
+        live.end();
+    }
+    let end = watched.end();
+    told_of_the_end(options, &watched, whole.as_ref(), took, end, json)?;
+    if let End::Killed(signal) = end {
+        signals::end_by(signal);
+    }
+    Ok(ExitCode::from(u8::try_from(end.status() & 0xff).unwrap_or(1)))
+}
+
+fn told_of_the_end(
+    options: &Options,
+    watched: &Watched,
+    whole: Option<&Whole>,
+    took: Duration,
+    end: End,
+    json: Option<Output>,
+) -> anyhow::Result<()> {
+    let told = told::Told::of(watched, whole.map(|whole| whole.why), took, end);
+    if options.explain_plan {
+        crate::say(format_args!("{}", told.plan().trim_end()));
+    }
+    if options.says_summary() {
+        crate::say(format_args!("{}", told.summary().trim_end()));
+    }
+    match json {
+        Some(json) => json.write(&told.json()?),
+        None => Ok(()),
+    }
+}
+
+fn explain(work: &Work, options: &Options, allowed: &CpuList) {
+    match &work.whole {
+        Some(Whole { shell, why }) => crate::say(format_args!(
+            "bytepath: {} runs it as it is: {why}; its pipes are found from outside",
+            shell.display()
+        )),
+        None => {
+            crate::say(format_args!("bytepath: taken apart into {} stages:", work.stages.len()))
+        }
+    }
+    for (stage, number) in work.stages.iter().zip(1..).filter(|_| work.whole.is_none()) {
+        crate::say(format_args!("  {number}  {}", stage.text));
+    }
+    let pipes = options.pipe_size.unwrap_or(1 << 20) as u64;
+    let placed = match (options.no_place, allowed.len()) {
+        (true, _) => "stages run where the kernel puts them",
+        (_, 1) => "there is one CPU, so nothing to decide",
+        _ => "stages are placed by what is seen of them",
+    };
+    let pipes = bytepath_report::numbers::bytes(pipes);
+    crate::say(format_args!("  pipes of {pipes}; CPUs {allowed}: {placed}"));
+}
+
+impl Options {
+    fn work(&self) -> anyhow::Result<Work> {
+        if self.json.as_deref().is_some_and(output::is_stdout) {
+            return Err(wrong_usage("standard output is the pipeline's; give --json a file"));
+        }
+        match &self.pipeline {
+            Some(pipeline) => self.of_shell(pipeline),
+            None => Ok(Work { stages: of_words(&self.words)?, whole: None }),
+        }
+    }
+
+    fn of_shell(&self, pipeline: &OsStr) -> anyhow::Result<Work> {
+        use std::os::unix::ffi::OsStrExt;
+        if pipeline.as_bytes().trim_ascii().is_empty() {
+            return Err(wrong_usage("the pipeline is empty"));
+        }
+        let shell = self.shell();
+        let run = |text: &OsStr| Stage {
+            text: text.to_string_lossy().trim().to_owned(),
+            words: vec![shell.clone().into_os_string(), "-c".into(), text.to_owned()],
+        };
+        match script::taken_apart(pipeline, shell.file_name().unwrap_or_default()) {
+            Script::Stages(texts) => {
+                Ok(Work { stages: texts.iter().map(|text| run(text)).collect(), whole: None })
+            }
+            Script::Whole(_) if self.pipefail => self.with_pipefail(run(pipeline)),
+            Script::Whole(why) => {
+                Ok(Work { stages: vec![run(pipeline)], whole: Some(Whole { shell, why }) })
+            }
+        }
+    }
+
+    /// What is not taken apart needs a shell that knows the option itself.
+    fn with_pipefail(&self, mut stage: Stage) -> anyhow::Result<Work> {
+        let shell = self.shell();
+        if shell.file_name() != Some(OsStr::new("bash")) {
+            return Err(wrong_usage(format!(
+                "--pipefail: {} has to run this text as it is, and may know no pipefail; use --shell bash",
+                shell.display()
+            )));
+        }
+        stage.words.splice(1..1, ["-o".into(), "pipefail".into()]);
+        let why = "it is not a plain pipeline";
+        Ok(Work { stages: vec![stage], whole: Some(Whole { shell, why }) })
+    }
+
+    fn shell(&self) -> PathBuf {
+        shell(self.shell.as_deref())
+    }
+
+    /// The CPUs that the stages may use. Those asked for are taken by this process, and so by all
+    /// that it starts.
+    fn allowed(&self) -> anyhow::Result<CpuList> {
+        let here = Machine::this().allowed_cpus();
+        let Some(asked) = &self.cpus else { return Ok(here.clone()) };
+        if let Some(missing) = asked.iter().find(|cpu| !here.contains(*cpu)) {
+            return Err(wrong_usage(format!(
+                "--cpus: this process may not use CPU {missing}; it may use {here}"
+            )));
+        }
+        let mut set = CpuSet::new();
+        asked.iter().for_each(|cpu| set.set(cpu));
+        sched_setaffinity(None, &set).context("--cpus: the kernel does not let us")?;
+        Ok(asked.clone())
+    }
+
+    fn says_summary(&self) -> bool {
+        self.summary || (!self.no_summary && rustix::termios::isatty(stderr()))
+    }
+
+    fn family(&self, size: &PipeSize, allowed: &CpuList, whole: Option<&Whole>) -> Option<Family> {
+        let of_interest = whole.is_some()
+            || !self.no_place
+            || self.says_summary()
+            || self.progress
+            || self.json.is_some();
+        let shell = self.pipeline.is_some().then(|| self.shell()).and_then(|shell| program(&shell));
+        (of_interest && Family::can_be_seen()).then(|| Family::new(*size, allowed.clone(), shell))
+    }
+}
+
+/// The shell that was asked for, or the user's.
+pub(crate) fn shell(asked: Option<&Path>) -> PathBuf {
+    let own = std::env::var_os("SHELL").map(PathBuf::from);
+    let own = own.filter(|path| path.is_absolute() && path.exists());
+    asked.map(Path::to_owned).or(own).unwrap_or_else(|| "/bin/sh".into())
+}
+
+/// What tells a program from others.
+fn program(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+fn of_words(words: &[OsString]) -> anyhow::Result<Vec<Stage>> {
+    let stages = words.split(|word| word == BETWEEN).zip(1..).map(|(words, number)| {
+        if words.is_empty() {
+            return Err(wrong_usage(format!(
+                "stage {number} has no words; write -- cmd args ::: cmd args"
+            )));
+        }
+        let text: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        Ok(Stage { text: text.join(" "), words: words.to_vec() })
+    });
+    stages.collect()
+}

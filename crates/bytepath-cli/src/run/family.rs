@@ -1,0 +1,520 @@
+//! The processes of a run and the pipes between them, as seen from outside: no process and no copy
+//! is put between them, and no descriptor of theirs is kept.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use bytepath::machine::CpuList;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, ioctl_fionread};
+use rustix::pipe::fcntl_getpipe_size;
+use rustix::process::{Pid, getpid};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::placing::{May, Places, Seen};
+use super::process::{self, Moved, OpenPipe, Reading};
+use super::sizes::PipeSize;
+
+/// Of more processes than this, the first are looked at.
+const LOOKED_AT_MAX: usize = 256;
+/// A program has counted its CPUs and begun its work once it moved this, or worked this long.
+const BEGUN_BYTES: u64 = 256 << 10;
+const BEGUN_NS: u64 = 20_000_000;
+/// Or sleeps after this time.
+const BEGUN_AFTER: Duration = Duration::from_millis(50);
+
+/// A process that takes part.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) pid: Pid,
+    /// Its words; its name, where they are not told.
+    pub(super) words: String,
+    pub(super) now: Reading,
+    before: Reading,
+    pub(super) pipes: Vec<OpenPipe>,
+    has_children: bool,
+    program: Option<(u64, u64)>,
+    /// The CPU that we put it on, or the one who started it.
+    placed: Option<usize>,
+    /// Whether it is still there.
+    pub(super) alive: bool,
+    pub(super) doing: Doing,
+    /// How often it was seen at each.
+    pub(super) looks: BTreeMap<Doing, u32>,
+    seen: Instant,
+    pub(super) lived: Duration,
+}
+
+/// What a process does at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Doing {
+    Runs,
+    WaitsForInput,
+    WaitsForOutput,
+    WaitsForDisk,
+    #[default]
+    Other,
+}
+
+impl Doing {
+    pub(super) fn said(self) -> &'static str {
+        match self {
+            Doing::Runs => "runs",
+            Doing::WaitsForInput => "waits for input",
+            Doing::WaitsForOutput => "waits for output",
+            Doing::WaitsForDisk => "waits for disk",
+            Doing::Other => "waits",
+        }
+    }
+}
+
+/// A pipe between two of them.
+#[derive(Debug, Clone)]
+pub(super) struct Joint {
+    pub(super) writer: Pid,
+    pub(super) reader: Pid,
+    /// How much it can hold, as last seen.
+    pub(super) holds_bytes: usize,
+    pub(super) fill_bytes: u64,
+    /// Why it could not be made larger.
+    pub(super) refused: Option<String>,
+    pub(super) looks: u32,
+    pub(super) full: u32,
+    pub(super) empty: u32,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) members: Vec<Member>,
+    pub(super) joints: BTreeMap<u64, Joint>,
+    size: PipeSize,
+    allowed: CpuList,
+    /// The program of the shell, whose processes are not told where to run.
+    shell: Option<(u64, u64)>,
+    looked: Instant,
+    pub(super) window: Duration,
+}
+
+impl Family {
+    pub(super) fn new(size: PipeSize, allowed: CpuList, shell: Option<(u64, u64)>) -> Family {
+        let (members, joints) = (Vec::new(), BTreeMap::new());
+        Family {
+            members,
+            joints,
+            size,
+            allowed,
+            shell,
+            looked: Instant::now(),
+            window: Duration::ZERO,
+        }
+    }
+
+    /// Whether /proc tells anything here.
+    pub(super) fn can_be_seen() -> bool {
+        Reading::of(getpid()).is_some()
+    }
+
+    /// Looks at everybody, and makes pipes that are new as large as they are to be.
+    pub(super) fn look(&mut self) {
+        let now = Instant::now();
+        self.window = now - std::mem::replace(&mut self.looked, now);
+        let found = descendants(getpid());
+        for member in &mut self.members {
+            member.alive &= found.iter().any(|(pid, _)| *pid == member.pid);
+        }
+        for (pid, has_children) in found {
+            self.look_at(pid, has_children);
+        }
+        self.join();
+        for (number, joint) in &mut self.joints {
+            joint.look(*number, &self.members, &self.size);
+        }
+        for member in self.members.iter_mut().filter(|member| member.alive) {
+            member.doing = member.done_now(&self.joints);
+            *member.looks.entry(member.doing).or_default() += 1;
+        }
+    }
+
+    fn look_at(&mut self, pid: Pid, has_children: bool) {
+        let Some(reading) = Reading::of(pid) else { return };
+        let living = self.members.iter_mut().find(|member| member.pid == pid && member.alive);
+        let member = match living {
+            Some(member) => member,
+            None => self.added(pid, &reading),
+        };
+        member.take(reading, has_children);
+    }
+
+    fn added(&mut self, pid: Pid, reading: &Reading) -> &mut Member {
+        let parent = reading.parent.and_then(|parent| self.member(parent));
+        let placed = parent.and_then(|parent| parent.placed);
+        self.members.push(Member { placed, ..Member::new(pid, reading.clone()) });
+        self.members.last_mut().expect("it was just put there")
+    }
+
+    /// What a child was in the end; it has not been reaped yet.
+    pub(super) fn ended(&mut self, pid: Pid) {
+        let Some(reading) = Reading::of(pid) else { return };
+        let known = self.members.iter_mut().rev().find(|member| member.pid == pid);
+        let member = match known {
+            Some(member) => member,
+            None => self.added(pid, &reading),
+        };
+        let moved = reading.moved.or(member.now.moved);
+        member.now = Reading { moved, ..reading };
+        member.lived = member.seen.elapsed();
+        member.alive = false;
+    }
+
+    /// Which pipe joins whom. A shell has the ends of its stages' pipes until it has started them,
+    /// and a process may hand its end on: so both are looked for again.
+    fn join(&mut self) {
+        let mut ends: BTreeMap<u64, [Option<&Member>; 2]> = BTreeMap::new();
+        for member in self.members.iter().filter(|member| member.alive) {
+            for pipe in &member.pipes {
+                let holder = &mut ends.entry(pipe.number).or_default()[usize::from(pipe.is_read)];
+                // Those below come later, and one without children does the work itself.
+                if holder.is_none_or(|before| before.has_children || !member.has_children) {
+                    *holder = Some(member);
+                }
+            }
+        }
+        for (number, ends) in ends {
+            let [Some(writer), Some(reader)] = ends else { continue };
+            if writer.pid != reader.pid {
+                let new = Joint::new(writer.pid, reader.pid);
+                let joint = self.joints.entry(number).or_insert(new);
+                (joint.writer, joint.reader) = (writer.pid, reader.pid);
+            }
+        }
+    }
+
+    /// The members as the one who places them wants to know them.
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        let takes_part = |member: &&Member| {
+            let joined = |joint: &Joint| joint.writer == member.pid || joint.reader == member.pid;
+            member.alive && self.joints.values().any(joined)
+        };
+        let mut seen: Vec<_> =
+            self.members.iter().filter(takes_part).map(|member| self.seen_of(member)).collect();
+        seen.sort_by_key(|seen| self.depth(seen.pid));
+        seen
+    }
+
+    /// How many pipes lead to it; a ring of pipes ends the count.
+    fn depth(&self, pid: i32) -> usize {
+        let (mut at, mut depth) = (pid, 0);
+        while depth < self.joints.len() {
+            let to = self.joints.values().find(|joint| joint.reader.as_raw_nonzero().get() == at);
+            let Some(joint) = to else { break };
+            (at, depth) = (joint.writer.as_raw_nonzero().get(), depth + 1);
+        }
+        depth
+    }
+
+    fn seen_of(&self, member: &Member) -> Seen {
+        let window = self.window.as_secs_f64().max(1e-6);
+        let share = |of: fn(&Reading) -> u64| {
+            of(&member.now).saturating_sub(of(&member.before)) as f64 / 1e9 / window
+        };
+        let moved = |reading: &Reading| reading.moved.map_or(0, Moved::sum);
+        Seen {
+            pid: member.pid.as_raw_nonzero().get(),
+            demand: share(|reading| reading.run_ns),
+            waited: share(|reading| reading.wait_ns),
+            bytes: moved(&member.now).saturating_sub(moved(&member.before)),
+            cpu: member.now.cpu,
+            may: self.may(member),
+        }
+    }
+
+    fn may(&self, member: &Member) -> May {
+        let reading = &member.now;
+        let waits = reading.state == 'S' && member.seen.elapsed() >= BEGUN_AFTER;
+        let begun = waits
+            || reading.moved.is_some_and(|moved| moved.sum() >= BEGUN_BYTES)
+            || reading.run_ns >= BEGUN_NS;
+        let is_shell = member.program == self.shell;
+        if reading.threads > 1
+            || (member.has_children && begun)
+            || member.chose_itself(&self.allowed)
+        {
+            return May::Never;
+        }
+        if is_shell || !begun { May::NotYet } else { May::Move }
+    }
+
+    /// Puts everybody where they are to be.
+    ///
+    /// # Errors
+    /// The kernel's word where it does not let us.
+    pub(super) fn place(&mut self, places: &Places) -> Result<(), Errno> {
+        let living = self.members.iter_mut().filter(|member| member.alive);
+        let placed = living.map(|member| {
+            let wanted = places.get(&member.pid.as_raw_nonzero().get()).copied();
+            member.place(wanted, &self.allowed)
+        });
+        placed.fold(Ok(()), Result::and)
+    }
+
+    /// All that are alive, for signals.
+    pub(super) fn living(&self) -> impl Iterator<Item = Pid> {
+        self.members.iter().filter(|member| member.alive).map(|member| member.pid)
+    }
+
+    /// What went through a pipe since it was there.
+    pub(super) fn through(&self, joint: &Joint) -> Through {
+        self.between(joint.writer, joint.reader)
+    }
+
+    /// What went from one to the other, if there is a pipe between them.
+    pub(super) fn between(&self, writer: Pid, reader: Pid) -> Through {
+        let moved = |pid| self.member(pid).and_then(|member| member.now.moved);
+        let written = moved(writer).map(|moved| moved.written_bytes);
+        Through::of(written, moved(reader).map(|moved| moved.read_bytes))
+    }
+
+    pub(super) fn member(&self, pid: Pid) -> Option<&Member> {
+        self.members.iter().rev().find(|member| member.pid == pid)
+    }
+}
+
+impl Member {
+    fn new(pid: Pid, reading: Reading) -> Member {
+        Member {
+            pid,
+            words: process::words(pid).unwrap_or_else(|| reading.name.clone()),
+            before: reading.clone(),
+            now: reading,
+            pipes: process::pipes(pid),
+            has_children: false,
+            program: process::program(pid),
+            placed: None,
+            alive: true,
+            doing: Doing::default(),
+            looks: BTreeMap::new(),
+            seen: Instant::now(),
+            lived: Duration::ZERO,
+        }
+    }
+
+    fn take(&mut self, reading: Reading, has_children: bool) {
+        if reading.has_ended() {
+            self.now = Reading { moved: reading.moved.or(self.now.moved), ..reading };
+            return;
+        }
+        if reading.name != self.now.name {
+            self.words = process::words(self.pid).unwrap_or_else(|| reading.name.clone());
+        }
+        self.before = std::mem::replace(&mut self.now, reading);
+        self.has_children = has_children;
+        self.pipes = process::pipes(self.pid);
+        self.program = process::program(self.pid);
+        self.lived = self.seen.elapsed();
+    }
+
+    /// Whether it runs on other CPUs than it was given.
+    fn chose_itself(&self, allowed: &CpuList) -> bool {
+        let ours = |cpu| match self.placed {
+            Some(placed) => cpu == placed,
+            None => allowed.contains(cpu),
+        };
+        let count = if self.placed.is_some() { 1 } else { allowed.len() };
+        let of_it = rustix::thread::sched_getaffinity(Some(self.pid));
+        let is_ours = |of_it: CpuSet| {
+            let its = || (0..CpuSet::MAX_CPU).filter(|cpu| of_it.is_set(*cpu));
+            its().count() == count && its().all(ours)
+        };
+        !of_it.is_ok_and(is_ours)
+    }
+
+    /// Puts all of its threads on one CPU, or back on all.
+    fn place(&mut self, wanted: Option<usize>, allowed: &CpuList) -> Result<(), Errno> {
+        if self.placed == wanted {
+            return Ok(());
+        }
+        let mut cpus = CpuSet::new();
+        match wanted {
+            Some(cpu) => cpus.set(cpu),
+            None => allowed.iter().for_each(|cpu| cpus.set(cpu)),
+        }
+        self.placed = wanted;
+        for task in process::tasks(self.pid) {
+            match sched_setaffinity(Some(task), &cpus) {
+                // It is over.
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// What it does at this moment.
+    fn done_now(&self, joints: &BTreeMap<u64, Joint>) -> Doing {
+        match self.now.state {
+            'R' => return Doing::Runs,
+            'D' => return Doing::WaitsForDisk,
+            'S' => {}
+            _ => return Doing::Other,
+        }
+        let place = process::sleeps_in(self.pid).unwrap_or_default();
+        let starved =
+            || joints.values().any(|joint| joint.reader == self.pid && joint.fill_bytes == 0);
+        let held_up = || joints.values().any(|joint| joint.writer == self.pid && joint.is_full());
+        match () {
+            () if place.contains("pipe_read") => Doing::WaitsForInput,
+            () if place.contains("pipe_write") => Doing::WaitsForOutput,
+            () if held_up() => Doing::WaitsForOutput,
+            () if starved() => Doing::WaitsForInput,
+            () => Doing::Other,
+        }
+    }
+}
+
+/// Bytes that went through a pipe, as far as that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Through {
+    /// Writer and reader tell the same.
+    Agreed(u64),
+    /// One of them tells, or one tells less: the other has other files as well, or moves bytes
+    /// without counting them, as splice(2) does.
+    About(u64),
+    Unknown,
+}
+
+impl Through {
+    pub(super) fn bytes(self) -> Option<u64> {
+        match self {
+            Through::Agreed(bytes) | Through::About(bytes) => Some(bytes),
+            Through::Unknown => None,
+        }
+    }
+
+    /// Of what its writer wrote and its reader read, of all their files. Programs read some
+    /// kilobytes when they start.
+    fn of(written: Option<u64>, read: Option<u64>) -> Through {
+        const START_BYTES: u64 = 64 << 10;
+        let [written, read] = [written, read].map(|bytes| bytes.unwrap_or(0));
+        let (less, more) = (written.min(read), written.max(read));
+        match () {
+            () if more - less <= START_BYTES.max(more / 50) && written > 0 => {
+                Through::Agreed(written)
+            }
+            () if less > START_BYTES => Through::About(less),
+            () if more > START_BYTES => Through::About(more),
+            () => Through::Unknown,
+        }
+    }
+}
+
+impl Joint {
+    fn new(writer: Pid, reader: Pid) -> Joint {
+        Joint {
+            writer,
+            reader,
+            holds_bytes: 0,
+            fill_bytes: 0,
+            refused: None,
+            looks: 0,
+            full: 0,
+            empty: 0,
+        }
+    }
+
+    /// A pipe has room for as many pieces as for pages, and pieces may be smaller.
+    fn is_full(&self) -> bool {
+        self.fill_bytes * 4 >= self.holds_bytes as u64 * 3
+    }
+
+    /// Opens the pipe for a moment: kept open, it would hide from each end that the other is gone.
+    fn look(&mut self, number: u64, members: &[Member], size: &PipeSize) {
+        let of_reader =
+            members.iter().rev().find(|member| member.pid == self.reader && member.alive);
+        let Some(reader) = of_reader else { return };
+        let Some(end) = reader.pipes.iter().find(|end| end.is_read && end.number == number) else {
+            return;
+        };
+        let path = process::path(reader.pid, &format!("fd/{}", end.fd));
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(pipe) = rustix::fs::open(path, flags, Mode::empty()) else { return };
+        // Its process may have opened something else there meanwhile.
+        if rustix::fs::fstat(&pipe).is_ok_and(|found| found.st_ino != number) {
+            return;
+        }
+        if self.looks == 0 {
+            self.refused = size.enlarge(&pipe).err();
+        }
+        self.holds_bytes = fcntl_getpipe_size(&pipe).unwrap_or(0);
+        self.fill_bytes = ioctl_fionread(&pipe).unwrap_or(0);
+        self.looks += 1;
+        self.full += u32::from(self.is_full());
+        self.empty += u32::from(self.fill_bytes == 0);
+    }
+}
+
+/// The processes below one, and whether each has children, as they were started.
+fn descendants(root: Pid) -> Vec<(Pid, bool)> {
+    let mut parents: Option<Vec<(Pid, Pid)>> = None;
+    let mut children = |pid: Pid| {
+        process::children(pid).unwrap_or_else(|| {
+            let all = parents.get_or_insert_with(all_parents);
+            all.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child).collect()
+        })
+    };
+    let mut found: Vec<(Pid, bool)> = children(root).into_iter().map(|pid| (pid, false)).collect();
+    let mut at = 0;
+    while at < found.len().min(LOOKED_AT_MAX) {
+        let below = children(found[at].0);
+        found[at].1 = !below.is_empty();
+        found.extend(below.into_iter().map(|pid| (pid, false)));
+        at += 1;
+    }
+    found.truncate(LOOKED_AT_MAX);
+    found
+}
+
+/// Every process and its parent, where the kernel has no lists of children.
+fn all_parents() -> Vec<(Pid, Pid)> {
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = pids.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    pids.filter_map(|pid| Some((pid, process::parent(pid)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pipe::fcntl_setpipe_size;
+
+    use super::*;
+
+    #[test]
+    fn bytes_through_a_pipe_are_known_where_both_ends_agree() {
+        let mib = 1 << 20;
+        assert_eq!(Through::of(Some(90 * mib), Some(90 * mib + 5000)), Through::Agreed(90 * mib));
+        assert_eq!(Through::of(Some(90 * mib), Some(40 * mib)), Through::About(40 * mib));
+        assert_eq!(Through::of(Some(0), Some(40 * mib)), Through::About(40 * mib));
+        assert_eq!(Through::of(None, Some(4000)), Through::Unknown);
+        assert_eq!(Through::of(Some(2), Some(5000)), Through::Agreed(2));
+    }
+
+    #[test]
+    fn a_child_is_found_by_both_ways() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let (us, pid) = (getpid(), Pid::from_child(&child));
+        assert!(all_parents().contains(&(pid, us)));
+        assert!(descendants(us).contains(&(pid, false)));
+        child.kill().expect("it lives");
+        child.wait().expect("it is ours");
+    }
+
+    #[test]
+    fn setting_a_size_by_another_open_of_the_pipe_sets_it_for_all() {
+        let (read, _write) = rustix::pipe::pipe().expect("a pipe");
+        use std::os::fd::AsRawFd;
+        let path = process::path(getpid(), &format!("fd/{}", read.as_raw_fd()));
+        let again = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+        fcntl_setpipe_size(again.expect("it is ours"), 128 << 10).expect("within any limit");
+        assert_eq!(fcntl_getpipe_size(&read), Ok(128 << 10));
+    }
+}

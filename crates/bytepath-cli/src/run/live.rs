@@ -1,0 +1,143 @@
+//! `--progress`: one line a stage, drawn over again on the terminal while the stages run.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use bytepath_report::numbers;
+use rustix::process::Pid;
+use rustix::stdio::{stderr, stdout};
+
+use super::family::{Family, Joint};
+use super::process;
+
+/// Lines are drawn no more often than this; where the output goes to the same terminal, which must
+/// not be drawn over, no more often than that.
+const BETWEEN: Duration = Duration::from_millis(250);
+const BETWEEN_OUTPUT: Duration = Duration::from_secs(1);
+/// Assumed where the terminal does not tell.
+const WIDTH: usize = 80;
+/// Names longer than this are cut.
+const NAME: usize = 18;
+
+/// The lines as they were drawn last.
+#[derive(Default)]
+pub(super) struct Live {
+    rows: usize,
+    drawn: Option<Instant>,
+    /// What had gone through each pipe then.
+    before: BTreeMap<u64, u64>,
+}
+
+impl Live {
+    /// Draws what is known now, unless it was drawn a moment ago or the terminal is another's.
+    pub(super) fn draw(&mut self, family: &Family, elapsed: Duration) {
+        let beside_output = rustix::termios::isatty(stdout());
+        let between = if beside_output { BETWEEN_OUTPUT } else { BETWEEN };
+        if self.drawn.is_some_and(|drawn| drawn.elapsed() < between) || !is_ours() {
+            return;
+        }
+        let since = self.drawn.replace(Instant::now()).map(|drawn| drawn.elapsed());
+        let lines = self.lines(family, elapsed, since);
+        let mut text = self.up();
+        for line in &lines {
+            // Writing to a String does not fail.
+            let _ = writeln!(text, "{}\x1b[K", cut(line));
+        }
+        self.rows = if beside_output { 0 } else { lines.len() };
+        write(&text);
+    }
+
+    /// Takes the lines away.
+    pub(super) fn end(&mut self) {
+        if self.rows > 0 {
+            write(&(self.up() + "\x1b[J"));
+        }
+        self.rows = 0;
+    }
+
+    fn up(&self) -> String {
+        if self.rows == 0 { String::new() } else { format!("\r\x1b[{}A", self.rows) }
+    }
+
+    fn lines(
+        &mut self,
+        family: &Family,
+        elapsed: Duration,
+        since: Option<Duration>,
+    ) -> Vec<String> {
+        let seen = family.seen();
+        let mut lines = Vec::new();
+        for stage in &seen {
+            let Some(member) = Pid::from_raw(stage.pid).and_then(|pid| family.member(pid)) else {
+                continue;
+            };
+            let name: String = member.words.chars().take(NAME).collect();
+            let mut line = format!(
+                "{name:NAME$} {:>4.0}% CPU  {:16}",
+                100.0 * stage.demand,
+                member.doing.said()
+            );
+            let out = family.joints.iter().find(|(_, joint)| joint.writer == member.pid);
+            if let Some((number, joint)) = out {
+                line.push_str(&self.flow(*number, joint, family, since));
+            }
+            lines.push(line);
+        }
+        let first = seen.first().and_then(|first| process::reads_file(Pid::from_raw(first.pid)?));
+        lines.push(format!("{:.1} s{}", elapsed.as_secs_f64(), left(first, elapsed)));
+        lines
+    }
+
+    fn flow(
+        &mut self,
+        number: u64,
+        joint: &Joint,
+        family: &Family,
+        since: Option<Duration>,
+    ) -> String {
+        let full = 100 * joint.fill_bytes / (joint.holds_bytes as u64).max(1);
+        let through = family.through(joint).bytes();
+        let before = through.and_then(|through| self.before.insert(number, through));
+        let rate = through.zip(before).zip(since).map(|((through, before), since)| {
+            through.saturating_sub(before) as f64 / since.as_secs_f64().max(1e-3)
+        });
+        let through = through.map_or("unknown".to_owned(), numbers::bytes);
+        let rate = rate.map_or("unknown".to_owned(), |rate| numbers::bytes(rate as u64));
+        format!(" {through}, {rate}/s, {full}% full")
+    }
+}
+
+/// How long it takes yet, where the first stage reads a file from its beginning on.
+fn left(reads: Option<(u64, u64)>, elapsed: Duration) -> String {
+    match reads {
+        Some((at, bytes)) if at > 0 => {
+            let whole = elapsed.as_secs_f64() * bytes as f64 / at as f64;
+            format!(
+                ", {}% of the file read, about {:.0} s left",
+                100 * at / bytes,
+                whole - elapsed.as_secs_f64()
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// Whether the terminal is ours to draw on. One that is not our controlling terminal puts nobody in
+/// its background.
+fn is_ours() -> bool {
+    let group = rustix::termios::tcgetpgrp(stderr());
+    group.is_ok_and(|group| group == rustix::process::getpgrp()) || group.is_err()
+}
+
+fn cut(line: &str) -> String {
+    let size = rustix::termios::tcgetwinsize(stderr()).ok();
+    let width = size.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
+    line.chars().take(width.unwrap_or(WIDTH) - 1).collect()
+}
+
+fn write(text: &str) {
+    use std::io::Write as _;
+    // Where nobody can see it, the work goes on all the same.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,229 @@
+//! What /proc tells of a process, at one moment. Costs about five small files.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use rustix::process::Pid;
+
+/// A process as it is now.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Reading {
+    /// The first letters of its program's name.
+    pub(super) name: String,
+    /// As the kernel names it: R runs or waits for a CPU, S sleeps, D waits for a disk, Z has ended.
+    pub(super) state: char,
+    pub(super) threads: u32,
+    /// The CPU that it ran on last.
+    pub(super) cpu: usize,
+    pub(super) parent: Option<Pid>,
+    pub(super) user_s: f64,
+    pub(super) system_s: f64,
+    /// Of its children that have ended and that it knows to have.
+    pub(super) children_user_s: f64,
+    pub(super) children_system_s: f64,
+    /// Time on a CPU, and time waiting for one.
+    pub(super) run_ns: u64,
+    pub(super) wait_ns: u64,
+    /// What it asked read(2) and write(2) and their like to move; splice(2) is not counted there.
+    pub(super) moved: Option<Moved>,
+}
+
+/// Bytes by read and write calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub(super) read_bytes: u64,
+    pub(super) written_bytes: u64,
+}
+
+impl Moved {
+    pub(super) fn sum(self) -> u64 {
+        self.read_bytes + self.written_bytes
+    }
+}
+
+impl Reading {
+    /// `None` where the process is gone, or is not ours to look at.
+    pub(super) fn of(pid: Pid) -> Option<Reading> {
+        let stat = fs::read(path(pid, "stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat).into_owned();
+        let mut reading = Reading::of_stat(&stat)?;
+        (reading.run_ns, reading.wait_ns) = scheduled(pid, reading.threads)
+            .unwrap_or(((1e9 * (reading.user_s + reading.system_s)) as u64, 0));
+        reading.moved = moved(pid);
+        Some(reading)
+    }
+
+    /// The fields of proc_pid_stat(5). The name is in parentheses, and may have any letter in it.
+    fn of_stat(stat: &str) -> Option<Reading> {
+        let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        // The manual counts from 1, and the state is the third.
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let seconds =
+            |field| Some(number(field)? as f64 / rustix::param::clock_ticks_per_second() as f64);
+        Some(Reading {
+            name: name.to_owned(),
+            state: fields.first()?.chars().next()?,
+            user_s: seconds(14)?,
+            system_s: seconds(15)?,
+            children_user_s: seconds(16)?,
+            children_system_s: seconds(17)?,
+            parent: fields.get(1).and_then(|pid| Pid::from_raw(pid.parse().ok()?)),
+            threads: u32::try_from(number(20)?).unwrap_or(u32::MAX),
+            cpu: usize::try_from(number(39)?).unwrap_or(0),
+            ..Reading::default()
+        })
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
+    pub(super) fn cpu_s(&self) -> f64 {
+        self.user_s + self.system_s
+    }
+}
+
+/// Nanoseconds on a CPU and waiting for one, of all threads.
+fn scheduled(pid: Pid, threads: u32) -> Option<(u64, u64)> {
+    if threads <= 1 {
+        return schedstat(&path(pid, "schedstat"));
+    }
+    let sums = tasks(pid).into_iter().filter_map(|task| {
+        schedstat(&format!("{}/{}/schedstat", path(pid, "task"), task.as_raw_nonzero()))
+    });
+    sums.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+fn schedstat(path: &str) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(path).ok()?;
+    let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
+    Some((numbers.next()?, numbers.next()?))
+}
+
+fn moved(pid: Pid) -> Option<Moved> {
+    let text = fs::read_to_string(path(pid, "io")).ok()?;
+    let of =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some(Moved { read_bytes: of("rchar:")?, written_bytes: of("wchar:")? })
+}
+
+/// The threads of a process.
+pub(super) fn tasks(pid: Pid) -> Vec<Pid> {
+    let names = fs::read_dir(path(pid, "task")).into_iter().flatten().flatten();
+    names.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+/// Its children. `None` where the kernel does not tell them.
+pub(super) fn children(pid: Pid) -> Option<Vec<Pid>> {
+    let mut all = Vec::new();
+    for task in tasks(pid) {
+        let list = format!("{}/{}/children", path(pid, "task"), task.as_raw_nonzero());
+        let list = fs::read_to_string(list).ok()?;
+        all.extend(list.split_whitespace().filter_map(|word| Pid::from_raw(word.parse().ok()?)));
+    }
+    Some(all)
+}
+
+/// Its parent.
+pub(super) fn parent(pid: Pid) -> Option<Pid> {
+    let stat = fs::read(path(pid, "stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat).into_owned();
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Pid::from_raw(fields.nth(1)?.parse().ok()?)
+}
+
+/// The program that it runs, as what tells one from another.
+pub(super) fn program(pid: Pid) -> Option<(u64, u64)> {
+    let found = fs::metadata(path(pid, "exe")).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// Its words, as people would write them.
+pub(super) fn words(pid: Pid) -> Option<String> {
+    let words = fs::read(path(pid, "cmdline")).ok()?;
+    let words = words.strip_suffix(b"\0")?.split(|byte| *byte == 0);
+    let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    Some(words.join(" "))
+}
+
+/// The place in the kernel where it sleeps, where that is told.
+pub(super) fn sleeps_in(pid: Pid) -> Option<String> {
+    let place = fs::read_to_string(path(pid, "wchan")).ok()?;
+    (!place.is_empty() && place != "0").then_some(place)
+}
+
+/// The pipes that it has open: descriptor, number of the pipe, and whether it can be read.
+pub(super) fn pipes(pid: Pid) -> Vec<OpenPipe> {
+    /// Programs have their pipes among their first descriptors, and some have thousands.
+    const LOOKED_AT_MAX: usize = 64;
+    let folder = path(pid, "fd");
+    let open = fs::read_dir(&folder).into_iter().flatten().flatten().take(LOOKED_AT_MAX);
+    let pipe = |entry: fs::DirEntry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        let number = target.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()?;
+        // The link's own permissions tell how it was opened.
+        let mode = entry.metadata().ok()?.mode();
+        Some(OpenPipe {
+            fd: entry.file_name().to_str()?.parse().ok()?,
+            number,
+            is_read: mode & 0o400 != 0,
+        })
+    };
+    open.filter_map(pipe).collect()
+}
+
+/// How far it is in the largest file that it reads: bytes, and bytes in all.
+pub(super) fn reads_file(pid: Pid) -> Option<(u64, u64)> {
+    const LOOKED_AT_MAX: usize = 16;
+    let open = fs::read_dir(path(pid, "fd")).ok()?.flatten().take(LOOKED_AT_MAX);
+    let file = |entry: fs::DirEntry| {
+        let found = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file)?;
+        let reads = entry.metadata().ok()?.mode() & 0o600 == 0o400;
+        let about =
+            fs::read_to_string(path(pid, "fdinfo") + "/" + entry.file_name().to_str()?).ok()?;
+        let at = about.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())?;
+        (reads && at <= found.len()).then_some((at, found.len()))
+    };
+    open.filter_map(file).max_by_key(|(_, bytes)| *bytes)
+}
+
+/// An end of a pipe in the hands of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OpenPipe {
+    pub(super) fd: u32,
+    pub(super) number: u64,
+    pub(super) is_read: bool,
+}
+
+/// A file of a process.
+pub(super) fn path(pid: Pid, name: &str) -> String {
+    format!("/proc/{}/{name}", pid.as_raw_nonzero())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_have_anything_in_it() {
+        let stat = "7 (a) S (b) R 1 7 7 0 -1 0 1 2 3 4 250 50 0 0 20 0 3 0 99 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 5 0 0 0 0 0";
+        let reading = Reading::of_stat(stat).expect("it is whole");
+        assert_eq!((reading.name.as_str(), reading.state, reading.threads), ("a) S (b", 'R', 3));
+        assert_eq!(reading.cpu, 5);
+        assert_eq!(Reading::of_stat("7 (a"), None);
+    }
+
+    #[test]
+    fn this_process_tells_of_itself() {
+        let us = rustix::process::getpid();
+        let reading = Reading::of(us).expect("it lives");
+        assert!(!reading.has_ended() && reading.threads >= 1 && reading.run_ns > 0, "{reading:?}");
+        let (read, write) = rustix::pipe::pipe().expect("a pipe");
+        use std::os::fd::AsRawFd;
+        let of = |fd: i32| pipes(us).into_iter().find(|pipe| i64::from(pipe.fd) == i64::from(fd));
+        let (read, write) = (of(read.as_raw_fd()), of(write.as_raw_fd()));
+        let (read, write) = (read.expect("it is open"), write.expect("it is open"));
+        assert!(read.is_read && !write.is_read && read.number == write.number);
+    }
+}

@@ -1,0 +1,384 @@
+//! What a line of shell is made of, as far as that can be told without a doubt.
+//!
+//! A pipeline of plain stages is taken apart: each stage's text, unchanged, is then run by a shell
+//! of its own, and means there what it means in the whole. All else is left to one shell as it is,
+//! and watched from outside. So this need not know the shell's grammar, only what it does *not*
+//! know: every letter that could mean more than it seems ends the attempt, with the reason.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// A line that was looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Script {
+    /// The stages, in order, at least two.
+    Stages(Vec<OsString>),
+    /// It is run as it is, for this reason.
+    Whole(&'static str),
+}
+
+/// Shells in which a stage of a pipeline is a process of its own with the same text, options and
+/// variables as a shell that is started with that text.
+const SHELLS: &[&str] = &["sh", "dash", "bash", "ash"];
+
+/// Words that begin something longer than a command, or end it.
+const RESERVED: &[&str] = &[
+    "!", "{", "}", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for",
+    "function", "if", "in", "select", "then", "time", "until", "while",
+];
+
+/// Variables that differ between shells started with the same environment.
+const OF_THE_SHELL: &[&str] = &[
+    "_",
+    "BASH",
+    "DIRSTACK",
+    "FUNCNAME",
+    "GROUPS",
+    "HISTCMD",
+    "LINENO",
+    "PIPESTATUS",
+    "PPID",
+    "RANDOM",
+    "SECONDS",
+    "SHLVL",
+    "SRANDOM",
+];
+
+/// Takes a line apart, for a shell of this name.
+pub(super) fn taken_apart(line: &OsStr, shell: &OsStr) -> Script {
+    let known = SHELLS.iter().any(|known| shell == *known);
+    let sources_a_file = std::env::var_os("BASH_ENV").is_some_and(|path| !path.is_empty());
+    match (known, sources_a_file) {
+        (false, _) => Script::Whole("its shell is not one whose stages are known to stand alone"),
+        (true, true) => Script::Whole("BASH_ENV names a file that would be run once a stage"),
+        (true, false) => stages(line.as_bytes(), shell),
+    }
+}
+
+fn stages(line: &[u8], shell: &OsStr) -> Script {
+    let (stages, stage) = (Vec::new(), Stage::default());
+    let mut reader = Reader { line, at: 0, is_bash: shell == "bash", stages, stage };
+    match reader.read() {
+        Err(why) => Script::Whole(why),
+        Ok(()) if reader.stages.len() < 2 => Script::Whole("it is a single command"),
+        Ok(()) => Script::Stages(reader.stages),
+    }
+}
+
+/// The stage that is being read.
+#[derive(Default)]
+struct Stage {
+    text: Vec<u8>,
+    /// The word that is being read, if one has begun, with its quotes.
+    word: Option<Vec<u8>>,
+    words: usize,
+    /// A redirection that still lacks its word.
+    redirects: bool,
+}
+
+struct Reader<'a> {
+    line: &'a [u8],
+    at: usize,
+    /// It knows here-strings and |&.
+    is_bash: bool,
+    stages: Vec<OsString>,
+    stage: Stage,
+}
+
+type Doubt = &'static str;
+
+impl Reader<'_> {
+    fn read(&mut self) -> Result<(), Doubt> {
+        while let Some(letter) = self.take() {
+            match letter {
+                b' ' | b'\t' => self.between(letter)?,
+                b'\'' => self.in_single_quotes()?,
+                b'"' => self.in_double_quotes()?,
+                b'\\' => {
+                    let next = self.take().filter(|next| *next != b'\n');
+                    self.add(&[b'\\', next.ok_or("it goes on behind a backslash")?]);
+                }
+                b'$' => self.dollar()?,
+                b'|' => self.pipe()?,
+                b'<' | b'>' => self.redirection(letter)?,
+                b'#' if self.stage.word.is_none() => return Err("it has a comment"),
+                _ => self.plain(letter)?,
+            }
+        }
+        self.end_of_stage(b"")
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.line.get(self.at).copied()
+    }
+
+    fn take(&mut self) -> Option<u8> {
+        let letter = self.peek()?;
+        self.at += 1;
+        Some(letter)
+    }
+
+    fn take_if(&mut self, wanted: u8) -> bool {
+        let is = self.peek() == Some(wanted);
+        self.at += usize::from(is);
+        is
+    }
+
+    /// Letters of a word.
+    fn add(&mut self, letters: &[u8]) {
+        self.stage.text.extend(letters);
+        self.stage.word.get_or_insert_default().extend(letters);
+    }
+
+    fn plain(&mut self, letter: u8) -> Result<(), Doubt> {
+        match letter {
+            b';' | b'\n' => Err("it is a list of commands"),
+            b'&' => Err("it is a list, or goes on in the background"),
+            b'(' | b')' => Err("it has a subshell, a function or a process substitution"),
+            b'`' => Err("it has a command substitution"),
+            _ => {
+                self.add(&[letter]);
+                Ok(())
+            }
+        }
+    }
+
+    fn between(&mut self, letter: u8) -> Result<(), Doubt> {
+        self.end_of_word()?;
+        self.stage.text.push(letter);
+        Ok(())
+    }
+
+    fn end_of_word(&mut self) -> Result<(), Doubt> {
+        let Some(word) = self.stage.word.take() else { return Ok(()) };
+        if std::mem::take(&mut self.stage.redirects) {
+            return Ok(());
+        }
+        self.stage.words += 1;
+        match RESERVED.iter().any(|reserved| word == reserved.as_bytes()) {
+            true => Err("it has a compound command, or a word that may belong to one"),
+            false => Ok(()),
+        }
+    }
+
+    fn in_single_quotes(&mut self) -> Result<(), Doubt> {
+        self.add(b"'");
+        loop {
+            let letter = self.take().ok_or("a quote is not closed")?;
+            self.add(&[letter]);
+            if letter == b'\'' {
+                return Ok(());
+            }
+        }
+    }
+
+    fn in_double_quotes(&mut self) -> Result<(), Doubt> {
+        self.add(b"\"");
+        loop {
+            match self.take().ok_or("a quote is not closed")? {
+                b'"' => {
+                    self.add(b"\"");
+                    return Ok(());
+                }
+                b'\\' => {
+                    let next = self.take().ok_or("a quote is not closed")?;
+                    self.add(&[b'\\', next]);
+                }
+                b'$' => self.dollar()?,
+                b'`' => return Err("it has a command substitution"),
+                letter => self.add(&[letter]),
+            }
+        }
+    }
+
+    /// A variable by its bare name, or a dollar that is just one.
+    fn dollar(&mut self) -> Result<(), Doubt> {
+        self.add(b"$");
+        let braces = self.take_if(b'{');
+        let rest = &self.line[self.at..];
+        let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
+        let name = &rest[..rest.iter().take_while(|letter| is_of_name(letter)).count()];
+        let of_the_shell = |own: &str| match own {
+            "BASH" => name.starts_with(b"BASH") || name.starts_with(b"EPOCH"),
+            own => name == own.as_bytes(),
+        };
+        let after = rest.get(name.len()).copied();
+        if name.first().is_some_and(u8::is_ascii_digit)
+            || OF_THE_SHELL.iter().any(|own| of_the_shell(own))
+        {
+            return Err("it asks the shell about itself");
+        }
+        match (braces, name.is_empty(), after) {
+            (true, false, Some(b'}')) => {
+                self.at += name.len() + 1;
+                self.add(&[b"{", name, b"}"].concat());
+                Ok(())
+            }
+            (true, ..) => Err("it has an expansion of more than a name"),
+            (false, false, _) => {
+                self.at += name.len();
+                self.add(name);
+                Ok(())
+            }
+            (false, true, None | Some(b' ' | b'\t' | b'/' | b'.' | b',' | b'"' | b'|')) => Ok(()),
+            (false, true, Some(_)) => Err("it has a substitution, or asks the shell about itself"),
+        }
+    }
+
+    fn pipe(&mut self) -> Result<(), Doubt> {
+        if self.take_if(b'|') {
+            return Err("it is a list of commands");
+        }
+        let joined = self.take_if(b'&');
+        if joined && !self.is_bash {
+            return Err("its shell may know no |&");
+        }
+        self.end_of_stage(if joined { b" 2>&1" } else { b"" })
+    }
+
+    fn end_of_stage(&mut self, more: &[u8]) -> Result<(), Doubt> {
+        self.end_of_word()?;
+        let stage = std::mem::take(&mut self.stage);
+        if stage.redirects || stage.words == 0 {
+            return Err("a stage is not complete");
+        }
+        // At its end a space may be one that is meant.
+        let text = [stage.text.trim_ascii_start(), more].concat();
+        self.stages.push(OsString::from_vec(text));
+        Ok(())
+    }
+
+    /// `<` or `>` with what belongs to it; the word follows.
+    fn redirection(&mut self, letter: u8) -> Result<(), Doubt> {
+        // A number in front belongs to it, and is no word.
+        match self.stage.word.take() {
+            Some(word) if word.iter().all(u8::is_ascii_digit) => {}
+            word => {
+                self.stage.word = word;
+                self.end_of_word()?;
+            }
+        }
+        if std::mem::replace(&mut self.stage.redirects, true) {
+            return Err("a redirection is not complete");
+        }
+        self.stage.text.push(letter);
+        let rest = &self.line[self.at..];
+        let more = match letter {
+            b'<' if rest.starts_with(b"<<") && self.is_bash => 2,
+            b'<' if rest.starts_with(b"<") => return Err("it has a here-document"),
+            b'<' => usize::from(rest.starts_with(b"&") || rest.starts_with(b">")),
+            _ => usize::from([&b">"[..], b"&", b"|"].iter().any(|more| rest.starts_with(more))),
+        };
+        self.stage.text.extend(&rest[..more]);
+        self.at += more;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apart(line: &str, shell: &str) -> Option<Vec<String>> {
+        match taken_apart(OsStr::new(line), OsStr::new(shell)) {
+            Script::Stages(stages) => {
+                Some(stages.iter().map(|stage| stage.to_string_lossy().trim_end().into()).collect())
+            }
+            Script::Whole(_) => None,
+        }
+    }
+
+    #[test]
+    fn plain_stages_are_taken_apart_and_keep_their_text() {
+        let cases: &[(&str, &[&str])] = &[
+            ("cat f | wc -c", &["cat f", "wc -c"]),
+            ("a|b|c", &["a", "b", "c"]),
+            ("grep 'a|b' f | tr \"|\" x", &["grep 'a|b' f", "tr \"|\" x"]),
+            ("echo a\\|b | cat", &["echo a\\|b", "cat"]),
+            ("a 2>&1 >f | b <$HOME/g", &["a 2>&1 >f", "b <$HOME/g"]),
+            ("a >| f | b", &["a >| f", "b"]),
+            ("x=1 env | grep \"${x}\" 2>/dev/null", &["x=1 env", "grep \"${x}\" 2>/dev/null"]),
+            ("grep 'x$' | sed s/a$/b/", &["grep 'x$'", "sed s/a$/b/"]),
+            ("printf %s {a,b} | cat", &["printf %s {a,b}", "cat"]),
+            ("echo \"a\\\"|b\" | cat", &["echo \"a\\\"|b\"", "cat"]),
+        ];
+        for (line, stages) in cases {
+            assert_eq!(apart(line, "sh").as_deref(), Some(&stages.map_strings()[..]), "{line}");
+        }
+        assert_eq!(apart("a |& b", "bash"), Some(vec!["a  2>&1".into(), "b".into()]));
+        assert_eq!(
+            apart("a <<<\"x y\" | b", "bash"),
+            Some(vec!["a <<<\"x y\"".into(), "b".into()])
+        );
+    }
+
+    trait MapStrings {
+        fn map_strings(&self) -> Vec<String>;
+    }
+
+    impl MapStrings for &[&str] {
+        fn map_strings(&self) -> Vec<String> {
+            self.iter().map(|text| (*text).to_owned()).collect()
+        }
+    }
+
+    #[test]
+    fn what_may_mean_more_is_left_whole() {
+        let lines = [
+            "",
+            "cat f",
+            "a | b; c",
+            "a && b | c",
+            "a || b",
+            "a | b &",
+            "(a) | b",
+            "a | { b; }",
+            "! a | b",
+            "while read x | b",
+            "a | if",
+            "a $(b) | c",
+            "a `b` | c",
+            "a <<E | b",
+            "a | b\nc",
+            "a $$ | b",
+            "a $1 | b",
+            "a ${x:=1} | b",
+            "a $RANDOM | b",
+            "a $'x' | b",
+            "a | 'b",
+            "a | \"b",
+            "a |",
+            "| b",
+            "a | | b",
+            "a > | b",
+            "a >& | b",
+            "a > > f | b",
+            "a # b | c",
+            "a <(b) | c",
+            "a &> f | b",
+            "a | time b",
+            "a |& b",
+            "a <<< x | b",
+            "a ${x | b",
+            "a \\",
+            "a $BASHPID | b",
+            "echo \"$(a | b)\" | c",
+            "a $@ | b",
+            "a $EPOCHSECONDS | b",
+            "f() { a; } | b",
+            "[[ x | y ]]",
+        ];
+        for line in lines {
+            assert_eq!(apart(line, "sh"), None, "{line}");
+        }
+        assert_eq!(apart("a | b", "fish"), None);
+    }
+
+    /// A word that is quoted is no reserved word, and one behind others only looks like one: the
+    /// shell takes it for an argument, and leaving it whole does no harm.
+    #[test]
+    fn a_quoted_word_is_no_reserved_one() {
+        assert_eq!(apart("'if' | b", "sh"), Some(vec!["'if'".into(), "b".into()]));
+        assert_eq!(apart("grep done f | b", "sh"), None);
+    }
+}

@@ -1,0 +1,63 @@
+//! The signals that a shell in front of a pipeline would get, as a queue that can be waited for.
+//!
+//! Those of the terminal reach every stage without us, since all are of one group: they only must
+//! not end us first. Those that are sent to us alone are passed on. What was ignored when we were
+//! started stays ignored, so that the stages begin with it ignored too.
+
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+
+use crate::bench::interrupt::is_ignored;
+
+/// Signals that came and were not looked at.
+pub(super) struct Signals {
+    delivery: SignalDelivery<UnixStream, SignalOnly>,
+}
+
+impl Signals {
+    /// Catches them from now on; programs that are started get the default for what is caught.
+    pub(super) fn caught() -> std::io::Result<Signals> {
+        let (read, write) = UnixStream::pair()?;
+        let caught = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter();
+        let caught = caught.filter(|signal| !is_ignored(*signal)).chain([SIGCHLD]);
+        let delivery =
+            SignalDelivery::with_pipe(read, write, SignalOnly, caught.collect::<Vec<_>>())?;
+        Ok(Signals { delivery })
+    }
+
+    /// Waits for one, no longer than until then.
+    pub(super) fn wait(&self, until: Option<Instant>) {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left
+            .map(|left| Timespec::try_from(left.max(Duration::from_micros(100))).unwrap_or(LONG));
+        let mut fds = [PollFd::new(self.delivery.get_read(), PollFlags::IN)];
+        // A signal that interrupts it is one of those that it waits for.
+        let _ = poll(&mut fds, left.as_ref());
+    }
+
+    /// Those that came, but for the news of children.
+    pub(super) fn came(&mut self) -> Vec<i32> {
+        self.delivery.pending().filter(|signal| *signal != SIGCHLD).collect()
+    }
+}
+
+const LONG: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };
+
+/// Whether it was sent to us and nobody else has it.
+pub(super) fn is_passed_on(signal: i32) -> bool {
+    matches!(signal, SIGHUP | SIGTERM)
+}
+
+/// Ends this process as a signal that killed what it ran would have, where that can be; comes back
+/// where it is ignored or blocked.
+pub(super) fn end_by(signal: i32) {
+    use nix::sys::resource::{Resource, setrlimit};
+    // What it ran has left its memory already, if anybody wants it.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+}

@@ -1,0 +1,173 @@
+//! Starts the stages of a pipeline, joined by pipes, and learns how each ended.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use super::sizes::PipeSize;
+use crate::sys::spawn;
+
+/// What a shell ends with when a command is not there, or cannot be run.
+const NOT_FOUND: i32 = 127;
+const NOT_RUN: i32 = 126;
+
+/// A stage to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stage {
+    /// As people wrote it.
+    pub(super) text: String,
+    pub(super) words: Vec<OsString>,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+impl End {
+    /// The number by which a shell tells it.
+    pub(super) fn status(self) -> i32 {
+        match self {
+            End::Exited(status) => status,
+            End::Killed(signal) => 128 + signal,
+        }
+    }
+}
+
+/// A stage that was started, or could not be.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) text: String,
+    /// None where there is no process.
+    pub(super) pid: Option<Pid>,
+    /// None while it runs.
+    pub(super) end: Option<End>,
+}
+
+/// All stages of a pipeline.
+#[derive(Debug)]
+pub(super) struct Stages {
+    pub(super) all: Vec<Started>,
+    /// What could not be done, for a person.
+    pub(super) said: Vec<String>,
+}
+
+impl Stages {
+    /// Starts them from the first to the last, with pipes of this size. As in a shell, one that
+    /// cannot be started keeps the others from nothing; without a pipe there is no next stage.
+    pub(super) fn start(stages: Vec<Stage>, size: &PipeSize) -> Stages {
+        let mut started = Stages { all: Vec::new(), said: Vec::new() };
+        let (count, mut input) = (stages.len(), None);
+        let mut stages = stages.into_iter().enumerate();
+        for (index, stage) in stages.by_ref() {
+            if index + 1 == count {
+                started.all.push(Started::start(stage, input.take(), None));
+                break;
+            }
+            match pipe_with(PipeFlags::CLOEXEC) {
+                Ok((read, write)) => {
+                    started.said.extend(size.enlarge(&write).err());
+                    let input = input.replace(read);
+                    started.all.push(Started::start(stage, input, Some(write)));
+                }
+                Err(errno) => {
+                    let why = crate::classic::word(errno);
+                    crate::say(format_args!(
+                        "bytepath: cannot make a pipe: {why}; close files, or use fewer stages"
+                    ));
+                    started.all.push(Started::not_run(stage));
+                    break;
+                }
+            }
+        }
+        started.all.extend(stages.map(|(_, stage)| Started::not_run(stage)));
+        started
+    }
+
+    /// Those that have ended and were not known to: each is shown to `look` before the kernel
+    /// forgets it.
+    pub(super) fn reap(&mut self, mut look: impl FnMut(Pid)) {
+        for stage in self.all.iter_mut().filter(|stage| stage.end.is_none()) {
+            let Some(pid) = stage.pid else { continue };
+            let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            match waitid(WaitId::Pid(pid), flags | WaitIdOptions::NOWAIT) {
+                Ok(None) => {}
+                Ok(Some(_)) => {
+                    look(pid);
+                    let ended = waitid(WaitId::Pid(pid), flags).ok().flatten();
+                    let killed = ended.as_ref().and_then(|ended| ended.terminating_signal());
+                    let exited = ended.as_ref().and_then(|ended| ended.exit_status());
+                    stage.end = Some(match killed {
+                        Some(signal) => End::Killed(signal),
+                        None => End::Exited(exited.unwrap_or(NOT_FOUND)),
+                    });
+                }
+                // Whoever started us had its children forgotten at once.
+                Err(_) => stage.end = Some(End::Exited(NOT_FOUND)),
+            }
+        }
+    }
+
+    pub(super) fn running(&self) -> impl Iterator<Item = Pid> {
+        self.all.iter().filter(|stage| stage.end.is_none()).filter_map(|stage| stage.pid)
+    }
+
+    pub(super) fn have_ended(&self) -> bool {
+        self.all.iter().all(|stage| stage.end.is_some())
+    }
+
+    /// How the last stage ended.
+    pub(super) fn end(&self) -> End {
+        self.all.last().and_then(|stage| stage.end).unwrap_or(End::Exited(0))
+    }
+
+    /// How the last of those ended that failed, or the last where none did.
+    pub(super) fn failed_end(&self) -> End {
+        let mut ends = self.all.iter().rev().filter_map(|stage| stage.end);
+        ends.find(|end| end.status() != 0).unwrap_or(End::Exited(0))
+    }
+}
+
+impl Started {
+    fn not_run(stage: Stage) -> Started {
+        Started { text: stage.text, pid: None, end: Some(End::Exited(NOT_RUN)) }
+    }
+
+    fn start(stage: Stage, input: Option<OwnedFd>, output: Option<OwnedFd>) -> Started {
+        let Stage { text, words } = stage;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        let inherited: Vec<i32> = [(0, input.is_none()), (1, output.is_none()), (2, true)]
+            .into_iter()
+            .filter(|(_, inherited)| *inherited)
+            .map(|(fd, _)| fd)
+            .collect();
+        input.map(|input| command.stdin(Stdio::from(input)));
+        output.map(|output| command.stdout(Stdio::from(output)));
+        spawn::as_we_were(&mut command, &inherited);
+        match command.spawn() {
+            Ok(child) => Started { text, pid: Some(Pid::from_child(&child)), end: None },
+            Err(error) => {
+                let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
+                let name = words[0].to_string_lossy();
+                crate::say(format_args!("bytepath: {name}: {}", word(&error)));
+                Started { text, pid: None, end: Some(End::Exited(status)) }
+            }
+        }
+    }
+}
+
+fn word(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "command not found".to_owned(),
+        _ => rustix::io::Errno::from_io_error(error)
+            .map_or_else(|| error.to_string(), crate::classic::word),
+    }
+}

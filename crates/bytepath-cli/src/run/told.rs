@@ -1,0 +1,249 @@
+//! What is told of a run at its end: to people on standard error, to programs as JSON.
+
+use std::time::Duration;
+
+use bytepath::machine::{CpuList, Machine};
+use bytepath_report::{Ran, RanDecision, RanPipe, RanStage, Sure, numbers};
+use rustix::process::Pid;
+
+use super::family::{Doing, Family, Joint, Member, Through};
+use super::stages::{End, Started};
+use super::verdict;
+use super::watch::Watched;
+
+/// A process that took less of a CPU than this, and no part in a pipe, is not worth a line.
+const WORTH_CPU_S: f64 = 0.01;
+/// Commands are shown no longer than this.
+const SHOWN: usize = 40;
+
+/// What is told.
+pub(super) struct Told {
+    ran: Ran,
+}
+
+impl Told {
+    pub(super) fn of(
+        watched: &Watched,
+        whole: Option<&'static str>,
+        took: Duration,
+        end: End,
+    ) -> Told {
+        let family = watched.family.as_ref();
+        let (stages, pids) = match whole {
+            None => stages(&watched.stages.all, family),
+            Some(_) => processes(family),
+        };
+        let decisions = watched.decisions.iter();
+        let mut notes = watched.stages.said.clone();
+        let joints = || family.into_iter().flat_map(|family| family.joints.values());
+        notes.extend(joints().filter_map(|joint| joint.refused.clone()));
+        notes.dedup();
+        let mut ran = Ran {
+            bytepath: env!("CARGO_PKG_VERSION").to_owned(),
+            whole: whole.map(str::to_owned),
+            seconds: took.as_secs_f64(),
+            exit: end.status(),
+            stages,
+            pipes: pipes(&pids, family, whole),
+            decisions: decisions
+                .map(|(at, what)| RanDecision { at_s: at.as_secs_f64(), what: what.clone() })
+                .collect(),
+            notes,
+            ..Ran::default()
+        };
+        ran.verdict = verdict::of(&ran);
+        Told { ran }
+    }
+
+    /// What was decided meanwhile.
+    pub(super) fn plan(&self) -> String {
+        let decisions = self.ran.decisions.iter();
+        let decisions =
+            decisions.map(|decision| format!("  after {:.2} s: {}", decision.at_s, decision.what));
+        let decisions = match self.ran.decisions.is_empty() {
+            true => vec!["  stages ran where the kernel put them".to_owned()],
+            false => decisions.collect(),
+        };
+        let notes = self.ran.notes.iter().map(|note| format!("  {note}"));
+        decisions.into_iter().chain(notes).collect::<Vec<_>>().join("\n")
+    }
+
+    pub(super) fn summary(&self) -> String {
+        let ran = &self.ran;
+        let mut lines = vec![format!("{} s", numbers::figure(ran.seconds))];
+        if let Some(why) = &ran.whole {
+            lines[0] += &format!(", by the shell as it is ({why}); as seen from outside:");
+        }
+        for (index, stage) in ran.stages.iter().enumerate() {
+            lines.push(line(stage));
+            lines.extend(
+                ran.pipes
+                    .iter()
+                    .filter(|pipe| pipe.from == index)
+                    .map(|pipe| flow(pipe, ran.seconds)),
+            );
+        }
+        let sure = match ran.verdict.sure {
+            Sure::Sure => "sure",
+            Sure::Likely => "likely",
+            Sure::Guess => "a guess: little was seen",
+        };
+        lines.push(format!("held up by {} ({sure})", ran.verdict.words));
+        lines.extend(ran.verdict.help.iter().map(|help| format!("what would help: {help}")));
+        lines.join("\n")
+    }
+
+    pub(super) fn json(&self) -> anyhow::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec_pretty(&self.ran)?;
+        text.push(b'\n');
+        Ok(text)
+    }
+}
+
+fn line(stage: &RanStage) -> String {
+    let mut command: String = stage.command.chars().take(SHOWN).collect();
+    if command.len() < stage.command.len() {
+        command.push('…');
+    }
+    let ended = match (stage.status, stage.signal) {
+        (_, Some(signal)) => format!(", ended by signal {signal}"),
+        (Some(status), _) if status != 0 => format!(", status {status}"),
+        _ => String::new(),
+    };
+    let cpu_s = numbers::figure(stage.user_s + stage.system_s);
+    format!("  {command:SHOWN$} {cpu_s} s of CPU{ended}")
+}
+
+fn flow(pipe: &RanPipe, seconds: f64) -> String {
+    let about = if pipe.agreed { "" } else { "about " };
+    let bytes = pipe.bytes.map_or("an unknown number of bytes".to_owned(), |bytes| {
+        let rate = (bytes as f64 / seconds.max(1e-6)) as u64;
+        format!("{about}{}, {}/s", numbers::bytes(bytes), numbers::bytes(rate))
+    });
+    let holds = pipe
+        .holds_bytes
+        .map_or(String::new(), |bytes| format!(", pipe of {}", numbers::bytes(bytes)));
+    let percent = |share: f64| format!("{:.0}%", 100.0 * share);
+    let fill = pipe.full.zip(pipe.empty).map_or(String::new(), |(full, empty)| {
+        format!(", full {} and empty {} of the time", percent(full), percent(empty))
+    });
+    format!("    | {bytes}{holds}{fill}")
+}
+
+/// The stages as they were started.
+fn stages(all: &[Started], family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
+    let stage = |started: &Started| {
+        let member = started.pid.and_then(|pid| family?.member(pid));
+        RanStage {
+            command: started.text.clone(),
+            status: started.end.map(End::status),
+            signal: started.end.and_then(|end| match end {
+                End::Killed(signal) => Some(signal),
+                End::Exited(_) => None,
+            }),
+            ..member.map(with_children).unwrap_or_default()
+        }
+    };
+    (all.iter().map(stage).collect(), all.iter().map(|started| started.pid).collect())
+}
+
+/// The processes that took part in what a shell ran.
+fn processes(family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
+    let takes_part = |family: &Family, member: &Member| {
+        let joined = |joint: &Joint| joint.writer == member.pid || joint.reader == member.pid;
+        family.joints.values().any(joined) || member.now.cpu_s() >= WORTH_CPU_S
+    };
+    let all = family
+        .into_iter()
+        .flat_map(|family| family.members.iter().filter(move |member| takes_part(family, member)));
+    all.map(|member| (seen(member), Some(member.pid))).unzip()
+}
+
+/// A stage that is a shell of its own works through its children.
+fn with_children(member: &Member) -> RanStage {
+    let mut stage = seen(member);
+    stage.user_s += member.now.children_user_s;
+    stage.system_s += member.now.children_system_s;
+    stage
+}
+
+fn seen(member: &Member) -> RanStage {
+    let looks: u32 = member.looks.values().sum();
+    let share = |doing| {
+        let count = member.looks.get(&doing).copied().unwrap_or(0);
+        (looks > 0).then(|| f64::from(count) / f64::from(looks))
+    };
+    RanStage {
+        command: member.words.clone(),
+        user_s: member.now.user_s,
+        system_s: member.now.system_s,
+        read_bytes: member.now.moved.map(|moved| moved.read_bytes),
+        written_bytes: member.now.moved.map(|moved| moved.written_bytes),
+        looks,
+        runs: share(Doing::Runs),
+        waits_input: share(Doing::WaitsForInput),
+        waits_output: share(Doing::WaitsForOutput),
+        waits_disk: share(Doing::WaitsForDisk),
+        ..RanStage::default()
+    }
+}
+
+/// The pipes between stages by their places in the list; those of a pipeline that was taken apart
+/// are known without having been seen.
+fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> Vec<RanPipe> {
+    let Some(family) = family else { return Vec::new() };
+    let place = |pid: Pid| {
+        let mut above = std::iter::successors(Some(pid), |pid| family.member(*pid)?.now.parent);
+        above
+            .by_ref()
+            .take(pids.len() + family.members.len())
+            .find_map(|pid| pids.iter().rposition(|place| *place == Some(pid)))
+    };
+    let joined = family.joints.values().filter_map(|joint| {
+        let (from, to) = (place(joint.writer)?, place(joint.reader)?);
+        (from != to).then(|| told(from, to, family.through(joint), Some(joint)))
+    });
+    let mut all: Vec<RanPipe> = joined.collect();
+    let unseen = (1..pids.len()).filter(|_| whole.is_none()).filter_map(|to| {
+        let through = family.between(pids[to - 1]?, pids[to]?);
+        Some(told(to - 1, to, through, None))
+    });
+    for pipe in unseen {
+        if !all.iter().any(|known| (known.from, known.to) == (pipe.from, pipe.to)) {
+            all.push(pipe);
+        }
+    }
+    all.sort_by_key(|pipe| (pipe.from, pipe.to));
+    all
+}
+
+fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanPipe {
+    let joint = joint.filter(|joint| joint.looks > 0);
+    let share = |count: fn(&Joint) -> u32| {
+        joint.map(|joint| f64::from(count(joint)) / f64::from(joint.looks))
+    };
+    RanPipe {
+        from,
+        to,
+        bytes: through.bytes(),
+        agreed: matches!(through, Through::Agreed(_)),
+        holds_bytes: joint.map(|joint| joint.holds_bytes as u64),
+        looks: joint.map_or(0, |joint| joint.looks),
+        full: share(|joint| joint.full),
+        empty: share(|joint| joint.empty),
+    }
+}
+
+/// CPUs in an order in which neighbours share what can be shared: the cores of a socket that share
+/// a cache one after the other, and only then their second threads.
+pub(super) fn neighbours(allowed: &CpuList) -> Vec<usize> {
+    let topology = Machine::this().cpus();
+    let mut cpus: Vec<usize> = allowed.iter().collect();
+    cpus.sort_by_key(|&id| {
+        let cpu = topology.cpu(id);
+        let thread = cpu.and_then(|cpu| cpu.smt_siblings.iter().position(|sibling| sibling == id));
+        let cache = cpu.and_then(|cpu| cpu.caches.last()?.shared_by.first());
+        (thread, cpu.and_then(|cpu| cpu.package), cache, id)
+    });
+    cpus
+}

@@ -1,0 +1,199 @@
+//! Which stage held the others up, told from what was seen of all; pure.
+
+use bytepath_report::{Ran, RanPipe, RanStage, RanVerdict, Sure};
+
+/// Fewer looks than this say little.
+const LOOKS_FEW: u32 = 8;
+/// A stage that is busy for less than this share holds nobody up alone.
+const BUSY: f64 = 0.6;
+const VERY_BUSY: f64 = 0.85;
+/// Stages that share a CPU and use this share of it hold each other up.
+const CPU_SPENT: f64 = 0.85;
+
+/// What would help a program that takes all of a CPU.
+const HELPS: &[(&[&str], &str)] = &[
+    (&["gzip"], "pigz (more threads), a lower level (-1), or zstd"),
+    (&["bzip2"], "lbzip2 or pbzip2 (more threads), or zstd"),
+    (&["xz"], "xz -T0 (more threads), a lower level, or zstd"),
+    (&["zstd"], "zstd -T0 (more threads) or a lower level"),
+    (&["sort"], "LC_ALL=C, --parallel, or a larger buffer (-S)"),
+    (&["md5sum", "sha1sum", "sha256sum", "sha512sum"], "a faster hash: b3sum or xxhsum"),
+    (
+        &["grep", "sed", "awk", "tr", "cut", "uniq"],
+        "LC_ALL=C, or a tool of more threads such as rg",
+    ),
+    (&["tar", "find"], "fewer files, or several of them at once on parts of the tree"),
+];
+const HELP: &str = "more threads, or another tool";
+
+/// The verdict on a run that has everything else in it.
+pub(super) fn of(ran: &Ran) -> RanVerdict {
+    let busy = |stage: &RanStage| (stage.user_s + stage.system_s) / ran.seconds.max(1e-6);
+    let busiest =
+        ran.stages.iter().enumerate().max_by(|one, other| busy(one.1).total_cmp(&busy(other.1)));
+    let Some((index, stage)) = busiest else {
+        return RanVerdict {
+            words: "nothing was seen of its stages".into(),
+            ..RanVerdict::default()
+        };
+    };
+    if let Some((index, disk)) = waits_for_disk(ran) {
+        let words = format!(
+            "{}: it waited for a disk {} of the time",
+            name(&ran.stages[index]),
+            percent(disk)
+        );
+        return RanVerdict {
+            stage: Some(index),
+            sure: Sure::Likely,
+            words,
+            help: Some("a faster disk, or data in the page cache".into()),
+        };
+    }
+    let share = busy(stage);
+    if share < BUSY {
+        return nobody(ran, ran.stages.iter().map(busy).sum());
+    }
+    let (sure, evidence) = weighed(ran, index, share);
+    let words = format!("{}: {evidence}", name(stage));
+    let (program, _) =
+        name(stage).rsplit_once('/').map_or((name(stage), ""), |(_, name)| (name, ""));
+    let help =
+        HELPS.iter().find(|(names, _)| names.contains(&program)).map_or(HELP, |(_, help)| help);
+    RanVerdict { stage: Some(index), sure, words, help: Some(help.into()) }
+}
+
+/// The program's name.
+fn name(stage: &RanStage) -> &str {
+    let words = stage.command.split_whitespace();
+    // Variables may be set in front of it.
+    let mut words = words.skip_while(|word| word.contains('=') && !word.starts_with('='));
+    words.next().unwrap_or(&stage.command)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", 100.0 * share)
+}
+
+fn waits_for_disk(ran: &Ran) -> Option<(usize, f64)> {
+    let waits = ran.stages.iter().enumerate().filter(|(_, stage)| stage.looks >= LOOKS_FEW);
+    let waits = waits.filter_map(|(index, stage)| Some((index, stage.waits_disk?)));
+    waits.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
+}
+
+/// No stage took a CPU for itself.
+fn nobody(ran: &Ran, all: f64) -> RanVerdict {
+    let (words, help) = match all {
+        _ if all >= CPU_SPENT => {
+            let shares = ran.stages.iter().map(|stage| {
+                let share = (stage.user_s + stage.system_s) / ran.seconds.max(1e-6);
+                format!("{} {}", name(stage), percent(share))
+            });
+            let words = format!(
+                "none alone; of a CPU they took: {}",
+                shares.collect::<Vec<_>>().join(", ")
+            );
+            (words, Some("fewer stages".to_owned()))
+        }
+        _ => (
+            format!(
+                "none; together they used {} of a CPU, and waited for what is outside",
+                percent(all)
+            ),
+            None,
+        ),
+    };
+    let sure = if ran.stages.iter().any(|stage| stage.looks >= LOOKS_FEW) {
+        Sure::Likely
+    } else {
+        Sure::Guess
+    };
+    RanVerdict { stage: None, sure, words, help }
+}
+
+/// What the pipes beside a stage say.
+fn weighed(ran: &Ran, index: usize, share: f64) -> (Sure, String) {
+    let input = ran.pipes.iter().find(|pipe| pipe.to == index);
+    let output = ran.pipes.iter().find(|pipe| pipe.from == index);
+    let full = input.and_then(|pipe| pipe.full);
+    let empty = output.and_then(|pipe| pipe.empty);
+    let mut words = vec![format!("it used {} of a CPU", percent(share))];
+    words.extend(full.map(|full| format!("its input was full {} of the time", percent(full))));
+    words.extend(empty.map(|empty| format!("its output empty {}", percent(empty))));
+    let enough = |pipe: Option<&RanPipe>| pipe.is_none_or(|pipe| pipe.looks >= LOOKS_FEW);
+    let agrees = full.is_none_or(|full| full >= 0.7) && empty.is_none_or(|empty| empty >= 0.7);
+    let looks = ran.stages[index].looks >= LOOKS_FEW && enough(input) && enough(output);
+    let sure = match (looks, share >= VERY_BUSY, agrees) {
+        (true, true, true) => Sure::Sure,
+        (true, ..) => Sure::Likely,
+        (false, ..) => Sure::Guess,
+    };
+    (sure, words.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(command: &str, cpu_s: f64) -> RanStage {
+        RanStage {
+            command: command.into(),
+            user_s: cpu_s,
+            looks: 50,
+            waits_disk: Some(0.0),
+            ..RanStage::default()
+        }
+    }
+
+    fn pipe(from: usize, full: f64, empty: f64) -> RanPipe {
+        RanPipe {
+            from,
+            to: from + 1,
+            looks: 50,
+            full: Some(full),
+            empty: Some(empty),
+            ..RanPipe::default()
+        }
+    }
+
+    #[test]
+    fn a_busy_stage_between_a_full_and_an_empty_pipe_is_the_one() {
+        let stages =
+            vec![stage("cat f", 1.0), stage("LC_ALL=C gzip -6", 9.8), stage("sha256sum", 0.3)];
+        let pipes = vec![pipe(0, 0.97, 0.0), pipe(1, 0.0, 0.99)];
+        let verdict = of(&Ran { seconds: 10.0, stages, pipes, ..Ran::default() });
+        assert_eq!((verdict.stage, verdict.sure), (Some(1), Sure::Sure));
+        assert_eq!(
+            verdict.words,
+            "gzip: it used 98% of a CPU; its input was full 97% of the time; its output empty 99%"
+        );
+        assert!(verdict.help.is_some_and(|help| help.contains("pigz")));
+    }
+
+    #[test]
+    fn few_looks_are_a_guess() {
+        let mut busy = stage("xz", 0.1);
+        busy.looks = 2;
+        let verdict = of(&Ran { seconds: 0.1, stages: vec![busy], ..Ran::default() });
+        assert_eq!((verdict.stage, verdict.sure), (Some(0), Sure::Guess));
+    }
+
+    #[test]
+    fn stages_that_spend_a_cpu_together_are_none_alone() {
+        let stages = vec![stage("cat f", 4.0), stage("cat", 3.0), stage("wc", 3.0)];
+        let verdict = of(&Ran { seconds: 10.0, stages, ..Ran::default() });
+        assert_eq!(verdict.stage, None);
+        assert!(verdict.words.contains("cat 40%, cat 30%, wc 30%"), "{}", verdict.words);
+    }
+
+    #[test]
+    fn what_waits_outside_or_for_a_disk_is_told_so() {
+        let verdict =
+            of(&Ran { seconds: 10.0, stages: vec![stage("curl x", 0.1)], ..Ran::default() });
+        assert!(verdict.stage.is_none() && verdict.words.contains("outside"), "{verdict:?}");
+        let mut slow = stage("tar cf - d", 1.0);
+        slow.waits_disk = Some(0.8);
+        let verdict = of(&Ran { seconds: 10.0, stages: vec![slow], ..Ran::default() });
+        assert!(verdict.words.contains("disk 80%"), "{verdict:?}");
+    }
+}

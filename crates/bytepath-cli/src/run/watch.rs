@@ -1,0 +1,126 @@
+//! Waits for what was started, and meanwhile looks at it, places it, and passes signals on.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::family::Family;
+use super::placing::Placer;
+use super::signals::{Signals, is_passed_on};
+use super::stages::{End, Stages};
+
+/// What is looked at, and how.
+pub(super) struct Watched {
+    pub(super) stages: Stages,
+    /// None where nobody wants to know, or /proc tells nothing.
+    pub(super) family: Option<Family>,
+    /// None where nobody is placed.
+    pub(super) placer: Option<Placer>,
+    /// Whether a shell runs it as it is: its pipes are still to be found, and its end is the whole's.
+    pub(super) is_whole: bool,
+    /// Whether a stage that failed counts, and not the last alone.
+    pub(super) pipefail: bool,
+    /// What was decided, and when.
+    pub(super) decisions: Vec<(Duration, String)>,
+    pub(super) began: Instant,
+    /// A signal that asked for the end.
+    pub(super) ended_by: Option<i32>,
+    /// Draws, after each look.
+    pub(super) live: Option<super::live::Live>,
+}
+
+/// A shell's first pipes appear within a few milliseconds.
+const FIRST_LOOKS_MS: [u64; 5] = [1, 2, 4, 8, 15];
+/// What is there from the start has begun its work by then.
+const FIRST_LOOK_MS: u64 = 15;
+/// With nobody to be placed.
+const USUAL_WINDOW: Duration = Duration::from_millis(100);
+
+impl Watched {
+    /// Comes back when everything that was started has ended.
+    pub(super) fn watch(&mut self, signals: &mut Signals) {
+        let early: &[u64] = if self.is_whole { &FIRST_LOOKS_MS } else { &[FIRST_LOOK_MS] };
+        let mut early = early.iter().copied().map(Duration::from_millis);
+        let mut next_look =
+            early.next().filter(|_| self.family.is_some()).map(|first| self.began + first);
+        loop {
+            // News of children that come after this wake the wait below.
+            self.answer(signals);
+            self.reap();
+            if self.stages.have_ended() {
+                // The signal that ended them may have come just before.
+                return self.answer(signals);
+            }
+            signals.wait(next_look);
+            if next_look.is_some_and(|look| Instant::now() >= look) {
+                let window = self.look();
+                next_look = Some(Instant::now() + early.next().unwrap_or(window));
+            }
+        }
+    }
+
+    fn reap(&mut self) {
+        let family = &mut self.family;
+        self.stages.reap(|pid| {
+            if let Some(family) = family {
+                family.ended(pid);
+            }
+        });
+    }
+
+    /// Looks, and gives the time until the next look.
+    fn look(&mut self) -> Duration {
+        let Some(family) = &mut self.family else { return USUAL_WINDOW };
+        family.look();
+        if let Some(live) = &mut self.live {
+            live.draw(family, self.began.elapsed());
+        }
+        let Some(placer) = &mut self.placer else { return USUAL_WINDOW };
+        let now = self.began.elapsed();
+        let decision = placer.decide(now, family.window, &family.seen());
+        self.decisions.extend(decision.said.map(|said| (now, said)));
+        if let Err(errno) = family.place(&decision.places) {
+            let why = crate::classic::word(errno);
+            self.decisions.push((now, format!("not placed: the kernel does not let us ({why})")));
+            self.placer = None;
+        }
+        decision.window
+    }
+
+    fn answer(&mut self, signals: &mut Signals) {
+        for signal in signals.came() {
+            self.ended_by = Some(signal);
+            if is_passed_on(signal) {
+                self.pass_on(signal);
+            }
+        }
+    }
+
+    /// To every stage, and all that they have started.
+    fn pass_on(&mut self, signal: i32) {
+        if let Some(family) = &mut self.family {
+            family.look();
+        }
+        let running: Vec<Pid> = self.stages.running().collect();
+        let below = self.family.iter().flat_map(Family::living);
+        let below: Vec<Pid> = below.filter(|pid| !running.contains(pid)).collect();
+        for pid in running.into_iter().chain(below) {
+            for signal in Signal::from_named_raw(signal).into_iter().chain([Signal::CONT]) {
+                // It may have ended meanwhile.
+                let _ = kill_process(pid, signal);
+            }
+        }
+    }
+
+    /// How a shell that ran it would have ended: by the signal that was sent to it, or that ended
+    /// its work from the terminal; or as its last stage did. A shell that was run ended itself.
+    pub(super) fn end(&self) -> End {
+        let of_stages = if self.pipefail { self.stages.failed_end() } else { self.stages.end() };
+        match (self.ended_by, of_stages) {
+            (Some(signal), _) if is_passed_on(signal) => End::Killed(signal),
+            (Some(signal), End::Killed(by)) if signal == by => End::Killed(by),
+            (_, end) if self.is_whole => end,
+            (_, end) => End::Exited(end.status()),
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! `bytepath run` against the shell: the same text, the same bytes, messages and exit codes; and
+//! what goes wrong.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::program::{Done, bytepath, installed, run, shell, signal_of};
+
+/// The text as a shell runs it, and as `bytepath run` does with that shell.
+fn both(shell: &str, text: &str) -> [Done; 2] {
+    let mut theirs = Command::new(shell);
+    theirs.args(["-c", text]);
+    let mut ours = bytepath(&["run", "--shell", &path_of(shell), text]);
+    [&mut theirs, &mut ours].map(|command| run(command.stdin(std::process::Stdio::null())))
+}
+
+fn path_of(program: &str) -> String {
+    let found = shell(&format!("command -v {program}"));
+    found.stdout.trim_end().to_owned()
+}
+
+/// Lines that hold numbers of processes differ from run to run.
+fn same(one: &Done, other: &Done) -> bool {
+    let code = |done: &Done| (done.status.code(), signal_of(done));
+    code(one) == code(other) && one.bytes == other.bytes && without_path(one) == without_path(other)
+}
+
+/// Shells call themselves by what they were called.
+fn without_path(done: &Done) -> String {
+    done.stderr.replace("/usr/bin/", "").replace("/bin/", "")
+}
+
+/// Texts that mean the same to every shell.
+const EVERYWHERE: &[&str] = &[
+    "echo hello | cat",
+    "printf 'a b\\nc\\n' | tr a-z A-Z | sort -r",
+    "printf '%s\\n' \"a|b\" 'c;d' e\\|f | grep -c '|'",
+    "seq 100000 | wc -l",
+    "seq 1000000 | head -1",
+    "yes | head -3 | wc -c",
+    "true | false",
+    "false | true",
+    "exit 3 | exit 4",
+    "echo a; echo b | cat; false",
+    "echo a && false || echo c",
+    "! true | false",
+    "{ echo a; echo b; } | cat",
+    "(cd / && pwd) | cat; pwd | wc -l",
+    "for i in 1 2 3; do echo $i | cat; done",
+    "x=5; echo $x | cat; export y=6; env | grep ^y=",
+    "f() { echo from f | cat; }; f | tr f g",
+    "cat <<E | tr a b\naaa\nE\n",
+    "echo $(echo a | cat) | cat",
+    "echo out 2>&1 | cat",
+    "ls /nowhere-at-all 2>&1 | wc -l",
+    "ls /nowhere-at-all | cat",
+    "echo err >&2 | cat",
+    "nosuchcommand | cat",
+    "cat | nosuchcommand",
+    "echo a > /nowhere/file | cat",
+    "if true; then echo a | cat; fi | cat",
+    "while read x; do echo \"<$x>\"; done < /dev/null | wc -c",
+    "seq 5 | while read x; do echo \"<$x>\"; done",
+    "seq 5 | { read x; echo $x; cat; }",
+    "echo 'a | b",
+    "echo a | | cat",
+    "echo a |",
+    "| cat",
+    "echo a | cat; )",
+    "sleep 0.05 & echo started | cat; wait",
+    "exec echo a | cat",
+    "trap 'echo bye' EXIT; echo a | cat",
+    "set -e; false | true; echo on; false; echo off",
+    "echo ${HOME:+set} | cat",
+    "echo a\\\nb | cat",
+    "echo '#' a # b | cat\n",
+    "printf 'no newline' | cat",
+    "printf '<%s>' a\\  | cat",
+    "sh -c 'kill -TERM $$' | cat",
+    "echo a | sh -c 'kill -TERM $$'",
+    "kill -9 $$",
+    "cat /dev/null | cat",
+    "echo \"it's $((1 + 2))\" | cat",
+    "A='x y' sh -c 'echo \"$A\"' | cat",
+];
+
+#[test]
+fn the_text_means_what_it_means_to_a_shell() {
+    for shell in ["sh", "bash", "dash"].into_iter().filter(|shell| installed(shell)) {
+        for text in EVERYWHERE {
+            let [theirs, ours] = both(shell, text);
+            // A stage that a signal ended is told of by shells in words of their own.
+            let told = text.contains("kill -TERM");
+            let strip =
+                |done: Done| if told { Done { stderr: String::new(), ..done } } else { done };
+            let (theirs, ours) = (strip(theirs), strip(ours));
+            assert!(same(&theirs, &ours), "{shell}: {text:?}: {theirs:?} but {ours:?}");
+        }
+    }
+}
+
+/// Only bash knows these.
+const BASH: &[&str] = &[
+    "cat <<< 'a b' | tr a b",
+    "ls /nowhere-at-all |& wc -l",
+    "cat <(echo a | cat) | cat",
+    "echo a | tee >(cat >&2) | cat; sleep 0.1",
+    "set -o pipefail; false | true",
+    "echo {a,b} | cat; true | false | true; echo ${PIPESTATUS[*]}",
+    "[[ a == a && b == b ]] | cat",
+    "shopt -s lastpipe; echo a | read x; echo \"$x\"",
+    "a=(1 2 3); echo ${a[1]} | cat",
+    "echo $'a\\tb' | cat",
+    "coproc cat; echo a | cat",
+    "select x in a b; do break; done </dev/null 2>/dev/null | cat",
+];
+
+#[test]
+fn what_only_bash_knows_means_the_same() {
+    if !installed("bash") {
+        return;
+    }
+    for text in BASH {
+        let [theirs, ours] = both("bash", text);
+        assert!(same(&theirs, &ours), "{text:?}: {theirs:?} but {ours:?}");
+    }
+}
+
+#[test]
+fn large_amounts_come_through_whole() {
+    let text = "head -c 50000000 /dev/zero | tr '\\0' x | cat | cksum";
+    let [theirs, ours] = both("sh", text);
+    assert!(same(&theirs, &ours), "{theirs:?} {ours:?}");
+}
+
+#[test]
+fn words_are_stages_without_a_shell() {
+    let words =
+        ["run", "--", "printf", "%s\n", "$HOME|a", "b c", ":::", "tr", "a", "x", ":::", "cat"];
+    let done = run(&mut bytepath(&words)).well();
+    assert_eq!(done.stdout, "$HOME|x\nb c\n");
+    let done = run(&mut bytepath(&["run", "--", "sh", "-c", "exit 7"]));
+    assert_eq!(done.status.code(), Some(7), "{done:?}");
+}
+
+#[test]
+fn wrong_usage_is_told_with_the_right_code() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["run"], "required"),
+        (&["run", ""], "the pipeline is empty"),
+        (&["run", " \n"], "the pipeline is empty"),
+        (&["run", "--", ":::", "cat"], "stage 1 has no words"),
+        (&["run", "--", "cat", ":::"], "stage 2 has no words"),
+        (&["run", "--json", "-", "true | cat"], "standard output is the pipeline's"),
+        (&["run", "--cpus", "x", "true | cat"], "no list of CPUs"),
+        (&["run", "--cpus", "4000", "true | cat"], "may not use CPU 4000"),
+        (&["run", "--pipe-size", "0", "true | cat"], "0 bytes"),
+        (&["run", "--pipefail", "--shell", "/bin/sh", "true; false"], "use --shell bash"),
+        (&["run", "true", "--", "cat"], "cannot be used with"),
+    ];
+    for (words, says) in cases {
+        run(&mut bytepath(words)).refused(2, &[says]);
+    }
+}
+
+#[test]
+fn programs_that_are_not_there_end_as_in_a_shell() {
+    run(&mut bytepath(&["run", "--", "nosuch-at-all"]))
+        .refused(127, &["nosuch-at-all: command not found"]);
+    run(&mut bytepath(&["run", "--", "echo", "a", ":::", "/etc/passwd"]))
+        .refused(126, &["ermission denied"]);
+    let done = run(&mut bytepath(&["run", "--", "nosuch-at-all", ":::", "wc", "-c"]));
+    assert_eq!((done.status.code(), done.stdout.trim()), (Some(0), "0"), "{done:?}");
+    run(&mut bytepath(&["run", "--shell", "/nowhere/sh", "echo a"])).refused(127, &["/nowhere/sh"]);
+}
+
+#[test]
+fn pipefail_ends_with_the_last_that_failed() {
+    let cases = [
+        ("true | true", 0),
+        ("exit 3 | exit 4 | true", 4),
+        ("exit 3 | true", 3),
+        ("true | exit 5", 5),
+    ];
+    for (text, code) in cases {
+        let done = run(&mut bytepath(&["run", "--pipefail", text]));
+        assert_eq!(done.status.code(), Some(code), "{text}: {done:?}");
+    }
+    if installed("bash") {
+        let words = ["run", "--pipefail", "--shell", &path_of("bash"), "true; { exit 3; } | true"];
+        assert_eq!(run(&mut bytepath(&words)).status.code(), Some(3));
+    }
+}
+
+/// What `--json` tells of a run with these words.
+fn told(words: &[&str]) -> Value {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("told.json");
+    let file_name = file.to_str().expect("plain").to_owned();
+    run(&mut bytepath(&[&["run", "--json", &file_name], words].concat()));
+    let text = std::fs::read_to_string(file).expect("it is told");
+    let told: Value = serde_json::from_str(&text).expect("it is JSON");
+    let schema: Value = serde_json::from_str(bytepath_report::schema::PUBLISHED_RAN).expect("JSON");
+    jsonschema::validate(&schema, &told).unwrap_or_else(|error| panic!("{error}: {text}"));
+    told
+}
+
+#[test]
+fn each_stages_status_is_told() {
+    let told = told(&["exit 3 | sh -c 'kill -TERM $PPID; kill -TERM $$' 2>&1 | cat; true"]);
+    assert!(told["whole"].is_string(), "{told}");
+    let told = self::told(&["sh -c 'exit 3' | sh -c 'kill -TERM \"$$\"' | cat"]);
+    assert_eq!(told["whole"], Value::Null, "{told}");
+    let stages = told["stages"].as_array().expect("a list");
+    let of = |name: &str| stages.iter().map(|stage| stage[name].clone()).collect::<Vec<_>>();
+    assert_eq!(of("status"), [Value::from(3), 143.into(), 0.into()], "{told}");
+    assert_eq!(of("signal"), [Value::Null, 15.into(), Value::Null], "{told}");
+    assert_eq!(told["exit"], 0);
+}
+
+#[test]
+fn bytes_through_pipes_are_told_exactly_where_both_ends_count_them() {
+    let told = told(&[
+        "--",
+        "head",
+        "-c",
+        "70000000",
+        "/dev/zero",
+        ":::",
+        "tr",
+        "\\0",
+        "x",
+        ":::",
+        "wc",
+        "-c",
+    ]);
+    let pipes = told["pipes"].as_array().expect("a list");
+    assert_eq!(pipes.len(), 2, "{told}");
+    for pipe in pipes {
+        assert_eq!((&pipe["bytes"], &pipe["agreed"]), (&70_000_000.into(), &true.into()), "{told}");
+    }
+    assert!(told["stages"][1]["user_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
+}
+
+#[test]
+fn pipes_are_as_large_as_asked_for_whoever_runs_the_text() {
+    let texts = [
+        "head -c 20000000 /dev/zero | sh -c 'sleep 0.5; cat' | wc -c",
+        "{ head -c 20000000 /dev/zero | sh -c 'sleep 0.5; cat' | wc -c; }",
+    ];
+    for text in texts {
+        let told = told(&["--pipe-size", "256K", text]);
+        let pipes = told["pipes"].as_array().expect("a list");
+        assert!(!pipes.is_empty(), "{told}");
+        for pipe in pipes {
+            assert_eq!(pipe["holds_bytes"], 262_144, "{told}");
+        }
+        assert_eq!(told["whole"].is_string(), text.starts_with('{'), "{told}");
+    }
+}
+
+#[test]
+fn two_hundred_stages_are_run() {
+    let words = [&["run", "--", "seq", "1000"][..], &[":::", "cat"].repeat(199)].concat();
+    let done = run(&mut bytepath(&words)).well();
+    assert_eq!(done.stdout.lines().count(), 1000);
+    let text = format!("seq 1000{}", " | cat".repeat(199));
+    assert_eq!(run(&mut bytepath(&["run", &text])).well().stdout, done.stdout);
+}
+
+#[test]
+fn too_few_descriptors_are_told_and_nothing_hangs() {
+    let text = "ulimit -n 12; \"$bytepath\" run -- seq 100000 ::: cat ::: cat 3</dev/null 4<&3 5<&3 6<&3 7<&3 8<&3 9<&3";
+    let done = shell(text);
+    assert_ne!(done.status.code(), None, "{done:?}");
+    assert!(!done.stderr.contains("panicked"), "{done:?}");
+}
+
+#[test]
+fn descriptors_and_environment_of_stages_are_those_of_a_shell() {
+    let text = "ls /proc/self/fd | wc -l; env | sort | grep -v -e ^_= -e ^SHLVL= | cksum";
+    for line in [text, "ls /proc/self/fd | wc -l", "env | sort | grep -v -e ^_= -e ^SHLVL= | cksum"]
+    {
+        let [theirs, ours] = both("sh", line);
+        // The state directory is given to the program under test alone.
+        let mut theirs_too = Command::new("sh");
+        let state = concat!(env!("CARGO_TARGET_TMPDIR"), "/state");
+        theirs_too.args(["-c", line]).env("XDG_STATE_HOME", state).env_remove("RUST_BACKTRACE");
+        let theirs = Done { bytes: run(&mut theirs_too).bytes, ..theirs };
+        assert!(same(&theirs, &ours), "{line}: {theirs:?} but {ours:?}");
+    }
+}
+
+#[test]
+fn an_ignored_sigpipe_and_closed_descriptors_stay_so() {
+    let lines = [
+        "trap '' PIPE; RUN 'yes 2>/dev/null | true; echo on' 2>&1",
+        "trap '' PIPE; RUN 'seq 100000 | head -1' 2>/dev/null; trap '' HUP INT; RUN 'grep Ign /proc/self/status | cat'",
+        "RUN 'cat | cat' <&-",
+        "RUN 'echo a | cat' >&-",
+    ];
+    for line in lines {
+        let theirs = shell(&line.replace("RUN", "sh -c"));
+        let ours = shell(&line.replace("RUN", "$bytepath run --shell /bin/sh"));
+        assert!(same(&theirs, &ours), "{line}: {theirs:?} but {ours:?}");
+    }
+}
+
+#[test]
+fn a_stage_that_never_reads_or_dies_at_once_holds_nobody_for_ever() {
+    let texts = [
+        "yes | sleep 0.1",
+        "yes | true | cat",
+        "sleep 0.1 | true",
+        "(trap '' PIPE; yes 2>/dev/null) | head -2",
+    ];
+    for text in texts {
+        let [theirs, ours] = both("sh", text);
+        assert!(same(&theirs, &ours), "{text}: {theirs:?} but {ours:?}");
+    }
+}
+
+#[test]
+fn what_is_run_is_explained() {
+    let done = run(&mut bytepath(&["run", "--explain-plan", "--summary", "seq 10 | cat"]));
+    assert_eq!(done.stdout.lines().count(), 10);
+    for words in ["taken apart into 2 stages", "2  cat", "pipes of 1 MiB", "held up by"] {
+        assert!(done.stderr.contains(words), "{words:?} is not in {done:?}");
+    }
+    let done = run(&mut bytepath(&["run", "--explain-plan", "seq 10; seq 2 | cat"]));
+    for words in ["runs it as it is: it is a list of commands", "found from outside"] {
+        assert!(done.stderr.contains(words), "{words:?} is not in {done:?}");
+    }
+}
+
+#[test]
+fn without_proc_or_the_right_to_place_it_runs_all_the_same() {
+    let Some(_) = crate::program::root().then_some(()).filter(|()| installed("unshare")) else {
+        println!("skipped: needs root and unshare");
+        return;
+    };
+    let hidden = "unshare -m sh -c 'mount -t tmpfs none /proc && exec \"$bytepath\" run --summary \"seq 100000 | tail -1\"'";
+    let done = shell(hidden);
+    assert_eq!((done.status.code(), done.stdout.trim()), (Some(0), "100000"), "{done:?}");
+    let whole = hidden.replace("seq 100000 | tail -1", "seq 5 | tail -1; exit 3");
+    assert_eq!(shell(&whole).status.code(), Some(3));
+}
+
+#[test]
+fn the_shell_and_run_are_compared_on_the_same_output() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().to_str().expect("plain");
+    let words = ["bench", "run", "--blocks", "2", "--json", "-", "--dir", dir];
+    let record = run(&mut bytepath(&[&words[..], &["seq 1000 | wc -l", "true | false"]].concat()))
+        .well()
+        .json();
+    let arms = record["arms"].as_array().expect("arms");
+    assert!(arms.len() >= 4, "{record}");
+    assert!(arms.iter().all(|arm| arm["status"] == "ok" && arm["unit"] == "s"), "{record}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("it lists").count(), 0, "nothing is left");
+}
+
+#[test]
+fn what_gives_other_output_each_time_gives_no_figure() {
+    let words = ["bench", "run", "--blocks", "2", "--json", "-", "date +%N | cat"];
+    let record = run(&mut bytepath(&words)).json();
+    assert!(record.to_string().contains("gave other output than before"), "{record}");
+    run(&mut bytepath(&["bench", "run", "a", "a"])).refused(2, &["twice"]);
+    let done =
+        run(&mut bytepath(&["bench", "run", "--prepare", "exit 3", "true", "--blocks", "2"]));
+    assert!(
+        format!("{done:?}").contains("what was to be done before each sample failed"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn a_larger_pipe_that_is_refused_is_told_and_done_without() {
+    let Some(nobody) = crate::program::as_nobody() else { return };
+    let line = format!(
+        "cp \"$bytepath\" \"$0\" && chmod 755 \"$0\" && {nobody}\"$0\" run --pipe-size 512M --explain-plan -- seq 10 ::: tail -1"
+    );
+    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).expect("it is ours");
+    let copy = folder.path().join("bytepath");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]).arg(&copy).env("bytepath", crate::program::BYTEPATH);
+    let done = run(command.stdin(std::process::Stdio::null()));
+    assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "10\n"), "{done:?}");
+    assert!(done.stderr.contains("above fs.pipe-max-size"), "{done:?}");
+}
+
+#[test]
+fn without_the_right_to_place_stages_they_run_where_they_are() {
+    if !installed("strace") {
+        return;
+    }
+    let inject = "-e trace=sched_setaffinity -e inject=sched_setaffinity:error=EPERM";
+    let line = format!(
+        "strace -f --seccomp-bpf -qq -o /dev/null {inject} \"$bytepath\" run --explain-plan 'yes | head -c 3G | wc -c'"
+    );
+    let done = shell(&line);
+    assert_eq!((done.status.code(), done.stdout.trim()), (Some(0), "3221225472"), "{done:?}");
+    assert!(done.stderr.contains("the kernel does not let us"), "{done:?}");
+}

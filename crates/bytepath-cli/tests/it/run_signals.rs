@@ -1,0 +1,209 @@
+//! `bytepath run` and signals: sent to it, and by the terminal's keys, as a shell would answer them.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, spawned};
+
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+/// Reads lines of its own processes' numbers, one a stage, and the program that runs them.
+fn running(words: &[&str], stages: usize) -> (Bounded, Vec<Pid>, BufReader<ChildStderr>) {
+    let mut command = bytepath(words);
+    let mut program = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let told = program.child().stderr.take().expect("it is piped");
+    let mut told = BufReader::new(told);
+    let lines = std::io::BufRead::lines(&mut told).take(stages);
+    let pid =
+        |line: String| Pid::from_raw(line.trim().parse().expect("a number")).expect("a process");
+    let pids = lines.map(|line| pid(line.expect("text"))).collect();
+    // Shells that find nobody there to hear their messages would end.
+    (program, pids, told)
+}
+
+fn pid_of(program: &mut Bounded) -> Pid {
+    Pid::from_raw(program.child().id().try_into().expect("a number")).expect("a process")
+}
+
+#[track_caller]
+fn gone(pids: &[Pid]) {
+    let until = Instant::now() + HANGS_AFTER;
+    while pids.iter().any(|pid| test_kill_process(*pid).is_ok()) {
+        assert!(Instant::now() < until, "still there: {pids:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// A stage that tells its number and then waits.
+const WAITS: &str = "sh -c 'echo \"$$\" >&2; exec sleep 1000'";
+
+#[test]
+fn sigterm_and_sighup_reach_every_stage_and_end_it_as_a_shell() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        for text in [format!("{WAITS} | {WAITS}"), format!("{{ {WAITS} | {WAITS}; }}; true")] {
+            let (mut program, pids, _told) = running(&["run", &text], 2);
+            kill_process(pid_of(&mut program), signal).expect("it runs");
+            let done = program.done();
+            assert_eq!(done.status.signal(), Some(signal.as_raw()), "{text}: {done:?}");
+            gone(&pids);
+        }
+    }
+}
+
+#[test]
+fn a_stage_that_answers_sigterm_is_waited_for() {
+    let answers =
+        "trap \"sleep 0.2; echo bye; exit\" TERM; echo \"$$\" >&2; while :; do sleep 0.05; done";
+    let stays = "trap : TERM; echo \"$$\" >&2; cat; cat";
+    let text = format!("sh -c '{answers}' | sh -c '{stays}' > FILE");
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("out");
+    let text = text.replace("FILE", file.to_str().expect("plain"));
+    let (mut program, _, _told) = running(&["run", &text], 2);
+    kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
+    program.done();
+    assert_eq!(std::fs::read_to_string(file).expect("it was made"), "bye\n");
+}
+
+#[test]
+fn what_was_ignored_at_the_start_stays_ignored() {
+    let line = "trap '' HUP; exec \"$0\" run \"sh -c 'kill -HUP \\$PPID; echo on' | cat\"";
+    let mut command = Command::new("sh");
+    let done = run(command.args(["-c", line, BYTEPATH]).stdin(Stdio::null()));
+    assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "on\n"), "{done:?}");
+}
+
+/// A person at a shell with job control, on a terminal of its own.
+struct Person {
+    terminal: File,
+    seen: String,
+    shell: Bounded,
+}
+
+impl Person {
+    fn sits_down() -> Option<Person> {
+        if !installed("setsid") || !installed("bash") {
+            return None;
+        }
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it is ours");
+        let name = ptsname(&terminal, Vec::new()).expect("it has a name");
+        let name = name.to_str().expect("plain").to_owned();
+        let end = || File::options().read(true).write(true).open(&name).expect("its other end");
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        command.env("PS1", "ready> ").env("HISTFILE", "").env("bytepath", BYTEPATH);
+        command.stdin(end()).stdout(end()).stderr(end());
+        let shell = spawned(&mut command);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Some(Person { terminal: terminal.into(), seen: String::new(), shell })
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.terminal.write_all(keys.as_bytes()).expect("typed");
+    }
+
+    /// Reads until this is shown, and gives what was shown up to there.
+    #[track_caller]
+    fn sees(&mut self, words: &str) -> String {
+        let until = Instant::now() + HANGS_AFTER;
+        while !self.seen.contains(words) {
+            let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+            let mut fds = [PollFd::from_borrowed_fd(self.terminal.as_fd(), PollFlags::IN)];
+            let ready = rustix::event::poll(&mut fds, left.as_ref());
+            assert_ne!(ready, Ok(0), "hangs; {words:?} is not in {:?}", self.seen);
+            let mut piece = [0; 4096];
+            let count = self.terminal.read(&mut piece).expect("the shell runs");
+            self.seen += &String::from_utf8_lossy(&piece[..count]);
+        }
+        let after = self.seen.find(words).expect("it is there") + words.len();
+        self.seen.drain(..after).collect()
+    }
+
+    fn leaves(mut self) {
+        self.types("exit\n");
+        let mut rest = [0; 4096];
+        while self.terminal.read(&mut rest).is_ok_and(|count| count > 0) {}
+        self.shell.done();
+    }
+}
+
+/// Both ways of running a text. Its last stage does not read, since one that does may find its input
+/// at an end before the key's signal finds it, and then ends well, in a shell too.
+const TEXTS: [&str; 2] = [
+    "sh -c 'echo started >&2; exec sleep 1000' | sleep 1000",
+    "{ sh -c 'echo started >&2; exec sleep 1000' | cat; } | sleep 1000",
+];
+
+#[test]
+fn ctrl_c_ends_the_stages_and_then_it() {
+    for text in TEXTS {
+        let Some(mut person) = Person::sits_down() else { return };
+        person.sees("ready> ");
+        person.types(&format!("\"$bytepath\" run --no-summary \"{text}\"; echo code=$?\n"));
+        person.sees("started\r\n");
+        person.types("\x03");
+        person.sees("ready> ");
+        person.types("echo code=$?, jobs=$(jobs -p | wc -l), pgid=$(pgrep -c -g 0 sleep)\n");
+        person.sees("code=130, jobs=0, pgid=0");
+        person.leaves();
+    }
+}
+
+#[test]
+fn ctrl_z_stops_and_fg_goes_on() {
+    for text in TEXTS {
+        let Some(mut person) = Person::sits_down() else { return };
+        person.sees("ready> ");
+        person.types(&format!("\"$bytepath\" run \"{text}\"\n"));
+        person.sees("started\r\n");
+        person.types("\x1a");
+        person.sees("Stopped");
+        person.types("jobs -s | wc -l; ps -o stat= --ppid $(jobs -p) | cut -c1\n");
+        person.sees("1\r\nT");
+        person.types("fg\n");
+        person.sees("bytepath");
+        person.types("\x03");
+        person.sees("ready> ");
+        person.leaves();
+    }
+}
+
+#[test]
+fn stages_read_the_terminal_and_the_summary_comes_on_it() {
+    let Some(mut person) = Person::sits_down() else { return };
+    person.sees("ready> ");
+    person.types("\"$bytepath\" run 'head -1 | tr a-z A-Z'\n");
+    person.sees("A-Z'\r\n");
+    person.types("spoken\n");
+    person.sees("SPOKEN");
+    person.sees("held up by");
+    person.sees("ready> ");
+    person.leaves();
+}
+
+#[test]
+fn progress_draws_a_line_a_stage() {
+    let Some(mut person) = Person::sits_down() else { return };
+    person.sees("ready> ");
+    let text = "head -c 1G /dev/zero | tr x y | wc -c";
+    // With its output elsewhere the lines are drawn over, and gone in the end.
+    person.types(&format!("\"$bytepath\" run --progress --no-summary '{text}' | cat\n"));
+    let drawn = person.sees("ready> ");
+    for words in ["tr x y", "% full", "\x1b[4A", "\x1b[J", "1073741824"] {
+        assert!(drawn.contains(words), "{words:?} is not in {drawn:?}");
+    }
+    person.types(&format!("\"$bytepath\" run --progress --no-summary '{text}'\n"));
+    let drawn = person.sees("ready> ");
+    assert!(drawn.contains("% full") && drawn.contains("1073741824"), "{drawn:?}");
+    assert!(!drawn.contains("\x1b[J") && !drawn.contains("\x1b[4A"), "{drawn:?}");
+    person.leaves();
+}

@@ -1,0 +1,68 @@
+//! `run`: pipelines of programs by the shell, and by `bytepath run`.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use bytepath_report::Unit;
+
+use super::Description;
+use crate::arm::Arm;
+use crate::run_work::RunWork;
+
+/// What it asks.
+pub const DESCRIPTION: Description = Description {
+    name: "run",
+    question: "How long does a pipeline take by the shell, and by bytepath run?",
+    definition: "One shell is given the pipeline as its -c; bytepath run is given the same text and \
+                 the same shell. From the start of that process to its end, its standard output \
+                 going to a file, which must hold the same bytes every time.",
+};
+
+/// What is asked for.
+pub struct Asked<'a> {
+    /// The `bytepath` executable.
+    pub program: &'a Path,
+    /// The shell.
+    pub shell: &'a Path,
+    /// The pipelines.
+    pub pipelines: &'a [String],
+    /// What the shell does before each sample, outside of the clock.
+    pub prepare: Option<&'a str>,
+    /// Where the outputs are kept while they are compared.
+    pub directory: &'a Path,
+    /// More options for `bytepath run`.
+    pub options: &'a [String],
+}
+
+/// The arms: each pipeline a section of its own, the shell first.
+pub fn arms(asked: &Asked<'_>) -> Vec<Arm> {
+    asked.pipelines.iter().flat_map(|text| pair(text, asked)).collect()
+}
+
+fn pair(text: &str, asked: &Asked<'_>) -> [Arm; 2] {
+    let several = asked.pipelines.len() > 1;
+    let output = Rc::new(Cell::new(None));
+    let shell = asked.shell.display().to_string();
+    let ours = [asked.program.display().to_string(), "run".into(), "--no-summary".into()];
+    let ours = ours.into_iter().chain(["--shell".into(), shell.clone()]);
+    let ours: Vec<String> =
+        ours.chain(asked.options.iter().cloned()).chain([text.to_owned()]).collect();
+    let words = [("shell", vec![shell, "-c".into(), text.to_owned()]), ("bytepath", ours)];
+    words.map(|(name, words)| Arm {
+        name: if several { format!("{text}/{name}") } else { name.to_owned() },
+        section: several.then(|| text.to_owned()),
+        params: BTreeMap::from([("pipeline".to_owned(), text.into())]),
+        unit: Unit::Seconds,
+        touched: false,
+        published: None,
+        work: Ok(Box::new(RunWork {
+            words,
+            shell: asked.shell.to_owned(),
+            prepare: asked.prepare.map(str::to_owned),
+            directory: asked.directory.to_owned(),
+            output: output.clone(),
+        })),
+    })
+}

@@ -1,0 +1,139 @@
+//! The work of arms that are whole pipelines: a program that runs one, from its start to its end.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytepath_report::Costs;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::arm::{Outcome, Timing, Work};
+use crate::ends::Usage;
+use crate::pair_work::{unnamed, waited};
+use crate::pipe_work::spawn_on;
+
+/// A pipeline that takes longer is not measured.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What came out of a pipeline: how it ended, how many bytes, and their hash.
+pub(crate) type Output = (Option<i32>, u64, u64);
+
+/// A pipeline, again and again.
+pub(crate) struct RunWork {
+    /// The program that runs it, with its words.
+    pub(crate) words: Vec<String>,
+    /// What runs `prepare`.
+    pub(crate) shell: PathBuf,
+    /// Done before each sample.
+    pub(crate) prepare: Option<String>,
+    /// Where the output is kept.
+    pub(crate) directory: PathBuf,
+    /// What came out first; all arms of a pipeline have to give the same.
+    pub(crate) output: Rc<Cell<Option<Output>>>,
+}
+
+impl Work for RunWork {
+    fn cpus(&self) -> &[usize] {
+        &[]
+    }
+
+    fn sample(&self, _: &Timing) -> Result<Outcome, String> {
+        if let Some(prepare) = &self.prepare {
+            self.prepare(prepare)?;
+        }
+        let mut output = unnamed(&self.directory).map_err(|error| {
+            format!("cannot make a file in {}: {error}", self.directory.display())
+        })?;
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).stdin(Stdio::null()).stderr(Stdio::null());
+        command.stdout(output.try_clone().map_err(told)?);
+        let before = Usage::of_children();
+        let began = Instant::now();
+        let status = to_the_end(&mut command)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let usage = Usage::of_children().since(before);
+        self.check(status, &mut output)?;
+        Ok(outcome(seconds, usage))
+    }
+}
+
+impl RunWork {
+    fn prepare(&self, text: &str) -> Result<(), String> {
+        let mut command = Command::new(&self.shell);
+        command.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
+        match to_the_end(&mut command)? {
+            status if status.success() => Ok(()),
+            status => {
+                Err(format!("what was to be done before each sample failed ({status}): {text}"))
+            }
+        }
+    }
+
+    /// The first output is the measure of all others.
+    fn check(&self, status: ExitStatus, output: &mut File) -> Result<(), String> {
+        let (bytes, hash) = hashed(output).map_err(told)?;
+        let found = (status.code(), bytes, hash);
+        match self.output.replace(Some(self.output.get().unwrap_or(found))) {
+            None => Ok(()),
+            Some(first) if first == found => Ok(()),
+            Some((code, bytes_first, _)) => Err(format!(
+                "it gave other output than before: {bytes} bytes and code {:?}, not {bytes_first} and {code:?}, \
+                 or other bytes; a pipeline can only be measured if it gives the same every time",
+                found.0
+            )),
+        }
+    }
+}
+
+/// A program and all that it starts; ended together if it is not waited for to its end.
+struct Group(Option<Child>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+            let _ = child.wait();
+        }
+    }
+}
+
+fn to_the_end(command: &mut Command) -> Result<ExitStatus, String> {
+    let mut group = Group(Some(spawn_on(command.process_group(0), None)?));
+    let child = group.0.as_mut().expect("it was just put there");
+    let status = waited(child, PATIENCE)?;
+    group.0 = None;
+    Ok(status)
+}
+
+fn hashed(output: &mut File) -> std::io::Result<(u64, u64)> {
+    let (mut hasher, mut bytes) = (DefaultHasher::new(), 0);
+    let mut piece = vec![0; 1 << 20];
+    output.rewind()?;
+    loop {
+        let count = output.read(&mut piece)?;
+        if count == 0 {
+            return Ok((bytes, hasher.finish()));
+        }
+        hasher.write(&piece[..count]);
+        bytes += count as u64;
+    }
+}
+
+fn outcome(seconds: f64, usage: Usage) -> Outcome {
+    let found = BTreeMap::from([
+        ("cpu_s".to_owned(), usage.cpu_s().into()),
+        ("context_switches".to_owned(), usage.switches().into()),
+    ]);
+    Outcome { value: seconds, seconds, costs: Costs::default(), found }
+}
+
+fn told(error: std::io::Error) -> String {
+    error.to_string()
+}

@@ -77,8 +77,10 @@ fn trips(options: &Ipc) -> anyhow::Result<()> {
 
 /// A file from one to the other.
 fn passes(options: &Ipc) -> anyhow::Result<()> {
-    if options.measuring.time.is_some() {
-        return Err(wrong_usage("--time has no effect: a file is passed as a whole; see --bytes"));
+    if options.measuring.time.is_some() || options.measuring.warm_up.is_some() {
+        return Err(wrong_usage(
+            "a file is passed as a whole, so --time and --warm-up have no effect; see --bytes",
+        ));
     }
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let directory = std::fs::canonicalize(&options.dir)

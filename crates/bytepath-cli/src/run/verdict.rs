@@ -12,7 +12,7 @@ const CPU_SPENT: f64 = 0.85;
 
 /// What would help a program that takes all of a CPU.
 const HELPS: &[(&[&str], &str)] = &[
-    (&["gzip"], "pigz (more threads), a lower level (-1), or zstd"),
+    (&["gzip"], "pigz (more threads), the lowest level (-1), or zstd"),
     (&["bzip2"], "lbzip2 or pbzip2 (more threads), or zstd"),
     (&["xz"], "xz -T0 (more threads), a lower level, or zstd"),
     (&["zstd"], "zstd -T0 (more threads) or a lower level"),

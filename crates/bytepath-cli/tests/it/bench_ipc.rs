@@ -81,7 +81,8 @@ fn what_cannot_be_passed_is_refused() {
     for (words, code, says) in [
         (&["--sink", "sea"][..], 2, "there is no sink"),
         (&["--arms", "pigeon"], 2, "no arm matches pigeon"),
-        (&["--time", "1s"], 2, "--time has no effect"),
+        (&["--time", "1s"], 2, "--time and --warm-up have no effect"),
+        (&["--warm-up", "1s"], 2, "--time and --warm-up have no effect"),
         (&["--file", "/dev/null"], 2, "no regular file"),
         (&["--file", empty], 2, "it is empty"),
         (&["--file", "/no/such"], 1, "/no/such"),

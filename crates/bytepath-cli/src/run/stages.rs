@@ -151,8 +151,7 @@ impl Started {
             .collect();
         input.map(|input| command.stdin(Stdio::from(input)));
         output.map(|output| command.stdout(Stdio::from(output)));
-        spawn::as_we_were(&mut command, &inherited);
-        match command.spawn() {
+        match spawn::spawn_as_we_were(&mut command, &inherited) {
             Ok(child) => Started { text, pid: Some(Pid::from_child(&child)), end: None },
             Err(error) => {
                 let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };

@@ -3,23 +3,31 @@
 
 #![allow(unsafe_code)]
 
+use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
+use std::ptr::null_mut;
 
 use super::start;
 
-/// Has a program start with SIGPIPE, the signal mask, and closed standard descriptors as this
-/// process was started with. `inherited` are the standard descriptors that are not given to it anew.
-pub(crate) fn as_we_were(command: &mut Command, inherited: &[i32]) {
+/// Signals that this process may have handlers for, and that end a program which has none.
+const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+/// Starts a program with SIGPIPE, the signal mask, and closed standard descriptors as this process
+/// was started with. `inherited` are the standard descriptors that are not given to it anew.
+///
+/// No signal gets lost meanwhile, and Ctrl-Z stops both: the quicker call for starting programs
+/// lends them this process's memory until they begin, and one that is stopped before keeps this
+/// process from stopping.
+///
+/// # Errors
+/// As those of [`Command::spawn`].
+pub(crate) fn spawn_as_we_were(command: &mut Command, inherited: &[i32]) -> std::io::Result<Child> {
     let ignores_pipe = start::pipe_was_ignored();
     let closed: Vec<i32> =
         inherited.iter().copied().filter(|fd| start::was_closed(*fd as usize)).collect();
-    let mask = mask();
-    // Without it, programs are started by a call in which no signal gets lost: one that comes between
-    // fork and exec would otherwise meet this process's handlers in the child.
-    if !ignores_pipe && closed.is_empty() && is_empty(&mask) {
-        return;
-    }
+    let held = Held::back();
+    let mask = held.mask;
     let restore = move || {
         if ignores_pipe {
             // SAFETY: a disposition that every process may have, and that runs no code.
@@ -30,24 +38,64 @@ pub(crate) fn as_we_were(command: &mut Command, inherited: &[i32]) {
             unsafe { libc::close(*fd) };
         }
         // SAFETY: `mask` was filled by the same call, and the old mask is not asked for.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut()) };
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, null_mut()) };
         Ok(())
     };
     // SAFETY: what runs between fork and exec calls nothing but functions that are safe in a signal
     // handler, and allocates nothing.
     unsafe { command.pre_exec(restore) };
+    command.spawn()
 }
 
-/// The signals that this thread blocks.
-fn mask() -> libc::sigset_t {
-    let mut mask = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: it changes nothing when no new mask is given, and `mask` has room for the old.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), mask.as_mut_ptr()) };
-    // SAFETY: it was filled, or is all zeros, which is a mask too.
-    unsafe { mask.assume_init() }
+/// While it lives, signals that end a program wait, and have no handler that a new process would
+/// begin with: one that comes to that process ends it.
+struct Held {
+    mask: libc::sigset_t,
+    handlers: [Option<libc::sigaction>; ENDING.len()],
 }
 
-fn is_empty(mask: &libc::sigset_t) -> bool {
-    // SAFETY: the set is whole, and the numbers are those of signals.
-    (1..libc::SIGRTMAX()).all(|signal| unsafe { libc::sigismember(mask, signal) } != 1)
+impl Held {
+    fn back() -> Held {
+        let mut ending = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: it makes the set empty, for which there is room.
+        unsafe { libc::sigemptyset(ending.as_mut_ptr()) };
+        for signal in ENDING {
+            // SAFETY: the set was made, and the number is a signal's.
+            unsafe { libc::sigaddset(ending.as_mut_ptr(), signal) };
+        }
+        let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: the new set was made, and `mask` has room for the old.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ending.as_ptr(), mask.as_mut_ptr()) };
+        // SAFETY: it was filled, or is all zeros, which is a mask too.
+        let mask = unsafe { mask.assume_init() };
+        Held { mask, handlers: ENDING.map(taken) }
+    }
+}
+
+/// A signal's handler, in the place of which the default stands from now on.
+fn taken(signal: libc::c_int) -> Option<libc::sigaction> {
+    let mut handler = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: it changes nothing when no new action is given, and `handler` has room for the old.
+    let told = unsafe { libc::sigaction(signal, std::ptr::null(), handler.as_mut_ptr()) };
+    // SAFETY: it was filled, or is all zeros, which is the default action.
+    let handler = unsafe { handler.assume_init() };
+    if told != 0 || [libc::SIG_DFL, libc::SIG_IGN].contains(&handler.sa_sigaction) {
+        return None;
+    }
+    // SAFETY: the default is an action that every process may have, and runs no code.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    Some(handler)
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for (signal, handler) in ENDING.into_iter().zip(&self.handlers) {
+            if let Some(handler) = handler {
+                // SAFETY: the action is the one that stood there before.
+                unsafe { libc::sigaction(signal, handler, null_mut()) };
+            }
+        }
+        // SAFETY: the mask is the one from before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, null_mut()) };
+    }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::tcgetpgrp;
 
 use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, spawned};
 
@@ -136,11 +137,12 @@ impl Person {
     }
 }
 
-/// Both ways of running a text. Its last stage does not read, since one that does may find its input
-/// at an end before the key's signal finds it, and then ends well, in a shell too.
+/// Both ways of running a text. The last stage does not read, since one that does may find its input
+/// at an end before the key's signal finds it, and then ends well, in a shell too. Each says when it
+/// has begun: bash, while it starts, forgets an interrupt.
 const TEXTS: [&str; 2] = [
-    "sh -c 'echo started >&2; exec sleep 1000' | sleep 1000",
-    "{ sh -c 'echo started >&2; exec sleep 1000' | cat; } | sleep 1000",
+    "sh -c 'echo started >&2; exec sleep 1000' | sh -c 'echo started >&2; exec sleep 1000'",
+    "{ sh -c 'echo started >&2; exec sleep 1000' | cat; } | sh -c 'echo started >&2; exec sleep 1000'",
 ];
 
 #[test]
@@ -149,6 +151,7 @@ fn ctrl_c_ends_the_stages_and_then_it() {
         let Some(mut person) = Person::sits_down() else { return };
         person.sees("ready> ");
         person.types(&format!("\"$bytepath\" run --no-summary \"{text}\"; echo code=$?\n"));
+        person.sees("started\r\n");
         person.sees("started\r\n");
         person.types("\x03");
         person.sees("ready> ");
@@ -163,13 +166,21 @@ fn ctrl_z_stops_and_fg_goes_on() {
     for text in TEXTS {
         let Some(mut person) = Person::sits_down() else { return };
         person.sees("ready> ");
+        let shell = tcgetpgrp(&person.terminal).expect("the shell's group");
         person.types(&format!("\"$bytepath\" run \"{text}\"\n"));
+        person.sees("started\r\n");
         person.sees("started\r\n");
         person.types("\x1a");
         person.sees("Stopped");
         person.types("jobs -s | wc -l; ps -o stat= --ppid $(jobs -p) | cut -c1\n");
         person.sees("1\r\nT");
+        person.sees("ready> ");
         person.types("fg\n");
+        // The shell names the job before it gives it the terminal.
+        let until = Instant::now() + HANGS_AFTER;
+        while tcgetpgrp(&person.terminal) == Ok(shell) {
+            assert!(Instant::now() < until, "the job does not get the terminal");
+        }
         person.sees("bytepath");
         person.types("\x03");
         person.sees("ready> ");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::tcgetpgrp;
+use rustix::termios::{tcgetpgrp, tcgetsid};
 
 use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, spawned};
 
@@ -86,7 +86,7 @@ fn what_was_ignored_at_the_start_stays_ignored() {
 struct Person {
     terminal: File,
     seen: String,
-    shell: Bounded,
+    shell: Option<Bounded>,
 }
 
 impl Person {
@@ -103,7 +103,7 @@ impl Person {
         command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
         command.env("PS1", "ready> ").env("HISTFILE", "").env("bytepath", BYTEPATH);
         command.stdin(end()).stdout(end()).stderr(end());
-        let shell = spawned(&mut command);
+        let shell = Some(spawned(&mut command));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Some(Person { terminal: terminal.into(), seen: String::new(), shell })
     }
@@ -133,7 +133,23 @@ impl Person {
         self.types("exit\n");
         let mut rest = [0; 4096];
         while self.terminal.read(&mut rest).is_ok_and(|count| count > 0) {}
-        self.shell.done();
+        self.shell.take().expect("it was started").done();
+    }
+}
+
+impl Drop for Person {
+    /// Nothing of the session outlives a test that failed.
+    fn drop(&mut self) {
+        let Ok(session) = tcgetsid(&self.terminal) else { return };
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for pid in pids.filter_map(Pid::from_raw) {
+            let number = nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get());
+            let its = nix::unistd::getsid(Some(number)).map(nix::unistd::Pid::as_raw);
+            if its == Ok(session.as_raw_nonzero().get()) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
     }
 }
 

@@ -211,18 +211,21 @@ impl Options {
             return Err(wrong_usage("the pipeline is empty"));
         }
         let shell = self.shell();
-        let run = |text: &OsStr| Stage {
+        let run = |text: &OsStr, shell_text: &OsStr| Stage {
             text: text.to_string_lossy().trim().to_owned(),
-            words: vec![shell.clone().into_os_string(), "-c".into(), text.to_owned()],
+            words: vec![shell.clone().into_os_string(), "-c".into(), shell_text.to_owned()],
         };
+        let run_whole = || run(pipeline, pipeline);
         match script::taken_apart(pipeline, shell.file_name().unwrap_or_default()) {
-            Script::Stages(texts) => {
-                Ok(Work { stages: texts.iter().map(|text| run(text)).collect(), whole: None })
+            Script::Stages(parts) => {
+                let stages = parts.iter().map(|part| run(&part.text, &part.shell_text)).collect();
+                Ok(Work { stages, whole: None })
             }
-            Script::Whole(_) if self.pipefail => self.with_pipefail(run(pipeline)),
-            Script::Whole(why) => {
-                Ok(Work { stages: vec![run(pipeline)], whole: Some(Whole { shell, why }) })
-            }
+            Script::Whole(_) if self.pipefail => self.with_pipefail(run_whole()),
+            Script::Whole(why) => Ok(Work {
+                stages: vec![run_whole()],
+                whole: Some(Whole { shell: shell.clone(), why }),
+            }),
         }
     }
 

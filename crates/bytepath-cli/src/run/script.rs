@@ -6,15 +6,24 @@
 //! know: every letter that could mean more than it seems ends the attempt, with the reason.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// A line that was looked at.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Script {
     /// The stages, in order, at least two.
-    Stages(Vec<OsString>),
+    Stages(Vec<Part>),
     /// It is run as it is, for this reason.
     Whole(&'static str),
+}
+
+/// A stage of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) text: OsString,
+    /// What a shell is given to run it.
+    pub(super) shell_text: OsString,
 }
 
 /// Shells in which a stage of a pipeline is a process of its own with the same text, options and
@@ -42,6 +51,73 @@ const OF_THE_SHELL: &[&str] = &[
     "SECONDS",
     "SHLVL",
     "SRANDOM",
+];
+
+/// What a shell does itself under these names, in any of [`SHELLS`]; bash finds its own by itself.
+const BUILT_IN: &[&str] = &[
+    ".",
+    ":",
+    "[",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "caller",
+    "cd",
+    "chdir",
+    "command",
+    "compgen",
+    "complete",
+    "compopt",
+    "continue",
+    "declare",
+    "dirs",
+    "disown",
+    "echo",
+    "enable",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "false",
+    "fc",
+    "fg",
+    "getopts",
+    "hash",
+    "help",
+    "history",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "newgrp",
+    "popd",
+    "printf",
+    "pushd",
+    "pwd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "test",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
 ];
 
 /// Takes a line apart, for a shell of this name.
@@ -72,8 +148,33 @@ struct Stage {
     /// The word that is being read, if one has begun, with its quotes.
     word: Option<Vec<u8>>,
     words: usize,
+    /// Where in the text its program stands.
+    program: Option<Range<usize>>,
     /// A redirection that still lacks its word.
     redirects: bool,
+}
+
+impl Stage {
+    /// Where "exec" can stand, so that its program replaces its shell, as it does in a pipeline that
+    /// one shell runs: it then gets the signals that are meant for it. Bash sees to this by itself.
+    fn exec_at(&self) -> Option<usize> {
+        let Range { start, end } = self.program.clone()?;
+        let name = str::from_utf8(&self.text[start..end]).ok()?;
+        let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || b"_-+./".contains(&letter);
+        let sets_path = self.text[..start].windows(5).any(|word| word == b"PATH=");
+        let can = name.bytes().all(is_plain)
+            && !BUILT_IN.contains(&name)
+            && !sets_path
+            && !functions_are_inherited()
+            // A shell that was to be replaced by what is not there says so in other words.
+            && which::which(name).is_ok();
+        can.then_some(start)
+    }
+}
+
+/// Whether bash, as `sh`, would know functions from the start, under names of programs.
+fn functions_are_inherited() -> bool {
+    std::env::vars_os().any(|(name, _)| name.as_bytes().starts_with(b"BASH_FUNC_"))
 }
 
 struct Reader<'a> {
@@ -81,7 +182,7 @@ struct Reader<'a> {
     at: usize,
     /// It knows here-strings and |&.
     is_bash: bool,
-    stages: Vec<OsString>,
+    stages: Vec<Part>,
     stage: Stage,
 }
 
@@ -155,6 +256,13 @@ impl Reader<'_> {
             return Ok(());
         }
         self.stage.words += 1;
+        let is_assignment =
+            word.first().is_some_and(|first| first.is_ascii_alphabetic() || *first == b'_')
+                && word.contains(&b'=');
+        if self.stage.program.is_none() && !is_assignment {
+            let end = self.stage.text.len();
+            self.stage.program = Some(end - word.len()..end);
+        }
         match RESERVED.iter().any(|reserved| word == reserved.as_bytes()) {
             true => Err("it has a compound command, or a word that may belong to one"),
             false => Ok(()),
@@ -242,9 +350,15 @@ impl Reader<'_> {
         if stage.redirects || stage.words == 0 {
             return Err("a stage is not complete");
         }
+        let exec_at = if self.is_bash { None } else { stage.exec_at() };
+        let shell_text = match exec_at.map(|at| stage.text.split_at(at)) {
+            Some((before, program)) => [before, b"exec ", program].concat(),
+            None => [&stage.text, more].concat(),
+        };
         // At its end a space may be one that is meant.
         let text = [stage.text.trim_ascii_start(), more].concat();
-        self.stages.push(OsString::from_vec(text));
+        let [text, shell_text] = [text, shell_text].map(OsString::from_vec);
+        self.stages.push(Part { text, shell_text });
         Ok(())
     }
 
@@ -280,10 +394,9 @@ mod tests {
     use super::*;
 
     fn apart(line: &str, shell: &str) -> Option<Vec<String>> {
+        let text = |stage: &Part| stage.text.to_string_lossy().trim_end().to_owned();
         match taken_apart(OsStr::new(line), OsStr::new(shell)) {
-            Script::Stages(stages) => {
-                Some(stages.iter().map(|stage| stage.to_string_lossy().trim_end().into()).collect())
-            }
+            Script::Stages(stages) => Some(stages.iter().map(text).collect()),
             Script::Whole(_) => None,
         }
     }
@@ -319,6 +432,31 @@ mod tests {
     impl MapStrings for &[&str] {
         fn map_strings(&self) -> Vec<String> {
             self.iter().map(|text| (*text).to_owned()).collect()
+        }
+    }
+
+    #[test]
+    fn a_program_replaces_a_shell_that_would_wait_for_it() {
+        let cases = [
+            ("cat f", "exec cat f"),
+            ("LC_ALL=C sort", "LC_ALL=C exec sort"),
+            ("<f >g /bin/cat -", "<f >g exec /bin/cat -"),
+            ("2>&1 cat", "2>&1 exec cat"),
+            ("echo a", "echo a"),
+            ("no-such-program", "no-such-program"),
+            ("PATH=/nowhere cat", "PATH=/nowhere cat"),
+            ("'cat' f", "'cat' f"),
+            ("$x f", "$x f"),
+            ("a=b", "a=b"),
+        ];
+        for (text, given) in cases {
+            let of = |shell| match taken_apart(OsStr::new(&format!("{text}|b")), OsStr::new(shell))
+            {
+                Script::Stages(stages) => stages[0].shell_text.to_string_lossy().into_owned(),
+                Script::Whole(why) => panic!("{text}: {why}"),
+            };
+            assert_eq!(of("sh"), given);
+            assert_eq!(of("bash"), text);
         }
     }
 

@@ -210,13 +210,17 @@ fn told(words: &[&str]) -> Value {
 fn each_stages_status_is_told() {
     let told = told(&["exit 3 | sh -c 'kill -TERM $PPID; kill -TERM $$' 2>&1 | cat; true"]);
     assert!(told["whole"].is_string(), "{told}");
-    let told = self::told(&["sh -c 'exit 3' | sh -c 'kill -TERM \"$$\"' | cat"]);
-    assert_eq!(told["whole"], Value::Null, "{told}");
-    let stages = told["stages"].as_array().expect("a list");
-    let of = |name: &str| stages.iter().map(|stage| stage[name].clone()).collect::<Vec<_>>();
-    assert_eq!(of("status"), [Value::from(3), 143.into(), 0.into()], "{told}");
-    assert_eq!(of("signal"), [Value::Null, 15.into(), Value::Null], "{told}");
-    assert_eq!(told["exit"], 0);
+    for shell in ["sh", "bash"].into_iter().filter(|shell| installed(shell)) {
+        let text = "sh -c 'exit 3' | sh -c 'kill -TERM \"$$\"' | cat";
+        let told = self::told(&["--shell", &path_of(shell), text]);
+        assert_eq!(told["whole"], Value::Null, "{told}");
+        let stages = told["stages"].as_array().expect("a list");
+        let of = |name: &str| stages.iter().map(|stage| stage[name].clone()).collect::<Vec<_>>();
+        assert_eq!(of("command"), ["sh -c 'exit 3'", "sh -c 'kill -TERM \"$$\"'", "cat"]);
+        assert_eq!(of("status"), [Value::from(3), 143.into(), 0.into()], "{told}");
+        assert_eq!(of("signal"), [Value::Null, 15.into(), Value::Null], "{told}");
+        assert_eq!(told["exit"], 0);
+    }
 }
 
 #[test]

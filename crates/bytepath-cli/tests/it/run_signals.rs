@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -46,11 +47,17 @@ fn gone(pids: &[Pid]) {
 /// A stage that tells its number and then waits.
 const WAITS: &str = "sh -c 'echo \"$$\" >&2; exec sleep 1000'";
 
+/// Some shells replace themselves with the last program that they run, and some wait for it.
+fn shells() -> impl Iterator<Item = &'static str> {
+    ["/bin/sh", "/bin/dash", "/bin/bash"].into_iter().filter(|shell| Path::new(shell).exists())
+}
+
 #[test]
 fn sigterm_and_sighup_reach_every_stage_and_end_it_as_a_shell() {
-    for signal in [Signal::TERM, Signal::HUP] {
+    let both = [Signal::TERM, Signal::HUP];
+    for (signal, shell) in shells().flat_map(|shell| both.map(|signal| (signal, shell))) {
         for text in [format!("{WAITS} | {WAITS}"), format!("{{ {WAITS} | {WAITS}; }}; true")] {
-            let (mut program, pids, _told) = running(&["run", &text], 2);
+            let (mut program, pids, _told) = running(&["run", "--shell", shell, &text], 2);
             kill_process(pid_of(&mut program), signal).expect("it runs");
             let done = program.done();
             assert_eq!(done.status.signal(), Some(signal.as_raw()), "{text}: {done:?}");
@@ -68,10 +75,12 @@ fn a_stage_that_answers_sigterm_is_waited_for() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("out");
     let text = text.replace("FILE", file.to_str().expect("plain"));
-    let (mut program, _, _told) = running(&["run", &text], 2);
-    kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
-    program.done();
-    assert_eq!(std::fs::read_to_string(file).expect("it was made"), "bye\n");
+    for shell in shells() {
+        let (mut program, _, _told) = running(&["run", "--shell", shell, &text], 2);
+        kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
+        program.done();
+        assert_eq!(std::fs::read_to_string(&file).expect("it was made"), "bye\n", "{shell}");
+    }
 }
 
 #[test]

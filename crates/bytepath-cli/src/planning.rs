@@ -22,9 +22,11 @@ use watch::{Advice, Trying, Watch, Window};
 /// than this goes by rules, and a larger one looks before it begins.
 const LOOK_FROM_BYTES: u64 = 16 << 20;
 
-/// A job of unknown size looks once it has moved this much. What is that small may end any moment,
-/// and gains nothing from larger pipes. A little more than a round number: a job of just that is over.
-const FIRST_STRETCH_BYTES: u64 = (1 << 20) + (64 << 10);
+/// A job of unknown size may end any moment. Once it has moved this much it makes its pipes larger,
+/// which takes a tenth of the time of looking.
+const GROW_FROM_BYTES: u64 = (128 << 10) + (64 << 10);
+/// Once it has moved this much it looks. A little more than a round number: a job of just that is over.
+const UNSURE_BYTES: u64 = (1 << 20) + (64 << 10);
 
 /// A stretch lasts about a tenth of a second, or takes that many bytes.
 const STRETCH_BYTES_MIN: u64 = 64 << 10;
@@ -241,7 +243,7 @@ impl Planning<'_> {
     /// The same, in stretches also where the plan is settled, for movers with something to do in
     /// between.
     pub(crate) fn in_stretches(self) -> Self {
-        let stretch_bytes = self.stretch_bytes.min(FIRST_STRETCH_BYTES);
+        let stretch_bytes = self.stretch_bytes.min(UNSURE_BYTES);
         Planning { stretch_bytes, always_stretches: true, ..self }
     }
 
@@ -250,7 +252,7 @@ impl Planning<'_> {
     fn wait_and_see(&mut self) {
         self.plan = self.plan.clone().leave_pipes();
         self.stage = Stage::Unsure;
-        self.stretch_bytes = FIRST_STRETCH_BYTES;
+        self.stretch_bytes = GROW_FROM_BYTES;
     }
 
     /// To be told of each stretch, as it began and what it moved. Changes the plan for what is left
@@ -276,7 +278,10 @@ impl Planning<'_> {
         self.total.declined.extend(moved.declined);
         self.total.small_pipe = moved.small_pipe.or(self.total.small_pipe.take());
         match self.stage {
-            Stage::Unsure if self.total.bytes >= FIRST_STRETCH_BYTES => self.look(job)?,
+            Stage::Unsure if self.total.bytes >= UNSURE_BYTES => self.look(job)?,
+            Stage::Unsure if self.total.bytes >= GROW_FROM_BYTES => {
+                return self.go_by_rules(job);
+            }
             Stage::Watched if whole && as_planned => self.heed(&window),
             Stage::Unsure | Stage::Watched | Stage::Settled => {}
         }
@@ -306,6 +311,13 @@ impl Planning<'_> {
         }
     }
 
+    /// Goes by rules, with pipes as large as they want them, until it is worth while to look.
+    fn go_by_rules(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
+        self.take(Plan::best(job, self.knobs.clone())?);
+        self.stretch_bytes = UNSURE_BYTES - self.total.bytes;
+        Ok(())
+    }
+
     /// Settles on the plan for a job, by the profile if there is one.
     fn look(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
         let found = match &self.options.profile {
@@ -328,10 +340,7 @@ impl Planning<'_> {
             Ok(_) => None,
             Err(why) => Some(why),
         };
-        // What has given up would do so again.
-        let plan = self.options.sparing(plan);
-        let gave = self.total.declined.iter();
-        self.plan = gave.fold(plan, |plan, gave| plan.without(gave.route, &gave.why));
+        self.take(plan);
         self.stage = match self.plan.basis() {
             Basis::Profile => Stage::Watched,
             Basis::Rules | Basis::Asked => Stage::Settled,
@@ -343,6 +352,13 @@ impl Planning<'_> {
             Stage::Unsure | Stage::Settled => u64::MAX,
         };
         Ok(())
+    }
+
+    /// A plan for what is left of the job: what has given up would do so again.
+    fn take(&mut self, plan: Plan) {
+        let plan = self.options.sparing(plan);
+        let gave = self.total.declined.iter();
+        self.plan = gave.fold(plan, |plan, gave| plan.without(gave.route, &gave.why));
     }
 
     /// The bytes that the plan is expected to move in that time.

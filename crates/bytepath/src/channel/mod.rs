@@ -39,6 +39,8 @@
 //!   [`SharedBytes`] has them copied, given to the kernel, or seen as atomic words.
 
 mod address;
+mod audience;
+mod broadcast;
 mod connection;
 mod error;
 mod hello;
@@ -47,16 +49,20 @@ mod messages;
 #[cfg(test)]
 mod model;
 mod parcel;
+mod records;
 mod ring;
 mod setup;
 mod stream;
 
-pub use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
+pub use crate::sys::shared_bytes::{SharedBytes, SharedSpace, SharedWord};
 pub use address::Address;
+pub use audience::{RECEIVERS_MAX, Receivers};
+pub use broadcast::Broadcast;
 pub use connection::{Connection, Listener};
 pub use error::ChannelError;
-pub use messages::{Message, MessageNow, MessageReceiver, MessageSender, MessageSpace};
+pub use messages::{Message, MessageNow, MessageReceiver, MessageSender};
 pub use parcel::{Parcel, SealedParcel};
+pub use records::MessageSpace;
 pub use setup::{Setup, Users};
 pub use stream::{Filled, Now, Receiver, Sender, Space};
 

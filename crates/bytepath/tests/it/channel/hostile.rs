@@ -21,12 +21,14 @@ use super::{small, stream};
 use crate::watch::bounded;
 
 /// Where the ends keep their counts, by words.
-const COMMITTED: usize = 0;
-const RELEASED: usize = 32;
+pub(super) const COMMITTED: usize = 4096 / 8 + 48;
+pub(super) const RELEASED: usize = 0;
 
-/// Where the ring begins.
-const RING: usize = 4096 / 8;
+/// Where the ring begins, by words.
+const RING: usize = 8192 / 8;
 
+/// The memory of a ring: with the page of each end before it.
+const MEMORY_BYTES: usize = 8192 + RING_BYTES;
 const RING_BYTES: usize = 4096;
 
 const SENDER: u8 = 1;
@@ -53,7 +55,7 @@ fn say(socket: &OwnedFd, packet: &[u8], file: Option<BorrowedFd<'_>>) {
 }
 
 fn offer(ring_bytes: u64) -> Vec<u8> {
-    [1_u64.to_le_bytes(), ring_bytes.to_le_bytes()].concat()
+    [1_u64.to_le_bytes(), ring_bytes.to_le_bytes(), [0; 8]].concat()
 }
 
 /// What a receiver says to a sender that offers this memory.
@@ -81,7 +83,7 @@ fn lied_to<End>(
     make: impl Fn(Connection, &Setup) -> Result<End, ChannelError>,
 ) -> Lied<End> {
     let (here, there) = Connection::pair().expect("a pair");
-    let (memory, socket) = (memory(4096 + RING_BYTES), OwnedFd::from(there));
+    let (memory, socket) = (memory(MEMORY_BYTES), OwnedFd::from(there));
     say(&socket, &hello([1, 1], SENDER, flow), None);
     say(&socket, &offer(RING_BYTES as u64), Some(memory.as_fd()));
     let end = make(here, &small()).expect("a receiver");
@@ -134,21 +136,21 @@ fn memory_that_could_be_taken_away_is_refused() {
     };
     let unsealed = |flags| {
         let file = rustix::fs::memfd_create(c"test", MemfdFlags::CLOEXEC | flags).expect("a memfd");
-        rustix::fs::ftruncate(&file, 8192).expect("as long");
+        rustix::fs::ftruncate(&file, MEMORY_BYTES as u64).expect("as long");
         file
     };
-    offered(4096, Some(memory(8192).as_fd())).expect("this one is safe");
+    offered(4096, Some(memory(MEMORY_BYTES).as_fd())).expect("this one is safe");
     refused(4096, unsealed(MemfdFlags::empty()).as_fd());
     let growing = unsealed(MemfdFlags::ALLOW_SEALING);
     rustix::fs::fcntl_add_seals(&growing, SealFlags::GROW).expect("sealed");
     refused(4096, growing.as_fd());
     let file = tempfile::tempfile().expect("a file");
-    file.set_len(8192).expect("as long");
+    file.set_len(MEMORY_BYTES as u64).expect("as long");
     refused(4096, file.as_fd());
     for ring_bytes in [0, 64, 4160, 8192, 1 << 30, 1 << 62, u64::MAX] {
-        refused(ring_bytes, memory(8192).as_fd());
+        refused(ring_bytes, memory(MEMORY_BYTES).as_fd());
     }
-    refused(4096, memory(4096).as_fd());
+    refused(4096, memory(MEMORY_BYTES - 4096).as_fd());
     refused(4096, memory(64 << 20).as_fd());
     assert!(matches!(offered(4096, None), Err(ChannelError::Stray(_))));
 }
@@ -220,7 +222,7 @@ fn nothing_that_is_said_first_does_harm() {
             let (here, there) = Connection::pair().expect("a pair");
             let there = OwnedFd::from(there);
             say(&there, &packet, None);
-            say(&there, &packet, Some(memory(8192).as_fd()));
+            say(&there, &packet, Some(memory(MEMORY_BYTES).as_fd()));
             assert!(here.receiver(&small()).is_err());
             Ok(())
         });

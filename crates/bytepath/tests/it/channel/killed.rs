@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytepath::Wait;
 use bytepath::channel::{Address, ChannelError, Connection, Listener, Receiver, Setup};
 
+use super::hostile::COMMITTED;
 use super::waits;
 use crate::ends::contents;
 use crate::examples::example;
@@ -67,7 +68,7 @@ fn what_a_killed_sender_had_committed_arrives_and_then_an_error() {
             assert!(error.is_none(), "{error:?}");
             killed(child);
             let (after, error) = received(&mut receiver, u64::MAX);
-            let committed = receiver.memory().words()[0].load(Acquire);
+            let committed = receiver.memory().words()[COMMITTED].load(Acquire);
             assert_eq!(before + after, committed, "every byte that was committed");
             assert!(
                 matches!(error, Some(ChannelError::Gone { passed }) if passed == committed),

@@ -158,8 +158,13 @@ impl Link {
         let (packet, files) = connection.hear(until, setup.patience)?;
         match taken(&packet, files, agreed, setup) {
             Ok((memory, end)) => {
-                connection.say(TAKEN, &[])?;
-                Ok(Link::new(connection, memory, end, setup))
+                match connection.say(TAKEN, &[]) {
+                    // A sender to many may be done already; what it has sent is there.
+                    Ok(()) | Err(ChannelError::HungUp) => {
+                        Ok(Link::new(connection, memory, end, setup))
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Err(error) => {
                 // It may be gone; what is wrong with the offer is what counts.

@@ -31,25 +31,26 @@ const RING: usize = 8192 / 8;
 const MEMORY_BYTES: usize = 8192 + RING_BYTES;
 const RING_BYTES: usize = 4096;
 
-const SENDER: u8 = 1;
-const RECEIVER: u8 = 2;
+pub(super) const SENDER: u8 = 1;
+pub(super) const RECEIVER: u8 = 2;
 
-const BYTES: u8 = 1;
-const MESSAGES: u8 = 2;
+pub(super) const BYTES: u8 = 1;
+pub(super) const MESSAGES: u8 = 2;
 
-fn hello(versions: [u8; 2], role: u8, flow: u8) -> Vec<u8> {
+pub(super) fn hello(versions: [u8; 2], role: u8, flow: u8) -> Vec<u8> {
     let mut packet = b"bytepath".to_vec();
     packet.extend([versions[0], 0, versions[1], 0, role, flow, 0, 0, 1, 0, 0, 0]);
     packet
 }
 
-fn say(socket: &OwnedFd, packet: &[u8], file: Option<BorrowedFd<'_>>) {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+pub(super) fn say(socket: &OwnedFd, packet: &[u8], file: Option<BorrowedFd<'_>>) {
+    say_with(socket, packet, file.as_slice());
+}
+
+pub(super) fn say_with(socket: &OwnedFd, packet: &[u8], files: &[BorrowedFd<'_>]) {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut with = SendAncillaryBuffer::new(&mut space);
-    let files = file.map(|file| [file]);
-    if let Some(files) = &files {
-        assert!(with.push(SendAncillaryMessage::ScmRights(files)));
-    }
+    assert!(files.is_empty() || with.push(SendAncillaryMessage::ScmRights(files)));
     let packet = [IoSlice::new(packet)];
     rustix::net::sendmsg(socket, &packet, &mut with, SendFlags::empty()).expect("it is sent");
 }

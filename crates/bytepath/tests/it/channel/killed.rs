@@ -10,7 +10,7 @@ use bytepath::Wait;
 use bytepath::channel::{Address, ChannelError, Connection, Listener, Receiver, Setup};
 
 use super::hostile::COMMITTED;
-use super::waits;
+use super::{name, waits};
 use crate::ends::contents;
 use crate::examples::example;
 use crate::watch::bounded;
@@ -19,10 +19,6 @@ use crate::watch::bounded;
 const KILLS: usize = 25;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn name(of: &str) -> String {
-    format!("@bytepath-test-killed-{of}-{}", std::process::id())
-}
 
 fn killed(mut child: Child) {
     child.kill().expect("it is killed");

@@ -1,6 +1,7 @@
 //! Channels: every byte and message in its order, whatever the waits; ends that fail, lie, or are
 //! killed.
 
+mod broadcast;
 mod ends;
 mod hostile;
 mod killed;
@@ -11,6 +12,7 @@ mod random;
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytepath::Wait;
@@ -29,6 +31,14 @@ fn small() -> Setup {
 
 fn waits() -> impl Iterator<Item = Wait> {
     Wait::NAMES.iter().filter_map(|name| Wait::named(name))
+}
+
+/// A name that was never used: a process that another test is starting may hold a socket that has
+/// one for a moment longer.
+fn name(of: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Relaxed);
+    format!("@bytepath-test-{of}-{}-{count}", std::process::id())
 }
 
 /// Both ends of a stream, each with its setup.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytepath::Wait;
-use bytepath::channel::{ChannelError, Connection, Now, Receiver, Sender, Setup};
+use bytepath::channel::{Broadcast, ChannelError, Connection, Now, Receiver, Sender, Setup};
 use bytepath::pages::{PageSize, SharedMemory};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -197,11 +197,12 @@ fn a_sleeper_that_wants_one_byte_is_not_left_asleep_for_half_of_the_ring() {
 #[test]
 fn rings_lie_in_huge_pages_where_shared_memory_has_them() {
     let (sender, receiver) = stream(Setup::default(), Setup::default());
-    let huge =
-        [sender.memory(), receiver.memory()].map(|memory| memory.huge_bytes().expect("told"));
+    let broadcast = Broadcast::new(&Setup::default()).expect("a sender");
+    let huge = [sender.memory(), receiver.memory(), broadcast.memory()]
+        .map(|memory| memory.huge_bytes().expect("told"));
     let probe = SharedMemory::create(1, PageSize::Huge).and_then(|memory| memory.huge_bytes());
     if probe.is_ok_and(|bytes| bytes > 0) {
-        assert_eq!(huge, [2 << 20, 2 << 20]);
+        assert_eq!(huge, [2 << 20; 3]);
     } else {
         eprintln!("skipped: shared memory gets no huge pages here ({huge:?})");
     }

@@ -17,12 +17,15 @@ use rustix::net::{
 
 use super::address::Address;
 use super::error::ChannelError;
-use super::hello::{Agreed, Flow, Hello, PACKET_BYTES, Role, TAKES_HUGETLB};
+use super::hello::{Agreed, Flow, Hello, PACKET_BYTES, Role};
 use super::setup::{Setup, Users};
 use crate::sys::peer_user::peer_user;
 
 /// Connections that wait to be accepted, at the most.
 const BACKLOG: i32 = 16;
+
+/// Descriptors that come with a packet, at the most: a ring's, and a receiver's page.
+const FILES_MAX: usize = 2;
 
 /// How often somebody who is not there yet is looked for.
 const LOOK: Duration = Duration::from_millis(5);
@@ -83,6 +86,12 @@ impl Listener {
                 }
             }
         }
+    }
+
+    /// From now on accepting does not wait: where nobody wants to connect, it fails (EAGAIN).
+    pub(super) fn wait_no_more(&self) -> Result<(), ChannelError> {
+        rustix::io::ioctl_fionbio(&self.socket, true)
+            .map_err(ChannelError::socket("cannot set up the channel's socket"))
     }
 }
 
@@ -190,6 +199,10 @@ impl Connection {
         Ok(Connection { socket })
     }
 
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
     pub(super) fn into_socket(self) -> OwnedFd {
         self.socket
     }
@@ -202,16 +215,25 @@ impl Connection {
         setup: &Setup,
         until: Instant,
     ) -> Result<Agreed, ChannelError> {
-        self.check_user(setup.users)?;
-        let takes = if setup.users == Users::Same { TAKES_HUGETLB } else { 0 };
-        let ours = Hello::ours(role, flow, takes);
-        match self.say(&ours.packet(), None) {
-            // What it said before it went may tell why.
-            Ok(()) | Err(ChannelError::HungUp) => {}
-            Err(error) => return Err(error),
-        }
+        let ours = self.introduce(role, flow, setup.users)?;
         let (packet, _) = self.hear(until, setup.patience)?;
         ours.understood(&packet)
+    }
+
+    /// Says hello, if the other end's user may hear it; what was said.
+    pub(super) fn introduce(
+        &self,
+        role: Role,
+        flow: Flow,
+        users: Users,
+    ) -> Result<Hello, ChannelError> {
+        self.check_user(users)?;
+        let ours = Hello::ours(role, flow, users.takes());
+        match self.say(&ours.packet(), &[]) {
+            // What it said before it went may tell why.
+            Ok(()) | Err(ChannelError::HungUp) => Ok(ours),
+            Err(error) => Err(error),
+        }
     }
 
     fn check_user(&self, users: Users) -> Result<(), ChannelError> {
@@ -228,17 +250,12 @@ impl Connection {
         }
     }
 
-    /// Sends a packet, and a descriptor with it.
-    pub(super) fn say(
-        &self,
-        packet: &[u8],
-        file: Option<BorrowedFd<'_>>,
-    ) -> Result<(), ChannelError> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    /// Sends a packet, and up to [`FILES_MAX`] descriptors with it.
+    pub(super) fn say(&self, packet: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut with = SendAncillaryBuffer::new(&mut space);
-        let files = file.map(|file| [file]);
-        if let Some(files) = &files {
-            assert!(with.push(SendAncillaryMessage::ScmRights(files)), "there is room for one");
+        if !files.is_empty() {
+            assert!(with.push(SendAncillaryMessage::ScmRights(files)), "there is room for them");
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match rustix::net::sendmsg(&self.socket, &[IoSlice::new(packet)], &mut with, flags) {
@@ -248,14 +265,14 @@ impl Connection {
         }
     }
 
-    /// Waits for a packet, and the descriptor that may come with it.
+    /// Waits for a packet, and the descriptors that may come with it, at most [`FILES_MAX`].
     pub(super) fn hear(
         &self,
         until: Instant,
         patience: Duration,
-    ) -> Result<(Vec<u8>, Option<OwnedFd>), ChannelError> {
+    ) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {
         let mut bytes = [0; PACKET_BYTES];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         loop {
@@ -263,11 +280,11 @@ impl Connection {
             match rustix::net::recvmsg(&self.socket, into, &mut with, flags) {
                 Ok(got) if got.bytes == 0 => return Err(ChannelError::HungUp),
                 Ok(got) => {
-                    let file = with.drain().find_map(|message| match message {
-                        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-                        _ => None,
+                    let files = with.drain().flat_map(|message| match message {
+                        RecvAncillaryMessage::ScmRights(files) => files.collect(),
+                        _ => Vec::new(),
                     });
-                    return Ok((bytes[..got.bytes].to_vec(), file));
+                    return Ok((bytes[..got.bytes].to_vec(), files.collect()));
                 }
                 Err(Errno::AGAIN) if Instant::now() < until => self.wait_readable(until)?,
                 Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),

@@ -81,6 +81,22 @@ pub enum ChannelError {
     /// The other end refuses our memory.
     #[error("the other end refuses the memory offered: {0}")]
     Refused(&'static str),
+    /// The sender has as many receivers as it takes.
+    #[error("the sender has {most} receivers, and takes no more until one leaves")]
+    Full {
+        /// How many it takes.
+        most: u64,
+    },
+    /// Fewer receivers came than were waited for.
+    #[error("only {present} of {wished} receivers have come in {patience:?}")]
+    Few {
+        /// How many there are.
+        present: usize,
+        /// How many were waited for.
+        wished: usize,
+        /// How long.
+        patience: std::time::Duration,
+    },
     /// The other end is gone and had not said that it was done.
     #[error(
         "the other end is gone without a last word: it was ended, or gave up; {passed} bytes were \
@@ -124,7 +140,8 @@ impl From<ChannelError> for std::io::Error {
             ChannelError::Address { .. } | ChannelError::TooLong { .. } => ErrorKind::InvalidInput,
             ChannelError::Socket { errno, .. } => std::io::Error::from(*errno).kind(),
             ChannelError::Stranger { .. } => ErrorKind::PermissionDenied,
-            ChannelError::Silent(_) => ErrorKind::TimedOut,
+            ChannelError::Silent(_) | ChannelError::Few { .. } => ErrorKind::TimedOut,
+            ChannelError::Full { .. } => ErrorKind::ConnectionRefused,
             ChannelError::Memory(_) => ErrorKind::OutOfMemory,
             ChannelError::Gone { .. } => ErrorKind::UnexpectedEof,
             ChannelError::Closed { .. } => ErrorKind::BrokenPipe,

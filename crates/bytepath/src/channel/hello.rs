@@ -94,27 +94,48 @@ pub(super) struct Agreed {
     pub(super) takes: u32,
 }
 
-/// What the sender says beside the memory's descriptor.
+/// What the sender says beside the descriptors of the memory: the ring's, and of one sender's to many
+/// also that of the page that the receiver writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Offer {
     pub(super) version: u16,
     pub(super) ring_bytes: u64,
+    /// Bytes that went through the ring before; what follows is for the receiver.
+    pub(super) begins: u64,
 }
+
+/// Counts never come so far, so nothing that is added to them overflows.
+const BEGINS_MAX: u64 = 1 << 62;
 
 impl Offer {
     pub(super) fn packet(&self) -> Vec<u8> {
         let mut packet = u64::from(self.version).to_le_bytes().to_vec();
         packet.extend(self.ring_bytes.to_le_bytes());
+        packet.extend(self.begins.to_le_bytes());
         packet
     }
 
     pub(super) fn understood(packet: &[u8]) -> Result<Offer, ChannelError> {
         let number = |at: usize| packet.get(at..)?.first_chunk().map(|n| u64::from_le_bytes(*n));
+        if packet.starts_with(FULL) {
+            let most = number(FULL.len()).unwrap_or(0);
+            return Err(ChannelError::Full { most });
+        }
         let version = number(0).and_then(|version| u16::try_from(version).ok());
-        let offer = version.zip(number(8));
-        let (version, ring_bytes) = offer.ok_or(ChannelError::Stray("its offer is no offer"))?;
-        Ok(Offer { version, ring_bytes })
+        let begins = number(16).filter(|&begins| begins <= BEGINS_MAX);
+        let offer = version.zip(number(8)).zip(begins);
+        let ((version, ring_bytes), begins) =
+            offer.ok_or(ChannelError::Stray("its offer is no offer"))?;
+        Ok(Offer { version, ring_bytes, begins })
     }
+}
+
+/// What a sender says in the place of an offer when it has as many receivers as it takes; their
+/// number follows.
+const FULL: &[u8] = b"is full:";
+
+pub(super) fn full(most: usize) -> Vec<u8> {
+    [FULL, &(most as u64).to_le_bytes()].concat()
 }
 
 /// The receiver's answers to an offer.
@@ -165,9 +186,16 @@ mod tests {
         for len in 0..whole.len() {
             assert!(ours().understood(&whole[..len]).is_err(), "{len} bytes");
         }
-        for len in 0..16 {
+        for len in 0..24 {
             assert!(Offer::understood(&vec![0; len]).is_err(), "{len} bytes");
         }
-        assert!(Offer::understood(&[0xff; 16]).is_err());
+        let far = Offer { version: 1, ring_bytes: 4096, begins: BEGINS_MAX };
+        assert_eq!(Offer::understood(&far.packet()).expect("an offer"), far);
+        for begins in [BEGINS_MAX + 1, u64::MAX] {
+            assert!(Offer::understood(&Offer { begins, ..far }.packet()).is_err(), "{begins}");
+        }
+        assert!(Offer::understood(&[0xff; 24]).is_err());
+        let crowded = Offer::understood(&full(7));
+        assert!(matches!(crowded, Err(ChannelError::Full { most: 7 })));
     }
 }

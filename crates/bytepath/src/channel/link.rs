@@ -6,6 +6,8 @@
 //! at the socket now and then.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -20,15 +22,25 @@ use super::ring::{Desk, End, IN_FUTEX, IN_POLL, Impossible};
 use super::setup::Setup;
 use crate::meter::Meter;
 use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, SharedMemory};
+use crate::sys::shared::RECEIVER_PAGE_BYTES;
 use crate::wait::Wait;
 
 /// Before the ring: what the ends tell each other, each in a pair of cache lines of its own, because
-/// processors fetch them in pairs. First what is written with every piece, then what is written by
+/// processors fetch them in pairs. Apart are what is written with every piece and what is written by
 /// those who sleep.
-const CONTROL_BYTES: usize = 4096;
+///
+/// First the receiver's page, which a receiver writes; where there are several, each has its own.
+/// Then the sender's page, which only the sender writes; where there are several receivers, it and
+/// the ring are in memory that they cannot write, and the receiver's page is mapped before it.
+const CONTROL_BYTES: usize = RECEIVER_PAGE_BYTES + SENDER_PAGE_BYTES;
+pub(super) const SENDER_PAGE_BYTES: usize = 4096;
+const RECEIVER_PAGE_WORDS: usize = RECEIVER_PAGE_BYTES / size_of::<u64>();
 const LINE_WORDS: usize = 16;
-const SENDER: Lines = Lines { passes: 0, sleeps: LINE_WORDS };
-const RECEIVER: Lines = Lines { passes: 2 * LINE_WORDS, sleeps: 3 * LINE_WORDS };
+const RECEIVER: Lines = Lines { passes: 0, sleeps: LINE_WORDS };
+/// At another place of its page than the receiver's, for processors take words for the same at first
+/// whose places in their pages are.
+const SENDER: Lines =
+    Lines { passes: RECEIVER_PAGE_WORDS + 3 * LINE_WORDS, sleeps: 2 * LINE_WORDS };
 
 /// Where the words of one end are.
 #[derive(Clone, Copy)]
@@ -48,6 +60,13 @@ impl Lines {
             until: &words[self.sleeps + 1],
         }
     }
+}
+
+/// What a sender tells all of its receivers, in memory that begins with the sender's page: its count,
+/// and whether it has ended.
+pub(super) fn told(memory: &SharedMemory) -> (&AtomicU64, &AtomicU32) {
+    let at = SENDER.passes - RECEIVER_PAGE_WORDS;
+    (&memory.words()[at], memory.half_word(at + 1))
 }
 
 /// What both ends tell: this one's words, and the other's.
@@ -113,11 +132,11 @@ impl Link {
     ) -> Result<Link, ChannelError> {
         let until = deadline(setup.patience);
         let agreed = connection.greet(Role::Sender, flow, setup, until)?;
-        let ring_bytes = setup.ring_bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX);
-        let ring_bytes = ring_bytes.next_multiple_of(RING_BYTES_STEP);
-        let memory = memory(CONTROL_BYTES + ring_bytes, setup.pages, agreed)?;
-        let offer = Offer { version: agreed.version, ring_bytes: ring_bytes as u64 };
-        connection.say(&offer.packet(), Some(memory.as_fd()))?;
+        let ring_bytes = ring_bytes(setup);
+        let create = SharedMemory::create;
+        let memory = memory(CONTROL_BYTES + ring_bytes, setup.pages, agreed.takes, create)?;
+        let offer = Offer { version: agreed.version, ring_bytes: ring_bytes as u64, begins: 0 };
+        connection.say(&offer.packet(), &[memory.as_fd()])?;
         match connection.hear(until, setup.patience)? {
             (answer, _) if answer == TAKEN => {}
             (answer, _) if answer == REFUSED => {
@@ -136,18 +155,44 @@ impl Link {
     ) -> Result<Link, ChannelError> {
         let until = deadline(setup.patience);
         let agreed = connection.greet(Role::Receiver, flow, setup, until)?;
-        let (packet, file) = connection.hear(until, setup.patience)?;
-        match taken(&packet, file, agreed, setup) {
-            Ok((memory, ring_bytes)) => {
-                connection.say(TAKEN, None)?;
-                Ok(Link::new(connection, memory, End::receiver(ring_bytes), setup))
+        let (packet, files) = connection.hear(until, setup.patience)?;
+        match taken(&packet, files, agreed, setup) {
+            Ok((memory, end)) => {
+                match connection.say(TAKEN, &[]) {
+                    // A sender to many may be done already; what it has sent is there.
+                    Ok(()) | Err(ChannelError::HungUp) => {
+                        Ok(Link::new(connection, memory, end, setup))
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Err(error) => {
                 // It may be gone; what is wrong with the offer is what counts.
-                let _ = connection.say(REFUSED, None);
+                let _ = connection.say(REFUSED, &[]);
                 Err(error)
             }
         }
+    }
+
+    /// Makes this end one of a sender's to many receivers: the ring, of which `end` tells where the
+    /// receiver joins, lies in memory that is written through another mapping. So this link waits and
+    /// wakes, and never passes anything on.
+    pub(super) fn join(
+        connection: Connection,
+        ring: &SharedMemory,
+        end: &End,
+        agreed: Agreed,
+        setup: &Setup,
+    ) -> Result<Link, ChannelError> {
+        let page = SharedMemory::create(rustix::param::page_size(), PageSize::Base)?;
+        let file = rustix::io::fcntl_dupfd_cloexec(ring, 0)
+            .map_err(ChannelError::socket("cannot hand the ring over"))?;
+        let memory = SharedMemory::behind_page(page.as_fd(), file)?;
+        let (ring_bytes, begins) = (end.capacity(), end.passed());
+        RECEIVER.desk(&memory).passed.store(begins, Relaxed);
+        let offer = Offer { version: agreed.version, ring_bytes: ring_bytes as u64, begins };
+        connection.say(&offer.packet(), &[ring.as_fd(), page.as_fd()])?;
+        Ok(Link::new(connection, memory, End::sender(ring_bytes).beginning_at(begins), setup))
     }
 
     fn new(connection: Connection, memory: SharedMemory, end: End, setup: &Setup) -> Link {
@@ -156,6 +201,16 @@ impl Link {
         let (gone, broken, watching) = (false, false, false);
         let meter = Meter::new();
         Link { memory, socket, end, role, wait: setup.wait, gone, broken, watching, meter }
+    }
+
+    /// Whether the other end's socket was found closed.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Whether the other end has said that it is done.
+    pub(super) fn has_left(&self) -> bool {
+        End::other_ended(self.desks().1)
     }
 
     #[inline(always)]
@@ -205,7 +260,7 @@ impl Link {
     }
 
     #[inline]
-    fn room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
+    pub(super) fn room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
         self.look()?;
         if self.end.room() >= bytes {
             return Ok(Some(true));
@@ -219,7 +274,7 @@ impl Link {
         match self.end.room() >= bytes {
             true => Ok(Some(true)),
             false if ended => Ok(Some(false)),
-            false => Err(ChannelError::Gone { passed: self.end.passed() }),
+            false => Err(ChannelError::Gone { passed: self.meter.bytes() }),
         }
     }
 
@@ -239,25 +294,11 @@ impl Link {
     #[cold]
     fn waited_for(&mut self, bytes: u64) -> Result<bool, ChannelError> {
         self.meter.waited();
-        let spins = match self.wait {
-            Wait::Spin | Wait::PollSpin => Some(Duration::MAX),
-            Wait::Hybrid(budget) => Some(budget),
-            Wait::Block | Wait::Poll => None,
-        };
-        if let Some(answer) = spins.map_or(Ok(None), |budget| self.spin(bytes, budget))? {
+        if let Some(answer) = self.spin(bytes, Duration::MAX)? {
             return Ok(answer);
         }
-        let half = bytes.max(self.end.capacity() as u64 / 2);
-        let naps = match (self.wait, self.role) {
-            (Wait::Poll, _) => &[][..],
-            (_, Role::Sender) => &[(half, HALF_RING_NAP), (bytes, NAP)],
-            (_, Role::Receiver) => &[(bytes, NAP)],
-        };
-        for (bytes_wished, nap) in naps {
-            self.nap(*bytes_wished, nap)?;
-            if let Some(answer) = self.room(bytes)? {
-                return Ok(answer);
-            }
+        if let Some(answer) = self.doze(bytes)? {
+            return Ok(answer);
         }
         loop {
             self.sleep(bytes)?;
@@ -267,8 +308,34 @@ impl Link {
         }
     }
 
-    /// Spins for the budget.
-    fn spin(&mut self, bytes: u64, budget: Duration) -> Result<Option<bool>, ChannelError> {
+    /// Sleeps where waking is cheap, for no longer than the other end's death may go unnoticed.
+    pub(super) fn doze(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
+        let half = bytes.max(self.end.capacity() as u64 / 2);
+        let naps = match (self.wait, self.role) {
+            (Wait::Poll, _) => &[][..],
+            (_, Role::Sender) => &[(half, HALF_RING_NAP), (bytes, NAP)],
+            (_, Role::Receiver) => &[(bytes, NAP)],
+        };
+        for (bytes_wished, nap) in naps {
+            self.nap(*bytes_wished, nap)?;
+            if let Some(answer) = self.room(bytes)? {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Spins, if this end's wait is such, for its budget, and for so long at the most.
+    pub(super) fn spin(
+        &mut self,
+        bytes: u64,
+        most: Duration,
+    ) -> Result<Option<bool>, ChannelError> {
+        let budget = match self.wait {
+            Wait::Spin | Wait::PollSpin => most,
+            Wait::Hybrid(budget) => budget.min(most),
+            Wait::Block | Wait::Poll => return Ok(None),
+        };
         let began = Instant::now();
         let mut looked = began;
         loop {
@@ -341,7 +408,7 @@ impl Link {
     }
 
     /// Takes the packets that have woken this end, and notices where there will be no more.
-    fn take_packets(&mut self) -> Result<(), ChannelError> {
+    pub(super) fn take_packets(&mut self) -> Result<(), ChannelError> {
         for _ in 0..PACKETS_MAX {
             let mut packet = [0; 8];
             match rustix::net::recv(&self.socket, &mut packet, RecvFlags::DONTWAIT) {
@@ -394,6 +461,24 @@ impl Link {
         }
     }
 
+    /// Goes on by so many bytes, which the caller has passed on to all of its receivers at once, and
+    /// wakes this one if it sleeps for them.
+    #[inline]
+    pub(super) fn follow(&mut self, bytes: usize) {
+        self.end.advance(bytes);
+        let (_, theirs) = desks(&self.memory, self.role);
+        if let Some(how) = self.end.rouse(theirs) {
+            self.wake(how);
+        }
+    }
+
+    /// Wakes the other end if it sleeps, for the caller has told all of them that this is the end.
+    pub(super) fn rouse(&mut self) {
+        if let Some(how) = self.desks().1.roused() {
+            self.wake(how);
+        }
+    }
+
     #[cold]
     fn wake(&mut self, how: u32) {
         self.meter.called();
@@ -415,13 +500,24 @@ impl AsFd for Link {
     }
 }
 
-/// Memory for a ring: of 2 MiB pages if they are to be had.
-fn memory(bytes: usize, pages: PageSize, agreed: Agreed) -> Result<SharedMemory, ChannelError> {
+/// The bytes of the ring that such a setup asks for.
+pub(super) fn ring_bytes(setup: &Setup) -> usize {
+    let ring_bytes = setup.ring_bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX);
+    ring_bytes.next_multiple_of(RING_BYTES_STEP)
+}
+
+/// Memory for a ring, made so: of 2 MiB pages if they are to be had.
+pub(super) fn memory(
+    bytes: usize,
+    pages: PageSize,
+    takes: u32,
+    create: fn(usize, PageSize) -> Result<SharedMemory, PagesError>,
+) -> Result<SharedMemory, ChannelError> {
     let made = |size| {
-        let memory = SharedMemory::create(bytes, size)?;
+        let memory = create(bytes, size)?;
         memory.populate().map(|()| memory)
     };
-    let pool = || match agreed.takes & TAKES_HUGETLB {
+    let pool = || match takes & TAKES_HUGETLB {
         0 => Err(ChannelError::Mismatch("pages of the pool are for ends of one user only")),
         _ => Ok(made(PageSize::Hugetlb)?),
     };
@@ -437,18 +533,21 @@ fn memory(bytes: usize, pages: PageSize, agreed: Agreed) -> Result<SharedMemory,
     }
 }
 
-/// The memory that was offered, if it is what was agreed and can be used without harm.
+/// The memory that was offered, if it is what was agreed and can be used without harm, and the end
+/// that reads it.
 fn taken(
     packet: &[u8],
-    file: Option<OwnedFd>,
+    files: Vec<OwnedFd>,
     agreed: Agreed,
     setup: &Setup,
-) -> Result<(SharedMemory, usize), ChannelError> {
+) -> Result<(SharedMemory, End), ChannelError> {
     let offer = Offer::understood(packet)?;
     if offer.version != agreed.version {
         return Err(ChannelError::Stray("it offers a ring of another version than was agreed"));
     }
-    let file = file.ok_or(ChannelError::Stray("it offers a ring without memory"))?;
+    let mut files = files.into_iter();
+    let file = files.next().ok_or(ChannelError::Stray("it offers a ring without memory"))?;
+    let page = files.next();
     if is_hugetlb(file.as_fd()) && agreed.takes & TAKES_HUGETLB == 0 {
         return Err(ChannelError::Unsafe("its pages are of the pool, which could be taken away"));
     }
@@ -460,14 +559,20 @@ fn taken(
     }
     // Looked at before it is mapped: all of it will be there at once.
     let found = rustix::fs::fstat(&file).map(|found| found.st_size as u64);
-    let (least, pages) = ((CONTROL_BYTES + ring_bytes) as u64, HUGE_PAGE_BYTES as u64);
+    let control_bytes = if page.is_some() { SENDER_PAGE_BYTES } else { CONTROL_BYTES };
+    let (least, pages) = ((control_bytes + ring_bytes) as u64, HUGE_PAGE_BYTES as u64);
     if !found.is_ok_and(|found| (least..=least.next_multiple_of(pages)).contains(&found)) {
         return Err(ChannelError::Unsafe("it is not as large as its ring"));
     }
-    let memory = SharedMemory::open(file)
-        .map_err(|_| ChannelError::Unsafe("it is no memory that is sealed against shrinking"))?;
-    memory.populate()?;
-    Ok((memory, ring_bytes))
+    let memory = match page {
+        None => SharedMemory::open(file)
+            .map_err(|_| ChannelError::Unsafe("it is no memory that is sealed against shrinking")),
+        Some(page) => SharedMemory::behind_page(page.as_fd(), file).map_err(|_| {
+            ChannelError::Unsafe("it could be made shorter, or written by other receivers")
+        }),
+    }?;
+    memory.populate_to_read()?;
+    Ok((memory, End::receiver(ring_bytes).beginning_at(offer.begins)))
 }
 
 fn is_hugetlb(file: BorrowedFd<'_>) -> bool {

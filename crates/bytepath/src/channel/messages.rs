@@ -1,7 +1,5 @@
-//! A queue of messages: each is in one piece in the ring, behind 8 bytes that tell its length.
-//!
-//! A message that does not fit before the ring's end goes to its beginning, and a record without
-//! content fills the gap. So the longest message is a little less than half of the ring.
+//! A queue of messages: the sender borrows space for one, fills it and commits it; the receiver
+//! borrows the next and releases it. They lie in the ring as `records` says.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,24 +8,11 @@ use super::connection::Connection;
 use super::error::ChannelError;
 use super::hello::Flow;
 use super::link::Link;
+use super::records::{GAP, HEADER_BYTES, MessageSpace, Record, longest, record_bytes};
 use super::setup::Setup;
 use crate::meter::Meter;
 use crate::pages::SharedMemory;
-use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
-
-/// Before each message: its length, and above that [`GAP`] if it is none.
-const HEADER_BYTES: usize = 8;
-const GAP: u64 = 1 << 32;
-
-/// What a message of this length takes in the ring.
-fn record_bytes(len: usize) -> usize {
-    HEADER_BYTES + len.next_multiple_of(HEADER_BYTES)
-}
-
-fn longest(link: &Link) -> usize {
-    let half = link.end().capacity() / 2 - HEADER_BYTES;
-    half.min(u32::MAX as usize) / HEADER_BYTES * HEADER_BYTES
-}
+use crate::sys::shared_bytes::SharedBytes;
 
 /// The end of a queue that messages go into.
 ///
@@ -38,7 +23,8 @@ pub struct MessageSender {
     link: Link,
 }
 
-/// The end of a queue that messages come out of.
+/// The end of a queue that messages come out of: of a [`MessageSender`]'s, or of a
+/// [`Broadcast`](super::Broadcast)'s, whose receivers each get all that is sent after they joined.
 #[derive(Debug)]
 pub struct MessageReceiver {
     link: Link,
@@ -65,7 +51,7 @@ impl Connection {
 impl MessageSender {
     /// The longest message that it carries: a little less than half of the ring.
     pub fn longest(&self) -> usize {
-        longest(&self.link)
+        longest(self.link.end())
     }
 
     /// Waits for space for a message of `len` bytes.
@@ -74,9 +60,9 @@ impl MessageSender {
     /// It is too long; or the receiver wants no more, is gone, or is broken.
     #[inline]
     pub fn space(&mut self, len: usize) -> Result<MessageSpace<'_>, ChannelError> {
-        let (gap, needed) = self.needed(len)?;
-        match self.link.wait_for(needed, needed)? {
-            true => Ok(MessageSpace { link: &mut self.link, gap, len }),
+        let record = Record::of(len, self.link.end())?;
+        match self.link.wait_for(record.needs(), record.needs())? {
+            true => Ok(MessageSpace::to_one(&mut self.link, record)),
             false => Err(self.closed()),
         }
     }
@@ -86,9 +72,9 @@ impl MessageSender {
     /// # Errors
     /// As of [`MessageSender::space`].
     pub fn try_space(&mut self, len: usize) -> Result<Option<MessageSpace<'_>>, ChannelError> {
-        let (gap, needed) = self.needed(len)?;
-        match self.link.has_room(needed)? {
-            Some(true) => Ok(Some(MessageSpace { link: &mut self.link, gap, len })),
+        let record = Record::of(len, self.link.end())?;
+        match self.link.has_room(record.needs())? {
+            Some(true) => Ok(Some(MessageSpace::to_one(&mut self.link, record))),
             Some(false) => Err(self.closed()),
             None => Ok(None),
         }
@@ -101,8 +87,8 @@ impl MessageSender {
     /// # Errors
     /// As of [`MessageSender::space`].
     pub fn watch(&mut self, len: usize) -> Result<bool, ChannelError> {
-        let (_, needed) = self.needed(len)?;
-        self.link.watch(needed)
+        let record = Record::of(len, self.link.end())?;
+        self.link.watch(record.needs())
     }
 
     /// Sends a message.
@@ -143,19 +129,6 @@ impl MessageSender {
         self.link.memory()
     }
 
-    /// The gap that a message leaves before the ring's end, and what it needs with that.
-    #[inline]
-    fn needed(&self, len: usize) -> Result<(usize, u64), ChannelError> {
-        let most = self.longest();
-        if len > most {
-            return Err(ChannelError::TooLong { bytes: len, most });
-        }
-        let to_the_end = self.link.end().capacity() - self.link.end().at();
-        let record = record_bytes(len);
-        let gap = if record > to_the_end { to_the_end } else { 0 };
-        Ok((gap, (gap + record) as u64))
-    }
-
     fn closed(&self) -> ChannelError {
         ChannelError::Closed { passed: self.link.end().passed() }
     }
@@ -165,49 +138,6 @@ impl AsFd for MessageSender {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }
-}
-
-/// Space for one message, given back unless it is committed.
-#[derive(Debug)]
-pub struct MessageSpace<'c> {
-    link: &'c mut Link,
-    gap: usize,
-    len: usize,
-}
-
-impl MessageSpace<'_> {
-    /// Where the record begins in the ring.
-    fn begins(&self) -> usize {
-        if self.gap > 0 { 0 } else { self.link.end().at() }
-    }
-
-    /// The space, to be filled.
-    #[inline]
-    pub fn bytes(&mut self) -> SharedSpace<'_> {
-        let begins = self.begins() + HEADER_BYTES;
-        let range = self.link.in_memory(begins..begins + self.len);
-        self.link.memory().mapping().space(range)
-    }
-
-    /// Passes the first so many bytes on as a message.
-    ///
-    /// # Panics
-    /// There are not so many.
-    #[inline]
-    pub fn commit(self, len: usize) {
-        assert!(len <= self.len, "no more is committed than was borrowed");
-        if self.gap > 0 {
-            let gap = (self.gap - HEADER_BYTES) as u64 | GAP;
-            header(self.link, self.link.end().at()).store(gap, Relaxed);
-        }
-        header(self.link, self.begins()).store(len as u64, Relaxed);
-        self.link.pass(self.gap + record_bytes(len));
-    }
-}
-
-/// The header of the record at this place of the ring, a multiple of its size.
-fn header(link: &Link, at: usize) -> &std::sync::atomic::AtomicU64 {
-    &link.memory().words()[link.in_memory(at..at).start / size_of::<u64>()]
 }
 
 impl MessageReceiver {
@@ -262,11 +192,6 @@ impl MessageReceiver {
         self.link.meter()
     }
 
-    /// The memory that the ring lies in.
-    pub fn memory(&self) -> &SharedMemory {
-        self.link.memory()
-    }
-
     /// The length of the message that comes next; `None` where a gap came, which is released. Its
     /// header is read once, and believed only as far as the ring and the sender's count go.
     #[inline]
@@ -274,7 +199,8 @@ impl MessageReceiver {
         let at = self.link.end().at();
         let to_the_end = self.link.end().capacity() - at;
         let there = to_the_end.min(self.link.end().room() as usize);
-        let header = header(&self.link, at).load(Relaxed);
+        let in_memory = self.link.in_memory(at..at).start;
+        let header = self.link.memory().words()[in_memory / HEADER_BYTES].load(Relaxed);
         let len = (header & u64::from(u32::MAX)) as usize;
         match header & !u64::from(u32::MAX) {
             0 if record_bytes(len) <= there => Ok(Some(len)),

@@ -28,7 +28,8 @@
 //! wakes the receiver if that one sleeps (`ring`, `link`). The socket stays open: it tells each end
 //! that the other is gone, wakes those who poll, and carries nothing else.
 //!
-//! A buffer that is there as a whole goes by descriptor instead, as a [`Parcel`].
+//! A buffer that is there as a whole goes by descriptor instead, as a [`Parcel`]. Messages go to many
+//! receivers at once from a [`Broadcast`]: from one ring, which all of them read.
 //!
 //! What an end may rely on, whatever the other one does, killed at any instant or hostile:
 //! - A receiver gets every byte that was committed, then the end or an error; within 100 ms of the
@@ -37,8 +38,22 @@
 //! - Memory cannot be taken away: its seals and size are checked before it is mapped.
 //! - Bytes may change as long as they are in the ring, if the other end is not to be trusted. So
 //!   [`SharedBytes`] has them copied, given to the kernel, or seen as atomic words.
+//!
+//! And where there are many receivers:
+//! - What one of them does, the others need not trust. Each has a page of its own to write in; the
+//!   ring and the sender's count are sealed against writing by anybody but the sender
+//!   (F_SEAL_FUTURE_WRITE), and receivers refuse a ring that is not. So their bytes change only if the
+//!   sender changes them.
+//! - All have the same last message when the sender dies, for one count commits to all.
+//! - A receiver that is killed, or that writes what cannot be into its page, is dropped, and holds
+//!   nobody up for longer than 100 ms. One that stays and releases nothing holds the sender up for as
+//!   long as it likes: a sender that cannot wait asks [`Broadcast::try_space`].
+//! - A receiver can wake the sender for nothing, and cost it time so. Processes that may trace the
+//!   sender (ptrace(2)) can do anything to it; [`Users::Same`] keeps out those of other users only.
 
 mod address;
+mod audience;
+mod broadcast;
 mod connection;
 mod error;
 mod hello;
@@ -47,16 +62,20 @@ mod messages;
 #[cfg(test)]
 mod model;
 mod parcel;
+mod records;
 mod ring;
 mod setup;
 mod stream;
 
-pub use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
+pub use crate::sys::shared_bytes::{SharedBytes, SharedSpace, SharedWord};
 pub use address::Address;
+pub use audience::{RECEIVERS_MAX, Receivers};
+pub use broadcast::Broadcast;
 pub use connection::{Connection, Listener};
 pub use error::ChannelError;
-pub use messages::{Message, MessageNow, MessageReceiver, MessageSender, MessageSpace};
+pub use messages::{Message, MessageNow, MessageReceiver, MessageSender};
 pub use parcel::{Parcel, SealedParcel};
+pub use records::MessageSpace;
 pub use setup::{Setup, Users};
 pub use stream::{Filled, Now, Receiver, Sender, Space};
 

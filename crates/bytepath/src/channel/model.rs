@@ -62,15 +62,20 @@ struct Memory {
 
 /// Waits for room; false where the other end is done before there is.
 fn wait_for(bytes: u64, end: &mut End, ours: &Words, theirs: &Words) -> bool {
+    wait_in(ours, bytes, end, ours.desk(), theirs.desk())
+}
+
+/// Likewise, asleep in this end's bed.
+fn wait_in(bed: &Words, bytes: u64, end: &mut End, ours: Desk<'_>, theirs: Desk<'_>) -> bool {
     loop {
-        let ended = End::other_ended(theirs.desk());
-        end.look(theirs.desk()).expect("the other end is no liar");
+        let ended = End::other_ended(theirs);
+        end.look(theirs).expect("the other end is no liar");
         if end.room() >= bytes || ended {
             return end.room() >= bytes;
         }
-        if end.lie_down(bytes, IN_FUTEX, ours.desk(), theirs.desk()).expect("no liar") {
-            ours.futex_wait();
-            End::get_up(ours.desk());
+        if end.lie_down(bytes, IN_FUTEX, ours, theirs).expect("no liar") {
+            bed.futex_wait();
+            End::get_up(ours);
         }
     }
 }
@@ -108,6 +113,67 @@ fn received(memory: &Memory, most: u64) -> u64 {
     end.passed()
 }
 
+/// What a sender to several shares with each of them: the count and the end are the same for all, and
+/// what it sleeps by is each one's.
+struct Broadcast {
+    passed: AtomicU64,
+    ended: AtomicU32,
+    /// What the sender sleeps by, and the receiver's words.
+    each: [(Words, Words); RECEIVERS],
+    ring: Cell<u64>,
+}
+
+const RECEIVERS: usize = 2;
+
+impl Broadcast {
+    /// What the sender tells one of them, and where it sleeps for it.
+    fn sender(&self, index: usize) -> Desk<'_> {
+        let Words { sleep, until, .. } = &self.each[index].0;
+        Desk { passed: &self.passed, ended: &self.ended, sleep, until }
+    }
+}
+
+fn sent_to_all(memory: &Broadcast, numbers: u64) {
+    let mut all = End::sender(1);
+    let mut ends = [End::sender(1), End::sender(1)];
+    for number in 0..numbers {
+        if all.room() == 0 {
+            for (index, end) in ends.iter_mut().enumerate() {
+                let (bed, theirs) = &memory.each[index];
+                wait_in(bed, 1, end, memory.sender(index), theirs.desk());
+            }
+            all.follow(ends.iter());
+        }
+        memory.ring.set(number);
+        all.advance(1);
+        all.tell(&memory.passed);
+        for (end, (_, theirs)) in ends.iter_mut().zip(&memory.each) {
+            end.advance(1);
+            if end.rouse(theirs.desk()).is_some() {
+                theirs.futex_wake();
+            }
+        }
+    }
+    End::tell_end(&memory.ended);
+    for (_, theirs) in &memory.each {
+        if theirs.desk().roused().is_some() {
+            theirs.futex_wake();
+        }
+    }
+}
+
+fn received_of_all(memory: &Broadcast, index: usize) -> u64 {
+    let (theirs, ours) = &memory.each[index];
+    let mut end = End::receiver(1);
+    while wait_in(ours, 1, &mut end, ours.desk(), memory.sender(index)) {
+        assert_eq!(memory.ring.get(), end.passed(), "what was sent, in its order");
+        if end.pass(1, ours.desk(), memory.sender(index)).is_some() {
+            theirs.futex_wake();
+        }
+    }
+    end.passed()
+}
+
 /// Tries all orders in which a CPU is taken from the ends no more than twice.
 fn in_every_order(work: impl Fn(Arc<Memory>) + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
@@ -137,5 +203,23 @@ fn a_receiver_that_is_done_ends_a_sleeping_sender() {
         let sender = thread::spawn(move || sent(&other, 4, 1));
         assert_eq!(received(&memory, 1), 1);
         sender.join().expect("no panic");
+    });
+}
+
+#[test]
+fn everything_arrives_at_each_of_several_and_nobody_sleeps_for_ever() {
+    let mut model = loom::model::Builder::new();
+    // With two it takes a minute, and finds nothing more.
+    model.preemption_bound = Some(1);
+    model.check(|| {
+        let each = [(Words::new(), Words::new()), (Words::new(), Words::new())];
+        let (passed, ended) = (AtomicU64::new(0), AtomicU32::new(0));
+        let memory = Arc::new(Broadcast { passed, ended, each, ring: Cell::new(u64::MAX) });
+        let [one, other] = [Arc::clone(&memory), Arc::clone(&memory)];
+        let one = thread::spawn(move || assert_eq!(received_of_all(&one, 0), 2));
+        let other = thread::spawn(move || assert_eq!(received_of_all(&other, 1), 2));
+        sent_to_all(&memory, 2);
+        one.join().expect("no panic");
+        other.join().expect("no panic");
     });
 }

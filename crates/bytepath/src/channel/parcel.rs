@@ -106,7 +106,7 @@ impl Connection {
     pub fn give(&self, parcel: &SealedParcel) -> Result<(), ChannelError> {
         let bytes = parcel.bytes as u64;
         loop {
-            match self.say(&bytes.to_le_bytes(), Some(parcel.as_fd())) {
+            match self.say(&bytes.to_le_bytes(), &[parcel.as_fd()]) {
                 Err(ChannelError::Socket { errno: FULL, .. }) => self.wait_writable()?,
                 // As many as a process may have open are under way (ETOOMANYREFS).
                 Err(ChannelError::Socket { errno: TOO_MANY, .. }) => std::thread::sleep(MOMENT),
@@ -120,12 +120,13 @@ impl Connection {
     /// # Errors
     /// What came is no sealed buffer, or nothing did for so long.
     pub fn take(&self, patience: Duration) -> Result<Option<SealedParcel>, ChannelError> {
-        let (packet, file) = match self.hear(deadline(patience), patience) {
+        let (packet, files) = match self.hear(deadline(patience), patience) {
             Err(ChannelError::HungUp) => return Ok(None),
             heard => heard?,
         };
         let bytes = packet.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        let file = files.into_iter().next();
         let (bytes, file) = bytes.zip(file).ok_or(ChannelError::Stray("it sent no buffer"))?;
         SealedParcel::open(file, bytes).map(Some)
     }

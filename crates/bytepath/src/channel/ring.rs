@@ -2,7 +2,8 @@
 //! ends, and who sleeps. Makes no system call, so that a model checker can try every order.
 //!
 //! Costs an end per piece one store that the other sees, a fence, and a load from a line that is
-//! rarely written. The other's count is loaded only when what was known of it is used up.
+//! rarely written. The other's count is loaded only when what was known of it is used up. A sender
+//! with many receivers has an [`End`] for each; the store and the fence are made once for all.
 //!
 //! The other end may be hostile. Its count is loaded once, held against what is possible, and kept
 //! here; positions in the ring come from this end's own numbers alone.
@@ -32,7 +33,7 @@ pub(crate) struct Desk<'m> {
 
 impl Desk<'_> {
     /// Rouses whoever sleeps here: how it slept, if it did.
-    fn roused(&self) -> Option<u32> {
+    pub(crate) fn roused(&self) -> Option<u32> {
         Some(self.sleep.swap(AWAKE, AcqRel)).filter(|&how| how != AWAKE)
     }
 }
@@ -65,6 +66,17 @@ impl End {
     /// The receiver's.
     pub(crate) fn receiver(capacity: usize) -> End {
         End { ahead: 0, ..End::sender(capacity) }
+    }
+
+    /// The same end, of a ring through which so many bytes went before.
+    pub(crate) fn beginning_at(self, passed: u64) -> End {
+        End { passed, seen: passed, at: (passed % self.capacity) as usize, ..self }
+    }
+
+    /// Takes on what is known of the slowest of these ends, which are at the same place; where there
+    /// are none, nobody is slow.
+    pub(crate) fn follow<'e>(&mut self, ends: impl Iterator<Item = &'e End>) {
+        self.seen = ends.map(|end| end.seen).min().unwrap_or(self.passed);
     }
 
     /// Bytes that this end may use, as far as it knows.
@@ -115,22 +127,45 @@ impl End {
     /// Passes bytes on; how the other end sleeps, if it is to be woken.
     #[inline]
     pub(crate) fn pass(&mut self, bytes: usize, ours: Desk<'_>, theirs: Desk<'_>) -> Option<u32> {
+        self.advance(bytes);
+        self.tell(ours.passed);
+        self.rouse(theirs)
+    }
+
+    /// Goes on by so many bytes, of which nobody is told yet.
+    #[inline]
+    pub(crate) fn advance(&mut self, bytes: usize) {
         assert!(bytes as u64 <= self.room(), "what is passed on is this end's");
         self.passed += bytes as u64;
         let at = self.at + bytes;
         self.at = if at >= self.capacity as usize { at - self.capacity as usize } else { at };
-        ours.passed.store(self.passed, Release);
+    }
+
+    /// Tells how far this end is.
+    #[inline]
+    pub(crate) fn tell(&self, passed: &AtomicU64) {
+        passed.store(self.passed, Release);
         // Either the other end sees the count before it sleeps, or this one sees it asleep.
         fence(SeqCst);
+    }
+
+    /// To be called after telling: how the other end sleeps, if it is to be woken.
+    #[inline]
+    pub(crate) fn rouse(&self, theirs: Desk<'_>) -> Option<u32> {
         let asleep = theirs.sleep.load(Acquire) != AWAKE;
         if asleep && theirs.until.load(Relaxed) <= self.passed { theirs.roused() } else { None }
     }
 
     /// Says that nothing more comes; how the other end sleeps, if it does.
     pub(crate) fn end(ours: Desk<'_>, theirs: Desk<'_>) -> Option<u32> {
-        ours.ended.store(1, Release);
-        fence(SeqCst);
+        End::tell_end(ours.ended);
         theirs.roused()
+    }
+
+    /// Tells that nothing more comes.
+    pub(crate) fn tell_end(ended: &AtomicU32) {
+        ended.store(1, Release);
+        fence(SeqCst);
     }
 
     /// Lies down until there is room for so many bytes; false where there is meanwhile, or the other

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::hello::TAKES_HUGETLB;
 use crate::pages::PageSize;
 use crate::wait::{HYBRID_BUDGET, Wait};
 
@@ -14,6 +15,16 @@ pub enum Users {
     /// Anybody. Memory from the pool of huge pages is not shared with them: they could take its
     /// pages away.
     Any,
+}
+
+impl Users {
+    /// What an end takes that may have such a user at the other.
+    pub(super) fn takes(self) -> u32 {
+        match self {
+            Users::Same => TAKES_HUGETLB,
+            Users::Any => 0,
+        }
+    }
 }
 
 /// How an end of a channel is to be. The sender's says how large the ring is and what it is made of.

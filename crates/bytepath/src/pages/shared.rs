@@ -28,6 +28,22 @@ impl SharedMemory {
     /// # Errors
     /// The kernel has no such memory to give.
     pub fn create(bytes: usize, size: PageSize) -> Result<SharedMemory, PagesError> {
+        SharedMemory::made(bytes, size, SealFlags::empty())
+    }
+
+    /// Memory as [`SharedMemory::create`] makes it, which is written through this mapping and no
+    /// other: whoever gets the descriptor can only read (F_SEAL_FUTURE_WRITE).
+    ///
+    /// # Errors
+    /// As of [`SharedMemory::create`].
+    pub(crate) fn create_for_readers(
+        bytes: usize,
+        size: PageSize,
+    ) -> Result<SharedMemory, PagesError> {
+        SharedMemory::made(bytes, size, SealFlags::FUTURE_WRITE)
+    }
+
+    fn made(bytes: usize, size: PageSize, seals: SealFlags) -> Result<SharedMemory, PagesError> {
         let failed = |errno| PagesError::Map { bytes, size: size.name(), errno };
         let whole = bytes.checked_next_multiple_of(page_bytes(size));
         let whole = whole.ok_or_else(|| failed(Errno::NOMEM))?;
@@ -38,9 +54,11 @@ impl SharedMemory {
         };
         let file = rustix::fs::memfd_create(c"bytepath", flags).map_err(failed)?;
         rustix::fs::ftruncate(&file, whole as u64).map_err(failed)?;
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&file, seals).map_err(failed)?;
+        let size_seals = SealFlags::SHRINK | SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&file, size_seals).map_err(failed)?;
         let mapping = SharedMapping::of(file.as_fd()).map_err(failed)?;
+        // Those that forbid a mapping to be written come after it.
+        rustix::fs::fcntl_add_seals(&file, seals | SealFlags::SEAL).map_err(failed)?;
         let memory = SharedMemory { mapping, file };
         if size == PageSize::Huge {
             memory.mapping.advise_huge().map_err(PagesError::NoHuge)?;
@@ -63,12 +81,43 @@ impl SharedMemory {
         Ok(SharedMemory { mapping, file })
     }
 
+    /// Maps a page of [`SharedMemory::create`], to be read and written, and behind it memory of
+    /// [`SharedMemory::create_for_readers`], to be read. Nobody stores to its words but to those of
+    /// the page.
+    ///
+    /// # Errors
+    /// They are not such memory, or may be written by others.
+    pub(crate) fn behind_page(
+        page: BorrowedFd<'_>,
+        file: OwnedFd,
+    ) -> Result<SharedMemory, PagesError> {
+        let failed = |errno| PagesError::Map { bytes: 0, size: "shared", errno };
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(failed)?;
+        if !seals.contains(SealFlags::FUTURE_WRITE) {
+            return Err(failed(Errno::PERM));
+        }
+        let mapping = SharedMapping::behind_page(page, file.as_fd()).map_err(failed)?;
+        Ok(SharedMemory { mapping, file })
+    }
+
     /// Has all of its pages there, so that none is missed later.
     ///
     /// # Errors
     /// There is not so much memory.
     pub(crate) fn populate(&self) -> Result<(), PagesError> {
-        match self.mapping.populate() {
+        self.populated(self.mapping.populate())
+    }
+
+    /// Likewise where others have made it.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub(crate) fn populate_to_read(&self) -> Result<(), PagesError> {
+        self.populated(self.mapping.populate_to_read())
+    }
+
+    fn populated(&self, answer: Result<(), Errno>) -> Result<(), PagesError> {
+        match answer {
             // Linux before 5.14 does not know the advice: pages come as they are touched.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(PagesError::Map { bytes: self.len(), size: "shared", errno }),

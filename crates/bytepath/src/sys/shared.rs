@@ -1,6 +1,7 @@
 //! Memory that processes share, as a type that owns its mapping.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -12,7 +13,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use super::shared_bytes::{SharedBytes, SharedSpace};
 use crate::pages::HUGE_PAGE_BYTES;
 
-/// The pages of a file in memory, readable and writable, unmapped on drop.
+/// What a receiver has to write in, of a page of its own: the last so many bytes.
+pub(crate) const RECEIVER_PAGE_BYTES: usize = 4096;
+
+/// The pages of a file in memory, readable and writable, unmapped on drop; or the end of a file's
+/// page that is, and behind it a file that is only read.
 ///
 /// Other processes write to them at any time, so they are seen as atomic words, or as bytes that
 /// are only copied.
@@ -20,6 +25,8 @@ use crate::pages::HUGE_PAGE_BYTES;
 pub(crate) struct SharedMapping {
     start: NonNull<AtomicU64>,
     words: usize,
+    /// Keeps it mapped.
+    _place: Place,
 }
 
 // SAFETY: a SharedMapping owns its mapping, and all access goes through atomics or copies.
@@ -31,22 +38,33 @@ impl SharedMapping {
     /// Maps all of a file in memory that is sealed against shrinking: else whoever shares it could
     /// take the pages away and end this process by SIGBUS.
     pub(crate) fn of(file: BorrowedFd<'_>) -> Result<SharedMapping, Errno> {
-        if !rustix::fs::fcntl_get_seals(file)?.contains(SealFlags::SHRINK) {
-            return Err(Errno::PERM);
-        }
-        let bytes = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
-        let words = bytes / size_of::<u64>();
-        if words == 0 {
+        let bytes = lasting_bytes(file)?;
+        let place = Place::reserve(0, bytes)?;
+        place.map(0..bytes, file, ProtFlags::READ | ProtFlags::WRITE)?;
+        SharedMapping::from(place, 0, bytes)
+    }
+
+    /// Maps the last [`RECEIVER_PAGE_BYTES`] of a file of one page, to be read and written, and
+    /// behind them all of another file, which is only read: whoever writes there ends by SIGSEGV.
+    /// Both are sealed against shrinking.
+    pub(crate) fn behind_page(
+        page: BorrowedFd<'_>,
+        file: BorrowedFd<'_>,
+    ) -> Result<SharedMapping, Errno> {
+        let (lead, bytes) = (rustix::param::page_size(), lasting_bytes(file)?);
+        if lasting_bytes(page)? != lead {
             return Err(Errno::INVAL);
         }
-        let place = Place::reserve(words * size_of::<u64>())?;
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        let (at, len) = (place.start.cast(), place.bytes);
-        // SAFETY: what is replaced is the place that was just reserved, which nobody uses.
-        let start = unsafe { rustix::mm::mmap(at, len, prot, flags | MapFlags::FIXED, file, 0) }?;
-        std::mem::forget(place);
-        let start = NonNull::new(start.cast::<AtomicU64>()).ok_or(Errno::NOMEM)?;
-        Ok(SharedMapping { start, words })
+        let place = Place::reserve(lead, bytes)?;
+        place.map(0..lead, page, ProtFlags::READ | ProtFlags::WRITE)?;
+        place.map(lead..lead + bytes, file, ProtFlags::READ)?;
+        SharedMapping::from(place, lead - RECEIVER_PAGE_BYTES, lead + bytes)
+    }
+
+    /// From one byte of a place to another, which are mapped.
+    fn from(place: Place, from: usize, to: usize) -> Result<SharedMapping, Errno> {
+        let start = NonNull::new(place.start.wrapping_add(from).cast()).ok_or(Errno::NOMEM)?;
+        Ok(SharedMapping { start, words: (to - from) / size_of::<u64>(), _place: place })
     }
 
     /// Asks for 2 MiB pages when the memory is first touched.
@@ -54,9 +72,14 @@ impl SharedMapping {
         self.advise(Advice::LinuxHugepage)
     }
 
-    /// Has all pages there, so that there is none to be missed later.
+    /// Has all pages there to be written, so that there is none to be missed later.
     pub(crate) fn populate(&self) -> Result<(), Errno> {
         self.advise(Advice::LinuxPopulateWrite)
+    }
+
+    /// Has all pages there to be read.
+    pub(crate) fn populate_to_read(&self) -> Result<(), Errno> {
+        self.advise(Advice::LinuxPopulateRead)
     }
 
     /// Moves its bytes into 2 MiB pages now (MADV_COLLAPSE, Linux 6.1), which the settings for
@@ -98,51 +121,70 @@ impl SharedMapping {
     }
 
     /// A range of its bytes, to be read.
-    pub(crate) fn bytes(&self, range: std::ops::Range<usize>) -> SharedBytes<'_> {
+    pub(crate) fn bytes(&self, range: Range<usize>) -> SharedBytes<'_> {
         let (start, len) = self.place_of(range);
         SharedBytes::new(start, len)
     }
 
     /// A range of its bytes, to be written. Nobody else in this process may use them meanwhile.
-    pub(crate) fn space(&self, range: std::ops::Range<usize>) -> SharedSpace<'_> {
+    pub(crate) fn space(&self, range: Range<usize>) -> SharedSpace<'_> {
         let (start, len) = self.place_of(range);
         SharedSpace::new(start, len)
     }
 
-    fn place_of(&self, range: std::ops::Range<usize>) -> (NonNull<u8>, usize) {
+    fn place_of(&self, range: Range<usize>) -> (NonNull<u8>, usize) {
         assert!(range.start <= range.end && range.end <= self.words * 8, "the mapping has it");
         let start = self.start.as_ptr().cast::<u8>().wrapping_add(range.start);
         (NonNull::new(start).unwrap_or(self.start.cast()), range.len())
     }
 }
 
-impl Drop for SharedMapping {
-    fn drop(&mut self) {
-        unmap(self.start.as_ptr().cast(), self.words * 8);
+/// The size of a file in memory that stays as large.
+fn lasting_bytes(file: BorrowedFd<'_>) -> Result<usize, Errno> {
+    if !rustix::fs::fcntl_get_seals(file)?.contains(SealFlags::SHRINK) {
+        return Err(Errno::PERM);
+    }
+    let bytes = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+    match bytes / size_of::<u64>() {
+        0 => Err(Errno::INVAL),
+        words => Ok(words * size_of::<u64>()),
     }
 }
 
-/// Addresses that nothing is mapped at yet, aligned so that huge pages fit; given back on drop.
+/// Addresses to map files at, aligned so that huge pages fit; given back on drop, with what is mapped
+/// there.
+#[derive(Debug)]
 struct Place {
     start: *mut u8,
     bytes: usize,
 }
 
 impl Place {
-    fn reserve(bytes: usize) -> Result<Place, Errno> {
+    /// A place for so many bytes, and as many pages before them as `lead` bytes are.
+    fn reserve(lead: usize, bytes: usize) -> Result<Place, Errno> {
         let page = rustix::param::page_size();
-        let bytes = bytes.checked_next_multiple_of(page).ok_or(Errno::NOMEM)?;
         let align = if bytes < HUGE_PAGE_BYTES { page } else { HUGE_PAGE_BYTES };
-        let wide = bytes.checked_add(align).ok_or(Errno::NOMEM)?;
+        let bytes = bytes.checked_next_multiple_of(page).and_then(|bytes| bytes.checked_add(lead));
+        let wide = bytes.and_then(|bytes| bytes.checked_add(align));
+        let (bytes, wide) = bytes.zip(wide).ok_or(Errno::NOMEM)?;
         let (none, flags) = (std::ptr::null_mut(), MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: the kernel chooses the address, so no existing memory is replaced.
-        let start =
-            unsafe { rustix::mm::mmap_anonymous(none, wide, ProtFlags::empty(), flags) }?.cast();
-        let before = <*mut u8>::align_offset(start, align);
+        let start = unsafe { rustix::mm::mmap_anonymous(none, wide, ProtFlags::empty(), flags) }?;
+        let start = start.cast::<u8>();
+        let before = start.wrapping_add(lead).align_offset(align);
         // `align` bytes more than wanted were mapped, so both cuts lie within.
         unmap(start, before);
         unmap(start.wrapping_add(before + bytes), align - before);
         Ok(Place { start: start.wrapping_add(before), bytes })
+    }
+
+    /// Maps a file from its beginning in a range of the place that nothing is mapped in yet.
+    fn map(&self, range: Range<usize>, file: BorrowedFd<'_>, prot: ProtFlags) -> Result<(), Errno> {
+        assert!(range.end <= self.bytes, "the place has room for it");
+        let (at, flags) = (self.start.wrapping_add(range.start).cast(), MapFlags::SHARED);
+        // SAFETY: what is replaced is a part of the place, which nobody uses yet.
+        unsafe { rustix::mm::mmap(at, range.len(), prot, flags | MapFlags::FIXED, file, 0) }?;
+        Ok(())
     }
 }
 

@@ -10,8 +10,22 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::shared::SharedMapping;
+
+/// A word of shared memory, to be read: the memory may be there for nothing else.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct SharedWord(AtomicU64);
+
+impl SharedWord {
+    /// Its value now.
+    #[inline]
+    pub fn load(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
 
 /// Bytes of shared memory, to be read.
 #[derive(Debug, Clone, Copy)]
@@ -71,13 +85,20 @@ impl<'m> SharedBytes<'m> {
     }
 
     /// The bytes before the first whole word, the words, and the bytes behind them.
-    pub fn words(&self) -> (SharedBytes<'m>, &'m [AtomicU64], SharedBytes<'m>) {
+    pub fn words(&self) -> (SharedBytes<'m>, &'m [SharedWord], SharedBytes<'m>) {
+        let (before, words, behind) = self.in_words();
+        let first = before.start.as_ptr().wrapping_add(before.len).cast::<SharedWord>();
+        // SAFETY: so many aligned words are mapped for as long as 'm, and seen as atomics that are
+        // only loaded.
+        let words = unsafe { std::slice::from_raw_parts(first, words) };
+        (before, words, behind)
+    }
+
+    /// The bytes before the first whole word, how many words there are, and the bytes behind them.
+    fn in_words(&self) -> (SharedBytes<'m>, usize, SharedBytes<'m>) {
         let before = self.start.as_ptr().align_offset(size_of::<u64>()).min(self.len);
         let words = (self.len - before) / size_of::<u64>();
         let behind = before + words * size_of::<u64>();
-        let first = self.start.as_ptr().wrapping_add(before).cast::<AtomicU64>();
-        // SAFETY: so many aligned words are mapped for as long as 'm, and seen as atomics.
-        let words = unsafe { std::slice::from_raw_parts(first, words) };
         (self.range(0..before), words, self.range(behind..self.len))
     }
 
@@ -142,7 +163,11 @@ impl<'m> SharedSpace<'m> {
 
     /// The bytes before the first whole word, the words, and the bytes behind them.
     pub fn words(&mut self) -> (SharedSpace<'_>, &[AtomicU64], SharedSpace<'_>) {
-        let (before, words, behind) = self.0.words();
+        let (before, words, behind) = self.0.in_words();
+        let first = before.start.as_ptr().wrapping_add(before.len).cast::<AtomicU64>();
+        // SAFETY: so many aligned words are mapped, writable, for as long as `self` is borrowed, and
+        // seen as atomics.
+        let words = unsafe { std::slice::from_raw_parts(first, words) };
         (SharedSpace(before), words, SharedSpace(behind))
     }
 

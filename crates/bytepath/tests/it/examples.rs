@@ -94,3 +94,35 @@ fn the_examples_of_channels_hand_over_all_of_a_file() {
         }
     });
 }
+
+#[test]
+fn the_examples_of_a_broadcast_give_every_consumer_all_of_a_file() {
+    bounded(|watch| {
+        for &bytes in SIZES {
+            watch.at(format_args!("{bytes} bytes"));
+            let (directory, path) = file(bytes);
+            let address = directory.path().join("broadcast");
+            let copies = ["one", "other"].map(|copy| directory.path().join(copy));
+            let Some(mut producer) = example("broadcast_producer") else { return };
+            producer.arg(&address).arg("2").stdin(File::open(path).expect("the file"));
+            let producer = producer.stderr(Stdio::piped()).spawn().expect("it runs");
+            let consumers = copies.each_ref().map(|copy| {
+                let mut consumer = example("broadcast_consumer").expect("both are built");
+                consumer.arg(&address).stdout(File::create(copy).expect("the copy"));
+                consumer.stderr(Stdio::piped()).spawn().expect("it runs")
+            });
+            let said = |done: &Output| String::from_utf8_lossy(&done.stderr).into_owned();
+            for (consumer, copy) in consumers.into_iter().zip(copies) {
+                let received = consumer.wait_with_output().expect("it ends");
+                well(&received);
+                assert_eq!(said(&received), format!("{bytes} bytes received\n"));
+                same(&std::fs::read(&copy).expect("the copy"), contents(bytes));
+            }
+            let sent = producer.wait_with_output().expect("it ends");
+            well(&sent);
+            let wanted = format!("{bytes} bytes sent; 2 consumers have them, 0 died\n");
+            assert_eq!(said(&sent), wanted);
+            assert!(!address.exists(), "the socket is removed");
+        }
+    });
+}

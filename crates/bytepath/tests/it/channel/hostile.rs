@@ -21,39 +21,42 @@ use super::{small, stream};
 use crate::watch::bounded;
 
 /// Where the ends keep their counts, by words.
-const COMMITTED: usize = 0;
-const RELEASED: usize = 32;
+pub(super) const COMMITTED: usize = 4096 / 8 + 48;
+pub(super) const RELEASED: usize = 0;
 
-/// Where the ring begins.
-const RING: usize = 4096 / 8;
+/// Where the ring begins, by words.
+const RING: usize = 8192 / 8;
 
+/// The memory of a ring: with the page of each end before it.
+const MEMORY_BYTES: usize = 8192 + RING_BYTES;
 const RING_BYTES: usize = 4096;
 
-const SENDER: u8 = 1;
-const RECEIVER: u8 = 2;
+pub(super) const SENDER: u8 = 1;
+pub(super) const RECEIVER: u8 = 2;
 
-const BYTES: u8 = 1;
-const MESSAGES: u8 = 2;
+pub(super) const BYTES: u8 = 1;
+pub(super) const MESSAGES: u8 = 2;
 
-fn hello(versions: [u8; 2], role: u8, flow: u8) -> Vec<u8> {
+pub(super) fn hello(versions: [u8; 2], role: u8, flow: u8) -> Vec<u8> {
     let mut packet = b"bytepath".to_vec();
     packet.extend([versions[0], 0, versions[1], 0, role, flow, 0, 0, 1, 0, 0, 0]);
     packet
 }
 
-fn say(socket: &OwnedFd, packet: &[u8], file: Option<BorrowedFd<'_>>) {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+pub(super) fn say(socket: &OwnedFd, packet: &[u8], file: Option<BorrowedFd<'_>>) {
+    say_with(socket, packet, file.as_slice());
+}
+
+pub(super) fn say_with(socket: &OwnedFd, packet: &[u8], files: &[BorrowedFd<'_>]) {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut with = SendAncillaryBuffer::new(&mut space);
-    let files = file.map(|file| [file]);
-    if let Some(files) = &files {
-        assert!(with.push(SendAncillaryMessage::ScmRights(files)));
-    }
+    assert!(files.is_empty() || with.push(SendAncillaryMessage::ScmRights(files)));
     let packet = [IoSlice::new(packet)];
     rustix::net::sendmsg(socket, &packet, &mut with, SendFlags::empty()).expect("it is sent");
 }
 
 fn offer(ring_bytes: u64) -> Vec<u8> {
-    [1_u64.to_le_bytes(), ring_bytes.to_le_bytes()].concat()
+    [1_u64.to_le_bytes(), ring_bytes.to_le_bytes(), [0; 8]].concat()
 }
 
 /// What a receiver says to a sender that offers this memory.
@@ -81,7 +84,7 @@ fn lied_to<End>(
     make: impl Fn(Connection, &Setup) -> Result<End, ChannelError>,
 ) -> Lied<End> {
     let (here, there) = Connection::pair().expect("a pair");
-    let (memory, socket) = (memory(4096 + RING_BYTES), OwnedFd::from(there));
+    let (memory, socket) = (memory(MEMORY_BYTES), OwnedFd::from(there));
     say(&socket, &hello([1, 1], SENDER, flow), None);
     say(&socket, &offer(RING_BYTES as u64), Some(memory.as_fd()));
     let end = make(here, &small()).expect("a receiver");
@@ -134,21 +137,21 @@ fn memory_that_could_be_taken_away_is_refused() {
     };
     let unsealed = |flags| {
         let file = rustix::fs::memfd_create(c"test", MemfdFlags::CLOEXEC | flags).expect("a memfd");
-        rustix::fs::ftruncate(&file, 8192).expect("as long");
+        rustix::fs::ftruncate(&file, MEMORY_BYTES as u64).expect("as long");
         file
     };
-    offered(4096, Some(memory(8192).as_fd())).expect("this one is safe");
+    offered(4096, Some(memory(MEMORY_BYTES).as_fd())).expect("this one is safe");
     refused(4096, unsealed(MemfdFlags::empty()).as_fd());
     let growing = unsealed(MemfdFlags::ALLOW_SEALING);
     rustix::fs::fcntl_add_seals(&growing, SealFlags::GROW).expect("sealed");
     refused(4096, growing.as_fd());
     let file = tempfile::tempfile().expect("a file");
-    file.set_len(8192).expect("as long");
+    file.set_len(MEMORY_BYTES as u64).expect("as long");
     refused(4096, file.as_fd());
     for ring_bytes in [0, 64, 4160, 8192, 1 << 30, 1 << 62, u64::MAX] {
-        refused(ring_bytes, memory(8192).as_fd());
+        refused(ring_bytes, memory(MEMORY_BYTES).as_fd());
     }
-    refused(4096, memory(4096).as_fd());
+    refused(4096, memory(MEMORY_BYTES - 4096).as_fd());
     refused(4096, memory(64 << 20).as_fd());
     assert!(matches!(offered(4096, None), Err(ChannelError::Stray(_))));
 }
@@ -220,7 +223,7 @@ fn nothing_that_is_said_first_does_harm() {
             let (here, there) = Connection::pair().expect("a pair");
             let there = OwnedFd::from(there);
             say(&there, &packet, None);
-            say(&there, &packet, Some(memory(8192).as_fd()));
+            say(&there, &packet, Some(memory(MEMORY_BYTES).as_fd()));
             assert!(here.receiver(&small()).is_err());
             Ok(())
         });

@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytepath::Wait;
 use bytepath::channel::{Address, ChannelError, Connection, Listener, Receiver, Setup};
 
-use super::waits;
+use super::hostile::COMMITTED;
+use super::{name, waits};
 use crate::ends::contents;
 use crate::examples::example;
 use crate::watch::bounded;
@@ -18,10 +19,6 @@ use crate::watch::bounded;
 const KILLS: usize = 25;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn name(of: &str) -> String {
-    format!("@bytepath-test-killed-{of}-{}", std::process::id())
-}
 
 fn killed(mut child: Child) {
     child.kill().expect("it is killed");
@@ -67,7 +64,7 @@ fn what_a_killed_sender_had_committed_arrives_and_then_an_error() {
             assert!(error.is_none(), "{error:?}");
             killed(child);
             let (after, error) = received(&mut receiver, u64::MAX);
-            let committed = receiver.memory().words()[0].load(Acquire);
+            let committed = receiver.memory().words()[COMMITTED].load(Acquire);
             assert_eq!(before + after, committed, "every byte that was committed");
             assert!(
                 matches!(error, Some(ChannelError::Gone { passed }) if passed == committed),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytepath::channel::{Address, ChannelError, Connection, Listener, Setup, Users};
 use bytepath::pages::PageSize;
 
-use super::small;
+use super::{name, small};
 use crate::examples::example;
 use crate::watch::bounded;
 
@@ -17,11 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn address(words: impl AsRef<std::ffi::OsStr>) -> Address {
     Address::parse(words).expect("an address")
-}
-
-/// A name that no other run of the tests uses.
-fn name(of: &str) -> String {
-    format!("@bytepath-test-{of}-{}", std::process::id())
 }
 
 #[test]

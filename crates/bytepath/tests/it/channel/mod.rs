@@ -1,6 +1,7 @@
 //! Channels: every byte and message in its order, whatever the waits; ends that fail, lie, or are
 //! killed.
 
+mod broadcast;
 mod ends;
 mod hostile;
 mod killed;
@@ -11,10 +12,11 @@ mod random;
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytepath::Wait;
-use bytepath::channel::{ChannelError, Connection, Now, Receiver, Sender, Setup};
+use bytepath::channel::{Broadcast, ChannelError, Connection, Now, Receiver, Sender, Setup};
 use bytepath::pages::{PageSize, SharedMemory};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -29,6 +31,14 @@ fn small() -> Setup {
 
 fn waits() -> impl Iterator<Item = Wait> {
     Wait::NAMES.iter().filter_map(|name| Wait::named(name))
+}
+
+/// A name that was never used: a process that another test is starting may hold a socket that has
+/// one for a moment longer.
+fn name(of: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Relaxed);
+    format!("@bytepath-test-{of}-{}-{count}", std::process::id())
 }
 
 /// Both ends of a stream, each with its setup.
@@ -187,11 +197,12 @@ fn a_sleeper_that_wants_one_byte_is_not_left_asleep_for_half_of_the_ring() {
 #[test]
 fn rings_lie_in_huge_pages_where_shared_memory_has_them() {
     let (sender, receiver) = stream(Setup::default(), Setup::default());
-    let huge =
-        [sender.memory(), receiver.memory()].map(|memory| memory.huge_bytes().expect("told"));
+    let broadcast = Broadcast::new(&Setup::default()).expect("a sender");
+    let huge = [sender.memory(), receiver.memory(), broadcast.memory()]
+        .map(|memory| memory.huge_bytes().expect("told"));
     let probe = SharedMemory::create(1, PageSize::Huge).and_then(|memory| memory.huge_bytes());
     if probe.is_ok_and(|bytes| bytes > 0) {
-        assert_eq!(huge, [2 << 20, 2 << 20]);
+        assert_eq!(huge, [2 << 20; 3]);
     } else {
         eprintln!("skipped: shared memory gets no huge pages here ({huge:?})");
     }

@@ -126,7 +126,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let (whole, texts) = (work.whole, work.stages);
     let began = Instant::now();
     let mut watched = Watched {
-        stages: Stages::start(texts, &size),
+        stages: Stages::start(texts, &size, &mut signals),
         family: options.family(&size, &allowed, whole.as_ref()),
         placer: (!options.no_place).then(|| Placer::new(told::neighbours(&allowed))),
         is_whole: whole.is_some(),

@@ -17,6 +17,8 @@ use crate::bench::interrupt::is_ignored;
 /// Signals that came and were not looked at.
 pub(super) struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
+    /// Those that were seen, but not yet answered.
+    seen: Vec<i32>,
 }
 
 impl Signals {
@@ -27,7 +29,7 @@ impl Signals {
         let caught = caught.filter(|signal| !is_ignored(*signal)).chain([SIGCHLD]);
         let delivery =
             SignalDelivery::with_pipe(read, write, SignalOnly, caught.collect::<Vec<_>>())?;
-        Ok(Signals { delivery })
+        Ok(Signals { delivery, seen: Vec::new() })
     }
 
     /// Waits for one, no longer than until then.
@@ -42,7 +44,14 @@ impl Signals {
 
     /// Those that came, but for the news of children.
     pub(super) fn came(&mut self) -> Vec<i32> {
-        self.delivery.pending().filter(|signal| *signal != SIGCHLD).collect()
+        self.next();
+        std::mem::take(&mut self.seen)
+    }
+
+    /// The first that came, which stays to be answered.
+    pub(super) fn next(&mut self) -> Option<i32> {
+        self.seen.extend(self.delivery.pending().filter(|signal| *signal != SIGCHLD));
+        self.seen.first().copied()
     }
 }
 

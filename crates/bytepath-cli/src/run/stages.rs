@@ -6,14 +6,17 @@ use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+use super::signals::{Signals, is_passed_on};
 use super::sizes::PipeSize;
 use crate::sys::spawn;
 
 /// What a shell ends with when a command is not there, or cannot be run.
 const NOT_FOUND: i32 = 127;
 const NOT_RUN: i32 = 126;
+/// How a stage ends for which there is no pipe.
+const NOT_MADE: End = End::Exited(NOT_RUN);
 
 /// A stage to be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,12 +64,18 @@ pub(super) struct Stages {
 
 impl Stages {
     /// Starts them from the first to the last, with pipes of this size. As in a shell, one that
-    /// cannot be started keeps the others from nothing; without a pipe there is no next stage.
-    pub(super) fn start(stages: Vec<Stage>, size: &PipeSize) -> Stages {
+    /// cannot be started keeps the others from nothing; without a pipe there is no next stage, nor
+    /// is there after a signal that ends a shell.
+    pub(super) fn start(stages: Vec<Stage>, size: &PipeSize, signals: &mut Signals) -> Stages {
         let mut started = Stages { all: Vec::new(), said: Vec::new() };
         let (count, mut input) = (stages.len(), None);
         let mut stages = stages.into_iter().enumerate();
         for (index, stage) in stages.by_ref() {
+            if let Some(signal) = signals.next() {
+                started.interrupted(signal);
+                started.all.push(Started::without_process(stage, End::Killed(signal)));
+                continue;
+            }
             if index + 1 == count {
                 started.all.push(Started::start(stage, input.take(), None));
                 break;
@@ -82,13 +91,27 @@ impl Stages {
                     crate::say(format_args!(
                         "bytepath: cannot make a pipe: {why}; close files, or use fewer stages"
                     ));
-                    started.all.push(Started::not_run(stage));
+                    started.all.push(Started::without_process(stage, NOT_MADE));
                     break;
                 }
             }
         }
-        started.all.extend(stages.map(|(_, stage)| Started::not_run(stage)));
+        started.all.extend(stages.map(|(_, stage)| Started::without_process(stage, NOT_MADE)));
+        if let Some(signal) = signals.next() {
+            started.interrupted(signal);
+        }
         started
+    }
+
+    /// A key's signal goes to all that are there, and so the stage that was started at that moment
+    /// may have missed it. Others are passed on to every stage later.
+    fn interrupted(&self, signal: i32) {
+        let newest = self.all.last().and_then(|stage| stage.pid);
+        let newest = newest.filter(|_| !is_passed_on(signal));
+        if let Some((pid, signal)) = newest.zip(Signal::from_named_raw(signal)) {
+            // It may have ended by it already.
+            let _ = kill_process(pid, signal);
+        }
     }
 
     /// Those that have ended and were not known to: each is shown to `look` before the kernel
@@ -136,8 +159,8 @@ impl Stages {
 }
 
 impl Started {
-    fn not_run(stage: Stage) -> Started {
-        Started { text: stage.text, pid: None, end: Some(End::Exited(NOT_RUN)) }
+    fn without_process(stage: Stage, end: End) -> Started {
+        Started { text: stage.text, pid: None, end: Some(end) }
     }
 
     fn start(stage: Stage, input: Option<OwnedFd>, output: Option<OwnedFd>) -> Started {

@@ -440,7 +440,7 @@ fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, Tra
 }
 
 /// The profile in its usual place, or why it cannot be used.
-fn usual_profile() -> Result<Profile, String> {
+pub(crate) fn usual_profile() -> Result<Profile, String> {
     let Some(path) = Profile::default_path() else {
         return Err("no HOME and no XDG_STATE_HOME, so no profile".into());
     };

@@ -25,11 +25,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bytepath::machine::{CpuList, Machine};
+use bytepath::profile::{Cost, Profile};
 use clap::Args;
 use rustix::stdio::stderr;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::output::{self, Output};
+use crate::planning::usual_profile;
+use crate::sys::spawn;
 use crate::{values, wrong_usage};
 use family::Family;
 use live::Live;
@@ -45,8 +48,8 @@ use watch::Watched;
 /// The text means what it means to the shell, and ends as it would there. A pipeline of plain
 /// commands is taken apart, and its stages are run with larger pipes between them. Anything else
 /// (lists, loops, subshells, …) is run by the shell as it is; its pipes are found and made larger
-/// from outside. In both cases the stages are looked at several times a second, and those that are
-/// faster together on one CPU are put there.
+/// from outside. In both cases no stage interrupts another that runs, all are looked at several
+/// times a second, and those that are faster together on one CPU are put there.
 #[derive(Args)]
 pub(crate) struct Options {
     /// What you would type into a shell, as one argument: 'tar cf - DIR | zstd | wc -c'
@@ -64,7 +67,7 @@ pub(crate) struct Options {
     /// The size of the pipes between stages; 1M unless given
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
     pipe_size: Option<usize>,
-    /// Leave it to the kernel where stages run
+    /// Leave it to the kernel where stages run, and when
     #[arg(long)]
     no_place: bool,
     /// Run on these CPUs alone: 0-3,8
@@ -124,11 +127,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         explain(&work, options, &allowed);
     }
     let (whole, texts) = (work.whole, work.stages);
+    let patient = options.makes_patient();
     let began = Instant::now();
     let mut watched = Watched {
-        stages: Stages::start(texts, &size, &mut signals),
+        stages: Stages::start(texts, &size, patient, &mut signals),
         family: options.family(&size, &allowed, whole.as_ref()),
-        placer: (!options.no_place).then(|| Placer::new(told::neighbours(&allowed))),
+        placer: (!options.no_place).then(|| placer(&allowed)),
         is_whole: whole.is_some(),
         // A shell that runs it was given the option itself.
         pipefail: options.pipefail && whole.is_none(),
@@ -187,11 +191,23 @@ fn explain(work: &Work, options: &Options, allowed: &CpuList) {
     let pipes = options.pipe_size.unwrap_or(1 << 20) as u64;
     let placed = match (options.no_place, allowed.len()) {
         (true, _) => "stages run where the kernel puts them",
-        (_, 1) => "there is one CPU, so nothing to decide",
+        (_, 1) => "there is one CPU, so nothing to place",
         _ => "stages are placed by what is seen of them",
     };
     let pipes = bytepath_report::numbers::bytes(pipes);
     crate::say(format_args!("  pipes of {pipes}; CPUs {allowed}: {placed}"));
+    if options.makes_patient() {
+        crate::say(format_args!("  none interrupts another that runs (SCHED_BATCH)"));
+    }
+    let known = usual_profile();
+    let gives = known.as_ref().ok().and_then(together_gives);
+    match (options.no_place || allowed.len() == 1, &known, gives) {
+        (false, _, Some(gives)) => crate::say(format_args!(
+            "  by the profile, stages that only copy move {gives:.1} times as much on one CPU as on two"
+        )),
+        (false, Err(why), _) => crate::say(format_args!("  {why}")),
+        _ => {}
+    }
 }
 
 impl Options {
@@ -263,6 +279,10 @@ impl Options {
         Ok(asked.clone())
     }
 
+    fn makes_patient(&self) -> bool {
+        !self.no_place && spawn::may_be_patient()
+    }
+
     fn says_summary(&self) -> bool {
         self.summary || (!self.no_summary && rustix::termios::isatty(stderr()))
     }
@@ -276,6 +296,22 @@ impl Options {
         let shell = self.pipeline.is_some().then(|| self.shell()).and_then(|shell| program(&shell));
         (of_interest && Family::can_be_seen()).then(|| Family::new(*size, allowed.clone(), shell))
     }
+}
+
+fn placer(allowed: &CpuList) -> Placer {
+    let profile = usual_profile().ok();
+    Placer::new(told::neighbours(allowed), profile.as_ref().and_then(together_gives))
+}
+
+/// What two ends of a pipe moved on one CPU, for each byte that they moved on two.
+fn together_gives(profile: &Profile) -> Option<f64> {
+    let of_copying = |cost: &&Cost| {
+        cost.name.starts_with("write and read, pipe of 1M, ") && cost.name.ends_with(", block")
+    };
+    let (on_one, on_two): (Vec<&Cost>, Vec<&Cost>) =
+        profile.costs.iter().filter(of_copying).partition(|cost| cost.name.contains("same-cpu"));
+    let best = |costs: Vec<&Cost>| costs.iter().map(|cost| cost.value).reduce(f64::max);
+    Some(best(on_one)? / best(on_two).filter(|rate| *rate > 0.0)?)
 }
 
 /// The shell that was asked for, or the user's.

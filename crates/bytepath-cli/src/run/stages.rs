@@ -63,10 +63,15 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// Starts them from the first to the last, with pipes of this size. As in a shell, one that
-    /// cannot be started keeps the others from nothing; without a pipe there is no next stage, nor
-    /// is there after a signal that ends a shell.
-    pub(super) fn start(stages: Vec<Stage>, size: &PipeSize, signals: &mut Signals) -> Stages {
+    /// Starts them from the first to the last, with pipes of this size; patient ones do not
+    /// interrupt each other. As in a shell, one that cannot be started keeps the others from nothing;
+    /// without a pipe there is no next stage, nor is there after a signal that ends a shell.
+    pub(super) fn start(
+        stages: Vec<Stage>,
+        size: &PipeSize,
+        patient: bool,
+        signals: &mut Signals,
+    ) -> Stages {
         let mut started = Stages { all: Vec::new(), said: Vec::new() };
         let (count, mut input) = (stages.len(), None);
         let mut stages = stages.into_iter().enumerate();
@@ -77,14 +82,14 @@ impl Stages {
                 continue;
             }
             if index + 1 == count {
-                started.all.push(Started::start(stage, input.take(), None));
+                started.all.push(Started::start(stage, input.take(), None, patient));
                 break;
             }
             match pipe_with(PipeFlags::CLOEXEC) {
                 Ok((read, write)) => {
                     started.said.extend(size.enlarge(&write).err());
                     let input = input.replace(read);
-                    started.all.push(Started::start(stage, input, Some(write)));
+                    started.all.push(Started::start(stage, input, Some(write), patient));
                 }
                 Err(errno) => {
                     let why = crate::classic::word(errno);
@@ -163,7 +168,12 @@ impl Started {
         Started { text: stage.text, pid: None, end: Some(end) }
     }
 
-    fn start(stage: Stage, input: Option<OwnedFd>, output: Option<OwnedFd>) -> Started {
+    fn start(
+        stage: Stage,
+        input: Option<OwnedFd>,
+        output: Option<OwnedFd>,
+        patient: bool,
+    ) -> Started {
         let Stage { text, words } = stage;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
@@ -174,7 +184,7 @@ impl Started {
             .collect();
         input.map(|input| command.stdin(Stdio::from(input)));
         output.map(|output| command.stdout(Stdio::from(output)));
-        match spawn::spawn_as_we_were(&mut command, &inherited) {
+        match spawn::spawn_as_we_were(&mut command, &inherited, patient) {
             Ok(child) => Started { text, pid: Some(Pid::from_child(&child)), end: None },
             Err(error) => {
                 let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };

@@ -20,9 +20,15 @@ const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, lib
 /// lends them this process's memory until they begin, and one that is stopped before keeps this
 /// process from stopping.
 ///
+/// Patient programs do not interrupt one that runs when something wakes them ([`may_be_patient`]).
+///
 /// # Errors
 /// As those of [`Command::spawn`].
-pub(crate) fn spawn_as_we_were(command: &mut Command, inherited: &[i32]) -> std::io::Result<Child> {
+pub(crate) fn spawn_as_we_were(
+    command: &mut Command,
+    inherited: &[i32],
+    patient: bool,
+) -> std::io::Result<Child> {
     let ignores_pipe = start::pipe_was_ignored();
     let closed: Vec<i32> =
         inherited.iter().copied().filter(|fd| start::was_closed(*fd as usize)).collect();
@@ -37,6 +43,12 @@ pub(crate) fn spawn_as_we_were(command: &mut Command, inherited: &[i32]) -> std:
             // SAFETY: between fork and exec nobody uses it: it stands for one that was closed.
             unsafe { libc::close(*fd) };
         }
+        if patient {
+            let no_priority = libc::sched_param { sched_priority: 0 };
+            // Where it is refused, all runs as it would have.
+            // SAFETY: it reads one structure, which is there.
+            unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const no_priority) };
+        }
         // SAFETY: `mask` was filled by the same call, and the old mask is not asked for.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, null_mut()) };
         Ok(())
@@ -45,6 +57,16 @@ pub(crate) fn spawn_as_we_were(command: &mut Command, inherited: &[i32]) -> std:
     // handler, and allocates nothing.
     unsafe { command.pre_exec(restore) };
     command.spawn()
+}
+
+/// Whether programs that we start may be made patient: nobody has given us another scheduling
+/// policy than the usual one. Under `SCHED_BATCH` (sched(7)) a program that is woken waits until the
+/// one that runs sleeps or has had its share. Of two programs with a pipe between them on one CPU,
+/// each then goes on until the pipe is full or empty, and not only until it has moved one piece.
+pub(crate) fn may_be_patient() -> bool {
+    // SAFETY: it takes a number and gives a number.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    policy == libc::SCHED_OTHER
 }
 
 /// While it lives, signals that end a program wait, and have no handler that a new process would

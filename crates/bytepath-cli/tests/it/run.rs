@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::program::{Done, bytepath, installed, run, shell, signal_of};
+use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, signal_of};
 
 /// The text as a shell runs it, and as `bytepath run` does with that shell.
 fn both(shell: &str, text: &str) -> [Done; 2] {
@@ -394,6 +394,27 @@ fn a_larger_pipe_that_is_refused_is_told_and_done_without() {
     let done = run(command.stdin(std::process::Stdio::null()));
     assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "10\n"), "{done:?}");
     assert!(done.stderr.contains("above fs.pipe-max-size"), "{done:?}");
+}
+
+/// The 41st field of proc_pid_stat(5) is the scheduling policy: 0 is the usual one, 3 SCHED_BATCH.
+#[test]
+fn stages_do_not_interrupt_each_other_unless_that_is_left_to_the_kernel() {
+    const POLICY: &str = "cut -d' ' -f41 /proc/self/stat";
+    let text = format!("{POLICY} | cat");
+    let policy = |words: &[&str]| run(&mut bytepath(&[words, &[&text]].concat())).well().stdout;
+    assert_eq!(policy(&["run"]), "3\n");
+    assert_eq!(policy(&["run", "--no-place"]), "0\n");
+    let whole = format!("{{ {POLICY}; }} | cat");
+    assert_eq!(run(&mut bytepath(&["run", &whole])).well().stdout, "3\n");
+    if installed("chrt") {
+        let done = run(Command::new("chrt").args(["--idle", "0", BYTEPATH, "run", &text]));
+        assert_eq!(done.well().stdout, "5\n", "what was chosen is left");
+    }
+    if installed("strace") {
+        let inject = ["-f", "-o", "/dev/null", "-e", "inject=sched_setscheduler:error=EPERM"];
+        let done = run(Command::new("strace").args(inject).args([BYTEPATH, "run", &text]));
+        assert_eq!(done.well().stdout, "0\n");
+    }
 }
 
 #[test]

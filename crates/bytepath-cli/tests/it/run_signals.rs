@@ -9,7 +9,7 @@ use std::process::{ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{tcgetpgrp, tcgetsid};
 
@@ -38,7 +38,13 @@ fn pid_of(program: &mut Bounded) -> Pid {
 #[track_caller]
 fn gone(pids: &[Pid]) {
     let until = Instant::now() + HANGS_AFTER;
-    while pids.iter().any(|pid| test_kill_process(*pid).is_ok()) {
+    // Whoever takes in orphans may leave them unburied.
+    let is_there = |pid: &Pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        !matches!(state, None | Some('Z' | 'X'))
+    };
+    while pids.iter().any(is_there) {
         assert!(Instant::now() < until, "still there: {pids:?}");
         std::thread::yield_now();
     }

@@ -111,9 +111,12 @@ impl Family {
         }
     }
 
-    /// Whether /proc tells anything here.
+    /// Whether /proc tells anything here. In a new namespace of processes it may still be that of
+    /// another, where the same numbers stand for other processes.
     pub(super) fn can_be_seen() -> bool {
-        Reading::of(getpid()).is_some()
+        let itself = fs::read_link("/proc/self").ok();
+        let itself = itself.and_then(|number| number.to_str()?.parse().ok());
+        itself == Some(getpid().as_raw_nonzero().get()) && Reading::of(getpid()).is_some()
     }
 
     /// Looks at everybody, and makes pipes that are new as large as they are to be.

@@ -352,6 +352,26 @@ fn without_proc_or_the_right_to_place_it_runs_all_the_same() {
 }
 
 #[test]
+fn the_proc_of_other_processes_tells_nothing() {
+    let Some(_) = crate::program::root().then_some(()).filter(|()| installed("unshare")) else {
+        println!("skipped: needs root and unshare");
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("told.json");
+    let text = "head -c 9000000 /dev/zero | tail -c 1 | wc -c";
+    let line = format!("unshare -pf \"$bytepath\" run --json {} '{text}'", file.display());
+    assert_eq!(shell(&line).well().stdout.trim(), "1");
+    let told: Value =
+        serde_json::from_slice(&std::fs::read(file).expect("it is told")).expect("JSON");
+    for stage in told["stages"].as_array().expect("a list") {
+        assert_eq!((&stage["looks"], &stage["read_bytes"]), (&0.into(), &Value::Null), "{told}");
+        assert!(stage["user_s"].as_f64().is_some_and(|seconds| seconds < 5.0), "{told}");
+    }
+    assert_eq!(told["pipes"], Value::Array(vec![]), "{told}");
+}
+
+#[test]
 fn the_shell_and_run_are_compared_on_the_same_output() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().to_str().expect("plain");

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
+use nix::sys::wait::{self, WaitPidFlag};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
@@ -140,6 +141,23 @@ impl Stages {
                 // Whoever started us had its children forgotten at once.
                 Err(_) => stage.end = Some(End::Exited(NOT_FOUND)),
             }
+        }
+        self.bury_orphans();
+    }
+
+    /// In a container, the first process becomes the parent of all that lose theirs, and nobody else
+    /// waits for them.
+    fn bury_orphans(&self) {
+        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+        loop {
+            let found = wait::waitid(wait::Id::All, ended | WaitPidFlag::WNOWAIT);
+            let Some(orphan) = found.ok().and_then(|found| found.pid()) else { return };
+            let is_stage = |pid: Pid| pid.as_raw_nonzero().get() == orphan.as_raw();
+            if self.running().any(is_stage) {
+                // It has ended just now, and news of that are on their way.
+                return;
+            }
+            let _ = wait::waitid(wait::Id::Pid(orphan), ended);
         }
     }
 

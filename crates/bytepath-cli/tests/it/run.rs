@@ -372,6 +372,25 @@ fn the_proc_of_other_processes_tells_nothing() {
 }
 
 #[test]
+fn an_orphan_that_becomes_its_child_is_buried() {
+    let Some(_) = crate::program::root().then_some(()).filter(|()| installed("unshare")) else {
+        println!("skipped: needs root and unshare");
+        return;
+    };
+    // The orphan has the pipe until it ends.
+    let waits = "cat; n=0; while grep -qs \"^State:.Z\" /proc/[0-9]*/status && [ $n -lt 200 ]; do n=$((n+1)); sleep 0.05; done";
+    let counts = "grep -ls \"^State:.Z\" /proc/[0-9]*/status | wc -l";
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("counts");
+    std::fs::write(&script, format!("{waits}; {counts}")).expect("it is written");
+    let line = format!(
+        "unshare -pfm --mount-proc \"$bytepath\" run \"sh -c 'sleep 0.2 & echo made' | sh {}\"",
+        script.display()
+    );
+    assert_eq!(shell(&line).well().stdout, "made\n0\n");
+}
+
+#[test]
 fn the_shell_and_run_are_compared_on_the_same_output() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().to_str().expect("plain");

@@ -8,9 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
+use signal_hook::low_level::signal_name;
 
 use crate::bench::interrupt::is_ignored;
 
@@ -60,6 +61,15 @@ const LONG: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };
 /// Whether it was sent to us and nobody else has it.
 pub(super) fn is_passed_on(signal: i32) -> bool {
     matches!(signal, SIGHUP | SIGTERM)
+}
+
+/// Whether a stage that it ended is nothing to tell of: its reader left, or the user wanted its end.
+pub(super) fn is_usual_end(signal: i32) -> bool {
+    matches!(signal, SIGINT | SIGPIPE)
+}
+
+pub(super) fn name(signal: i32) -> String {
+    signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
 }
 
 /// Ends this process as a signal that killed what it ran would have, where that can be; comes back

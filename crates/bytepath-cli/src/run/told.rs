@@ -101,17 +101,22 @@ impl Told {
 }
 
 fn line(stage: &RanStage) -> String {
-    let mut command: String = stage.command.chars().take(SHOWN).collect();
+    let mut command: String = in_a_line(&stage.command).chars().take(SHOWN).collect();
     if command.len() < stage.command.len() {
         command.push('…');
     }
     let ended = match (stage.status, stage.signal) {
-        (_, Some(signal)) => format!(", ended by signal {signal}"),
+        (_, Some(signal)) => format!(", ended by {}", super::signals::name(signal)),
         (Some(status), _) if status != 0 => format!(", status {status}"),
         _ => String::new(),
     };
     let cpu_s = numbers::figure(stage.user_s + stage.system_s);
     format!("  {command:SHOWN$} {cpu_s} s of CPU{ended}")
+}
+
+/// A text without what would begin lines in it, or steer the terminal.
+pub(super) fn in_a_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 fn flow(pipe: &RanPipe, seconds: f64) -> String {
@@ -246,4 +251,15 @@ pub(super) fn neighbours(allowed: &CpuList) -> Vec<usize> {
         (thread, cpu.and_then(|cpu| cpu.package), cache, id)
     });
     cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_several_lines_is_shown_in_one() {
+        let stage = RanStage { command: "awk '{\n\x1b[2Jprint }'".into(), ..RanStage::default() };
+        assert_eq!(line(&stage), format!("  {:SHOWN$} 0 s of CPU", "awk '{  [2Jprint }'"));
+    }
 }

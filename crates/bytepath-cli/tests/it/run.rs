@@ -391,6 +391,20 @@ fn an_orphan_that_becomes_its_child_is_buried() {
 }
 
 #[test]
+fn a_stage_that_a_signal_ended_is_told_of() {
+    let killed = "sh -c 'kill -SEGV $$'";
+    let done = run(&mut bytepath(&["run", "--", "sh", "-c", "kill -SEGV $$", ":::", "cat"]));
+    assert_eq!(
+        (done.status.code(), done.stderr.as_str()),
+        (Some(0), "bytepath: sh -c kill -SEGV $$: ended by SIGSEGV\n")
+    );
+    let done =
+        run(&mut bytepath(&["run", &format!("echo a | {}", killed.replace("$$", "\"$$\""))]));
+    assert!(done.stderr.ends_with("ended by SIGSEGV\n"), "{done:?}");
+    run(&mut bytepath(&["run", "yes | head -1"])).well();
+}
+
+#[test]
 fn the_shell_and_run_are_compared_on_the_same_output() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().to_str().expect("plain");

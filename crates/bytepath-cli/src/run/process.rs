@@ -18,9 +18,6 @@ pub(super) struct Reading {
     pub(super) parent: Option<Pid>,
     pub(super) user_s: f64,
     pub(super) system_s: f64,
-    /// Of its children that have ended and that it knows to have.
-    pub(super) children_user_s: f64,
-    pub(super) children_system_s: f64,
     /// Time on a CPU, and time waiting for one.
     pub(super) run_ns: u64,
     pub(super) wait_ns: u64,
@@ -66,8 +63,6 @@ impl Reading {
             state: fields.first()?.chars().next()?,
             user_s: seconds(14)?,
             system_s: seconds(15)?,
-            children_user_s: seconds(16)?,
-            children_system_s: seconds(17)?,
             parent: fields.get(1).and_then(|pid| Pid::from_raw(pid.parse().ok()?)),
             threads: u32::try_from(number(20)?).unwrap_or(u32::MAX),
             cpu: usize::try_from(number(39)?).unwrap_or(0),

@@ -5,6 +5,8 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use nix::sys::wait::{self, WaitPidFlag};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -53,6 +55,9 @@ pub(super) struct Started {
     pub(super) pid: Option<Pid>,
     /// None while it runs.
     pub(super) end: Option<End>,
+    /// Seconds of CPU in user space and in the kernel, of all that it waited for too; known once it
+    /// has ended, and without /proc.
+    pub(super) cpu_s: (f64, f64),
 }
 
 /// All stages of a pipeline.
@@ -130,6 +135,7 @@ impl Stages {
                 Ok(None) => {}
                 Ok(Some(_)) => {
                     look(pid);
+                    let before = cpu_of_the_dead_s();
                     let ended = waitid(WaitId::Pid(pid), flags).ok().flatten();
                     let killed = ended.as_ref().and_then(|ended| ended.terminating_signal());
                     let exited = ended.as_ref().and_then(|ended| ended.exit_status());
@@ -137,6 +143,8 @@ impl Stages {
                         Some(signal) => End::Killed(signal),
                         None => End::Exited(exited.unwrap_or(NOT_FOUND)),
                     });
+                    let after = cpu_of_the_dead_s();
+                    stage.cpu_s = (after.0 - before.0, after.1 - before.1);
                 }
                 // Whoever started us had its children forgotten at once.
                 Err(_) => stage.end = Some(End::Exited(NOT_FOUND)),
@@ -183,7 +191,7 @@ impl Stages {
 
 impl Started {
     fn without_process(stage: Stage, end: End) -> Started {
-        Started { text: stage.text, pid: None, end: Some(end) }
+        Started { text: stage.text, pid: None, end: Some(end), cpu_s: (0.0, 0.0) }
     }
 
     fn start(
@@ -203,15 +211,25 @@ impl Started {
         input.map(|input| command.stdin(Stdio::from(input)));
         output.map(|output| command.stdout(Stdio::from(output)));
         match spawn::spawn_as_we_were(&mut command, &inherited, patient) {
-            Ok(child) => Started { text, pid: Some(Pid::from_child(&child)), end: None },
+            Ok(child) => {
+                let pid = Some(Pid::from_child(&child));
+                Started { text, pid, end: None, cpu_s: (0.0, 0.0) }
+            }
             Err(error) => {
                 let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
                 let name = words[0].to_string_lossy();
                 crate::say(format_args!("bytepath: {name}: {}", word(&error)));
-                Started { text, pid: None, end: Some(End::Exited(status)) }
+                Started { text, pid: None, end: Some(End::Exited(status)), cpu_s: (0.0, 0.0) }
             }
         }
     }
+}
+
+/// What all children took that have been waited for.
+fn cpu_of_the_dead_s() -> (f64, f64) {
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
+    usage.map_or((0.0, 0.0), |usage| (seconds(usage.user_time()), seconds(usage.system_time())))
 }
 
 fn word(error: &std::io::Error) -> String {

@@ -139,14 +139,17 @@ fn flow(pipe: &RanPipe, seconds: f64) -> String {
 fn stages(all: &[Started], family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
     let stage = |started: &Started| {
         let member = started.pid.and_then(|pid| family?.member(pid));
+        let (user_s, system_s) = started.cpu_s;
         RanStage {
+            user_s,
+            system_s,
             command: started.text.clone(),
             status: started.end.map(End::status),
             signal: started.end.and_then(|end| match end {
                 End::Killed(signal) => Some(signal),
                 End::Exited(_) => None,
             }),
-            ..member.map(with_children).unwrap_or_default()
+            ..member.map(seen).unwrap_or_default()
         }
     };
     (all.iter().map(stage).collect(), all.iter().map(|started| started.pid).collect())
@@ -162,14 +165,6 @@ fn processes(family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
         .into_iter()
         .flat_map(|family| family.members.iter().filter(move |member| takes_part(family, member)));
     all.map(|member| (seen(member), Some(member.pid))).unzip()
-}
-
-/// A stage that is a shell of its own works through its children.
-fn with_children(member: &Member) -> RanStage {
-    let mut stage = seen(member);
-    stage.user_s += member.now.children_user_s;
-    stage.system_s += member.now.children_system_s;
-    stage
 }
 
 fn seen(member: &Member) -> RanStage {

@@ -39,6 +39,8 @@ pub(super) struct Member {
     placed: Option<usize>,
     /// Whether it is still there.
     pub(super) alive: bool,
+    /// Whether it was looked at after its end, so that its counts are whole.
+    pub(super) seen_ended: bool,
     pub(super) doing: Doing,
     /// How often it was seen at each.
     pub(super) looks: BTreeMap<Doing, u32>,
@@ -169,6 +171,7 @@ impl Family {
         member.now = Reading { moved, ..reading };
         member.lived = member.seen.elapsed();
         member.alive = false;
+        member.seen_ended = true;
     }
 
     /// Which pipe joins whom. A shell has the ends of its stages' pipes until it has started them,
@@ -272,6 +275,12 @@ impl Family {
         self.between(joint.writer, joint.reader)
     }
 
+    /// Whether more may have gone through than that.
+    pub(super) fn is_at_least(&self, joint: &Joint) -> bool {
+        let whole = |pid| self.member(pid).is_some_and(|member| member.seen_ended);
+        !whole(joint.writer) && !whole(joint.reader)
+    }
+
     /// What went from one to the other, if there is a pipe between them.
     pub(super) fn between(&self, writer: Pid, reader: Pid) -> Through {
         let moved = |pid| self.member(pid).and_then(|member| member.now.moved);
@@ -296,6 +305,7 @@ impl Member {
             program: process::program(pid),
             placed: None,
             alive: true,
+            seen_ended: false,
             doing: Doing::default(),
             looks: BTreeMap::new(),
             seen: Instant::now(),
@@ -306,6 +316,7 @@ impl Member {
     fn take(&mut self, reading: Reading, has_children: bool) {
         if reading.has_ended() {
             self.now = Reading { moved: reading.moved.or(self.now.moved), ..reading };
+            self.seen_ended = true;
             return;
         }
         if reading.name != self.now.name {

@@ -26,8 +26,67 @@ const HELPS: &[(&[&str], &str)] = &[
 ];
 const HELP: &str = "more threads, or another tool";
 
-/// The verdict on a run that has everything else in it.
+/// The verdict on a run that has everything else in it. Of several pipelines that a shell ran, it is
+/// on the one that took longest.
 pub(super) fn of(ran: &Ran) -> RanVerdict {
+    let parts = parts(ran);
+    let longest = parts.iter().max_by(|one, other| weight(ran, one).total_cmp(&weight(ran, other)));
+    let Some(longest) = longest.filter(|_| ran.whole.is_some() && parts.len() > 1) else {
+        return of_one(ran);
+    };
+    let alone = alone(ran, longest);
+    let verdict = of_one(&alone);
+    let pipelines = parts.iter().filter(|part| part.len() > 1).count();
+    let which = match longest.len() {
+        1 => format!("which took more than any of {pipelines} pipelines"),
+        _ => format!("in the longest of {pipelines} pipelines, {:.2} s", alone.seconds),
+    };
+    RanVerdict {
+        stage: verdict.stage.map(|stage| longest[stage]),
+        words: format!("{} ({which})", verdict.words),
+        ..verdict
+    }
+}
+
+/// The stages that pipes join, by their places.
+fn parts(ran: &Ran) -> Vec<Vec<usize>> {
+    let mut part_of: Vec<usize> = (0..ran.stages.len()).collect();
+    for pipe in &ran.pipes {
+        let (from, to) = (part_of[pipe.from], part_of[pipe.to]);
+        part_of.iter_mut().filter(|part| **part == to).for_each(|part| *part = from);
+    }
+    let of_part = |part| (0..part_of.len()).filter(|stage| part_of[*stage] == part).collect();
+    (0..part_of.len()).map(of_part).filter(|part: &Vec<usize>| !part.is_empty()).collect()
+}
+
+/// What a part counts for: the time that it took. A process alone may only have waited for others.
+fn weight(ran: &Ran, part: &[usize]) -> f64 {
+    match part {
+        [only] => ran.stages[*only].user_s + ran.stages[*only].system_s,
+        _ => seconds(ran, part),
+    }
+}
+
+fn seconds(ran: &Ran, part: &[usize]) -> f64 {
+    part.iter().filter_map(|stage| ran.stages[*stage].seconds).fold(0.0, f64::max)
+}
+
+/// A part as a run of its own.
+fn alone(ran: &Ran, part: &[usize]) -> Ran {
+    let place = |stage| part.iter().position(|of_part| *of_part == stage);
+    let pipes = ran.pipes.iter().filter_map(|pipe| {
+        let (from, to) = (place(pipe.from)?, place(pipe.to)?);
+        Some(RanPipe { from, to, ..pipe.clone() })
+    });
+    Ran {
+        seconds: seconds(ran, part),
+        stages: part.iter().map(|stage| ran.stages[*stage].clone()).collect(),
+        pipes: pipes.collect(),
+        ..Ran::default()
+    }
+}
+
+fn of_one(ran: &Ran) -> RanVerdict {
     let busy = |stage: &RanStage| (stage.user_s + stage.system_s) / ran.seconds.max(1e-6);
     let busiest =
         ran.stages.iter().enumerate().max_by(|one, other| busy(one.1).total_cmp(&busy(other.1)));
@@ -168,6 +227,29 @@ mod tests {
             "gzip: it used 98% of a CPU; its input was full 97% of the time; its output empty 99%"
         );
         assert!(verdict.help.is_some_and(|help| help.contains("pigz")));
+    }
+
+    /// The shell that waits for them is none of them.
+    #[test]
+    fn of_several_pipelines_the_one_that_took_longest_is_judged() {
+        let lived =
+            |command, cpu_s, seconds| RanStage { seconds: Some(seconds), ..stage(command, cpu_s) };
+        let shell = lived("sh -c", 0.02, 10.0);
+        let stages = vec![
+            shell,
+            lived("cat f", 0.1, 4.0),
+            lived("gzip", 3.9, 4.1),
+            lived("cat", 3.0, 3.2),
+            lived("wc", 1.0, 3.2),
+        ];
+        let pipes = vec![pipe(1, 0.9, 0.0), pipe(3, 0.0, 0.9)];
+        let whole = Some("it is a list of commands".to_owned());
+        let verdict = of(&Ran { seconds: 10.0, whole, stages, pipes, ..Ran::default() });
+        assert_eq!((verdict.stage, verdict.sure), (Some(2), Sure::Sure));
+        assert_eq!(
+            verdict.words,
+            "gzip: it used 95% of a CPU; its input was full 90% of the time (in the longest of 2 pipelines, 4.10 s)"
+        );
     }
 
     #[test]

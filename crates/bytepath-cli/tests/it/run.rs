@@ -405,6 +405,22 @@ fn a_stage_that_a_signal_ended_is_told_of() {
     run(&mut bytepath(&["run", "yes | head -1"])).well();
 }
 
+/// What is only seen from outside is not claimed to be all.
+#[test]
+fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
+    let pipeline = "head -c 50000000 /dev/zero | sh -c 'sleep 0.3; exec cat' | tail -c 1 | wc -c";
+    let told = told(&[&format!("{pipeline}; {pipeline}")]);
+    let pipes = told["pipes"].as_array().expect("a list");
+    assert!(!pipes.is_empty(), "{told}");
+    for pipe in pipes {
+        assert_eq!((&pipe["agreed"], &pipe["at_least"]), (&false.into(), &true.into()), "{told}");
+        let seconds = pipe["seconds"].as_f64().expect("it was there");
+        assert!(seconds < told["seconds"].as_f64().expect("a number"), "{told}");
+    }
+    let words = told["verdict"]["words"].as_str().expect("text");
+    assert!(words.contains("(in the longest of 2 pipelines, "), "{words}");
+}
+
 #[test]
 fn the_shell_and_run_are_compared_on_the_same_output() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -187,7 +187,7 @@ impl Drop for Person {
 
 /// Both ways of running a text. The last stage does not read, since one that does may find its input
 /// at an end before the key's signal finds it, and then ends well, in a shell too. Each says when it
-/// has begun: bash, while it starts, forgets an interrupt.
+/// has begun.
 const TEXTS: [&str; 2] = [
     "sh -c 'echo started >&2; exec sleep 1000' | sh -c 'echo started >&2; exec sleep 1000'",
     "{ sh -c 'echo started >&2; exec sleep 1000' | cat; } | sh -c 'echo started >&2; exec sleep 1000'",

@@ -159,19 +159,38 @@ impl Family {
         self.members.last_mut().expect("it was just put there")
     }
 
-    /// What a child was in the end; it has not been reaped yet.
-    pub(super) fn ended(&mut self, pid: Pid) {
+    /// Learns what a child was in the end, and waits for it.
+    pub(super) fn bury<T>(&mut self, pid: Pid, wait: impl FnOnce() -> T) -> T {
+        self.ended(pid);
+        let (waited, moved) = process::moved_by_ended(wait);
+        if let Some(moved) = moved {
+            self.moved(pid, moved);
+        }
+        waited
+    }
+
+    /// It has not been waited for yet.
+    fn ended(&mut self, pid: Pid) {
         let Some(reading) = Reading::of(pid) else { return };
         let known = self.members.iter_mut().rev().find(|member| member.pid == pid);
         let member = match known {
             Some(member) => member,
             None => self.added(pid, &reading),
         };
+        member.seen_ended = reading.moved.is_some();
         let moved = reading.moved.or(member.now.moved);
         member.now = Reading { moved, ..reading };
         member.lived = member.seen.elapsed();
         member.alive = false;
-        member.seen_ended = true;
+    }
+
+    /// What a child had moved in the end, where the kernel has not shown it before.
+    fn moved(&mut self, pid: Pid, moved: Moved) {
+        let known = self.members.iter_mut().rev().find(|member| member.pid == pid);
+        if let Some(member) = known.filter(|member| !member.seen_ended) {
+            member.now.moved = Some(moved);
+            member.seen_ended = true;
+        }
     }
 
     /// Which pipe joins whom. A shell has the ends of its stages' pipes until it has started them,
@@ -283,7 +302,10 @@ impl Family {
 
     /// What went from one to the other, if there is a pipe between them.
     pub(super) fn between(&self, writer: Pid, reader: Pid) -> Through {
-        let moved = |pid| self.member(pid).and_then(|member| member.now.moved);
+        let ended = |pid| self.member(pid).is_some_and(|member| member.seen_ended);
+        let one_ended = ended(writer) != ended(reader);
+        // What was not looked at after its end says less than what was.
+        let moved = |pid| self.member(pid).filter(|_| ended(pid) || !one_ended)?.now.moved;
         let written = moved(writer).map(|moved| moved.written_bytes);
         Through::of(written, moved(reader).map(|moved| moved.read_bytes))
     }
@@ -315,8 +337,8 @@ impl Member {
 
     fn take(&mut self, reading: Reading, has_children: bool) {
         if reading.has_ended() {
+            self.seen_ended = reading.moved.is_some();
             self.now = Reading { moved: reading.moved.or(self.now.moved), ..reading };
-            self.seen_ended = true;
             return;
         }
         if reading.name != self.now.name {

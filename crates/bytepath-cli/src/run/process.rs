@@ -97,7 +97,26 @@ fn schedstat(path: &str) -> Option<(u64, u64)> {
 }
 
 fn moved(pid: Pid) -> Option<Moved> {
-    let text = fs::read_to_string(path(pid, "io")).ok()?;
+    moved_of(&fs::read_to_string(path(pid, "io")).ok()?)
+}
+
+/// Waits for a process that has ended, and tells what it moved, with all that it had waited for:
+/// the kernel then counts that as this process's too. Ordinary users are not shown it otherwise.
+pub(super) fn moved_by_ended<T>(wait: impl FnOnce() -> T) -> (T, Option<Moved>) {
+    let counts = || fs::read_to_string("/proc/self/io").ok();
+    let before = counts();
+    let waited = wait();
+    let moved = before.zip(counts()).and_then(|(before, after)| {
+        let (ours, all) = (moved_of(&before)?, moved_of(&after)?);
+        // The first reading was counted by the second.
+        let read_bytes = all.read_bytes.checked_sub(ours.read_bytes + before.len() as u64)?;
+        let written_bytes = all.written_bytes.checked_sub(ours.written_bytes)?;
+        Some(Moved { read_bytes, written_bytes })
+    });
+    (waited, moved)
+}
+
+fn moved_of(text: &str) -> Option<Moved> {
     let of =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some(Moved { read_bytes: of("rchar:")?, written_bytes: of("wchar:")? })

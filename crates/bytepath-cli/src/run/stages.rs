@@ -11,6 +11,7 @@ use nix::sys::wait::{self, WaitPidFlag};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+use super::family::Family;
 use super::signals::{Signals, is_passed_on};
 use super::sizes::PipeSize;
 use crate::sys::spawn;
@@ -125,18 +126,21 @@ impl Stages {
         }
     }
 
-    /// Those that have ended and were not known to: each is shown to `look` before the kernel
+    /// Those that have ended and were not known to: each is shown to the family before the kernel
     /// forgets it.
-    pub(super) fn reap(&mut self, mut look: impl FnMut(Pid)) {
+    pub(super) fn reap(&mut self, mut family: Option<&mut Family>) {
         for stage in self.all.iter_mut().filter(|stage| stage.end.is_none()) {
             let Some(pid) = stage.pid else { continue };
             let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
             match waitid(WaitId::Pid(pid), flags | WaitIdOptions::NOWAIT) {
                 Ok(None) => {}
                 Ok(Some(_)) => {
-                    look(pid);
                     let before = cpu_of_the_dead_s();
-                    let ended = waitid(WaitId::Pid(pid), flags).ok().flatten();
+                    let wait = || waitid(WaitId::Pid(pid), flags).ok().flatten();
+                    let ended = match &mut family {
+                        Some(family) => family.bury(pid, wait),
+                        None => wait(),
+                    };
                     let killed = ended.as_ref().and_then(|ended| ended.terminating_signal());
                     let exited = ended.as_ref().and_then(|ended| ended.exit_status());
                     stage.end = Some(match killed {

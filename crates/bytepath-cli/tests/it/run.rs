@@ -247,6 +247,35 @@ fn bytes_through_pipes_are_told_exactly_where_both_ends_count_them() {
     assert!(told["stages"][1]["user_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
 }
 
+/// The kernel does not show an ordinary user what a process moved that has ended.
+#[test]
+fn an_ordinary_user_is_told_the_same_bytes() {
+    let Some(_) = crate::program::root().then_some(()).filter(|()| installed("setpriv")) else {
+        println!("skipped: needs root and setpriv");
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), all).expect("it is ours");
+    let file = dir.path().join("told.json");
+    let line = format!(
+        "setpriv --reuid=65534 --clear-groups \"$bytepath\" run --json {} 'head -c 70000000 /dev/zero | sh -c \"cat; true\" | wc -c'",
+        file.display()
+    );
+    let done = shell(&line);
+    if done.status.code() == Some(127) || done.status.code() == Some(126) {
+        println!("skipped: others may not start this program");
+        return;
+    }
+    assert_eq!(done.well().stdout.trim(), "70000000");
+    let told: Value =
+        serde_json::from_slice(&std::fs::read(file).expect("it is told")).expect("JSON");
+    for pipe in told["pipes"].as_array().expect("a list") {
+        let bytes = pipe["bytes"].as_u64().expect("they are known");
+        assert!((70_000_000..70_070_000).contains(&bytes), "{told}");
+    }
+}
+
 #[test]
 fn pipes_are_as_large_as_asked_for_whoever_runs_the_text() {
     let texts = [

@@ -47,6 +47,8 @@ use usage::Wrong;
 use watch::{Bar, Watch};
 use watcher::Watcher;
 
+use crate::sys::start;
+
 /// The program, given the words after its name.
 pub(crate) fn main(words: Vec<OsString>) -> ExitCode {
     let done = Options::read(words.iter().cloned()).and_then(|settings| run(&settings, &words));
@@ -138,7 +140,9 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
         let work = Work { settings, live, tally: &tally, alone: Some(&alone) };
         let status = watcher.moved(work.run(&inputs, &sink, left));
         // Nothing is left to be done, and the other thread need not be woken to end.
-        end(status | sink.closed(live))
+        let status = status | sink.closed(live);
+        start::let_the_reader_go();
+        end(status)
     })
 }
 

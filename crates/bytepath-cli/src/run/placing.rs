@@ -65,8 +65,8 @@ const IDLE: f64 = 0.02;
 /// they need is the price of waking each other.
 const TOGETHER_MAX: f64 = 1.7;
 /// How much better something has to be to be taken, and to be changed for.
-const BETTER: f64 = 1.03;
-const CLEARLY_BETTER: f64 = 1.06;
+const BETTER: f64 = 1.05;
+const CLEARLY_BETTER: f64 = 1.08;
 /// A group on one CPU that gets less than this of it while it waits for it shares it with strangers.
 const CROWDED: f64 = 0.7;
 const SPACING: Duration = Duration::from_secs(1);

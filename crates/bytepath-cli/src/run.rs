@@ -130,7 +130,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let patient = options.makes_patient();
     let began = Instant::now();
     let mut watched = Watched {
-        stages: Stages::start(texts, &size, patient),
+        stages: Stages::start(texts, &size, patient, &mut signals),
         family: options.family(&size, &allowed, whole.as_ref()),
         placer: (!options.no_place).then(|| placer(&allowed)),
         is_whole: whole.is_some(),
@@ -147,11 +147,27 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         live.end();
     }
     let end = watched.end();
+    if whole.is_none() && !options.says_summary() {
+        say_who_was_killed(&watched);
+    }
     told_of_the_end(options, &watched, whole.as_ref(), took, end, json)?;
     if let End::Killed(signal) = end {
         signals::end_by(signal);
     }
     Ok(ExitCode::from(u8::try_from(end.status() & 0xff).unwrap_or(1)))
+}
+
+/// As shells do, but for the signals by which pipelines usually end.
+fn say_who_was_killed(watched: &Watched) {
+    for stage in &watched.stages.all {
+        if let Some(End::Killed(signal)) = stage.end
+            && !signals::is_usual_end(signal)
+            && watched.ended_by != Some(signal)
+        {
+            let name = signals::name(signal);
+            crate::say(format_args!("bytepath: {}: ended by {name}", told::in_a_line(&stage.text)));
+        }
+    }
 }
 
 fn told_of_the_end(

@@ -131,7 +131,8 @@ impl Tee<'_> {
             |place: usize| copied.as_ref().is_ok_and(|done| done.sinks[place].lost.is_some());
         let end = self.end(&outputs, lost);
         drop(outputs);
-        match hashing.is_none_or(|hashing| self.tell(hashing)) {
+        let is_whole = copied.is_ok_and(|done| done.ending == Ending::SourceEnded);
+        match hashing.is_none_or(|hashing| self.tell(hashing, is_whole)) {
             true => end,
             false => ExitCode::FAILURE,
         }
@@ -188,12 +189,16 @@ impl Tee<'_> {
         );
     }
 
-    /// Says the checksum. Whether there is one.
-    fn tell(&self, hashing: Hashing) -> bool {
+    /// Says the checksum, unless it would be that of a part only, which is no failure where the readers
+    /// have left. Whether it could be had.
+    fn tell(&self, hashing: Hashing, is_whole: bool) -> bool {
         let name = hashing.algorithm.name();
         let digest = hashing.finish();
         match &digest {
-            Ok(digest) => self.called.say(format_args!("{name} {digest}")),
+            Ok(digest) if is_whole => self.called.say(format_args!("{name} {digest}")),
+            Ok(_) => {
+                self.called.say(format_args!("no {name}: the input was not read to its end"));
+            }
             Err(errno) => self.called.say(format_args!("no {name}: {}", word(*errno))),
         }
         digest.is_ok()

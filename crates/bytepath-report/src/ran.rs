@@ -59,6 +59,9 @@ pub struct RanStage {
     pub read_bytes: Option<u64>,
     /// What it wrote, likewise.
     pub written_bytes: Option<u64>,
+    /// How long it was there, as far as that was seen; told where a shell ran it.
+    #[serde(default)]
+    pub seconds: Option<f64>,
     /// How often it was looked at.
     pub looks: u32,
     /// The share of looks at which it ran or waited for a CPU.
@@ -82,6 +85,12 @@ pub struct RanPipe {
     pub bytes: Option<u64>,
     /// Whether writer and reader tell the same; otherwise it is about right.
     pub agreed: bool,
+    /// Whether its ends were last looked at before they ended, so that more may have gone through.
+    #[serde(default)]
+    pub at_least: bool,
+    /// How long both ends were there, as far as that was seen; told where a shell ran them.
+    #[serde(default)]
+    pub seconds: Option<f64>,
     /// What it can hold; null where it was never seen.
     pub holds_bytes: Option<u64>,
     /// How often it was looked at.

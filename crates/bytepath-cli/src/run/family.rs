@@ -39,6 +39,8 @@ pub(super) struct Member {
     placed: Option<usize>,
     /// Whether it is still there.
     pub(super) alive: bool,
+    /// Whether it was looked at after its end, so that its counts are whole.
+    pub(super) seen_ended: bool,
     pub(super) doing: Doing,
     /// How often it was seen at each.
     pub(super) looks: BTreeMap<Doing, u32>,
@@ -111,9 +113,12 @@ impl Family {
         }
     }
 
-    /// Whether /proc tells anything here.
+    /// Whether /proc tells anything here. In a new namespace of processes it may still be that of
+    /// another, where the same numbers stand for other processes.
     pub(super) fn can_be_seen() -> bool {
-        Reading::of(getpid()).is_some()
+        let itself = fs::read_link("/proc/self").ok();
+        let itself = itself.and_then(|number| number.to_str()?.parse().ok());
+        itself == Some(getpid().as_raw_nonzero().get()) && Reading::of(getpid()).is_some()
     }
 
     /// Looks at everybody, and makes pipes that are new as large as they are to be.
@@ -154,18 +159,38 @@ impl Family {
         self.members.last_mut().expect("it was just put there")
     }
 
-    /// What a child was in the end; it has not been reaped yet.
-    pub(super) fn ended(&mut self, pid: Pid) {
+    /// Learns what a child was in the end, and waits for it.
+    pub(super) fn bury<T>(&mut self, pid: Pid, wait: impl FnOnce() -> T) -> T {
+        self.ended(pid);
+        let (waited, moved) = process::moved_by_ended(wait);
+        if let Some(moved) = moved {
+            self.moved(pid, moved);
+        }
+        waited
+    }
+
+    /// It has not been waited for yet.
+    fn ended(&mut self, pid: Pid) {
         let Some(reading) = Reading::of(pid) else { return };
         let known = self.members.iter_mut().rev().find(|member| member.pid == pid);
         let member = match known {
             Some(member) => member,
             None => self.added(pid, &reading),
         };
+        member.seen_ended = reading.moved.is_some();
         let moved = reading.moved.or(member.now.moved);
         member.now = Reading { moved, ..reading };
         member.lived = member.seen.elapsed();
         member.alive = false;
+    }
+
+    /// What a child had moved in the end, where the kernel has not shown it before.
+    fn moved(&mut self, pid: Pid, moved: Moved) {
+        let known = self.members.iter_mut().rev().find(|member| member.pid == pid);
+        if let Some(member) = known.filter(|member| !member.seen_ended) {
+            member.now.moved = Some(moved);
+            member.seen_ended = true;
+        }
     }
 
     /// Which pipe joins whom. A shell has the ends of its stages' pipes until it has started them,
@@ -269,9 +294,18 @@ impl Family {
         self.between(joint.writer, joint.reader)
     }
 
+    /// Whether more may have gone through than that.
+    pub(super) fn is_at_least(&self, joint: &Joint) -> bool {
+        let whole = |pid| self.member(pid).is_some_and(|member| member.seen_ended);
+        !whole(joint.writer) && !whole(joint.reader)
+    }
+
     /// What went from one to the other, if there is a pipe between them.
     pub(super) fn between(&self, writer: Pid, reader: Pid) -> Through {
-        let moved = |pid| self.member(pid).and_then(|member| member.now.moved);
+        let ended = |pid| self.member(pid).is_some_and(|member| member.seen_ended);
+        let one_ended = ended(writer) != ended(reader);
+        // What was not looked at after its end says less than what was.
+        let moved = |pid| self.member(pid).filter(|_| ended(pid) || !one_ended)?.now.moved;
         let written = moved(writer).map(|moved| moved.written_bytes);
         Through::of(written, moved(reader).map(|moved| moved.read_bytes))
     }
@@ -293,6 +327,7 @@ impl Member {
             program: process::program(pid),
             placed: None,
             alive: true,
+            seen_ended: false,
             doing: Doing::default(),
             looks: BTreeMap::new(),
             seen: Instant::now(),
@@ -302,6 +337,7 @@ impl Member {
 
     fn take(&mut self, reading: Reading, has_children: bool) {
         if reading.has_ended() {
+            self.seen_ended = reading.moved.is_some();
             self.now = Reading { moved: reading.moved.or(self.now.moved), ..reading };
             return;
         }

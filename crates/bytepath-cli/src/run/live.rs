@@ -10,6 +10,7 @@ use rustix::stdio::{stderr, stdout};
 
 use super::family::{Family, Joint};
 use super::process;
+use super::told::in_a_line;
 
 /// Lines are drawn no more often than this; where the output goes to the same terminal, which must
 /// not be drawn over, no more often than that.
@@ -72,7 +73,7 @@ impl Live {
             let Some(member) = Pid::from_raw(stage.pid).and_then(|pid| family.member(pid)) else {
                 continue;
             };
-            let name: String = member.words.chars().take(NAME).collect();
+            let name: String = in_a_line(&member.words).chars().take(NAME).collect();
             let mut line = format!(
                 "{name:NAME$} {:>4.0}% CPU  {:16}",
                 100.0 * stage.demand,

@@ -18,9 +18,6 @@ pub(super) struct Reading {
     pub(super) parent: Option<Pid>,
     pub(super) user_s: f64,
     pub(super) system_s: f64,
-    /// Of its children that have ended and that it knows to have.
-    pub(super) children_user_s: f64,
-    pub(super) children_system_s: f64,
     /// Time on a CPU, and time waiting for one.
     pub(super) run_ns: u64,
     pub(super) wait_ns: u64,
@@ -66,8 +63,6 @@ impl Reading {
             state: fields.first()?.chars().next()?,
             user_s: seconds(14)?,
             system_s: seconds(15)?,
-            children_user_s: seconds(16)?,
-            children_system_s: seconds(17)?,
             parent: fields.get(1).and_then(|pid| Pid::from_raw(pid.parse().ok()?)),
             threads: u32::try_from(number(20)?).unwrap_or(u32::MAX),
             cpu: usize::try_from(number(39)?).unwrap_or(0),
@@ -102,7 +97,26 @@ fn schedstat(path: &str) -> Option<(u64, u64)> {
 }
 
 fn moved(pid: Pid) -> Option<Moved> {
-    let text = fs::read_to_string(path(pid, "io")).ok()?;
+    moved_of(&fs::read_to_string(path(pid, "io")).ok()?)
+}
+
+/// Waits for a process that has ended, and tells what it moved, with all that it had waited for:
+/// the kernel then counts that as this process's too. Ordinary users are not shown it otherwise.
+pub(super) fn moved_by_ended<T>(wait: impl FnOnce() -> T) -> (T, Option<Moved>) {
+    let counts = || fs::read_to_string("/proc/self/io").ok();
+    let before = counts();
+    let waited = wait();
+    let moved = before.zip(counts()).and_then(|(before, after)| {
+        let (ours, all) = (moved_of(&before)?, moved_of(&after)?);
+        // The first reading was counted by the second.
+        let read_bytes = all.read_bytes.checked_sub(ours.read_bytes + before.len() as u64)?;
+        let written_bytes = all.written_bytes.checked_sub(ours.written_bytes)?;
+        Some(Moved { read_bytes, written_bytes })
+    });
+    (waited, moved)
+}
+
+fn moved_of(text: &str) -> Option<Moved> {
     let of =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some(Moved { read_bytes: of("rchar:")?, written_bytes: of("wchar:")? })

@@ -8,15 +8,18 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
+use signal_hook::low_level::signal_name;
 
 use crate::bench::interrupt::is_ignored;
 
 /// Signals that came and were not looked at.
 pub(super) struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
+    /// Those that were seen, but not yet answered.
+    seen: Vec<i32>,
 }
 
 impl Signals {
@@ -27,7 +30,7 @@ impl Signals {
         let caught = caught.filter(|signal| !is_ignored(*signal)).chain([SIGCHLD]);
         let delivery =
             SignalDelivery::with_pipe(read, write, SignalOnly, caught.collect::<Vec<_>>())?;
-        Ok(Signals { delivery })
+        Ok(Signals { delivery, seen: Vec::new() })
     }
 
     /// Waits for one, no longer than until then.
@@ -42,7 +45,14 @@ impl Signals {
 
     /// Those that came, but for the news of children.
     pub(super) fn came(&mut self) -> Vec<i32> {
-        self.delivery.pending().filter(|signal| *signal != SIGCHLD).collect()
+        self.next();
+        std::mem::take(&mut self.seen)
+    }
+
+    /// The first that came, which stays to be answered.
+    pub(super) fn next(&mut self) -> Option<i32> {
+        self.seen.extend(self.delivery.pending().filter(|signal| *signal != SIGCHLD));
+        self.seen.first().copied()
     }
 }
 
@@ -51,6 +61,15 @@ const LONG: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };
 /// Whether it was sent to us and nobody else has it.
 pub(super) fn is_passed_on(signal: i32) -> bool {
     matches!(signal, SIGHUP | SIGTERM)
+}
+
+/// Whether a stage that it ended is nothing to tell of: its reader left, or the user wanted its end.
+pub(super) fn is_usual_end(signal: i32) -> bool {
+    matches!(signal, SIGINT | SIGPIPE)
+}
+
+pub(super) fn name(signal: i32) -> String {
+    signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
 }
 
 /// Ends this process as a signal that killed what it ran would have, where that can be; comes back

@@ -5,15 +5,22 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use nix::sys::wait::{self, WaitPidFlag};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+use super::family::Family;
+use super::signals::{Signals, is_passed_on};
 use super::sizes::PipeSize;
 use crate::sys::spawn;
 
 /// What a shell ends with when a command is not there, or cannot be run.
 const NOT_FOUND: i32 = 127;
 const NOT_RUN: i32 = 126;
+/// How a stage ends for which there is no pipe.
+const NOT_MADE: End = End::Exited(NOT_RUN);
 
 /// A stage to be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +56,9 @@ pub(super) struct Started {
     pub(super) pid: Option<Pid>,
     /// None while it runs.
     pub(super) end: Option<End>,
+    /// Seconds of CPU in user space and in the kernel, of all that it waited for too; known once it
+    /// has ended, and without /proc.
+    pub(super) cpu_s: (f64, f64),
 }
 
 /// All stages of a pipeline.
@@ -61,13 +71,23 @@ pub(super) struct Stages {
 
 impl Stages {
     /// Starts them from the first to the last, with pipes of this size; patient ones do not
-    /// interrupt each other. As in a shell, one that
-    /// cannot be started keeps the others from nothing; without a pipe there is no next stage.
-    pub(super) fn start(stages: Vec<Stage>, size: &PipeSize, patient: bool) -> Stages {
+    /// interrupt each other. As in a shell, one that cannot be started keeps the others from nothing;
+    /// without a pipe there is no next stage, nor is there after a signal that ends a shell.
+    pub(super) fn start(
+        stages: Vec<Stage>,
+        size: &PipeSize,
+        patient: bool,
+        signals: &mut Signals,
+    ) -> Stages {
         let mut started = Stages { all: Vec::new(), said: Vec::new() };
         let (count, mut input) = (stages.len(), None);
         let mut stages = stages.into_iter().enumerate();
         for (index, stage) in stages.by_ref() {
+            if let Some(signal) = signals.next() {
+                started.interrupted(signal);
+                started.all.push(Started::without_process(stage, End::Killed(signal)));
+                continue;
+            }
             if index + 1 == count {
                 started.all.push(Started::start(stage, input.take(), None, patient));
                 break;
@@ -83,36 +103,73 @@ impl Stages {
                     crate::say(format_args!(
                         "bytepath: cannot make a pipe: {why}; close files, or use fewer stages"
                     ));
-                    started.all.push(Started::not_run(stage));
+                    started.all.push(Started::without_process(stage, NOT_MADE));
                     break;
                 }
             }
         }
-        started.all.extend(stages.map(|(_, stage)| Started::not_run(stage)));
+        started.all.extend(stages.map(|(_, stage)| Started::without_process(stage, NOT_MADE)));
+        if let Some(signal) = signals.next() {
+            started.interrupted(signal);
+        }
         started
     }
 
-    /// Those that have ended and were not known to: each is shown to `look` before the kernel
+    /// A key's signal goes to all that are there, and so the stage that was started at that moment
+    /// may have missed it. Others are passed on to every stage later.
+    fn interrupted(&self, signal: i32) {
+        let newest = self.all.last().and_then(|stage| stage.pid);
+        let newest = newest.filter(|_| !is_passed_on(signal));
+        if let Some((pid, signal)) = newest.zip(Signal::from_named_raw(signal)) {
+            // It may have ended by it already.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Those that have ended and were not known to: each is shown to the family before the kernel
     /// forgets it.
-    pub(super) fn reap(&mut self, mut look: impl FnMut(Pid)) {
+    pub(super) fn reap(&mut self, mut family: Option<&mut Family>) {
         for stage in self.all.iter_mut().filter(|stage| stage.end.is_none()) {
             let Some(pid) = stage.pid else { continue };
             let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
             match waitid(WaitId::Pid(pid), flags | WaitIdOptions::NOWAIT) {
                 Ok(None) => {}
                 Ok(Some(_)) => {
-                    look(pid);
-                    let ended = waitid(WaitId::Pid(pid), flags).ok().flatten();
+                    let before = cpu_of_the_dead_s();
+                    let wait = || waitid(WaitId::Pid(pid), flags).ok().flatten();
+                    let ended = match &mut family {
+                        Some(family) => family.bury(pid, wait),
+                        None => wait(),
+                    };
                     let killed = ended.as_ref().and_then(|ended| ended.terminating_signal());
                     let exited = ended.as_ref().and_then(|ended| ended.exit_status());
                     stage.end = Some(match killed {
                         Some(signal) => End::Killed(signal),
                         None => End::Exited(exited.unwrap_or(NOT_FOUND)),
                     });
+                    let after = cpu_of_the_dead_s();
+                    stage.cpu_s = (after.0 - before.0, after.1 - before.1);
                 }
                 // Whoever started us had its children forgotten at once.
                 Err(_) => stage.end = Some(End::Exited(NOT_FOUND)),
             }
+        }
+        self.bury_orphans();
+    }
+
+    /// In a container, the first process becomes the parent of all that lose theirs, and nobody else
+    /// waits for them.
+    fn bury_orphans(&self) {
+        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+        loop {
+            let found = wait::waitid(wait::Id::All, ended | WaitPidFlag::WNOWAIT);
+            let Some(orphan) = found.ok().and_then(|found| found.pid()) else { return };
+            let is_stage = |pid: Pid| pid.as_raw_nonzero().get() == orphan.as_raw();
+            if self.running().any(is_stage) {
+                // It has ended just now, and news of that are on their way.
+                return;
+            }
+            let _ = wait::waitid(wait::Id::Pid(orphan), ended);
         }
     }
 
@@ -137,8 +194,8 @@ impl Stages {
 }
 
 impl Started {
-    fn not_run(stage: Stage) -> Started {
-        Started { text: stage.text, pid: None, end: Some(End::Exited(NOT_RUN)) }
+    fn without_process(stage: Stage, end: End) -> Started {
+        Started { text: stage.text, pid: None, end: Some(end), cpu_s: (0.0, 0.0) }
     }
 
     fn start(
@@ -158,15 +215,25 @@ impl Started {
         input.map(|input| command.stdin(Stdio::from(input)));
         output.map(|output| command.stdout(Stdio::from(output)));
         match spawn::spawn_as_we_were(&mut command, &inherited, patient) {
-            Ok(child) => Started { text, pid: Some(Pid::from_child(&child)), end: None },
+            Ok(child) => {
+                let pid = Some(Pid::from_child(&child));
+                Started { text, pid, end: None, cpu_s: (0.0, 0.0) }
+            }
             Err(error) => {
                 let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
                 let name = words[0].to_string_lossy();
                 crate::say(format_args!("bytepath: {name}: {}", word(&error)));
-                Started { text, pid: None, end: Some(End::Exited(status)) }
+                Started { text, pid: None, end: Some(End::Exited(status)), cpu_s: (0.0, 0.0) }
             }
         }
     }
+}
+
+/// What all children took that have been waited for.
+fn cpu_of_the_dead_s() -> (f64, f64) {
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
+    usage.map_or((0.0, 0.0), |usage| (seconds(usage.user_time()), seconds(usage.system_time())))
 }
 
 fn word(error: &std::io::Error) -> String {

@@ -15,6 +15,8 @@ use super::watch::Watched;
 const WORTH_CPU_S: f64 = 0.01;
 /// Commands are shown no longer than this.
 const SHOWN: usize = 40;
+/// Of more stages than this, the first are shown: a loop may run thousands.
+const SHOWN_MAX: usize = 250;
 
 /// What is told.
 pub(super) struct Told {
@@ -74,7 +76,7 @@ impl Told {
         if let Some(why) = &ran.whole {
             lines[0] += &format!(", by the shell as it is ({why}); as seen from outside:");
         }
-        for (index, stage) in ran.stages.iter().enumerate() {
+        for (index, stage) in ran.stages.iter().enumerate().take(SHOWN_MAX) {
             lines.push(line(stage));
             lines.extend(
                 ran.pipes
@@ -82,6 +84,9 @@ impl Told {
                     .filter(|pipe| pipe.from == index)
                     .map(|pipe| flow(pipe, ran.seconds)),
             );
+        }
+        if let Some(more) = ran.stages.len().checked_sub(SHOWN_MAX + 1) {
+            lines.push(format!("  … and {} more, which --json tells", more + 1));
         }
         let sure = match ran.verdict.sure {
             Sure::Sure => "sure",
@@ -101,12 +106,12 @@ impl Told {
 }
 
 fn line(stage: &RanStage) -> String {
-    let mut command: String = stage.command.chars().take(SHOWN).collect();
+    let mut command: String = in_a_line(&stage.command).chars().take(SHOWN).collect();
     if command.len() < stage.command.len() {
         command.push('…');
     }
     let ended = match (stage.status, stage.signal) {
-        (_, Some(signal)) => format!(", ended by signal {signal}"),
+        (_, Some(signal)) => format!(", ended by {}", super::signals::name(signal)),
         (Some(status), _) if status != 0 => format!(", status {status}"),
         _ => String::new(),
     };
@@ -114,11 +119,21 @@ fn line(stage: &RanStage) -> String {
     format!("  {command:SHOWN$} {cpu_s} s of CPU{ended}")
 }
 
+/// A text without what would begin lines in it, or steer the terminal.
+pub(super) fn in_a_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 fn flow(pipe: &RanPipe, seconds: f64) -> String {
-    let about = if pipe.agreed { "" } else { "about " };
+    let about = match (pipe.agreed, pipe.at_least) {
+        (_, true) => "at least ",
+        (true, _) => "",
+        (false, _) => "about ",
+    };
+    let seconds = pipe.seconds.unwrap_or(seconds).max(1e-6);
     let bytes = pipe.bytes.map_or("an unknown number of bytes".to_owned(), |bytes| {
-        let rate = (bytes as f64 / seconds.max(1e-6)) as u64;
-        format!("{about}{}, {}/s", numbers::bytes(bytes), numbers::bytes(rate))
+        let rate = numbers::bytes((bytes as f64 / seconds) as u64);
+        format!("{about}{}, {rate}/s", numbers::bytes(bytes))
     });
     let holds = pipe
         .holds_bytes
@@ -134,14 +149,17 @@ fn flow(pipe: &RanPipe, seconds: f64) -> String {
 fn stages(all: &[Started], family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
     let stage = |started: &Started| {
         let member = started.pid.and_then(|pid| family?.member(pid));
+        let (user_s, system_s) = started.cpu_s;
         RanStage {
+            user_s,
+            system_s,
             command: started.text.clone(),
             status: started.end.map(End::status),
             signal: started.end.and_then(|end| match end {
                 End::Killed(signal) => Some(signal),
                 End::Exited(_) => None,
             }),
-            ..member.map(with_children).unwrap_or_default()
+            ..member.map(seen).unwrap_or_default()
         }
     };
     (all.iter().map(stage).collect(), all.iter().map(|started| started.pid).collect())
@@ -156,15 +174,9 @@ fn processes(family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
     let all = family
         .into_iter()
         .flat_map(|family| family.members.iter().filter(move |member| takes_part(family, member)));
-    all.map(|member| (seen(member), Some(member.pid))).unzip()
-}
-
-/// A stage that is a shell of its own works through its children.
-fn with_children(member: &Member) -> RanStage {
-    let mut stage = seen(member);
-    stage.user_s += member.now.children_user_s;
-    stage.system_s += member.now.children_system_s;
-    stage
+    let stage =
+        |member: &Member| RanStage { seconds: Some(member.lived.as_secs_f64()), ..seen(member) };
+    all.map(|member| (stage(member), Some(member.pid))).unzip()
 }
 
 fn seen(member: &Member) -> RanStage {
@@ -199,9 +211,14 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
             .take(pids.len() + family.members.len())
             .find_map(|pid| pids.iter().rposition(|place| *place == Some(pid)))
     };
+    let lived_s = |pid: Pid| Some(family.member(pid)?.lived.as_secs_f64());
     let joined = family.joints.values().filter_map(|joint| {
         let (from, to) = (place(joint.writer)?, place(joint.reader)?);
-        (from != to).then(|| told(from, to, family.through(joint), Some(joint)))
+        let seconds = whole.and_then(|_| Some(lived_s(joint.writer)?.min(lived_s(joint.reader)?)));
+        let at_least = family.is_at_least(joint);
+        let pipe = told(from, to, family.through(joint), Some(joint));
+        let agreed = pipe.agreed && !at_least;
+        (from != to).then_some(RanPipe { at_least, agreed, seconds, ..pipe })
     });
     let mut all: Vec<RanPipe> = joined.collect();
     let unseen = (1..pids.len()).filter(|_| whole.is_none()).filter_map(|to| {
@@ -231,6 +248,7 @@ fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanP
         looks: joint.map_or(0, |joint| joint.looks),
         full: share(|joint| joint.full),
         empty: share(|joint| joint.empty),
+        ..RanPipe::default()
     }
 }
 
@@ -246,4 +264,15 @@ pub(super) fn neighbours(allowed: &CpuList) -> Vec<usize> {
         (thread, cpu.and_then(|cpu| cpu.package), cache, id)
     });
     cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_several_lines_is_shown_in_one() {
+        let stage = RanStage { command: "awk '{\n\x1b[2Jprint }'".into(), ..RanStage::default() };
+        assert_eq!(line(&stage), format!("  {:SHOWN$} 0 s of CPU", "awk '{  [2Jprint }'"));
+    }
 }

@@ -7,6 +7,8 @@ const LOOKS_FEW: u32 = 8;
 /// A stage that is busy for less than this share holds nobody up alone.
 const BUSY: f64 = 0.6;
 const VERY_BUSY: f64 = 0.85;
+/// A pipe that is full, or empty, for this share of the time holds up who writes, or reads.
+const HELD_UP: f64 = 0.7;
 /// Stages that share a CPU and use this share of it hold each other up.
 const CPU_SPENT: f64 = 0.85;
 
@@ -26,8 +28,67 @@ const HELPS: &[(&[&str], &str)] = &[
 ];
 const HELP: &str = "more threads, or another tool";
 
-/// The verdict on a run that has everything else in it.
+/// The verdict on a run that has everything else in it. Of several pipelines that a shell ran, it is
+/// on the one that took longest.
 pub(super) fn of(ran: &Ran) -> RanVerdict {
+    let parts = parts(ran);
+    let longest = parts.iter().max_by(|one, other| weight(ran, one).total_cmp(&weight(ran, other)));
+    let Some(longest) = longest.filter(|_| ran.whole.is_some() && parts.len() > 1) else {
+        return of_one(ran);
+    };
+    let alone = alone(ran, longest);
+    let verdict = of_one(&alone);
+    let pipelines = parts.iter().filter(|part| part.len() > 1).count();
+    let which = match longest.len() {
+        1 => format!("beside {pipelines} pipelines"),
+        _ => format!("in the longest of {pipelines} pipelines, {:.2} s", alone.seconds),
+    };
+    RanVerdict {
+        stage: verdict.stage.map(|stage| longest[stage]),
+        words: format!("{} ({which})", verdict.words),
+        ..verdict
+    }
+}
+
+/// The stages that pipes join, by their places.
+fn parts(ran: &Ran) -> Vec<Vec<usize>> {
+    let mut part_of: Vec<usize> = (0..ran.stages.len()).collect();
+    for pipe in &ran.pipes {
+        let (from, to) = (part_of[pipe.from], part_of[pipe.to]);
+        part_of.iter_mut().filter(|part| **part == to).for_each(|part| *part = from);
+    }
+    let of_part = |part| (0..part_of.len()).filter(|stage| part_of[*stage] == part).collect();
+    (0..part_of.len()).map(of_part).filter(|part: &Vec<usize>| !part.is_empty()).collect()
+}
+
+/// What a part counts for: the time that it took. A process alone may only have waited for others,
+/// and counts if it was busy.
+fn weight(ran: &Ran, part: &[usize]) -> f64 {
+    let [only] = part else { return seconds(ran, part) };
+    let cpu_s = ran.stages[*only].user_s + ran.stages[*only].system_s;
+    if cpu_s >= BUSY * ran.seconds { cpu_s } else { -1.0 }
+}
+
+fn seconds(ran: &Ran, part: &[usize]) -> f64 {
+    part.iter().filter_map(|stage| ran.stages[*stage].seconds).fold(0.0, f64::max)
+}
+
+/// A part as a run of its own.
+fn alone(ran: &Ran, part: &[usize]) -> Ran {
+    let place = |stage| part.iter().position(|of_part| *of_part == stage);
+    let pipes = ran.pipes.iter().filter_map(|pipe| {
+        let (from, to) = (place(pipe.from)?, place(pipe.to)?);
+        Some(RanPipe { from, to, ..pipe.clone() })
+    });
+    Ran {
+        seconds: seconds(ran, part),
+        stages: part.iter().map(|stage| ran.stages[*stage].clone()).collect(),
+        pipes: pipes.collect(),
+        ..Ran::default()
+    }
+}
+
+fn of_one(ran: &Ran) -> RanVerdict {
     let busy = |stage: &RanStage| (stage.user_s + stage.system_s) / ran.seconds.max(1e-6);
     let busiest =
         ran.stages.iter().enumerate().max_by(|one, other| busy(one.1).total_cmp(&busy(other.1)));
@@ -52,7 +113,8 @@ pub(super) fn of(ran: &Ran) -> RanVerdict {
     }
     let share = busy(stage);
     if share < BUSY {
-        return nobody(ran, ran.stages.iter().map(busy).sum());
+        let all = ran.stages.iter().map(busy).sum();
+        return waits_outside(ran).filter(|_| all < CPU_SPENT).unwrap_or_else(|| nobody(ran, all));
     }
     let (sure, evidence) = weighed(ran, index, share);
     let words = format!("{}: {evidence}", name(stage));
@@ -79,6 +141,30 @@ fn waits_for_disk(ran: &Ran) -> Option<(usize, f64)> {
     let waits = ran.stages.iter().enumerate().filter(|(_, stage)| stage.looks >= LOOKS_FEW);
     let waits = waits.filter_map(|(index, stage)| Some((index, stage.waits_disk?)));
     waits.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
+}
+
+/// A stage that used no CPU worth mentioning, and yet those before it waited for it to take and those
+/// behind it for it to give.
+fn waits_outside(ran: &Ran) -> Option<RanVerdict> {
+    let held_up = |pipe: &RanPipe, share: Option<f64>| {
+        pipe.looks >= LOOKS_FEW && share.is_some_and(|share| share >= HELD_UP)
+    };
+    let input = |index| ran.pipes.iter().find(|pipe| pipe.to == index);
+    let output = |index| ran.pipes.iter().find(|pipe| pipe.from == index);
+    let is_it = |index: &usize| {
+        let (input, output) = (input(*index), output(*index));
+        (input.is_some() || output.is_some())
+            && input.is_none_or(|pipe| held_up(pipe, pipe.full))
+            && output.is_none_or(|pipe| held_up(pipe, pipe.empty))
+    };
+    let index = (0..ran.stages.len()).find(is_it)?;
+    let full = input(index).and_then(|pipe| pipe.full);
+    let empty = output(index).and_then(|pipe| pipe.empty);
+    let mut words = vec![format!("{}: it waited for what is outside", name(&ran.stages[index]))];
+    words.extend(full.map(|full| format!("its input was full {} of the time", percent(full))));
+    words.extend(empty.map(|empty| format!("its output was empty {} of the time", percent(empty))));
+    let words = words.join("; ");
+    Some(RanVerdict { stage: Some(index), sure: Sure::Likely, words, help: None })
 }
 
 /// No stage took a CPU for itself.
@@ -121,7 +207,8 @@ fn weighed(ran: &Ran, index: usize, share: f64) -> (Sure, String) {
     words.extend(full.map(|full| format!("its input was full {} of the time", percent(full))));
     words.extend(empty.map(|empty| format!("its output empty {}", percent(empty))));
     let enough = |pipe: Option<&RanPipe>| pipe.is_none_or(|pipe| pipe.looks >= LOOKS_FEW);
-    let agrees = full.is_none_or(|full| full >= 0.7) && empty.is_none_or(|empty| empty >= 0.7);
+    let agrees =
+        full.is_none_or(|full| full >= HELD_UP) && empty.is_none_or(|empty| empty >= HELD_UP);
     let looks = ran.stages[index].looks >= LOOKS_FEW && enough(input) && enough(output);
     let sure = match (looks, share >= VERY_BUSY, agrees) {
         (true, true, true) => Sure::Sure,
@@ -168,6 +255,45 @@ mod tests {
             "gzip: it used 98% of a CPU; its input was full 97% of the time; its output empty 99%"
         );
         assert!(verdict.help.is_some_and(|help| help.contains("pigz")));
+    }
+
+    /// The shell that waits for them is none of them.
+    #[test]
+    fn of_several_pipelines_the_one_that_took_longest_is_judged() {
+        let lived =
+            |command, cpu_s, seconds| RanStage { seconds: Some(seconds), ..stage(command, cpu_s) };
+        let shell = lived("sh -c", 0.02, 10.0);
+        let stages = vec![
+            shell,
+            lived("cat f", 0.1, 4.0),
+            lived("gzip", 3.9, 4.1),
+            lived("cat", 3.0, 3.2),
+            lived("wc", 1.0, 3.2),
+        ];
+        let pipes = vec![pipe(1, 0.9, 0.0), pipe(3, 0.0, 0.9)];
+        let whole = Some("it is a list of commands".to_owned());
+        let verdict = of(&Ran { seconds: 10.0, whole, stages, pipes, ..Ran::default() });
+        assert_eq!((verdict.stage, verdict.sure), (Some(2), Sure::Sure));
+        assert_eq!(
+            verdict.words,
+            "gzip: it used 95% of a CPU; its input was full 90% of the time (in the longest of 2 pipelines, 4.10 s)"
+        );
+    }
+
+    /// A source, a stage in the middle, or a sink that waits for a network, or by intent.
+    #[test]
+    fn a_slow_stage_that_uses_no_cpu_is_told_by_the_pipes_beside_it() {
+        let slow = [[0.0, 1.0, 0.0, 1.0], [0.9, 0.0, 0.0, 1.0], [0.9, 0.0, 0.8, 0.1]];
+        for (index, [full, empty, full_next, empty_next]) in slow.into_iter().enumerate() {
+            let stages = ["a", "b", "c"].map(|name| stage(name, 0.1)).to_vec();
+            let pipes = vec![pipe(0, full, empty), pipe(1, full_next, empty_next)];
+            let verdict = of(&Ran { seconds: 10.0, stages, pipes, ..Ran::default() });
+            assert_eq!(verdict.stage, Some(index), "{verdict:?}");
+        }
+        let stages = ["a", "b"].map(|name| stage(name, 0.1)).to_vec();
+        let verdict =
+            of(&Ran { seconds: 10.0, stages, pipes: vec![pipe(0, 0.3, 0.3)], ..Ran::default() });
+        assert_eq!(verdict.stage, None);
     }
 
     #[test]

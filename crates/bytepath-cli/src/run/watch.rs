@@ -60,12 +60,7 @@ impl Watched {
     }
 
     fn reap(&mut self) {
-        let family = &mut self.family;
-        self.stages.reap(|pid| {
-            if let Some(family) = family {
-                family.ended(pid);
-            }
-        });
+        self.stages.reap(self.family.as_mut());
     }
 
     /// Looks, and gives the time until the next look.

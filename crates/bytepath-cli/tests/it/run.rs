@@ -247,6 +247,35 @@ fn bytes_through_pipes_are_told_exactly_where_both_ends_count_them() {
     assert!(told["stages"][1]["user_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
 }
 
+/// The kernel does not show an ordinary user what a process moved that has ended.
+#[test]
+fn an_ordinary_user_is_told_the_same_bytes() {
+    let Some(_) = crate::program::root().then_some(()).filter(|()| installed("setpriv")) else {
+        println!("skipped: needs root and setpriv");
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), all).expect("it is ours");
+    let file = dir.path().join("told.json");
+    let line = format!(
+        "setpriv --reuid=65534 --clear-groups \"$bytepath\" run --json {} 'head -c 70000000 /dev/zero | sh -c \"cat; true\" | wc -c'",
+        file.display()
+    );
+    let done = shell(&line);
+    if done.status.code() == Some(127) || done.status.code() == Some(126) {
+        println!("skipped: others may not start this program");
+        return;
+    }
+    assert_eq!(done.well().stdout.trim(), "70000000");
+    let told: Value =
+        serde_json::from_slice(&std::fs::read(file).expect("it is told")).expect("JSON");
+    for pipe in told["pipes"].as_array().expect("a list") {
+        let bytes = pipe["bytes"].as_u64().expect("they are known");
+        assert!((70_000_000..70_070_000).contains(&bytes), "{told}");
+    }
+}
+
 #[test]
 fn pipes_are_as_large_as_asked_for_whoever_runs_the_text() {
     let texts = [
@@ -349,6 +378,76 @@ fn without_proc_or_the_right_to_place_it_runs_all_the_same() {
     assert_eq!((done.status.code(), done.stdout.trim()), (Some(0), "100000"), "{done:?}");
     let whole = hidden.replace("seq 100000 | tail -1", "seq 5 | tail -1; exit 3");
     assert_eq!(shell(&whole).status.code(), Some(3));
+}
+
+#[test]
+fn the_proc_of_other_processes_tells_nothing() {
+    let Some(_) = crate::program::root().then_some(()).filter(|()| installed("unshare")) else {
+        println!("skipped: needs root and unshare");
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("told.json");
+    let text = "head -c 9000000 /dev/zero | tail -c 1 | wc -c";
+    let line = format!("unshare -pf \"$bytepath\" run --json {} '{text}'", file.display());
+    assert_eq!(shell(&line).well().stdout.trim(), "1");
+    let told: Value =
+        serde_json::from_slice(&std::fs::read(file).expect("it is told")).expect("JSON");
+    for stage in told["stages"].as_array().expect("a list") {
+        assert_eq!((&stage["looks"], &stage["read_bytes"]), (&0.into(), &Value::Null), "{told}");
+        let cpu_s = ["user_s", "system_s"].iter().filter_map(|kind| stage[kind].as_f64()).sum();
+        assert!((1e-6..5.0).contains(&cpu_s), "{told}");
+    }
+    assert_eq!(told["pipes"], Value::Array(vec![]), "{told}");
+}
+
+#[test]
+fn an_orphan_that_becomes_its_child_is_buried() {
+    let Some(_) = crate::program::root().then_some(()).filter(|()| installed("unshare")) else {
+        println!("skipped: needs root and unshare");
+        return;
+    };
+    // The orphan has the pipe until it ends.
+    let waits = "cat; n=0; while grep -qs \"^State:.Z\" /proc/[0-9]*/status && [ $n -lt 200 ]; do n=$((n+1)); sleep 0.05; done";
+    let counts = "grep -ls \"^State:.Z\" /proc/[0-9]*/status | wc -l";
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("counts");
+    std::fs::write(&script, format!("{waits}; {counts}")).expect("it is written");
+    let line = format!(
+        "unshare -pfm --mount-proc \"$bytepath\" run \"sh -c 'sleep 0.2 & echo made' | sh {}\"",
+        script.display()
+    );
+    assert_eq!(shell(&line).well().stdout, "made\n0\n");
+}
+
+#[test]
+fn a_stage_that_a_signal_ended_is_told_of() {
+    let killed = "sh -c 'kill -SEGV $$'";
+    let done = run(&mut bytepath(&["run", "--", "sh", "-c", "kill -SEGV $$", ":::", "cat"]));
+    assert_eq!(
+        (done.status.code(), done.stderr.as_str()),
+        (Some(0), "bytepath: sh -c kill -SEGV $$: ended by SIGSEGV\n")
+    );
+    let done =
+        run(&mut bytepath(&["run", &format!("echo a | {}", killed.replace("$$", "\"$$\""))]));
+    assert!(done.stderr.ends_with("ended by SIGSEGV\n"), "{done:?}");
+    run(&mut bytepath(&["run", "yes | head -1"])).well();
+}
+
+/// What is only seen from outside is not claimed to be all.
+#[test]
+fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
+    let pipeline = "head -c 50000000 /dev/zero | sh -c 'sleep 0.3; exec cat' | tail -c 1 | wc -c";
+    let told = told(&[&format!("{pipeline}; {pipeline}")]);
+    let pipes = told["pipes"].as_array().expect("a list");
+    assert!(!pipes.is_empty(), "{told}");
+    for pipe in pipes {
+        assert_eq!((&pipe["agreed"], &pipe["at_least"]), (&false.into(), &true.into()), "{told}");
+        let seconds = pipe["seconds"].as_f64().expect("it was there");
+        assert!(seconds < told["seconds"].as_f64().expect("a number"), "{told}");
+    }
+    let words = told["verdict"]["words"].as_str().expect("text");
+    assert!(words.contains("(in the longest of 2 pipelines, "), "{words}");
 }
 
 #[test]

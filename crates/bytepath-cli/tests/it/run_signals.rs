@@ -89,6 +89,23 @@ fn a_stage_that_answers_sigterm_is_waited_for() {
     }
 }
 
+/// Each signal is sent by the first stage, to the whole group as a key would, or to the program
+/// alone, while there are many left to be started.
+#[test]
+fn a_signal_that_comes_while_stages_are_started_ends_them_too() {
+    let sends = [
+        (Signal::INT, "kill -INT 0"),
+        (Signal::QUIT, "kill -QUIT 0"),
+        (Signal::TERM, "kill -TERM $PPID; exec sleep 1000"),
+    ];
+    for (signal, text) in sends {
+        let first = ["run", "--", "sh", "-c", text];
+        let words = [&first[..], &[":::", "sleep", "1000"].repeat(150)].concat();
+        let done = run(&mut bytepath(&words));
+        assert_eq!(done.status.signal(), Some(signal.as_raw()), "{done:?}");
+    }
+}
+
 #[test]
 fn what_was_ignored_at_the_start_stays_ignored() {
     let line = "trap '' HUP; exec \"$0\" run \"sh -c 'kill -HUP \\$PPID; echo on' | cat\"";
@@ -170,7 +187,7 @@ impl Drop for Person {
 
 /// Both ways of running a text. The last stage does not read, since one that does may find its input
 /// at an end before the key's signal finds it, and then ends well, in a shell too. Each says when it
-/// has begun: bash, while it starts, forgets an interrupt.
+/// has begun.
 const TEXTS: [&str; 2] = [
     "sh -c 'echo started >&2; exec sleep 1000' | sh -c 'echo started >&2; exec sleep 1000'",
     "{ sh -c 'echo started >&2; exec sleep 1000' | cat; } | sh -c 'echo started >&2; exec sleep 1000'",

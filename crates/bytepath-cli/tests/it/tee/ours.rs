@@ -226,6 +226,15 @@ fn the_checksum_is_that_of_the_stream() {
 }
 
 #[test]
+fn what_is_not_read_to_its_end_has_no_checksum() {
+    let unread = "tee: no sha256: the input was not read to its end\n";
+    let done = shell("yes | $bytepath tee -p --hash sha256 | head -1");
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("y\n", unread));
+    let done = shell("$bytepath tee --hash sha256 </");
+    assert!(done.stderr.ends_with(unread) && done.status.code() == Some(1), "{done:?}");
+}
+
+#[test]
 fn no_byte_is_copied_on_its_way_from_pipe_to_pipes() {
     if !may_trace() {
         return;

@@ -14,4 +14,5 @@ pub(crate) mod ring_probe;
 pub(crate) mod sealed;
 pub(crate) mod shared;
 pub(crate) mod shared_bytes;
+pub(crate) mod this_cpu;
 pub(crate) mod write_back;

@@ -28,7 +28,8 @@
 //! wakes the receiver if that one sleeps (`ring`, `link`). The socket stays open: it tells each end
 //! that the other is gone, wakes those who poll, and carries nothing else.
 //!
-//! A buffer that is there as a whole goes by descriptor instead, as a [`Parcel`].
+//! A buffer that is there as a whole goes by descriptor instead, as a [`Parcel`]; or it stays where
+//! it is, and the other end copies it from there, where the kernel permits that ([`MemoryOwner`]).
 //!
 //! What an end may rely on, whatever the other one does, killed at any instant or hostile:
 //! - A receiver gets every byte that was committed, then the end or an error; within 100 ms of the
@@ -50,6 +51,7 @@ mod parcel;
 mod ring;
 mod setup;
 mod stream;
+mod visiting;
 
 pub use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
 pub use address::Address;
@@ -59,6 +61,7 @@ pub use messages::{Message, MessageNow, MessageReceiver, MessageSender, MessageS
 pub use parcel::{Parcel, SealedParcel};
 pub use setup::{Setup, Users};
 pub use stream::{Filled, Now, Receiver, Sender, Space};
+pub use visiting::{MemoryOwner, MemoryVisitor, ShownTo, Visit};
 
 /// What the ring is made of; a model checker brings its own.
 mod atomic {

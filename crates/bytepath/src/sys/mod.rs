@@ -3,11 +3,13 @@
 pub(crate) mod aio;
 pub(crate) mod alias_probe;
 pub(crate) mod cpuid;
+pub(crate) mod error_queue;
 pub(crate) mod file_mapping;
 pub(crate) mod mapped_file;
 pub(crate) mod memory;
 pub(crate) mod peer_user;
 pub(crate) mod posix_aio;
+pub(crate) mod process_memory;
 pub(crate) mod reflink;
 pub(crate) mod ring;
 pub(crate) mod ring_probe;

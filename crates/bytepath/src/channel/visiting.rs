@@ -36,7 +36,7 @@ const FOR_EVER: Duration = Duration::MAX;
 #[derive(Debug)]
 pub struct MemoryOwner {
     connection: Connection,
-    shown: VecDeque<Vec<u8>>,
+    shown: VecDeque<(ShownTo, Vec<u8>)>,
     meter: Meter,
 }
 
@@ -184,7 +184,7 @@ impl MemoryOwner {
         self.connection
             .say_when_there_is_room(&told.packet())
             .map_err(|error| self.ended(error))?;
-        self.shown.push_back(buffer);
+        self.shown.push_back((to, buffer));
         Ok(())
     }
 
@@ -206,14 +206,12 @@ impl MemoryOwner {
         let heard = self.connection.hear(deadline(FOR_EVER), FOR_EVER);
         let (packet, _) = heard.map_err(|error| self.ended(error))?;
         let bytes = word(&packet, 0).and_then(|bytes| usize::try_from(bytes).ok());
-        let Some(buffer) = self.shown.pop_front() else { return Ok(None) };
-        match bytes.filter(|&bytes| bytes <= buffer.len()) {
-            Some(bytes) => {
-                self.meter.delivered(bytes as u64);
-                Ok(Some((buffer, bytes)))
-            }
-            None => Err(ChannelError::Broken("it is done with more than was shown to it")),
-        }
+        let most = self.shown.front().map_or(0, |(_, buffer)| buffer.len());
+        let Some(bytes) = bytes.filter(|&bytes| bytes <= most) else {
+            return Err(ChannelError::Broken("it is done with more than was shown to it"));
+        };
+        self.meter.delivered(bytes as u64);
+        Ok(self.shown.pop_front().map(|(_, buffer)| (buffer, bytes)))
     }
 
     /// Waits until the visitor is done with every buffer, and says that there are no more.
@@ -234,6 +232,18 @@ impl MemoryOwner {
 
     fn ended(&self, error: ChannelError) -> ChannelError {
         gone(error, &self.meter)
+    }
+}
+
+impl Drop for MemoryOwner {
+    /// Buffers that the visitor may still fill are never used again: what lay there next would be
+    /// written over.
+    fn drop(&mut self) {
+        for (to, buffer) in self.shown.drain(..) {
+            if to == ShownTo::BeFilled {
+                std::mem::forget(buffer);
+            }
+        }
     }
 }
 

@@ -91,3 +91,70 @@ fn who_polls_for_messages_is_woken() {
         assert!(sender.try_space(1000).expect("an answer").is_some());
     });
 }
+
+#[test]
+fn long_messages_that_are_taken_one_by_one_stay_at_the_beginning_of_a_large_ring() {
+    bounded(|_| {
+        let ring_bytes = 4 << 20;
+        let (mut sender, mut receiver) = queue(Setup { ring_bytes, ..small() });
+        let mut before = 0;
+        for len in [1_000_001, 600_000, 20_000, 1_500_000, 700_003, 16_384] {
+            sender.send(contents(len)).expect("it goes");
+            let passed = sender.meter().read().bytes - before;
+            before += passed;
+            let message = receiver.receive().expect("one").expect("no end");
+            let mut bytes = vec![0; message.bytes().len()];
+            message.bytes().copy_to(&mut bytes);
+            assert_eq!(bytes, contents(len));
+            drop(message);
+            let record = (len.next_multiple_of(8) + 8) as u64;
+            // Nothing else, or what was left of the ring before it.
+            let begins_again = (before - record).is_multiple_of(ring_bytes as u64);
+            let fits_near = passed == record && before % ring_bytes as u64 <= (512 << 10) + record;
+            assert!(begins_again || fits_near, "{len}: {passed} passed, {before} in all");
+        }
+        // Of those that wait for the receiver, none is written over.
+        for len in [1_000_000, 1_000_001, 1_000_002] {
+            sender.send(contents(len)).expect("it goes");
+        }
+        for len in [1_000_000, 1_000_001, 1_000_002] {
+            let message = receiver.receive().expect("one").expect("no end");
+            let mut bytes = vec![0; message.bytes().len()];
+            message.bytes().copy_to(&mut bytes);
+            assert_eq!(bytes, contents(len));
+        }
+    });
+}
+
+#[test]
+fn ends_that_share_a_cpu_answer_each_other_whatever_the_waits() {
+    bounded(|watch| {
+        let cpu = bytepath::machine::Machine::this().allowed_cpus().iter().next();
+        let cpu = cpu.expect("a CPU");
+        for (one, other) in waits().flat_map(|one| waits().map(move |other| (one, other))) {
+            watch.at(format_args!("{one} and {other}"));
+            let (mut out, mut there) = queue(Setup { wait: one, ..small() });
+            let (mut home, mut back) = queue(Setup { wait: other, ..small() });
+            let answers = std::thread::spawn(move || {
+                let _pinned = bytepath::placement::pin_this_thread(cpu).expect("a CPU of ours");
+                while let Some(message) = there.receive().expect("an answer") {
+                    let mut bytes = [0; 8];
+                    message.bytes().copy_to(&mut bytes);
+                    home.send(&bytes).expect("it goes");
+                }
+                home.finish();
+            });
+            let _pinned = bytepath::placement::pin_this_thread(cpu).expect("a CPU of ours");
+            for number in 0..200_u64 {
+                out.send(&number.to_ne_bytes()).expect("it goes");
+                let message = back.receive().expect("one").expect("no end");
+                let mut bytes = [0; 8];
+                message.bytes().copy_to(&mut bytes);
+                assert_eq!(u64::from_ne_bytes(bytes), number);
+            }
+            out.finish();
+            assert!(back.receive().expect("an answer").is_none());
+            answers.join().expect("no panic");
+        }
+    });
+}

@@ -214,15 +214,6 @@ impl Link {
         ChannelError::Broken("its count of bytes is none that it can have come to")
     }
 
-    /// Whether the other end has taken all that was passed on, as it is now.
-    ///
-    /// # Errors
-    /// It is broken.
-    pub(super) fn is_empty(&mut self) -> Result<bool, ChannelError> {
-        self.look()?;
-        Ok(self.end.room() == self.end.capacity() as u64)
-    }
-
     /// Whether there is room for so many bytes (for the receiver: whether so many have come), as it
     /// is now; false where there is not, and never will be because the other end is done.
     ///

@@ -19,13 +19,6 @@ use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
 const HEADER_BYTES: usize = 8;
 const GAP: u64 = 1 << 32;
 
-/// A message of this length or more that would lie farther from the ring's beginning than this goes
-/// there where the receiver has taken all others: what lies there is still in both ends' caches, and
-/// what lies far is not. (1 MiB there and back in rings of 4 MiB, 2 MiB of L2: 143 µs without, on one
-/// CPU; the look at the receiver's count costs about what copying this length does.)
-const FAR_BYTES: usize = 512 << 10;
-const LONG_BYTES: usize = 16 << 10;
-
 /// What a message of this length takes in the ring.
 fn record_bytes(len: usize) -> usize {
     HEADER_BYTES + len.next_multiple_of(HEADER_BYTES)
@@ -152,17 +145,14 @@ impl MessageSender {
 
     /// The gap that a message leaves before the ring's end, and what it needs with that.
     #[inline]
-    fn needed(&mut self, len: usize) -> Result<(usize, u64), ChannelError> {
+    fn needed(&self, len: usize) -> Result<(usize, u64), ChannelError> {
         let most = self.longest();
         if len > most {
             return Err(ChannelError::TooLong { bytes: len, most });
         }
-        let at = self.link.end().at();
-        let to_the_end = self.link.end().capacity() - at;
+        let to_the_end = self.link.end().capacity() - self.link.end().at();
         let record = record_bytes(len);
-        let far = at >= FAR_BYTES && len >= LONG_BYTES && record <= at;
-        let begins_again = record > to_the_end || (far && self.link.is_empty()?);
-        let gap = if begins_again { to_the_end } else { 0 };
+        let gap = if record > to_the_end { to_the_end } else { 0 };
         Ok((gap, (gap + record) as u64))
     }
 

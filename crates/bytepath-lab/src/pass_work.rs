@@ -80,7 +80,8 @@ impl PassWork {
                 return Err(format!("the sender failed: {other}; the receiver failed: {one}"));
             }
         };
-        let found = self.found(&received)?;
+        let mut found = self.found(&received)?;
+        found.extend(sent.found.clone());
         // A receiver that waits for nothing may be done before the sender.
         let seconds = received.seconds.max(sent.seconds);
         Ok(Outcome {

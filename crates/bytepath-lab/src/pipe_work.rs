@@ -244,7 +244,10 @@ fn full_pipe() -> Result<(OwnedFd, OwnedFd), String> {
 }
 
 /// Starts a program on a CPU: it inherits the one of the thread that starts it.
-pub(crate) fn spawn_on(command: &mut Command, cpu: Option<usize>) -> Result<Child, String> {
+///
+/// # Errors
+/// There is no such program, or no such CPU.
+pub fn spawn_on(command: &mut Command, cpu: Option<usize>) -> Result<Child, String> {
     let _pinned = match cpu {
         Some(cpu) => Some(pin_this_thread(cpu).map_err(|error| error.to_string())?),
         None => None,
@@ -315,7 +318,7 @@ impl Drop for Running {
 }
 
 /// Ends a process that may have ended already.
-pub(crate) fn end(child: &mut Option<Child>) {
+pub fn end(child: &mut Option<Child>) {
     if let Some(mut child) = child.take() {
         let _ = child.kill();
         let _ = child.wait();
@@ -324,13 +327,18 @@ pub(crate) fn end(child: &mut Option<Child>) {
 
 /// Where a process says what it did.
 #[derive(Clone, Copy)]
-pub(crate) enum Says {
+pub enum Says {
+    /// On its standard output.
     Output,
+    /// On its standard error.
     Errors,
 }
 
 /// Waits for a process without using a CPU, and reads its report.
-pub(crate) fn ended<Report: DeserializeOwned>(
+///
+/// # Errors
+/// What it said went wrong, or that it did not end in time.
+pub fn ended<Report: DeserializeOwned>(
     child: &mut Option<Child>,
     says: Says,
     limit: Duration,

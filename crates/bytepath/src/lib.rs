@@ -66,6 +66,7 @@ mod size;
 mod sys;
 pub mod transfer;
 pub mod wait;
+pub mod zero_copy;
 
 pub use endpoint::{Endpoint, Kind};
 pub use error::{Failed, Refusal, Side, Stop};

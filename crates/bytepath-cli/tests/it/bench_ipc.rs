@@ -20,8 +20,12 @@ fn name(arm: &Value) -> &str {
 }
 
 /// Ways that may not be had here, and the word of the reason.
-const MAY_LACK: [(&str, &str); 3] =
-    [("channel@", "2 MiB pages"), ("channel-4k-pages@", "2 MiB pages"), ("process-vm@", "EPERM")];
+const MAY_LACK: [(&str, &str); 4] = [
+    ("channel@", "2 MiB pages"),
+    ("channel-4k-pages@", "2 MiB pages"),
+    ("process-vm@", "EPERM"),
+    ("tcp-msg-zerocopy@", "SO_ZEROCOPY"),
+];
 
 #[test]
 fn every_way_brings_every_byte_to_every_sink() {
@@ -44,6 +48,9 @@ fn every_way_brings_every_byte_to_every_sink() {
                 println!("skipped: {}: {why}", name(arm));
             }
             for arm in arms(&record) {
+                let copied = &arm["params"]["copied_by_the_kernel_after_all"];
+                let tells = name(arm).starts_with("tcp-msg-zerocopy@") && arm["status"] == "ok";
+                assert_eq!(copied.as_f64().is_some_and(|it| (0.0..=1.0).contains(&it)), tells);
                 assert_eq!(arm["touched"], *sink != "drop" && arm["status"] == "ok", "{arm}");
             }
         }

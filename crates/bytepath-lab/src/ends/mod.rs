@@ -7,12 +7,14 @@ mod starter;
 mod usage;
 mod write;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytepath::error::{Refusal, Stop};
 use bytepath::pages::{Memory, PageSize, PagesError};
 use bytepath_report::numbers;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use pattern::{Pattern, PatternError, Verifier};
 pub use read::{ReadEnd, Until};
@@ -51,6 +53,9 @@ pub struct EndReport {
     pub source_ended: bool,
     /// After how many bytes the verified pattern repeated itself; 0 for never.
     pub pattern_period: Option<u64>,
+    /// What the work turned out to be made of, for the arm's parameters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub found: BTreeMap<String, Value>,
 }
 
 impl EndReport {

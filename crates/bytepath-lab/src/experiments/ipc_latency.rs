@@ -19,7 +19,8 @@ pub const DESCRIPTION: Description = Description {
     definition: "A process writes so many bytes, another reads them and writes them back, and the \
                  first one reads them and compares them with what it sent; each trip is timed. \
                  eventfd and futex carry a number of 8 bytes and no more. The channels' ends sleep, \
-                 spin, or spin for 50 µs and then sleep. The value is the median trip of a sample; \
+                 spin, or spin for 50 µs and then sleep; on one CPU they let each other run in the \
+                 place of spinning. The value is the median trip of a sample; \
                  percentiles are of the trips of all samples.",
 };
 

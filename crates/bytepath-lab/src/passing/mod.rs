@@ -14,7 +14,9 @@ mod process_vm;
 mod sink;
 mod splice;
 mod stream;
+mod zero_copy;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,6 +25,7 @@ use std::time::Instant;
 
 use bytepath::pages::PageSize;
 use rustix::net::AddressFamily;
+use serde_json::Value;
 
 use crate::ends::{EndReport, Usage};
 use control::Control;
@@ -72,6 +75,11 @@ pub trait Sends {
     /// # Errors
     /// The kernel's word.
     fn send(&mut self, file: &File) -> io::Result<u64>;
+
+    /// What it turned out to be made of, once all is sent.
+    fn found(&self) -> BTreeMap<String, Value> {
+        BTreeMap::new()
+    }
 }
 
 /// A receiver that is ready.
@@ -91,6 +99,7 @@ pub const WAYS: &[&dyn Way] = &[
     &channel::Channel { name: "channel-4k-pages", pages: PageSize::Base },
     &stream::Socket { name: "unix-socket", family: AddressFamily::UNIX },
     &stream::Socket { name: "tcp-loopback", family: AddressFamily::INET },
+    &zero_copy::ZeroCopy,
     &parcels::MemfdPass,
     &mapped::Mapped { name: "mmap-shared-memory", turns: mapped::Turns::Taken },
     &mapped::Mapped { name: "mmap-shared-memory-unsynchronised", turns: mapped::Turns::Ignored },
@@ -152,11 +161,13 @@ pub fn send(way: &dyn Way, file: &File, control: OwnedFd) -> io::Result<EndRepor
     control.until_go()?;
     let (began, before) = (Instant::now(), Usage::of_this_process());
     let calls = sender.send(file)?;
+    let found = sender.found();
     drop(sender);
     Ok(EndReport {
         mechanism: way.name().into(),
         bytes: file.metadata()?.len(),
         seconds: began.elapsed().as_secs_f64(),
+        found,
         calls,
         usage: Usage::of_this_process().since(before),
         ..EndReport::default()

@@ -12,8 +12,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_domain, socket_type};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
 };
+use rustix::process::{getegid, geteuid, getpid};
 
 use super::address::Address;
 use super::error::ChannelError;
@@ -241,7 +242,7 @@ impl Connection {
             doing: "cannot tell whose the other end is",
             errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
         })?;
-        let ours = rustix::process::geteuid().as_raw();
+        let ours = geteuid().as_raw();
         match users {
             Users::Same if theirs != ours && theirs != 0 => {
                 Err(ChannelError::Stranger { theirs, ours })
@@ -257,8 +258,35 @@ impl Connection {
         if !files.is_empty() {
             assert!(with.push(SendAncillaryMessage::ScmRights(files)), "there is room for them");
         }
+        self.said(packet, &mut with)
+    }
+
+    /// Sends a packet that says, by the kernel's word, which process this is.
+    pub(super) fn say_who(&self, packet: &[u8]) -> Result<(), ChannelError> {
+        let ours = UCred { pid: getpid(), uid: geteuid(), gid: getegid() };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        assert!(with.push(SendAncillaryMessage::ScmCredentials(ours)), "there is room for one");
+        self.said(packet, &mut with)
+    }
+
+    /// Sends a packet; waits while the socket holds too many that were not taken.
+    pub(super) fn say_when_there_is_room(&self, packet: &[u8]) -> Result<(), ChannelError> {
+        loop {
+            match self.say(packet, &[]) {
+                Err(ChannelError::Socket { errno: Errno::AGAIN, .. }) => self.wait_writable()?,
+                said => return said,
+            }
+        }
+    }
+
+    fn said(
+        &self,
+        packet: &[u8],
+        with: &mut SendAncillaryBuffer<'_, '_, '_>,
+    ) -> Result<(), ChannelError> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::sendmsg(&self.socket, &[IoSlice::new(packet)], &mut with, flags) {
+        match rustix::net::sendmsg(&self.socket, &[IoSlice::new(packet)], with, flags) {
             Ok(_) => Ok(()),
             Err(Errno::PIPE | Errno::CONNRESET) => Err(ChannelError::HungUp),
             Err(errno) => Err(ChannelError::Socket { doing: "cannot greet the other end", errno }),
@@ -297,7 +325,7 @@ impl Connection {
         }
     }
 
-    fn wait_readable(&self, until: Instant) -> Result<(), ChannelError> {
+    pub(super) fn wait_readable(&self, until: Instant) -> Result<(), ChannelError> {
         self.poll(PollFlags::IN, Timespec::try_from(until - Instant::now()).ok())
     }
 
@@ -314,6 +342,13 @@ impl Connection {
                 Err(ChannelError::Socket { doing: "cannot wait for the other end", errno })
             }
         }
+    }
+}
+
+impl AsFd for Connection {
+    /// Readable once the other end has said something, or is gone.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -115,6 +115,20 @@ pub enum ChannelError {
     /// The other end does what no end of a channel does.
     #[error("the other end is broken or hostile: {0}")]
     Broken(&'static str),
+    /// The other process's memory may not be reached.
+    #[error("the memory of process {process} cannot be reached: {why}")]
+    Unreachable {
+        /// The process; 0 where it has no number here.
+        process: u32,
+        /// What keeps this one from it.
+        why: &'static str,
+    },
+    /// The memory that the other end shows is not there.
+    #[error("the memory that the other end shows is not there from byte {at} on (EFAULT)")]
+    NotThere {
+        /// The first byte of it that is missing; those before may have been copied.
+        at: u64,
+    },
     /// A message that this channel cannot carry.
     #[error("a message of {bytes} bytes is too long: this channel carries at most {most}")]
     TooLong {
@@ -139,7 +153,9 @@ impl From<ChannelError> for std::io::Error {
             ChannelError::Taken(_) => ErrorKind::AddrInUse,
             ChannelError::Address { .. } | ChannelError::TooLong { .. } => ErrorKind::InvalidInput,
             ChannelError::Socket { errno, .. } => std::io::Error::from(*errno).kind(),
-            ChannelError::Stranger { .. } => ErrorKind::PermissionDenied,
+            ChannelError::Stranger { .. } | ChannelError::Unreachable { .. } => {
+                ErrorKind::PermissionDenied
+            }
             ChannelError::Silent(_) | ChannelError::Few { .. } => ErrorKind::TimedOut,
             ChannelError::Full { .. } => ErrorKind::ConnectionRefused,
             ChannelError::Memory(_) => ErrorKind::OutOfMemory,

@@ -18,6 +18,8 @@ const MAGIC: [u8; 8] = *b"bytepath";
 pub(super) enum Flow {
     Bytes = 1,
     Messages = 2,
+    /// Nothing: one end reaches the other's memory.
+    Memory = 8,
 }
 
 /// Which end it is.
@@ -78,9 +80,12 @@ impl Hello {
             _ => return Err(ChannelError::Stray("it neither sends nor receives")),
         }
         match (self.flow, flow) {
-            (Flow::Bytes, 1) | (Flow::Messages, 2) => Ok(()),
+            (ours, theirs) if ours as u8 == theirs => Ok(()),
             (Flow::Bytes, 2) | (Flow::Messages, 1) => {
                 Err(ChannelError::Mismatch("one passes bytes, the other messages"))
+            }
+            (Flow::Memory, 1 | 2) | (Flow::Bytes | Flow::Messages, 8) => {
+                Err(ChannelError::Mismatch("one passes on, the other visits or is visited"))
             }
             _ => Err(ChannelError::Stray("it passes neither bytes nor messages")),
         }

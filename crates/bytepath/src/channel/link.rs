@@ -23,6 +23,7 @@ use super::setup::Setup;
 use crate::meter::Meter;
 use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, SharedMemory};
 use crate::sys::shared::RECEIVER_PAGE_BYTES;
+use crate::sys::this_cpu::this_cpu;
 use crate::wait::Wait;
 
 /// Before the ring: what the ends tell each other, each in a pair of cache lines of its own, because
@@ -49,6 +50,10 @@ struct Lines {
     sleeps: usize,
 }
 
+/// In a line of those who sleep: the CPU that the end ran on when it last looked at the other's count
+/// or woke it, and 1; 0 where it never said. Only how to wait depends on it, so it may be a lie.
+const CPU: usize = 2;
+
 impl Lines {
     #[inline(always)]
     fn desk(self, memory: &SharedMemory) -> Desk<'_> {
@@ -69,13 +74,20 @@ pub(super) fn told(memory: &SharedMemory) -> (&AtomicU64, &AtomicU32) {
     (&memory.words()[at], memory.half_word(at + 1))
 }
 
+/// Where this end's words are, and the other's.
+#[inline(always)]
+fn lines(role: Role) -> (Lines, Lines) {
+    match role {
+        Role::Sender => (SENDER, RECEIVER),
+        Role::Receiver => (RECEIVER, SENDER),
+    }
+}
+
 /// What both ends tell: this one's words, and the other's.
 #[inline(always)]
 fn desks(memory: &SharedMemory, role: Role) -> (Desk<'_>, Desk<'_>) {
-    match role {
-        Role::Sender => (SENDER.desk(memory), RECEIVER.desk(memory)),
-        Role::Receiver => (RECEIVER.desk(memory), SENDER.desk(memory)),
-    }
+    let (ours, theirs) = lines(role);
+    (ours.desk(memory), theirs.desk(memory))
 }
 
 /// Rings are no smaller, so that a piece is worth while, and no larger.
@@ -104,6 +116,10 @@ const LOOK: Duration = Duration::from_millis(10);
 const TURNS: u32 = 64;
 const ALONE: Duration = Duration::from_micros(20);
 
+/// Where the other end ran on this CPU when it last told, nothing comes while this one spins: it is
+/// let run at once, so many times, and where that is of no use, an end that may sleep does.
+const YIELDS: u32 = 2;
+
 /// Packets taken from the socket at once, at the most: a peer may send more for ever.
 const PACKETS_MAX: u32 = 256;
 
@@ -120,6 +136,8 @@ pub(super) struct Link {
     broken: bool,
     /// This end has told the other one to wake it through the socket.
     watching: bool,
+    /// The CPU that this end has told of, and 1.
+    told_cpu: u64,
     meter: Meter,
 }
 
@@ -199,8 +217,11 @@ impl Link {
         let role = if end.room() > 0 { Role::Sender } else { Role::Receiver };
         let socket = connection.into_socket();
         let (gone, broken, watching) = (false, false, false);
-        let meter = Meter::new();
-        Link { memory, socket, end, role, wait: setup.wait, gone, broken, watching, meter }
+        let (wait, meter) = (setup.wait, Meter::new());
+        let mut link =
+            Link { memory, socket, end, role, wait, gone, broken, watching, told_cpu: 0, meter };
+        link.tell_cpu();
+        link
     }
 
     /// Whether the other end's socket was found closed.
@@ -256,6 +277,8 @@ impl Link {
         if self.watching {
             self.stop_watching()?;
         }
+        // An end that never waits comes here once a ring at the least.
+        self.tell_cpu();
         self.room(bytes)
     }
 
@@ -325,6 +348,25 @@ impl Link {
         Ok(None)
     }
 
+    /// Tells the other end which CPU this one runs on.
+    #[inline]
+    fn tell_cpu(&mut self) {
+        let cpu = this_cpu().map_or(0, |cpu| u64::from(cpu) + 1);
+        if self.told_cpu != cpu {
+            self.told_cpu = cpu;
+            let (ours, _) = lines(self.role);
+            self.memory.words()[ours.sleeps + CPU].store(cpu, Relaxed);
+        }
+    }
+
+    /// Whether the other end ran on this CPU when it last told.
+    fn shares_cpu(&mut self) -> bool {
+        self.tell_cpu();
+        let (_, theirs) = lines(self.role);
+        self.told_cpu != 0
+            && self.memory.words()[theirs.sleeps + CPU].load(Relaxed) == self.told_cpu
+    }
+
     /// Spins, if this end's wait is such, for its budget, and for so long at the most.
     pub(super) fn spin(
         &mut self,
@@ -339,14 +381,19 @@ impl Link {
         let began = Instant::now();
         let mut looked = began;
         loop {
-            for _ in 0..TURNS {
+            let shares_cpu = self.shares_cpu();
+            for _ in 0..if shares_cpu { YIELDS } else { TURNS } {
+                if shares_cpu {
+                    std::thread::yield_now();
+                } else {
+                    std::hint::spin_loop();
+                }
                 if let Some(answer) = self.room(bytes)? {
                     return Ok(Some(answer));
                 }
-                std::hint::spin_loop();
             }
             let now = Instant::now();
-            if now - began > budget {
+            if now - began > budget || (shares_cpu && budget < Duration::MAX) {
                 return Ok(None);
             }
             if now - looked > LOOK {
@@ -482,6 +529,8 @@ impl Link {
     #[cold]
     fn wake(&mut self, how: u32) {
         self.meter.called();
+        // Whoever is woken decides by it how to wait from then on.
+        self.tell_cpu();
         if how == IN_FUTEX {
             let sleep = self.desks().1.sleep;
             let _ = futex::wake(sleep, futex::Flags::empty(), 1);

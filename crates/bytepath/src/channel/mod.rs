@@ -28,8 +28,9 @@
 //! wakes the receiver if that one sleeps (`ring`, `link`). The socket stays open: it tells each end
 //! that the other is gone, wakes those who poll, and carries nothing else.
 //!
-//! A buffer that is there as a whole goes by descriptor instead, as a [`Parcel`]. Messages go to many
-//! receivers at once from a [`Broadcast`]: from one ring, which all of them read.
+//! A buffer that is there as a whole goes by descriptor instead, as a [`Parcel`]; or it stays where
+//! it is, and the other end copies it from there, where the kernel permits that ([`MemoryOwner`]).
+//! Messages go to many receivers at once from a [`Broadcast`]: from one ring, which all of them read.
 //!
 //! What an end may rely on, whatever the other one does, killed at any instant or hostile:
 //! - A receiver gets every byte that was committed, then the end or an error; within 100 ms of the
@@ -66,6 +67,7 @@ mod records;
 mod ring;
 mod setup;
 mod stream;
+mod visiting;
 
 pub use crate::sys::shared_bytes::{SharedBytes, SharedSpace, SharedWord};
 pub use address::Address;
@@ -78,6 +80,7 @@ pub use parcel::{Parcel, SealedParcel};
 pub use records::MessageSpace;
 pub use setup::{Setup, Users};
 pub use stream::{Filled, Now, Receiver, Sender, Space};
+pub use visiting::{MemoryOwner, MemoryVisitor, ShownTo, Visit};
 
 /// What the ring is made of; a model checker brings its own.
 mod atomic {

@@ -18,3 +18,4 @@ mod sys;
 mod trial;
 mod uncached;
 mod watch;
+mod zero_copy;

@@ -91,3 +91,36 @@ fn who_polls_for_messages_is_woken() {
         assert!(sender.try_space(1000).expect("an answer").is_some());
     });
 }
+
+#[test]
+fn ends_that_share_a_cpu_answer_each_other_whatever_the_waits() {
+    bounded(|watch| {
+        let cpu = bytepath::machine::Machine::this().allowed_cpus().iter().next();
+        let cpu = cpu.expect("a CPU");
+        for (one, other) in waits().flat_map(|one| waits().map(move |other| (one, other))) {
+            watch.at(format_args!("{one} and {other}"));
+            let (mut out, mut there) = queue(Setup { wait: one, ..small() });
+            let (mut home, mut back) = queue(Setup { wait: other, ..small() });
+            let answers = std::thread::spawn(move || {
+                let _pinned = bytepath::placement::pin_this_thread(cpu).expect("a CPU of ours");
+                while let Some(message) = there.receive().expect("an answer") {
+                    let mut bytes = [0; 8];
+                    message.bytes().copy_to(&mut bytes);
+                    home.send(&bytes).expect("it goes");
+                }
+                home.finish();
+            });
+            let _pinned = bytepath::placement::pin_this_thread(cpu).expect("a CPU of ours");
+            for number in 0..200_u64 {
+                out.send(&number.to_ne_bytes()).expect("it goes");
+                let message = back.receive().expect("one").expect("no end");
+                let mut bytes = [0; 8];
+                message.bytes().copy_to(&mut bytes);
+                assert_eq!(u64::from_ne_bytes(bytes), number);
+            }
+            out.finish();
+            assert!(back.receive().expect("an answer").is_none());
+            answers.join().expect("no panic");
+        }
+    });
+}

@@ -9,6 +9,7 @@ mod meeting;
 mod messages;
 mod parcels;
 mod random;
+mod visiting;
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;

@@ -1,6 +1,7 @@
 //! What stands in the way of a copy: limits of the process, failing devices, destinations that may
 //! not be written, and sources that change while they are copied.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{directory, file, gnu, gnu_on_disk, mode, some};
@@ -154,6 +155,14 @@ fn while_asked(words: &str, asked: &str, meanwhile: &str) -> crate::program::Don
     directory(&work.join("sink/in"));
     for path in ["source/a", "source/in/b", "source/in/c"] {
         file(&work.join(path), b"wanted", 5);
+    }
+    // Copied in the order of their inodes, which need not be that in which they were made.
+    let [b, c, other] = ["b", "c", "other"].map(|name| work.join("source/in").join(name));
+    let inode = |path: &Path| path.metadata().expect("it is there").ino();
+    if inode(&c) < inode(&b) {
+        for (from, to) in [(&b, &other), (&c, &b), (&other, &c)] {
+            std::fs::rename(from, to).expect("it is there");
+        }
     }
     // The only one that is there already, and asked about.
     file(&work.join(asked), b"old", 1);

@@ -9,12 +9,15 @@ mod call;
 mod carry;
 mod cat;
 mod classic;
+mod compare;
 mod completions;
 mod cp;
 mod device;
 mod drive;
 mod ends;
 mod hand;
+mod history;
+mod kept;
 mod live;
 mod null;
 mod output;
@@ -73,6 +76,8 @@ enum Command {
     Tour(tour::Options),
     Tune(tune::Options),
     Bench(bench::Options),
+    Compare(compare::Options),
+    History(history::Options),
     Write(write::Options),
     Read(read::Options),
     Call(call::Options),
@@ -108,6 +113,11 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Compare(options) => match compare::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::History(options) => history::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Call(options) => call::run(&options),

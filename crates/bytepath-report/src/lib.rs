@@ -12,6 +12,7 @@
 //! | keep and show how long requests took | [`latency`] |
 //! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
 //! | say what a `run` did | [`Ran`] |
+//! | say what runs tell about each other | [`Comparison`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -46,6 +47,7 @@ pub mod table;
 pub mod verdict;
 
 mod arm;
+mod comparison;
 mod copied;
 mod machine;
 mod ran;
@@ -54,6 +56,9 @@ mod record;
 mod write;
 
 pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Verdict};
+pub use comparison::{
+    ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Difference, Method,
+};
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
 pub use latency::Latency;
 pub use machine::{Cache, Machine};

@@ -7,12 +7,14 @@
 mod columns;
 mod footnotes;
 mod latencies;
+mod listing;
 
 use anstyle::AnsiColor;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, TableComponent, presets};
 
 use crate::record::{Experiment, Record};
 use columns::Column;
+pub use listing::listing;
 
 /// How a table is drawn. The caller knows the terminal; this crate never asks it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,7 +163,7 @@ const PROSE_COLUMNS: u16 = 100;
 
 /// Text from a record without control characters: a file from somewhere else must not be able to
 /// command the terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c })
         .collect()

@@ -5,7 +5,9 @@ mod copy;
 mod files;
 pub(crate) mod interrupt;
 mod ipc;
+mod memory;
 mod movers;
+mod pages;
 mod progress;
 mod run;
 
@@ -50,6 +52,8 @@ enum Experiment {
     Files(Box<files::Files>),
     Ipc(ipc::Ipc),
     Run(run::Run),
+    Memory(memory::Memory),
+    Pages(pages::PagesOptions),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -156,6 +160,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Files(options) => files::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
+        Experiment::Memory(options) => memory::run(options),
+        Experiment::Pages(options) => pages::run(options),
     })
 }
 

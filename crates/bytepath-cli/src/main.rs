@@ -21,13 +21,16 @@ mod kept;
 mod live;
 mod null;
 mod output;
+mod pages;
 mod pass;
 mod planning;
 mod pv;
 mod read;
 mod run;
+mod sweep;
 mod sys;
 mod tee;
+mod touch;
 mod tour;
 mod trip;
 mod tune;
@@ -78,6 +81,7 @@ enum Command {
     Bench(bench::Options),
     Compare(compare::Options),
     History(history::Options),
+    Pages(pages::Options),
     Write(write::Options),
     Read(read::Options),
     Call(call::Options),
@@ -85,6 +89,8 @@ enum Command {
     Hand(hand::Options),
     Pass(pass::Options),
     Trip(trip::Options),
+    Sweep(sweep::Options),
+    Touch(touch::Options),
     Drive(Box<drive::Options>),
     Completions(completions::Completions),
     Man(completions::Man),
@@ -118,6 +124,10 @@ fn ours(words: Vec<OsString>) -> ExitCode {
             Err(error) => Err(error),
         },
         Command::History(options) => history::run(&options),
+        Command::Pages(options) => match pages::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Call(options) => call::run(&options),
@@ -125,6 +135,8 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Hand(options) => hand::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
+        Command::Sweep(options) => sweep::run(&options),
+        Command::Touch(options) => touch::run(&options),
         Command::Drive(options) => drive::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),

@@ -14,6 +14,7 @@ use bytepath::Profile;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::devices::zram;
+use crate::hugetlb_pool;
 
 /// How the names of notes and folders begin: no other folder is ever removed.
 const PREFIX: &str = ".bytepath-run-";
@@ -146,9 +147,10 @@ fn undone(note: &Path) -> std::io::Result<Option<Left>> {
     }
     let mut told = Vec::new();
     file.read_to_end(&mut told)?;
-    let left = match zram::Found::read(&told) {
-        Some(device) => device.undone(),
-        None => folder_undone(note, PathBuf::from(std::ffi::OsString::from_vec(told))),
+    let left = match (zram::Found::read(&told), hugetlb_pool::Found::read(&told)) {
+        (Some(device), _) => device.undone(),
+        (_, Some(pages)) => pages.undone(),
+        (None, None) => folder_undone(note, PathBuf::from(std::ffi::OsString::from_vec(told))),
     };
     if left.as_ref().is_none_or(|left| left.removed.is_ok()) {
         std::fs::remove_file(note)?;

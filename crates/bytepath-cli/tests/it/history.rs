@@ -318,18 +318,17 @@ fn a_store_that_may_only_be_read_is_read() {
         return;
     };
     let yard = Yard::new();
-    yard.measured();
+    let record = yard.measured();
     yard.names();
     let yard_path = yard.path().display();
     let copy = yard.path().join("program");
     std::fs::copy(BYTEPATH, &copy).expect("a copy");
     let open = format!("chmod -R go+rX {yard_path} && ");
-    let line = format!(
-        "{open}XDG_DATA_HOME={yard_path} {nobody}{} history",
-        copy.display()
-    );
+    let line = format!("{open}XDG_DATA_HOME={yard_path} {nobody}{} history", copy.display());
+    assert!(shell(&line).well().stdout.contains("overhead"), "by the index as it is");
+    yard.put("new", &record);
     let done = shell(&line);
-    assert!(done.status.success() && done.stdout.contains("overhead"), "{done:?}");
+    assert!(done.status.success() && done.stdout.contains("\nnew "), "{done:?}");
     assert!(done.stderr.contains("no index can be kept"), "{done:?}");
     let bench = format!(
         "XDG_DATA_HOME={yard_path} {nobody}{} {}",

@@ -8,8 +8,10 @@ pub mod file_pipe;
 pub mod files;
 pub mod ipc;
 pub mod ipc_latency;
+pub mod memory;
 pub mod movers;
 pub mod overhead;
+pub mod pages;
 pub mod pairs;
 pub mod pipes;
 pub mod run;
@@ -37,6 +39,8 @@ pub const EXPERIMENTS: &[&Description] = &[
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
     &run::DESCRIPTION,
+    &memory::DESCRIPTION,
+    &pages::DESCRIPTION,
 ];
 
 impl Description {

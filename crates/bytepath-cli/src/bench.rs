@@ -1,5 +1,6 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
+mod all;
 mod calls;
 mod copy;
 mod files;
@@ -37,9 +38,13 @@ use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
 #[derive(Args)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Options {
+    /// Name the experiments and stop
+    #[arg(long)]
+    list: bool,
     #[command(subcommand)]
-    experiment: Experiment,
+    experiment: Option<Experiment>,
 }
 
 #[derive(Subcommand)]
@@ -54,6 +59,7 @@ enum Experiment {
     Run(run::Run),
     Memory(memory::Memory),
     Pages(pages::PagesOptions),
+    All(all::All),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -151,7 +157,8 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    interrupt::ended(match &options.experiment {
+    let Some(experiment) = &options.experiment else { return all::list() };
+    interrupt::ended(match experiment {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
         Experiment::Movers(options) => movers::run(options),
@@ -162,6 +169,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Run(options) => run::run(options),
         Experiment::Memory(options) => memory::run(options),
         Experiment::Pages(options) => pages::run(options),
+        Experiment::All(options) => all::run(options),
     })
 }
 

@@ -160,7 +160,10 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(SLOWER));
     }
     if !missing.is_empty() {
-        bail!("ran in the base and has no figure to compare, so it may be slower: {}", missing.join("; "));
+        bail!(
+            "ran in the base and has no figure to compare, so it may be slower: {}",
+            missing.join("; ")
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -175,15 +178,22 @@ struct Outputs {
 impl Outputs {
     fn open(options: &Options) -> anyhow::Result<Outputs> {
         let files = [&options.json, &options.markdown];
-        let alone = files.iter().filter(|file| file.as_deref().is_some_and(output::is_stdout)).count();
+        let alone =
+            files.iter().filter(|file| file.as_deref().is_some_and(output::is_stdout)).count();
         if alone > 1 {
-            return Err(wrong_usage("standard output takes one of --json and --markdown, not both"));
+            return Err(wrong_usage(
+                "standard output takes one of --json and --markdown, not both",
+            ));
         }
         if options.json.is_some() && options.json == options.markdown {
             return Err(wrong_usage("--json and --markdown name the same file"));
         }
         let open = |file: &Option<PathBuf>| file.as_deref().map(opened).transpose();
-        Ok(Outputs { json: open(&options.json)?, markdown: open(&options.markdown)?, alone: alone > 0 })
+        Ok(Outputs {
+            json: open(&options.json)?,
+            markdown: open(&options.markdown)?,
+            alone: alone > 0,
+        })
     }
 
     fn write(self, comparison: &Comparison) -> anyhow::Result<()> {
@@ -205,7 +215,9 @@ impl Outputs {
 fn opened(path: &Path) -> anyhow::Result<Output> {
     if !output::is_stdout(path) && store::read_record(path).is_ok() {
         let path = path.display();
-        return Err(wrong_usage(format!("{path} is a record; write the comparison to another file")));
+        return Err(wrong_usage(format!(
+            "{path} is a record; write the comparison to another file"
+        )));
     }
     Output::open(path)
 }

@@ -97,9 +97,11 @@ fn of_process(pid: u32, options: &Options) -> anyhow::Result<Vec<Seen>> {
         pids.extend(descendants(pid));
     }
     let seen: Vec<_> = pids.iter().skip(1).filter_map(|pid| look(*pid).ok()).collect();
-    let first = look(pid).with_context(|| match std::path::Path::new(&format!("/proc/{pid}")).exists() {
-        true => format!("cannot look at process {pid}; only its user and root may"),
-        false => format!("there is no process {pid}"),
+    let first = look(pid).with_context(|| {
+        match std::path::Path::new(&format!("/proc/{pid}")).exists() {
+            true => format!("cannot look at process {pid}; only its user and root may"),
+            false => format!("there is no process {pid}"),
+        }
     })?;
     Ok(std::iter::once(first).chain(seen).collect())
 }
@@ -163,7 +165,8 @@ fn descendants(pid: u32) -> Vec<u32> {
     let mut next = 0;
     while next < all.len() {
         let of = all[next];
-        let children = parents.iter().filter(|(child, parent)| *parent == of && !all.contains(child));
+        let children =
+            parents.iter().filter(|(child, parent)| *parent == of && !all.contains(child));
         let children: Vec<_> = children.map(|(child, _)| *child).collect();
         all.extend(children);
         next += 1;
@@ -234,7 +237,10 @@ fn told(all: &[Seen], options: &Options) -> String {
         if !small.is_empty() {
             let bytes = small.iter().map(|seen| seen.mapping.resident_bytes).sum();
             let bytes = numbers::bytes(bytes);
-            text += &format!("{} smaller mappings have {bytes} there (--all shows them)\n", small.len());
+            text += &format!(
+                "{} smaller mappings have {bytes} there (--all shows them)\n",
+                small.len()
+            );
         }
         for seen in &shown {
             if let Some(advice) = &seen.advice {

@@ -38,7 +38,8 @@ impl Lent {
         let boot = Machine::this().boot_id();
         told(&mut note, format!("{WORD}{boot} wanted {before} {wanted}"))?;
         let set = set(Path::new(POOL), before + wanted);
-        let lent = Lent { pages: pages(Path::new(POOL)).unwrap_or(before).saturating_sub(before), note };
+        let lent =
+            Lent { pages: pages(Path::new(POOL)).unwrap_or(before).saturating_sub(before), note };
         if let Err(error) = set {
             return Err(format!("cannot lend pages: {POOL}: {error}; only root may"));
         }
@@ -141,8 +142,16 @@ mod tests {
     #[test]
     fn what_was_lent_is_taken_back_and_nothing_of_others() {
         assert_eq!(after("hugetlb-pool BOOT lent 10 50", 60), (true, "10".into()));
-        assert_eq!(after("hugetlb-pool BOOT lent 10 50", 90), (true, "40".into()), "others lent too");
-        assert_eq!(after("hugetlb-pool BOOT wanted 10 50", 30), (true, "10".into()), "not all came");
+        assert_eq!(
+            after("hugetlb-pool BOOT lent 10 50", 90),
+            (true, "40".into()),
+            "others lent too"
+        );
+        assert_eq!(
+            after("hugetlb-pool BOOT wanted 10 50", 30),
+            (true, "10".into()),
+            "not all came"
+        );
         assert_eq!(after("hugetlb-pool BOOT wanted 10 50", 10), (false, "10".into()), "none came");
         assert_eq!(after("hugetlb-pool another lent 10 50", 60), (false, "60".into()), "a restart");
     }

@@ -90,7 +90,8 @@ fn parsed(text: &str) -> Vec<Mapping> {
     for line in text.lines() {
         if let Some(mapping) = heading(line) {
             all.push(mapping);
-        } else if let (Some(mapping), Some((field, value))) = (all.last_mut(), line.split_once(':')) {
+        } else if let (Some(mapping), Some((field, value))) = (all.last_mut(), line.split_once(':'))
+        {
             mapping.set(field, value);
         }
     }
@@ -193,7 +194,8 @@ impl Lookup {
         if pages.end - pages.start > PAGES_MAX {
             return Err("too large to look through page by page".into());
         }
-        let mut builder = Builder { page_bytes: self.page_bytes, current: None, frames: &mut frames };
+        let mut builder =
+            Builder { page_bytes: self.page_bytes, current: None, frames: &mut frames };
         for from in pages.clone().step_by(PAGES_AT_ONCE as usize) {
             let count = PAGES_AT_ONCE.min(pages.end - from);
             let entries = words(&self.pagemap, from, count).map_err(|error| error.to_string())?;

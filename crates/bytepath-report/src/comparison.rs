@@ -160,7 +160,9 @@ impl Comparison {
 /// A verdict with what it rests on: `same within ±3%`, `undecided: would show 8%`.
 fn words(arm: &ArmInRun) -> String {
     match (arm.verdict, arm.shows_from) {
-        (Some(Verdict::Undecided), Some(from)) => format!("undecided: would show {}", percent(from)),
+        (Some(Verdict::Undecided), Some(from)) => {
+            format!("undecided: would show {}", percent(from))
+        }
         (Some(verdict), _) => crate::verdict::words(verdict, arm.ratio_interval),
         (None, _) => crate::numbers::UNKNOWN.to_owned(),
     }

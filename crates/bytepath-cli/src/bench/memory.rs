@@ -58,24 +58,6 @@ fn peer(name: &str) -> Result<String, String> {
     }
 }
 
-impl Memory {
-    /// As `bench all` runs it.
-    #[allow(dead_code)]
-    pub(super) fn of_all(measuring: Measuring) -> Memory {
-        Memory {
-            ops: Vec::new(),
-            size: Vec::new(),
-            pages: Vec::new(),
-            threads: Vec::new(),
-            peer: Vec::new(),
-            hugetlb_pool: false,
-            arms: Vec::new(),
-            list: false,
-            measuring,
-        }
-    }
-}
-
 pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let machine = Machine::this();

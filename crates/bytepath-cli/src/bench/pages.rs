@@ -42,21 +42,6 @@ const USUAL: Sampling =
 const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
 
-impl PagesOptions {
-    /// As `bench all` runs it.
-    #[allow(dead_code)]
-    pub(super) fn of_all(measuring: Measuring) -> PagesOptions {
-        PagesOptions {
-            area: Vec::new(),
-            arms: Vec::new(),
-            list: false,
-            dir: PathBuf::from("."),
-            hugetlb_pool: false,
-            measuring,
-        }
-    }
-}
-
 pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let directory = std::fs::canonicalize(&options.dir)

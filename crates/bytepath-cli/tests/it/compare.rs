@@ -30,7 +30,8 @@ fn record(yard: &Yard, id: &str, arms: &[(&str, &[f64])]) -> Value {
 
 /// Ten samples around a value, within so many percent.
 fn around(value: f64, percent: f64, phase: usize) -> Vec<f64> {
-    let at = |block: usize| [-1.0, 0.4, 0.9, -0.6, 0.1, -0.2, 0.7, -0.9, 0.3, 1.0][(block + phase) % 10];
+    let at =
+        |block: usize| [-1.0, 0.4, 0.9, -0.6, 0.1, -0.2, 0.7, -0.9, 0.3, 1.0][(block + phase) % 10];
     (0..10).map(|block| value * (1.0 + at(block) * percent / 100.0)).collect()
 }
 
@@ -100,7 +101,8 @@ fn fewer_arms_have_narrower_intervals_and_many_runs_meet_the_first() {
         ends[1].as_f64().expect("an end") - ends[0].as_f64().expect("an end")
     };
     assert!(width(&["--arms", "up"]) < width(&[]));
-    let third = record(&yard, "third", &[("up", &around(20.0, 1.0, 8)), ("new", &around(1.0, 1.0, 0))]);
+    let third =
+        record(&yard, "third", &[("up", &around(20.0, 1.0, 8)), ("new", &around(1.0, 1.0, 0))]);
     let third = yard.put("third", &third);
     let three = yard.run(&["compare", "base", "other", &third, "--json", "-"]).well().json();
     assert_eq!(verdicts(&three, 1), ["faster", "slower", "same", "undecided", "none"]);
@@ -206,7 +208,10 @@ fn what_differs_between_the_machines_is_told() {
         "the control is off",
         "up: carry is",
     ] {
-        assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{words}: {said}");
+        assert!(
+            said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words),
+            "{words}: {said}"
+        );
     }
 }
 
@@ -246,13 +251,15 @@ fn real_runs_are_compared_and_records_come_by_any_way() {
     let file = yard.path().join("first.json");
     std::fs::write(&file, first.to_string()).expect("it is written");
     let input = std::fs::File::open(&file).expect("it is there");
-    let piped = run(yard.command(&["compare", "-", "last", "--json", "-"]).stdin(input)).well().json();
+    let piped =
+        run(yard.command(&["compare", "-", "last", "--json", "-"]).stdin(input)).well().json();
     assert_eq!(piped["runs"][0]["name"], "-");
     yard.run(&["compare", "-", "-"]).refused(2, &["standard input"]);
     // Who forgets the file of --json must not lose a record.
     let file = file.to_str().expect("plain");
     yard.run(&["compare", "--json", file, "last", "last~1"]).refused(2, &["is a record"]);
-    yard.run(&["compare", "last", "last~1", "--json", "-", "--markdown", "-"]).refused(2, &["not both"]);
+    yard.run(&["compare", "last", "last~1", "--json", "-", "--markdown", "-"])
+        .refused(2, &["not both"]);
 }
 
 #[test]
@@ -274,7 +281,10 @@ fn records_that_are_none_are_refused_with_the_reason() {
     let path = folder.join("odd.json");
     std::fs::write(&path, few).expect("it is written");
     let odd = yard.run(&["compare", "base", path.to_str().expect("plain")]);
-    assert!(matches!(odd.status.code(), Some(0 | 1)) && !odd.stderr.contains("panicked"), "{odd:?}");
+    assert!(
+        matches!(odd.status.code(), Some(0 | 1)) && !odd.stderr.contains("panicked"),
+        "{odd:?}"
+    );
     yard.run(&["compare", "base", "/no/such.json"]).refused(1, &["/no/such.json", "No such file"]);
     yard.run(&["compare", "base", "/dev/zero"]).refused(1, &["not a regular file"]);
     yard.run(&["compare", "base", "nosuch"]).refused(1, &["no run \"nosuch\""]);

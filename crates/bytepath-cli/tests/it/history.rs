@@ -330,11 +330,7 @@ fn a_store_that_may_only_be_read_is_read() {
     let done = shell(&line);
     assert!(done.status.success() && done.stdout.contains("\nnew "), "{done:?}");
     assert!(done.stderr.contains("no index can be kept"), "{done:?}");
-    let bench = format!(
-        "XDG_DATA_HOME={yard_path} {nobody}{} {}",
-        copy.display(),
-        BENCH.join(" ")
-    );
+    let bench = format!("XDG_DATA_HOME={yard_path} {nobody}{} {}", copy.display(), BENCH.join(" "));
     let done = shell(&bench);
     assert!(done.status.success() && done.stderr.contains("is not kept"), "{done:?}");
 }

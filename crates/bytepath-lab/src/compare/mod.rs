@@ -240,7 +240,8 @@ fn against(
         return shown;
     }
     if (arm.unit, arm.better) != (base.unit, base.better) {
-        let why = format!("it is in {}, and in {} in the base", arm.unit.as_str(), base.unit.as_str());
+        let why =
+            format!("it is in {}, and in {} in the base", arm.unit.as_str(), base.unit.as_str());
         return ArmInRun { why: Some(why), ..shown };
     }
     match RunRatio::of(&counted(&arm.samples), &counted(&base.samples), between, pairs) {
@@ -270,7 +271,8 @@ fn told(run: &Run) -> ComparedRun {
 }
 
 fn share_of(record: &Record, share: fn(&Sample) -> Option<f64>) -> Option<f64> {
-    let samples = record.arms.iter().flat_map(|arm| &arm.samples).filter(|sample| !sample.superseded);
+    let samples =
+        record.arms.iter().flat_map(|arm| &arm.samples).filter(|sample| !sample.superseded);
     let shares: Vec<f64> = samples.filter_map(share).filter(|share| share.is_finite()).collect();
     stats::median(&shares)
 }

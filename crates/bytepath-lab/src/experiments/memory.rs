@@ -78,7 +78,8 @@ pub fn arms(axes: &Axes, setup: &Setup<'_>) -> Vec<Arm> {
                 arms.push(arm(sweep, bytes, pages, threads, setup));
             }
         }
-        let peers = MEMORY_PEERS.iter().filter(|peer| axes.peers.iter().any(|name| name == peer.name));
+        let peers =
+            MEMORY_PEERS.iter().filter(|peer| axes.peers.iter().any(|name| name == peer.name));
         arms.extend(peers.map(|peer| peer_arm(peer, bytes, setup)));
     }
     if axes.sweeps.is_empty() && plain_pages(axes) {
@@ -121,7 +122,13 @@ fn combinations(
     all
 }
 
-fn arm(sweep: &'static Sweep, bytes: usize, pages: PageSize, threads: usize, setup: &Setup<'_>) -> Arm {
+fn arm(
+    sweep: &'static Sweep,
+    bytes: usize,
+    pages: PageSize,
+    threads: usize,
+    setup: &Setup<'_>,
+) -> Arm {
     let size = size(bytes);
     let mut name = format!("{}/{size}", sweep.name);
     if pages != PageSize::Base {
@@ -169,8 +176,7 @@ fn fits(needed: u64, available: u64) -> Result<(), String> {
 fn share_arm(pages: PageSize, setup: &Setup<'_>) -> Arm {
     let last = setup.cpus.len() - 1;
     let cpus = [setup.cpus[0], setup.cpus[last.min(1)]];
-    let work =
-        ShareWork { program: setup.program.to_owned(), bytes: RING_BYTES, pages, cpus };
+    let work = ShareWork { program: setup.program.to_owned(), bytes: RING_BYTES, pages, cpus };
     let published = match pages {
         PageSize::Base => Some((5.0, "4 KiB pages")),
         PageSize::Huge => Some((20.0, "2 MiB pages")),
@@ -184,7 +190,8 @@ fn share_arm(pages: PageSize, setup: &Setup<'_>) -> Arm {
         touched: true,
         published: published.map(|(value, pages)| Published {
             value,
-            source: "a ring in shared memory, every byte written by one and read by the other".into(),
+            source: "a ring in shared memory, every byte written by one and read by the other"
+                .into(),
             note: Some(format!("{pages}, a virtual machine with 2 CPUs")),
         }),
         work: Ok(Box::new(work) as Box<dyn Work>),
@@ -239,7 +246,9 @@ fn published(name: &str, bytes: usize, threads: usize) -> Option<Published> {
         return None;
     }
     let (mib, source) = match name {
-        "read" | "sysbench-read" => (15_921.0, "mazzo.li, \"How fast are Linux pipes anyway?\", 2022"),
+        "read" | "sysbench-read" => {
+            (15_921.0, "mazzo.li, \"How fast are Linux pipes anyway?\", 2022")
+        }
         "copy" | "mbw-memcpy" => (5.7 * 1024.0, "mbw, a virtual machine with 2 CPUs, 2026"),
         "mbw-dumb" => (11.4 * 1024.0, "mbw, a virtual machine with 2 CPUs, 2026"),
         "mbw-mcblock" => (9.8 * 1024.0, "mbw, a virtual machine with 2 CPUs, 2026"),
@@ -255,7 +264,9 @@ pub fn curve(record: &Record) -> Option<String> {
     for arm in &record.arms {
         let param = |name: &str| arm.params.get(name);
         let is_read = arm.name.starts_with("read") && param("threads") == Some(&1.into());
-        let (Some(median), true) = (arm.median, is_read && arm.status == Status::Ok) else { continue };
+        let (Some(median), true) = (arm.median, is_read && arm.status == Status::Ok) else {
+            continue;
+        };
         let bytes = param("block_bytes").and_then(Value::as_u64)?;
         let cache = param("fits_into").and_then(Value::as_str)?.to_owned();
         match points.iter_mut().find(|(known, ..)| *known == bytes) {
@@ -270,5 +281,8 @@ pub fn curve(record: &Record) -> Option<String> {
         format!("{} at {} ({cache})", numbers::figure(*best), numbers::bytes(*bytes))
     };
     let points: Vec<_> = points.iter().map(point).collect();
-    Some(format!("One thread reads at most, in GiB/s by block and what holds it: {}", points.join(", ")))
+    Some(format!(
+        "One thread reads at most, in GiB/s by block and what holds it: {}",
+        points.join(", ")
+    ))
 }

@@ -362,9 +362,9 @@ pub(crate) fn in_wanted_pages(memory: &Memory, size: PageSize) -> Result<(), Swe
 /// How many bytes of the mappings that overlap a range are in transparent huge pages, by smaps.
 fn huge_bytes_at(range: std::ops::Range<usize>) -> Option<usize> {
     let maps = crate::page_map::Mapping::all_of("self").ok()?;
-    let overlap = maps.iter().filter(|map| {
-        map.range.start < range.end as u64 && map.range.end > range.start as u64
-    });
+    let overlap = maps
+        .iter()
+        .filter(|map| map.range.start < range.end as u64 && map.range.end > range.start as u64);
     Some(overlap.map(|map| map.anon_huge_bytes as usize).sum())
 }
 

@@ -104,7 +104,11 @@ impl MemoryPeer {
     /// It is not installed, or takes no blocks so small.
     pub fn command(&self, bytes: usize, total: u64) -> Result<Command, String> {
         if bytes < self.bytes_min || !bytes.is_multiple_of(self.bytes_min) {
-            return Err(format!("{} takes blocks of whole {} only", self.name, shown(self.bytes_min)));
+            return Err(format!(
+                "{} takes blocks of whole {} only",
+                self.name,
+                shown(self.bytes_min)
+            ));
         }
         let program = found(self.program).ok_or_else(|| {
             format!("{0} is not installed; on Debian: apt-get install {0}", self.program)
@@ -120,9 +124,8 @@ impl MemoryPeer {
     /// It said something else.
     pub fn gib_per_second(&self, said: &str) -> Result<f64, String> {
         let rate = (self.mib_per_second)(said).filter(|rate| *rate > 0.0);
-        rate.map(|rate| rate / 1024.0).ok_or_else(|| {
-            format!("{} did not say how fast it was: {}", self.name, said.trim())
-        })
+        rate.map(|rate| rate / 1024.0)
+            .ok_or_else(|| format!("{} did not say how fast it was: {}", self.name, said.trim()))
     }
 }
 
@@ -136,7 +139,8 @@ mod tests {
 
     #[test]
     fn what_the_peers_print_is_read() {
-        let said = "Total operations: 10\n\n10240.00 MiB transferred (13284.56 MiB/sec)\n\nGeneral\n";
+        let said =
+            "Total operations: 10\n\n10240.00 MiB transferred (13284.56 MiB/sec)\n\nGeneral\n";
         assert_eq!(sysbench_rate(said), Some(13284.56));
         let said = "AVG\tMethod: MEMCPY\tElapsed: 0.17\tMiB: 1024.00000\tCopy: 5836.800 MiB/s\n";
         assert_eq!(mbw_rate(said), Some(5836.8));

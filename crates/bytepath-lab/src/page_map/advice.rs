@@ -54,31 +54,49 @@ fn why(mapping: &Mapping, settings: &Settings) -> &'static str {
     let shared = mapping.permissions.ends_with('s');
     let private = mapping.anonymous_bytes * 2 > mapping.resident_bytes;
     match () {
-        () if flag("nh") => "the program asked for small pages (MADV_NOHUGEPAGE, or prctl \
-                             PR_SET_THP_DISABLE)",
-        () if shared && is_shared_memory(&mapping.name) => match settings.shmem_enabled.as_deref() {
-            Some("never" | "deny") => "shmem_enabled is never; root may write advise to \
-                                       /sys/kernel/mm/transparent_hugepage/shmem_enabled",
-            Some("advise") if !flag("hg") => "shmem_enabled is advise, and the program did not ask \
-                                              (MADV_HUGEPAGE)",
-            _ => "it was there before it was asked for, or memory was fragmented then; \
-                  MADV_COLLAPSE moves it",
-        },
+        () if flag("nh") => {
+            "the program asked for small pages (MADV_NOHUGEPAGE, or prctl \
+                             PR_SET_THP_DISABLE)"
+        }
+        () if shared && is_shared_memory(&mapping.name) => {
+            match settings.shmem_enabled.as_deref() {
+                Some("never" | "deny") => {
+                    "shmem_enabled is never; root may write advise to \
+                                       /sys/kernel/mm/transparent_hugepage/shmem_enabled"
+                }
+                Some("advise") if !flag("hg") => {
+                    "shmem_enabled is advise, and the program did not ask \
+                                              (MADV_HUGEPAGE)"
+                }
+                _ => {
+                    "it was there before it was asked for, or memory was fragmented then; \
+                  MADV_COLLAPSE moves it"
+                }
+            }
+        }
         () if !private && !mapping.name.starts_with('[') && !mapping.name.is_empty() => {
             "pages of files are small on most file systems; MADV_COLLAPSE moves those of programs \
              where the kernel has CONFIG_READ_ONLY_THP_FOR_FS"
         }
         () => match settings.enabled.as_deref() {
-            Some("never") => "transparent huge pages are set to never; root may write madvise to \
-                              /sys/kernel/mm/transparent_hugepage/enabled",
-            Some("madvise") if !flag("hg") => "enabled is madvise, and the program did not ask \
+            Some("never") => {
+                "transparent huge pages are set to never; root may write madvise to \
+                              /sys/kernel/mm/transparent_hugepage/enabled"
+            }
+            Some("madvise") if !flag("hg") => {
+                "enabled is madvise, and the program did not ask \
                                                (MADV_HUGEPAGE; glibc's malloc asks with \
-                                               GLIBC_TUNABLES=glibc.malloc.hugetlb=1)",
+                                               GLIBC_TUNABLES=glibc.malloc.hugetlb=1)"
+            }
             None => "this kernel has no transparent huge pages",
-            _ if mapping.thp_eligible == Some(false) => "the kernel says that it is not eligible \
-                                                         (THPeligible in smaps)",
-            _ => "it was there before it was asked for, or memory was fragmented then; khugepaged \
-                  moves it in time, MADV_COLLAPSE at once",
+            _ if mapping.thp_eligible == Some(false) => {
+                "the kernel says that it is not eligible \
+                                                         (THPeligible in smaps)"
+            }
+            _ => {
+                "it was there before it was asked for, or memory was fragmented then; khugepaged \
+                  moves it in time, MADV_COLLAPSE at once"
+            }
         },
     }
 }

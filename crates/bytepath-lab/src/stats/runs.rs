@@ -155,9 +155,8 @@ impl Parts {
         let logs = logarithms(samples)?;
         let count = PARTS.min(logs.len());
         let begin = |part: usize| part * logs.len() / count;
-        let medians: Vec<f64> = (0..count)
-            .filter_map(|part| median(&logs[begin(part)..begin(part + 1)]))
-            .collect();
+        let medians: Vec<f64> =
+            (0..count).filter_map(|part| median(&logs[begin(part)..begin(part + 1)])).collect();
         let centre = medians.iter().sum::<f64>() / count as f64;
         let squares: f64 = medians.iter().map(|median| (median - centre).powi(2)).sum();
         Ok(Parts { centre, variance: squares / (count - 1) as f64, count })
@@ -190,7 +189,8 @@ fn both(a: Uncertainty, b: Uncertainty) -> (f64, f64) {
     if a.measured && b.measured {
         return (variance, a.degrees);
     }
-    let degrees = variance.powi(2) / (a.variance.powi(2) / a.degrees + b.variance.powi(2) / b.degrees);
+    let degrees =
+        variance.powi(2) / (a.variance.powi(2) / a.degrees + b.variance.powi(2) / b.degrees);
     // Two runs without any noise: nothing is uncertain, whatever the degrees.
     (variance, if degrees.is_finite() { degrees } else { a.degrees.min(b.degrees) })
 }

@@ -83,10 +83,8 @@ pub(super) fn up_to_date(folder: &Path, files: &[KeptFile]) -> Result<Listing, S
         return Ok(Listing { entries, mended: Some(mended) });
     }
     let entries = listed(Connection::open_in_memory, files)?;
-    let mended = format!(
-        "no index can be kept in {} ({error}); read {records} instead",
-        folder.display()
-    );
+    let mended =
+        format!("no index can be kept in {} ({error}); read {records} instead", folder.display());
     Ok(Listing { entries, mended: Some(mended) })
 }
 

@@ -122,7 +122,8 @@ impl Store {
         let records = self.records();
         let failed = |error| StoreError::File { path: records.clone(), error };
         std::fs::create_dir_all(&records).map_err(failed)?;
-        let mut file = tempfile::Builder::new().prefix(PASSING).tempfile_in(&records).map_err(failed)?;
+        let mut file =
+            tempfile::Builder::new().prefix(PASSING).tempfile_in(&records).map_err(failed)?;
         file.as_file_mut().write_all(text.as_bytes()).map_err(failed)?;
         // A file system may say only now that there is no room.
         file.as_file().sync_all().map_err(failed)?;
@@ -241,7 +242,8 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, StoreError> {
     let failed = |error: std::io::Error| StoreError::File { path: path.to_owned(), error };
     // A FIFO, say, would be waited for: here, or when it is read.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    let file =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
     let file = File::from(file);
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(failed(std::io::Error::other("not a regular file, so no record")));

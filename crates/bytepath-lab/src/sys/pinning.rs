@@ -11,7 +11,9 @@ use rustix::pipe::{IoSliceRaw, SpliceFlags};
 /// anything else.
 pub(crate) fn vmsplice(pipe: BorrowedFd<'_>, memory: &[u8]) -> Result<usize, Errno> {
     // SAFETY: the kernel only reads the pages, and takes references of its own to them.
-    unsafe { rustix::pipe::vmsplice(pipe, &[IoSliceRaw::from_slice(memory)], SpliceFlags::NONBLOCK) }
+    unsafe {
+        rustix::pipe::vmsplice(pipe, &[IoSliceRaw::from_slice(memory)], SpliceFlags::NONBLOCK)
+    }
 }
 
 /// Gives the pages of memory back: it reads as zeros, and is untouched, afterwards. The memory is a
@@ -39,10 +41,15 @@ struct GupTest {
 
 /// `_IOWR('g', 1, struct gup_test)`: get_user_pages_fast, and put_page of all of them.
 const GUP_FAST_BENCHMARK: libc::Ioctl =
-    (3 << 30 | (std::mem::size_of::<GupTest>() as u32) << 16 | (b'g' as u32) << 8 | 1) as libc::Ioctl;
+    (3 << 30 | (std::mem::size_of::<GupTest>() as u32) << 16 | (b'g' as u32) << 8 | 1)
+        as libc::Ioctl;
 
 /// How many microseconds get_user_pages_fast takes for all pages of memory, by gup_test.
-pub(crate) fn gup_fast_us(device: BorrowedFd<'_>, memory: &[u8], at_once: u32) -> Result<u64, Errno> {
+pub(crate) fn gup_fast_us(
+    device: BorrowedFd<'_>,
+    memory: &[u8],
+    at_once: u32,
+) -> Result<u64, Errno> {
     let mut test = GupTest {
         addr: memory.as_ptr() as u64,
         size: memory.len() as u64,

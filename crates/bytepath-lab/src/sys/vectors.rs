@@ -196,7 +196,9 @@ pub(crate) fn write_past_caches(bytes: &mut [u8], value: u64) {
 /// Copies past the caches.
 pub(crate) fn copy_past_caches(from: &[u8], to: &mut [u8]) {
     let ((from, _), (to, rest)) = (from.as_chunks::<16>(), to.as_chunks_mut::<16>());
-    assert!(rest.is_empty() && from.len() == to.len() && to.as_ptr().cast::<__m128i>().is_aligned());
+    assert!(
+        rest.is_empty() && from.len() == to.len() && to.as_ptr().cast::<__m128i>().is_aligned()
+    );
     for (from, to) in from.iter().zip(to) {
         stream(to, load(from));
     }

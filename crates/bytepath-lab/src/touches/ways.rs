@@ -74,7 +74,8 @@ const PIPE_BYTES: usize = 1 << 20;
 fn lent(setting: &Setting, clock: &mut Clock) -> Result<(), TouchError> {
     let mut area = Area::make(setting)?;
     let pipe = rustix::pipe::pipe().map_err(TouchError::of("pipe"))?;
-    let null = File::options().write(true).open("/dev/null").map_err(TouchError::of("/dev/null"))?;
+    let null =
+        File::options().write(true).open("/dev/null").map_err(TouchError::of("/dev/null"))?;
     // A smaller one only means more calls.
     let holds = fcntl_setpipe_size(&pipe.1, PIPE_BYTES).unwrap_or(64 << 10);
     while clock.goes_on() {
@@ -186,7 +187,8 @@ fn gup_test(setting: &Setting, clock: &mut Clock) -> Result<(), TouchError> {
     let mut area = Area::make(setting)?;
     while clock.goes_on() {
         let memory = area.ready()?;
-        let us = pinning::gup_fast_us(device.as_fd(), memory, 512).map_err(TouchError::of("gup_test"))?;
+        let us = pinning::gup_fast_us(device.as_fd(), memory, 512)
+            .map_err(TouchError::of("gup_test"))?;
         clock.add(base_pages(memory.len()), std::time::Duration::from_micros(us));
     }
     Ok(())

@@ -16,7 +16,8 @@ const GAP: u16 = 2;
 impl Comparison {
     /// The comparison as tables, ending in a newline.
     pub fn render(&self, style: Style) -> String {
-        let mut text = paragraph(&format!("{}: {}", self.experiment.name, self.experiment.question), style);
+        let mut text =
+            paragraph(&format!("{}: {}", self.experiment.name, self.experiment.question), style);
         for (index, run) in self.runs.iter().enumerate() {
             text += &paragraph(&format!("{}  {}", Comparison::letter(index), line_of(run)), style);
         }
@@ -50,7 +51,11 @@ impl Comparison {
         for (index, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, if index == 6 { 0 } else { GAP }));
             let figures = (2..=5).contains(&index);
-            column.set_cell_alignment(if figures { CellAlignment::Right } else { CellAlignment::Left });
+            column.set_cell_alignment(if figures {
+                CellAlignment::Right
+            } else {
+                CellAlignment::Left
+            });
         }
         let natural: u16 = table.column_max_content_widths().iter().sum::<u16>() + 6 * GAP;
         if let Some(width) = style.width.filter(|width| natural > *width) {

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::explained::Explained;
+
 /// An arm: one way of doing the experiment's work, with every sample of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
@@ -61,6 +63,9 @@ pub struct Arm {
     /// same work, and whose ratios are against the section's own reference arm.
     #[serde(default)]
     pub section: Option<String>,
+    /// Where its time went, from runs apart from the samples; null unless that was asked for.
+    #[serde(default)]
+    pub explained: Option<Explained>,
 }
 
 impl Arm {
@@ -85,6 +90,7 @@ impl Arm {
             published: None,
             reference: false,
             section: None,
+            explained: None,
         }
     }
 

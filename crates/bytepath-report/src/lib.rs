@@ -10,6 +10,7 @@
 //! | feed a spreadsheet | [`csv::write`] |
 //! | show a run in a terminal | [`table::render`] |
 //! | keep and show how long requests took | [`latency`] |
+//! | say where an arm's time went | [`Explained`] |
 //! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
 //! | say what a `run` did | [`Ran`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
@@ -47,6 +48,7 @@ pub mod verdict;
 
 mod arm;
 mod copied;
+mod explained;
 mod machine;
 mod ran;
 mod read;
@@ -55,6 +57,7 @@ mod write;
 
 pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Verdict};
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
+pub use explained::{ClassShare, Explained, Stack, SymbolShare, SyscallCount};
 pub use latency::Latency;
 pub use machine::{Cache, Machine};
 pub use ran::{Ran, RanDecision, RanPipe, RanSchema, RanStage, RanVerdict, Sure};

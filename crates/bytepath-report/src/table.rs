@@ -4,9 +4,9 @@
 //! important columns go and a line below names them; whatever a missing column would hide and a
 //! reader must not miss (the verdicts) moves below the table.
 
-mod columns;
+pub(crate) mod columns;
 mod footnotes;
-mod latencies;
+pub(crate) mod latencies;
 
 use anstyle::AnsiColor;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, TableComponent, presets};
@@ -161,7 +161,7 @@ const PROSE_COLUMNS: u16 = 100;
 
 /// Text from a record without control characters: a file from somewhere else must not be able to
 /// command the terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c })
         .collect()

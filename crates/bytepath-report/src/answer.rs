@@ -135,7 +135,11 @@ fn untouched(best: &Arm, arms: &[&Arm]) -> String {
     let only = "; its reader moves the bytes without looking at them";
     match self::best(arms.iter().copied().filter(|arm| arm.touched)) {
         Some(touched) => {
-            format!("{only}, and of those that do look {} is best with {}", touched.name, measured(touched))
+            format!(
+                "{only}, and of those that do look {} is best with {}",
+                touched.name,
+                measured(touched)
+            )
         }
         None => only.to_owned(),
     }
@@ -197,8 +201,10 @@ fn measured(arm: &Arm) -> String {
 /// `11.1 times the reference [10.8, 11.4]`, or for times `0.50 of the time of the reference`.
 fn against(arm: &Arm, reference: Option<&Arm>) -> String {
     let Some(ratio) = arm.ratio else { return "with no ratio to the reference".to_owned() };
-    let named = reference.map_or_else(|| "its reference".to_owned(), |arm| format!("the reference {}", arm.name));
-    let interval = arm.ratio_ci95.map_or_else(String::new, |of| format!(" {}", numbers::interval(of)));
+    let named = reference
+        .map_or_else(|| "its reference".to_owned(), |arm| format!("the reference {}", arm.name));
+    let interval =
+        arm.ratio_ci95.map_or_else(String::new, |of| format!(" {}", numbers::interval(of)));
     match arm.better {
         Better::Higher => format!("{} times {named}{interval}", numbers::figure(ratio)),
         Better::Lower => format!("{} of the time of {named}{interval}", numbers::figure(ratio)),

@@ -93,7 +93,9 @@ fn groups(record: &Record) -> Vec<Vec<&Arm>> {
     let mut groups: Vec<Vec<&Arm>> = Vec::new();
     for arm in &record.arms {
         match groups.last_mut() {
-            Some(group) if group[0].section == arm.section && group[0].unit == arm.unit => group.push(arm),
+            Some(group) if group[0].section == arm.section && group[0].unit == arm.unit => {
+                group.push(arm)
+            }
             _ => groups.push(vec![arm]),
         }
     }
@@ -157,7 +159,8 @@ impl<'a> Panel<'a> {
         let mut lane = vec![' '; self.lane];
         let Some(scale) = self.scale else { return lane.into_iter().collect() };
         if let Some([low, high]) = arm.ci95 {
-            let (low, high) = (self.column(scale, low.min(high)), self.column(scale, high.max(low)));
+            let (low, high) =
+                (self.column(scale, low.min(high)), self.column(scale, high.max(low)));
             lane[low..=high].fill(self.marks.line);
             lane[low] = self.marks.low;
             lane[high] = self.marks.high;
@@ -244,10 +247,8 @@ fn painted(lane: &str, arm: &Arm, style: Style) -> String {
 
 fn legend(record: &Record, marks: &Marks, style: Style) -> String {
     let any = |is: fn(&Arm) -> bool| record.arms.iter().any(is);
-    let mut told = vec![format!(
-        "{}{}{} median and its 95% interval",
-        marks.low, marks.touched, marks.high
-    )];
+    let mut told =
+        vec![format!("{}{}{} median and its 95% interval", marks.low, marks.touched, marks.high)];
     if any(|arm| arm.median.is_some() && arm.unit.is_of_bytes() && !arm.touched) {
         told.push(format!("{} bytes moved, but not looked at", marks.moved));
     }

@@ -16,9 +16,10 @@ impl Scale {
     /// Figures that are not finite, or not positive, do not count. None without any.
     pub fn of(figures: impl Iterator<Item = f64>) -> Option<Scale> {
         let counts = |figure: &f64| figure.is_finite() && *figure > 0.0;
-        let (low, high) = figures.filter(counts).fold((f64::INFINITY, 0.0_f64), |(low, high), figure| {
-            (low.min(figure), high.max(figure))
-        });
+        let (low, high) =
+            figures.filter(counts).fold((f64::INFINITY, 0.0_f64), |(low, high), figure| {
+                (low.min(figure), high.max(figure))
+            });
         if high == 0.0 {
             return None;
         }

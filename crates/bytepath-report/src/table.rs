@@ -136,7 +136,7 @@ fn heading(record: &Record) -> Vec<String> {
     let Experiment { name, question, definition } = &record.experiment;
     let machine = &record.machine;
     let facts = [
-        Some(format!("Linux {}", machine.kernel)),
+        (!machine.kernel.is_empty()).then(|| format!("Linux {}", machine.kernel)),
         machine.cpu_model.clone(),
         machine.cpus_allowed.as_ref().map(|cpus| format!("CPUs {cpus}")),
         machine.virtualisation.clone(),

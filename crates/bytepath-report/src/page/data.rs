@@ -107,7 +107,10 @@ fn arm_data(arm: &Arm, limits: &Limits, names: &mut Names) -> ArmData {
         samples: arm.samples.iter().take(limits.samples).map(sample_data).collect(),
         latency: Latency::of_arm(arm).map(|latency| curve(&latency)).unwrap_or_default(),
         costs: arm.costs,
-        classes: explained.into_iter().flat_map(|of| of.classes.iter().take(limits.classes).map(class)).collect(),
+        classes: explained
+            .into_iter()
+            .flat_map(|of| of.classes.iter().take(limits.classes).map(class))
+            .collect(),
         tree: tree.filter(|tree| !tree.nodes.is_empty()),
     }
 }

@@ -23,8 +23,8 @@ use sha2::{Digest, Sha256};
 use crate::doubt::Here;
 use crate::record::Record;
 use data::Data;
-use view::Run;
 pub use view::COMMAND;
+use view::Run;
 
 /// A page is never larger than this, in bytes.
 pub const PAGE_BYTES_MAX: usize = 3 << 20;
@@ -181,7 +181,8 @@ mod tests {
     fn the_vendored_libraries_are_as_their_authors_published_them() {
         let told = include_str!("vendor/README.md");
         for library in [D3, PLOT] {
-            let sum: String = Sha256::digest(library).iter().map(|byte| format!("{byte:02x}")).collect();
+            let sum: String =
+                Sha256::digest(library).iter().map(|byte| format!("{byte:02x}")).collect();
             assert!(told.contains(&sum), "{sum} is not in the README");
         }
     }

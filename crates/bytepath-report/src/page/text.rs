@@ -17,7 +17,8 @@ pub(super) fn shown(text: &str, most: usize) -> String {
 }
 
 fn is_harmless(c: char) -> bool {
-    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    let turns =
+        matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
     c == '\n' || !(c.is_control() || turns)
 }
 

@@ -119,7 +119,12 @@ mod tests {
 
     fn stacks() -> Vec<Stack> {
         let stack = |frames: &str, count| Stack { frames: frames.to_owned(), count };
-        vec![stack("main;read;copy", 70), stack("main;read", 20), stack("main;write", 9), stack("idle", 1)]
+        vec![
+            stack("main;read;copy", 70),
+            stack("main;read", 20),
+            stack("main;write", 9),
+            stack("idle", 1),
+        ]
     }
 
     #[test]
@@ -131,8 +136,14 @@ mod tests {
             .iter()
             .map(|(name, parent, total)| (names.all[*name].as_str(), *parent, *total))
             .collect();
-        let wanted =
-            [("all", 0, 100), ("main", 0, 99), ("read", 1, 90), ("copy", 2, 70), ("write", 1, 9), ("idle", 0, 1)];
+        let wanted = [
+            ("all", 0, 100),
+            ("main", 0, 99),
+            ("read", 1, 90),
+            ("copy", 2, 70),
+            ("write", 1, 9),
+            ("idle", 0, 1),
+        ];
         assert_eq!(told, wanted);
         assert_eq!(tree.cut, 0);
     }
@@ -142,11 +153,13 @@ mod tests {
         let mut names = Names::default();
         let tree = Tree::of(&stacks(), 4, &mut names);
         for (index, (_, _, total)) in tree.nodes.iter().enumerate() {
-            let below = tree.nodes.iter().enumerate().filter(|(at, node)| node.1 == index && *at != index);
+            let below =
+                tree.nodes.iter().enumerate().filter(|(at, node)| node.1 == index && *at != index);
             let called: u64 = below.map(|(_, node)| node.2).sum();
             assert!(called <= *total, "{tree:?}");
         }
-        let rare: u64 = tree.nodes.iter().filter(|node| names.all[node.0] == RARE).map(|node| node.2).sum();
+        let rare: u64 =
+            tree.nodes.iter().filter(|node| names.all[node.0] == RARE).map(|node| node.2).sum();
         assert_eq!((tree.cut, rare), (2, 10), "{tree:?}");
     }
 

@@ -137,10 +137,19 @@ impl Run {
             latencies: latency_table(&arms),
             costs: costs_table(record, &arms),
             explained: explained(&arms, limits),
-            command: record.settings.get(COMMAND).and_then(Value::as_str).map(|text| shown(text, SENTENCE_MAX)),
+            command: record
+                .settings
+                .get(COMMAND)
+                .and_then(Value::as_str)
+                .map(|text| shown(text, SENTENCE_MAX)),
             settings: settings(record),
             machine: machine(record),
-            notes: record.notes.iter().take(NOTES_MAX).map(|note| shown(note, SENTENCE_MAX)).collect(),
+            notes: record
+                .notes
+                .iter()
+                .take(NOTES_MAX)
+                .map(|note| shown(note, SENTENCE_MAX))
+                .collect(),
             control: record.control.as_ref().map(|control| {
                 format!(
                     "The reference once more as “{}”: {} {}",
@@ -170,7 +179,9 @@ impl Doubt {
 
 /// Columns whose place is in the table of costs.
 fn is_cost(column: &columns::Column) -> bool {
-    ["/GiB", "/op", "cached", "page cache", "/run", "peak memory"].iter().any(|part| column.name.contains(part))
+    ["/GiB", "/op", "cached", "page cache", "/run", "peak memory"]
+        .iter()
+        .any(|part| column.name.contains(part))
 }
 
 fn arms_table(record: &Record, arms: &[&Arm]) -> Table {
@@ -179,8 +190,10 @@ fn arms_table(record: &Record, arms: &[&Arm]) -> Table {
 }
 
 fn costs_table(record: &Record, arms: &[&Arm]) -> Option<Table> {
-    let costs: Vec<_> =
-        columns::ALL.iter().filter(|column| is_cost(column) && column.holds_anything(record)).collect();
+    let costs: Vec<_> = columns::ALL
+        .iter()
+        .filter(|column| is_cost(column) && column.holds_anything(record))
+        .collect();
     if costs.is_empty() {
         return None;
     }
@@ -234,7 +247,10 @@ fn latency_table(arms: &[&Arm]) -> Option<Table> {
             })
         })
         .collect();
-    let heading = |(index, text): (usize, &&str)| Heading { text: text.replace('\n', " "), figure: index > 0 };
+    let heading = |(index, text): (usize, &&str)| Heading {
+        text: text.replace('\n', " "),
+        figure: index > 0,
+    };
     let headings = latencies::HEADINGS.iter().enumerate().map(heading).collect();
     (!rows.is_empty()).then_some(Table { headings, rows })
 }
@@ -285,7 +301,8 @@ fn facts(record: &Record) -> String {
 }
 
 fn explained(arms: &[&Arm], limits: &Limits) -> Vec<ExplainedArm> {
-    let with = arms.iter().enumerate().filter_map(|(at, arm)| Some((at, arm, arm.explained.as_ref()?)));
+    let with =
+        arms.iter().enumerate().filter_map(|(at, arm)| Some((at, arm, arm.explained.as_ref()?)));
     with.map(|(at, arm, explained)| explained_arm(at, &arm.name, explained, limits)).collect()
 }
 
@@ -342,7 +359,12 @@ fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits)
                 seconds: call.seconds.map_or_else(|| numbers::UNKNOWN.to_owned(), numbers::figure),
             })
             .collect(),
-        missing: explained.missing.iter().take(limits.details).map(|text| shown(text, SENTENCE_MAX)).collect(),
+        missing: explained
+            .missing
+            .iter()
+            .take(limits.details)
+            .map(|text| shown(text, SENTENCE_MAX))
+            .collect(),
         has_stacks: !explained.stacks.is_empty(),
     }
 }
@@ -352,7 +374,13 @@ fn settings(record: &Record) -> Vec<Pair> {
         name: shown(name, NAME_MAX),
         value: shown(&plain(value), SENTENCE_MAX),
     };
-    record.settings.iter().filter(|(name, _)| *name != COMMAND).take(NOTES_MAX).map(shown_pair).collect()
+    record
+        .settings
+        .iter()
+        .filter(|(name, _)| *name != COMMAND)
+        .take(NOTES_MAX)
+        .map(shown_pair)
+        .collect()
 }
 
 /// A value as one writes it: text without quotes, anything else as JSON.
@@ -373,10 +401,12 @@ fn machine(record: &Record) -> Vec<Pair> {
     for (name, value) in fields {
         match value {
             Value::Null => {}
-            Value::Object(map) => facts.extend(map.iter().take(NOTES_MAX).map(|(key, value)| Pair {
-                name: shown(&format!("{}: {key}", name.replace('_', " ")), NAME_MAX),
-                value: shown(&plain(value), SENTENCE_MAX),
-            })),
+            Value::Object(map) => {
+                facts.extend(map.iter().take(NOTES_MAX).map(|(key, value)| Pair {
+                    name: shown(&format!("{}: {key}", name.replace('_', " ")), NAME_MAX),
+                    value: shown(&plain(value), SENTENCE_MAX),
+                }))
+            }
             Value::Array(_) if name == "caches" => facts.extend(caches(record)),
             value if name.ends_with("_bytes") || name == "pipe_max_size" => facts.push(Pair {
                 name: name.replace('_', " "),
@@ -398,7 +428,11 @@ fn machine(record: &Record) -> Vec<Pair> {
 
 fn caches(record: &Record) -> impl Iterator<Item = Pair> + '_ {
     record.machine.caches.iter().take(NOTES_MAX).map(|cache| Pair {
-        name: format!("cache, level {}, {}", cache.level, shown(&cache.kind.to_lowercase(), NAME_MAX)),
+        name: format!(
+            "cache, level {}, {}",
+            cache.level,
+            shown(&cache.kind.to_lowercase(), NAME_MAX)
+        ),
         value: format!("{}, CPUs {}", numbers::bytes(cache.bytes), shown(&cache.cpus, NAME_MAX)),
     })
 }

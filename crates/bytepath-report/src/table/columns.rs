@@ -139,6 +139,44 @@ pub(crate) const ALL: &[Column] = &[
         importance: Some(2),
     },
     Column {
+        name: "user s/run",
+        heading: |_| "user\ns".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.cpu_user_s_per_run)),
+        alignment: CellAlignment::Right,
+        importance: Some(4),
+    },
+    Column {
+        name: "system s/run",
+        heading: |_| "system\ns".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.cpu_system_s_per_run)),
+        alignment: CellAlignment::Right,
+        importance: Some(4),
+    },
+    Column {
+        name: "peak memory",
+        heading: |_| "peak\nmemory".to_owned(),
+        cell: |_, arm| {
+            let peak = arm.costs.and_then(|costs| costs.peak_memory_bytes);
+            peak.map_or_else(unknown, |bytes| numbers::bytes(bytes as u64))
+        },
+        alignment: CellAlignment::Right,
+        importance: Some(4),
+    },
+    Column {
+        name: "faults/run",
+        heading: |_| "faults".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.page_faults_per_run)),
+        alignment: CellAlignment::Right,
+        importance: Some(2),
+    },
+    Column {
+        name: "switches/run",
+        heading: |_| "switches".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.context_switches_per_run)),
+        alignment: CellAlignment::Right,
+        importance: Some(2),
+    },
+    Column {
         name: "source in the page cache",
         heading: |_| "source\ncached".to_owned(),
         cell: |_, arm| share(arm, RESIDENT[0]),

@@ -10,13 +10,16 @@ mod carry;
 mod cat;
 mod classic;
 mod clock;
+mod compare;
 mod completions;
 mod cp;
 mod device;
 mod drive;
 mod ends;
 mod hand;
+mod history;
 mod import;
+mod kept;
 mod live;
 mod null;
 mod output;
@@ -79,6 +82,8 @@ enum Command {
     Bench(bench::Options),
     Report(report::Options),
     Import(import::Options),
+    Compare(compare::Options),
+    History(history::Options),
     Write(write::Options),
     Read(read::Options),
     Call(call::Options),
@@ -117,6 +122,11 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Import(options) => import::run(&options),
+        Command::Compare(options) => match compare::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::History(options) => history::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Call(options) => call::run(&options),

@@ -269,7 +269,9 @@ impl How {
             return Err(wrong_usage("standard output is for what is made: give --json a file"));
         }
         if self.spin_budget.is_some() && !matches!(self.wait, Some(Wait::Hybrid(_))) {
-            return Err(wrong_usage("--spin-budget is how long the wait hybrid spins; add --wait hybrid"));
+            return Err(wrong_usage(
+                "--spin-budget is how long the wait hybrid spins; add --wait hybrid",
+            ));
         }
         Ok(())
     }

@@ -82,3 +82,32 @@ impl Crew {
 fn part_bytes(all: usize, parts: usize) -> usize {
     all.div_ceil(parts).next_multiple_of(PAGE_BYTES).max(PART_BYTES_MIN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Counted, Rule};
+
+    #[test]
+    fn several_threads_make_the_same_bytes_as_one() {
+        let lines =
+            || Box::new(Counted::new(Rule::FizzBuzz, 9_990_000, Some(80_000)).expect("lines"));
+        let mut alone = Vec::new();
+        alone.resize(lines().bytes().expect("an end") as usize, 0);
+        lines().fill(0, &mut alone);
+        for jobs in [1, 2, 3, 5] {
+            for piece_bytes in [1 << 20, 300_001, 131_072, 5_000] {
+                let mut crew = Crew::new(lines(), jobs).expect("threads");
+                let (mut all, mut piece) = (Vec::new(), vec![0; piece_bytes]);
+                loop {
+                    let count = crew.fill(all.len() as u128, &mut piece);
+                    all.extend_from_slice(&piece[..count]);
+                    if count < piece.len() {
+                        break;
+                    }
+                }
+                assert!(all == alone, "{jobs} jobs, {piece_bytes} bytes at a time");
+            }
+        }
+    }
+}

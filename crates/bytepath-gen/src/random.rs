@@ -59,3 +59,35 @@ impl Generator for Random {
         Box::new(*self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(seed: u64, from: u128, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        Random::new(seed).fill(from, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_stream_is_the_same_from_any_byte_on_and_another_for_another_seed() {
+        let whole = bytes(7, 0, 1000);
+        for cut in 0..50 {
+            assert_eq!(bytes(7, cut as u128, 1000 - cut), whole[cut..], "from {cut}");
+            assert_eq!(bytes(7, 0, cut), whole[..cut], "to {cut}");
+        }
+        assert_ne!(bytes(8, 0, 1000), whole);
+    }
+
+    #[test]
+    fn every_value_of_a_byte_comes_about_as_often() {
+        let mut counts = [0u32; 256];
+        let all = bytes(0, 1 << 40, 1 << 20);
+        all.iter().for_each(|&byte| counts[byte as usize] += 1);
+        // 4096 each, give or take 64: five times that is once in a million streams.
+        assert!(counts.iter().all(|count| (3776..=4416).contains(count)), "{counts:?}");
+        let ones: u32 = all.iter().map(|byte| byte.count_ones()).sum();
+        assert!(ones.abs_diff(4 << 20) < 8 * 1024, "{ones}");
+    }
+}

@@ -19,24 +19,209 @@ const LINE_BYTES: usize = 60;
 
 /// The words, the most common first.
 const WORDS: &[&str] = &[
-    "the", "of", "and", "to", "a", "in", "is", "it", "that", "was", "for", "on", "are", "with",
-    "as", "they", "be", "at", "one", "have", "this", "from", "or", "had", "by", "but", "some",
-    "what", "there", "we", "can", "out", "other", "were", "all", "your", "when", "up", "use",
-    "word", "how", "said", "each", "which", "their", "time", "will", "way", "about", "many",
-    "then", "them", "would", "write", "like", "so", "these", "her", "long", "make", "thing",
-    "see", "him", "two", "has", "look", "more", "day", "could", "go", "come", "did", "my",
-    "sound", "no", "most", "number", "who", "over", "know", "water", "than", "call", "first",
-    "people", "may", "down", "side", "been", "now", "find", "any", "new", "work", "part", "take",
-    "get", "place", "made", "live", "where", "after", "back", "little", "only", "round", "man",
-    "year", "came", "show", "every", "good", "me", "give", "our", "under", "name", "very",
-    "through", "just", "form", "much", "great", "think", "say", "help", "low", "line", "before",
-    "turn", "cause", "same", "mean", "differ", "move", "right", "boy", "old", "too", "does",
-    "tell", "sentence", "set", "three", "want", "air", "well", "also", "play", "small", "end",
-    "put", "home", "read", "hand", "port", "large", "spell", "add", "even", "land", "here",
-    "must", "big", "high", "such", "follow", "act", "why", "ask", "men", "change", "went",
-    "light", "kind", "off", "need", "house", "picture", "try", "us", "again", "animal", "point",
-    "mother", "world", "near", "build", "self", "earth", "father", "pipe", "buffer", "kernel",
-    "page", "copy", "measure", "memory", "machine", "reader", "writer", "descriptor", "bytes",
+    "the",
+    "of",
+    "and",
+    "to",
+    "a",
+    "in",
+    "is",
+    "it",
+    "that",
+    "was",
+    "for",
+    "on",
+    "are",
+    "with",
+    "as",
+    "they",
+    "be",
+    "at",
+    "one",
+    "have",
+    "this",
+    "from",
+    "or",
+    "had",
+    "by",
+    "but",
+    "some",
+    "what",
+    "there",
+    "we",
+    "can",
+    "out",
+    "other",
+    "were",
+    "all",
+    "your",
+    "when",
+    "up",
+    "use",
+    "word",
+    "how",
+    "said",
+    "each",
+    "which",
+    "their",
+    "time",
+    "will",
+    "way",
+    "about",
+    "many",
+    "then",
+    "them",
+    "would",
+    "write",
+    "like",
+    "so",
+    "these",
+    "her",
+    "long",
+    "make",
+    "thing",
+    "see",
+    "him",
+    "two",
+    "has",
+    "look",
+    "more",
+    "day",
+    "could",
+    "go",
+    "come",
+    "did",
+    "my",
+    "sound",
+    "no",
+    "most",
+    "number",
+    "who",
+    "over",
+    "know",
+    "water",
+    "than",
+    "call",
+    "first",
+    "people",
+    "may",
+    "down",
+    "side",
+    "been",
+    "now",
+    "find",
+    "any",
+    "new",
+    "work",
+    "part",
+    "take",
+    "get",
+    "place",
+    "made",
+    "live",
+    "where",
+    "after",
+    "back",
+    "little",
+    "only",
+    "round",
+    "man",
+    "year",
+    "came",
+    "show",
+    "every",
+    "good",
+    "me",
+    "give",
+    "our",
+    "under",
+    "name",
+    "very",
+    "through",
+    "just",
+    "form",
+    "much",
+    "great",
+    "think",
+    "say",
+    "help",
+    "low",
+    "line",
+    "before",
+    "turn",
+    "cause",
+    "same",
+    "mean",
+    "differ",
+    "move",
+    "right",
+    "boy",
+    "old",
+    "too",
+    "does",
+    "tell",
+    "sentence",
+    "set",
+    "three",
+    "want",
+    "air",
+    "well",
+    "also",
+    "play",
+    "small",
+    "end",
+    "put",
+    "home",
+    "read",
+    "hand",
+    "port",
+    "large",
+    "spell",
+    "add",
+    "even",
+    "land",
+    "here",
+    "must",
+    "big",
+    "high",
+    "such",
+    "follow",
+    "act",
+    "why",
+    "ask",
+    "men",
+    "change",
+    "went",
+    "light",
+    "kind",
+    "off",
+    "need",
+    "house",
+    "picture",
+    "try",
+    "us",
+    "again",
+    "animal",
+    "point",
+    "mother",
+    "world",
+    "near",
+    "build",
+    "self",
+    "earth",
+    "father",
+    "pipe",
+    "buffer",
+    "kernel",
+    "page",
+    "copy",
+    "measure",
+    "memory",
+    "machine",
+    "reader",
+    "writer",
+    "descriptor",
+    "bytes",
 ];
 
 /// See the module.
@@ -114,7 +299,11 @@ impl Sentences {
                 let share = draw(all);
                 let word = WORDS[shares.partition_point(|&until| until <= share)];
                 text.extend_from_slice(word.as_bytes());
-                text.extend_from_slice(if place == comma && place + 1 < words { b", " } else { b" " });
+                text.extend_from_slice(if place == comma && place + 1 < words {
+                    b", "
+                } else {
+                    b" "
+                });
             }
             text[begin].make_ascii_uppercase();
             let end = text.len() - 1;
@@ -165,5 +354,47 @@ impl Generator for Text {
 
     fn another(&self) -> Box<dyn Generator> {
         Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(seed: u64, from: usize, len: usize) -> String {
+        let mut bytes = vec![0; len];
+        Text::new(seed).fill(from as u128, &mut bytes);
+        String::from_utf8(bytes).expect("words are ASCII")
+    }
+
+    #[test]
+    fn it_is_lines_of_sentences_of_known_words() {
+        let text = text(0, 0, 4 * PAGE_BYTES);
+        assert!(text.lines().all(|line| line.len() < 400 && !line.is_empty()));
+        let known = |word: &str| WORDS.contains(&word.to_lowercase().as_str());
+        let words: Vec<_> = text
+            .split_whitespace()
+            .map(|word| word.trim_end_matches(['.', ',', '?', '!']))
+            .collect();
+        let strange = words.iter().filter(|word| !known(word)).count();
+        // Only where a page cuts a word.
+        assert!(strange <= 4, "{strange} of {}", words.len());
+        let first = text.lines().next().expect("a line");
+        let twice = text.lines().filter(|line| *line == first).count();
+        assert!(twice < 20, "{first:?} comes {twice} times");
+    }
+
+    #[test]
+    fn a_stream_is_the_same_from_any_byte_on_and_another_for_another_seed() {
+        let whole = text(3, 0, 3 * PAGE_BYTES);
+        let mut stream = Text::new(3);
+        for (from, len) in
+            [(0, 1), (1, 70_000), (PAGE_BYTES - 1, 2), (PAGE_BYTES, PAGE_BYTES), (100_001, 9)]
+        {
+            let mut piece = vec![0; len];
+            stream.fill(from as u128, &mut piece);
+            assert!(piece == whole.as_bytes()[from..from + len], "{len} from {from}");
+        }
+        assert_ne!(text(4, 0, 3 * PAGE_BYTES), whole);
     }
 }

@@ -390,7 +390,10 @@ impl Profile {
             }
         }
         if let Some(sent) = self.outlets.iter().find(|sent| !sent.is_sound()) {
-            return Err(format!("the outlet {} has no sound figure or setting", sent.choice.outlet));
+            return Err(format!(
+                "the outlet {} has no sound figure or setting",
+                sent.choice.outlet
+            ));
         }
         Ok(())
     }

@@ -119,7 +119,9 @@ impl<'a> Sender<'a> {
         self.last.mechanism = choice.outlet.name().into();
         let offset = self.meter.bytes();
         let went = match self.source {
-            Source::Zeros => repeated(choice, self.sink, &setup, (self.limit, most), &mut self.last),
+            Source::Zeros => {
+                repeated(choice, self.sink, &setup, (self.limit, most), &mut self.last)
+            }
             Source::Same(line) => {
                 // The line as it goes on after what is there.
                 let phase = (offset % line.len() as u64) as usize;

@@ -134,11 +134,8 @@ impl Standing {
         let in_cycle = (segment % SEGMENTS as u64) as usize;
         let begins = if in_cycle == 0 { 0 } else { template.ends()[in_cycle - 1] };
         let skip = at - bytes_before(rule, segment * SEGMENT_LINES);
-        let place = Place {
-            segment: in_cycle,
-            at: begins + skip as usize,
-            digits: Digits::of(segment),
-        };
+        let place =
+            Place { segment: in_cycle, at: begins + skip as usize, digits: Digits::of(segment) };
         // Where numbers get one more digit, or the digits that are counted up begin again.
         let (decade, round) = (10u64.checked_pow(key.digits), 10u64.pow(Digits::COUNTED + 2));
         let round = (segment * SEGMENT_LINES / round + 1).checked_mul(round);
@@ -177,5 +174,111 @@ impl Generator for Counted {
 
     fn another(&self) -> Box<dyn Generator> {
         Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines as anybody would write them.
+    fn plainly(rule: Rule, from: u64, lines: u64) -> Vec<u8> {
+        let mut text = Vec::new();
+        for number in from..from + lines {
+            let line = match rule {
+                Rule::FizzBuzz if number % 15 == 0 => "FizzBuzz".to_owned(),
+                Rule::FizzBuzz if number % 3 == 0 => "Fizz".to_owned(),
+                Rule::FizzBuzz if number % 5 == 0 => "Buzz".to_owned(),
+                _ => number.to_string(),
+            };
+            text.extend_from_slice(line.as_bytes());
+            text.push(b'\n');
+        }
+        text
+    }
+
+    fn filled(stream: &mut Counted, mut offset: u128, piece_bytes: usize) -> Vec<u8> {
+        let (mut all, mut piece) = (Vec::new(), vec![0xee; piece_bytes]);
+        loop {
+            let count = stream.fill(offset, &mut piece);
+            all.extend_from_slice(&piece[..count]);
+            offset += count as u128;
+            if count < piece.len() {
+                return all;
+            }
+        }
+    }
+
+    /// Where anything changes: digits that are added or carried, templates, the end.
+    fn places() -> Vec<u64> {
+        let mut places = vec![1, LAST_LINE - 3499, 8_999_999_999_999_999_000];
+        for power in 2..19 {
+            let power = 10u64.pow(power);
+            places
+                .extend([power, 3 * power, 7 * power].map(|line| line.saturating_sub(1700).max(1)));
+        }
+        places
+    }
+
+    #[test]
+    fn lines_are_those_of_a_plain_loop_wherever_digits_change() {
+        for rule in [Rule::Plain, Rule::FizzBuzz] {
+            for from in places() {
+                let mut stream = Counted::new(rule, from, Some(3500)).expect("such lines");
+                let expected = plainly(rule, from, 3500);
+                assert_eq!(stream.bytes(), Some(expected.len() as u128), "{rule:?} from {from}");
+                for piece_bytes in [1 << 20, 4096, 1001, 65, 32, 31] {
+                    let found = filled(&mut stream, 0, piece_bytes);
+                    let at = found.iter().zip(&expected).position(|(one, other)| one != other);
+                    assert_eq!((at, found.len()), (None, expected.len()), "{rule:?} from {from}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_is_the_same_from_any_byte_on() {
+        let mut random = fastrand::Rng::with_seed(2);
+        for rule in [Rule::Plain, Rule::FizzBuzz] {
+            for from in places() {
+                let expected = plainly(rule, from, 700);
+                let mut stream = Counted::new(rule, from, Some(700)).expect("such lines");
+                for _ in 0..50 {
+                    let at = random.usize(..expected.len());
+                    let mut piece = vec![0; random.usize(..expected.len() - at + 10)];
+                    let count = stream.fill(at as u128, &mut piece);
+                    assert_eq!(count, piece.len().min(expected.len() - at));
+                    assert!(
+                        piece[..count] == expected[at..at + count],
+                        "{rule:?} from {from} at {at}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unaligned_memory_is_filled_no_further_than_it_goes() {
+        let expected = plainly(Rule::FizzBuzz, 999_900, 900);
+        let mut stream = Counted::new(Rule::FizzBuzz, 999_900, None).expect("such lines");
+        for start in 0..40 {
+            for len in [0, 1, 30, 31, 32, 33, 63, 64, 65, 3000] {
+                let mut memory = vec![0xee; 4096];
+                stream.fill(0, &mut memory[start..start + len]);
+                assert!(memory[start..start + len] == expected[..len], "{len} from {start}");
+                let untouched = memory[..start].iter().chain(&memory[start + len..]);
+                assert!(untouched.copied().all(|byte| byte == 0xee), "{len} from {start}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_before_1_and_beyond_the_last_are_refused() {
+        assert!(Counted::new(Rule::Plain, 0, None).is_err());
+        assert!(Counted::new(Rule::Plain, LAST_LINE + 1, None).is_err());
+        assert!(Counted::new(Rule::Plain, LAST_LINE, Some(2)).is_err());
+        let mut last = Counted::new(Rule::Plain, LAST_LINE, None).expect("the last line");
+        assert_eq!(filled(&mut last, 0, 64), b"9223372036854775808\n");
+        assert_eq!(Counted::new(Rule::Plain, 1, Some(0)).expect("none").bytes(), Some(0));
     }
 }

@@ -36,14 +36,52 @@ fn span_bytes(rule: Rule, first: u64, end: u64, digits: u64) -> u128 {
 
 /// The line that holds byte `at` of all lines: the last that does not begin behind it.
 pub(super) fn line_at(rule: Rule, at: u128) -> u64 {
-    let (mut low, mut high) = (1, LAST_LINE + 1);
+    let (mut first, mut base, mut digits) = (1u64, 0, 1);
+    // Among the lines whose numbers have as many digits.
+    let (end, left) = loop {
+        let end = first.saturating_mul(10).min(LAST_LINE + 1);
+        let bytes = span_bytes(rule, first, end, digits);
+        if at < base + bytes || end > LAST_LINE {
+            break (end, at - base);
+        }
+        (first, base, digits) = (end, base + bytes, digits + 1);
+    };
+    // Every fifteen lines have as many bytes, so the line is nearly known.
+    let fifteen = span_bytes(rule, first, first + 15, digits);
+    let about = u128::from(first) + left * 15 / fifteen;
+    let about = u64::try_from(about).unwrap_or(LAST_LINE);
+    let (mut low, mut high) =
+        (about.saturating_sub(15).max(first), about.saturating_add(16).min(end));
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        if bytes_before(rule, middle) <= at {
+        if span_bytes(rule, first, middle, digits) <= left {
             low = middle;
         } else {
             high = middle;
         }
     }
     low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_lies_in_its_line() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let powers = (0..19).map(|power| 10u64.pow(power));
+        let near = powers.flat_map(|power| power.saturating_sub(3).max(1)..power + 40);
+        let anywhere = (0..20_000).map(|_| random.u64(1..=LAST_LINE) >> random.u32(0..63));
+        for line in near.chain(anywhere).map(|line| line.max(1)).chain([LAST_LINE]) {
+            for rule in [Rule::Plain, Rule::FizzBuzz] {
+                let (first, next) = (bytes_before(rule, line), bytes_before(rule, line + 1));
+                let text = rule.word(line).map_or_else(|| line.to_string(), str::to_owned);
+                assert_eq!(next - first, text.len() as u128 + 1, "{rule:?} {line}");
+                for at in [first, next - 1] {
+                    assert_eq!(line_at(rule, at), line, "{rule:?} byte {at}");
+                }
+            }
+        }
+    }
 }

@@ -323,3 +323,29 @@ mod avx2 {
         _mm256_broadcastsi128_si256(_mm_add_epi8(digits, _mm_add_epi8(places, zero)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counted::Rule;
+    use crate::counted::template::Key;
+
+    #[test]
+    fn every_processor_gives_the_same_bytes() {
+        for rule in [Rule::Plain, Rule::FizzBuzz] {
+            for segment in [10, 99_999_000, 123_456_789, 99_999_999_999_000_000] {
+                let template = Template::new(Key::of(rule, segment));
+                let in_cycle = (segment % SEGMENTS as u64) as usize;
+                let at = if in_cycle == 0 { 0 } else { template.ends()[in_cycle - 1] };
+                let place = Place { segment: in_cycle, at, digits: Digits::of(segment) };
+                let (mut wide, mut narrow) = (place, place);
+                for len in [5, 64, 7000, 31, 100_000] {
+                    let (mut one, mut other) = (vec![0; len], vec![0; len]);
+                    fill(&template, &mut wide, &mut one);
+                    bytewise(&template, &mut narrow, &mut other);
+                    assert!(one == other, "{rule:?} from segment {segment}, {len} bytes");
+                }
+            }
+        }
+    }
+}

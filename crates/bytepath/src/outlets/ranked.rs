@@ -64,8 +64,8 @@ impl Ranked {
             choices.iter().all(|choice| choice.outlet.name() != outlet.name())
         };
         let why = |outlet: &&'static dyn Outlet| {
-            let same = || Refusal::because("write does the same in as many calls");
-            (outlet.name(), refusal(*outlet, sink, sends).unwrap_or_else(same))
+            let slower = || Refusal::because(slower(sends));
+            (outlet.name(), refusal(*outlet, sink, sends).unwrap_or_else(slower))
         };
         let refused = OUTLETS.iter().filter(is_left).map(why).collect();
         let by_measure = choices.first().is_some_and(|best| best.expected_gib_per_s.is_some());
@@ -77,11 +77,7 @@ impl Ranked {
     ///
     /// # Errors
     /// It does not suit the sink, or cannot send what is to be sent.
-    pub fn only(
-        settings: Sending,
-        sink: &Endpoint<'_>,
-        sends: Use,
-    ) -> Result<Ranked, Refusal> {
+    pub fn only(settings: Sending, sink: &Endpoint<'_>, sends: Use) -> Result<Ranked, Refusal> {
         let Some(choice) = Choice::by_rule(settings) else {
             return Err(Refusal::because("there is no such outlet"));
         };
@@ -94,12 +90,19 @@ impl Ranked {
 fn refusal(outlet: &dyn Outlet, sink: &Endpoint<'_>, sends: Use) -> Option<Refusal> {
     if outlet.aliasing() == Aliasing::Memory {
         return Some(
-            Refusal::because("it writes to pages again that a reader may have spliced onward").remedy(
-                format!("--outlet {} where the reader only reads", outlet.name()),
-            ),
+            Refusal::because("it writes to pages again that a reader may have spliced onward")
+                .remedy(format!("--outlet {} where the reader only reads", outlet.name())),
         );
     }
     able(outlet, sends).and_then(|()| outlet.suits(sink)).err()
+}
+
+/// Why no rule names an outlet that could send.
+fn slower(sends: Use) -> &'static str {
+    match sends {
+        Use::Repeats => "others send what repeats without making it again",
+        Use::Streams => "write does the same in as many calls",
+    }
 }
 
 fn able(outlet: &dyn Outlet, sends: Use) -> Result<(), Refusal> {
@@ -134,7 +137,10 @@ impl fmt::Display for Ranked {
         for (place, choice) in (1..).zip(&self.choices) {
             write!(f, "{place}. {}: {}", choice.settings, choice.outlet.summary())?;
             if let Some((read, spliced)) = choice.expected_gib_per_s {
-                write!(f, "; expected {read:.1} GiB/s where they are read, {spliced:.1} where dropped")?;
+                write!(
+                    f,
+                    "; expected {read:.1} GiB/s where they are read, {spliced:.1} where dropped"
+                )?;
             }
             writeln!(f)?;
         }
@@ -178,7 +184,10 @@ mod tests {
         let pipe = pipe();
         let sink = Endpoint::sink(pipe.as_fd()).expect("a sink");
         let ranked = Ranked::best(&sink, Use::Repeats, Some(&measured));
-        assert_eq!((names(&ranked), ranked.basis), (vec!["tee", "wide-tee", "write"], Basis::Profile));
+        assert_eq!(
+            (names(&ranked), ranked.basis),
+            (vec!["tee", "wide-tee", "write"], Basis::Profile)
+        );
         let ranked = Ranked::best(&sink, Use::Streams, Some(&measured));
         assert_eq!(names(&ranked), ["gift", "write"]);
         let ranked = Ranked::best(&sink, Use::Streams, None);

@@ -16,6 +16,7 @@ mod cp;
 mod device;
 mod drive;
 mod ends;
+mod generate;
 mod hand;
 mod history;
 mod import;
@@ -75,6 +76,7 @@ enum Command {
     Cat(cat::Options),
     Cp(cp::Options),
     Null(null::Options),
+    Gen(Box<generate::Options>),
     Tee(tee::Options),
     Run(Box<run::Options>),
     Tour(tour::Options),
@@ -113,6 +115,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
+        Command::Gen(options) => generate::run(&options),
         Command::Run(options) => match run::run(&options) {
             Ok(code) => return code,
             Err(error) => Err(error),

@@ -9,12 +9,14 @@ mod call;
 mod carry;
 mod cat;
 mod classic;
+mod clock;
 mod completions;
 mod cp;
 mod device;
 mod drive;
 mod ends;
 mod hand;
+mod import;
 mod live;
 mod null;
 mod output;
@@ -22,6 +24,8 @@ mod pass;
 mod planning;
 mod pv;
 mod read;
+mod records;
+mod report;
 mod run;
 mod sys;
 mod tee;
@@ -73,11 +77,14 @@ enum Command {
     Tour(tour::Options),
     Tune(tune::Options),
     Bench(bench::Options),
+    Report(report::Options),
+    Import(import::Options),
     Write(write::Options),
     Read(read::Options),
     Call(call::Options),
     Carry(carry::Options),
     Hand(hand::Options),
+    Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
     Drive(Box<drive::Options>),
@@ -108,11 +115,14 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Report(options) => report::run(&options),
+        Command::Import(options) => import::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
         Command::Drive(options) => drive::run(&options),

@@ -547,6 +547,11 @@ fn median_costs(costs: &[Costs]) -> Costs {
         cpu_ns_per_op: of(|costs| costs.cpu_ns_per_op),
         syscalls_per_op: of(|costs| costs.syscalls_per_op),
         context_switches_per_op: of(|costs| costs.context_switches_per_op),
+        cpu_user_s_per_run: of(|costs| costs.cpu_user_s_per_run),
+        cpu_system_s_per_run: of(|costs| costs.cpu_system_s_per_run),
+        context_switches_per_run: of(|costs| costs.context_switches_per_run),
+        page_faults_per_run: of(|costs| costs.page_faults_per_run),
+        peak_memory_bytes: of(|costs| costs.peak_memory_bytes),
     }
 }
 

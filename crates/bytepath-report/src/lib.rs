@@ -64,7 +64,9 @@ mod read;
 mod record;
 mod write;
 
-pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Verdict};
+pub use arm::{
+    Arm, Better, Costs, PEAK_AT_MOST, Published, RESIDENT, Sample, Status, Unit, Verdict,
+};
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
 pub use explained::{ClassShare, Explained, Stack, SymbolShare, SyscallCount};
 pub use foreign::Foreign;

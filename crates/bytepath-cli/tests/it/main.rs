@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_calls;
+mod bench_cmd;
 mod bench_copy;
 mod bench_devices;
 mod bench_ipc;
@@ -12,6 +13,7 @@ mod cp;
 mod ends;
 mod files;
 mod help;
+mod import;
 mod installed;
 mod movers;
 mod null;
@@ -24,6 +26,7 @@ mod pv_others;
 mod pv_terminal;
 mod quota;
 mod refusals;
+mod report;
 mod run;
 mod run_signals;
 mod signals;

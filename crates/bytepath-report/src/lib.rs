@@ -66,7 +66,9 @@ mod read;
 mod record;
 mod write;
 
-pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Verdict};
+pub use arm::{
+    Arm, Better, Costs, PEAK_AT_MOST, Published, RESIDENT, Sample, Status, Unit, Verdict,
+};
 pub use comparison::{
     ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Difference, Method,
 };

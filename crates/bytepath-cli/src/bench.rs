@@ -3,6 +3,7 @@
 mod calls;
 mod copy;
 mod files;
+mod generators;
 pub(crate) mod interrupt;
 mod ipc;
 mod movers;
@@ -47,6 +48,7 @@ enum Experiment {
     Calls(calls::Calls),
     Copy(copy::Copy),
     Files(Box<files::Files>),
+    Gen(generators::Generators),
     Ipc(ipc::Ipc),
     Run(run::Run),
 }
@@ -150,6 +152,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
         Experiment::Files(options) => files::run(options),
+        Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
     })

@@ -13,6 +13,7 @@ mod ends;
 mod files;
 mod help;
 mod installed;
+mod made;
 mod movers;
 mod null;
 mod program;

@@ -6,6 +6,7 @@ pub mod calls;
 pub mod copy;
 pub mod file_pipe;
 pub mod files;
+pub mod generators;
 pub mod ipc;
 pub mod ipc_latency;
 pub mod movers;
@@ -37,6 +38,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
     &run::DESCRIPTION,
+    &generators::DESCRIPTION,
 ];
 
 impl Description {

@@ -5,6 +5,7 @@ mod calls;
 mod cmd;
 mod copy;
 mod files;
+mod generators;
 pub(crate) mod interrupt;
 mod ipc;
 mod movers;
@@ -50,6 +51,7 @@ enum Experiment {
     Calls(calls::Calls),
     Copy(copy::Copy),
     Files(Box<files::Files>),
+    Gen(generators::Generators),
     Ipc(ipc::Ipc),
     Run(run::Run),
     Cmd(cmd::Cmd),
@@ -163,6 +165,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
         Experiment::Files(options) => files::run(options),
+        Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
         Experiment::Cmd(options) => cmd::run(options),

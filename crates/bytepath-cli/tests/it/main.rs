@@ -17,6 +17,7 @@ mod help;
 mod history;
 mod import;
 mod installed;
+mod made;
 mod movers;
 mod null;
 mod program;

@@ -7,6 +7,7 @@ pub mod cmd;
 pub mod copy;
 pub mod file_pipe;
 pub mod files;
+pub mod generators;
 pub mod ipc;
 pub mod ipc_latency;
 pub mod movers;
@@ -38,6 +39,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
     &run::DESCRIPTION,
+    &generators::DESCRIPTION,
     &cmd::DESCRIPTION,
 ];
 

@@ -5,9 +5,11 @@ mod copy;
 mod files;
 pub(crate) mod interrupt;
 mod ipc;
+mod keepalive;
 mod movers;
 mod progress;
 mod run;
+mod swap;
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write as _};
@@ -49,6 +51,8 @@ enum Experiment {
     Files(Box<files::Files>),
     Ipc(ipc::Ipc),
     Run(run::Run),
+    Swap(swap::Swap),
+    Keepalive(keepalive::Keepalive),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -152,6 +156,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Files(options) => files::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
+        Experiment::Swap(options) => swap::run(options),
+        Experiment::Keepalive(options) => keepalive::run(options),
     })
 }
 
@@ -174,14 +180,14 @@ fn undo_left() {
             return;
         }
     };
-    for Left { path, removed } in all {
+    for Left { path, what, removed } in all {
         let path = path.display();
         match removed {
             Ok(()) => crate::say(format_args!(
-                "bytepath: removed {path}, which a run that was killed had left"
+                "bytepath: {what} {path}, which a run that was killed had left"
             )),
             Err(why) => crate::say(format_args!(
-                "bytepath: cannot remove {path}, which a run that was killed had left: {why}"
+                "bytepath: {path}, which a run that was killed had left, is not {what}: {why}"
             )),
         }
     }
@@ -292,6 +298,12 @@ fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
         )));
     }
     Ok(chosen)
+}
+
+/// The arms whose name matches a pattern; all where there is none.
+fn chosen_by_name(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
+    let names = matching(arms.iter().map(|arm| arm.name.clone()).collect(), globs)?;
+    Ok(arms.into_iter().filter(|arm| names.contains(&arm.name)).collect())
 }
 
 /// Those of the names that match, all where no pattern is given.

@@ -10,6 +10,7 @@ mod carry;
 mod cat;
 mod classic;
 mod completions;
+mod confine;
 mod cp;
 mod device;
 mod drive;
@@ -22,9 +23,11 @@ mod pass;
 mod planning;
 mod pv;
 mod read;
+mod requests;
 mod run;
 mod sys;
 mod tee;
+mod touch;
 mod tour;
 mod trip;
 mod tune;
@@ -70,6 +73,7 @@ enum Command {
     Null(null::Options),
     Tee(tee::Options),
     Run(Box<run::Options>),
+    Touch(touch::Options),
     Tour(tour::Options),
     Tune(tune::Options),
     Bench(bench::Options),
@@ -77,6 +81,10 @@ enum Command {
     Read(read::Options),
     Call(call::Options),
     Carry(carry::Options),
+    Confine(confine::Options),
+    Ask(requests::Ask),
+    Upstream(requests::Upstream),
+    Keepalive(requests::Keepalive),
     Hand(hand::Options),
     Pass(pass::Options),
     Trip(trip::Options),
@@ -113,6 +121,14 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Touch(options) => touch::run(&options),
+        Command::Ask(options) => requests::ask(&options),
+        Command::Upstream(options) => requests::upstream(&options),
+        Command::Keepalive(options) => requests::keepalive(&options),
+        Command::Confine(options) => match confine::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
         Command::Drive(options) => drive::run(&options),

@@ -39,6 +39,7 @@
 //! ```
 
 pub mod csv;
+pub mod figures;
 pub mod latency;
 pub mod numbers;
 pub mod schema;
@@ -55,6 +56,7 @@ mod write;
 
 pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Verdict};
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
+pub use figures::{Figure, Figures};
 pub use latency::Latency;
 pub use machine::{Cache, Machine};
 pub use ran::{Ran, RanDecision, RanPipe, RanSchema, RanStage, RanVerdict, Sure};

@@ -8,11 +8,13 @@ pub mod file_pipe;
 pub mod files;
 pub mod ipc;
 pub mod ipc_latency;
+pub mod keepalive;
 pub mod movers;
 pub mod overhead;
 pub mod pairs;
 pub mod pipes;
 pub mod run;
+pub mod swap;
 
 /// What an experiment asks and how.
 pub struct Description {
@@ -37,6 +39,8 @@ pub const EXPERIMENTS: &[&Description] = &[
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
     &run::DESCRIPTION,
+    &swap::DESCRIPTION,
+    &keepalive::DESCRIPTION,
 ];
 
 impl Description {

@@ -9,13 +9,19 @@ mod call;
 mod carry;
 mod cat;
 mod classic;
+mod clock;
+mod compare;
 mod completions;
 mod confine;
 mod cp;
 mod device;
 mod drive;
 mod ends;
+mod generate;
 mod hand;
+mod history;
+mod import;
+mod kept;
 mod live;
 mod null;
 mod output;
@@ -23,6 +29,8 @@ mod pass;
 mod planning;
 mod pv;
 mod read;
+mod records;
+mod report;
 mod requests;
 mod run;
 mod sys;
@@ -71,12 +79,17 @@ enum Command {
     Cat(cat::Options),
     Cp(cp::Options),
     Null(null::Options),
+    Gen(Box<generate::Options>),
     Tee(tee::Options),
     Run(Box<run::Options>),
     Touch(touch::Options),
     Tour(tour::Options),
     Tune(tune::Options),
     Bench(bench::Options),
+    Report(report::Options),
+    Import(import::Options),
+    Compare(compare::Options),
+    History(history::Options),
     Write(write::Options),
     Read(read::Options),
     Call(call::Options),
@@ -86,6 +99,7 @@ enum Command {
     Upstream(requests::Upstream),
     Keepalive(requests::Keepalive),
     Hand(hand::Options),
+    Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
     Drive(Box<drive::Options>),
@@ -109,6 +123,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
+        Command::Gen(options) => generate::run(&options),
         Command::Run(options) => match run::run(&options) {
             Ok(code) => return code,
             Err(error) => Err(error),
@@ -116,6 +131,13 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Report(options) => report::run(&options),
+        Command::Import(options) => import::run(&options),
+        Command::Compare(options) => match compare::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::History(options) => history::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Call(options) => call::run(&options),
@@ -129,6 +151,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
+        Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
         Command::Drive(options) => drive::run(&options),

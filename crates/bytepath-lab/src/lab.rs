@@ -461,7 +461,7 @@ fn own_use() -> OwnUse {
 }
 
 /// The values that count, one a block, in the order of the blocks.
-fn counted(samples: &[Sample]) -> Vec<f64> {
+pub(crate) fn counted(samples: &[Sample]) -> Vec<f64> {
     let mut counted: Vec<&Sample> = samples.iter().filter(|sample| !sample.superseded).collect();
     counted.sort_by_key(|sample| sample.block);
     counted.iter().map(|sample| sample.value).collect()
@@ -551,6 +551,11 @@ fn median_costs(costs: &[Costs]) -> Costs {
         cpu_ns_per_op: of(|costs| costs.cpu_ns_per_op),
         syscalls_per_op: of(|costs| costs.syscalls_per_op),
         context_switches_per_op: of(|costs| costs.context_switches_per_op),
+        cpu_user_s_per_run: of(|costs| costs.cpu_user_s_per_run),
+        cpu_system_s_per_run: of(|costs| costs.cpu_system_s_per_run),
+        context_switches_per_run: of(|costs| costs.context_switches_per_run),
+        page_faults_per_run: of(|costs| costs.page_faults_per_run),
+        peak_memory_bytes: of(|costs| costs.peak_memory_bytes),
     }
 }
 

@@ -3,6 +3,7 @@
 use bytepath_report::Experiment;
 
 pub mod calls;
+pub mod cmd;
 pub mod copy;
 pub mod file_pipe;
 pub mod files;
@@ -41,6 +42,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &run::DESCRIPTION,
     &swap::DESCRIPTION,
     &keepalive::DESCRIPTION,
+    &cmd::DESCRIPTION,
 ];
 
 impl Description {

@@ -8,9 +8,11 @@ mod files;
 mod generators;
 pub(crate) mod interrupt;
 mod ipc;
+mod keepalive;
 mod movers;
 mod progress;
 mod run;
+mod swap;
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write as _};
@@ -54,6 +56,8 @@ enum Experiment {
     Gen(generators::Generators),
     Ipc(ipc::Ipc),
     Run(run::Run),
+    Swap(swap::Swap),
+    Keepalive(keepalive::Keepalive),
     Cmd(cmd::Cmd),
 }
 
@@ -168,6 +172,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
+        Experiment::Swap(options) => swap::run(options),
+        Experiment::Keepalive(options) => keepalive::run(options),
         Experiment::Cmd(options) => cmd::run(options),
     })
 }
@@ -191,14 +197,14 @@ fn undo_left() {
             return;
         }
     };
-    for Left { path, removed } in all {
+    for Left { path, what, removed } in all {
         let path = path.display();
         match removed {
             Ok(()) => crate::say(format_args!(
-                "bytepath: removed {path}, which a run that was killed had left"
+                "bytepath: {what} {path}, which a run that was killed had left"
             )),
             Err(why) => crate::say(format_args!(
-                "bytepath: cannot remove {path}, which a run that was killed had left: {why}"
+                "bytepath: {path}, which a run that was killed had left, is not {what}: {why}"
             )),
         }
     }
@@ -309,6 +315,12 @@ fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
         )));
     }
     Ok(chosen)
+}
+
+/// The arms whose name matches a pattern; all where there is none.
+fn chosen_by_name(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
+    let names = matching(arms.iter().map(|arm| arm.name.clone()).collect(), globs)?;
+    Ok(arms.into_iter().filter(|arm| names.contains(&arm.name)).collect())
 }
 
 /// Those of the names of arms that match, at a / or @ or as a whole.

@@ -12,6 +12,7 @@ mod classic;
 mod clock;
 mod compare;
 mod completions;
+mod confine;
 mod cp;
 mod device;
 mod drive;
@@ -30,9 +31,11 @@ mod pv;
 mod read;
 mod records;
 mod report;
+mod requests;
 mod run;
 mod sys;
 mod tee;
+mod touch;
 mod tour;
 mod trip;
 mod tune;
@@ -79,6 +82,7 @@ enum Command {
     Gen(Box<generate::Options>),
     Tee(tee::Options),
     Run(Box<run::Options>),
+    Touch(touch::Options),
     Tour(tour::Options),
     Tune(tune::Options),
     Bench(bench::Options),
@@ -90,6 +94,10 @@ enum Command {
     Read(read::Options),
     Call(call::Options),
     Carry(carry::Options),
+    Confine(confine::Options),
+    Ask(requests::Ask),
+    Upstream(requests::Upstream),
+    Keepalive(requests::Keepalive),
     Hand(hand::Options),
     Clock(clock::Options),
     Pass(pass::Options),
@@ -135,6 +143,14 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Touch(options) => touch::run(&options),
+        Command::Ask(options) => requests::ask(&options),
+        Command::Upstream(options) => requests::upstream(&options),
+        Command::Keepalive(options) => requests::keepalive(&options),
+        Command::Confine(options) => match confine::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),

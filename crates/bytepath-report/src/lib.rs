@@ -45,6 +45,7 @@
 pub mod answer;
 pub mod csv;
 pub mod doubt;
+pub mod figures;
 pub mod latency;
 pub mod markdown;
 pub mod numbers;
@@ -74,6 +75,7 @@ pub use comparison::{
 };
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
 pub use explained::{ClassShare, Explained, Stack, SymbolShare, SyscallCount};
+pub use figures::{Figure, Figures};
 pub use foreign::Foreign;
 pub use latency::Latency;
 pub use machine::{Cache, Machine};

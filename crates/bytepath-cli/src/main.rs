@@ -9,23 +9,31 @@ mod call;
 mod carry;
 mod cat;
 mod classic;
+mod clock;
 mod compare;
 mod completions;
+mod confine;
 mod cp;
 mod device;
 mod drive;
 mod ends;
+mod generate;
 mod hand;
 mod history;
+mod import;
 mod kept;
 mod live;
 mod null;
 mod output;
 mod pages;
+mod paging;
 mod pass;
 mod planning;
 mod pv;
 mod read;
+mod records;
+mod report;
+mod requests;
 mod run;
 mod sweep;
 mod sys;
@@ -74,11 +82,15 @@ enum Command {
     Cat(cat::Options),
     Cp(cp::Options),
     Null(null::Options),
+    Gen(Box<generate::Options>),
     Tee(tee::Options),
     Run(Box<run::Options>),
+    Touch(touch::Options),
     Tour(tour::Options),
     Tune(tune::Options),
     Bench(bench::Options),
+    Report(report::Options),
+    Import(import::Options),
     Compare(compare::Options),
     History(history::Options),
     Pages(pages::Options),
@@ -86,11 +98,16 @@ enum Command {
     Read(read::Options),
     Call(call::Options),
     Carry(carry::Options),
+    Confine(confine::Options),
+    Ask(requests::Ask),
+    Upstream(requests::Upstream),
+    Keepalive(requests::Keepalive),
     Hand(hand::Options),
+    Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
     Sweep(sweep::Options),
-    Touch(touch::Options),
+    Paging(paging::Options),
     Drive(Box<drive::Options>),
     Completions(completions::Completions),
     Man(completions::Man),
@@ -112,6 +129,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
+        Command::Gen(options) => generate::run(&options),
         Command::Run(options) => match run::run(&options) {
             Ok(code) => return code,
             Err(error) => Err(error),
@@ -119,6 +137,8 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Report(options) => report::run(&options),
+        Command::Import(options) => import::run(&options),
         Command::Compare(options) => match compare::run(&options) {
             Ok(code) => return code,
             Err(error) => Err(error),
@@ -133,10 +153,19 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Touch(options) => touch::run(&options),
+        Command::Ask(options) => requests::ask(&options),
+        Command::Upstream(options) => requests::upstream(&options),
+        Command::Keepalive(options) => requests::keepalive(&options),
+        Command::Confine(options) => match confine::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
         Command::Sweep(options) => sweep::run(&options),
-        Command::Touch(options) => touch::run(&options),
+        Command::Paging(options) => paging::run(&options),
         Command::Drive(options) => drive::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),

@@ -1,72 +1,60 @@
-//! `bytepath touch`: touches pages by one way, again and again. The process of the arms of `bench
-//! pages`; not shown in the help.
+//! `bytepath touch`: memory written and read. The process of the arms of `bench swap`; not shown in
+//! the help.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::io::{Read as _, Write as _};
 
 use anyhow::Context;
-use bytepath::placement::pin_this_thread;
-use bytepath_lab::ends::Starter;
-use bytepath_lab::touches::{self, Made, Setting, TOUCHES, Touch};
+use bytepath_lab::swap::contents::{Contents, KINDS};
+use bytepath_lab::swap::toucher::{self, Job, PIECE_BYTES, WRITTEN};
 use clap::Args;
 
-use crate::{ends, values, wrong_usage};
+use crate::values;
 
-/// Touch pages by one way, and report as JSON on standard output
+/// Get memory and write it, 1 MiB at a time; say so, wait for a byte, read it in order and at random,
+/// and report as JSON on standard output
 #[derive(Args)]
 #[command(hide = true)]
 pub(crate) struct Options {
-    /// The way
-    #[arg(long, value_name = "WAY", value_parser = way)]
-    way: &'static Touch,
-    /// What the area is made of: base, huge, hugetlb, untouched
-    #[arg(long, value_name = "KIND", value_parser = made, default_value = "base")]
-    area: Made,
-    /// Make the file in this directory
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    dir: PathBuf,
-    /// For so long
-    #[arg(long, value_name = "TIME", value_parser = values::some_time, default_value = "300ms")]
-    time: Duration,
-    /// For so long before the clock starts
-    #[arg(long, value_name = "TIME", value_parser = values::warm_up, default_value = "0s")]
-    warm_up: Duration,
-    /// The CPU to run on
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
-    /// End when this process, which started us, ends
-    #[arg(long, value_name = "PID", value_parser = values::starter)]
-    starter: Option<Starter>,
+    /// How much memory, in whole MiB
+    #[arg(long, value_name = "SIZE", value_parser = whole_pieces)]
+    size: u64,
+    /// What it holds: integers, text, random
+    #[arg(long, value_name = "KIND", value_parser = contents, default_value = "integers")]
+    contents: Contents,
+    /// Pages that are read in random order at most
+    #[arg(long, value_name = "N", default_value_t = u64::MAX)]
+    random_pages: u64,
+    /// Draw the random order from this seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
 }
 
-/// A way by its name.
-fn way(name: &str) -> Result<&'static Touch, String> {
-    touches::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = TOUCHES.iter().map(|touch| touch.name).collect();
-        format!("there is no way {name:?}; there are: {}", names.join(", "))
+/// What pages hold, by its name.
+pub(crate) fn contents(name: &str) -> Result<Contents, String> {
+    KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind).ok_or_else(|| {
+        let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
+        format!("there are no contents {name:?}; there are: {}", names.join(", "))
     })
 }
 
-/// A kind of area by its name.
-pub(crate) fn made(name: &str) -> Result<Made, String> {
-    Made::named(name).ok_or_else(|| {
-        let names: Vec<_> = Made::ALL.iter().map(|made| made.name()).collect();
-        format!("there is no area {name:?}; there are: {}", names.join(", "))
-    })
+/// A size in whole pieces.
+pub(crate) fn whole_pieces(text: &str) -> Result<u64, String> {
+    match values::size(text)? {
+        bytes if bytes.is_multiple_of(PIECE_BYTES as u64) => Ok(bytes),
+        _ => Err(format!("memory is taken 1 MiB at a time, and {text} is no multiple of that")),
+    }
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    ends::end_with(options.starter)?;
-    let Options { way, area, .. } = options;
-    if !way.on.contains(area) {
-        return Err(wrong_usage(format!("{} is not measured on {} areas", way.name, area.name())));
-    }
-    if let Some(cpu) = options.cpu {
-        pin_this_thread(cpu)?.keep();
-    }
-    let setting =
-        Setting { made: *area, area_bytes: way.area_bytes, directory: options.dir.clone() };
-    let report = touches::run(way, &setting, options.warm_up, options.time)?;
-    use std::io::Write as _;
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(&report)?).context("standard output")
+    let Options { size, contents, random_pages, seed } = *options;
+    let mut out = std::io::stdout();
+    let written = || {
+        // Nobody who listens is nobody who wants to be waited for.
+        let said = std::io::stdout().write_all(WRITTEN).and_then(|()| std::io::stdout().flush());
+        if said.is_ok() {
+            let _ = std::io::stdin().read(&mut [0]);
+        }
+    };
+    let report = toucher::touch(&Job { bytes: size, contents, random_pages, seed }, written)?;
+    writeln!(out, "{}", serde_json::to_string(&report)?).context("standard output")
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bytepath::machine::Machine;
 use bytepath::pages::HUGE_PAGE_BYTES;
 
-use crate::left::{Alone, Left, Note};
+use crate::left::{Alone, Left, Note, REMOVED};
 
 /// How the note begins.
 const WORD: &str = "hugetlb-pool ";
@@ -122,7 +122,8 @@ impl Found {
             return None;
         }
         let removed = taken_back(pool, pages).map_err(|error| error.to_string());
-        Some(Left { path: PathBuf::from(format!("{pages} pages of {}", pool.display())), removed })
+        let path = PathBuf::from(format!("{pages} pages of {}", pool.display()));
+        Some(Left { path, what: REMOVED, removed })
     }
 }
 

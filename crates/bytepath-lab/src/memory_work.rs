@@ -1,4 +1,4 @@
-//! The work of arms that sweep over memory or touch pages: `bytepath sweep`, `bytepath touch`, a
+//! The work of arms that sweep over memory or touch pages: `bytepath sweep`, `bytepath paging`, a
 //! pair of processes with memory between them, and peers.
 
 use std::collections::BTreeMap;
@@ -165,7 +165,7 @@ impl Work for TouchWork {
 
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
         let mut command = Command::new(&self.program);
-        command.args(["touch", "--way", self.touch.name, "--area", self.made.name()]);
+        command.args(["paging", "--way", self.touch.name, "--area", self.made.name()]);
         command.arg("--dir").arg(&self.directory);
         command.args(["--cpu", &self.cpu[0].to_string()]);
         let report = reported::<TouchReport>(&mut command, timing, self.made.size())?;

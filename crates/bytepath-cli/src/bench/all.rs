@@ -2,7 +2,7 @@
 //! of them.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -24,6 +24,9 @@ pub(super) struct All {
     /// Write the record of each experiment into this folder, as NAME.json
     #[arg(long, value_name = "DIR")]
     json_dir: Option<PathBuf>,
+    /// Write one page about all of them to a file: see bytepath report
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Do not keep the runs; see bytepath history
     #[arg(long)]
     no_store: bool,
@@ -84,6 +87,10 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
     }
+    // Where the page goes is looked at first, so that nobody measures in vain.
+    drop(options.report.as_deref().map(crate::output::Output::open).transpose()?);
+    let passing = tempfile::tempdir().context("a folder for the records")?;
+    let records = options.json_dir.as_deref().unwrap_or(passing.path());
     let (started, mut failed, mut ran) = (Instant::now(), Vec::new(), 0);
     let measuring = interrupt::Measuring::begin();
     for experiment in &known {
@@ -95,7 +102,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
             continue;
         }
         tell(&format!("bytepath bench {}", experiment.name))?;
-        if let Err(error) = one(experiment, options) {
+        if let Err(error) = one(experiment, options, records) {
             crate::say(format_args!("bytepath: bench {}: {error:#}", experiment.name));
             failed.push(experiment.name.as_str());
         }
@@ -105,6 +112,14 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
         }
     }
     drop(measuring);
+    if let Some(page) = &options.report {
+        let made = known.iter().map(|experiment| record_of(experiment, records));
+        let made: Vec<_> = made.filter(|record| record.exists()).collect();
+        if !made.is_empty() {
+            report(&made, page)?;
+            tell(&format!("all of them are in {}", page.display()))?;
+        }
+    }
     let seconds = started.elapsed().as_secs();
     tell(&format!("{ran} experiments in {} min {} s", seconds / 60, seconds % 60))?;
     match failed.is_empty() {
@@ -117,8 +132,28 @@ fn tell(line: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "\n=== {line}\n").context("standard output")
 }
 
+fn record_of(experiment: &Known, records: &Path) -> PathBuf {
+    records.join(format!("{}.json", experiment.name))
+}
+
+/// One page about all records.
+fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = Command::new(program);
+    command.arg("report").args(records).arg("-o").arg(page);
+    let ending = page.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if !["html", "md", "csv", "json"].contains(&ending) {
+        command.args(["--format", "html"]);
+    }
+    let status = command.status();
+    match status.context("cannot start bytepath")?.success() {
+        true => Ok(()),
+        false => bail!("the page {} was not written", page.display()),
+    }
+}
+
 /// Runs one in a process of its own, so that whatever it does the others go on.
-fn one(experiment: &Known, options: &All) -> anyhow::Result<()> {
+fn one(experiment: &Known, options: &All, records: &Path) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
     command.args(["bench", &experiment.name]).stdin(Stdio::null());
@@ -132,9 +167,7 @@ fn one(experiment: &Known, options: &All) -> anyhow::Result<()> {
     if options.no_store {
         command.arg("--no-store");
     }
-    if let Some(folder) = &options.json_dir {
-        command.arg("--json").arg(folder.join(format!("{}.json", experiment.name)));
-    }
+    command.arg("--json").arg(record_of(experiment, records));
     let status = command.status().context("cannot start bytepath")?;
     match status.success() {
         true => Ok(()),

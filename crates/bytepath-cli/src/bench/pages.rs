@@ -12,13 +12,13 @@ use clap::Args;
 
 use super::memory::lent;
 use super::{Measuring, Sampling, listed, measured, show, those_matching, undo_left};
-use crate::touch;
+use crate::paging;
 
 /// What do pages cost? To look up and hold (get_user_pages), to fault in, to map, to walk to
 #[derive(Args)]
 pub(super) struct PagesOptions {
     /// Only areas of these kinds: base, huge, hugetlb, untouched
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = touch::made)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = paging::made)]
     area: Vec<Made>,
     /// Only arms whose name, or part of it before or after the /, matches: 'vmsplice', 'stride-*'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]

@@ -245,6 +245,6 @@ fn what_cannot_be_is_refused() {
     refused(&["memory", "--arms", "nosuch"], "no arm matches");
     refused(&["pages", "--area", "nosuch"], "there is no area");
     run(&mut bytepath(&["sweep", "--way", "read", "--cpus", "99999"])).refused(1, &["99999"]);
-    run(&mut bytepath(&["touch", "--way", "mmap", "--area", "untouched"]))
+    run(&mut bytepath(&["paging", "--way", "mmap", "--area", "untouched"]))
         .refused(2, &["not measured on"]);
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_calls;
+mod bench_cmd;
 mod bench_copy;
 mod bench_devices;
 mod bench_ipc;
@@ -15,7 +16,9 @@ mod ends;
 mod files;
 mod help;
 mod history;
+mod import;
 mod installed;
+mod made;
 mod movers;
 mod null;
 mod pages;
@@ -28,6 +31,7 @@ mod pv_others;
 mod pv_terminal;
 mod quota;
 mod refusals;
+mod report;
 mod run;
 mod run_signals;
 mod signals;

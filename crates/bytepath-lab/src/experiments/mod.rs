@@ -3,11 +3,14 @@
 use bytepath_report::Experiment;
 
 pub mod calls;
+pub mod cmd;
 pub mod copy;
 pub mod file_pipe;
 pub mod files;
+pub mod generators;
 pub mod ipc;
 pub mod ipc_latency;
+pub mod keepalive;
 pub mod memory;
 pub mod movers;
 pub mod overhead;
@@ -15,6 +18,7 @@ pub mod pages;
 pub mod pairs;
 pub mod pipes;
 pub mod run;
+pub mod swap;
 
 /// What an experiment asks and how.
 pub struct Description {
@@ -41,6 +45,10 @@ pub const EXPERIMENTS: &[&Description] = &[
     &run::DESCRIPTION,
     &memory::DESCRIPTION,
     &pages::DESCRIPTION,
+    &swap::DESCRIPTION,
+    &keepalive::DESCRIPTION,
+    &generators::DESCRIPTION,
+    &cmd::DESCRIPTION,
 ];
 
 impl Description {

@@ -38,8 +38,10 @@ impl Lent {
         let boot = Machine::this().boot_id();
         told(&mut note, format!("{WORD}{boot} wanted {before} {wanted}"))?;
         let set = set(Path::new(POOL), before + wanted);
-        let lent =
-            Lent { pages: pages(Path::new(POOL)).unwrap_or(before).saturating_sub(before), note };
+        let now = pages(Path::new(POOL)).unwrap_or(before);
+        // Whoever takes pages back waits for its turn, and so do we, from here on.
+        drop(alone);
+        let mut lent = Lent { pages: now.saturating_sub(before), note };
         if let Err(error) = set {
             return Err(format!("cannot lend pages: {POOL}: {error}; only root may"));
         }
@@ -50,7 +52,6 @@ impl Lent {
                 lent.pages
             ));
         }
-        let mut lent = lent;
         told(&mut lent.note, format!("{WORD}{boot} lent {before} {wanted}"))?;
         Ok(lent)
     }

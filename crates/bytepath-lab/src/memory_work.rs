@@ -2,10 +2,10 @@
 //! pair of processes with memory between them, and peers.
 
 use std::collections::BTreeMap;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use bytepath::channel::Connection;
 use bytepath::pages::PageSize;
 use bytepath_report::Costs;
 
@@ -68,7 +68,7 @@ impl Work for ShareWork {
     }
 
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
-        let (near, far) = UnixStream::pair().map_err(|error| error.to_string())?;
+        let (near, far) = Connection::pair().map_err(|error| error.to_string())?;
         let end_on = |side: &str, cpu: usize| {
             let mut command = Command::new(&self.program);
             command.args(["sweep", "--way", side, "--pages", self.pages.name()]);

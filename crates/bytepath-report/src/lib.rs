@@ -13,6 +13,7 @@
 //! | say where an arm's time went | [`Explained`] |
 //! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
 //! | say what a `run` did | [`Ran`] |
+//! | say what tracing found | [`Traced`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -53,6 +54,7 @@ mod machine;
 mod ran;
 mod read;
 mod record;
+mod traced;
 mod write;
 
 pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Verdict};
@@ -63,4 +65,8 @@ pub use machine::{Cache, Machine};
 pub use ran::{Ran, RanDecision, RanPipe, RanSchema, RanStage, RanVerdict, Sure};
 pub use read::{ReadError, SCHEMA_NAME};
 pub use record::{Build, Control, Experiment, Record, SchemaName};
+pub use traced::{
+    TraceAttachment, TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq,
+    TraceSyscall, TraceThread, TraceWakeup, Traced, TracedSchema,
+};
 pub use write::WriteError;

@@ -1,9 +1,7 @@
 //! Attaches programs by trying the ways that there are, and remembers which it was and why not another.
 
-use std::os::fd::OwnedFd;
-
 use super::asm::Asm;
-use super::hook::{self, Event, Hook, Kernel, Refused, Unknown, Way};
+use super::hook::{self, Event, Held, Hook, Kernel, Refused, Unknown, Way};
 use bytepath_report::TraceAttachment;
 
 use super::TraceError;
@@ -12,7 +10,7 @@ use super::TraceError;
 #[derive(Debug)]
 pub(super) struct Attached<'k> {
     pub(super) kernel: &'k Kernel,
-    pub(super) held: Vec<OwnedFd>,
+    pub(super) held: Vec<Held>,
     pub(super) told: Vec<TraceAttachment>,
     /// The ways to try; all but in tests of one.
     pub(super) ways: Vec<Way>,
@@ -37,7 +35,7 @@ impl<'k> Attached<'k> {
         for way in self.ways.clone() {
             match self.attach(event, way, &make) {
                 Ok(held) => {
-                    self.held.extend(held);
+                    self.held.push(held);
                     self.told.push(TraceAttachment {
                         to: format!("{}:{}", event.group, event.name),
                         by: way.to_string(),
@@ -59,7 +57,7 @@ impl<'k> Attached<'k> {
         event: Event,
         way: Way,
         make: &impl Fn(&Hook<'_>) -> Result<Asm, Unknown>,
-    ) -> Result<Vec<OwnedFd>, Refused> {
+    ) -> Result<Held, Refused> {
         let hook = Hook::new(self.kernel, event, way)?;
         hook.attach(make(&hook)?)
     }
@@ -78,7 +76,7 @@ impl<'k> Attached<'k> {
                 .and_then(|asm| hook::attach_entry(self.kernel, function, asm));
             match attached {
                 Ok(held) => {
-                    self.held.extend(held);
+                    self.held.push(held);
                     let (to, by) = ((*function).to_owned(), "fentry".to_owned());
                     self.told.push(TraceAttachment { to, by, refused });
                     return Ok(());

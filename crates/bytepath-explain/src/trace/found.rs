@@ -9,23 +9,31 @@ use bytepath_report::{
 use rustix::io::Errno;
 
 use super::follow::Told;
-use super::names::Names;
+use super::names::Places;
 use super::{Maps, Tracing, calls, files, off_cpu, soft_interrupts, stacks, tasks, tcp, wakeups};
+use crate::world::World;
 
 /// Rows that are told; what is beyond is added up in a note.
 const ROWS_MAX: usize = 10_000;
 
+/// What threads of ours gathered meanwhile.
+pub(super) struct Gathered {
+    pub(super) told: Option<Told>,
+    pub(super) world: Option<World>,
+}
+
 pub(super) fn of(
     tracing: &Tracing,
-    told: Option<Told>,
+    gathered: Gathered,
     ended_ns: u64,
 ) -> Result<(TraceFound, Vec<String>), Errno> {
     let mut notes = Vec::new();
     let tasks = &tracing.tasks;
-    let found = match (&tracing.maps, told) {
+    let found = match (&tracing.maps, gathered.told) {
         (Maps::OffCpu(maps), _) => {
             let rows = capped(maps.rows(tasks, ended_ns)?, &mut notes);
-            TraceFound::OffCpu(off_cpu(tracing, maps, &rows, &mut notes))
+            let world = gathered.world.unwrap_or_else(|| World::new(&[], []));
+            TraceFound::OffCpu(off_cpu(tasks, maps, &rows, world, &mut notes))
         }
         (Maps::Wakeups(maps), _) => {
             let rows = capped(maps.rows()?, &mut notes);
@@ -111,36 +119,46 @@ fn thread(tasks: &tasks::Tasks, tid: u32) -> TraceThread {
     }
 }
 
+/// The numbers of a row's stacks: of the kernel, of the program, of the waker.
+type Numbered = [Vec<usize>; 3];
+
 fn off_cpu(
-    tracing: &Tracing,
+    tasks: &tasks::Tasks,
     maps: &off_cpu::OffCpu,
     rows: &[off_cpu::Row],
+    mut world: World,
     notes: &mut Vec<String>,
 ) -> Vec<TraceOffCpu> {
-    let mut names = Names::new();
-    let mut told = Vec::new();
-    for row in rows {
-        let who = thread(&tracing.tasks, row.tid);
-        let kernel = stacks::addresses(&maps.stacks, row.kernel_stack);
-        let user = stacks::addresses(&maps.stacks, row.user_stack);
-        let waker = stacks::addresses(&maps.stacks, row.waker_stack);
-        let waker_stack = names.of_kernel(&waker);
-        told.push(TraceOffCpu {
+    let mut places = Places::default();
+    let numbered: Vec<(TraceThread, Numbered)> = rows
+        .iter()
+        .map(|row| {
+            let who = thread(tasks, row.tid);
+            let taken = |number| stacks::addresses(&maps.stacks, number);
+            let kernel = places.of_kernel(&taken(row.kernel_stack));
+            let user = places.of_user(&mut world, who.pid, &taken(row.user_stack));
+            let waker = places.of_kernel(&taken(row.waker_stack));
+            (who, [kernel, user, waker])
+        })
+        .collect();
+    let names = places.named(&world, notes);
+    let tell = |(row, (who, [kernel, user, waker])): (&off_cpu::Row, (TraceThread, Numbered))| {
+        let waker_stack = names.stack(&waker);
+        TraceOffCpu {
+            thread: who,
             state: state(row.state).to_owned(),
             seconds: seconds(row.total_ns),
             times: row.times,
             longest_seconds: seconds(row.longest_ns),
             still: row.still,
-            user_stack: names.of_user(who.pid, &user),
-            kernel_stack: names.of_kernel(&kernel),
-            waker: row.waker.map(|tid| thread(&tracing.tasks, tid)),
+            user_stack: names.stack(&user),
+            kernel_stack: names.stack(&kernel),
+            waker: row.waker.map(|tid| thread(tasks, tid)),
             interrupt: interrupt(&waker_stack).map(str::to_owned),
             waker_stack,
-            thread: who,
-        });
-    }
-    notes.extend(names.missing());
-    told
+        }
+    };
+    rows.iter().zip(numbered).map(tell).collect()
 }
 
 /// The kernel's states of threads (include/linux/sched.h).
@@ -195,7 +213,7 @@ fn wakeup(tasks: &tasks::Tasks, row: wakeups::Row) -> TraceWakeup {
 
 fn syscall(row: calls::Row) -> TraceSyscall {
     TraceSyscall {
-        name: super::names::syscall(row.number),
+        name: crate::syscalls::name_of(row.number.into()),
         calls: row.calls,
         errors: row.errors,
         seconds: seconds(row.total_ns),

@@ -9,26 +9,29 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
+use perf_event::events::Tracepoint;
+use perf_event::{Builder, Counter};
 use rustix::io::Errno;
 
 use super::asm::{Alu, Asm, Helper, Reg, Size};
 use super::btf::{Btf, BtfError, Member};
-use super::tracefs::{Format, Tracefs};
+use super::format::Format;
 use crate::sys::bpf::{LoadError, Program, ProgramKind};
-use crate::sys::bpf_tracepoint;
+use crate::tracefs::Tracepoints;
 
 /// What this kernel tells about itself.
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) btf: Result<Btf, BtfError>,
-    pub(super) tracefs: Result<Tracefs, Errno>,
+    pub(super) tracefs: io::Result<Tracepoints>,
 }
 
 impl Kernel {
     pub(super) fn running() -> Kernel {
-        Kernel { btf: Btf::of_kernel(), tracefs: Tracefs::open() }
+        Kernel { btf: Btf::of_kernel(), tracefs: Tracepoints::find() }
     }
 
     /// Where a structure's member lies; `names` are what kernels have called it.
@@ -186,7 +189,7 @@ impl<'k> Hook<'k> {
     }
 
     /// Has the kernel take a program and attaches it.
-    pub(super) fn attach(&self, asm: Asm) -> Result<Vec<OwnedFd>, Refused> {
+    pub(super) fn attach(&self, asm: Asm) -> Result<Held, Refused> {
         let name = self.event.name;
         let refused = |errno| Refused::Kernel(LoadError { errno, log: String::new() });
         let kind = match self.way {
@@ -195,16 +198,20 @@ impl<'k> Hook<'k> {
             Way::Typed => ProgramKind::TypedTracepoint(self.function_type()?),
         };
         let program = Program::load(kind, name, &asm.finish()).map_err(Refused::Kernel)?;
-        let attached = match (&self.format, self.way) {
-            (Some(format), _) => bpf_tracepoint::attach(&program, format.id),
+        // What is attached holds the program.
+        let link = match (&self.format, self.way) {
+            (Some(format), _) => {
+                let attached = attach_to_record(&program, format.id);
+                let counter = attached.map_err(|error| refused(errno(&error)))?;
+                return Ok(Held::Event { _counter: counter });
+            }
             (None, Way::Raw) => {
                 let name = CString::new(name).map_err(|_| refused(Errno::INVAL))?;
                 program.attach(Some(&name))
             }
             (None, _) => program.attach(None),
         };
-        // What is attached holds the program.
-        Ok(vec![attached.map_err(refused)?])
+        Ok(Held::Link { _fd: link.map_err(refused)? })
     }
 
     fn function_type(&self) -> Result<u32, Unknown> {
@@ -219,14 +226,14 @@ pub(super) fn attach_entry(
     kernel: &Kernel,
     function: &str,
     asm: Asm,
-) -> Result<Vec<OwnedFd>, Refused> {
+) -> Result<Held, Refused> {
     let btf = kernel.btf.as_ref().map_err(|error| Unknown(error.to_string()))?;
     let number = btf.function(function);
     let number = number.ok_or_else(|| Unknown(format!("no function {function} in the kernel's types")))?;
     let kind = ProgramKind::FunctionEntry(number);
     let program = Program::load(kind, function, &asm.finish()).map_err(Refused::Kernel)?;
     let refused = |errno| Refused::Kernel(LoadError { errno, log: String::new() });
-    Ok(vec![program.attach(None).map_err(refused)?])
+    Ok(Held::Link { _fd: program.attach(None).map_err(refused)? })
 }
 
 /// Why a program is not attached.
@@ -286,11 +293,25 @@ pub(super) fn chase(asm: &mut Asm, register: Reg, offset: i32, size: Size) {
 }
 
 fn format(kernel: &Kernel, event: Event) -> Result<Format, Unknown> {
-    let what = |errno: &Errno| Unknown(format!("tracefs: {errno}"));
-    let tracefs = kernel.tracefs.as_ref().map_err(what)?;
-    tracefs
-        .format(event.group, event.name)
-        .map_err(|errno| Unknown(format!("tracefs: {}/{}: {errno}", event.group, event.name)))
+    let name = format!("{}/{}", event.group, event.name);
+    let from = kernel.tracefs.as_ref().map_err(|error| Unknown(format!("tracefs: {error}")))?;
+    Format::of(from, &name).map_err(|error| Unknown(format!("tracefs: {name}: {error}")))
+}
+
+/// Attaches a program to a tracepoint as perf knows it. It runs on all CPUs.
+fn attach_to_record(program: &Program, tracepoint: u64) -> io::Result<Counter> {
+    let mut builder = Builder::new(Tracepoint::with_id(tracepoint));
+    let mut event = builder.any_pid().one_cpu(0).exclude_kernel(false).sample_period(1).build()?;
+    event.set_bpf(program.as_fd().as_raw_fd())?;
+    event.enable()?;
+    Ok(event)
+}
+
+/// What keeps a program attached.
+#[derive(Debug)]
+pub(super) enum Held {
+    Link { _fd: OwnedFd },
+    Event { _counter: Counter },
 }
 
 /// Where the kernel keeps a system call's arguments while it lasts (syscall(2)).
@@ -311,4 +332,8 @@ fn size(member: Member) -> Option<Size> {
 
 fn short(offset: usize) -> Result<i16, Unknown> {
     i16::try_from(offset).map_err(|_| Unknown(format!("the offset {offset} is too large")))
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

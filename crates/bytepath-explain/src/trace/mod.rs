@@ -9,9 +9,11 @@ mod asm;
 mod attach;
 pub(crate) mod btf;
 mod calls;
+mod code;
 mod descriptors;
 mod files;
 mod follow;
+mod format;
 mod found;
 mod hook;
 mod names;
@@ -22,19 +24,19 @@ mod soft_interrupts;
 mod stacks;
 mod tasks;
 mod tcp;
-mod tracefs;
 mod wakeups;
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use bytepath_report::{TraceAttachment, Traced};
 use rustix::io::Errno;
 
 use attach::Attached;
+use code::Code;
 use follow::Collector;
-use hook::Kernel;
+use found::Gathered;
+use hook::{Held, Kernel};
 pub use hook::Way;
 use tasks::Tasks;
 
@@ -174,10 +176,11 @@ impl Maps {
 pub struct Tracing {
     tasks: Tasks,
     maps: Maps,
-    held: Vec<OwnedFd>,
+    held: Vec<Held>,
     told: Vec<TraceAttachment>,
     missing: Vec<String>,
     collector: Option<Collector>,
+    code: Option<Code>,
     begun_ns: u64,
 }
 
@@ -218,6 +221,7 @@ impl Tracing {
             told,
             missing: missing.into_iter().collect(),
             collector,
+            code: None,
             begun_ns: now_ns(),
         })
     }
@@ -228,6 +232,7 @@ impl Tracing {
     /// # Errors
     /// Where the kernel does not say under which number it knows this process.
     pub fn arm(&mut self) -> Result<(), TraceError> {
+        self.look_at_code(&[std::process::id()]);
         self.begun_ns = now_ns();
         self.tasks.arm().map_err(|errno| TraceError::bpf("asking for this process's number", errno))
     }
@@ -243,8 +248,23 @@ impl Tracing {
     /// # Errors
     /// Where there is no such process, or numbers here are not those of the kernel (PID namespaces).
     pub fn follow(&mut self, pid: u32) -> Result<(), TraceError> {
+        self.look_at_code(&crate::world::with_descendants(pid));
         self.begun_ns = now_ns();
         follow::follow(&self.tasks, pid, self.begun_ns)
+    }
+
+    /// Stacks need to know what code is where.
+    fn look_at_code(&mut self, roots: &[u32]) {
+        if !matches!(self.maps, Maps::OffCpu(_)) {
+            return;
+        }
+        match Code::of(roots) {
+            Ok(code) => self.code = Some(code),
+            Err(error) => self.missing.push(format!(
+                "functions of programs have no names, since perf_event_open does not tell what is \
+                 mapped where: {error}; CAP_PERFMON or kernel.perf_event_paranoid=-1 gives it"
+            )),
+        }
     }
 
     /// Whether a thread is traced still; false once it has ended.
@@ -260,8 +280,11 @@ impl Tracing {
         let ended_ns = now_ns();
         // Detached, so that what is read does not move.
         self.held.clear();
-        let story = self.collector.take().map(Collector::finish);
-        let found = found::of(&self, story, ended_ns)
+        let gathered = Gathered {
+            told: self.collector.take().map(Collector::finish),
+            world: self.code.take().map(Code::finish),
+        };
+        let found = found::of(&self, gathered, ended_ns)
             .map_err(|errno| TraceError::bpf("reading what was gathered", errno))?;
         Ok(found::traced(self, found, what, Duration::from_nanos(ended_ns)))
     }

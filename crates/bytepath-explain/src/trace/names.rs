@@ -1,86 +1,59 @@
-//! Names for addresses and numbers.
+//! Names for stacks: places are gathered first, each once, and named together.
 
 use std::collections::HashMap;
 
-use blazesym::symbolize::source::{Kernel, Process, Source};
-use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use crate::symbols;
+use crate::world::{Place, World};
 
-/// Names functions, each address once.
-pub(super) struct Names {
-    symbolizer: Symbolizer,
-    kernel: HashMap<u64, String>,
-    user: HashMap<(u32, u64), String>,
-    unnamed: bool,
+/// Places that are to be named.
+#[derive(Default)]
+pub(super) struct Places {
+    all: Vec<Place>,
+    numbers: HashMap<Place, usize>,
 }
 
-impl Names {
-    pub(super) fn new() -> Names {
-        Names {
-            symbolizer: Symbolizer::builder().enable_code_info(false).build(),
-            kernel: HashMap::new(),
-            user: HashMap::new(),
-            unnamed: false,
-        }
+/// Functions that are only there because programs of ours were: everything behind the first is cut
+/// off.
+const OURS: [&str; 5] =
+    ["bpf_trace_run", "__bpf_trace_", "__traceiter_", "perf_trace_", "trace_call_bpf"];
+
+impl Places {
+    /// Numbers for addresses of the kernel.
+    pub(super) fn of_kernel(&mut self, addresses: &[u64]) -> Vec<usize> {
+        addresses.iter().map(|address| self.number(Place::Kernel(*address))).collect()
     }
 
-    /// The functions of the kernel at these addresses, which come innermost first; the outermost
-    /// first.
-    pub(super) fn of_kernel(&mut self, addresses: &[u64]) -> Vec<String> {
-        let new: Vec<u64> =
-            addresses.iter().copied().filter(|at| !self.kernel.contains_key(at)).collect();
-        if !new.is_empty() {
-            let source = Source::Kernel(Kernel {
-                vmlinux: blazesym::MaybeDefault::None,
-                debug_syms: false,
-                ..Kernel::default()
-            });
-            let named = self.symbolizer.symbolize(&source, Input::AbsAddr(&new));
-            let named = named.unwrap_or_default();
-            for (index, address) in new.iter().enumerate() {
-                let name = match named.get(index) {
-                    Some(Symbolized::Sym(symbol)) => symbol.name.clone().into_owned(),
-                    _ => {
-                        self.unnamed = true;
-                        format!("{address:#x}")
-                    }
-                };
-                self.kernel.insert(*address, name);
-            }
-        }
-        addresses.iter().rev().map(|address| self.kernel[address].clone()).collect()
+    /// Numbers for addresses of a process.
+    pub(super) fn of_user(&mut self, world: &mut World, pid: u32, addresses: &[u64]) -> Vec<usize> {
+        let places = world.user_places(pid, addresses, None);
+        places.into_iter().map(|place| self.number(place)).collect()
     }
 
-    /// The same of a process.
-    pub(super) fn of_user(&mut self, pid: u32, addresses: &[u64]) -> Vec<String> {
-        let new: Vec<u64> =
-            addresses.iter().copied().filter(|at| !self.user.contains_key(&(pid, *at))).collect();
-        if !new.is_empty() {
-            let source = Source::Process(Process::new(pid.into()));
-            let named = self.symbolizer.symbolize(&source, Input::AbsAddr(&new));
-            let named = named.unwrap_or_default();
-            for (index, address) in new.iter().enumerate() {
-                let name = match named.get(index) {
-                    Some(Symbolized::Sym(symbol)) => symbol.name.clone().into_owned(),
-                    _ => format!("{address:#x}"),
-                };
-                self.user.insert((pid, *address), name);
-            }
-        }
-        addresses.iter().rev().map(|address| self.user[&(pid, *address)].clone()).collect()
-    }
-
-    /// What could not be named, and why.
-    pub(super) fn missing(&self) -> Option<String> {
-        self.unnamed.then(|| {
-            "functions of the kernel have no names: /proc/kallsyms hides its addresses; root, or \
-             sysctl kernel.kptr_restrict=0 with CAP_SYSLOG, shows them"
-                .to_owned()
+    fn number(&mut self, place: Place) -> usize {
+        *self.numbers.entry(place).or_insert_with(|| {
+            self.all.push(place);
+            self.all.len() - 1
         })
     }
+
+    /// Names all of them.
+    pub(super) fn named(self, world: &World, missing: &mut Vec<String>) -> Names {
+        let named = symbols::of_places(&world.files, &self.all, missing);
+        let name = |functions: Vec<crate::profile::Symbol>| {
+            functions.into_iter().map(|function| function.name).collect()
+        };
+        Names(named.into_iter().map(name).collect())
+    }
 }
 
-/// The name of a system call of this machine.
-pub(super) fn syscall(number: u32) -> String {
-    let known = syscalls::Sysno::new(number as usize);
-    known.map_or_else(|| format!("syscall {number}"), |known| known.name().to_owned())
+/// For each place its functions, the outermost first.
+pub(super) struct Names(Vec<Vec<String>>);
+
+impl Names {
+    /// The functions of a stack whose places come innermost first; the outermost first.
+    pub(super) fn stack(&self, places: &[usize]) -> Vec<String> {
+        let functions = places.iter().rev().flat_map(|place| self.0[*place].iter());
+        let ours = |name: &&String| OURS.iter().any(|start| name.starts_with(start));
+        functions.take_while(|name| !ours(name)).cloned().collect()
+    }
 }

@@ -25,12 +25,11 @@ fn files(traced: &Traced) -> &[bytepath_report::TraceFile] {
 fn a_sleeper_is_off_cpu_for_as_long_as_it_sleeps_and_a_timer_wakes_it() {
     let Some(traced) = of_command(Mode::OffCpu, Command::new("sleep").arg("0.2")) else { return };
     let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
-    let sleeps: Vec<_> =
-        rows.iter().filter(|row| row.thread.name == "sleep" && row.state == "sleeping").collect();
-    let seconds: f64 = sleeps.iter().map(|row| row.seconds).sum();
-    assert!(seconds >= 0.2, "{rows:#?}");
-    let longest = sleeps[0];
-    assert!(longest.seconds >= 0.2, "{longest:#?}");
+    // Preempted on its way, it loses to others a little of what it would sleep, and they are told too.
+    let of_sleep = || rows.iter().filter(|row| row.thread.name == "sleep");
+    let seconds: f64 = of_sleep().map(|row| row.seconds).sum();
+    assert!(seconds >= 0.19, "{rows:#?}");
+    let longest = of_sleep().find(|row| row.state == "sleeping").expect("it sleeps");
     let nanosleep = |stack: &[String]| stack.iter().any(|name| name.contains("nanosleep"));
     if longest.kernel_stack.iter().all(|name| name.starts_with("0x")) {
         println!("not looked at: names of the kernel's functions are hidden");
@@ -38,6 +37,8 @@ fn a_sleeper_is_off_cpu_for_as_long_as_it_sleeps_and_a_timer_wakes_it() {
     }
     assert!(nanosleep(&longest.kernel_stack), "{longest:#?}");
     assert_eq!(longest.interrupt.as_deref(), Some("timer"), "{longest:#?}");
+    let ours = |name: &String| name.contains("bpf");
+    assert!(!longest.kernel_stack.iter().chain(&longest.waker_stack).any(ours), "{longest:#?}");
     assert!(traced.lost.is_empty(), "{:?}", traced.lost);
 }
 

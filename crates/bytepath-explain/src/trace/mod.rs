@@ -20,6 +20,7 @@ mod names;
 mod off_cpu;
 mod path;
 mod rights;
+pub mod shown;
 mod soft_interrupts;
 mod stacks;
 mod tasks;

@@ -16,6 +16,7 @@
 //! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
 //! | say what a `run` did | [`Ran`] |
 //! | say what runs tell about each other | [`Comparison`] |
+//! | say what tracing found | [`Traced`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -65,6 +66,7 @@ mod machine;
 mod ran;
 mod read;
 mod record;
+mod traced;
 mod write;
 
 pub use arm::{
@@ -82,4 +84,8 @@ pub use machine::{Cache, Machine};
 pub use ran::{Ran, RanDecision, RanPipe, RanSchema, RanStage, RanVerdict, Sure};
 pub use read::{ReadError, SCHEMA_NAME};
 pub use record::{Build, Control, Experiment, Record, SchemaName};
+pub use traced::{
+    TraceAttachment, TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq,
+    TraceSyscall, TraceThread, TraceWakeup, Traced, TracedSchema,
+};
 pub use write::WriteError;

@@ -12,6 +12,7 @@ mod classic;
 mod completions;
 mod cp;
 mod device;
+mod doctor;
 mod drive;
 mod ends;
 mod hand;
@@ -72,6 +73,7 @@ enum Command {
     Run(Box<run::Options>),
     Tour(tour::Options),
     Tune(tune::Options),
+    Doctor(doctor::Options),
     Bench(bench::Options),
     Write(write::Options),
     Read(read::Options),
@@ -107,6 +109,10 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         },
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
+        Command::Doctor(options) => match doctor::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Bench(options) => bench::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),

@@ -10,6 +10,7 @@ pub mod calls;
 pub mod carry_work;
 pub mod copies;
 pub mod devices;
+pub mod doctor;
 pub mod drive;
 pub mod drive_work;
 pub mod ends;

@@ -14,6 +14,7 @@
 //! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
 //! | say what a `run` did | [`Ran`] |
 //! | say what tracing found | [`Traced`] |
+//! | say what holds a machine back | [`Diagnosis`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -49,6 +50,7 @@ pub mod verdict;
 
 mod arm;
 mod copied;
+mod diagnosis;
 mod explained;
 mod machine;
 mod ran;
@@ -59,6 +61,7 @@ mod write;
 
 pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Verdict};
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
+pub use diagnosis::{Applied, Diagnosis, DiagnosisSchema, Finding, Health};
 pub use explained::{ClassShare, Explained, Stack, SymbolShare, SyscallCount};
 pub use latency::Latency;
 pub use machine::{Cache, Machine};

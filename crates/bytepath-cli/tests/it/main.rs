@@ -9,6 +9,7 @@ mod calls;
 mod cat;
 mod classic;
 mod cp;
+mod doctor;
 mod ends;
 mod files;
 mod help;

@@ -17,6 +17,7 @@
 //! | say what a `run` did | [`Ran`] |
 //! | say what runs tell about each other | [`Comparison`] |
 //! | say what tracing found | [`Traced`] |
+//! | say what holds a machine back | [`Diagnosis`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -60,6 +61,7 @@ pub mod verdict;
 mod arm;
 mod comparison;
 mod copied;
+mod diagnosis;
 mod explained;
 mod foreign;
 mod machine;
@@ -76,6 +78,7 @@ pub use comparison::{
     ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Difference, Method,
 };
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
+pub use diagnosis::{Applied, Diagnosis, DiagnosisSchema, Finding, Health};
 pub use explained::{ClassShare, Explained, Stack, SymbolShare, SyscallCount};
 pub use figures::{Figure, Figures};
 pub use foreign::Foreign;

@@ -11,6 +11,7 @@ mod cat;
 mod classic;
 mod compare;
 mod cp;
+mod doctor;
 mod ends;
 mod files;
 mod help;

@@ -393,7 +393,9 @@ fn with_locked_memory<T>(make: impl FnOnce() -> Result<T, Errno>) -> Result<T, E
     let before = getrlimit(Resource::Memlock);
     let unlimited = Rlimit { current: None, maximum: None };
     let most = Rlimit { current: before.maximum, maximum: before.maximum };
-    if setrlimit(Resource::Memlock, unlimited).or_else(|_| setrlimit(Resource::Memlock, most)).is_err()
+    if setrlimit(Resource::Memlock, unlimited)
+        .or_else(|_| setrlimit(Resource::Memlock, most))
+        .is_err()
     {
         return Err(Errno::PERM);
     }

@@ -26,6 +26,7 @@ use bytepath_lab::lab::{self, Blocks, Settings};
 use bytepath_lab::left::{self, Left};
 use bytepath_lab::peers::{PEERS, Peer};
 use bytepath_lab::schedule::fresh_seed;
+use bytepath_lab::store::Store;
 use bytepath_lab::tune::Prepared;
 use bytepath_report::{Record, csv, plot, table};
 use clap::{Args, Subcommand};
@@ -128,6 +129,9 @@ struct Measuring {
     /// Draw the medians and their intervals below the table
     #[arg(long)]
     plot: bool,
+    /// Do not keep the run; see bytepath history
+    #[arg(long)]
+    no_store: bool,
 }
 
 impl Pipes {
@@ -144,7 +148,7 @@ fn peer(name: &str) -> Result<&'static Peer, String> {
     })
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),
         _ => Err(format!("{text:?} is no percentage between 0 and 100")),
@@ -304,6 +308,20 @@ fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
     Ok(chosen)
 }
 
+/// Those of the names of arms that match, at a / or @ or as a whole.
+pub(crate) fn chosen_names(names: Vec<String>, globs: &[String]) -> anyhow::Result<Vec<String>> {
+    let patterns = patterns(globs)?;
+    let is_chosen = |name: &String| {
+        let mut parts = name.split('/').chain([name.as_str()]);
+        matches(&patterns, name) || parts.any(|part| patterns.iter().any(|glob| glob.matches(part)))
+    };
+    let chosen: Vec<_> = names.into_iter().filter(is_chosen).collect();
+    match chosen.is_empty() {
+        true => Err(wrong_usage(format!("no arm matches {}", globs.join(",")))),
+        false => Ok(chosen),
+    }
+}
+
 /// Those of the names that match, all where no pattern is given.
 fn matching(names: Vec<String>, globs: &[String]) -> anyhow::Result<Vec<String>> {
     let patterns = patterns(globs)?;
@@ -448,6 +466,7 @@ impl Measuring {
             report: open(&self.report)?,
             plot: self.plot,
             alone: to_stdout(&self.json) || to_stdout(&self.csv),
+            keep: !self.no_store,
         })
     }
 }
@@ -461,6 +480,8 @@ struct Outputs {
     plot: bool,
     /// Whether standard output is to hold one of them and nothing else.
     alone: bool,
+    /// Whether the run is to be kept in the store.
+    keep: bool,
 }
 
 /// Prints the table and what dominates, or what was asked for instead.
@@ -469,6 +490,7 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
         crate::say(format_args!("bytepath: {interrupted}; the results are of these"));
     }
     let (alone, plotted) = (outputs.alone, outputs.plot);
+    let kept = outputs.keep.then(|| keep(record)).flatten();
     let saved = save(record, outputs);
     if alone {
         return saved;
@@ -480,8 +502,27 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     if let Some(sentence) = dominating {
         text += &format!("\n{}", table::paragraph(&format!("{sentence}."), style()));
     }
+    if let Some(kept) = kept {
+        text += &format!("\nkept as {kept}\n");
+    }
     std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     saved
+}
+
+/// Puts the run into the store, and tells its name there. A run that cannot be kept is shown all the
+/// same, with a warning.
+fn keep(record: &Record) -> Option<String> {
+    let kept = match Store::default_path() {
+        Some(folder) => Store::at(folder).keep(record).map_err(anyhow::Error::from),
+        None => Err(anyhow::anyhow!("no HOME and no XDG_DATA_HOME, so nowhere to keep it")),
+    };
+    kept.inspect_err(|error| {
+        crate::say(format_args!(
+            "bytepath: the run is not kept: {error}; --no-store does without, and --json FILE writes \
+             the record elsewhere"
+        ));
+    })
+    .ok()
 }
 
 /// Writes the record to every file asked for; one that fails does not keep the others from it.

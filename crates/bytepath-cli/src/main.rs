@@ -10,13 +10,17 @@ mod carry;
 mod cat;
 mod classic;
 mod clock;
+mod compare;
 mod completions;
 mod cp;
 mod device;
 mod drive;
 mod ends;
+mod generate;
 mod hand;
+mod history;
 mod import;
+mod kept;
 mod live;
 mod null;
 mod output;
@@ -72,6 +76,7 @@ enum Command {
     Cat(cat::Options),
     Cp(cp::Options),
     Null(null::Options),
+    Gen(Box<generate::Options>),
     Tee(tee::Options),
     Run(Box<run::Options>),
     Tour(tour::Options),
@@ -79,6 +84,8 @@ enum Command {
     Bench(bench::Options),
     Report(report::Options),
     Import(import::Options),
+    Compare(compare::Options),
+    History(history::Options),
     Write(write::Options),
     Read(read::Options),
     Call(call::Options),
@@ -108,6 +115,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
+        Command::Gen(options) => generate::run(&options),
         Command::Run(options) => match run::run(&options) {
             Ok(code) => return code,
             Err(error) => Err(error),
@@ -117,6 +125,11 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Import(options) => import::run(&options),
+        Command::Compare(options) => match compare::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::History(options) => history::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Call(options) => call::run(&options),

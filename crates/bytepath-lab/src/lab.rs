@@ -457,7 +457,7 @@ fn own_use() -> OwnUse {
 }
 
 /// The values that count, one a block, in the order of the blocks.
-fn counted(samples: &[Sample]) -> Vec<f64> {
+pub(crate) fn counted(samples: &[Sample]) -> Vec<f64> {
     let mut counted: Vec<&Sample> = samples.iter().filter(|sample| !sample.superseded).collect();
     counted.sort_by_key(|sample| sample.block);
     counted.iter().map(|sample| sample.value).collect()

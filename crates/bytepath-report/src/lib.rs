@@ -15,6 +15,7 @@
 //! | say where an arm's time went | [`Explained`] |
 //! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
 //! | say what a `run` did | [`Ran`] |
+//! | say what runs tell about each other | [`Comparison`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -55,6 +56,7 @@ pub mod table;
 pub mod verdict;
 
 mod arm;
+mod comparison;
 mod copied;
 mod explained;
 mod foreign;
@@ -66,6 +68,9 @@ mod write;
 
 pub use arm::{
     Arm, Better, Costs, PEAK_AT_MOST, Published, RESIDENT, Sample, Status, Unit, Verdict,
+};
+pub use comparison::{
+    ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Difference, Method,
 };
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
 pub use explained::{ClassShare, Explained, Stack, SymbolShare, SyscallCount};

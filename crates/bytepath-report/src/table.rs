@@ -7,12 +7,14 @@
 pub(crate) mod columns;
 mod footnotes;
 pub(crate) mod latencies;
+mod listing;
 
 use anstyle::AnsiColor;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, TableComponent, presets};
 
 use crate::record::{Experiment, Record};
 use columns::Column;
+pub use listing::listing;
 
 /// How a table is drawn. The caller knows the terminal; this crate never asks it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

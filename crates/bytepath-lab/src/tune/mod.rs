@@ -160,6 +160,7 @@ pub fn begin(machine: &Machine, program: &Path) -> Profile {
         bytepath: env!("CARGO_PKG_VERSION").into(),
         machine: MachineKey::of(machine),
         costs: costs::measure(machine, program),
+        outlets: Vec::new(),
         pairs: Vec::new(),
     }
 }

@@ -86,16 +86,14 @@ fn back(word: &str) -> Option<anyhow::Result<usize>> {
 /// The runs that words stand for, from the store, files, or one from standard input. The store is
 /// looked into once, and only if a word is of it.
 pub(crate) fn runs(words: &[String]) -> anyhow::Result<Vec<Run>> {
+    if words.iter().filter(|word| *word == "-").count() > 1 {
+        return Err(wrong_usage("- is standard input, and there is one"));
+    }
     let mut kept = None;
-    let mut piped = false;
     let mut runs = Vec::new();
     for word in words {
         let record = match word.as_str() {
-            "-" if piped => return Err(wrong_usage("- is standard input, and there is one")),
-            "-" => {
-                piped = true;
-                from_stdin()?
-            }
+            "-" => from_stdin()?,
             word if back(word).is_none() && is_path(word) => store::read_record(Path::new(word))?,
             word => {
                 if kept.is_none() {
@@ -124,5 +122,6 @@ fn from_stdin() -> anyhow::Result<Record> {
     if bytes.len() as u64 > RECORD_BYTES_MAX {
         bail!("standard input: larger than {} MiB, so no record", RECORD_BYTES_MAX >> 20);
     }
-    Record::from_json(&String::from_utf8_lossy(&bytes)).context("standard input")
+    Record::from_json(&String::from_utf8_lossy(&bytes))
+        .map_err(|error| anyhow::anyhow!("standard input: {error}"))
 }

@@ -26,6 +26,8 @@ mod kept;
 mod live;
 mod null;
 mod output;
+mod pages;
+mod paging;
 mod pass;
 mod planning;
 mod pv;
@@ -34,6 +36,7 @@ mod records;
 mod report;
 mod requests;
 mod run;
+mod sweep;
 mod sys;
 mod tee;
 mod touch;
@@ -92,6 +95,7 @@ enum Command {
     Import(import::Options),
     Compare(compare::Options),
     History(history::Options),
+    Pages(pages::Options),
     Write(write::Options),
     Read(read::Options),
     Call(call::Options),
@@ -104,6 +108,8 @@ enum Command {
     Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
+    Sweep(sweep::Options),
+    Paging(paging::Options),
     Drive(Box<drive::Options>),
     Completions(completions::Completions),
     Man(completions::Man),
@@ -144,6 +150,10 @@ fn ours(words: Vec<OsString>) -> ExitCode {
             Err(error) => Err(error),
         },
         Command::History(options) => history::run(&options),
+        Command::Pages(options) => match pages::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Call(options) => call::run(&options),
@@ -160,6 +170,8 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
+        Command::Sweep(options) => sweep::run(&options),
+        Command::Paging(options) => paging::run(&options),
         Command::Drive(options) => drive::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),

@@ -2,6 +2,7 @@
 
 mod calls;
 mod copy;
+mod fget;
 mod files;
 mod generators;
 pub(crate) mod interrupt;
@@ -47,6 +48,7 @@ enum Experiment {
     Movers(movers::Movers),
     Calls(calls::Calls),
     Copy(copy::Copy),
+    Fget(Box<fget::Fget>),
     Files(Box<files::Files>),
     Gen(generators::Generators),
     Ipc(ipc::Ipc),
@@ -151,6 +153,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Movers(options) => movers::run(options),
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
+        Experiment::Fget(options) => fget::run(options),
         Experiment::Files(options) => files::run(options),
         Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),

@@ -4,6 +4,7 @@
 // The entry is in `sys::start`.
 #![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
+mod ask;
 mod bench;
 mod call;
 mod carry;
@@ -11,6 +12,7 @@ mod cat;
 mod classic;
 mod completions;
 mod cp;
+mod descriptor;
 mod device;
 mod drive;
 mod ends;
@@ -24,6 +26,7 @@ mod planning;
 mod pv;
 mod read;
 mod run;
+mod serve;
 mod sys;
 mod tee;
 mod tour;
@@ -77,12 +80,15 @@ enum Command {
     Bench(bench::Options),
     Write(write::Options),
     Read(read::Options),
+    Ask(ask::Options),
     Call(call::Options),
     Carry(carry::Options),
     Hand(hand::Options),
     Pass(pass::Options),
     Trip(trip::Options),
+    Descriptor(descriptor::Options),
     Drive(Box<drive::Options>),
+    Serve(serve::Options),
     Completions(completions::Completions),
     Man(completions::Man),
     Pv(Box<pv::Options>),
@@ -113,12 +119,15 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
+        Command::Ask(options) => ask::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
+        Command::Descriptor(options) => descriptor::run(&options),
         Command::Drive(options) => drive::run(&options),
+        Command::Serve(options) => serve::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
         Command::Cp(_) | Command::Pv(_) | Command::Tee(_) => {

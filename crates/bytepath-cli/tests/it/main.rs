@@ -4,6 +4,7 @@ mod bench;
 mod bench_calls;
 mod bench_copy;
 mod bench_devices;
+mod bench_fget;
 mod bench_ipc;
 mod calls;
 mod cat;

@@ -4,6 +4,7 @@ use bytepath_report::Experiment;
 
 pub mod calls;
 pub mod copy;
+pub mod fget;
 pub mod file_pipe;
 pub mod files;
 pub mod generators;
@@ -39,6 +40,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &ipc_latency::DESCRIPTION,
     &run::DESCRIPTION,
     &generators::DESCRIPTION,
+    &fget::DESCRIPTION,
 ];
 
 impl Description {

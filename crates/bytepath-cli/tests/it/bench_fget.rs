@@ -93,18 +93,21 @@ fn situations_are_what_they_are_called() {
         return;
     }
     let calls = |situation: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let told = folder.path().join("calls");
         let line = format!(
-            "strace -f -qqq -e signal=none -e trace=unshare,fcntl,io_uring_register,accept4,accept \
-             -o /dev/stderr $bytepath descriptor --call read --situation {situation} --threads 2 \
-             --time 1ms 2>&1 >/dev/null"
+            "strace -f -qqq -e signal=none -e trace=unshare,fcntl -o {} $bytepath descriptor --call \
+             read --situation {situation} --threads 2 --time 1ms",
+            told.display()
         );
-        shell(&line).stdout
+        shell(&line).well();
+        std::fs::read_to_string(told).expect("strace wrote it")
     };
     assert!(!calls("shared-table").contains("CLONE_FILES"));
-    assert_eq!(calls("private-table").matches("unshare(CLONE_FILES)").count(), 2);
+    assert_eq!(calls("private-table").matches("unshare(CLONE_FILES").count(), 2);
     let moved = calls("fd-ranges");
-    assert!(moved.contains("F_DUPFD_CLOEXEC, 2048) = 2048"), "{moved}");
-    assert!(moved.contains("F_DUPFD_CLOEXEC, 4096) = 4096"), "{moved}");
+    assert!(moved.contains("F_DUPFD_CLOEXEC, 2048"), "{moved}");
+    assert!(moved.contains("F_DUPFD_CLOEXEC, 4096"), "{moved}");
 }
 
 #[test]
@@ -196,10 +199,10 @@ fn what_cannot_be_is_refused_in_words() {
         run(&mut bytepath(words)).refused(code, &[said]);
     }
     // With so few descriptors no range lies apart.
-    let line = "ulimit -Hn 256; $bytepath descriptor --call read --situation fd-ranges --threads 2 \
+    let line = "ulimit -n 256; $bytepath descriptor --call read --situation fd-ranges --threads 2 \
                 --time 1ms";
     shell(line).refused(1, &["ulimit -n"]);
-    let line = "ulimit -Hn 40; $bytepath bench fget --threads 2 --connections 64 --sockets unix --arms \
+    let line = "ulimit -n 40; $bytepath bench fget --threads 2 --connections 64 --sockets unix --arms \
                 shared-table,unix --blocks 2 --time 2ms --warm-up 0 --json - 2>&1";
     let done = shell(line);
     assert!(done.stdout.contains("ulimit -n"), "{done:?}");

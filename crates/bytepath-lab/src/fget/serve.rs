@@ -277,6 +277,8 @@ fn by_epoll(connections: &[OwnedFd], store: &Store) -> Result<Served, FgetError>
             }
             if !send_all(connection.as_fd(), &replies) || gone {
                 let _ = epoll::delete(&poll, connection);
+                // A client may wait for the end; the descriptor itself stays until all have left.
+                let _ = rustix::net::shutdown(connection, rustix::net::Shutdown::Both);
                 left -= 1;
             }
         }

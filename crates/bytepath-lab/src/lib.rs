@@ -21,6 +21,8 @@ pub mod drive_work;
 pub mod ends;
 pub mod experiments;
 pub mod facts;
+pub mod fget;
+pub mod fget_work;
 pub mod file_set;
 pub mod hugetlb_pool;
 pub mod import;

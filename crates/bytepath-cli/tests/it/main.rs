@@ -5,6 +5,7 @@ mod bench_calls;
 mod bench_cmd;
 mod bench_copy;
 mod bench_devices;
+mod bench_fget;
 mod bench_ipc;
 mod bench_memory;
 mod calls;

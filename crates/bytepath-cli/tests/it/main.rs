@@ -5,6 +5,8 @@ mod bench_calls;
 mod bench_copy;
 mod bench_devices;
 mod bench_ipc;
+mod bench_keepalive;
+mod bench_swap;
 mod calls;
 mod cat;
 mod classic;

@@ -5,6 +5,7 @@ mod calls;
 mod cmd;
 mod copy;
 mod files;
+mod generators;
 pub(crate) mod interrupt;
 mod ipc;
 mod keepalive;
@@ -52,6 +53,7 @@ enum Experiment {
     Calls(calls::Calls),
     Copy(copy::Copy),
     Files(Box<files::Files>),
+    Gen(generators::Generators),
     Ipc(ipc::Ipc),
     Run(run::Run),
     Swap(swap::Swap),
@@ -167,6 +169,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
         Experiment::Files(options) => files::run(options),
+        Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
         Experiment::Swap(options) => swap::run(options),

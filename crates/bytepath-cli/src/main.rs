@@ -15,6 +15,7 @@ mod completions;
 mod confine;
 mod cp;
 mod device;
+mod doctor;
 mod drive;
 mod ends;
 mod generate;
@@ -85,6 +86,7 @@ enum Command {
     Touch(touch::Options),
     Tour(tour::Options),
     Tune(tune::Options),
+    Doctor(doctor::Options),
     Bench(bench::Options),
     Report(report::Options),
     Import(import::Options),
@@ -130,6 +132,10 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         },
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
+        Command::Doctor(options) => match doctor::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Import(options) => import::run(&options),

@@ -15,6 +15,7 @@ pub mod compare;
 pub mod confine;
 pub mod copies;
 pub mod devices;
+pub mod doctor;
 pub mod drive;
 pub mod drive_work;
 pub mod ends;

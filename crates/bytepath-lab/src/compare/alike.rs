@@ -7,8 +7,9 @@ use serde_json::Value;
 
 /// Settings that say how long, how often or where the work was done, and not what it is: told where
 /// they differ, and no reason against a comparison.
-const CIRCUMSTANCES: [&str; 9] = [
+const CIRCUMSTANCES: [&str; 10] = [
     "seed",
+    "command",
     "blocks",
     "until_ci_percent",
     "within_s",
@@ -19,8 +20,8 @@ const CIRCUMSTANCES: [&str; 9] = [
     "shell",
 ];
 
-/// Settings in which runs of one thing may differ.
-const CHANCE: [&str; 1] = ["seed"];
+/// Settings in which runs of one thing may differ: the command names the seed, and where results went.
+const CHANCE: [&str; 2] = ["seed", "command"];
 
 /// A longer value is cut: it is there to be recognised.
 const VALUE_CHARACTERS_MAX: usize = 80;

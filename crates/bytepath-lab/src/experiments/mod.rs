@@ -7,6 +7,7 @@ pub mod cmd;
 pub mod copy;
 pub mod file_pipe;
 pub mod files;
+pub mod generators;
 pub mod ipc;
 pub mod ipc_latency;
 pub mod keepalive;
@@ -42,6 +43,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &run::DESCRIPTION,
     &swap::DESCRIPTION,
     &keepalive::DESCRIPTION,
+    &generators::DESCRIPTION,
     &cmd::DESCRIPTION,
 ];
 

@@ -30,7 +30,8 @@ pub struct MariaDb {
     sysbench: PathBuf,
     pool_bytes: u64,
     rows: u64,
-    prepared: OnceCell<()>,
+    /// Whether the database was made, or why not: it is tried once for all arms.
+    prepared: OnceCell<Result<(), String>>,
 }
 
 impl MariaDb {
@@ -126,11 +127,7 @@ fn told(command: &mut Command, name: &str) -> Result<String, String> {
 
 impl Service for MariaDb {
     fn prepared(&self, bytepath: &Path, directory: &Path) -> Result<(), String> {
-        if self.prepared.get().is_none() {
-            self.made(bytepath, directory)?;
-            let _ = self.prepared.set(());
-        }
-        Ok(())
+        self.prepared.get_or_init(|| self.made(bytepath, directory)).clone()
     }
 
     fn up(

@@ -5,6 +5,7 @@ mod all;
 mod calls;
 mod cmd;
 mod copy;
+mod fget;
 mod files;
 mod generators;
 pub(crate) mod interrupt;
@@ -59,6 +60,7 @@ enum Experiment {
     Movers(movers::Movers),
     Calls(calls::Calls),
     Copy(copy::Copy),
+    Fget(Box<fget::Fget>),
     Files(Box<files::Files>),
     Gen(generators::Generators),
     Ipc(ipc::Ipc),
@@ -179,6 +181,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Movers(options) => movers::run(options),
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
+        Experiment::Fget(options) => fget::run(options),
         Experiment::Files(options) => files::run(options),
         Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),

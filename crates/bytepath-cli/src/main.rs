@@ -4,6 +4,7 @@
 // The entry is in `sys::start`.
 #![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
+mod ask;
 mod bench;
 mod call;
 mod carry;
@@ -14,7 +15,9 @@ mod compare;
 mod completions;
 mod confine;
 mod cp;
+mod descriptor;
 mod device;
+mod doctor;
 mod drive;
 mod ends;
 mod generate;
@@ -35,6 +38,7 @@ mod records;
 mod report;
 mod requests;
 mod run;
+mod serve;
 mod sweep;
 mod sys;
 mod tee;
@@ -88,6 +92,7 @@ enum Command {
     Touch(touch::Options),
     Tour(tour::Options),
     Tune(tune::Options),
+    Doctor(doctor::Options),
     Bench(bench::Options),
     Report(report::Options),
     Import(import::Options),
@@ -96,10 +101,11 @@ enum Command {
     Pages(pages::Options),
     Write(write::Options),
     Read(read::Options),
+    Ask(ask::Options),
     Call(call::Options),
     Carry(carry::Options),
     Confine(confine::Options),
-    Ask(requests::Ask),
+    Fetch(requests::Fetch),
     Upstream(requests::Upstream),
     Keepalive(requests::Keepalive),
     Hand(hand::Options),
@@ -108,7 +114,9 @@ enum Command {
     Trip(trip::Options),
     Sweep(sweep::Options),
     Paging(paging::Options),
+    Descriptor(descriptor::Options),
     Drive(Box<drive::Options>),
+    Serve(serve::Options),
     Completions(completions::Completions),
     Man(completions::Man),
     Pv(Box<pv::Options>),
@@ -136,6 +144,10 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         },
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
+        Command::Doctor(options) => match doctor::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Import(options) => import::run(&options),
@@ -150,11 +162,12 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         },
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
+        Command::Ask(options) => ask::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
         Command::Touch(options) => touch::run(&options),
-        Command::Ask(options) => requests::ask(&options),
+        Command::Fetch(options) => requests::fetch(&options),
         Command::Upstream(options) => requests::upstream(&options),
         Command::Keepalive(options) => requests::keepalive(&options),
         Command::Confine(options) => match confine::run(&options) {
@@ -166,7 +179,9 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Trip(options) => trip::run(&options),
         Command::Sweep(options) => sweep::run(&options),
         Command::Paging(options) => paging::run(&options),
+        Command::Descriptor(options) => descriptor::run(&options),
         Command::Drive(options) => drive::run(&options),
+        Command::Serve(options) => serve::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
         Command::Cp(_) | Command::Pv(_) | Command::Tee(_) => {

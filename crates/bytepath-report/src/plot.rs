@@ -200,8 +200,14 @@ impl<'a> Panel<'a> {
             }
         }
         let kind = if scale.is_logarithmic() { ", logarithmic" } else { "" };
+        let unit = format!("{}{kind}", self.unit.as_str());
         let line: String = line.into_iter().collect();
-        format!("{:indent$}{line}\n{:indent$}{labels}  {}{kind}\n\n", "", "", self.unit.as_str())
+        // The unit stands below the names, or below all where they are too short for it.
+        let (beside, below) = match unit.width() < indent {
+            true => (unit, String::new()),
+            false => (String::new(), format!("{unit}\n")),
+        };
+        format!("{:indent$}{line}\n{beside:indent$}{labels}\n{below}\n", "")
     }
 }
 

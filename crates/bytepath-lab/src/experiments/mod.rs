@@ -5,6 +5,7 @@ use bytepath_report::Experiment;
 pub mod calls;
 pub mod cmd;
 pub mod copy;
+pub mod fget;
 pub mod file_pipe;
 pub mod files;
 pub mod generators;
@@ -48,6 +49,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &swap::DESCRIPTION,
     &keepalive::DESCRIPTION,
     &generators::DESCRIPTION,
+    &fget::DESCRIPTION,
     &cmd::DESCRIPTION,
 ];
 

@@ -174,7 +174,7 @@ fn find<'a>(run: &'a Run, name: &str) -> Option<&'a Arm> {
 
 /// In how many runs this arm can be held against the base's.
 fn comparable(runs: &[Run], name: &str) -> usize {
-    let has = |run: &&Run| find(run, name).is_some_and(|arm| has_figure(arm));
+    let has = |run: &&Run| find(run, name).is_some_and(has_figure);
     match has(&&runs[0]) {
         true => runs[1..].iter().filter(has).count(),
         false => 0,
@@ -334,7 +334,8 @@ impl<'a> Repeats<'a> {
             ),
             count => format!(
                 "How far runs of one thing lie apart was measured, from {count} further runs of the \
-                 store that are of the same build, machine, work and length as one of these."
+                 store that are of the same build, machine, work and length as one of these; it \
+                 counts where it is more than twice the variance between the {PARTS} parts of a run."
             ),
         }
     }

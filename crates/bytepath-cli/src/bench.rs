@@ -5,11 +5,14 @@ mod calls;
 mod cmd;
 mod copy;
 mod files;
+mod generators;
 pub(crate) mod interrupt;
 mod ipc;
+mod keepalive;
 mod movers;
 mod progress;
 mod run;
+mod swap;
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write as _};
@@ -50,8 +53,11 @@ enum Experiment {
     Calls(calls::Calls),
     Copy(copy::Copy),
     Files(Box<files::Files>),
+    Gen(generators::Generators),
     Ipc(ipc::Ipc),
     Run(run::Run),
+    Swap(swap::Swap),
+    Keepalive(keepalive::Keepalive),
     Cmd(cmd::Cmd),
 }
 
@@ -163,8 +169,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
         Experiment::Files(options) => files::run(options),
+        Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
+        Experiment::Swap(options) => swap::run(options),
+        Experiment::Keepalive(options) => keepalive::run(options),
         Experiment::Cmd(options) => cmd::run(options),
     })
 }
@@ -188,14 +197,14 @@ fn undo_left() {
             return;
         }
     };
-    for Left { path, removed } in all {
+    for Left { path, what, removed } in all {
         let path = path.display();
         match removed {
             Ok(()) => crate::say(format_args!(
-                "bytepath: removed {path}, which a run that was killed had left"
+                "bytepath: {what} {path}, which a run that was killed had left"
             )),
             Err(why) => crate::say(format_args!(
-                "bytepath: cannot remove {path}, which a run that was killed had left: {why}"
+                "bytepath: {path}, which a run that was killed had left, is not {what}: {why}"
             )),
         }
     }
@@ -306,6 +315,12 @@ fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
         )));
     }
     Ok(chosen)
+}
+
+/// The arms whose name matches a pattern; all where there is none.
+fn chosen_by_name(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
+    let names = matching(arms.iter().map(|arm| arm.name.clone()).collect(), globs)?;
+    Ok(arms.into_iter().filter(|arm| names.contains(&arm.name)).collect())
 }
 
 /// Those of the names of arms that match, at a / or @ or as a whole.

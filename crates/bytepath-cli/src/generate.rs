@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use bytepath::machine::Machine;
 use bytepath::outlets::{Outlet, Ranked, Use};
+use bytepath::pages::PageSize;
 use bytepath::placement::pin_this_thread;
 use bytepath::profile::Sending;
 use bytepath::{Endpoint, Profile, Wait};
@@ -149,9 +150,9 @@ struct How {
     /// Bytes per buffer, of the outlet named
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size, requires = "outlet")]
     buf_size: Option<usize>,
-    /// Put the buffers of the outlet named in 2 MiB pages
-    #[arg(long, requires = "outlet")]
-    huge_page: bool,
+    /// The pages of its buffers: base or huge
+    #[arg(long, value_name = "SIZE", value_parser = pages, requires = "outlet")]
+    pages: Option<PageSize>,
     /// Size of the pipe
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size, requires = "outlet")]
     pipe_size: Option<usize>,
@@ -263,6 +264,13 @@ fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
     }
 }
 
+fn pages(name: &str) -> Result<PageSize, String> {
+    match PageSize::named(name) {
+        Some(size) if size != PageSize::Hugetlb => Ok(size),
+        _ => Err(format!("there are no pages {name:?} here; there are: base, huge")),
+    }
+}
+
 impl How {
     fn check(&self) -> anyhow::Result<()> {
         if self.json.as_deref().is_some_and(crate::output::is_stdout) {
@@ -279,11 +287,12 @@ impl How {
     /// The outlet that is named, alone.
     fn asked(&self, sink: &Endpoint<'_>, sends: Use) -> anyhow::Result<Option<(Ranked, Wait)>> {
         let Some(outlet) = self.outlet else { return Ok(None) };
+        let usual = Ranked::usual(outlet.name());
         let settings = Sending {
-            huge_pages: self.huge_page,
-            buf_bytes: self.buf_size,
-            pipe_bytes: self.pipe_size,
-            ..Sending::by(outlet.name())
+            huge_pages: self.pages.map_or(usual.huge_pages, |size| size == PageSize::Huge),
+            buf_bytes: self.buf_size.or(usual.buf_bytes),
+            pipe_bytes: self.pipe_size.or(usual.pipe_bytes),
+            ..usual
         };
         let wait = match (self.wait.unwrap_or_default(), self.spin_budget) {
             (Wait::Hybrid(_), Some(budget)) => Wait::Hybrid(budget),

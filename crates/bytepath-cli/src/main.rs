@@ -12,8 +12,10 @@ mod classic;
 mod clock;
 mod compare;
 mod completions;
+mod confine;
 mod cp;
 mod device;
+mod doctor;
 mod drive;
 mod ends;
 mod generate;
@@ -30,9 +32,11 @@ mod pv;
 mod read;
 mod records;
 mod report;
+mod requests;
 mod run;
 mod sys;
 mod tee;
+mod touch;
 mod tour;
 mod trip;
 mod tune;
@@ -79,8 +83,10 @@ enum Command {
     Gen(Box<generate::Options>),
     Tee(tee::Options),
     Run(Box<run::Options>),
+    Touch(touch::Options),
     Tour(tour::Options),
     Tune(tune::Options),
+    Doctor(doctor::Options),
     Bench(bench::Options),
     Report(report::Options),
     Import(import::Options),
@@ -90,6 +96,10 @@ enum Command {
     Read(read::Options),
     Call(call::Options),
     Carry(carry::Options),
+    Confine(confine::Options),
+    Ask(requests::Ask),
+    Upstream(requests::Upstream),
+    Keepalive(requests::Keepalive),
     Hand(hand::Options),
     Clock(clock::Options),
     Pass(pass::Options),
@@ -122,6 +132,10 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         },
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
+        Command::Doctor(options) => match doctor::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Import(options) => import::run(&options),
@@ -135,6 +149,14 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Touch(options) => touch::run(&options),
+        Command::Ask(options) => requests::ask(&options),
+        Command::Upstream(options) => requests::upstream(&options),
+        Command::Keepalive(options) => requests::keepalive(&options),
+        Command::Confine(options) => match confine::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),

@@ -7,13 +7,16 @@ pub mod cmd;
 pub mod copy;
 pub mod file_pipe;
 pub mod files;
+pub mod generators;
 pub mod ipc;
 pub mod ipc_latency;
+pub mod keepalive;
 pub mod movers;
 pub mod overhead;
 pub mod pairs;
 pub mod pipes;
 pub mod run;
+pub mod swap;
 
 /// What an experiment asks and how.
 pub struct Description {
@@ -38,6 +41,9 @@ pub const EXPERIMENTS: &[&Description] = &[
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
     &run::DESCRIPTION,
+    &swap::DESCRIPTION,
+    &keepalive::DESCRIPTION,
+    &generators::DESCRIPTION,
     &cmd::DESCRIPTION,
 ];
 

@@ -4,6 +4,7 @@
 mod check;
 mod costs;
 mod handing;
+pub mod outlets;
 pub mod pipes;
 
 use std::os::fd::{AsFd, AsRawFd};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::endpoint::{Endpoint, Kind};
 use crate::error::Refusal;
-use crate::outlets::{OUTLETS, Outlet, Use, by_name};
+use crate::outlets::{LARGE_PIPE_BYTES, OUTLETS, Outlet, Use, by_name};
 use crate::pages::{PageSize, Pages};
 use crate::plan::Basis;
 use crate::profile::{Profile, Sending};
@@ -73,6 +73,22 @@ impl Ranked {
         Ranked { choices, refused, basis }
     }
 
+    /// The settings that an outlet is best with on most machines.
+    pub fn usual(outlet: &str) -> Sending {
+        let settings = Sending::by(outlet);
+        // Pages that are lent are looked up one by one, and made: larger ones 512 times less often.
+        match outlet {
+            "gift" => Sending { huge_pages: true, ..settings },
+            "vmsplice" => Sending {
+                huge_pages: true,
+                buf_bytes: Some(512 << 10),
+                pipe_bytes: Some(LARGE_PIPE_BYTES),
+                ..settings
+            },
+            _ => settings,
+        }
+    }
+
     /// One outlet and no other.
     ///
     /// # Errors
@@ -125,11 +141,11 @@ fn by_profile(profile: &Profile, sends: Use) -> Vec<Choice> {
 
 /// What is best on most machines.
 fn by_rules(sends: Use) -> Vec<Sending> {
-    let write = Sending::by("write");
-    match sends {
-        Use::Repeats => vec![Sending::by("wide-tee"), Sending::by("tee"), write],
-        Use::Streams => vec![Sending { huge_pages: true, ..Sending::by("gift") }, write],
-    }
+    let names: &[_] = match sends {
+        Use::Repeats => &["wide-tee", "tee", "write"],
+        Use::Streams => &["gift", "write"],
+    };
+    names.iter().map(|name| Ranked::usual(name)).collect()
 }
 
 impl fmt::Display for Ranked {

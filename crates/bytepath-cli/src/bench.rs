@@ -543,7 +543,7 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
 
 /// Puts the run into the store, and tells its name there. A run that cannot be kept is shown all the
 /// same, with a warning.
-fn keep(record: &Record) -> Option<String> {
+pub(crate) fn keep(record: &Record) -> Option<String> {
     let kept = match Store::default_path() {
         Some(folder) => Store::at(folder).keep(record).map_err(anyhow::Error::from),
         None => Err(anyhow::anyhow!("no HOME and no XDG_DATA_HOME, so nowhere to keep it")),

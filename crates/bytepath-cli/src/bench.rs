@@ -4,6 +4,7 @@ mod again;
 mod calls;
 mod cmd;
 mod copy;
+mod explained;
 mod files;
 pub(crate) mod interrupt;
 mod ipc;
@@ -30,6 +31,7 @@ use bytepath_lab::tune::Prepared;
 use bytepath_report::{Record, csv, plot, table};
 use clap::{Args, Subcommand};
 
+use crate::explain::shown::Shown;
 use crate::output::{self, Output};
 use crate::{values, wrong_usage};
 use progress::Progress;
@@ -97,7 +99,7 @@ pub(crate) struct Pipes {
 
 /// Options of every experiment.
 #[derive(Args, Default)]
-struct Measuring {
+pub(crate) struct Measuring {
     /// 3 blocks of short samples
     #[arg(long)]
     quick: bool,
@@ -128,6 +130,11 @@ struct Measuring {
     /// Draw the medians and their intervals below the table
     #[arg(long)]
     plot: bool,
+    /// Run each arm once more after its samples, and say where its time goes; see bytepath explain
+    #[arg(long)]
+    explain: bool,
+    #[command(flatten, next_help_heading = "With --explain")]
+    shown: Shown,
 }
 
 impl Pipes {
@@ -150,6 +157,11 @@ fn percent(text: &str) -> Result<f64, String> {
         _ => Err(format!("{text:?} is no percentage between 0 and 100")),
     }
 }
+
+pub(crate) use copy::Copy;
+pub(crate) use explained::explain;
+pub(crate) use files::Files;
+pub(crate) use ipc::Ipc;
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     interrupt::ended(match &options.experiment {
@@ -417,6 +429,7 @@ impl Measuring {
             seed,
             timing: Timing { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured },
             others: again::command(seed),
+            explain: self.explain.then(|| self.shown.for_arms()),
         }
     }
 
@@ -427,6 +440,10 @@ impl Measuring {
 
     /// Opens the files that results are to go to.
     fn outputs(&self) -> anyhow::Result<Outputs> {
+        if !self.explain && self.shown.asks_for_anything() {
+            return Err(wrong_usage("--tree, --flame and their like need --explain"));
+        }
+        self.shown.check()?;
         let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
         if to_stdout(&self.json) && to_stdout(&self.csv) {
             return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
@@ -447,6 +464,7 @@ impl Measuring {
             csv: open(&self.csv)?,
             report: open(&self.report)?,
             plot: self.plot,
+            explained: self.explain.then(|| self.shown.clone()),
             alone: to_stdout(&self.json) || to_stdout(&self.csv),
         })
     }
@@ -459,6 +477,8 @@ struct Outputs {
     report: Option<Output>,
     /// Whether a plot is to stand below the table.
     plot: bool,
+    /// What is shown of the explanations of arms.
+    explained: Option<Shown>,
     /// Whether standard output is to hold one of them and nothing else.
     alone: bool,
 }
@@ -469,7 +489,11 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
         crate::say(format_args!("bytepath: {interrupted}; the results are of these"));
     }
     let (alone, plotted) = (outputs.alone, outputs.plot);
+    let explained = outputs.explained.clone();
     let saved = save(record, outputs);
+    let arms = explained::arms(record);
+    let exported = explained.as_ref().map_or(Ok(()), |shown| explained::write(&arms, shown));
+    let saved = saved.and(exported);
     if alone {
         return saved;
     }
@@ -479,6 +503,9 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     }
     if let Some(sentence) = dominating {
         text += &format!("\n{}", table::paragraph(&format!("{sentence}."), style()));
+    }
+    if let Some(shown) = &explained {
+        text += &explained::text(&arms, shown);
     }
     std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     saved

@@ -26,6 +26,7 @@ mod syscalls;
 mod tracefs;
 pub mod tree;
 mod unwind;
+mod usage;
 mod watch;
 mod world;
 

@@ -10,6 +10,7 @@ mod cat;
 mod classic;
 mod cp;
 mod ends;
+mod explain;
 mod files;
 mod help;
 mod installed;

@@ -36,7 +36,7 @@ test:
 	$(RUST) cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(RUST) RUSTDOCFLAGS='-D warnings' cargo doc --workspace --lib --no-deps --locked
 	tools/deny
-	$(RUST) cargo test --workspace --locked --no-fail-fast
+	tools/test
 
 deny:
 	@tools/setup build

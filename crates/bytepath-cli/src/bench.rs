@@ -1,7 +1,10 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
+mod again;
 mod calls;
+mod cmd;
 mod copy;
+mod explained;
 mod files;
 pub(crate) mod interrupt;
 mod ipc;
@@ -25,9 +28,10 @@ use bytepath_lab::left::{self, Left};
 use bytepath_lab::peers::{PEERS, Peer};
 use bytepath_lab::schedule::fresh_seed;
 use bytepath_lab::tune::Prepared;
-use bytepath_report::{Record, csv, table};
+use bytepath_report::{Record, csv, plot, table};
 use clap::{Args, Subcommand};
 
+use crate::explain::shown::Shown;
 use crate::output::{self, Output};
 use crate::{values, wrong_usage};
 use progress::Progress;
@@ -49,6 +53,7 @@ enum Experiment {
     Files(Box<files::Files>),
     Ipc(ipc::Ipc),
     Run(run::Run),
+    Cmd(cmd::Cmd),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -68,7 +73,7 @@ pub(crate) struct Pipes {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     /// Where the ends run: same-cpu, cross-cpu, …; all that this machine has unless given
     #[arg(long, value_name = "PLACEMENT", value_parser = values::placements)]
@@ -94,7 +99,7 @@ pub(crate) struct Pipes {
 
 /// Options of every experiment.
 #[derive(Args, Default)]
-struct Measuring {
+pub(crate) struct Measuring {
     /// 3 blocks of short samples
     #[arg(long)]
     quick: bool,
@@ -119,6 +124,17 @@ struct Measuring {
     /// Write every sample to a file as CSV; - for standard output, which then holds nothing else
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write a page for people to a file: plots, costs, the machine; see bytepath report
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Draw the medians and their intervals below the table
+    #[arg(long)]
+    plot: bool,
+    /// Run each arm once more after its samples, and say where its time goes; see bytepath explain
+    #[arg(long)]
+    explain: bool,
+    #[command(flatten, next_help_heading = "With --explain")]
+    shown: Shown,
 }
 
 impl Pipes {
@@ -142,6 +158,11 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+pub(crate) use copy::Copy;
+pub(crate) use explained::explain;
+pub(crate) use files::Files;
+pub(crate) use ipc::Ipc;
+
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     interrupt::ended(match &options.experiment {
         Experiment::Pipes(options) => pipes(options),
@@ -152,6 +173,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Files(options) => files::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
+        Experiment::Cmd(options) => cmd::run(options),
     })
 }
 
@@ -394,6 +416,7 @@ impl Measuring {
     /// else.
     fn settings_between(&self, usual: Sampling, quick: Sampling, bytes: Option<u64>) -> Settings {
         let usual = if self.quick { quick } else { usual };
+        let seed = self.seed.unwrap_or_else(fresh_seed);
         let measured = match bytes {
             Some(bytes) => Measured::Bytes(bytes),
             None => Measured::Time(self.time.unwrap_or(usual.time)),
@@ -403,9 +426,10 @@ impl Measuring {
                 Some(percent) => Blocks::UntilCi(percent),
                 None => Blocks::Exactly(self.blocks.unwrap_or(usual.blocks)),
             },
-            seed: self.seed.unwrap_or_else(fresh_seed),
+            seed,
             timing: Timing { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured },
-            others: Default::default(),
+            others: again::command(seed),
+            explain: self.explain.then(|| self.shown.for_arms()),
         }
     }
 
@@ -416,17 +440,36 @@ impl Measuring {
 
     /// Opens the files that results are to go to.
     fn outputs(&self) -> anyhow::Result<Outputs> {
+        if !self.explain && self.shown.asks_for_anything() {
+            return Err(wrong_usage("--tree, --flame and their like need --explain"));
+        }
+        self.shown.check()?;
         let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
+        if self.shown.trace.is_some() && (to_stdout(&self.json) || to_stdout(&self.csv)) {
+            return Err(wrong_usage(
+                "what --trace finds goes to standard output; --json FILE is free",
+            ));
+        }
         if to_stdout(&self.json) && to_stdout(&self.csv) {
             return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
         }
-        if self.json.is_some() && self.json == self.csv {
-            return Err(wrong_usage("--json and --csv name the same file"));
+        let files = [("--json", &self.json), ("--csv", &self.csv), ("--report", &self.report)];
+        for (at, (option, file)) in files.iter().enumerate() {
+            let same = |(_, other): &&(&str, &Option<PathBuf>)| file.is_some() && file == other;
+            if let Some((other, _)) = files[..at].iter().find(same) {
+                return Err(wrong_usage(format!("{other} and {option} name the same file")));
+            }
+        }
+        if to_stdout(&self.report) {
+            return Err(wrong_usage("a page is for a file: --report FILE"));
         }
         let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
         Ok(Outputs {
             json: open(&self.json)?,
             csv: open(&self.csv)?,
+            report: open(&self.report)?,
+            plot: self.plot,
+            explained: self.explain.then(|| self.shown.clone()),
             alone: to_stdout(&self.json) || to_stdout(&self.csv),
         })
     }
@@ -436,6 +479,11 @@ impl Measuring {
 struct Outputs {
     json: Option<Output>,
     csv: Option<Output>,
+    report: Option<Output>,
+    /// Whether a plot is to stand below the table.
+    plot: bool,
+    /// What is shown of the explanations of arms.
+    explained: Option<Shown>,
     /// Whether standard output is to hold one of them and nothing else.
     alone: bool,
 }
@@ -445,14 +493,24 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     if let Some(interrupted) = lab::interruption(record) {
         crate::say(format_args!("bytepath: {interrupted}; the results are of these"));
     }
-    let alone = outputs.alone;
+    let (alone, plotted) = (outputs.alone, outputs.plot);
+    let explained = outputs.explained.clone();
     let saved = save(record, outputs);
+    let arms = explained::arms(record);
+    let exported = explained.as_ref().map_or(Ok(()), |shown| explained::write(&arms, shown));
+    let saved = saved.and(exported);
     if alone {
         return saved;
     }
     let mut text = table::render(record, style());
+    if plotted {
+        text += &format!("\n{}", plot::render(record, crate::report::plot_style()));
+    }
     if let Some(sentence) = dominating {
         text += &format!("\n{}", table::paragraph(&format!("{sentence}."), style()));
+    }
+    if let Some(shown) = &explained {
+        text += &explained::text(&arms, shown);
     }
     std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     saved
@@ -471,7 +529,12 @@ fn save(record: &Record, outputs: Outputs) -> anyhow::Result<()> {
             .and_then(|()| output.write(&text)),
         None => Ok(()),
     };
-    json.and(csv)
+    let page = match outputs.report {
+        Some(output) => crate::report::page(std::slice::from_ref(record))
+            .and_then(|page| output.write(page.as_bytes())),
+        None => Ok(()),
+    };
+    json.and(csv).and(page)
 }
 
 /// Colour and width as standard output allows.

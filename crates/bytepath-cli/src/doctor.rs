@@ -54,9 +54,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         found = examined(options, profile.as_ref());
     }
     let diagnosis = diagnosis(found, applied, profile.as_ref());
-    let written = json.map(|json| {
-        json.write((serde_json::to_string_pretty(&diagnosis)? + "\n").as_bytes())
-    });
+    let written =
+        json.map(|json| json.write((serde_json::to_string_pretty(&diagnosis)? + "\n").as_bytes()));
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
     if !alone || !diagnosis.applied.is_empty() && written.as_ref().is_some_and(Result::is_err) {
         table::print(&diagnosis).context("standard output")?;
@@ -87,11 +86,7 @@ fn examined(options: &Options, profile: Option<&Profile>) -> Vec<Examined> {
     doctor::examine(&here)
 }
 
-fn diagnosis(
-    found: Vec<Examined>,
-    applied: Vec<Applied>,
-    profile: Option<&Profile>,
-) -> Diagnosis {
+fn diagnosis(found: Vec<Examined>, applied: Vec<Applied>, profile: Option<&Profile>) -> Diagnosis {
     let findings: Vec<_> = found.into_iter().map(|one| one.finding).collect();
     let poor = findings.iter().filter(|finding| finding.verdict == Health::Poor).count();
     Diagnosis {

@@ -9,13 +9,16 @@ mod call;
 mod carry;
 mod cat;
 mod classic;
+mod clock;
 mod completions;
 mod cp;
 mod device;
 mod doctor;
 mod drive;
 mod ends;
+mod explain;
 mod hand;
+mod import;
 mod live;
 mod null;
 mod output;
@@ -23,6 +26,8 @@ mod pass;
 mod planning;
 mod pv;
 mod read;
+mod records;
+mod report;
 mod run;
 mod sys;
 mod tee;
@@ -75,11 +80,15 @@ enum Command {
     Tune(tune::Options),
     Doctor(doctor::Options),
     Bench(bench::Options),
+    Explain(Box<explain::Options>),
+    Report(report::Options),
+    Import(import::Options),
     Write(write::Options),
     Read(read::Options),
     Call(call::Options),
     Carry(carry::Options),
     Hand(hand::Options),
+    Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
     Drive(Box<drive::Options>),
@@ -100,10 +109,15 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     survive_file_size_limits();
     let words = Cli::command().get_matches_from(values::kebab_case(words.into_iter()));
     let cli = Cli::from_arg_matches(&words).unwrap_or_else(|error| error.exit());
+    name_ends(&words);
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
         Command::Run(options) => match run::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Explain(mut options) => match explain::run(&mut options) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
@@ -114,11 +128,14 @@ fn ours(words: Vec<OsString>) -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Bench(options) => bench::run(&options),
+        Command::Report(options) => report::run(&options),
+        Command::Import(options) => import::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
         Command::Drive(options) => drive::run(&options),
@@ -131,6 +148,17 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(error, &words),
+    }
+}
+
+/// The ends of measurements are processes of this one program: their threads are named by what they
+/// do, so that lists of processes, and profiles, tell them apart.
+fn name_ends(words: &ArgMatches) {
+    const ENDS: [&str; 7] = ["call", "carry", "drive", "hand", "pass", "read", "write"];
+    let Some(end) = words.subcommand_name().filter(|name| ENDS.contains(name)) else { return };
+    // A name is a convenience.
+    if let Ok(name) = std::ffi::CString::new(format!("bytepath {end}")) {
+        let _ = rustix::thread::set_name(&name);
     }
 }
 

@@ -28,6 +28,10 @@ const GROW_FROM_BYTES: u64 = (128 << 10) + (64 << 10);
 /// Once it has moved this much it looks. A little more than a round number: a job of just that is over.
 const UNSURE_BYTES: u64 = (1 << 20) + (64 << 10);
 
+/// Stretches that are longer than this end at a multiple of it: what begins between two large pieces of
+/// the page cache is copied to and from smaller ones for the rest of the file.
+const EVEN_BYTES: u64 = 1 << 20;
+
 /// A stretch lasts about a tenth of a second, or takes that many bytes.
 const STRETCH_BYTES_MIN: u64 = 64 << 10;
 const STRETCH_BYTES_MAX: u64 = 16 << 30;
@@ -237,7 +241,12 @@ impl Planning<'_> {
 
     /// The bytes of the next stretch at most: so many that it lasts a tenth of a second, or all.
     pub(crate) fn most_bytes(&self) -> u64 {
-        self.stretch_bytes
+        match (self.stretch_bytes, self.total.bytes % EVEN_BYTES) {
+            (bytes, 0) => bytes,
+            (u64::MAX, over) => EVEN_BYTES - over,
+            (bytes, over) if bytes >= EVEN_BYTES => bytes - over,
+            (bytes, _) => bytes,
+        }
     }
 
     /// The same, in stretches also where the plan is settled, for movers with something to do in
@@ -266,7 +275,7 @@ impl Planning<'_> {
         moved: Moved,
         clock: Clock,
     ) -> Result<(), CarryError> {
-        let whole = moved.bytes == self.stretch_bytes;
+        let whole = moved.bytes == self.most_bytes();
         let window = clock.window(moved.bytes);
         let as_planned = moved.declined.is_empty();
         self.total.bytes += moved.bytes;

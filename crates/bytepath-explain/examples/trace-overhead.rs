@@ -36,7 +36,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             ratios.sort_by(f64::total_cmp);
             let (low, high) = (ratios[1], ratios[ROUNDS - 2]);
-            println!("{name:<14} {:<10} {:.2} [{low:.2}, {high:.2}]", mode.name(), ratios[ROUNDS / 2]);
+            println!(
+                "{name:<14} {:<10} {:.2} [{low:.2}, {high:.2}]",
+                mode.name(),
+                ratios[ROUNDS / 2]
+            );
         }
     }
     Ok(())

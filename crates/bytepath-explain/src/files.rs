@@ -68,11 +68,6 @@ impl CodeFile {
         CodeFile { segments: segments(&elf), sections: Some(sections(&elf)), ..nothing }
     }
 
-    /// Whether anything is known of it beside its name.
-    pub(crate) fn is_readable(&self) -> bool {
-        self.sections.is_some()
-    }
-
     /// The address that the file itself gives to what lies at `offset`.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self.segments.iter().find(|segment| segment.in_file.contains(&offset))?;

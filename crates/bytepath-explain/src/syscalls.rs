@@ -1,7 +1,7 @@
 //! System calls by name, how often each was made and how long it took: from the tracepoints at a
 //! call's beginning and end.
 //!
-//! Where calls are few, all are traced. Where they come in their hundreds of thousands, tracing each
+//! Where calls are few, all are traced. Where they come in their tens of thousands a second, tracing each
 //! would make them slower: then a tenth of the time is traced, and the numbers are what that tenth
 //! gives, ten times. Samples that were taken meanwhile are left out of the shares.
 
@@ -27,8 +27,8 @@ const RING_BYTES: usize = 4 << 20;
 const ON: Duration = Duration::from_millis(10);
 /// Where calls are many, nothing is traced for this time in between.
 const OFF: Duration = Duration::from_millis(90);
-/// More records than these in a turn are many: some 100,000 calls a second.
-const MANY: usize = 2_000;
+/// More records than these in a turn are many: some 15,000 calls a second.
+const MANY: usize = 300;
 
 /// Where, behind what all tracepoints have in common, the number of the call is.
 const NUMBER_AT: usize = 8;

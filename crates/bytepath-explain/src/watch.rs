@@ -100,10 +100,14 @@ impl Watch {
         }
     }
 
-    /// Whether anything can be seen of the kernel's and the CPUs' time; what cannot is told by
-    /// [`Looked::explained`].
-    pub fn takes_samples(&self) -> bool {
-        self.sampling.is_some()
+    /// Why no samples can be taken, if none can.
+    pub fn takes_no_samples(&self) -> Option<&str> {
+        match self.sampling {
+            Some(_) => None,
+            None => {
+                self.missing.iter().find(|why| why.starts_with("no samples")).map(String::as_str)
+            }
+        }
     }
 
     /// Looks no longer.

@@ -246,8 +246,8 @@ pub struct Sample {
     pub seconds: f64,
 }
 
-/// What the work cost, both ends together, for each GiB (2^30 bytes) moved, or for each operation
-/// where the work is operations rather than bytes.
+/// What the work cost, both ends together, for each GiB (2^30 bytes) moved; for each operation where
+/// the work is operations rather than bytes; for each run where it is a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Costs {
@@ -267,6 +267,17 @@ pub struct Costs {
     pub syscalls_per_op: Option<f64>,
     /// Context switches per operation, voluntary and involuntary.
     pub context_switches_per_op: Option<f64>,
+    /// CPU seconds in user space of one run, where the work is one run of a command.
+    pub cpu_user_s_per_run: Option<f64>,
+    /// CPU seconds in the kernel of one run.
+    pub cpu_system_s_per_run: Option<f64>,
+    /// Context switches of one run, voluntary and involuntary.
+    pub context_switches_per_run: Option<f64>,
+    /// Page faults of one run, minor and major.
+    pub page_faults_per_run: Option<f64>,
+    /// The most memory that a process of the run held at once, in bytes. Null where that is less than
+    /// what the process that started it held, which the kernel counts in.
+    pub peak_memory_bytes: Option<f64>,
 }
 
 impl Costs {

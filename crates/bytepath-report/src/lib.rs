@@ -8,7 +8,9 @@
 //! |---|---|
 //! | keep a run | [`Record::to_json`], [`Record::from_json`]; the format is [`schema`] |
 //! | feed a spreadsheet | [`csv::write`] |
-//! | show a run in a terminal | [`table::render`] |
+//! | show a run in a terminal | [`table::render`], [`plot::render`] |
+//! | show runs to others | [`page::render`], [`markdown::render`] |
+//! | say what a run answers, and what to doubt about it | [`answer`], [`doubt`] |
 //! | keep and show how long requests took | [`latency`] |
 //! | say where an arm's time went | [`Explained`] |
 //! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
@@ -41,9 +43,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod answer;
 pub mod csv;
+pub mod doubt;
 pub mod latency;
+pub mod markdown;
 pub mod numbers;
+pub mod page;
+pub mod plot;
+pub mod scale;
 pub mod schema;
 pub mod table;
 pub mod verdict;
@@ -52,6 +60,7 @@ mod arm;
 mod copied;
 mod diagnosis;
 mod explained;
+mod foreign;
 mod machine;
 mod ran;
 mod read;
@@ -63,6 +72,7 @@ pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Ver
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
 pub use diagnosis::{Applied, Diagnosis, DiagnosisSchema, Finding, Health};
 pub use explained::{ClassShare, Explained, Stack, SymbolShare, SyscallCount};
+pub use foreign::Foreign;
 pub use latency::Latency;
 pub use machine::{Cache, Machine};
 pub use ran::{Ran, RanDecision, RanPipe, RanSchema, RanStage, RanVerdict, Sure};

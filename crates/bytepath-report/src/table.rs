@@ -4,9 +4,9 @@
 //! important columns go and a line below names them; whatever a missing column would hide and a
 //! reader must not miss (the verdicts) moves below the table.
 
-mod columns;
+pub(crate) mod columns;
 mod footnotes;
-mod latencies;
+pub(crate) mod latencies;
 
 use anstyle::AnsiColor;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, TableComponent, presets};
@@ -136,7 +136,7 @@ fn heading(record: &Record) -> Vec<String> {
     let Experiment { name, question, definition } = &record.experiment;
     let machine = &record.machine;
     let facts = [
-        Some(format!("Linux {}", machine.kernel)),
+        (!machine.kernel.is_empty()).then(|| format!("Linux {}", machine.kernel)),
         machine.cpu_model.clone(),
         machine.cpus_allowed.as_ref().map(|cpus| format!("CPUs {cpus}")),
         machine.virtualisation.clone(),
@@ -161,7 +161,7 @@ const PROSE_COLUMNS: u16 = 100;
 
 /// Text from a record without control characters: a file from somewhere else must not be able to
 /// command the terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c })
         .collect()

@@ -76,8 +76,9 @@ pub enum TraceFound {
 }
 
 /// A thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub struct TraceThread {
     /// Its process, as the kernel's first PID namespace numbers it; 0 where it is not known.
     pub pid: u32,

@@ -73,6 +73,11 @@ fn cost_figures(costs: Costs) -> impl Iterator<Item = f64> {
         cpu_ns_per_op,
         syscalls_per_op,
         context_switches_per_op,
+        cpu_user_s_per_run,
+        cpu_system_s_per_run,
+        context_switches_per_run,
+        page_faults_per_run,
+        peak_memory_bytes,
     } = costs;
     [
         cpu_user_s_per_gib,
@@ -83,6 +88,11 @@ fn cost_figures(costs: Costs) -> impl Iterator<Item = f64> {
         cpu_ns_per_op,
         syscalls_per_op,
         context_switches_per_op,
+        cpu_user_s_per_run,
+        cpu_system_s_per_run,
+        context_switches_per_run,
+        page_faults_per_run,
+        peak_memory_bytes,
     ]
     .into_iter()
     .flatten()

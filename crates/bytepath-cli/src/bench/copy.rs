@@ -17,7 +17,7 @@ use crate::{values, wrong_usage};
 
 /// How fast are files and trees copied? Every route between files, cp, and their like
 #[derive(Args)]
-pub(super) struct Copy {
+pub(crate) struct Copy {
     /// File systems: dir (that of --dir), tmpfs, and as root ext4, xfs, btrfs, on images made for
     /// the run
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ground_kind, default_value = "dir,tmpfs")]
@@ -53,7 +53,7 @@ pub(super) struct Copy {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     /// Begin no further block after this time, once there are 3
     #[arg(long, value_name = "TIME", value_parser = values::some_time, conflicts_with_all = ["blocks", "until_ci", "quick"])]
@@ -62,7 +62,7 @@ pub(super) struct Copy {
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     #[command(flatten)]
-    measuring: Measuring,
+    pub(super) measuring: Measuring,
 }
 
 /// The default run begins no block after this time, and has 3 at least: with what is made before and a

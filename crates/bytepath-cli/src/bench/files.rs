@@ -29,12 +29,12 @@ use crate::{values, wrong_usage};
 /// one request at a time (pread, mmap, preadv2-nowait) have DEPTH threads a job, or one with
 /// --one-per-job, as fio runs them by default.
 #[derive(Args)]
-pub(super) struct Files {
+pub(crate) struct Files {
     /// Only arms whose name (or part before the @) matches: 'uring*', '*@direct'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     /// Past the page cache (O_DIRECT); this and --buffered unless one is given
     #[arg(long)]
@@ -100,7 +100,7 @@ pub(super) struct Files {
     #[arg(long, value_name = "DIR", requires = "peer")]
     save_jobs: Option<PathBuf>,
     #[command(flatten)]
-    measuring: Measuring,
+    pub(super) measuring: Measuring,
 }
 
 /// O_DIRECT takes no requests of smaller blocks.

@@ -29,7 +29,8 @@ fn named<'f>(name: &str, found: &'f [Examined]) -> anyhow::Result<&'f Examined> 
     if one.finding.verdict != Health::Poor || one.change.is_some() {
         return Ok(one);
     }
-    let setting = one.finding.setting.as_deref().unwrap_or("nothing that bytepath knows changes it");
+    let setting =
+        one.finding.setting.as_deref().unwrap_or("nothing that bytepath knows changes it");
     Err(wrong_usage(format!("{name} cannot be changed by --apply; change it yourself: {setting}")))
 }
 

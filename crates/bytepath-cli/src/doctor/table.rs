@@ -71,9 +71,8 @@ fn wrapped(text: &str, width: usize, indent: &str) -> String {
 }
 
 fn summary(diagnosis: &Diagnosis) -> String {
-    let count = |verdict| {
-        diagnosis.findings.iter().filter(|finding| finding.verdict == verdict).count()
-    };
+    let count =
+        |verdict| diagnosis.findings.iter().filter(|finding| finding.verdict == verdict).count();
     let changeable = diagnosis
         .findings
         .iter()

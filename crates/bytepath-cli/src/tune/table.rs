@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 use bytepath::Profile;
 use bytepath::machine::Machine;
 use bytepath::profile::{End, Measured, Pair};
-use bytepath_lab::experiments::pairs;
 use bytepath_lab::doctor;
+use bytepath_lab::experiments::pairs;
 use bytepath_lab::tune::Regret;
 use bytepath_report::{Finding, numbers};
 

@@ -21,7 +21,8 @@ fn finding<'j>(json: &'j Value, name: &str) -> &'j Value {
 fn what_it_says_is_what_the_published_schema_says_and_its_code_tells_what_is_poor() {
     let done = run(&mut bytepath(&["doctor", "--json", "-"]));
     let json = done.json();
-    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../bytepath-report/schema/doctor-1.schema.json");
+    let schema =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../bytepath-report/schema/doctor-1.schema.json");
     let schema: Value =
         serde_json::from_str(&fs::read_to_string(schema).expect("it is there")).expect("JSON");
     let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
@@ -31,10 +32,31 @@ fn what_it_says_is_what_the_published_schema_says_and_its_code_tells_what_is_poo
     assert_eq!(json["poor"], poor);
     assert_eq!(done.status.code(), Some(i32::from(poor > 0)), "{done:?}");
     for name in [
-        "pipe-size", "memlock", "thp", "hugetlb", "swap", "io-uring", "seccomp", "mitigations",
-        "governor", "wake-ups", "virtual-machine", "container", "steal", "cgroup-cpu",
-        "cgroup-memory", "psi", "file-system", "mount-options", "iopoll", "somaxconn",
-        "tcp-tw-reuse", "gso", "perf-event-paranoid", "kptr-restrict", "bpf",
+        "pipe-size",
+        "memlock",
+        "thp",
+        "hugetlb",
+        "swap",
+        "io-uring",
+        "seccomp",
+        "mitigations",
+        "governor",
+        "wake-ups",
+        "virtual-machine",
+        "container",
+        "steal",
+        "cgroup-cpu",
+        "cgroup-memory",
+        "psi",
+        "file-system",
+        "mount-options",
+        "iopoll",
+        "somaxconn",
+        "tcp-tw-reuse",
+        "gso",
+        "perf-event-paranoid",
+        "kptr-restrict",
+        "bpf",
     ] {
         let one = finding(&json, name);
         let said = |field: &str| one[field].as_str().is_some_and(|text| !text.is_empty());
@@ -50,7 +72,8 @@ fn the_table_has_every_finding_and_how_each_poor_one_is_set() {
     assert!(table.stderr.is_empty(), "{table:?}");
     let words = table.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for one in findings(&json) {
-        let head = format!("{} {} ", one["verdict"].as_str().unwrap(), one["name"].as_str().unwrap());
+        let head =
+            format!("{} {} ", one["verdict"].as_str().unwrap(), one["name"].as_str().unwrap());
         assert!(words.contains(&head), "{head} is not in {}", table.stdout);
         if one["verdict"] == "poor" {
             let setting = one["setting"].as_str().expect("a setting");
@@ -69,12 +92,13 @@ fn wrong_usage_ends_with_2_and_names_what_there_is() {
         run(&mut bytepath(words)).refused(2, &[told]);
     }
     let json = run(&mut bytepath(&["doctor", "--json", "-"])).json();
-    let poor = |one: &&Value| one["verdict"] == "poor";
+    let poor = |one: &Value| one["verdict"] == "poor";
     // Without a terminal nobody can be asked.
-    if findings(&json).iter().any(|one| poor(&one) && one["changeable"] == true) {
+    if findings(&json).iter().any(|one| poor(one) && one["changeable"] == true) {
         run(&mut bytepath(&["doctor", "--apply"])).refused(2, &["name what is to be changed"]);
     }
-    if let Some(fixed) = findings(&json).iter().find(|one| poor(one) && one["changeable"] == false) {
+    if let Some(fixed) = findings(&json).iter().find(|one| poor(one) && one["changeable"] == false)
+    {
         let name = fixed["name"].as_str().expect("a name");
         run(&mut bytepath(&["doctor", "--apply", name])).refused(2, &["change it yourself"]);
     }
@@ -137,10 +161,20 @@ fn without_proc_and_sys_it_says_what_it_cannot_know() {
     command.args(["--mount", "--pid", "--fork", "sh", "-c", &line]);
     if !rustix::process::geteuid().is_root() {
         command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--mount", "--pid", "--fork", "sh", "-c", &line]);
+        command.args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "--pid",
+            "--fork",
+            "sh",
+            "-c",
+            &line,
+        ]);
     }
     let done = run(&mut command);
-    if done.stdout.is_empty() && (done.stderr.contains("unshare") || done.stderr.contains("mount")) {
+    if done.stdout.is_empty() && (done.stderr.contains("unshare") || done.stderr.contains("mount"))
+    {
         println!("skipped: no namespaces: {}", done.stderr);
         return;
     }

@@ -37,6 +37,9 @@ pub(crate) enum MapKind {
     RingBuffer = 27,
 }
 
+/// A key and its value.
+pub(crate) type Entry = (Vec<u8>, Vec<u8>);
+
 /// A map, and the sizes of what lies in it.
 #[derive(Debug)]
 pub(crate) struct Map {
@@ -131,7 +134,7 @@ impl Map {
     }
 
     /// All that is in the map. What programs change meanwhile may be seen or not.
-    pub(crate) fn entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Errno> {
+    pub(crate) fn entries(&self) -> Result<Vec<Entry>, Errno> {
         let mut entries = Vec::new();
         for key in self.keys()? {
             if let Some(value) = self.get(&key)? {
@@ -393,7 +396,9 @@ fn with_locked_memory<T>(make: impl FnOnce() -> Result<T, Errno>) -> Result<T, E
     let before = getrlimit(Resource::Memlock);
     let unlimited = Rlimit { current: None, maximum: None };
     let most = Rlimit { current: before.maximum, maximum: before.maximum };
-    if setrlimit(Resource::Memlock, unlimited).or_else(|_| setrlimit(Resource::Memlock, most)).is_err()
+    if setrlimit(Resource::Memlock, unlimited)
+        .or_else(|_| setrlimit(Resource::Memlock, most))
+        .is_err()
     {
         return Err(Errno::PERM);
     }

@@ -113,14 +113,7 @@ fn shared(
 ) -> Result<NonNull<AtomicU64>, Errno> {
     // SAFETY: a new mapping at an address of the kernel's choice takes nothing from anybody.
     let address = unsafe {
-        mmap(
-            std::ptr::null_mut(),
-            bytes,
-            protection,
-            MapFlags::SHARED,
-            map.as_fd(),
-            offset as u64,
-        )
+        mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, map.as_fd(), offset as u64)
     }?;
     NonNull::new(address.cast()).ok_or(Errno::NOMEM)
 }

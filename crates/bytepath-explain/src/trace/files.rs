@@ -108,12 +108,7 @@ impl Files {
         }))
     }
 
-    fn on_enter(
-        &self,
-        hook: &Hook<'_>,
-        tasks: &Tasks,
-        by_close: bool,
-    ) -> Result<Asm, Unknown> {
+    fn on_enter(&self, hook: &Hook<'_>, tasks: &Tasks, by_close: bool) -> Result<Asm, Unknown> {
         let mut asm = hook.begin();
         let end = asm.label();
         self.kinds.entered(hook, tasks, &mut asm, end)?;

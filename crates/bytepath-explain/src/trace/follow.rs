@@ -25,7 +25,9 @@ pub(super) fn follow(tasks: &Tasks, pid: u32, now_ns: u64) -> Result<(), TraceEr
         )));
     }
     if !fs::exists(format!("/proc/{pid}")).unwrap_or(false) {
-        return Err(TraceError(format!("cannot trace process {pid}: there is none of this number")));
+        return Err(TraceError(format!(
+            "cannot trace process {pid}: there is none of this number"
+        )));
     }
     let mut added = 0;
     // A thread that is started while we look comes from one that we have or have not seen yet: the
@@ -90,17 +92,18 @@ impl Collector {
             Mode::Tcp => Told::Connections(Vec::new()),
             _ => Told::Files(Story::default()),
         };
-        let thread = std::thread::Builder::new().name("bytepath trace".to_owned()).spawn(move || {
-            loop {
-                // Looked at before the last records are taken.
-                let last = seen.load(Ordering::Acquire);
-                ring.take(|record| told.record(record));
-                if last {
-                    return told;
+        let thread =
+            std::thread::Builder::new().name("bytepath trace".to_owned()).spawn(move || {
+                loop {
+                    // Looked at before the last records are taken.
+                    let last = seen.load(Ordering::Acquire);
+                    ring.take(|record| told.record(record));
+                    if last {
+                        return told;
+                    }
+                    std::thread::park_timeout(PAUSE);
                 }
-                std::thread::park_timeout(PAUSE);
-            }
-        })?;
+            })?;
         Ok(Collector { ended, thread })
     }
 
@@ -122,7 +125,9 @@ impl Told {
     fn record(&mut self, record: &[u8]) {
         match self {
             Told::Files(story) => story.record(record),
-            Told::Connections(rows) if rows.len() < CONNECTIONS_MAX => rows.extend(tcp::row(record)),
+            Told::Connections(rows) if rows.len() < CONNECTIONS_MAX => {
+                rows.extend(tcp::row(record))
+            }
             Told::Connections(_) => {}
         }
     }

@@ -80,9 +80,7 @@ pub(super) fn traced(
         what: what.to_owned(),
         seconds: ended.saturating_sub(Duration::from_nanos(tracing.begun_ns)).as_secs_f64(),
         attached: tracing.told,
-        lost: lost
-            .map(|(lost, times)| TraceLost { what: lost.what().to_owned(), times })
-            .collect(),
+        lost: lost.map(|(lost, times)| TraceLost { what: lost.what().to_owned(), times }).collect(),
         missing,
         found,
     }
@@ -188,7 +186,11 @@ const INTERRUPTS: [(&str, &str); 8] = [
 
 /// What all interrupts have in their stacks.
 const ANY_INTERRUPT: [&str; 6] = [
-    "handle_softirqs", "__do_softirq", "common_interrupt", "el1_interrupt", "__sysvec_",
+    "handle_softirqs",
+    "__do_softirq",
+    "common_interrupt",
+    "el1_interrupt",
+    "__sysvec_",
     "handle_irq_event",
 ];
 

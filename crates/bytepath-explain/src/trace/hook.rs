@@ -179,7 +179,8 @@ impl<'k> Hook<'k> {
     /// Where an argument is, from 0. The kernel's functions have one more in front.
     fn argument(&self, (name, otherwise): (&str, usize)) -> usize {
         let btf = self.kernel.btf.as_ref().ok();
-        let functions = ["__traceiter_", "__bpf_trace_"].map(|kind| format!("{kind}{}", self.event.name));
+        let functions =
+            ["__traceiter_", "__bpf_trace_"].map(|kind| format!("{kind}{}", self.event.name));
         let told = functions.iter().find_map(|function| btf?.argument(function, name));
         told.and_then(|index| index.checked_sub(1)).unwrap_or(otherwise)
     }
@@ -222,14 +223,11 @@ impl<'k> Hook<'k> {
 }
 
 /// Attaches a program to the entry of a kernel function.
-pub(super) fn attach_entry(
-    kernel: &Kernel,
-    function: &str,
-    asm: Asm,
-) -> Result<Held, Refused> {
+pub(super) fn attach_entry(kernel: &Kernel, function: &str, asm: Asm) -> Result<Held, Refused> {
     let btf = kernel.btf.as_ref().map_err(|error| Unknown(error.to_string()))?;
     let number = btf.function(function);
-    let number = number.ok_or_else(|| Unknown(format!("no function {function} in the kernel's types")))?;
+    let number =
+        number.ok_or_else(|| Unknown(format!("no function {function} in the kernel's types")))?;
     let kind = ProgramKind::FunctionEntry(number);
     let program = Program::load(kind, function, &asm.finish()).map_err(Refused::Kernel)?;
     let refused = |errno| Refused::Kernel(LoadError { errno, log: String::new() });

@@ -37,8 +37,8 @@ use attach::Attached;
 use code::Code;
 use follow::Collector;
 use found::Gathered;
-use hook::{Held, Kernel};
 pub use hook::Way;
+use hook::{Held, Kernel};
 use tasks::Tasks;
 
 use crate::sys::bpf_ring::Ring;
@@ -62,14 +62,8 @@ pub enum Mode {
 
 impl Mode {
     /// All of them.
-    pub const ALL: &[Mode] = &[
-        Mode::OffCpu,
-        Mode::Wakeups,
-        Mode::Syscalls,
-        Mode::Softirq,
-        Mode::FileLife,
-        Mode::Tcp,
-    ];
+    pub const ALL: &[Mode] =
+        &[Mode::OffCpu, Mode::Wakeups, Mode::Syscalls, Mode::Softirq, Mode::FileLife, Mode::Tcp];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -109,6 +103,11 @@ impl fmt::Display for TraceError {
 impl std::error::Error for TraceError {}
 
 impl TraceError {
+    /// The same as what it displays.
+    pub fn why(&self) -> &str {
+        &self.0
+    }
+
     fn bpf(what: &str, errno: Errno) -> TraceError {
         TraceError(rights::no_bpf(what, errno))
     }
@@ -119,8 +118,10 @@ impl TraceError {
             Some(errno @ (Errno::PERM | Errno::ACCESS)) => {
                 return TraceError(rights::no_bpf(&format!("attaching to {to}"), errno));
             }
-            _ => "a kernel with CONFIG_BPF_EVENTS, and CONFIG_DEBUG_INFO_BTF or a mounted tracefs, \
-                  gives it",
+            _ => {
+                "a kernel with CONFIG_BPF_EVENTS, and CONFIG_DEBUG_INFO_BTF or a mounted tracefs, \
+                  gives it"
+            }
         };
         TraceError(format!("cannot trace {to}: {}; {remedy}", refused.join("; ")))
     }
@@ -143,12 +144,8 @@ impl Maps {
             Mode::OffCpu => (Maps::OffCpu(off_cpu::OffCpu::new()?), None),
             Mode::Wakeups => (Maps::Wakeups(wakeups::Wakeups::new()?), None),
             Mode::Syscalls => (Maps::Syscalls(calls::Calls::new()?), None),
-            Mode::Softirq => {
-                (Maps::Softirq(soft_interrupts::SoftInterrupts::new()?), None)
-            }
-            Mode::FileLife => {
-                (Maps::FileLife(files::Files::new()?), Some(files::Files::ring()?))
-            }
+            Mode::Softirq => (Maps::Softirq(soft_interrupts::SoftInterrupts::new()?), None),
+            Mode::FileLife => (Maps::FileLife(files::Files::new()?), Some(files::Files::ring()?)),
             Mode::Tcp => (Maps::Tcp(tcp::Tcp::new()?), Some(tcp::Tcp::ring()?)),
         })
     }
@@ -203,7 +200,8 @@ impl Tracing {
     /// As [`Tracing::start`].
     pub fn start_by(mode: Mode, ways: &[Way]) -> Result<Tracing, TraceError> {
         let tasks = Tasks::new().map_err(|errno| TraceError::bpf("making a map", errno))?;
-        let (maps, ring) = Maps::new(mode).map_err(|errno| TraceError::bpf("making a map", errno))?;
+        let (maps, ring) =
+            Maps::new(mode).map_err(|errno| TraceError::bpf("making a map", errno))?;
         let kernel = Kernel::running();
         let mut attached = Attached::new(&kernel, ways);
         for (event, make) in tasks::PROGRAMS {

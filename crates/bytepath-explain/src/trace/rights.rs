@@ -8,11 +8,15 @@ use rustix::io::Errno;
 pub(super) fn no_bpf(what: &str, errno: Errno) -> String {
     let why = match errno {
         Errno::PERM | Errno::ACCESS => no_rights(),
-        Errno::NOSYS => "this kernel has no bpf(2) (CONFIG_BPF_SYSCALL), or a seccomp filter hides \
+        Errno::NOSYS => {
+            "this kernel has no bpf(2) (CONFIG_BPF_SYSCALL), or a seccomp filter hides \
                          it: run outside the container, or with a profile that allows bpf"
-            .to_owned(),
+                .to_owned()
+        }
         Errno::INVAL => "this kernel is too old: ring buffers need Linux 5.8".to_owned(),
-        Errno::NOMEM => "the kernel has no memory for it: raise the memory cgroup's limit".to_owned(),
+        Errno::NOMEM => {
+            "the kernel has no memory for it: raise the memory cgroup's limit".to_owned()
+        }
         _ => "look at dmesg".to_owned(),
     };
     format!("cannot trace: {what}: {errno}; {why}")
@@ -37,12 +41,16 @@ fn no_rights() -> String {
         }
         let filtered = line("Seccomp:") == Some("2");
         return match filtered {
-            true => "the capabilities are there, but a seccomp filter stands before bpf(2), as in most \
+            true => {
+                "the capabilities are there, but a seccomp filter stands before bpf(2), as in most \
                      containers: run with a profile that allows it"
-                .to_owned(),
-            false => "the capabilities that this process has do not count: they are those of a user \
+                    .to_owned()
+            }
+            false => {
+                "the capabilities that this process has do not count: they are those of a user \
                       namespace; run it as root outside"
-                .to_owned(),
+                    .to_owned()
+            }
         };
     }
     let missing: Vec<&str> = [(BPF, "CAP_BPF"), (PERFMON, "CAP_PERFMON")]

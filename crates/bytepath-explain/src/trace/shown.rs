@@ -144,7 +144,9 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
     if rows.is_empty() {
         return "nobody was woken\n".to_owned();
     }
-    let mut pairs: BTreeMap<(&str, &str), (u64, f64, f64, Vec<u64>)> = BTreeMap::new();
+    /// Times, seconds in all, the longest, the histogram.
+    type Sum = (u64, f64, f64, Vec<u64>);
+    let mut pairs: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
     let mut cpus: BTreeMap<(u32, u32), (u64, f64)> = BTreeMap::new();
     for row in rows {
         let pair = pairs.entry((&row.waker.name, &row.wakee.name)).or_default();
@@ -155,7 +157,8 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
         let cpu = cpus.entry((row.from_cpu, row.to_cpu)).or_default();
         *cpu = (cpu.0 + row.times, cpu.1 + row.seconds);
     }
-    let mut head = table(&["waker", "woken", "times", "mean", "half below", "99% below", "longest"], 2);
+    let mut head =
+        table(&["waker", "woken", "times", "mean", "half below", "99% below", "longest"], 2);
     let mut pairs: Vec<_> = pairs.into_iter().collect();
     pairs.sort_by(|one, other| other.1.1.total_cmp(&one.1.1));
     for ((waker, wakee), (times, sum, longest, buckets)) in pairs.iter().take(ROWS_SHOWN) {
@@ -194,7 +197,16 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
         return "no system calls\n".to_owned();
     }
     let mut head = table(
-        &["system call", "calls", "errors", "seconds", "mean", "half below", "99% below", "longest"],
+        &[
+            "system call",
+            "calls",
+            "errors",
+            "seconds",
+            "mean",
+            "half below",
+            "99% below",
+            "longest",
+        ],
         1,
     );
     for row in rows.iter().take(ROWS_SHOWN) {
@@ -209,8 +221,7 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
             seconds(row.longest_seconds),
         ]);
     }
-    let mut text =
-        format!("{}\n{}", head.trim_fmt(), more(rows.len(), ROWS_SHOWN, "system calls"));
+    let mut text = format!("{}\n{}", head.trim_fmt(), more(rows.len(), ROWS_SHOWN, "system calls"));
     for row in rows.iter().filter(|row| row.unfinished > 0) {
         let _ = writeln!(
             text,
@@ -231,7 +242,16 @@ fn softirqs(rows: &[TraceSoftirq], traced: f64) -> String {
         return "no soft interrupts\n".to_owned();
     }
     let mut head = table(
-        &["vector", "times", "seconds", "of one CPU", "99% below", "longest", "on traced", "seconds"],
+        &[
+            "vector",
+            "times",
+            "seconds",
+            "of one CPU",
+            "99% below",
+            "longest",
+            "on traced",
+            "seconds",
+        ],
         1,
     );
     for row in rows {
@@ -272,9 +292,9 @@ fn files(rows: &[TraceFile]) -> String {
             row.written_bytes.to_string(),
         ]);
     }
-    let (read, written) = rows.iter().fold((0, 0), |(read, written), row| {
-        (read + row.read_bytes, written + row.written_bytes)
-    });
+    let (read, written) = rows
+        .iter()
+        .fold((0, 0), |(read, written), row| (read + row.read_bytes, written + row.written_bytes));
     format!(
         "{}\n{}{} open files, {} read, {} written\n",
         head.trim_fmt(),

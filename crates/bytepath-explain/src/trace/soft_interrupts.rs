@@ -19,7 +19,15 @@ const VECTOR: Value = Value { argument: ("vec_nr", 0), member: None, field: "vec
 const VECTORS: u32 = 16;
 /// The kernel's names, which have not changed since 2010.
 const NAMES: [&str; 10] = [
-    "high-tasklet", "timer", "net-tx", "net-rx", "block", "irq-poll", "tasklet", "sched", "hrtimer",
+    "high-tasklet",
+    "timer",
+    "net-tx",
+    "net-rx",
+    "block",
+    "irq-poll",
+    "tasklet",
+    "sched",
+    "hrtimer",
     "rcu",
 ];
 pub(super) const BUCKETS: usize = 32;

@@ -81,11 +81,8 @@ const FORK: Event = Event { group: "sched", name: "sched_process_fork" };
 const EXEC: Event = Event { group: "sched", name: "sched_process_exec" };
 const EXIT: Event = Event { group: "sched", name: "sched_process_exit" };
 
-const CHILD_TID: Value = Value {
-    argument: ("child", 1),
-    member: Some(("task_struct", &["pid"])),
-    field: "child_pid",
-};
+const CHILD_TID: Value =
+    Value { argument: ("child", 1), member: Some(("task_struct", &["pid"])), field: "child_pid" };
 const CHILD_TGID: Value =
     Value { argument: ("child", 1), member: Some(("task_struct", &["tgid"])), field: "" };
 

@@ -242,10 +242,8 @@ impl Tcp {
         }
         asm.call(Helper::Now);
         asm.store(Size::B8, Reg::R9, connection::CLOSED_NS, Reg::R0);
-        let last = [
-            (connection::RETRANSMITTED, "total_retrans"),
-            (connection::ROUND_TRIP, "srtt_us"),
-        ];
+        let last =
+            [(connection::RETRANSMITTED, "total_retrans"), (connection::ROUND_TRIP, "srtt_us")];
         for (to, name) in last {
             asm.load(Size::B8, Reg::R7, Reg::R10, SOCK);
             chase(&mut asm, Reg::R7, kernel.offset("tcp_sock", name)?, Size::B4);

@@ -66,7 +66,8 @@ fn system_calls_are_counted_as_strace_counts_them() {
     let dd = ["if=/dev/zero", "of=/dev/null", "bs=512", "count=1000", "status=none"];
     let Some(traced) = of_command(Mode::Syscalls, Command::new("dd").args(dd)) else { return };
     let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
-    let strace = Command::new("strace").args(["-f", "-c", "-U", "calls,name", "dd"]).args(dd).output();
+    let strace =
+        Command::new("strace").args(["-f", "-c", "-U", "calls,name", "dd"]).args(dd).output();
     let Ok(strace) = strace else {
         println!("skipped: no strace to compare with");
         return;

@@ -114,7 +114,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("enabled");
         fs::write(&file, "always madvise [never]\n").expect("a file");
-        let change = Change::of(folder.path(), &["enabled".into()], "madvise").expect("it is there");
+        let change =
+            Change::of(folder.path(), &["enabled".into()], "madvise").expect("it is there");
         assert_eq!((change.from().as_str(), change.to()), ("never", "madvise"));
         let applied = change.apply("thp").expect("it is written");
         assert_eq!(applied[0].undo, format!("echo never > {}", file.display()));

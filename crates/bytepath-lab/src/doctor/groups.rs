@@ -107,19 +107,30 @@ fn memory(here: &Here<'_>) -> Examined {
         limits.filter(|(limit, _)| *limit < UNLIMITED).min()
     };
     let Some((limit, file)) = folders(here, "memory").iter().filter_map(limit).min() else {
-        return Examined::good(name, "no limit", "the page cache may be as large as there is memory");
+        return Examined::good(
+            name,
+            "no limit",
+            "the page cache may be as large as there is memory",
+        );
     };
     let found = bytes(limit);
     let total = here.machine.memory().total_bytes;
     if limit as f64 >= total as f64 * MEMORY_SHARE_MIN {
-        return Examined::good(name, found, "the page cache of what is copied counts, and has room");
+        return Examined::good(
+            name,
+            found,
+            "the page cache of what is copied counts, and has room",
+        );
     }
     Examined::poor(
         name,
         format!("{found} of {}", bytes(total)),
         "the page cache of what is read and written counts: writers wait for the device sooner",
     )
-    .by(format!("echo max > {}, or --memory of the container; cp --uncached needs less", file.display()))
+    .by(format!(
+        "echo max > {}, or --memory of the container; cp --uncached needs less",
+        file.display()
+    ))
 }
 
 /// Limits of reading and writing.
@@ -143,10 +154,12 @@ fn files_rate(here: &Here<'_>) -> Examined {
     let found = controllers.iter().flat_map(|name| folders(here, name)).find_map(|at| limit(&at));
     match found {
         None => Examined::good(name, "no limit", "devices are used as far as they are free"),
-        Some((limit, file)) => {
-            Examined::poor(name, limit.replace('\n', "; "), "reading or writing is slowed down on purpose")
-                .by(format!("write MAJ:MIN rbps=max wbps=max riops=max wiops=max to {}", file.display()))
-        }
+        Some((limit, file)) => Examined::poor(
+            name,
+            limit.replace('\n', "; "),
+            "reading or writing is slowed down on purpose",
+        )
+        .by(format!("write MAJ:MIN rbps=max wbps=max riops=max wiops=max to {}", file.display())),
     }
 }
 
@@ -159,8 +172,12 @@ fn pressure(here: &Here<'_>) -> Examined {
         if here.text("proc/stat").is_none() {
             return Examined::unknown(name, "/proc cannot be read");
         }
-        return Examined::poor(name, "not told", "nobody says how long work waits for CPU, memory and disks")
-            .by("boot option psi=1, on a kernel with CONFIG_PSI");
+        return Examined::poor(
+            name,
+            "not told",
+            "nobody says how long work waits for CPU, memory and disks",
+        )
+        .by("boot option psi=1, on a kernel with CONFIG_PSI");
     }
     let average = |text: &str| {
         let some = text.lines().find(|line| line.starts_with("some "))?;
@@ -169,7 +186,8 @@ fn pressure(here: &Here<'_>) -> Examined {
     };
     let waits: Vec<(&str, f64)> =
         told.iter().filter_map(|(kind, text)| Some((*kind, average(text)?))).collect();
-    let found: Vec<String> = waits.iter().map(|(kind, part)| format!("{kind} {part:.0}%")).collect();
+    let found: Vec<String> =
+        waits.iter().map(|(kind, part)| format!("{kind} {part:.0}%")).collect();
     match waits.iter().all(|(_, part)| *part <= PRESSURE_MAX) {
         true => Examined::good(name, found.join(", "), "hardly anything waits"),
         false => Examined::poor(name, found.join(", "), "work waits: others use this machine now")

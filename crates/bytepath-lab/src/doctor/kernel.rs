@@ -28,9 +28,11 @@ pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
 fn ring(here: &Here<'_>) -> Examined {
     let name = "io-uring";
     match here.machine.ring() {
-        Ring::Available(_) => {
-            Examined::good(name, "available", "many requests on files in flight at once, by few calls")
-        }
+        Ring::Available(_) => Examined::good(
+            name,
+            "available",
+            "many requests on files in flight at once, by few calls",
+        ),
         refused => {
             let switch = here.text("proc/sys/kernel/io_uring_disabled");
             let poor = Examined::poor(
@@ -42,7 +44,9 @@ fn ring(here: &Here<'_>) -> Examined {
                 Some("1" | "2") => poor
                     .by("sysctl -w kernel.io_uring_disabled=0")
                     .changed_by(here.change("proc/sys/kernel/io_uring_disabled", 0)),
-                _ => poor.by("a seccomp profile that allows io_uring_setup, or a kernel that has it"),
+                _ => {
+                    poor.by("a seccomp profile that allows io_uring_setup, or a kernel that has it")
+                }
             }
         }
     }
@@ -82,7 +86,11 @@ fn mitigations(here: &Here<'_>) -> Examined {
         .map(|(weakness, _)| weakness.clone())
         .collect();
     if on.is_empty() {
-        return Examined::good(name, "none that costs at each call", "system calls are as quick as may be");
+        return Examined::good(
+            name,
+            "none that costs at each call",
+            "system calls are as quick as may be",
+        );
     }
     Examined::poor(
         name,
@@ -100,7 +108,8 @@ pub(super) fn governor(here: &Here<'_>) -> Examined {
     let name = "governor";
     let governors = &here.machine.kernel().governors;
     if governors.is_empty() {
-        let why = "the processor, or the host of this virtual machine, chooses its frequency itself";
+        let why =
+            "the processor, or the host of this virtual machine, chooses its frequency itself";
         return Examined::good(name, "none here", why);
     }
     match governors.iter().find(|name| *name == "powersave") {
@@ -127,11 +136,8 @@ pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
     let (Some(same), Some(across)) = (same, across) else {
         return Examined::unknown(name, "not measured: run bytepath tune").by("bytepath tune");
     };
-    let found = format!(
-        "{:.1} us on another CPU, {:.1} on the same one",
-        across.value / 1e3,
-        same / 1e3
-    );
+    let found =
+        format!("{:.1} us on another CPU, {:.1} on the same one", across.value / 1e3, same / 1e3);
     if across.value <= SLOW_WAKE_UPS * same {
         return Examined::good(name, found, "two ends on two CPUs wake each other quickly");
     }

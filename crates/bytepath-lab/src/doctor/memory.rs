@@ -16,7 +16,8 @@ pub(super) fn transparent(here: &Here<'_>) -> Examined {
     let name = "thp";
     let file = format!("{THP}/enabled");
     let gain = || {
-        let (base, huge) = (here.cost("memory copy, pages of 4 KiB"), here.cost("memory copy, pages of 2 MiB"));
+        let (base, huge) =
+            (here.cost("memory copy, pages of 4 KiB"), here.cost("memory copy, pages of 2 MiB"));
         match (base, huge) {
             (Some(base), None) => {
                 Some(format!("copying memory stays at {} GiB/s", numbers::figure(base)))
@@ -59,10 +60,14 @@ pub(super) fn shared(here: &Here<'_>) -> Examined {
         return Examined::good(name, found, "memory between processes may have pages of 2 MiB");
     }
     if chosen.is_none() && here.profile.is_none() {
-        return Examined::unknown(name, "the kernel does not tell whether shared memory may have them");
+        return Examined::unknown(
+            name,
+            "the kernel does not tell whether shared memory may have them",
+        );
     }
     let gain = || {
-        let gain = here.cost("memory read, pages of 2 MiB")? / here.cost("memory read, pages of 4 KiB")?;
+        let gain =
+            here.cost("memory read, pages of 2 MiB")? / here.cost("memory read, pages of 4 KiB")?;
         Some(format!("within one process reading gains {} by them", numbers::ratio(gain)))
     };
     let why = if forbidden {

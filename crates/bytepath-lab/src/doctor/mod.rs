@@ -157,8 +157,7 @@ mod tests {
     fn a_machine_that_tells_nothing_is_unknown_and_never_a_fault() {
         let root = tempfile::tempdir().expect("a folder");
         let machine = Machine::from_facts(Facts::ordinary());
-        let here =
-            Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
+        let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
         let found = examine(&here);
         assert!(found.iter().any(|one| one.finding.verdict == Health::Unknown));
         assert!(found.iter().all(|one| one.change.is_none()), "nothing can be written there");
@@ -181,8 +180,7 @@ mod tests {
         facts.pipes.largest_bytes = Some(64 << 10);
         facts.memory.thp_enabled = Some("never".to_owned());
         let machine = Machine::from_facts(facts);
-        let here =
-            Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
+        let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
         let found = examine(&here);
         for (name, file, to) in [
             ("pipe-size", "proc/sys/fs/pipe-max-size", "1048576"),

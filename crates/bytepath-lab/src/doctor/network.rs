@@ -17,9 +17,11 @@ fn backlog(here: &Here<'_>) -> Examined {
     let (name, file) = ("somaxconn", "proc/sys/net/core/somaxconn");
     match here.number::<u64>(file) {
         None => Examined::unknown(name, format!("/{file} cannot be read")),
-        Some(most) if most >= BACKLOG_WANTED => {
-            Examined::good(name, most.to_string(), "bursts of connections wait instead of being dropped")
-        }
+        Some(most) if most >= BACKLOG_WANTED => Examined::good(
+            name,
+            most.to_string(),
+            "bursts of connections wait instead of being dropped",
+        ),
         Some(most) => Examined::poor(
             name,
             most.to_string(),
@@ -52,7 +54,8 @@ fn reuse(here: &Here<'_>) -> Examined {
 
 fn window(here: &Here<'_>) -> Examined {
     let name = "tcp-window";
-    let most = |file: &str| -> Option<u64> { here.text(file)?.split_whitespace().nth(2)?.parse().ok() };
+    let most =
+        |file: &str| -> Option<u64> { here.text(file)?.split_whitespace().nth(2)?.parse().ok() };
     let (read, write) = (most("proc/sys/net/ipv4/tcp_rmem"), most("proc/sys/net/ipv4/tcp_wmem"));
     let (Some(read), Some(write)) = (read, write) else {
         return Examined::unknown(name, "/proc/sys/net/ipv4/tcp_rmem cannot be read");
@@ -81,22 +84,36 @@ fn segmentation(here: &Here<'_>) -> Examined {
     for interface in &interfaces {
         match features(interface) {
             None => {
-                return Examined::unknown(name, "ethtool tells it, and is not installed, or is refused")
-                    .by(format!("ethtool -K {interface} gso on tso on gro on, if they are off"));
+                return Examined::unknown(
+                    name,
+                    "ethtool tells it, and is not installed, or is refused",
+                )
+                .by(format!("ethtool -K {interface} gso on tso on gro on, if they are off"));
             }
             Some(text) => {
                 let wanted = ["generic-segmentation-offload", "generic-receive-offload"];
                 let is_off = |feature: &&str| text.contains(&format!("{feature}: off"));
-                off.extend(wanted.iter().filter(|feature| is_off(feature)).map(|feature| {
-                    format!("{interface}: {feature} is off")
-                }));
+                off.extend(
+                    wanted
+                        .iter()
+                        .filter(|feature| is_off(feature))
+                        .map(|feature| format!("{interface}: {feature} is off")),
+                );
             }
         }
     }
     match off.is_empty() {
-        true => Examined::good(name, format!("on ({})", interfaces.join(" ")), "large pieces go down in one"),
-        false => Examined::poor(name, off.join(", "), "each packet of 1.5 kB goes through the stack by itself")
-            .by(format!("ethtool -K {} gso on gro on", interfaces[0])),
+        true => Examined::good(
+            name,
+            format!("on ({})", interfaces.join(" ")),
+            "large pieces go down in one",
+        ),
+        false => Examined::poor(
+            name,
+            off.join(", "),
+            "each packet of 1.5 kB goes through the stack by itself",
+        )
+        .by(format!("ethtool -K {} gso on gro on", interfaces[0])),
     }
 }
 

@@ -27,9 +27,10 @@ pub(super) fn size(here: &Here<'_>) -> Examined {
     if largest >= PIPE_BYTES_WANTED {
         return Examined::good(name, found, "larger pipes mean fewer sleeps and wake-ups");
     }
-    let gain = here.profile.and_then(pipe_gain).map(|gain| {
-        format!("larger ones gained {}", numbers::ratio(gain))
-    });
+    let gain = here
+        .profile
+        .and_then(pipe_gain)
+        .map(|gain| format!("larger ones gained {}", numbers::ratio(gain)));
     Examined::poor(name, found, "each end sleeps and is woken more often than it would have to")
         .costs(gain)
         .by(format!("sysctl -w fs.pipe-max-size={PIPE_BYTES_WANTED} (and fs.pipe-user-pages-soft)"))
@@ -60,7 +61,11 @@ fn locked(here: &Here<'_>) -> Examined {
     let name = "memlock";
     let limit = here.machine.limits().locked_memory_bytes;
     if here.machine.user().capabilities.has(Capability::IpcLock) {
-        return Examined::good(name, "no limit (CAP_IPC_LOCK)", "buffers of rings are locked memory");
+        return Examined::good(
+            name,
+            "no limit (CAP_IPC_LOCK)",
+            "buffers of rings are locked memory",
+        );
     }
     match limit.soft {
         Some(soft) if soft < LOCKED_BYTES_WANTED => {
@@ -73,7 +78,8 @@ fn locked(here: &Here<'_>) -> Examined {
             ))
         }
         soft => {
-            let found = soft.map_or("no limit".to_owned(), |soft| format!("at most {}", bytes(soft)));
+            let found =
+                soft.map_or("no limit".to_owned(), |soft| format!("at most {}", bytes(soft)));
             Examined::good(name, found, "buffers of rings are locked memory")
         }
     }
@@ -90,9 +96,8 @@ fn files(here: &Here<'_>) -> Examined {
     if most >= FILES_WANTED {
         return Examined::good(name, found, "bytepath raises it for itself where it needs more");
     }
-    Examined::poor(name, found, "copies by many threads keep several files open each").by(format!(
-        "ulimit -n {FILES_WANTED}, or LimitNOFILE= of the service"
-    ))
+    Examined::poor(name, found, "copies by many threads keep several files open each")
+        .by(format!("ulimit -n {FILES_WANTED}, or LimitNOFILE= of the service"))
 }
 
 /// What pipes of 256 KiB gained over those of the usual size, between two pipes.

@@ -80,7 +80,9 @@ fn programs(here: &Here<'_>) -> Examined {
         (false, _) if here.text("proc/self/status").is_none() => {
             Examined::unknown(name, "/proc/self/status cannot be read")
         }
-        (false, _) => Examined::poor(name, "not for this user", "bytepath explain --trace does not work")
-            .by("run it as root, or: setcap cap_bpf,cap_perfmon+ep $(command -v bytepath)"),
+        (false, _) => {
+            Examined::poor(name, "not for this user", "bytepath explain --trace does not work")
+                .by("run it as root, or: setcap cap_bpf,cap_perfmon+ep $(command -v bytepath)")
+        }
     }
 }

@@ -19,14 +19,17 @@ fn kind(here: &Here<'_>, system: &FileSystem) -> Examined {
     let name = "file-system";
     let place = here.place.display();
     let found = format!("{} at {place}", system.name);
-    let distant = DISTANT.iter().any(|kind| system.name == *kind) || system.name.starts_with("fuse.");
+    let distant =
+        DISTANT.iter().any(|kind| system.name == *kind) || system.name.starts_with("fuse.");
     if distant {
         let why = "each access goes to another program or machine; chunks of 1 MiB and more, and many \
                    files at once, hide it";
-        return Examined::poor(name, found, why).by("a directory on a disk of this machine: --dir DIR");
+        return Examined::poor(name, found, why)
+            .by("a directory on a disk of this machine: --dir DIR");
     }
     if system.name == "overlay" {
-        let why = "a file that is written for the first time is copied whole, and reflinks are refused";
+        let why =
+            "a file that is written for the first time is copied whole, and reflinks are refused";
         return Examined::poor(name, found, why).by("a volume, or a bind mount, for the data");
     }
     Examined::good(name, found, "it is the kernel's own, on this machine")
@@ -59,7 +62,8 @@ fn options(_: &Here<'_>, system: &FileSystem) -> Examined {
                 "nobarrier" => "barrier",
                 _ => "data=ordered (in /etc/fstab, and mount anew)",
             };
-            let after = if *option == "discard" { ", and systemctl enable --now fstrim.timer" } else { "" };
+            let after =
+                if *option == "discard" { ", and systemctl enable --now fstrim.timer" } else { "" };
             Examined::poor(name, format!("{at}: {shown}"), format!("{option}: {why}"))
                 .by(format!("mount -o remount,{better} {at}{after}"))
         }
@@ -76,9 +80,11 @@ fn device(here: &Here<'_>, system: &FileSystem) -> Examined {
     };
     let poll = here.text(&format!("sys/block/{device}/queue/io_poll"));
     match poll.as_deref() {
-        Some("1") => {
-            Examined::good(name, format!("{device} has poll queues"), "IOPOLL saves an interrupt a request")
-        }
+        Some("1") => Examined::good(
+            name,
+            format!("{device} has poll queues"),
+            "IOPOLL saves an interrupt a request",
+        ),
         Some(_) if device.starts_with("nvme") => Examined::poor(
             name,
             format!("{device} has no poll queues"),

@@ -3,6 +3,7 @@
 use bytepath_report::Experiment;
 
 pub mod calls;
+pub mod cmd;
 pub mod copy;
 pub mod file_pipe;
 pub mod files;
@@ -37,6 +38,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
     &run::DESCRIPTION,
+    &cmd::DESCRIPTION,
 ];
 
 impl Description {

@@ -13,7 +13,7 @@ use crate::record::Record;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-const HEADINGS: &[&str] = &[
+pub(crate) const HEADINGS: &[&str] = &[
     "arm",
     "GiB/s",
     "p50\nµs",
@@ -52,8 +52,8 @@ pub(super) fn draw(record: &Record, style: Style) -> Option<String> {
     Some(table.trim_fmt())
 }
 
-/// The cells of an arm that has latencies.
-fn row(arm: &Arm) -> Option<Vec<String>> {
+/// The cells of an arm that has latencies; none of others.
+pub(crate) fn row(arm: &Arm) -> Option<Vec<String>> {
     let latency = Latency::of_arm(arm)?;
     let request_gib = arm.params.get("io_bytes").and_then(|bytes| bytes.as_f64())? / GIB;
     let micro = |ns: u64| numbers::figure(ns as f64 / 1e3);

@@ -292,8 +292,8 @@ impl Program {
         let first = Program::try_load(kind, name, instructions, &mut []);
         let errno = match first {
             Ok(program) => return Ok(program),
-            Err(errno @ (Errno::PERM | Errno::NOSYS)) => {
-                return Err(LoadError { errno, log: String::new() });
+            Err(Errno::NOSYS) => {
+                return Err(LoadError { errno: Errno::NOSYS, log: String::new() });
             }
             Err(errno) => errno,
         };

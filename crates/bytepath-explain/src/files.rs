@@ -74,6 +74,25 @@ impl CodeFile {
         Some(segment.address + (offset - segment.in_file.start))
     }
 
+    /// Where the file as a whole begins that has `range` mapped from `offset` on. Mappings begin at a
+    /// page's start, and so with the end of the segment before.
+    pub(crate) fn base_of(&self, range: &Range<u64>, offset: u64) -> Option<u64> {
+        let end = offset.saturating_add(range.end.saturating_sub(range.start));
+        let overlap = |segment: &&Segment| {
+            let (from, to) = (segment.in_file.start.max(offset), segment.in_file.end.min(end));
+            to.saturating_sub(from)
+        };
+        let segment = self.segments.iter().max_by_key(overlap)?;
+        // Of addresses that wrap around nothing is lost.
+        Some(
+            range
+                .start
+                .wrapping_sub(offset)
+                .wrapping_add(segment.in_file.start)
+                .wrapping_sub(segment.address),
+        )
+    }
+
     /// Its tables for unwinding.
     pub(crate) fn sections(&self) -> Option<ExplicitModuleSectionInfo<Bytes>> {
         let found = self.sections.as_ref()?;

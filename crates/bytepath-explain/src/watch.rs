@@ -58,6 +58,10 @@ impl Watch {
         cpus.sort_unstable();
         cpus.dedup();
         let online = online();
+        let threads: Vec<u32> = match whom {
+            Whom::Started => Vec::new(),
+            Whom::Process(pid) => with_descendants(pid).into_iter().flat_map(threads_of).collect(),
+        };
         let tracepoints = match Tracepoints::find() {
             Ok(found) => Some(found),
             Err(error) => {
@@ -67,7 +71,7 @@ impl Watch {
         };
         let tracing = settings.syscalls.then_some(tracepoints.as_ref()).flatten();
         let tracing = tracing.and_then(|from| {
-            Tracing::start(from, &online)
+            Tracing::start(from, whom, &threads, &online)
                 .map_err(|error| {
                     let what = "system calls by name";
                     missing.push(Missing::no_tracepoints(what, &why(&error)).0);
@@ -78,10 +82,6 @@ impl Watch {
         let sampling = Sampling::start(whom, &cpus, settings, &own, &mut missing)
             .map_err(|why| missing.push(why.0))
             .ok();
-        let threads: Vec<u32> = match whom {
-            Whom::Started => Vec::new(),
-            Whom::Process(pid) => with_descendants(pid).into_iter().flat_map(threads_of).collect(),
-        };
         let tracepoints = tracepoints.as_ref();
         let counted = Counted { whom, threads: &threads, online: &online, tracepoints };
         let counting = Counting::start(&counted, &mut missing);

@@ -1,8 +1,9 @@
-//! The JSON Schemas of a record, of what `cp` and `run` did, of what tracing found and of what `doctor`
-//! did, made from the types that they are.
+//! The JSON Schemas of a record, of a comparison, of what `cp` and `run` did, of what tracing found and of what
+//! `doctor` did, made from the types that they are.
 
 use schemars::{JsonSchema, schema_for};
 
+use crate::comparison::Comparison;
 use crate::copied::{Copied, CopiedEntry};
 use crate::diagnosis::Diagnosis;
 use crate::ran::Ran;
@@ -20,6 +21,10 @@ pub const PUBLISHED_COPIED: &str = include_str!("../schema/cp-1.schema.json");
 /// The published schema of what `bytepath run --json` tells, as committed in
 /// `schema/run-1.schema.json`.
 pub const PUBLISHED_RAN: &str = include_str!("../schema/run-1.schema.json");
+
+/// The published schema of what `bytepath compare --json` tells, as committed in
+/// `schema/comparison-1.schema.json`.
+pub const PUBLISHED_COMPARISON: &str = include_str!("../schema/comparison-1.schema.json");
 
 /// The published schema of what `bytepath explain --trace MODE --json` tells, as committed in
 /// `schema/trace-1.schema.json`.
@@ -58,6 +63,13 @@ pub fn generate_copied() -> Result<String, serde_json::Error> {
 /// As [`generate`], for [`PUBLISHED_RAN`].
 pub fn generate_ran() -> Result<String, serde_json::Error> {
     let mut text = serde_json::to_string_pretty(&schema_for!(Ran))?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// As [`generate`], for [`PUBLISHED_COMPARISON`].
+pub fn generate_comparison() -> Result<String, serde_json::Error> {
+    let mut text = serde_json::to_string_pretty(&schema_for!(Comparison))?;
     text.push('\n');
     Ok(text)
 }

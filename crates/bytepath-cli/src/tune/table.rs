@@ -4,7 +4,8 @@ use std::io::{self, Write as _};
 
 use bytepath::Profile;
 use bytepath::machine::Machine;
-use bytepath::profile::{End, Measured, Pair};
+use bytepath::outlets::Use;
+use bytepath::profile::{End, Measured, Pair, Sent};
 use bytepath_lab::doctor;
 use bytepath_lab::experiments::pairs;
 use bytepath_lab::tune::Regret;
@@ -42,8 +43,34 @@ pub(crate) fn choices(profile: &Profile) -> String {
             text += &format!("  {}\n", line(pair));
         }
     }
+    text += &outlets(profile);
     text + "\nclassic: the gain over read and write of 128 KiB with pipes as they come, as most \
             tools do\n"
+}
+
+/// The best outlet for what is made up, into a pipe.
+fn outlets(profile: &Profile) -> String {
+    let mut text = String::new();
+    for (used_for, name) in
+        [(Use::Repeats, "repeated -> pipe"), (Use::Streams, "made anew -> pipe")]
+    {
+        let of_use = profile.outlets.iter().filter(|sent| sent.used_for == used_for);
+        let overall = |sent: &&Sent| sent.overall_gib_per_s();
+        let best = of_use.clone().max_by(|a, b| overall(a).total_cmp(&overall(b)));
+        let plain = |sent: &&Sent| sent.choice == bytepath::profile::Sending::by("write");
+        if let (Some(best), Some(write)) = (best, of_use.clone().find(plain)) {
+            let gain = numbers::ratio(overall(&best) / overall(&write));
+            let figure = numbers::figure(overall(&best));
+            text += &format!("  {name:<22} {figure:>8} {gain:>8}  {}\n", best.choice);
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!(
+        "\nbytes that are made up\n  {:<22} {:>8} {:>8}  best outlet\n{text}",
+        "", "GiB/s", "write"
+    )
 }
 
 /// The pairs without a file, then those of each file system.

@@ -495,6 +495,11 @@ impl Measuring {
         }
         self.shown.check()?;
         let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
+        if self.shown.trace.is_some() && (to_stdout(&self.json) || to_stdout(&self.csv)) {
+            return Err(wrong_usage(
+                "what --trace finds goes to standard output; --json FILE is free",
+            ));
+        }
         if to_stdout(&self.json) && to_stdout(&self.csv) {
             return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
         }

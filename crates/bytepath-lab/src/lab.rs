@@ -43,6 +43,8 @@ pub struct Explain {
     pub hz: u32,
     /// Whether stacks are found by frame pointers alone.
     pub frame_pointers: bool,
+    /// What is traced instead of taking samples, by the observer's name for it.
+    pub trace: Option<&'static str>,
 }
 
 /// How many blocks are run.

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use bytepath_explain::profile::Profile;
+use bytepath_explain::trace::{self, Mode, Tracing};
 use bytepath_explain::{Settings, Stacks, Watch, Whom, published};
 use bytepath_lab::arm::{Arm, Measured, Timing, Work};
 use bytepath_lab::interrupt;
@@ -84,6 +86,12 @@ pub(super) fn looked_at(
     timing: &Timing,
     how: Explain,
 ) -> Option<Explained> {
+    if let Some(mode) = Mode::ALL.iter().find(|mode| Some(mode.name()) == how.trace) {
+        if let Err(error) = traced(*mode, arm, work, timing) {
+            crate::say(format_args!("bytepath: {}: {error:#}", arm.name));
+        }
+        return None;
+    }
     let stacks = if how.frame_pointers { Stacks::FramePointers } else { Stacks::Tables };
     let settings = Settings { hz: how.hz, stacks, ..Settings::default() };
     let measured = match timing.measured {
@@ -103,6 +111,19 @@ pub(super) fn looked_at(
     let mut explained = watch.stop().explained;
     published::beside(&arm.name, &mut explained);
     (ran && !interrupt::wished()).then_some(explained)
+}
+
+/// Runs an arm once while it is traced, and tells what was found on standard output.
+fn traced(mode: Mode, arm: &Arm, work: &dyn Work, timing: &Timing) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    let mut tracing = Tracing::start(mode)?;
+    tracing.arm()?;
+    let ran = work.sample(timing);
+    tracing.disarm();
+    let traced = tracing.finish(&arm.name)?;
+    ran.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    let text = trace::shown::text(&traced);
+    writeln!(std::io::stdout(), "── {} ──\n{text}", arm.name).context("standard output")
 }
 
 /// The arms of a record that are explained, each with the samples that the record keeps.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use bytepath::machine::Machine;
+use bytepath_explain::trace::{self, TraceError, Tracing};
 use bytepath_explain::{Looked, Watch, Whom};
 use bytepath_lab::facts;
 use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit};
@@ -16,6 +17,9 @@ pub(crate) struct Explaining {
     json: Option<Output>,
     alone: bool,
     watch: Option<Watch>,
+    tracing: Option<Tracing>,
+    /// Why nothing is traced.
+    refused: Option<TraceError>,
 }
 
 impl Explaining {
@@ -24,21 +28,36 @@ impl Explaining {
         shown.check()?;
         let alone = json.is_some_and(is_stdout);
         let json = json.map(Output::open).transpose()?;
-        Ok(Explaining { shown, json, alone, watch: None })
+        let tracing = shown.trace.map(Tracing::start).transpose()?;
+        Ok(Explaining { shown, json, alone, watch: None, tracing, refused: None })
     }
 
     /// From now on: of this process and all that this thread starts, or of one that runs.
     pub(crate) fn begin(&mut self, whom: Whom) {
+        if let Some(tracing) = &mut self.tracing {
+            let begun = match whom {
+                Whom::Started => tracing.arm(),
+                Whom::Process(pid) => tracing.follow(pid),
+            };
+            self.refused = begun.err();
+            return;
+        }
         self.watch = Some(Watch::start(whom, &[], &self.shown.settings()));
     }
 
     /// Why there will be nothing to say, if so.
     pub(crate) fn sees_nothing(&self) -> Option<&str> {
+        if let Some(refused) = &self.refused {
+            return Some(refused.why());
+        }
         self.watch.as_ref()?.takes_no_samples()
     }
 
     /// Shows what was seen of `name`, by `say`, and writes it.
-    pub(crate) fn end(self, name: &str, say: impl FnOnce(&str)) -> anyhow::Result<()> {
+    pub(crate) fn end(mut self, name: &str, say: impl FnOnce(&str)) -> anyhow::Result<()> {
+        if let Some(tracing) = self.tracing.take() {
+            return self.traced(tracing, name, say);
+        }
         let Some(watch) = self.watch else { return Ok(()) };
         let Looked { explained, profile } = watch.stop();
         let named = Named { name, explained: &explained, profile: &profile };
@@ -55,6 +74,25 @@ impl Explaining {
             None => Ok(()),
         };
         exported.and(written)
+    }
+}
+
+impl Explaining {
+    fn traced(self, tracing: Tracing, name: &str, say: impl FnOnce(&str)) -> anyhow::Result<()> {
+        if let Some(refused) = self.refused {
+            return Err(refused.into());
+        }
+        tracing.disarm();
+        let traced = tracing.finish(name)?;
+        if !self.alone {
+            say(trace::shown::text(&traced).trim_end());
+        }
+        match self.json {
+            Some(output) => {
+                output.write((serde_json::to_string_pretty(&traced)? + "\n").as_bytes())
+            }
+            None => Ok(()),
+        }
     }
 }
 

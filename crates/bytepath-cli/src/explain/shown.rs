@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use bytepath_explain::profile::Profile;
+use bytepath_explain::trace::Mode;
 use bytepath_explain::{Settings, Stacks, firefox, flame, folded, show, tree};
 use bytepath_lab::lab;
 use bytepath_report::Explained;
@@ -22,6 +23,9 @@ pub(crate) struct Shown {
     /// pointers: cheaper, and right only where programs keep them)
     #[arg(long, value_name = "HOW", value_parser = stacks, default_value = "tables")]
     stacks: Stacks,
+    /// Trace it by eBPF instead of taking samples: offcpu, wakeups, syscalls, softirq, filelife, tcp
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    pub(crate) trace: Option<Mode>,
     /// Draw the call tree
     #[arg(long)]
     tree: bool,
@@ -43,6 +47,13 @@ pub(crate) struct Shown {
     /// Write a profile for the Firefox Profiler (profiler.firefox.com) to a file
     #[arg(long, value_name = "FILE")]
     firefox: Option<PathBuf>,
+}
+
+fn mode(name: &str) -> Result<Mode, String> {
+    Mode::ALL.iter().copied().find(|mode| mode.name() == name).ok_or_else(|| {
+        let all = Mode::ALL.iter().map(|mode| format!("\n  {:<9} {}", mode.name(), mode.about()));
+        format!("nothing is traced by the name {name:?}; there are:{}", all.collect::<String>())
+    })
 }
 
 fn stacks(name: &str) -> Result<Stacks, String> {
@@ -85,7 +96,8 @@ impl Shown {
     /// The same, for the arms of an experiment.
     pub(crate) fn for_arms(&self) -> lab::Explain {
         let Settings { hz, stacks, .. } = self.settings();
-        lab::Explain { hz, frame_pointers: stacks == Stacks::FramePointers }
+        let trace = self.trace.map(Mode::name);
+        lab::Explain { hz, frame_pointers: stacks == Stacks::FramePointers, trace }
     }
 
     /// Whether anything is asked for that only an explanation has.
@@ -93,6 +105,7 @@ impl Shown {
         let usual = Settings::default();
         let Settings { hz, stacks, .. } = self.settings();
         (hz, stacks) != (usual.hz, usual.stacks)
+            || self.trace.is_some()
             || self.tree
             || self.symbol.is_some()
             || self.thread.is_some()
@@ -119,6 +132,12 @@ impl Shown {
     /// Sees that the files can be written, so that nobody learns it after the work.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let files = self.files();
+        let samples = self.tree || self.symbol.is_some() || self.thread.is_some();
+        if self.trace.is_some() && (samples || !files.is_empty()) {
+            return Err(wrong_usage(
+                "--trace takes no samples, of which --tree, --symbol, --thread and the files are made",
+            ));
+        }
         for (at, file) in files.iter().enumerate() {
             if files[..at].iter().any(|other| other.path == file.path) {
                 let path = file.path.display();

@@ -92,9 +92,9 @@ fn wrong_usage_ends_with_2_and_names_what_there_is() {
         run(&mut bytepath(words)).refused(2, &[told]);
     }
     let json = run(&mut bytepath(&["doctor", "--json", "-"])).json();
-    let poor = |one: &&Value| one["verdict"] == "poor";
+    let poor = |one: &Value| one["verdict"] == "poor";
     // Without a terminal nobody can be asked.
-    if findings(&json).iter().any(|one| poor(&one) && one["changeable"] == true) {
+    if findings(&json).iter().any(|one| poor(one) && one["changeable"] == true) {
         run(&mut bytepath(&["doctor", "--apply"])).refused(2, &["name what is to be changed"]);
     }
     if let Some(fixed) = findings(&json).iter().find(|one| poor(one) && one["changeable"] == false)

@@ -43,6 +43,7 @@ mod signals;
 mod tee;
 mod terminal;
 mod tour;
+mod trace;
 mod tune;
 mod verify;
 mod with_others;

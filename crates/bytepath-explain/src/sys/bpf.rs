@@ -37,6 +37,9 @@ pub(crate) enum MapKind {
     RingBuffer = 27,
 }
 
+/// A key and its value.
+pub(crate) type Entry = (Vec<u8>, Vec<u8>);
+
 /// A map, and the sizes of what lies in it.
 #[derive(Debug)]
 pub(crate) struct Map {
@@ -131,7 +134,7 @@ impl Map {
     }
 
     /// All that is in the map. What programs change meanwhile may be seen or not.
-    pub(crate) fn entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Errno> {
+    pub(crate) fn entries(&self) -> Result<Vec<Entry>, Errno> {
         let mut entries = Vec::new();
         for key in self.keys()? {
             if let Some(value) = self.get(&key)? {
@@ -289,8 +292,8 @@ impl Program {
         let first = Program::try_load(kind, name, instructions, &mut []);
         let errno = match first {
             Ok(program) => return Ok(program),
-            Err(errno @ (Errno::PERM | Errno::NOSYS)) => {
-                return Err(LoadError { errno, log: String::new() });
+            Err(Errno::NOSYS) => {
+                return Err(LoadError { errno: Errno::NOSYS, log: String::new() });
             }
             Err(errno) => errno,
         };

@@ -29,7 +29,7 @@ impl Format {
     }
 }
 
-/// Lines such as `	field:pid_t prev_pid;	offset:24;	size:4;	signed:1;`
+/// Lines such as `field:pid_t prev_pid; offset:24; size:4; signed:1;`, with tabs between
 fn fields(format: &str) -> Vec<(String, Member)> {
     format.lines().filter_map(field).collect()
 }

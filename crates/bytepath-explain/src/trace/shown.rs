@@ -144,7 +144,9 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
     if rows.is_empty() {
         return "nobody was woken\n".to_owned();
     }
-    let mut pairs: BTreeMap<(&str, &str), (u64, f64, f64, Vec<u64>)> = BTreeMap::new();
+    /// Times, seconds in all, the longest, the histogram.
+    type Sum = (u64, f64, f64, Vec<u64>);
+    let mut pairs: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
     let mut cpus: BTreeMap<(u32, u32), (u64, f64)> = BTreeMap::new();
     for row in rows {
         let pair = pairs.entry((&row.waker.name, &row.wakee.name)).or_default();

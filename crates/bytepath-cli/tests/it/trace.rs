@@ -1,0 +1,124 @@
+//! `bytepath explain --trace`: real commands and processes, and who is refused.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::program::{BYTEPATH, Done, bytepath, run};
+
+/// What was traced into a file; says why not and gives none where BPF is not to be had.
+fn traced(words: &[&str]) -> Option<(Value, Done)> {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let path = file.path().to_str().expect("a name in UTF-8");
+    let done = run(&mut bytepath(&[&["explain", "--json", path][..], words].concat()));
+    if done.stderr.contains("cannot trace") {
+        println!("skipped: {}", done.stderr);
+        return None;
+    }
+    let json = std::fs::read_to_string(file.path()).expect("it was written");
+    Some((serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {done:?}")), done))
+}
+
+#[test]
+fn a_command_is_traced_as_the_published_schema_says_and_its_code_is_ours() {
+    let line = [
+        "--trace",
+        "syscalls",
+        "--",
+        "sh",
+        "-c",
+        "exec dd if=/dev/zero of=/dev/null \
+                bs=1 count=300 status=none && exit 0",
+    ];
+    let Some((json, done)) = traced(&line) else { return };
+    assert!(done.status.success(), "{done:?}");
+    let schema =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../bytepath-report/schema/trace-1.schema.json");
+    let schema = std::fs::read_to_string(schema).expect("it is there");
+    let schema: Value = serde_json::from_str(&schema).expect("it is JSON");
+    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
+    let complaints: Vec<_> = schema.iter_errors(&json).map(|error| error.to_string()).collect();
+    assert_eq!(complaints, Vec::<String>::new());
+    assert_eq!(json["mode"], "syscalls");
+    let rows = json["rows"].as_array().expect("rows");
+    let writes = rows.iter().find(|row| row["name"] == "write").expect("it writes");
+    assert!(writes["calls"].as_u64() >= Some(300), "{writes}");
+    assert!(!json["attached"].as_array().expect("it was attached").is_empty());
+
+    let Some((_, done)) = traced(&["--trace", "offcpu", "--", "sh", "-c", "exit 7"]) else {
+        return;
+    };
+    assert_eq!(done.status.code(), Some(7), "{done:?}");
+}
+
+#[test]
+fn what_is_found_is_told_in_words() {
+    let done = run(&mut bytepath(&["explain", "--trace", "offcpu", "--", "sleep", "0.2"]));
+    let told = format!("{}{}", done.stdout, done.stderr);
+    if told.contains("cannot trace") {
+        println!("skipped: {told}");
+        return;
+    }
+    for words in ["sleep sleeping", "woken by an interrupt (timer)", "attached: "] {
+        assert!(told.contains(words), "{words} is not in {told}");
+    }
+}
+
+#[test]
+fn a_process_that_runs_is_traced_for_a_while() {
+    let mut sleeper = Command::new("sh")
+        .args(["-c", "while :; do sleep 0.05; done"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it is started");
+    let pid = sleeper.id().to_string();
+    let found = traced(&["--trace", "wakeups", "--pid", &pid, "--for", "600ms"]);
+    sleeper.kill().expect("it runs");
+    sleeper.wait().expect("it ends");
+    let Some((json, done)) = found else { return };
+    assert!(done.status.success(), "{done:?}");
+    let rows = json["rows"].as_array().expect("rows");
+    assert!(rows.iter().any(|row| row["wakee"]["name"] == "sleep"), "{json:#}");
+}
+
+#[test]
+fn the_arms_of_an_experiment_are_traced() {
+    let words =
+        ["explain", "pipes", "--arms", "write-read@*", "--bytes", "1M", "--trace", "syscalls"];
+    let done = run(&mut bytepath(&words));
+    if done.stderr.contains("cannot trace") {
+        println!("skipped: {}", done.stderr);
+        return;
+    }
+    assert!(done.status.success(), "{done:?}");
+    assert!(done.stdout.contains("── write-read@"), "{done:?}");
+    assert!(done.stdout.contains("attached: "), "{done:?}");
+}
+
+#[test]
+fn wrong_usage_names_the_modes() {
+    run(&mut bytepath(&["explain", "--trace", "nonsense", "--", "true"])).refused(2, &["filelife"]);
+    let words = ["explain", "--trace", "tcp", "--tree", "--", "true"];
+    run(&mut bytepath(&words)).refused(2, &["--trace takes no samples"]);
+    let words = ["explain", "--trace", "tcp", "--pid", "4194304", "--for", "1s"];
+    run(&mut bytepath(&words)).refused(1, &["4194304"]);
+}
+
+#[test]
+fn an_ordinary_user_is_told_which_capabilities_it_takes() {
+    if !rustix::process::geteuid().is_root() {
+        run(&mut bytepath(&["explain", "--trace", "offcpu", "--", "true"]))
+            .refused(1, &["CAP_BPF"]);
+        return;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", BYTEPATH]);
+    command.args(["explain", "--trace", "offcpu", "--", "true"]).current_dir("/");
+    command.stdin(Stdio::null()).env_remove("RUST_BACKTRACE");
+    let done = run(&mut command);
+    if done.status.code() == Some(127) || done.stderr.contains("setpriv") {
+        println!("skipped: nobody cannot run the program from where it was built: {}", done.stderr);
+        return;
+    }
+    done.refused(1, &["cannot trace", "CAP_BPF and CAP_PERFMON", "run it as root"]);
+}

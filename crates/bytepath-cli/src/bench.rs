@@ -1,15 +1,19 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
 mod again;
+mod all;
 mod calls;
 mod cmd;
 mod copy;
+mod fget;
 mod files;
 mod generators;
 pub(crate) mod interrupt;
 mod ipc;
 mod keepalive;
+mod memory;
 mod movers;
+mod pages;
 mod progress;
 mod run;
 mod swap;
@@ -40,9 +44,13 @@ use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
 #[derive(Args)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Options {
+    /// Name the experiments and stop
+    #[arg(long)]
+    list: bool,
     #[command(subcommand)]
-    experiment: Experiment,
+    experiment: Option<Experiment>,
 }
 
 #[derive(Subcommand)]
@@ -52,10 +60,14 @@ enum Experiment {
     Movers(movers::Movers),
     Calls(calls::Calls),
     Copy(copy::Copy),
+    Fget(Box<fget::Fget>),
     Files(Box<files::Files>),
     Gen(generators::Generators),
     Ipc(ipc::Ipc),
     Run(run::Run),
+    Memory(memory::Memory),
+    Pages(pages::PagesOptions),
+    All(all::All),
     Swap(swap::Swap),
     Keepalive(keepalive::Keepalive),
     Cmd(cmd::Cmd),
@@ -162,16 +174,21 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    interrupt::ended(match &options.experiment {
+    let Some(experiment) = &options.experiment else { return all::list() };
+    interrupt::ended(match experiment {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
         Experiment::Movers(options) => movers::run(options),
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
+        Experiment::Fget(options) => fget::run(options),
         Experiment::Files(options) => files::run(options),
         Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
+        Experiment::Memory(options) => memory::run(options),
+        Experiment::Pages(options) => pages::run(options),
+        Experiment::All(options) => all::run(options),
         Experiment::Swap(options) => swap::run(options),
         Experiment::Keepalive(options) => keepalive::run(options),
         Experiment::Cmd(options) => cmd::run(options),

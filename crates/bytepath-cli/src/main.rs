@@ -4,6 +4,7 @@
 // The entry is in `sys::start`.
 #![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
+mod ask;
 mod bench;
 mod call;
 mod carry;
@@ -14,6 +15,7 @@ mod compare;
 mod completions;
 mod confine;
 mod cp;
+mod descriptor;
 mod device;
 mod doctor;
 mod drive;
@@ -26,6 +28,8 @@ mod kept;
 mod live;
 mod null;
 mod output;
+mod pages;
+mod paging;
 mod pass;
 mod planning;
 mod pv;
@@ -34,6 +38,8 @@ mod records;
 mod report;
 mod requests;
 mod run;
+mod serve;
+mod sweep;
 mod sys;
 mod tee;
 mod touch;
@@ -92,19 +98,25 @@ enum Command {
     Import(import::Options),
     Compare(compare::Options),
     History(history::Options),
+    Pages(pages::Options),
     Write(write::Options),
     Read(read::Options),
+    Ask(ask::Options),
     Call(call::Options),
     Carry(carry::Options),
     Confine(confine::Options),
-    Ask(requests::Ask),
+    Fetch(requests::Fetch),
     Upstream(requests::Upstream),
     Keepalive(requests::Keepalive),
     Hand(hand::Options),
     Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
+    Sweep(sweep::Options),
+    Paging(paging::Options),
+    Descriptor(descriptor::Options),
     Drive(Box<drive::Options>),
+    Serve(serve::Options),
     Completions(completions::Completions),
     Man(completions::Man),
     Pv(Box<pv::Options>),
@@ -144,13 +156,18 @@ fn ours(words: Vec<OsString>) -> ExitCode {
             Err(error) => Err(error),
         },
         Command::History(options) => history::run(&options),
+        Command::Pages(options) => match pages::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
+        Command::Ask(options) => ask::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
         Command::Touch(options) => touch::run(&options),
-        Command::Ask(options) => requests::ask(&options),
+        Command::Fetch(options) => requests::fetch(&options),
         Command::Upstream(options) => requests::upstream(&options),
         Command::Keepalive(options) => requests::keepalive(&options),
         Command::Confine(options) => match confine::run(&options) {
@@ -160,7 +177,11 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
+        Command::Sweep(options) => sweep::run(&options),
+        Command::Paging(options) => paging::run(&options),
+        Command::Descriptor(options) => descriptor::run(&options),
         Command::Drive(options) => drive::run(&options),
+        Command::Serve(options) => serve::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
         Command::Cp(_) | Command::Pv(_) | Command::Tee(_) => {

@@ -5,6 +5,7 @@ mod all;
 mod calls;
 mod cmd;
 mod copy;
+mod explained;
 mod fget;
 mod files;
 mod generators;
@@ -38,6 +39,7 @@ use bytepath_lab::tune::Prepared;
 use bytepath_report::{Record, csv, plot, table};
 use clap::{Args, Subcommand};
 
+use crate::explain::shown::Shown;
 use crate::output::{self, Output};
 use crate::{values, wrong_usage};
 use progress::Progress;
@@ -116,7 +118,7 @@ pub(crate) struct Pipes {
 
 /// Options of every experiment.
 #[derive(Args, Default)]
-struct Measuring {
+pub(crate) struct Measuring {
     /// 3 blocks of short samples
     #[arg(long)]
     quick: bool,
@@ -150,6 +152,11 @@ struct Measuring {
     /// Do not keep the run; see bytepath history
     #[arg(long)]
     no_store: bool,
+    /// Run each arm once more after its samples, and say where its time goes; see bytepath explain
+    #[arg(long)]
+    explain: bool,
+    #[command(flatten, next_help_heading = "With --explain")]
+    shown: Shown,
 }
 
 impl Pipes {
@@ -172,6 +179,11 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
         _ => Err(format!("{text:?} is no percentage between 0 and 100")),
     }
 }
+
+pub(crate) use copy::Copy;
+pub(crate) use explained::explain;
+pub(crate) use files::Files;
+pub(crate) use ipc::Ipc;
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Some(experiment) = &options.experiment else { return all::list() };
@@ -467,6 +479,7 @@ impl Measuring {
             seed,
             timing: Timing { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured },
             others: again::command(seed),
+            explain: self.explain.then(|| self.shown.for_arms()),
         }
     }
 
@@ -477,6 +490,10 @@ impl Measuring {
 
     /// Opens the files that results are to go to.
     fn outputs(&self) -> anyhow::Result<Outputs> {
+        if !self.explain && self.shown.asks_for_anything() {
+            return Err(wrong_usage("--tree, --flame and their like need --explain"));
+        }
+        self.shown.check()?;
         let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
         if to_stdout(&self.json) && to_stdout(&self.csv) {
             return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
@@ -497,6 +514,7 @@ impl Measuring {
             csv: open(&self.csv)?,
             report: open(&self.report)?,
             plot: self.plot,
+            explained: self.explain.then(|| self.shown.clone()),
             alone: to_stdout(&self.json) || to_stdout(&self.csv),
             keep: !self.no_store,
         })
@@ -510,6 +528,8 @@ struct Outputs {
     report: Option<Output>,
     /// Whether a plot is to stand below the table.
     plot: bool,
+    /// What is shown of the explanations of arms.
+    explained: Option<Shown>,
     /// Whether standard output is to hold one of them and nothing else.
     alone: bool,
     /// Whether the run is to be kept in the store.
@@ -523,7 +543,11 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     }
     let (alone, plotted) = (outputs.alone, outputs.plot);
     let kept = outputs.keep.then(|| keep(record)).flatten();
+    let explained = outputs.explained.clone();
     let saved = save(record, outputs);
+    let arms = explained::arms(record);
+    let exported = explained.as_ref().map_or(Ok(()), |shown| explained::write(&arms, shown));
+    let saved = saved.and(exported);
     if alone {
         return saved;
     }
@@ -533,6 +557,9 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     }
     if let Some(sentence) = dominating {
         text += &format!("\n{}", table::paragraph(&format!("{sentence}."), style()));
+    }
+    if let Some(shown) = &explained {
+        text += &explained::text(&arms, shown);
     }
     if let Some(kept) = kept {
         text += &format!("\nkept as {kept}\n");

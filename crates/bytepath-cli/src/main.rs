@@ -20,6 +20,7 @@ mod device;
 mod doctor;
 mod drive;
 mod ends;
+mod explain;
 mod generate;
 mod hand;
 mod history;
@@ -94,6 +95,7 @@ enum Command {
     Tune(tune::Options),
     Doctor(doctor::Options),
     Bench(bench::Options),
+    Explain(Box<explain::Options>),
     Report(report::Options),
     Import(import::Options),
     Compare(compare::Options),
@@ -134,11 +136,16 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     survive_file_size_limits();
     let words = Cli::command().get_matches_from(values::kebab_case(words.into_iter()));
     let cli = Cli::from_arg_matches(&words).unwrap_or_else(|error| error.exit());
+    name_ends(&words);
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
         Command::Gen(options) => generate::run(&options),
         Command::Run(options) => match run::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Explain(mut options) => match explain::run(&mut options) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
@@ -191,6 +198,17 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(error, &words),
+    }
+}
+
+/// The ends of measurements are processes of this one program: their threads are named by what they
+/// do, so that lists of processes, and profiles, tell them apart.
+fn name_ends(words: &ArgMatches) {
+    const ENDS: [&str; 7] = ["call", "carry", "drive", "hand", "pass", "read", "write"];
+    let Some(end) = words.subcommand_name().filter(|name| ENDS.contains(name)) else { return };
+    // A name is a convenience.
+    if let Ok(name) = std::ffi::CString::new(format!("bytepath {end}")) {
+        let _ = rustix::thread::set_name(&name);
     }
 }
 

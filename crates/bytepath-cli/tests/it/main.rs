@@ -17,6 +17,7 @@ mod compare;
 mod cp;
 mod doctor;
 mod ends;
+mod explain;
 mod files;
 mod help;
 mod history;

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use bytepath_lab::import;
 use bytepath_report::{Record, table};
 use clap::Args;
@@ -54,5 +54,7 @@ fn record(name: &str) -> anyhow::Result<Record> {
     let written = written.unwrap_or_else(|_| std::time::SystemTime::now());
     let written = jiff::Timestamp::try_from(written).unwrap_or_else(|_| jiff::Timestamp::now());
     let written = written.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    import::record(&text, &written).with_context(|| records::shown(name))
+    let record = import::record(&text, &written);
+    // The error says its cause itself.
+    record.map_err(|error| anyhow!("{}: {error}", records::shown(name)))
 }

@@ -5,13 +5,15 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt as _;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use bytepath_lab::store::RECORD_BYTES_MAX;
 use bytepath_report::Record;
 
 /// The records in a file, or from standard input for `-`; a file may hold several.
 pub(crate) fn read(name: &str) -> anyhow::Result<Vec<Record>> {
-    let records = Record::all_from_json(&text(name)?).with_context(|| shown(name))?;
+    let records = Record::all_from_json(&text(name)?);
+    // The error says its cause itself.
+    let records = records.map_err(|error| anyhow!("{}: {error}", shown(name)))?;
     match records.is_empty() {
         false => Ok(records),
         true => bail!("{}: not a record, but an array of none", shown(name)),

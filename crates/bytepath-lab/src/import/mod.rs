@@ -11,7 +11,7 @@ use bytepath_report::{Arm, Build, Experiment, Foreign, Machine, Record, Sample, 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::stats::{EQUIVALENCE_MARGIN, Interval, median, median_interval, verdict};
+use crate::stats::{Between, EQUIVALENCE_MARGIN, RunRatio, median, median_interval, verdict};
 
 /// Why a text is no measurement that can be imported.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +96,9 @@ fn sample(block: usize, order: usize, value: f64, seconds: f64) -> Sample {
 }
 
 /// The record with what the samples say: intervals, and ratios to the first arm that has any.
+///
+/// Nothing joins the samples of two arms, which ran at different times, as two runs do. Their ratio
+/// is therefore judged as that of runs is, which see ([`RunRatio`]).
 fn judged(mut record: Record) -> Record {
     let values = |arm: &Arm| arm.samples.iter().map(|sample| sample.value).collect::<Vec<_>>();
     for arm in &mut record.arms {
@@ -107,27 +110,14 @@ fn judged(mut record: Record) -> Record {
     record.arms[at].reference = true;
     let base = record.arms[at].clone();
     for arm in record.arms.iter_mut().skip(at + 1).filter(|arm| arm.unit == base.unit) {
-        arm.ratio = arm.median.zip(base.median).map(|(value, base)| value / base);
-        arm.ratio = arm.ratio.filter(|ratio| ratio.is_finite());
-        arm.ratio_ci95 = unpaired(arm, &base).map(<[f64; 2]>::from);
-        arm.verdict = arm
-            .ratio_ci95
-            .map(|[low, high]| verdict(Interval { low, high }, arm.better, EQUIVALENCE_MARGIN));
+        let quotient = arm.median.zip(base.median).map(|(value, base)| value / base);
+        arm.ratio = quotient.filter(|ratio| ratio.is_finite());
+        let judged = RunRatio::of(&values(arm), &values(&base), Between::Assumed, 1);
+        if let Some(judged) = judged.ok().filter(|judged| judged.interval.high.is_finite()) {
+            arm.ratio = Some(judged.ratio);
+            arm.ratio_ci95 = Some(judged.interval.into());
+            arm.verdict = Some(verdict(judged.interval, arm.better, EQUIVALENCE_MARGIN));
+        }
     }
     record
-}
-
-/// The interval of the ratio of two arms that ran one after the other. Nothing joins their samples,
-/// so it comes from the two medians' own intervals, whose reaches add up as squares on logarithms
-/// ("variance estimates recovery", Zou and Donner, Statistics in Medicine 2008).
-fn unpaired(arm: &Arm, base: &Arm) -> Option<Interval> {
-    let logs = |arm: &Arm| {
-        let ([low, high], middle) = (arm.ci95?, arm.median?);
-        (low > 0.0).then(|| (low.ln(), middle.ln(), high.ln()))
-    };
-    let ((low, middle, high), (base_low, base_middle, base_high)) = (logs(arm)?, logs(base)?);
-    let ratio = middle - base_middle;
-    let below = (middle - low).hypot(base_high - base_middle);
-    let above = (high - middle).hypot(base_middle - base_low);
-    Some(Interval { low: (ratio - below).exp(), high: (ratio + above).exp() })
 }

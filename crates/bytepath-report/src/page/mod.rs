@@ -91,7 +91,7 @@ const NODES_MAX: usize = 40_000;
 /// The runs of a page have at most so many arms.
 const ARMS_MAX: usize = 2000;
 /// A page that is too large is made again so often, each time with half of what may be left out.
-const TRIES: usize = 6;
+const TRIES: usize = 4;
 
 impl Limits {
     fn of(records: &[Record]) -> Limits {

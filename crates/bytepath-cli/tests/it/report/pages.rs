@@ -11,6 +11,13 @@ use super::sample::{self, kept};
 
 /// A page of these records, opened with all its charts drawn; none where there is no browser.
 fn opened(folder: &Path, records: &[Record]) -> Option<Browser> {
+    let mut browser = visited(folder, records)?;
+    browser.draw_all();
+    Some(browser)
+}
+
+/// A page of these records, opened, with the charts that are in sight.
+fn visited(folder: &Path, records: &[Record]) -> Option<Browser> {
     let mut browser = Browser::start()?;
     let names: Vec<_> = (0..records.len()).map(|number| format!("{number}.json")).collect();
     for (name, record) in names.iter().zip(records) {
@@ -19,7 +26,6 @@ fn opened(folder: &Path, records: &[Record]) -> Option<Browser> {
     let words: Vec<&str> = names.iter().map(String::as_str).chain(["-o", "page.html"]).collect();
     report(folder, &words).well();
     browser.visit(&folder.join("page.html"));
-    browser.draw_all();
     Some(browser)
 }
 
@@ -221,7 +227,7 @@ fn twenty_runs_with_hundreds_of_explained_arms_fit_into_three_mebibytes() {
     run.arms.extend(
         (0..25).map(|number| bytepath_report::Arm { name: format!("arm {number}"), ..arm.clone() }),
     );
-    let Some(mut browser) = opened(folder.path(), &vec![run; 20]) else { return };
+    let Some(mut browser) = visited(folder.path(), &vec![run; 20]) else { return };
     let size = std::fs::metadata(folder.path().join("page.html")).expect("a page").len();
     assert!(size <= 3 << 20, "{size} bytes");
     assert_eq!(browser.eval("document.querySelectorAll('article').length"), 20);

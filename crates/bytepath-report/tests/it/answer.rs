@@ -1,0 +1,126 @@
+//! The answer in a sentence, and the reasons for doubt.
+
+use std::time::{Duration, SystemTime};
+
+use bytepath_report::doubt::{self, Here, Kind};
+use bytepath_report::{Arm, Better, Build, Record, Unit, Verdict, answer};
+
+use crate::sample;
+
+fn kinds(record: &Record, here: &Here) -> Vec<Kind> {
+    doubt::of(record, here).into_iter().map(|doubt| doubt.kind).collect()
+}
+
+#[test]
+fn the_answer_names_the_fastest_and_says_who_looked_at_the_bytes() {
+    assert_eq!(
+        answer::of(&sample::record()),
+        [
+            "vmsplice → splice, huge is fastest with 94.2 GiB/s [91.0, 96.3], 11.1 times the reference \
+          write → read [10.8, 11.4]; its reader moves the bytes without looking at them, and of those \
+          that do look vmsplice → read is best with 8.90 GiB/s [7.20, 11.3]. Of the others, 1 the \
+          same, 1 slower, 1 undecided. 1 arm could not run."
+        ]
+    );
+}
+
+#[test]
+fn a_median_that_lies_higher_is_not_called_faster() {
+    let mut record = sample::record();
+    record.arms.retain(|arm| arm.verdict != Some(Verdict::Faster));
+    assert_eq!(
+        answer::of(&record),
+        [
+            "No arm is surely faster than the reference write → read, 8.51 GiB/s [8.31, 8.62]; the best \
+          median, of vmsplice → read, is undecided. Of the others, 1 the same, 1 slower. \
+          1 arm could not run."
+        ]
+    );
+}
+
+#[test]
+fn of_times_the_lower_is_the_better_and_its_share_is_told() {
+    let mut record = sample::record();
+    record.arms.truncate(2);
+    for (arm, value) in record.arms.iter_mut().zip([2.0, 0.5]) {
+        (arm.unit, arm.better, arm.median, arm.ci95) =
+            (Unit::Seconds, Better::Lower, Some(value), None);
+    }
+    let arm = &mut record.arms[1];
+    arm.name = "quick".to_owned();
+    (arm.ratio, arm.ratio_ci95, arm.verdict) =
+        (Some(0.25), Some([0.2, 0.3]), Some(Verdict::Faster));
+    assert_eq!(
+        answer::of(&record),
+        [
+            "quick is fastest with 0.50 s, 0.25 of the time of the reference write → read [0.20, 0.30]."
+        ]
+    );
+}
+
+#[test]
+fn sections_are_answered_one_by_one() {
+    let mut record = sample::record();
+    for (index, arm) in record.arms.iter_mut().enumerate() {
+        arm.section = Some(if index < 3 { "one" } else { "other" }.to_owned());
+    }
+    let told = answer::of(&record);
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].starts_with("In 1 of 2 sections an arm is faster"), "{told:?}");
+    assert!(
+        told[0].contains("vmsplice → splice, huge in one, 11.1 times its reference"),
+        "{told:?}"
+    );
+    assert!(told[1].starts_with("one: vmsplice → splice, huge is fastest"), "{told:?}");
+}
+
+#[test]
+fn a_record_without_figures_says_so() {
+    let mut record = sample::record();
+    record.arms = vec![Arm::unavailable("a", Unit::Seconds, "no")];
+    assert_eq!(answer::of(&record), ["No arm gave a figure."]);
+    record.arms.clear();
+    assert_eq!(answer::of(&record), ["No arm gave a figure."]);
+}
+
+#[test]
+fn doubts_are_told_where_there_is_reason_and_the_gravest_first() {
+    assert_eq!(kinds(&sample::record(), &Here::default()), []);
+    let mut record = sample::untrusted_record();
+    record.notes.push("interrupted after 2 of 3 blocks".to_owned());
+    for sample in &mut record.arms[0].samples {
+        sample.flagged = true;
+    }
+    record.settings.insert(doubt::IMPORTED.to_owned(), "fio-3.33".into());
+    let wanted = [Kind::Untrusted, Kind::Interrupted, Kind::Noisy, Kind::Imported];
+    assert_eq!(kinds(&record, &Here::default()), wanted);
+    let mut record = sample::record();
+    record.control = None;
+    assert_eq!(kinds(&record, &Here::default()), [Kind::Uncontrolled]);
+    for arm in &mut record.arms {
+        arm.ci95 = arm.median.map(|median| [median / 3.0, median * 3.0]);
+    }
+    assert_eq!(kinds(&record, &Here::default()), [Kind::Noisy, Kind::Uncontrolled]);
+}
+
+#[test]
+fn a_record_is_stale_beside_another_time_program_or_kernel() {
+    let record = sample::record();
+    let at = |days: u64| {
+        let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_366_400);
+        Here { now: Some(started + Duration::from_secs(days * 24 * 3600)), ..Here::default() }
+    };
+    assert_eq!(kinds(&record, &at(80)), []);
+    assert_eq!(doubt::of(&record, &at(100))[0].text, "Measured 100 days ago.");
+    let same = Here { bytepath: Some(record.bytepath.clone()), ..Here::default() };
+    assert_eq!(kinds(&record, &same), []);
+    let other = Build { version: "0.2.0".to_owned(), build: "x".to_owned() };
+    assert_eq!(kinds(&record, &Here { bytepath: Some(other), ..Here::default() }), [Kind::Stale]);
+    let machine = |kernel: &str, cpu: &str| Here {
+        kernel_and_cpu: Some((kernel.to_owned(), Some(cpu.to_owned()))),
+        ..Here::default()
+    };
+    assert_eq!(kinds(&record, &machine("6.18.5", "AMD EPYC 7763")), []);
+    assert_eq!(kinds(&record, &machine("7.0.0", "AMD EPYC 7763")), [Kind::Stale]);
+    assert_eq!(kinds(&record, &machine("7.0.0", "another CPU")), [], "that is another machine");
+}

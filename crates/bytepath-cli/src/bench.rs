@@ -1,15 +1,19 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
+mod again;
 mod calls;
+mod cmd;
 mod copy;
 mod fget;
 mod files;
 mod generators;
 pub(crate) mod interrupt;
 mod ipc;
+mod keepalive;
 mod movers;
 mod progress;
 mod run;
+mod swap;
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write as _};
@@ -26,8 +30,9 @@ use bytepath_lab::lab::{self, Blocks, Settings};
 use bytepath_lab::left::{self, Left};
 use bytepath_lab::peers::{PEERS, Peer};
 use bytepath_lab::schedule::fresh_seed;
+use bytepath_lab::store::Store;
 use bytepath_lab::tune::Prepared;
-use bytepath_report::{Record, csv, table};
+use bytepath_report::{Record, csv, plot, table};
 use clap::{Args, Subcommand};
 
 use crate::output::{self, Output};
@@ -53,6 +58,9 @@ enum Experiment {
     Gen(generators::Generators),
     Ipc(ipc::Ipc),
     Run(run::Run),
+    Swap(swap::Swap),
+    Keepalive(keepalive::Keepalive),
+    Cmd(cmd::Cmd),
 }
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
@@ -72,7 +80,7 @@ pub(crate) struct Pipes {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     /// Where the ends run: same-cpu, cross-cpu, …; all that this machine has unless given
     #[arg(long, value_name = "PLACEMENT", value_parser = values::placements)]
@@ -123,6 +131,15 @@ struct Measuring {
     /// Write every sample to a file as CSV; - for standard output, which then holds nothing else
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write a page for people to a file: plots, costs, the machine; see bytepath report
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Draw the medians and their intervals below the table
+    #[arg(long)]
+    plot: bool,
+    /// Do not keep the run; see bytepath history
+    #[arg(long)]
+    no_store: bool,
 }
 
 impl Pipes {
@@ -139,7 +156,7 @@ fn peer(name: &str) -> Result<&'static Peer, String> {
     })
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),
         _ => Err(format!("{text:?} is no percentage between 0 and 100")),
@@ -158,6 +175,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
+        Experiment::Swap(options) => swap::run(options),
+        Experiment::Keepalive(options) => keepalive::run(options),
+        Experiment::Cmd(options) => cmd::run(options),
     })
 }
 
@@ -180,14 +200,14 @@ fn undo_left() {
             return;
         }
     };
-    for Left { path, removed } in all {
+    for Left { path, what, removed } in all {
         let path = path.display();
         match removed {
             Ok(()) => crate::say(format_args!(
-                "bytepath: removed {path}, which a run that was killed had left"
+                "bytepath: {what} {path}, which a run that was killed had left"
             )),
             Err(why) => crate::say(format_args!(
-                "bytepath: cannot remove {path}, which a run that was killed had left: {why}"
+                "bytepath: {path}, which a run that was killed had left, is not {what}: {why}"
             )),
         }
     }
@@ -300,6 +320,26 @@ fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
     Ok(chosen)
 }
 
+/// The arms whose name matches a pattern; all where there is none.
+fn chosen_by_name(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
+    let names = matching(arms.iter().map(|arm| arm.name.clone()).collect(), globs)?;
+    Ok(arms.into_iter().filter(|arm| names.contains(&arm.name)).collect())
+}
+
+/// Those of the names of arms that match, at a / or @ or as a whole.
+pub(crate) fn chosen_names(names: Vec<String>, globs: &[String]) -> anyhow::Result<Vec<String>> {
+    let patterns = patterns(globs)?;
+    let is_chosen = |name: &String| {
+        let mut parts = name.split('/').chain([name.as_str()]);
+        matches(&patterns, name) || parts.any(|part| patterns.iter().any(|glob| glob.matches(part)))
+    };
+    let chosen: Vec<_> = names.into_iter().filter(is_chosen).collect();
+    match chosen.is_empty() {
+        true => Err(wrong_usage(format!("no arm matches {}", globs.join(",")))),
+        false => Ok(chosen),
+    }
+}
+
 /// Those of the names that match, all where no pattern is given.
 fn matching(names: Vec<String>, globs: &[String]) -> anyhow::Result<Vec<String>> {
     let patterns = patterns(globs)?;
@@ -400,6 +440,7 @@ impl Measuring {
     /// else.
     fn settings_between(&self, usual: Sampling, quick: Sampling, bytes: Option<u64>) -> Settings {
         let usual = if self.quick { quick } else { usual };
+        let seed = self.seed.unwrap_or_else(fresh_seed);
         let measured = match bytes {
             Some(bytes) => Measured::Bytes(bytes),
             None => Measured::Time(self.time.unwrap_or(usual.time)),
@@ -409,9 +450,9 @@ impl Measuring {
                 Some(percent) => Blocks::UntilCi(percent),
                 None => Blocks::Exactly(self.blocks.unwrap_or(usual.blocks)),
             },
-            seed: self.seed.unwrap_or_else(fresh_seed),
+            seed,
             timing: Timing { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured },
-            others: Default::default(),
+            others: again::command(seed),
         }
     }
 
@@ -426,14 +467,24 @@ impl Measuring {
         if to_stdout(&self.json) && to_stdout(&self.csv) {
             return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
         }
-        if self.json.is_some() && self.json == self.csv {
-            return Err(wrong_usage("--json and --csv name the same file"));
+        let files = [("--json", &self.json), ("--csv", &self.csv), ("--report", &self.report)];
+        for (at, (option, file)) in files.iter().enumerate() {
+            let same = |(_, other): &&(&str, &Option<PathBuf>)| file.is_some() && file == other;
+            if let Some((other, _)) = files[..at].iter().find(same) {
+                return Err(wrong_usage(format!("{other} and {option} name the same file")));
+            }
+        }
+        if to_stdout(&self.report) {
+            return Err(wrong_usage("a page is for a file: --report FILE"));
         }
         let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
         Ok(Outputs {
             json: open(&self.json)?,
             csv: open(&self.csv)?,
+            report: open(&self.report)?,
+            plot: self.plot,
             alone: to_stdout(&self.json) || to_stdout(&self.csv),
+            keep: !self.no_store,
         })
     }
 }
@@ -442,8 +493,13 @@ impl Measuring {
 struct Outputs {
     json: Option<Output>,
     csv: Option<Output>,
+    report: Option<Output>,
+    /// Whether a plot is to stand below the table.
+    plot: bool,
     /// Whether standard output is to hold one of them and nothing else.
     alone: bool,
+    /// Whether the run is to be kept in the store.
+    keep: bool,
 }
 
 /// Prints the table and what dominates, or what was asked for instead.
@@ -451,17 +507,40 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     if let Some(interrupted) = lab::interruption(record) {
         crate::say(format_args!("bytepath: {interrupted}; the results are of these"));
     }
-    let alone = outputs.alone;
+    let (alone, plotted) = (outputs.alone, outputs.plot);
+    let kept = outputs.keep.then(|| keep(record)).flatten();
     let saved = save(record, outputs);
     if alone {
         return saved;
     }
     let mut text = table::render(record, style());
+    if plotted {
+        text += &format!("\n{}", plot::render(record, crate::report::plot_style()));
+    }
     if let Some(sentence) = dominating {
         text += &format!("\n{}", table::paragraph(&format!("{sentence}."), style()));
     }
+    if let Some(kept) = kept {
+        text += &format!("\nkept as {kept}\n");
+    }
     std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     saved
+}
+
+/// Puts the run into the store, and tells its name there. A run that cannot be kept is shown all the
+/// same, with a warning.
+fn keep(record: &Record) -> Option<String> {
+    let kept = match Store::default_path() {
+        Some(folder) => Store::at(folder).keep(record).map_err(anyhow::Error::from),
+        None => Err(anyhow::anyhow!("no HOME and no XDG_DATA_HOME, so nowhere to keep it")),
+    };
+    kept.inspect_err(|error| {
+        crate::say(format_args!(
+            "bytepath: the run is not kept: {error}; --no-store does without, and --json FILE writes \
+             the record elsewhere"
+        ));
+    })
+    .ok()
 }
 
 /// Writes the record to every file asked for; one that fails does not keep the others from it.
@@ -477,7 +556,12 @@ fn save(record: &Record, outputs: Outputs) -> anyhow::Result<()> {
             .and_then(|()| output.write(&text)),
         None => Ok(()),
     };
-    json.and(csv)
+    let page = match outputs.report {
+        Some(output) => crate::report::page(std::slice::from_ref(record))
+            .and_then(|page| output.write(page.as_bytes())),
+        None => Ok(()),
+    };
+    json.and(csv).and(page)
 }
 
 /// Colour and width as standard output allows.

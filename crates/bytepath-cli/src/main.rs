@@ -4,31 +4,42 @@
 // The entry is in `sys::start`.
 #![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
-mod ask;
 mod bench;
 mod call;
 mod carry;
 mod cat;
 mod classic;
+mod clock;
+mod compare;
 mod completions;
+mod confine;
 mod cp;
 mod descriptor;
 mod device;
+mod doctor;
 mod drive;
 mod ends;
 mod generate;
 mod hand;
+mod history;
+mod import;
+mod kept;
 mod live;
+mod load;
 mod null;
 mod output;
 mod pass;
 mod planning;
 mod pv;
 mod read;
+mod records;
+mod report;
+mod requests;
 mod run;
 mod serve;
 mod sys;
 mod tee;
+mod touch;
 mod tour;
 mod trip;
 mod tune;
@@ -75,15 +86,26 @@ enum Command {
     Gen(Box<generate::Options>),
     Tee(tee::Options),
     Run(Box<run::Options>),
+    Touch(touch::Options),
     Tour(tour::Options),
     Tune(tune::Options),
+    Doctor(doctor::Options),
     Bench(bench::Options),
+    Report(report::Options),
+    Import(import::Options),
+    Compare(compare::Options),
+    History(history::Options),
     Write(write::Options),
     Read(read::Options),
-    Ask(ask::Options),
+    Load(load::Options),
     Call(call::Options),
     Carry(carry::Options),
+    Confine(confine::Options),
+    Ask(requests::Ask),
+    Upstream(requests::Upstream),
+    Keepalive(requests::Keepalive),
     Hand(hand::Options),
+    Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
     Descriptor(descriptor::Options),
@@ -116,13 +138,33 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         },
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
+        Command::Doctor(options) => match doctor::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Bench(options) => bench::run(&options),
+        Command::Report(options) => report::run(&options),
+        Command::Import(options) => import::run(&options),
+        Command::Compare(options) => match compare::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::History(options) => history::run(&options),
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
-        Command::Ask(options) => ask::run(&options),
+        Command::Load(options) => load::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Touch(options) => touch::run(&options),
+        Command::Ask(options) => requests::ask(&options),
+        Command::Upstream(options) => requests::upstream(&options),
+        Command::Keepalive(options) => requests::keepalive(&options),
+        Command::Confine(options) => match confine::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
         Command::Descriptor(options) => descriptor::run(&options),

@@ -5,6 +5,7 @@ mod extras;
 mod hash;
 mod mode;
 mod outputs;
+mod planned;
 mod progress;
 
 use std::ffi::{OsStr, OsString};
@@ -27,6 +28,7 @@ use extras::Extras;
 use hash::Hashing;
 use mode::Mode;
 use outputs::{Opening, Outputs};
+use planned::Planned;
 
 /// For the table of commands that have a classic.
 pub(crate) const CLASSIC: Classic = Classic { name: "tee", run: called };
@@ -97,7 +99,7 @@ impl Tee<'_> {
         if options.ignore_interrupts {
             interrupts::ignore();
         }
-        let (hashing, spill) = match prepared(&options.extras) {
+        let Prepared { hashing, spill, planned } = match prepared(&options.extras) {
             Ok(prepared) => prepared,
             Err(what) => {
                 self.called.say(what);
@@ -118,7 +120,7 @@ impl Tee<'_> {
         if let Some(hashing) = &hashing {
             outputs.listen("the checksum", hashing.sink());
         }
-        let copied = self.copy(&options.extras, &outputs, spill.as_ref());
+        let copied = self.copy(&options.extras, &outputs, spill.as_ref(), &planned);
         match &copied {
             Ok(done) if done.ending == Ending::Stopped => return ExitCode::FAILURE,
             Ok(FannedOut { ending: Ending::ReadFailed(errno), .. }) | Err(errno) => {
@@ -145,6 +147,7 @@ impl Tee<'_> {
         extras: &Extras,
         outputs: &Outputs<'_>,
         spill: Option<&File>,
+        planned: &Planned,
     ) -> Result<FannedOut, Errno> {
         if start::was_closed(0) {
             return Err(Errno::BADF);
@@ -152,8 +155,11 @@ impl Tee<'_> {
         let stdin = std::io::stdin();
         let source = Endpoint::source(stdin.as_fd()).map_err(|error| error.errno())?;
         let (meter, lags, began) = (Meter::new(), Lags::of(outputs.ends().len()), Instant::now());
-        let mut fan_out =
-            FanOut::new(&source, outputs.ends()).meter(&meter).listeners(outputs.listeners());
+        let planner = || planned.plan(&source, outputs.ends());
+        let mut fan_out = FanOut::new(&source, outputs.ends())
+            .meter(&meter)
+            .listeners(outputs.listeners())
+            .planned_by(&planner);
         if self.mode.lets_readers_go() {
             fan_out = fan_out.watch_readers();
         }
@@ -175,7 +181,7 @@ impl Tee<'_> {
         };
         let done = done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         if extras.explain_plan {
-            explained::explain(extras, (&source, outputs), &done, began);
+            explained::explain(extras, planned, (&source, outputs), &done, began);
         }
         Ok(done)
     }
@@ -241,16 +247,25 @@ impl Tee<'_> {
     }
 }
 
-/// What has to be had before any output is touched: the checksum's thread, and the file to spill to.
-///
+/// What has to be had before any output is touched.
+struct Prepared {
+    /// The checksum's thread.
+    hashing: Option<Hashing>,
+    /// The file to spill to.
+    spill: Option<File>,
+    /// How it comes to its plan.
+    planned: Planned,
+}
+
 /// # Errors
 /// What is wrong, in words.
-fn prepared(extras: &Extras) -> Result<(Option<Hashing>, Option<File>), String> {
+fn prepared(extras: &Extras) -> Result<Prepared, String> {
+    let planned = Planned::by(extras.profile.as_deref())?;
     let hashing = extras.hash.map(Hashing::start).transpose();
     let hashing = hashing.map_err(|error| format!("no thread for the checksum: {error}"))?;
     let spill = extras.spill.as_deref().map(|folder| {
         let file = tempfile::tempfile_in(folder);
         file.map_err(|error| format!("cannot spill to {}: {error}", folder.display()))
     });
-    Ok((hashing, spill.transpose()?))
+    Ok(Prepared { hashing, spill: spill.transpose()?, planned })
 }

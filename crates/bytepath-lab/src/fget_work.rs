@@ -61,7 +61,7 @@ impl Work for ServiceWork {
             Server::Memcached(path) => vec![self.start_memcached(path, &mut running)?],
         };
         let mut load = Command::new(&self.program);
-        load.arg("ask").args(Starter::this().words());
+        load.arg("load").args(Starter::this().words());
         for address in &addresses {
             load.args(["--address", address]);
         }

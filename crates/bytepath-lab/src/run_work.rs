@@ -56,7 +56,7 @@ impl Work for RunWork {
         command.stdout(output.try_clone().map_err(told)?);
         let before = Usage::of_children();
         let began = Instant::now();
-        let status = to_the_end(&mut command)?;
+        let status = to_the_end(&mut command, PATIENCE)?;
         let seconds = began.elapsed().as_secs_f64();
         let usage = Usage::of_children().since(before);
         self.check(status, &mut output)?;
@@ -68,7 +68,7 @@ impl RunWork {
     fn prepare(&self, text: &str) -> Result<(), String> {
         let mut command = Command::new(&self.shell);
         command.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
-        match to_the_end(&mut command)? {
+        match to_the_end(&mut command, PATIENCE)? {
             status if status.success() => Ok(()),
             status => {
                 Err(format!("what was to be done before each sample failed ({status}): {text}"))
@@ -104,15 +104,17 @@ impl Drop for Group {
     }
 }
 
-fn to_the_end(command: &mut Command) -> Result<ExitStatus, String> {
+/// Runs a program and all that it starts to its end, within `patience`.
+pub(crate) fn to_the_end(command: &mut Command, patience: Duration) -> Result<ExitStatus, String> {
     let mut group = Group(Some(spawn_on(command.process_group(0), None)?));
     let child = group.0.as_mut().expect("it was just put there");
-    let status = waited(child, PATIENCE)?;
+    let status = waited(child, patience)?;
     group.0 = None;
     Ok(status)
 }
 
-fn hashed(output: &mut File) -> std::io::Result<(u64, u64)> {
+/// How many bytes a file has, and their hash.
+pub(crate) fn hashed(output: &mut File) -> std::io::Result<(u64, u64)> {
     let (mut hasher, mut bytes) = (DefaultHasher::new(), 0);
     let mut piece = vec![0; 1 << 20];
     output.rewind()?;

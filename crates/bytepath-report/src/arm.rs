@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::explained::Explained;
+
 /// An arm: one way of doing the experiment's work, with every sample of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
@@ -61,6 +63,9 @@ pub struct Arm {
     /// same work, and whose ratios are against the section's own reference arm.
     #[serde(default)]
     pub section: Option<String>,
+    /// Where its time went, from runs apart from the samples; null unless that was asked for.
+    #[serde(default)]
+    pub explained: Option<Explained>,
 }
 
 impl Arm {
@@ -85,6 +90,7 @@ impl Arm {
             published: None,
             reference: false,
             section: None,
+            explained: None,
         }
     }
 
@@ -102,6 +108,9 @@ impl Arm {
 /// The parameters that tell which share of its pages the page cache has afterwards of what an arm
 /// copied, and of the copy: from 0 to 1.
 pub const RESIDENT: [&str; 2] = ["source_resident", "copy_resident"];
+
+/// The parameter that tells, where the peak of memory is not known, that it was at most so many bytes.
+pub const PEAK_AT_MOST: &str = "peak_memory_at_most_bytes";
 
 /// The unit of an arm's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -240,8 +249,8 @@ pub struct Sample {
     pub seconds: f64,
 }
 
-/// What the work cost, both ends together, for each GiB (2^30 bytes) moved, or for each operation
-/// where the work is operations rather than bytes.
+/// What the work cost, both ends together, for each GiB (2^30 bytes) moved; for each operation where
+/// the work is operations rather than bytes; for each run where it is a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Costs {
@@ -261,6 +270,17 @@ pub struct Costs {
     pub syscalls_per_op: Option<f64>,
     /// Context switches per operation, voluntary and involuntary.
     pub context_switches_per_op: Option<f64>,
+    /// CPU seconds in user space of one run, where the work is one run of a command.
+    pub cpu_user_s_per_run: Option<f64>,
+    /// CPU seconds in the kernel of one run.
+    pub cpu_system_s_per_run: Option<f64>,
+    /// Context switches of one run, voluntary and involuntary.
+    pub context_switches_per_run: Option<f64>,
+    /// Page faults of one run, minor and major.
+    pub page_faults_per_run: Option<f64>,
+    /// The most memory that a process of the run held at once, in bytes. Null where that is less than
+    /// what the process that started it held, which the kernel counts in.
+    pub peak_memory_bytes: Option<f64>,
 }
 
 impl Costs {

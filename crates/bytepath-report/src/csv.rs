@@ -239,15 +239,47 @@ pub const COLUMNS: &[Column] = &[
         meaning: "context switches per operation",
         cell: |row| cost(row, |costs| costs.context_switches_per_op),
     },
+    Column {
+        name: "cpu_user_s_per_run",
+        meaning: "CPU seconds in user space of one run of a command",
+        cell: |row| cost(row, |costs| costs.cpu_user_s_per_run),
+    },
+    Column {
+        name: "cpu_system_s_per_run",
+        meaning: "CPU seconds in the kernel of one run",
+        cell: |row| cost(row, |costs| costs.cpu_system_s_per_run),
+    },
+    Column {
+        name: "context_switches_per_run",
+        meaning: "context switches of one run",
+        cell: |row| cost(row, |costs| costs.context_switches_per_run),
+    },
+    Column {
+        name: "page_faults_per_run",
+        meaning: "page faults of one run",
+        cell: |row| cost(row, |costs| costs.page_faults_per_run),
+    },
+    Column {
+        name: "peak_memory_bytes",
+        meaning: "the most memory that a process of the run held, in bytes",
+        cell: |row| cost(row, |costs| costs.peak_memory_bytes),
+    },
 ];
 
 /// Writes the record to a sink, header first.
 ///
 /// The sink is written in large pieces and flushed at the end; its errors come back as they are.
 pub fn write(record: &Record, sink: impl io::Write) -> io::Result<()> {
+    write_all(std::slice::from_ref(record), sink)
+}
+
+/// Writes several records below one header, as [`write`] does one.
+pub fn write_all(records: &[Record], sink: impl io::Write) -> io::Result<()> {
     let mut writer = ::csv::Writer::from_writer(sink);
     writer.write_record(COLUMNS.iter().map(|column| column.name)).map_err(errno_kept)?;
-    for arm in &record.arms {
+    for (record, arm) in
+        records.iter().flat_map(|record| record.arms.iter().map(move |arm| (record, arm)))
+    {
         if arm.samples.is_empty() {
             write_row(&mut writer, &Row { record, arm, sample: None })?;
         }

@@ -8,10 +8,16 @@
 //! |---|---|
 //! | keep a run | [`Record::to_json`], [`Record::from_json`]; the format is [`schema`] |
 //! | feed a spreadsheet | [`csv::write`] |
-//! | show a run in a terminal | [`table::render`] |
+//! | show a run in a terminal | [`table::render`], [`plot::render`] |
+//! | show runs to others | [`page::render`], [`markdown::render`] |
+//! | say what a run answers, and what to doubt about it | [`answer`], [`doubt`] |
 //! | keep and show how long requests took | [`latency`] |
+//! | say where an arm's time went | [`Explained`] |
 //! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
 //! | say what a `run` did | [`Ran`] |
+//! | say what runs tell about each other | [`Comparison`] |
+//! | say what tracing found | [`Traced`] |
+//! | say what holds a machine back | [`Diagnosis`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -38,26 +44,51 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod answer;
 pub mod csv;
+pub mod doubt;
+pub mod figures;
 pub mod latency;
+pub mod markdown;
 pub mod numbers;
+pub mod page;
+pub mod plot;
+pub mod scale;
 pub mod schema;
 pub mod table;
 pub mod verdict;
 
 mod arm;
+mod comparison;
 mod copied;
+mod diagnosis;
+mod explained;
+mod foreign;
 mod machine;
 mod ran;
 mod read;
 mod record;
+mod traced;
 mod write;
 
-pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Verdict};
+pub use arm::{
+    Arm, Better, Costs, PEAK_AT_MOST, Published, RESIDENT, Sample, Status, Unit, Verdict,
+};
+pub use comparison::{
+    ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Difference, Method,
+};
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
+pub use diagnosis::{Applied, Diagnosis, DiagnosisSchema, Finding, Health};
+pub use explained::{ClassShare, Explained, Stack, SymbolShare, SyscallCount};
+pub use figures::{Figure, Figures};
+pub use foreign::Foreign;
 pub use latency::Latency;
 pub use machine::{Cache, Machine};
 pub use ran::{Ran, RanDecision, RanPipe, RanSchema, RanStage, RanVerdict, Sure};
 pub use read::{ReadError, SCHEMA_NAME};
 pub use record::{Build, Control, Experiment, Record, SchemaName};
+pub use traced::{
+    TraceAttachment, TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq,
+    TraceSyscall, TraceThread, TraceWakeup, Traced, TracedSchema,
+};
 pub use write::WriteError;

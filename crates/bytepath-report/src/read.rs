@@ -3,6 +3,7 @@
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::foreign::Foreign;
 use crate::record::Record;
 
 /// The `schema` of the records that this version writes and reads.
@@ -38,9 +39,43 @@ pub enum ReadError {
     /// The text claims to be a record, but a field is missing or holds something else.
     #[error("damaged record: {0}")]
     Damaged(#[source] serde_json::Error),
+    /// The text is what another program measured.
+    #[error("not a record, but what {program} measured: bytepath import makes records of that")]
+    Foreign {
+        /// The program.
+        program: &'static str,
+    },
+    /// One of several records cannot be read.
+    #[error("record {number} of {of}: {why}")]
+    OneOf {
+        /// Which one, from 1.
+        number: usize,
+        /// How many there are.
+        of: usize,
+        /// What is wrong with it.
+        why: Box<ReadError>,
+    },
 }
 
 impl Record {
+    /// Reads one record or an array of them.
+    ///
+    /// # Errors
+    /// As [`Record::from_json`]; of an array it is told which one cannot be read.
+    pub fn all_from_json(text: &str) -> Result<Vec<Record>, ReadError> {
+        if !text.trim_start().starts_with('[') {
+            return Ok(vec![Record::from_json(text)?]);
+        }
+        let values: Vec<Value> = serde_json::from_str(text).map_err(ReadError::NotJson)?;
+        let of = values.len();
+        let read = |(number, value): (usize, Value)| {
+            let record = check(&value)
+                .and_then(|()| serde_json::from_value(value).map_err(ReadError::Damaged));
+            record.map_err(|why| ReadError::OneOf { number, of, why: Box::new(why) })
+        };
+        (1..).zip(values).map(read).collect()
+    }
+
     /// Reads a record from JSON. Fields that this version does not know are ignored, so that a
     /// record from a later release of the same major version still reads.
     pub fn from_json(text: &str) -> Result<Record, ReadError> {
@@ -51,9 +86,12 @@ impl Record {
 }
 
 fn check_schema(text: &str) -> Result<(), ReadError> {
-    let value: Value = serde_json::from_str(text).map_err(ReadError::NotJson)?;
+    check(&serde_json::from_str(text).map_err(ReadError::NotJson)?)
+}
+
+fn check(value: &Value) -> Result<(), ReadError> {
     match value.get("schema") {
-        None => Err(ReadError::NoSchema),
+        None => Err(foreign(value).unwrap_or(ReadError::NoSchema)),
         Some(Value::String(found)) if found == SCHEMA_NAME => Ok(()),
         Some(Value::String(found)) if is_newer(found) => {
             Err(ReadError::Newer { found: found.clone() })
@@ -68,4 +106,10 @@ fn is_newer(found: &str) -> bool {
         .strip_prefix(SCHEMA_FAMILY)
         .and_then(|version| version.parse::<u64>().ok())
         .is_some_and(|major| major > SCHEMA_MAJOR)
+}
+
+/// What another program wrote, where it is one that can be imported.
+fn foreign(value: &Value) -> Option<ReadError> {
+    let program = Foreign::of(value)?;
+    Some(ReadError::Foreign { program: program.name() })
 }

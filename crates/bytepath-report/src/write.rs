@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::arm::{Arm, Costs, Sample};
+use crate::explained::{ClassShare, Explained};
 use crate::record::Record;
 
 /// Why a record cannot be written.
@@ -58,6 +59,7 @@ fn figures(arm: &Arm) -> impl Iterator<Item = Figure> {
         .chain(named("published", arm.published.iter().map(|published| published.value)))
         .chain(named("costs", arm.costs.into_iter().flat_map(cost_figures)))
         .chain(named("samples", arm.samples.iter().flat_map(sample_figures)))
+        .chain(named("explained", arm.explained.iter().flat_map(explained_figures)))
 }
 
 fn cost_figures(costs: Costs) -> impl Iterator<Item = f64> {
@@ -71,6 +73,11 @@ fn cost_figures(costs: Costs) -> impl Iterator<Item = f64> {
         cpu_ns_per_op,
         syscalls_per_op,
         context_switches_per_op,
+        cpu_user_s_per_run,
+        cpu_system_s_per_run,
+        context_switches_per_run,
+        page_faults_per_run,
+        peak_memory_bytes,
     } = costs;
     [
         cpu_user_s_per_gib,
@@ -81,9 +88,26 @@ fn cost_figures(costs: Costs) -> impl Iterator<Item = f64> {
         cpu_ns_per_op,
         syscalls_per_op,
         context_switches_per_op,
+        cpu_user_s_per_run,
+        cpu_system_s_per_run,
+        context_switches_per_run,
+        page_faults_per_run,
+        peak_memory_bytes,
     ]
     .into_iter()
     .flatten()
+}
+
+fn explained_figures(explained: &Explained) -> impl Iterator<Item = f64> {
+    let class = |class: &ClassShare| {
+        [class.share, class.ci95[0], class.ci95[1]].into_iter().chain(class.published)
+    };
+    [explained.seconds]
+        .into_iter()
+        .chain(explained.classes.iter().flat_map(class))
+        .chain(explained.unclaimed.iter().map(|symbol| symbol.share))
+        .chain(explained.counters.values().copied())
+        .chain(explained.syscalls.iter().filter_map(|call| call.seconds))
 }
 
 fn sample_figures(sample: &Sample) -> impl Iterator<Item = f64> {

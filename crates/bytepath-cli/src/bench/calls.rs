@@ -26,7 +26,7 @@ pub(super) struct Calls {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     /// Make files in this directory
     #[arg(long, value_name = "DIR", default_value = ".")]

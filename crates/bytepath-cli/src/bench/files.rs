@@ -34,7 +34,7 @@ pub(super) struct Files {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     /// Past the page cache (O_DIRECT); this and --buffered unless one is given
     #[arg(long)]

@@ -21,7 +21,7 @@ pub(super) struct Ipc {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     /// How long do some bytes take there and back, instead: pipe, socket, eventfd, futex, channel
     #[arg(long, conflicts_with_all = ["sink", "file", "bytes", "dir"])]

@@ -27,7 +27,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     with: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     /// Begin no further block after this time, once there are 3
     #[arg(long, value_name = "TIME", value_parser = values::some_time, conflicts_with_all = ["blocks", "until_ci", "quick"])]

@@ -7,23 +7,25 @@ use bytepath::fan_out::FannedOut;
 
 use super::extras::Extras;
 use super::outputs::Outputs;
+use super::planned::Planned;
 use crate::classic::{always_quoted, word};
 use crate::say;
 
 /// Tells of what was done since `began`.
 pub(super) fn explain(
     extras: &Extras,
+    planned: &Planned,
     (source, outputs): (&Endpoint<'_>, &Outputs<'_>),
     done: &FannedOut,
     began: Instant,
 ) {
-    let basis = match extras.queue {
-        Some(_) => "--queue has everything read, and written by a thread for each output",
-        None => {
-            "by rules; pages are handed on where both ends have them, the rest is read and written"
-        }
-    };
-    say(format_args!("plan: {basis}"));
+    let basis = planned.basis();
+    match extras.queue {
+        Some(_) => say(format_args!(
+            "plan: {basis}; --queue has everything read, and written by a thread for each output"
+        )),
+        None => say(format_args!("plan: {basis}; {}", done.plan)),
+    }
     say(format_args!("  from a {}: {}", source.kind(), done.source_way));
     for (place, served) in done.sinks.iter().enumerate() {
         let kind = outputs.ends()[place].as_ref().map_or("closed", |end| end.kind().name());

@@ -25,6 +25,9 @@ pub(super) struct Extras {
     /// Say the stream's checksum at the end, on standard error
     #[arg(long, value_name = "ALGO", value_enum)]
     pub(super) hash: Option<Algorithm>,
+    /// The profile of this machine, as bytepath tune made it; its usual place unless given
+    #[arg(long, value_name = "FILE")]
+    pub(super) profile: Option<PathBuf>,
     /// Say on standard error how the bytes went to each output and why, and what came
     #[arg(long)]
     pub(super) explain_plan: bool,

@@ -189,11 +189,15 @@ fn what_cannot_be_is_refused_in_words() {
             "of services",
         ),
         (
-            &["ask", "--address", "tcp:127.0.0.1:1", "--connections", "1", "--time", "1ms"],
+            &["load", "--address", "tcp:127.0.0.1:1", "--connections", "1", "--time", "1ms"],
             1,
             "cannot reach",
         ),
-        (&["ask", "--address", "udp:x", "--connections", "1", "--time", "1ms"], 1, "is no address"),
+        (
+            &["load", "--address", "udp:x", "--connections", "1", "--time", "1ms"],
+            1,
+            "is no address",
+        ),
     ];
     for (words, code, said) in refused {
         run(&mut bytepath(words)).refused(code, &[said]);

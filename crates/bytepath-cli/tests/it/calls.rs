@@ -116,8 +116,14 @@ fn vmsplice_and_splice_are_used_when_asked_for() {
 fn gift_sets_the_flags_of_vmsplice_and_splice() {
     let words = "--write-with-vmsplice --read-with-splice --gift";
     let Some(calls) = traced(words, words) else { return };
-    assert!(on_pipe(&calls.writer, 1).iter().all(|call| call.contains("SPLICE_F_GIFT")));
-    assert!(on_pipe(&calls.reader, 0).iter().all(|call| call.contains("SPLICE_F_MOVE")));
+    // A look whether there is room moves nothing.
+    let moves = |calls: &[String], fd, flag: &str| {
+        let moves: Vec<_> =
+            on_pipe(calls, fd).into_iter().filter(|c| !c.contains("poll(")).collect();
+        assert!(!moves.is_empty() && moves.iter().all(|call| call.contains(flag)), "{moves:?}");
+    };
+    moves(&calls.writer, 1, "SPLICE_F_GIFT");
+    moves(&calls.reader, 0, "SPLICE_F_MOVE");
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn counted_lines_are_those_of_seq() {
 fn fizzbuzz_is_that_of_a_plain_loop_by_every_outlet_and_any_number_of_threads() {
     let rule = "{ if ($1 % 15 == 0) print \"FizzBuzz\"; else if ($1 % 5 == 0) print \"Buzz\"; \
                 else if ($1 % 3 == 0) print \"Fizz\"; else print }";
-    for from in [1u64, 999_990, 9_999_900_000] {
+    for from in [1_u64, 999_990, 9_999_900_000] {
         let theirs = format!("seq {from} {} | awk '{rule}'", from + 299_999);
         both(&format!("$bytepath gen fizzbuzz --from {from} --lines 300000"), &theirs);
         for outlet in streaming() {

@@ -3,6 +3,7 @@
 use bytepath_report::Experiment;
 
 pub mod calls;
+pub mod cmd;
 pub mod copy;
 pub mod fget;
 pub mod file_pipe;
@@ -10,11 +11,13 @@ pub mod files;
 pub mod generators;
 pub mod ipc;
 pub mod ipc_latency;
+pub mod keepalive;
 pub mod movers;
 pub mod overhead;
 pub mod pairs;
 pub mod pipes;
 pub mod run;
+pub mod swap;
 
 /// What an experiment asks and how.
 pub struct Description {
@@ -39,8 +42,11 @@ pub const EXPERIMENTS: &[&Description] = &[
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
     &run::DESCRIPTION,
+    &swap::DESCRIPTION,
+    &keepalive::DESCRIPTION,
     &generators::DESCRIPTION,
     &fget::DESCRIPTION,
+    &cmd::DESCRIPTION,
 ];
 
 impl Description {

@@ -2,7 +2,7 @@
 
 use comfy_table::CellAlignment;
 
-use crate::arm::{Arm, RESIDENT, Status, Unit};
+use crate::arm::{Arm, PEAK_AT_MOST, RESIDENT, Status, Unit};
 use crate::numbers::{self, UNKNOWN};
 use crate::record::Record;
 use crate::verdict;
@@ -17,12 +17,12 @@ pub(super) const PUBLISHED: &str = "published";
 pub(super) const TOUCHED: &str = "touched";
 
 /// One column of the table.
-pub(super) struct Column {
+pub(crate) struct Column {
     /// How the column is called in a sentence.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// The words over it, on one line or two.
-    pub(super) heading: fn(&Record) -> String,
-    pub(super) cell: fn(&Record, &Arm) -> String,
+    pub(crate) heading: fn(&Record) -> String,
+    pub(crate) cell: fn(&Record, &Arm) -> String,
     pub(super) alignment: CellAlignment,
     /// Where the width does not suffice, the column with the lowest figure goes first. Columns
     /// without one always stay.
@@ -31,13 +31,18 @@ pub(super) struct Column {
 
 impl Column {
     /// Whether any arm has something to say here.
-    pub(super) fn holds_anything(&self, record: &Record) -> bool {
+    pub(crate) fn holds_anything(&self, record: &Record) -> bool {
         record.arms.iter().any(|arm| (self.cell)(record, arm) != UNKNOWN)
+    }
+
+    /// Whether its cells are figures rather than words.
+    pub(crate) fn is_of_figures(&self) -> bool {
+        self.alignment == CellAlignment::Right
     }
 }
 
 /// Every column.
-pub(super) const ALL: &[Column] = &[
+pub(crate) const ALL: &[Column] = &[
     Column {
         name: "arm",
         heading: |_| "arm".to_owned(),
@@ -130,6 +135,49 @@ pub(super) const ALL: &[Column] = &[
         name: "switches/op",
         heading: |_| "switches\n/op".to_owned(),
         cell: |_, arm| figure(arm.costs.and_then(|costs| costs.context_switches_per_op)),
+        alignment: CellAlignment::Right,
+        importance: Some(2),
+    },
+    Column {
+        name: "user s/run",
+        heading: |_| "user\ns".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.cpu_user_s_per_run)),
+        alignment: CellAlignment::Right,
+        importance: Some(4),
+    },
+    Column {
+        name: "system s/run",
+        heading: |_| "system\ns".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.cpu_system_s_per_run)),
+        alignment: CellAlignment::Right,
+        importance: Some(4),
+    },
+    Column {
+        name: "peak memory",
+        heading: |_| "peak\nmemory".to_owned(),
+        cell: |_, arm| {
+            let peak = arm.costs.and_then(|costs| costs.peak_memory_bytes);
+            let at_most = arm.params.get(PEAK_AT_MOST).and_then(serde_json::Value::as_u64);
+            match (peak, at_most) {
+                (Some(bytes), _) => numbers::bytes(bytes as u64),
+                (None, Some(bytes)) => format!("≤ {}", numbers::bytes(bytes)),
+                (None, None) => unknown(),
+            }
+        },
+        alignment: CellAlignment::Right,
+        importance: Some(4),
+    },
+    Column {
+        name: "faults/run",
+        heading: |_| "faults".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.page_faults_per_run)),
+        alignment: CellAlignment::Right,
+        importance: Some(2),
+    },
+    Column {
+        name: "switches/run",
+        heading: |_| "switches".to_owned(),
+        cell: |_, arm| figure(arm.costs.and_then(|costs| costs.context_switches_per_run)),
         alignment: CellAlignment::Right,
         importance: Some(2),
     },

@@ -134,4 +134,10 @@ fn a_figure_that_is_not_finite_is_refused_by_name() {
     record.control.as_mut().expect("the sample has a control").ratio = f64::NAN;
     let refused = record.to_json().expect_err("JSON has no NaN").to_string();
     assert!(refused.contains("ratio of the control"), "{refused}");
+
+    let mut record = sample::record();
+    let explained = record.arms[0].explained.as_mut().expect("the sample explains its reference");
+    explained.classes[1].ci95[0] = f64::NAN;
+    let refused = record.to_json().expect_err("JSON has no NaN").to_string();
+    assert!(refused.contains("explained of arm \"write → read\""), "{refused}");
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytepath_report::{
-    Arm, Build, Cache, Control, Costs, Experiment, Machine, Published, Record, Sample, SchemaName,
-    Unit, Verdict,
+    Arm, Build, Cache, ClassShare, Control, Costs, Experiment, Explained, Machine, Published,
+    Record, Sample, SchemaName, Stack, SymbolShare, SyscallCount, Unit, Verdict,
 };
 use serde_json::json;
 
@@ -102,6 +102,7 @@ fn arms() -> Vec<Arm> {
             touched: true,
             published: Some(published(3.7)),
             reference: true,
+            explained: Some(explained()),
             ..measured("write → read", 8.51)
         },
         Arm {
@@ -154,6 +155,40 @@ fn arms() -> Vec<Arm> {
             "io_uring_setup: EPERM: kernel.io_uring_disabled is 2; set it to 0 as root",
         ),
     ]
+}
+
+/// Where the reference arm's time went.
+fn explained() -> Explained {
+    let class = |name: &str, share, ci95, published| ClassShare {
+        name: name.to_owned(),
+        share,
+        ci95,
+        published,
+    };
+    let stack = |frames: &str, count| Stack { frames: frames.to_owned(), count };
+    Explained {
+        sentence: "60% of the CPU's time is copying; vmsplice hands pages over instead.".to_owned(),
+        source: "cpu-clock".to_owned(),
+        hz: 999,
+        samples: 5,
+        seconds: 0.005,
+        cpus: vec![0],
+        classes: vec![
+            class("copying", 0.6, [0.17, 0.93], Some(0.24)),
+            class("idle", 0.2, [0.0, 0.6], None),
+            class("unclaimed", 0.2, [0.0, 0.6], None),
+        ],
+        unclaimed: vec![SymbolShare { symbol: "unheard_of_[k]".to_owned(), share: 0.2 }],
+        stacks: vec![
+            stack("writer;main;write;pipe_write_[k];copy_page_from_iter_[k]", 3),
+            stack("swapper;default_idle_[k]", 1),
+            stack("writer;[rare];unclaimed", 1),
+        ],
+        counters: BTreeMap::from([("context-switches-voluntary".to_owned(), 12.0)]),
+        syscalls: vec![SyscallCount { name: "write".to_owned(), count: 40, seconds: Some(0.004) }],
+        missing: vec!["no hardware counters: a virtual machine without a PMU".to_owned()],
+        ..Explained::default()
+    }
 }
 
 fn measured(name: &str, median: f64) -> Arm {

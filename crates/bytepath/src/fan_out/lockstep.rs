@@ -7,18 +7,21 @@ use rustix::io::Errno;
 use super::giving::PipePair;
 use super::sink::{Sink, Way};
 use super::taking::Taken;
-use super::{AfterLoss, Ending, FanOut, FannedOut, Lost, OnLoss, Pipes, Readers};
+use super::{
+    AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Pipes, Planner, Readers,
+};
 use crate::endpoint::{Endpoint, Kind};
 use crate::meter::Meter;
 
 /// What is read at a time: see [`crate::routes::FILE_WRITE_BYTES`].
 pub(super) const BUFFER_BYTES: usize = crate::routes::FILE_WRITE_BYTES;
 
-/// Once so much was moved, pipes are made larger: what is smaller may end any moment.
+/// Once so much was moved, the plan is looked at and pipes are made larger: what is smaller may end
+/// any moment.
 const GROW_AFTER_BYTES: u64 = 1 << 20;
 
-/// What pipes are made, which everybody may have by default (fs.pipe-max-size).
-const PIPE_BYTES: usize = 1 << 20;
+/// What pipes are made by rules, which everybody may have by default (fs.pipe-max-size).
+pub(super) const PIPE_BYTES: usize = 1 << 20;
 
 /// See the module.
 pub(super) struct Lockstep<'a> {
@@ -32,6 +35,8 @@ pub(super) struct Lockstep<'a> {
     pub(super) counted: usize,
     on_loss: OnLoss<'a>,
     pipes: Pipes,
+    planner: Option<Planner<'a>>,
+    plan: FanOutPlan,
     /// What the source gave and is not yet with every sink; `held` bytes.
     pub(super) reservoir: Option<PipePair>,
     pub(super) held: usize,
@@ -59,6 +64,8 @@ impl<'a> Lockstep<'a> {
             counted: job.counted(),
             on_loss,
             pipes: job.pipes,
+            planner: job.planner,
+            plan: FanOutPlan::by_rules(),
             reservoir: None,
             held: 0,
             scratch: None,
@@ -79,7 +86,8 @@ impl<'a> Lockstep<'a> {
             bytes: self.bytes,
             ending,
             source_way: if self.splices { "splice" } else { "read" },
-            sinks: self.sinks.iter().map(Sink::served).collect(),
+            sinks: self.sinks.iter().map(|sink| sink.served(self.splices)).collect(),
+            plan: self.plan,
         }
     }
 
@@ -152,11 +160,23 @@ impl<'a> Lockstep<'a> {
         let before = self.bytes;
         self.bytes += count as u64;
         self.meter.moved(count as u64);
-        if self.pipes == Pipes::Grow && passes_growth(before, count as u64) {
+        if passes_growth(before, count as u64) {
+            self.go_by_plan();
+        }
+    }
+
+    /// There is much to move: what it costs to look at a plan and to make pipes larger is earned back.
+    fn go_by_plan(&mut self) {
+        if let Some(planner) = self.planner {
+            self.plan = planner();
+        }
+        self.splices &= self.plan.hands_on_pages();
+        if self.pipes == Pipes::Grow {
+            let bytes = self.plan.pipe_bytes();
             let live = self.sinks.iter().filter(|sink| sink.is_live());
-            grow_pipes(self.source, live.filter_map(|sink| sink.end));
+            grow_pipes(self.source, live.filter_map(|sink| sink.end), bytes);
             for pair in self.reservoir.iter_mut().chain(&mut self.scratch) {
-                pair.grow(PIPE_BYTES);
+                pair.grow(bytes);
             }
         }
     }
@@ -165,7 +185,7 @@ impl<'a> Lockstep<'a> {
     pub(super) fn pair(&self) -> Result<PipePair, Errno> {
         let mut pair = PipePair::open()?;
         if self.pipes == Pipes::Grow && self.bytes >= GROW_AFTER_BYTES {
-            pair.grow(PIPE_BYTES);
+            pair.grow(self.plan.pipe_bytes());
         }
         Ok(pair)
     }
@@ -181,10 +201,11 @@ pub(super) fn passes_growth(before: u64, count: u64) -> bool {
 pub(super) fn grow_pipes<'e>(
     source: &'e Endpoint<'e>,
     sinks: impl Iterator<Item = &'e Endpoint<'e>>,
+    bytes: usize,
 ) {
     for end in sinks.chain([source]).filter(|end| end.kind() == Kind::Pipe) {
-        if crate::outlets::pipe_bytes(end.as_fd()) < PIPE_BYTES {
-            let _ = end.set_pipe_bytes(PIPE_BYTES);
+        if crate::outlets::pipe_bytes(end.as_fd()) < bytes {
+            let _ = end.set_pipe_bytes(bytes);
         }
     }
 }

@@ -11,6 +11,7 @@
 
 mod giving;
 mod lockstep;
+mod plan;
 mod queue;
 mod queued;
 mod sink;
@@ -22,6 +23,7 @@ use crate::endpoint::Endpoint;
 use crate::meter::Meter;
 use crate::wait::Cancel;
 use lockstep::Lockstep;
+pub use plan::FanOutPlan;
 pub use queue::Queue;
 pub use queued::Lags;
 use queued::Queued;
@@ -34,7 +36,11 @@ pub struct FanOut<'a> {
     listeners: usize,
     readers: Readers,
     pipes: Pipes,
+    planner: Option<Planner<'a>>,
 }
+
+/// Who is asked for the plan once it shows that there is much to move.
+pub type Planner<'a> = &'a (dyn Fn() -> FanOutPlan + Sync);
 
 /// What is done about sinks whose readers leave while no byte comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +105,8 @@ pub struct FannedOut {
     pub source_way: &'static str,
     /// What became of each sink.
     pub sinks: Vec<Served>,
+    /// The plan that it went by last.
+    pub plan: FanOutPlan,
 }
 
 /// What became of one sink.
@@ -123,7 +131,7 @@ impl<'a> FanOut<'a> {
     /// before their readers have taken them shows. A source that is also a sink is read.
     pub fn new(source: &'a Endpoint<'a>, sinks: &'a [Option<Endpoint<'a>>]) -> Self {
         let (readers, pipes) = (Readers::Unwatched, Pipes::Grow);
-        FanOut { source, sinks, meter: None, listeners: 0, readers, pipes }
+        FanOut { source, sinks, meter: None, listeners: 0, readers, pipes, planner: None }
     }
 
     /// Counts on this meter what the source gives.
@@ -148,6 +156,12 @@ impl<'a> FanOut<'a> {
     #[must_use]
     pub fn watch_readers(self) -> Self {
         FanOut { readers: Readers::Watched, ..self }
+    }
+
+    /// Asks for a plan after the first MiB, and goes by it from there; by rules before, and without.
+    #[must_use]
+    pub fn planned_by(self, planner: Planner<'a>) -> Self {
+        FanOut { planner: Some(planner), ..self }
     }
 
     /// Leaves pipes at the size they have.

@@ -12,7 +12,7 @@ use super::lockstep::{BUFFER_BYTES, grow_pipes};
 use super::queue::{Piece, Pieces, Queue, read_all_at};
 use super::sink::{Sink, Way};
 use super::taking::wait_for_source;
-use super::{AfterLoss, Ending, FanOut, FannedOut, Lost, OnLoss, Pipes, Readers};
+use super::{AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Pipes, Readers};
 use crate::endpoint::Blocking;
 use crate::meter::Meter;
 use crate::wait::Cancel;
@@ -95,7 +95,7 @@ impl<'a> Queued<'a> {
     }
 
     pub(super) fn run(self) -> FannedOut {
-        let (mut served, mut bytes) = (Vec::new(), 0);
+        let (mut served, mut bytes, mut plan) = (Vec::new(), 0, FanOutPlan::by_rules());
         let ending = std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for (place, end) in self.job.sinks.iter().enumerate() {
@@ -108,7 +108,7 @@ impl<'a> Queued<'a> {
                     self.lose(place, Errno::AGAIN);
                 }
             }
-            let ending = self.feed(&mut bytes);
+            let ending = self.feed(&mut bytes, &mut plan);
             self.lock().ended = true;
             self.more.notify_all();
             for (place, thread) in threads.into_iter().enumerate() {
@@ -123,8 +123,8 @@ impl<'a> Queued<'a> {
             lost.iter().for_each(|errno| sink.lose(*errno));
         }
         let ending = if state.stopped { Ending::Stopped } else { ending };
-        let sinks = served.iter().map(Sink::served).collect();
-        FannedOut { bytes, ending, source_way: "read", sinks }
+        let sinks = served.iter().map(|sink| sink.served(false)).collect();
+        FannedOut { bytes, ending, source_way: "read", sinks, plan }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'a>> {
@@ -138,7 +138,7 @@ impl<'a> Queued<'a> {
     }
 
     /// Puts what the source gives into the queue, until it ends.
-    fn feed(&self, bytes: &mut u64) -> Ending {
+    fn feed(&self, bytes: &mut u64, plan: &mut FanOutPlan) -> Ending {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let piece = match self.read(&mut buffer) {
@@ -146,8 +146,14 @@ impl<'a> Queued<'a> {
                 Err(ending) => return ending,
             };
             let count = piece.len() as u64;
-            if self.job.pipes == Pipes::Grow && super::lockstep::passes_growth(*bytes, count) {
-                grow_pipes(self.job.source, self.job.sinks.iter().flatten());
+            if super::lockstep::passes_growth(*bytes, count) {
+                if let Some(planner) = self.job.planner {
+                    *plan = planner();
+                }
+                if self.job.pipes == Pipes::Grow {
+                    let sinks = self.job.sinks.iter().flatten();
+                    grow_pipes(self.job.source, sinks, plan.pipe_bytes());
+                }
             }
             *bytes += count;
             self.meter.moved(count);

@@ -108,9 +108,11 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    pub(super) fn served(&self) -> Served {
+    /// What became of it, where the source gave pages last, or did not.
+    pub(super) fn served(&self, pages: bool) -> Served {
         let Sink { bytes, refused, lost, .. } = *self;
-        Served { bytes, way: self.way.name(), refused, lost }
+        let way = if pages || self.way == Way::Drop { self.way } else { Way::Write };
+        Served { bytes, way: way.name(), refused, lost }
     }
 }
 

@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Stdio;
 
+use bytepath::machine::Machine;
+use bytepath::profile::MachineKey;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
@@ -326,4 +328,43 @@ fn wrong_use_of_our_options_is_refused_before_any_output_is_touched() {
     }
     let refused = run(&mut bytepath(&["tee", "--bad"]));
     refused.refused(1, &["tee: unrecognized option", "Try 'bytepath tee --help'"]);
+}
+
+/// A profile of this machine by which one route is best from a pipe to a pipe.
+fn profile_for(route: &str, folder: &Path) -> String {
+    let key = MachineKey::of(Machine::this());
+    let choice = serde_json::json!({
+        "route": route, "pipe_bytes": 256 << 10,
+        "gib_per_s": 7.0, "ci95": [6.0, 8.0], "overall_gib_per_s": 7.0, "cpu_s_per_gib": 0.1,
+    });
+    let profile = serde_json::json!({
+        "schema": "bytepath.profile/1", "made": "2026-01-01T00:00:00Z", "bytepath": "0.1.0",
+        "machine": key, "pairs": [{ "source": "pipe", "sink": "pipe", "choices": [choice] }],
+    });
+    let path = folder.join(format!("{route}.json"));
+    std::fs::write(&path, profile.to_string()).expect("a profile");
+    path.display().to_string()
+}
+
+#[test]
+fn what_was_measured_decides_whether_pages_are_handed_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    few(folder.path());
+    let name = folder.path().join("large").display().to_string();
+    for (route, way, kind) in
+        [("splice", "tee", "handed on"), ("read-write", "write", "everything is")]
+    {
+        let profile = profile_for(route, folder.path());
+        let done = shell(&format!(
+            "cat {name} | $bytepath tee --explain-plan --profile {profile} {name}.2 | cmp - {name} && cmp {name}.2 {name} && echo same"
+        ));
+        let said = &done.stderr;
+        assert_eq!(done.stdout, "same\n", "{said}");
+        let best = format!("pipes of 256 KiB; to a pipe alone {route} is best, 7.00 GiB/s");
+        for words in ["by what was measured", kind, &best, &format!("(pipe): {way}, ")] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+    let bad = run(&mut bytepath(&["tee", "--profile", "/nonexistent", "/dev/null"]));
+    bad.refused(1, &["tee: ", "there is no profile", "run bytepath tune"]);
 }

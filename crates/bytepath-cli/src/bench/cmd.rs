@@ -1,0 +1,250 @@
+//! `bytepath bench cmd`: any commands, interleaved.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use bytepath_lab::cmd_work::{By, Tolerated, by_shell};
+use bytepath_lab::experiments::cmd::{self, Asked, Shared};
+use bytepath_report::{Record, Status};
+use clap::Args;
+
+use super::{Measuring, interrupt, listed, measured, show};
+use crate::wrong_usage;
+
+/// How long do commands take? Any of them, interleaved in random order, with intervals
+#[derive(Args)]
+pub(super) struct Cmd {
+    /// What you would type into a shell, each command as one argument
+    #[arg(required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// Call a command this, the first for the first
+    #[arg(short = 'n', long, value_name = "NAME")]
+    name: Vec<String>,
+    /// Have the shell do this before each run, outside of the clock: once for all, or once a command
+    #[arg(short, long, value_name = "COMMAND")]
+    prepare: Vec<String>,
+    /// Have the shell do this after each run, outside of the clock, likewise
+    #[arg(long, value_name = "COMMAND")]
+    conclude: Vec<String>,
+    /// Have the shell do this once, before anything is run
+    #[arg(short, long, value_name = "COMMAND")]
+    setup: Option<String>,
+    /// Have the shell do this once, at the end, whatever came
+    #[arg(short, long, value_name = "COMMAND")]
+    cleanup: Option<String>,
+    /// Write {VAR} in commands and steps, and run them with each of the values: -L n 1,2,4
+    #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2)]
+    parameter_list: Vec<String>,
+    /// Runs of each command before the first block; one shows anyway whether it works
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    warmup: u32,
+    /// See that all commands write the same to standard output
+    #[arg(long)]
+    check_output: bool,
+    /// Measure commands that fail, too; or those alone that end with one of these codes
+    #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    ignore_failure: Option<String>,
+    /// Give each run this file as its standard input
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// The shell; /bin/sh unless given
+    #[arg(short = 'S', long, value_name = "PATH", default_value = "/bin/sh")]
+    shell: PathBuf,
+    /// Start each command without a shell, split into words as one would
+    #[arg(short = 'N', long)]
+    no_shell: bool,
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
+    list: bool,
+    /// Keep outputs in this directory while they are compared
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "check_output")]
+    dir: PathBuf,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
+    if options.measuring.time.is_some() || options.measuring.warm_up.is_some() {
+        return Err(wrong_usage(
+            "a sample is one run of a command, so --time and --warm-up have no effect on it; \
+             --warmup N runs each N times before",
+        ));
+    }
+    let commands = commands(options)?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let compared_in = match options.check_output {
+        true => Some(
+            std::fs::canonicalize(&options.dir)
+                .with_context(|| format!("cannot keep outputs in {}", options.dir.display()))?,
+        ),
+        false => None,
+    };
+    if let Some(path) = &options.input {
+        std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    let (arms, is_short) = cmd::arms(
+        &commands,
+        &Shared {
+            program: &program,
+            by: if options.no_shell { By::Itself } else { By::Shell(options.shell.clone()) },
+            shell: &options.shell,
+            input: options.input.as_deref(),
+            tolerated: tolerated(options.ignore_failure.as_deref())?,
+            compared_in,
+            warm_ups: options.warmup,
+        },
+    );
+    if options.list {
+        return listed(&arms);
+    }
+    let outputs = options.measuring.outputs()?;
+    // From here on an interruption cleans up.
+    let _measuring = interrupt::Measuring::begin();
+    let _after = Cleanup(options);
+    if let Some(setup) = &options.setup {
+        by_shell(&options.shell, setup).map_err(|why| anyhow::anyhow!("--setup failed: {why}"))?;
+    }
+    let reference = arms[0].name.clone();
+    let mut settings = options.measuring.settings(Some(0));
+    settings.others.insert(
+        "shell".into(),
+        match options.no_shell {
+            true => "none".into(),
+            false => options.shell.display().to_string().into(),
+        },
+    );
+    let mut record = measured(cmd::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    if is_short.get() && !options.no_shell {
+        cmd::warn_of_shell(&mut record);
+    }
+    show(&record, None, outputs)?;
+    failed(&record)
+}
+
+/// Does what was asked for the end, whatever came before.
+struct Cleanup<'a>(&'a Cmd);
+
+impl Drop for Cleanup<'_> {
+    fn drop(&mut self) {
+        let Some(text) = &self.0.cleanup else { return };
+        if let Err(why) = by_shell(&self.0.shell, text) {
+            crate::say(format_args!("bytepath: --cleanup failed: {why}"));
+        }
+    }
+}
+
+/// Whoever names a command wants it to run: one that failed is told by the exit code too.
+fn failed(record: &Record) -> anyhow::Result<()> {
+    let failed: Vec<_> = record
+        .arms
+        .iter()
+        .filter(|arm| arm.status == Status::Unavailable)
+        .map(|arm| format!("{}: {}", arm.name, arm.why.as_deref().unwrap_or("for no known reason")))
+        .collect();
+    match failed.len() {
+        0 => Ok(()),
+        count => {
+            bail!("{count} of {} commands failed:\n  {}", record.arms.len(), failed.join("\n  "))
+        }
+    }
+}
+
+/// The commands, each with each combination of the values of the parameters.
+fn commands(options: &Cmd) -> anyhow::Result<Vec<Asked>> {
+    let of = |steps: &[String], option: &str, index: usize| match steps.len() {
+        0 => Ok(None),
+        1 => Ok(Some(steps[0].clone())),
+        count if count == options.command.len() => Ok(Some(steps[index].clone())),
+        count => Err(wrong_usage(format!(
+            "{option} was given {count} times; give it once, or once for each of the {} commands",
+            options.command.len()
+        ))),
+    };
+    if options.name.len() > options.command.len() {
+        return Err(wrong_usage("there are more names than commands"));
+    }
+    let mut asked: Vec<Asked> = Vec::new();
+    for (index, text) in options.command.iter().enumerate() {
+        let (prepare, conclude) = (
+            of(&options.prepare, "--prepare", index)?,
+            of(&options.conclude, "--conclude", index)?,
+        );
+        for values in combinations(&options.parameter_list)? {
+            let filled = |text: &str| filled(text, &values);
+            let text = filled(text);
+            let words = shell_words::split(&text);
+            let words = match options.no_shell {
+                true => words
+                    .map_err(|_| wrong_usage(format!("{text:?} has a quote without its end")))?,
+                false => Vec::new(),
+            };
+            if text.trim().is_empty() || (options.no_shell && words.is_empty()) {
+                return Err(wrong_usage("an empty command takes no time; write what is to run"));
+            }
+            let name = options.name.get(index).map_or_else(|| text.clone(), |name| filled(name));
+            if asked.iter().any(|known| known.name == name) {
+                return Err(wrong_usage(format!(
+                    "{name:?} would run twice: give each once, or name them with -n"
+                )));
+            }
+            let step = |step: &Option<String>| step.as_deref().map(filled);
+            asked.push(Asked {
+                name,
+                prepare: step(&prepare),
+                conclude: step(&conclude),
+                text,
+                words,
+            });
+        }
+    }
+    Ok(asked)
+}
+
+/// A value for each parameter, by its name.
+type Values = Vec<(String, String)>;
+
+/// More arms than this would take longer than anybody waits.
+const COMBINATIONS_MAX: usize = 1000;
+
+fn combinations(lists: &[String]) -> anyhow::Result<Vec<Values>> {
+    let mut all: Vec<Values> = vec![Vec::new()];
+    for pair in lists.chunks_exact(2) {
+        let values: Vec<&str> = pair[1].split(',').collect();
+        let with = |so_far: &Values| -> Vec<Values> {
+            let one = |value: &&str| {
+                let mut so_far = so_far.clone();
+                so_far.push((pair[0].clone(), (*value).to_owned()));
+                so_far
+            };
+            values.iter().map(one).collect()
+        };
+        all = all.iter().flat_map(with).collect();
+        if all.len() > COMBINATIONS_MAX {
+            return Err(wrong_usage(format!(
+                "more than {COMBINATIONS_MAX} combinations of parameters"
+            )));
+        }
+    }
+    Ok(all)
+}
+
+fn filled(text: &str, values: &[(String, String)]) -> String {
+    values
+        .iter()
+        .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+fn tolerated(asked: Option<&str>) -> anyhow::Result<Tolerated> {
+    match asked {
+        None => Ok(Tolerated::Success),
+        Some("all" | "all-non-zero") => Ok(Tolerated::All),
+        Some(codes) => {
+            let code = |text: &str| {
+                text.trim().parse().map_err(|_| {
+                    wrong_usage(format!("{text:?} is no exit code; write --ignore-failure=1,2"))
+                })
+            };
+            Ok(Tolerated::These(codes.split(',').map(code).collect::<anyhow::Result<_>>()?))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `bytepath import`: records of what hyperfine and fio measured.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use bytepath_lab::import;
+use bytepath_report::{Record, table};
+use clap::Args;
+
+use crate::output::{self, Output};
+use crate::{bench, records, report};
+
+/// Make records of what hyperfine (--export-json) and fio (--output-format=json) measured, to
+/// report and compare
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Files that hyperfine or fio wrote; - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    file: Vec<String>,
+    /// Write the records to a file, several as an array; - for standard output, which then holds
+    /// nothing else
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let output = options.json.as_deref().map(Output::open).transpose()?;
+    let records =
+        options.file.iter().map(|name| record(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    if let Some(output) = output {
+        output.write(report::json(&records)?.as_bytes())?;
+    }
+    if options.json.as_deref().is_some_and(output::is_stdout) {
+        return Ok(());
+    }
+    let tables = records.iter().map(|record| table::render(record, bench::style()));
+    let text = tables.collect::<Vec<_>>().join("\n");
+    std::io::stdout().write_all(text.as_bytes()).context("standard output")
+}
+
+fn record(name: &str) -> anyhow::Result<Record> {
+    let text = records::text(name)?;
+    let written = std::fs::metadata(name).and_then(|file| file.modified());
+    let written = written.unwrap_or_else(|_| std::time::SystemTime::now());
+    let written = jiff::Timestamp::try_from(written).unwrap_or_else(|_| jiff::Timestamp::now());
+    let written = written.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    import::record(&text, &written).with_context(|| records::shown(name))
+}

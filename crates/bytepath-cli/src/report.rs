@@ -1,0 +1,184 @@
+//! `bytepath report`: records as one page for a browser, as Markdown, CSV, JSON, or on the terminal.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::Context;
+use bytepath::machine::Machine;
+use bytepath_report::doubt::Here;
+use bytepath_report::{Record, csv, markdown, numbers, page, plot, table};
+use clap::{Args, ValueEnum};
+
+use crate::output::{self, Output};
+use crate::{bench, records, wrong_usage};
+
+/// Show records to others: one page for a browser with plots, costs, flame graphs and the machine;
+/// or Markdown, CSV, JSON; or tables and plots on the terminal
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Records: files that --json wrote; - for standard input
+    #[arg(required = true, value_name = "RECORD")]
+    record: Vec<String>,
+    /// Write to this file; - for standard output. Its ending says the format: .html, .md, .csv, .json
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The format, whatever the file is called
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Draw the medians and their intervals on the terminal
+    #[arg(long)]
+    plot: bool,
+}
+
+/// What a report is written as.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One page for a browser, with nothing beside it
+    Html,
+    /// Markdown, with a table
+    Markdown,
+    /// Every sample, a row each
+    Csv,
+    /// The records themselves; several as an array
+    Json,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let output = options.output.as_deref();
+    let format = format(options.format, output)?;
+    let to_stdout = output.is_none_or(output::is_stdout);
+    if options.plot && format.is_some() && to_stdout {
+        return Err(wrong_usage(
+            "standard output takes a plot or another format, not both; name a file: -o FILE",
+        ));
+    }
+    if format == Some(Format::Html) && output.is_none() && std::io::stdout().is_terminal() {
+        return Err(wrong_usage("a page is not for a terminal; name a file: -o report.html"));
+    }
+    let opened = output.map(Output::open).transpose()?;
+    let records = records::read(&options.record)?;
+    if let Some(format) = format {
+        let text = written(&records, format)?;
+        match opened {
+            Some(file) => file.write(&text)?,
+            None => std::io::stdout().write_all(&text).context("standard output")?,
+        }
+        if let Some(path) = output.filter(|_| !to_stdout) {
+            told(path, &records, text.len())?;
+        }
+    }
+    if options.plot || format.is_none() {
+        shown(&records, options.plot, format.is_none())?;
+    }
+    Ok(())
+}
+
+/// The format that was asked for, or that the file's ending says; none where all goes to the
+/// terminal.
+fn format(asked: Option<Format>, output: Option<&Path>) -> anyhow::Result<Option<Format>> {
+    let Some(path) = output.filter(|_| asked.is_none()) else { return Ok(asked) };
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    match ending.to_ascii_lowercase().as_str() {
+        "html" | "htm" => Ok(Some(Format::Html)),
+        "md" | "markdown" => Ok(Some(Format::Markdown)),
+        "csv" => Ok(Some(Format::Csv)),
+        "json" => Ok(Some(Format::Json)),
+        _ => Err(wrong_usage(format!(
+            "{} does not say a format; give --format html, markdown, csv or json",
+            path.display()
+        ))),
+    }
+}
+
+fn written(records: &[Record], format: Format) -> anyhow::Result<Vec<u8>> {
+    match format {
+        Format::Html => Ok(page(records)?.into_bytes()),
+        Format::Markdown => {
+            let here = here();
+            let each = records.iter().map(|record| markdown::render(record, &here));
+            Ok(each.collect::<String>().into_bytes())
+        }
+        Format::Csv => {
+            let mut text = Vec::new();
+            csv::write_all(records, &mut text)?;
+            Ok(text)
+        }
+        Format::Json => Ok(json(records)?.into_bytes()),
+    }
+}
+
+/// One record as it is, several as an array; `report` reads either.
+pub(crate) fn json(records: &[Record]) -> anyhow::Result<String> {
+    let each: Result<Vec<String>, _> = records.iter().map(Record::to_json).collect();
+    let mut each = each?;
+    match each.len() {
+        1 => Ok(each.remove(0)),
+        _ => Ok(format!("[\n{}]\n", each.join(",\n"))),
+    }
+}
+
+/// The page of these records.
+pub(crate) fn page(records: &[Record]) -> anyhow::Result<String> {
+    let now = humantime_now();
+    let made = format!("Made by bytepath {} on {now}", env!("CARGO_PKG_VERSION"));
+    Ok(page::render(records, &made, &here())?)
+}
+
+fn humantime_now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// What is true here and now, beside which records may be stale.
+fn here() -> Here {
+    let kernel = Machine::this().kernel();
+    let cpu = (!kernel.cpu_model.is_empty()).then(|| kernel.cpu_model.clone());
+    Here {
+        now: Some(SystemTime::now()),
+        bytepath: std::env::current_exe().ok().map(|exe| bytepath_lab::facts::build(&exe)),
+        kernel_and_cpu: Some((format!("{} {}", kernel.release, kernel.version), cpu)),
+    }
+}
+
+/// Says what was written, for somebody who waits for it.
+fn told(path: &Path, records: &[Record], bytes: usize) -> anyhow::Result<()> {
+    let plural = if records.len() == 1 { "" } else { "s" };
+    let size = numbers::bytes(bytes as u64);
+    let line = format!("{}: {} run{plural}, {size}\n", path.display(), records.len());
+    std::io::stdout().write_all(line.as_bytes()).context("standard output")
+}
+
+/// Plots, tables, or both, of all records on the terminal.
+fn shown(records: &[Record], with_plot: bool, with_table: bool) -> anyhow::Result<()> {
+    let mut text = String::new();
+    for record in records {
+        if with_table {
+            text += &table::render(record, bench::style());
+            text.push('\n');
+        } else {
+            text += &table::paragraph(
+                &format!("{}: {}", record.experiment.name, record.experiment.question),
+                bench::style(),
+            );
+        }
+        if with_plot {
+            text += &plot::render(record, plot_style());
+            text.push('\n');
+        }
+    }
+    std::io::stdout().write_all(text.as_bytes()).context("standard output")
+}
+
+/// Colour, width and characters as standard output and the locale allow.
+pub(crate) fn plot_style() -> plot::Style {
+    let table::Style { colour, width } = bench::style();
+    plot::Style { colour, width, unicode: unicode() }
+}
+
+/// Whether the locale's letters are more than ASCII.
+fn unicode() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(std::env::var_os);
+    let locale = set.into_iter().find(|value| !value.is_empty()).unwrap_or_default();
+    let locale = locale.to_string_lossy().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}

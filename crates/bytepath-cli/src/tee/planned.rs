@@ -1,0 +1,61 @@
+//! How tee comes to its plan: a profile that was named is read at once and has to be good; the usual one
+//! is looked at when there is much to move, and rules do without it.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use bytepath::fan_out::FanOutPlan;
+use bytepath::machine::Machine;
+use bytepath::{Endpoint, Profile};
+
+use crate::planning::usual_profile;
+
+/// See the module.
+pub(super) struct Planned {
+    named: Option<Profile>,
+    /// Why the profile had no say, once it was looked for.
+    without: OnceLock<Option<String>>,
+}
+
+impl Planned {
+    /// # Errors
+    /// The profile that was named cannot be used, in words.
+    pub(super) fn by(named: Option<&Path>) -> Result<Planned, String> {
+        let read = |path: &Path| {
+            let profile = Profile::read(path)?;
+            profile.check_machine(Machine::this())?;
+            Ok(profile)
+        };
+        let named = named.map(read).transpose();
+        let named = named.map_err(|error: bytepath::profile::ProfileError| error.to_string())?;
+        Ok(Planned { named, without: OnceLock::new() })
+    }
+
+    /// The plan from `source` to `sinks`.
+    pub(super) fn plan(&self, source: &Endpoint<'_>, sinks: &[Option<Endpoint<'_>>]) -> FanOutPlan {
+        let profile = match &self.named {
+            Some(profile) => Ok(Cow::Borrowed(profile)),
+            None => usual_profile().map(Cow::Owned),
+        };
+        let (plan, why) = match profile {
+            Ok(profile) => match FanOutPlan::by_profile(&profile, source, sinks) {
+                plan if plan.is_measured() => (plan, None),
+                plan => (plan, Some("the profile has no figures for these ends".into())),
+            },
+            Err(why) => (FanOutPlan::by_rules(), Some(why)),
+        };
+        // Asked for once; if it were twice, the first reason would do.
+        let _ = self.without.set(why);
+        plan
+    }
+
+    /// What the plan goes by.
+    pub(super) fn basis(&self) -> String {
+        match self.without.get() {
+            None => "by rules; the job was too small to look at the profile".into(),
+            Some(Some(why)) => format!("by rules; {why}"),
+            Some(None) => "by what was measured on this machine".into(),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What is counted beside the samples: context switches, migrations, faults, wake-ups across CPUs,
+//! and hardware counters where they exist.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
+
+use perf_event::events::{Hardware, Software, Tracepoint};
+use perf_event::{Builder, Counter};
+
+use crate::Whom;
+use crate::missing::{Missing, paranoid};
+use crate::sys::event::set_filter;
+use crate::tracefs::Tracepoints;
+
+/// The names of counters, as the record has them.
+pub mod name {
+    /// Times that a thread of the work left its CPU.
+    pub const SWITCHES: &str = "context-switches";
+    /// Of those, the ones in which it had nothing to do.
+    pub const SWITCHES_VOLUNTARY: &str = "context-switches-voluntary";
+    /// Of those, the ones in which it would have gone on.
+    pub const SWITCHES_INVOLUNTARY: &str = "context-switches-involuntary";
+    /// Times that a thread went on on another CPU.
+    pub const MIGRATIONS: &str = "migrations";
+    /// Page faults that needed no device.
+    pub const FAULTS_MINOR: &str = "page-faults-minor";
+    /// Page faults that waited for one.
+    pub const FAULTS_MAJOR: &str = "page-faults-major";
+    /// Times that a thread woke another that had slept on another CPU.
+    pub const WAKEUPS_ACROSS: &str = "wakeups-across-cpus";
+    /// Times that a thread woke another.
+    pub const WAKEUPS: &str = "wakeups";
+    /// System calls.
+    pub const SYSCALLS: &str = "system-calls";
+}
+
+/// Something that is counted: one number from many events.
+struct Sum {
+    name: &'static str,
+    events: Vec<Counter>,
+    /// Whether events take turns, as those of hardware do where it has too few counters.
+    takes_turns: bool,
+}
+
+/// Counters that run.
+pub(crate) struct Counting(Vec<Sum>);
+
+/// What to count, and whose.
+pub(crate) struct Counted<'a> {
+    pub(crate) whom: Whom,
+    /// The threads there are, where it is a process that runs.
+    pub(crate) threads: &'a [u32],
+    pub(crate) online: &'a [u32],
+    pub(crate) tracepoints: Option<&'a Tracepoints>,
+}
+
+impl Counting {
+    /// Begins to count what can be counted; what cannot is said.
+    pub(crate) fn start(counted: &Counted<'_>, missing: &mut Vec<String>) -> Counting {
+        let mut sums = Vec::new();
+        let software = [
+            (name::SWITCHES, Software::CONTEXT_SWITCHES),
+            (name::MIGRATIONS, Software::CPU_MIGRATIONS),
+            (name::FAULTS_MINOR, Software::PAGE_FAULTS_MIN),
+            (name::FAULTS_MAJOR, Software::PAGE_FAULTS_MAJ),
+        ];
+        let mut refused: Option<io::Error> = None;
+        for (name, event) in software {
+            match counted.each_thread(&mut Builder::new(event)) {
+                Ok(events) => sums.push(Sum { name, events, takes_turns: false }),
+                Err(error) => refused = Some(error),
+            }
+        }
+        if let Some(error) = refused {
+            missing
+                .push(Missing::no_tracepoints("switches, migrations and faults", &why(&error)).0);
+        }
+        sums.extend(hardware(counted));
+        if let Some(tracepoints) = counted.tracepoints
+            && let Err(error) = traced(counted, tracepoints, &mut sums)
+        {
+            let what = "which switches were voluntary, and wake-ups";
+            missing.push(Missing::no_tracepoints(what, &why(&error)).0);
+        }
+        Counting(sums)
+    }
+
+    /// The numbers.
+    pub(crate) fn stop(self) -> BTreeMap<String, f64> {
+        let mut numbers = BTreeMap::new();
+        for Sum { name, events, takes_turns } in self.0 {
+            let mut sum = 0.0;
+            for mut event in events {
+                let Ok(read) = event.read_count_and_time() else { continue };
+                let ran = match takes_turns && read.time_running > 0 {
+                    true => read.time_running as f64 / read.time_enabled as f64,
+                    false => 1.0,
+                };
+                sum += read.count as f64 / ran;
+            }
+            *numbers.entry(name.to_owned()).or_insert(0.0) += sum;
+        }
+        // What is counted by elimination.
+        if let (Some(all), Some(involuntary)) =
+            (numbers.get(name::SWITCHES), numbers.get(name::SWITCHES_INVOLUNTARY))
+        {
+            let voluntary = (all - involuntary).max(0.0);
+            numbers.insert(name::SWITCHES_VOLUNTARY.to_owned(), voluntary);
+        }
+        numbers.retain(|_, number| number.is_finite());
+        numbers
+    }
+}
+
+impl Counted<'_> {
+    /// An event for each thread that is there, which those that come from it inherit.
+    fn each_thread(&self, builder: &mut Builder<'_>) -> io::Result<Vec<Counter>> {
+        builder.exclude_kernel(false).exclude_hv(true).inherit(true).enabled(true);
+        let built = |builder: &Builder<'_>| match builder.build() {
+            // What happens in the kernel may be hidden; what happens in user space not.
+            Err(error) if is_refusal(&error) => builder.clone().exclude_kernel(true).build(),
+            other => other,
+        };
+        if self.whom == Whom::Started {
+            return Ok(vec![built(builder.observe_self())?]);
+        }
+        let mut events = Vec::new();
+        for thread in self.threads {
+            match built(builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?)) {
+                Ok(event) => events.push(event),
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(events)
+    }
+
+    /// The same, for tracepoints that pass a filter on each CPU.
+    fn each_cpu(
+        &self,
+        id: u64,
+        filter: impl Fn(u32) -> Option<String>,
+    ) -> io::Result<Vec<Counter>> {
+        let mut all = Vec::new();
+        for cpu in self.online {
+            let mut builder = Builder::new(Tracepoint::with_id(id));
+            builder.one_cpu(*cpu as usize);
+            let events = self.each_thread(&mut builder)?;
+            if let Some(filter) = filter(*cpu) {
+                let filter = CString::new(filter).map_err(io::Error::other)?;
+                events.iter().try_for_each(|event| set_filter(event, &filter))?;
+            }
+            all.extend(events);
+        }
+        Ok(all)
+    }
+}
+
+fn traced(counted: &Counted<'_>, from: &Tracepoints, sums: &mut Vec<Sum>) -> io::Result<()> {
+    let of = |name, events| Sum { name, events, takes_turns: false };
+    if let Some(id) = from.id("sched/sched_switch") {
+        // A thread that leaves its CPU while it could run (TASK_RUNNING is 0) was made to; one that
+        // is preempted has a bit of its own set in newer kernels.
+        let events = counted.each_cpu(id, |_| Some(PREEMPTED.to_owned()))?;
+        sums.push(of(name::SWITCHES_INVOLUNTARY, events));
+    }
+    if let Some(id) = from.id("sched/sched_waking") {
+        sums.push(of(name::WAKEUPS, counted.each_cpu(id, |_| None)?));
+        let across = |cpu| Some(format!("target_cpu != {cpu}"));
+        sums.push(of(name::WAKEUPS_ACROSS, counted.each_cpu(id, across)?));
+    }
+    Ok(())
+}
+
+/// TASK_REPORT_MAX of the kernel: 0x100 marks a preempted thread, 0 one that could run.
+const PREEMPTED: &str = "prev_state == 0 || prev_state == 256";
+
+fn hardware(counted: &Counted<'_>) -> Vec<Sum> {
+    let events = [
+        ("cycles", Hardware::CPU_CYCLES),
+        ("instructions", Hardware::INSTRUCTIONS),
+        ("cache-references", Hardware::CACHE_REFERENCES),
+        ("cache-misses", Hardware::CACHE_MISSES),
+        ("branch-misses", Hardware::BRANCH_MISSES),
+    ];
+    let open = |(name, event): (&'static str, Hardware)| {
+        let events = counted.each_thread(&mut Builder::new(event)).ok()?;
+        Some(Sum { name, events, takes_turns: true })
+    };
+    events.into_iter().filter_map(open).collect()
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+/// Why something cannot be counted, and what would allow it.
+pub(crate) fn why(error: &io::Error) -> String {
+    match (error.raw_os_error(), paranoid()) {
+        (Some(libc::EACCES | libc::EPERM), Some(level)) => format!(
+            "kernel.perf_event_paranoid is {level}; root or CAP_PERFMON, or \
+             kernel.perf_event_paranoid=-1 with a tracefs that all may read, allows it"
+        ),
+        (Some(libc::EMFILE), _) => "too few open files are allowed; raise ulimit -n".to_owned(),
+        _ => format!("perf_event_open: {error}"),
+    }
+}

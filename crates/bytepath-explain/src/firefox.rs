@@ -1,0 +1,80 @@
+//! Samples for the Firefox Profiler (profiler.firefox.com): its "processed profile" as JSON, which is
+//! opened in the browser and stays there.
+
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+use fxprof_processed_profile::{
+    CategoryColor, CpuDelta, Frame, FrameFlags, FrameInfo, Profile as Processed,
+    ReferenceTimestamp, SamplingInterval, ThreadHandle, Timestamp,
+};
+
+use crate::profile::{Part, Profile};
+
+/// The profile of some work, by its name. `hz` samples were taken a second.
+///
+/// # Errors
+/// It cannot be written as JSON, which would be a bug.
+pub fn json(name: &str, hz: u32, profile: &Profile) -> Result<Vec<u8>, serde_json::Error> {
+    let interval = SamplingInterval::from_hz(hz.max(1) as f32);
+    let now = ReferenceTimestamp::from(SystemTime::now());
+    let mut made = Processed::new(name, now, interval);
+    made.set_symbolicated(true);
+    let kernel = made.add_category("Kernel", CategoryColor::Orange);
+    let user = made.add_category("User", CategoryColor::Yellow);
+    let start_ns = profile.moments.first().map_or(0, |moment| moment.time_ns);
+    let start = Timestamp::from_nanos_since_reference(0);
+    let mut processes = HashMap::new();
+    let mut threads: HashMap<u32, ThreadHandle> = HashMap::new();
+    let weight = CpuDelta::from_nanos(interval.nanos());
+    for moment in &profile.moments {
+        let stack = &profile.stacks[moment.stack as usize];
+        let of = profile.thread_of(stack);
+        let thread = *threads.entry(stack.thread).or_insert_with(|| {
+            let process = *processes
+                .entry(of.pid)
+                .or_insert_with(|| made.add_process(&of.name, of.pid, start));
+            let thread = made.add_thread(process, of.tid, start, of.pid == of.tid);
+            made.set_thread_name(thread, &of.name);
+            thread
+        });
+        let frames: Vec<FrameInfo> = profile
+            .symbols_of(stack)
+            .map(|symbol| FrameInfo {
+                frame: Frame::Label(made.intern_string(&symbol.name)),
+                category_pair: if symbol.is_kernel { kernel } else { user }.into(),
+                flags: FrameFlags::empty(),
+            })
+            .collect();
+        let stack = made.intern_stack_frames(thread, frames.into_iter());
+        let time = Timestamp::from_nanos_since_reference(moment.time_ns.saturating_sub(start_ns));
+        let ran = if of.part == Part::Idle { CpuDelta::ZERO } else { weight };
+        made.add_sample(thread, time, stack, ran, 1);
+    }
+    serde_json::to_vec(&made)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::profile::Moment;
+
+    #[test]
+    fn every_sample_is_in_it_with_its_functions() {
+        let mut profile = Profile::from_folded([("a;main;write_[k]", 2), ("idle;do_idle_[k]", 1)]);
+        profile.moments =
+            [(10, 0), (20, 1), (30, 0)].map(|(time_ns, stack)| Moment { time_ns, stack }).to_vec();
+        let text = json("work", 999, &profile).expect("it is JSON");
+        let value: Value = serde_json::from_slice(&text).expect("it parses");
+        assert_eq!(value["meta"]["product"], "work");
+        let threads = value["threads"].as_array().expect("it has threads");
+        assert_eq!(threads.len(), 2);
+        let samples: u64 =
+            threads.iter().filter_map(|thread| thread["samples"]["length"].as_u64()).sum();
+        assert_eq!(samples, 3);
+        let text = String::from_utf8(text).expect("UTF-8");
+        assert!(text.contains("\"write\"") && text.contains("\"do_idle\""), "{text}");
+    }
+}

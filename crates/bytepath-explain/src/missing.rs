@@ -1,0 +1,122 @@
+//! What could not be seen, why, and what would show it: the steps in which explaining degrades.
+
+use std::fs;
+use std::io;
+
+use crate::open::View;
+
+/// A sentence for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Missing(pub(crate) String);
+
+/// The setting that says who may sample what.
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+
+impl Missing {
+    /// No thread could be started.
+    pub(crate) fn no_sampler(error: &io::Error) -> Missing {
+        Missing(format!("no samples: cannot start a thread for them: {error}"))
+    }
+
+    /// Nothing may be sampled.
+    pub(crate) fn no_samples(error: &io::Error) -> Missing {
+        let why = match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => match paranoid() {
+                Some(level) if level > 2 => format!(
+                    "kernel.perf_event_paranoid is {level}, which keeps them from everybody without \
+                     CAP_PERFMON; sysctl kernel.perf_event_paranoid=1, or root, gives them"
+                ),
+                _ => {
+                    "the kernel refuses perf_event_open: a container's seccomp filter may be why; \
+                      run it with CAP_PERFMON and a profile that allows the call; a process of \
+                      somebody else needs root"
+                        .to_owned()
+                }
+            },
+            Some(libc::ENOSYS) => {
+                "this kernel has no perf_event_open (CONFIG_PERF_EVENTS)".to_owned()
+            }
+            Some(libc::EMFILE) => {
+                "too few open files are allowed: an event for each thread and CPU needs one; raise \
+                 ulimit -n"
+                    .to_owned()
+            }
+            Some(libc::ENOMEM | libc::EAGAIN) => {
+                "too little memory may be locked for the rings: raise ulimit -l or \
+                 kernel.perf_event_mlock_kb"
+                    .to_owned()
+            }
+            _ => format!("perf_event_open: {error}"),
+        };
+        Missing(format!("no samples: {why}"))
+    }
+
+    /// A better view was refused.
+    pub(crate) fn of_view(view: View, error: &io::Error) -> Missing {
+        let what = match view {
+            View::Cpus => "idle time, and what the kernel's own threads do",
+            View::Threads => "what the kernel does for the work",
+            View::UserSpace => "user space",
+        };
+        let wanted = match view {
+            View::Cpus => 0,
+            View::Threads => 1,
+            View::UserSpace => 2,
+        };
+        let why = match (error.raw_os_error(), paranoid()) {
+            (Some(libc::EACCES | libc::EPERM), Some(level)) if level > wanted => format!(
+                "kernel.perf_event_paranoid is {level}; sysctl kernel.perf_event_paranoid={wanted}, \
+                 CAP_PERFMON or root shows it"
+            ),
+            (Some(libc::EACCES | libc::EPERM), _) => {
+                "the kernel refuses it; CAP_PERFMON or root shows it".to_owned()
+            }
+            (Some(libc::EMFILE), _) => "too few open files are allowed; raise ulimit -n".to_owned(),
+            _ => format!("perf_event_open: {error}"),
+        };
+        Missing(format!("not seen: {what}: {why}"))
+    }
+
+    /// There is no hardware counter.
+    pub(crate) fn no_cycles() -> Missing {
+        Missing(
+            "no hardware counters: a virtual machine without a PMU, or a refusal; a timer (cpu-clock) \
+             samples instead, which sees code that runs with interrupts off where they come on again"
+                .to_owned(),
+        )
+    }
+
+    /// Symbols of the kernel are hidden.
+    pub(crate) fn no_kernel_symbols(what: &str) -> Missing {
+        let hidden = fs::read_to_string("/proc/sys/kernel/kptr_restrict").unwrap_or_default();
+        let setting = match hidden.trim() {
+            "0" | "" => {
+                "root, or kernel.perf_event_paranoid=1 with CAP_SYSLOG, shows them".to_owned()
+            }
+            level => format!(
+                "kernel.kptr_restrict is {level}; sysctl kernel.kptr_restrict=0 and CAP_SYSLOG, or \
+                 root, shows them"
+            ),
+        };
+        Missing(format!("no names of the kernel's functions: {what}; {setting}"))
+    }
+
+    /// Tracepoints cannot be used.
+    pub(crate) fn no_tracepoints(what: &str, why: &str) -> Missing {
+        Missing(format!("not counted: {what}: {why}"))
+    }
+
+    /// Samples got lost.
+    pub(crate) fn lost(lost: u64, samples: u64) -> Missing {
+        Missing(format!(
+            "{lost} samples were lost beside {samples} taken: the machine was too busy to take them \
+             away; a lower --hz, or --stacks fp, loses fewer"
+        ))
+    }
+}
+
+/// What the setting is; none where it cannot be read.
+pub(crate) fn paranoid() -> Option<i32> {
+    fs::read_to_string(PARANOID).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,70 @@
+//! Shares that others have published, put beside ours.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use bytepath_report::{ClassShare, Explained};
+use serde::Deserialize;
+
+const DATA: &str = include_str!("published.toml");
+
+/// What was published for one arm.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Shares {
+    source: String,
+    #[serde(flatten)]
+    classes: BTreeMap<String, f64>,
+}
+
+fn all() -> &'static BTreeMap<String, Shares> {
+    static ALL: OnceLock<BTreeMap<String, Shares>> = OnceLock::new();
+    ALL.get_or_init(|| toml::from_str(DATA).expect("a test reads this file too"))
+}
+
+/// Puts what was published for this arm beside what was found; true if there was anything.
+pub fn beside(arm: &str, explained: &mut Explained) -> bool {
+    let name = arm.split('@').next().unwrap_or(arm);
+    let Some(published) = all().get(name) else { return false };
+    for (class, share) in &published.classes {
+        match explained.classes.iter_mut().find(|found| found.name == *class) {
+            Some(found) => found.published = Some(*share),
+            None => explained.classes.push(ClassShare {
+                name: class.clone(),
+                published: Some(*share),
+                ..ClassShare::default()
+            }),
+        }
+    }
+    true
+}
+
+/// Who published shares for this arm.
+pub fn source(arm: &str) -> Option<&'static str> {
+    let name = arm.split('@').next().unwrap_or(arm);
+    all().get(name).map(|published| published.source.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classes::Classes;
+
+    #[test]
+    fn every_published_class_is_one_of_ours() {
+        for (arm, shares) in all() {
+            for class in shares.classes.keys() {
+                assert!(Classes::built_in().named(class).is_some(), "{arm}: {class}");
+            }
+        }
+    }
+
+    #[test]
+    fn published_shares_stand_beside_ours_also_where_we_found_none() {
+        let copying = ClassShare { name: "copying".into(), share: 0.5, ..ClassShare::default() };
+        let mut explained = Explained { classes: vec![copying], ..Explained::default() };
+        assert!(beside("write-read@same-cpu", &mut explained));
+        assert_eq!(explained.classes[0].published, Some(0.24));
+        assert_eq!(explained.classes[1].name, "page allocation and freeing");
+        assert!(!beside("tee-reservoir@same-cpu", &mut explained));
+    }
+}

@@ -1,0 +1,208 @@
+//! The sentence: what dominated, and what to try.
+
+use crate::Explained;
+use crate::classes::{Classes, IDLE, OTHERS, UNCLAIMED, UNDIVIDED, USER};
+use crate::counters::name;
+
+/// From this share on a class dominates.
+const DOMINATES: f64 = 0.25;
+
+/// From this share of idle time on, waiting is what there is to say.
+const WAITS: f64 = 0.35;
+
+/// Above so many switches a second of each CPU, sleeping is for each other and not for a device.
+const SWITCHES_A_SECOND: f64 = 2_000.0;
+
+/// A paragraph for a person.
+pub(crate) fn sentence(explained: &Explained) -> String {
+    if explained.samples == 0 {
+        return "Nothing was sampled, so there is nothing to say.".to_owned();
+    }
+    let idle = share(explained, IDLE);
+    let mut text = match idle {
+        idle if idle >= WAITS => waiting(explained, idle),
+        _ => working(explained),
+    };
+    let others = share(explained, OTHERS);
+    if others >= 0.1 {
+        text += &format!(
+            " Other programs took {} of these CPUs' time: measure again on an idle machine.",
+            percent(others)
+        );
+    }
+    text
+}
+
+fn waiting(explained: &Explained, idle: f64) -> String {
+    let rate = |counter: &str| {
+        let count = explained.counters.get(counter).copied().unwrap_or(0.0);
+        count / explained.seconds.max(1e-9) / explained.cpus.len().max(1) as f64
+    };
+    let across = rate(name::WAKEUPS_ACROSS);
+    let switches = rate(name::SWITCHES_VOLUNTARY).max(rate(name::SWITCHES));
+    let time = match explained.cpus.len() {
+        1 => "the CPU's time".to_owned(),
+        _ => "the time of the CPUs it could use".to_owned(),
+    };
+    let whole = percent(idle);
+    let why = if across >= SWITCHES_A_SECOND {
+        "is idle: threads sleep and wake each other across CPUs; put them on one CPU or let them \
+         spin; see --wait hybrid"
+            .to_owned()
+    } else if switches >= SWITCHES_A_SECOND {
+        "is idle between short sleeps: larger pipes, buffers or batches make them fewer".to_owned()
+    } else {
+        let longest = explained.syscalls.iter().find(|call| call.seconds.is_some());
+        match longest {
+            Some(call) => format!(
+                "is idle: it waits, most of all in {}; what it waits for (a device, a peer, a timer) \
+                 decides, not the CPU",
+                call.name
+            ),
+            None => "is idle: it waits for a device, a peer or a timer, not for the CPU".to_owned(),
+        }
+    };
+    let mut text = format!("{whole} of {time} {why}.");
+    if let Some(next) = largest(explained).filter(|next| next.1 >= 0.05) {
+        text += &format!(" Of the rest most is {} ({}).", next.0, percent(next.1));
+    }
+    text
+}
+
+fn working(explained: &Explained) -> String {
+    let Some((class, share)) = largest(explained) else {
+        return "Nothing of the work itself was sampled.".to_owned();
+    };
+    let of = if explained.cpus.is_empty() { "the work's CPU time" } else { "the time" };
+    let advice = match class {
+        UNCLAIMED => {
+            let symbols: Vec<&str> =
+                explained.unclaimed.iter().take(3).map(|symbol| symbol.symbol.as_str()).collect();
+            format!("no class claims it; most of it is in {}", symbols.join(", "))
+        }
+        UNDIVIDED => {
+            "system calls and faults, of which this user may see no more: see what is missing below"
+                .to_owned()
+        }
+        USER => leaf_of_user(explained),
+        _ => {
+            let known = Classes::built_in().named(class);
+            known.map_or_else(String::new, |class| {
+                format!("{}; to try: {}", class.about, class.advice)
+            })
+        }
+    };
+    let verb = if share >= DOMINATES { "is" } else { "at most, is" };
+    let mut text = format!("{} of {of} {verb} {class}: {advice}.", percent(share));
+    let second = explained.classes.iter().filter(|found| !is_beside(&found.name)).nth(1);
+    if let Some(second) = second.filter(|second| second.share >= 0.1) {
+        text += &format!(" Next is {} ({}).", second.name, percent(second.share));
+    }
+    text
+}
+
+/// Where programs themselves dominate, where in them.
+fn leaf_of_user(explained: &Explained) -> String {
+    let mut leaves = std::collections::HashMap::<&str, u64>::new();
+    for stack in &explained.stacks {
+        let leaf = stack.frames.rsplit(';').next().unwrap_or_default();
+        if !leaf.ends_with(crate::profile::KERNEL_MARK) && leaf != "[rare]" {
+            *leaves.entry(leaf).or_default() += stack.count;
+        }
+    }
+    let most = leaves.into_iter().max_by(|a, b| (a.1, b.0).cmp(&(b.1, a.0)));
+    match most {
+        Some((leaf, _)) => format!(
+            "the programs themselves work, most of all in {leaf}; the kernel and the way the bytes \
+             go have little to do with it"
+        ),
+        None => "the programs themselves work".to_owned(),
+    }
+}
+
+/// The largest class that is of the work itself.
+fn largest(explained: &Explained) -> Option<(&str, f64)> {
+    let found = explained.classes.iter().find(|class| !is_beside(&class.name))?;
+    Some((&found.name, found.share))
+}
+
+fn is_beside(class: &str) -> bool {
+    class == IDLE || class == OTHERS
+}
+
+fn share(explained: &Explained, class: &str) -> f64 {
+    explained.classes.iter().find(|found| found.name == class).map_or(0.0, |found| found.share)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use bytepath_report::{ClassShare, SymbolShare};
+
+    use super::*;
+
+    fn explained(classes: &[(&str, f64)], counters: &[(&str, f64)]) -> Explained {
+        let class = |(name, share): &(&str, f64)| ClassShare {
+            name: (*name).to_owned(),
+            share: *share,
+            ..ClassShare::default()
+        };
+        Explained {
+            samples: 1000,
+            seconds: 1.0,
+            cpus: vec![0, 1],
+            classes: classes.iter().map(class).collect(),
+            counters: counters
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count))
+                .collect::<BTreeMap<_, _>>(),
+            ..Explained::default()
+        }
+    }
+
+    #[test]
+    fn two_ends_that_wake_each_other_are_told_to_share_a_cpu() {
+        let ends = explained(
+            &[("idle", 0.87), ("waking and scheduling", 0.08), ("copying", 0.05)],
+            &[(name::WAKEUPS_ACROSS, 90_000.0)],
+        );
+        let text = sentence(&ends);
+        assert!(text.starts_with("87% of the time of the CPUs it could use is idle"), "{text}");
+        assert!(text.contains("on one CPU") && text.contains("--wait hybrid"), "{text}");
+        assert!(text.contains("most is waking and scheduling (8%)"), "{text}");
+    }
+
+    #[test]
+    fn a_wait_for_a_device_is_no_matter_of_cpus() {
+        let text = sentence(&explained(&[("idle", 0.9), ("copying", 0.1)], &[]));
+        assert!(text.contains("waits for a device") && !text.contains("one CPU"), "{text}");
+    }
+
+    #[test]
+    fn what_dominates_comes_with_what_to_try() {
+        let text =
+            sentence(&explained(&[("copying", 0.6), ("idle", 0.2), ("user code", 0.2)], &[]));
+        assert!(text.starts_with("60% of the time is copying: bytes copied"), "{text}");
+        assert!(text.contains("to try: routes that hand pages over"), "{text}");
+        assert!(text.ends_with("Next is user code (20%)."), "{text}");
+    }
+
+    #[test]
+    fn what_no_class_claims_is_named() {
+        let mut strange = explained(&[(UNCLAIMED, 0.7), ("copying", 0.3)], &[]);
+        strange.unclaimed = vec![SymbolShare { symbol: "frobnicate_[k]".to_owned(), share: 0.7 }];
+        let text = sentence(&strange);
+        assert!(text.contains("no class claims it; most of it is in frobnicate_[k]"), "{text}");
+    }
+
+    #[test]
+    fn others_that_disturb_are_told_of() {
+        let text = sentence(&explained(&[("copying", 0.6), (OTHERS, 0.4)], &[]));
+        assert!(text.contains("Other programs took 40%"), "{text}");
+    }
+}

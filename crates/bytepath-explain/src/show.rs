@@ -1,0 +1,206 @@
+//! An explanation as text for a terminal: the sentence, the cost table, counters, system calls, what
+//! is missing.
+
+use std::fmt::Write as _;
+
+use bytepath_report::table::{Style, paragraph};
+use bytepath_report::{ClassShare, Explained};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use crate::classes::{IDLE, OTHERS, UNCLAIMED};
+
+/// System calls that are shown; the record has all.
+const SYSCALLS_SHOWN: usize = 12;
+/// Symbols that no class claims that are shown.
+const UNCLAIMED_SHOWN: usize = 5;
+/// Classes with less than this are one line together.
+const SHARE_SHOWN: f64 = 0.001;
+
+/// All of it but the tree.
+pub fn text(explained: &Explained, style: Style) -> String {
+    let mut text = format!("{}\n", paragraph(&explained.sentence, style));
+    if !explained.classes.is_empty() {
+        let _ = writeln!(text, "{}\n", classes(explained));
+        let _ = writeln!(text, "{}", paragraph(&about(explained), style));
+    }
+    if !explained.unclaimed.is_empty() {
+        let names = explained.unclaimed.iter().take(UNCLAIMED_SHOWN);
+        let names: Vec<String> =
+            names.map(|symbol| format!("{} {}", symbol.symbol, percent(symbol.share))).collect();
+        let line = format!("No class claims: {}.", names.join(", "));
+        let _ = writeln!(text, "{}", paragraph(&line, style));
+    }
+    if !explained.counters.is_empty() {
+        let _ = writeln!(text, "{}\n", counters(explained));
+    }
+    if !explained.syscalls.is_empty() {
+        let _ = writeln!(text, "{}\n", syscalls(explained));
+    }
+    for missing in &explained.missing {
+        let _ = write!(text, "{}", paragraph(missing, style));
+    }
+    text
+}
+
+/// What the shares are of.
+fn about(explained: &Explained) -> String {
+    let cpus = match explained.cpus.as_slice() {
+        [] => "the work's own threads".to_owned(),
+        [one] => format!("CPU {one}"),
+        several => format!("{} CPUs", several.len()),
+    };
+    let mut text = format!(
+        "{} samples of {cpus} in {:.1} s, {} a second, by {}; intervals are of 95%.",
+        explained.samples, explained.seconds, explained.hz, explained.source
+    );
+    if explained.classes.iter().any(|class| class.published.is_some()) {
+        text += " Published shares are of the time that CPUs were busy on another machine.";
+    }
+    text
+}
+
+fn classes(explained: &Explained) -> String {
+    let beside = |class: &&ClassShare| class.name == IDLE || class.name == OTHERS;
+    let away: f64 = explained.classes.iter().filter(beside).map(|class| class.share).sum();
+    let published = explained.classes.iter().any(|class| class.published.is_some());
+    let mut table = plain();
+    let mut header = vec!["class", "share", "95%", "of busy"];
+    header.extend(published.then_some("published"));
+    table.set_header(header);
+    let mut few = 0.0;
+    for class in &explained.classes {
+        if class.share < SHARE_SHOWN && class.published.is_none() && class.name != UNCLAIMED {
+            few += class.share;
+            continue;
+        }
+        let [low, high] = class.ci95;
+        let busy = match class.name.as_str() {
+            IDLE | OTHERS => String::new(),
+            _ if away >= 1.0 => String::new(),
+            _ => percent(class.share / (1.0 - away)),
+        };
+        let interval = format!("{:.1} to {:.1}", low * 100.0, high * 100.0);
+        let mut row = vec![class.name.clone(), percent(class.share), interval, busy];
+        if published {
+            row.push(class.published.map_or_else(String::new, percent));
+        }
+        table.add_row(row);
+    }
+    if few > 0.0 {
+        let mut row = vec!["others, each under 0.1%".to_owned(), percent(few)];
+        row.resize(if published { 5 } else { 4 }, String::new());
+        table.add_row(row);
+    }
+    right(&mut table, 1);
+    table.to_string()
+}
+
+fn counters(explained: &Explained) -> String {
+    let mut table = plain();
+    table.set_header(vec!["counted", "times", "a second"]);
+    for (name, count) in &explained.counters {
+        let rate = count / explained.seconds.max(1e-9);
+        table.add_row(vec![name.clone(), whole(*count), whole(rate)]);
+    }
+    right(&mut table, 1);
+    table.to_string()
+}
+
+fn syscalls(explained: &Explained) -> String {
+    let mut table = plain();
+    table.set_header(vec!["system call", "times", "seconds", "µs each"]);
+    for call in explained.syscalls.iter().take(SYSCALLS_SHOWN) {
+        let seconds = call.seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"));
+        let each = call.seconds.map_or_else(String::new, |seconds| {
+            format!("{:.1}", seconds / call.count.max(1) as f64 * 1e6)
+        });
+        table.add_row(vec![call.name.clone(), whole(call.count as f64), seconds, each]);
+    }
+    let rest = explained.syscalls.iter().skip(SYSCALLS_SHOWN);
+    let count: u64 = rest.clone().map(|call| call.count).sum();
+    if count > 0 {
+        let seconds: f64 = rest.filter_map(|call| call.seconds).sum();
+        let others = explained.syscalls.len() - SYSCALLS_SHOWN;
+        table.add_row(vec![
+            format!("{others} others"),
+            whole(count as f64),
+            format!("{seconds:.3}"),
+            String::new(),
+        ]);
+    }
+    right(&mut table, 1);
+    table.to_string()
+}
+
+fn plain() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// Figures are on the right.
+fn right(table: &mut Table, from: usize) {
+    for column in table.column_iter_mut().skip(from) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+/// A whole number, its thousands apart.
+fn whole(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |rest| ("-", rest));
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    format!("{sign}{text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use bytepath_report::SyscallCount;
+
+    use super::*;
+
+    #[test]
+    fn a_person_reads_shares_calls_and_what_is_missing() {
+        let class = |name: &str, share: f64, published| ClassShare {
+            name: name.to_owned(),
+            share,
+            ci95: [share - 0.01, share + 0.01],
+            published,
+        };
+        let explained = Explained {
+            sentence: "80% of the time is idle.".to_owned(),
+            source: "cpu-clock".to_owned(),
+            hz: 999,
+            samples: 2000,
+            seconds: 1.0,
+            cpus: vec![0, 1],
+            classes: vec![class("idle", 0.8, None), class("copying", 0.2, Some(0.24))],
+            counters: [("migrations".to_owned(), 1234567.0)].into(),
+            syscalls: vec![SyscallCount { name: "write".into(), count: 1000, seconds: Some(0.5) }],
+            missing: vec!["no hardware counters".to_owned()],
+            ..Explained::default()
+        };
+        let text = text(&explained, Style::default());
+        for part in [
+            "80% of the time is idle.",
+            "20.0%",
+            "100.0%",
+            "24.0%",
+            "1,234,567",
+            "500.0",
+            "no hardware",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! System calls by name, how often each was made and how long it took: from the tracepoints at a
+//! call's beginning and end.
+//!
+//! Where calls are few, all are traced. Where they come in their hundreds of thousands, tracing each
+//! would make them slower: then a tenth of the time is traced, and the numbers are what that tenth
+//! gives, ten times. Samples that were taken meanwhile are left out of the shares.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytepath_report::SyscallCount;
+use perf_event::events::Tracepoint;
+use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
+use rustix::thread::gettid;
+
+use crate::sampler::now_ns;
+use crate::sys::event::set_output;
+use crate::tracefs::Tracepoints;
+
+/// The ring of a CPU.
+const RING_BYTES: usize = 4 << 20;
+
+/// Rings are emptied after this time.
+const ON: Duration = Duration::from_millis(10);
+/// Where calls are many, nothing is traced for this time in between.
+const OFF: Duration = Duration::from_millis(90);
+/// More records than these in a turn are many: some 100,000 calls a second.
+const MANY: usize = 2_000;
+
+/// Where, behind what all tracepoints have in common, the number of the call is.
+const NUMBER_AT: usize = 8;
+
+/// Calls are being traced.
+pub(crate) struct Tracing {
+    thread: JoinHandle<Traced>,
+    stop: Sender<()>,
+    pub(crate) tid: u32,
+}
+
+/// What was traced.
+#[derive(Default)]
+pub(crate) struct Traced {
+    threads: HashMap<u32, Caller>,
+    /// The times in which calls were traced, and others not.
+    pub(crate) windows: Vec<(u64, u64)>,
+    /// How long was traced, and how long the whole lasted.
+    traced_ns: u64,
+    whole_ns: u64,
+    pub(crate) lost: u64,
+}
+
+/// The calls of a thread.
+#[derive(Default)]
+struct Caller {
+    pid: u32,
+    /// The call that it is in, and since when it was seen to be.
+    within: Option<(u64, u64)>,
+    calls: HashMap<u64, (u64, u64)>,
+}
+
+struct Events {
+    rings: Vec<Sampler>,
+    exits: Vec<Counter>,
+    enter_ids: HashSet<u64>,
+}
+
+impl Tracing {
+    /// Begins to trace the calls of all processes.
+    ///
+    /// # Errors
+    /// EACCES: tracepoints are for root, or CAP_PERFMON.
+    pub(crate) fn start(from: &Tracepoints, online: &[u32]) -> io::Result<Tracing> {
+        let ids = (from.id("raw_syscalls/sys_enter"), from.id("raw_syscalls/sys_exit"));
+        let (Some(enter), Some(exit)) = ids else {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        };
+        let events = Events::open(enter, exit, online)?;
+        let (stop, stopped) = channel();
+        let (name, named) = channel();
+        let body = move || {
+            let _ = name.send(gettid().as_raw_nonzero().get().unsigned_abs());
+            tracing(events, &stopped)
+        };
+        let thread = std::thread::Builder::new().name("tracer".into()).spawn(body)?;
+        Ok(Tracing { thread, stop, tid: named.recv().unwrap_or_default() })
+    }
+
+    /// No more tracing; what was seen.
+    pub(crate) fn stop(self) -> Traced {
+        let _ = self.stop.send(());
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Events {
+    fn open(enter: u64, exit: u64, online: &[u32]) -> io::Result<Events> {
+        let mut events = Events { rings: Vec::new(), exits: Vec::new(), enter_ids: HashSet::new() };
+        for cpu in online {
+            let mut builder = Builder::new(Tracepoint::with_id(enter));
+            builder
+                .any_pid()
+                .one_cpu(*cpu as usize)
+                .exclude_kernel(false)
+                .sample(FIELDS)
+                .sample_period(1)
+                .clockid(Clock::MONOTONIC);
+            let enter = builder.build()?;
+            events.enter_ids.insert(enter.id());
+            let ring = enter.sampled(RING_BYTES)?;
+            let exit = builder.event(Tracepoint::with_id(exit)).build()?;
+            set_output(&exit, &ring)?;
+            events.rings.push(ring);
+            events.exits.push(exit);
+        }
+        Ok(events)
+    }
+
+    fn switch(&mut self, on: bool) {
+        // An event that is open can be switched; if not, its numbers are what they are.
+        for ring in &mut self.rings {
+            let event = ring.as_counter_mut();
+            let _ = if on { event.enable() } else { event.disable() };
+        }
+        for event in &mut self.exits {
+            let _ = if on { event.enable() } else { event.disable() };
+        }
+    }
+
+    /// What the rings hold, in the order of its times.
+    fn emptied(&mut self, lost: &mut u64) -> Vec<Call> {
+        const LOST: u32 = 2;
+        let mut calls = Vec::new();
+        for ring in &mut self.rings {
+            while let Some(record) = ring.next_record() {
+                let bytes = record.to_contiguous();
+                match (record.ty(), call(&bytes, &self.enter_ids)) {
+                    (LOST, _) => *lost += number(&bytes, 8).unwrap_or(0),
+                    (_, Some(call)) => calls.push(call),
+                    _ => {}
+                }
+            }
+        }
+        calls.sort_by_key(|call| call.time_ns);
+        calls
+    }
+}
+
+/// The fields of a record: process and thread, time, event, and what the tracepoint tells.
+const FIELDS: SampleFlag =
+    SampleFlag::TID.union(SampleFlag::TIME).union(SampleFlag::ID).union(SampleFlag::RAW);
+
+/// The beginning or the end of a call.
+struct Call {
+    pid: u32,
+    tid: u32,
+    time_ns: u64,
+    number: u64,
+    begins: bool,
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+fn call(bytes: &[u8], enter_ids: &HashSet<u64>) -> Option<Call> {
+    let half = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let raw_at = 24 + 4;
+    Some(Call {
+        pid: half(0)?,
+        tid: half(4)?,
+        time_ns: number(bytes, 8)?,
+        begins: enter_ids.contains(&number(bytes, 16)?),
+        number: number(bytes, raw_at + NUMBER_AT)?,
+    })
+}
+
+fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
+    let mut traced = Traced::default();
+    let began = now_ns();
+    let mut many = false;
+    let mut from = began;
+    loop {
+        events.switch(true);
+        let last = !matches!(stopped.recv_timeout(ON), Err(RecvTimeoutError::Timeout));
+        if many || last {
+            events.switch(false);
+        }
+        let to = now_ns();
+        let calls = events.emptied(&mut traced.lost);
+        let were_many = std::mem::replace(&mut many, calls.len() > MANY);
+        calls.iter().for_each(|call| traced.take(call));
+        traced.traced_ns += to - from;
+        if were_many {
+            traced.windows.push((from, to));
+            traced.stretch_of_time_ends(to);
+        }
+        traced.whole_ns = to - began;
+        from = to;
+        if last {
+            traced.stretch_of_time_ends(to);
+            return traced;
+        }
+        if many {
+            events.switch(false);
+            let last = !matches!(stopped.recv_timeout(OFF), Err(RecvTimeoutError::Timeout));
+            let now = now_ns();
+            traced.whole_ns = now - began;
+            if last {
+                return traced;
+            }
+            // Those that sleep in a call go on doing so; others are seen when they make the next.
+            traced.stretch_of_time_begins(now);
+            from = now;
+        }
+    }
+}
+
+impl Traced {
+    fn take(&mut self, call: &Call) {
+        let caller = self.threads.entry(call.tid).or_default();
+        caller.pid = call.pid;
+        if call.begins {
+            caller.within = Some((call.number, call.time_ns));
+            caller.calls.entry(call.number).or_default().0 += 1;
+        } else if let Some((number, since)) = caller.within.take() {
+            let (_, spent) = caller.calls.entry(number).or_default();
+            *spent += call.time_ns.saturating_sub(since);
+        }
+    }
+
+    /// Those that are in a call have been so until now.
+    fn stretch_of_time_ends(&mut self, now: u64) {
+        for caller in self.threads.values_mut() {
+            if let Some((number, since)) = &mut caller.within {
+                caller.calls.entry(*number).or_default().1 += now.saturating_sub(*since);
+                *since = now;
+            }
+        }
+    }
+
+    fn stretch_of_time_begins(&mut self, now: u64) {
+        for caller in self.threads.values_mut() {
+            if let Some((_, since)) = &mut caller.within {
+                *since = now;
+            }
+        }
+    }
+
+    /// The calls of these processes, but not those of some threads; what took longest first.
+    pub(crate) fn counts(&self, pids: &HashSet<u32>, without: &[u32]) -> Vec<SyscallCount> {
+        let scale =
+            self.whole_ns.max(1) as f64 / self.traced_ns.clamp(1, self.whole_ns.max(1)) as f64;
+        let mut sums: HashMap<u64, (u64, u64)> = HashMap::new();
+        for (tid, caller) in &self.threads {
+            if !pids.contains(&caller.pid) || without.contains(tid) {
+                continue;
+            }
+            for (number, (count, spent)) in &caller.calls {
+                let sum = sums.entry(*number).or_default();
+                sum.0 += count;
+                sum.1 += spent;
+            }
+        }
+        let mut counts: Vec<SyscallCount> = sums
+            .into_iter()
+            .map(|(number, (count, spent))| SyscallCount {
+                name: name_of(number),
+                count: (count as f64 * scale).round() as u64,
+                seconds: Some(spent as f64 * scale / 1e9),
+            })
+            .collect();
+        counts
+            .sort_by(|a, b| b.seconds.partial_cmp(&a.seconds).unwrap_or(std::cmp::Ordering::Equal));
+        counts
+    }
+}
+
+/// The name of a system call of this machine.
+pub(crate) fn name_of(number: u64) -> String {
+    let known = usize::try_from(number).ok().and_then(syscalls::Sysno::new);
+    known.map_or_else(|| format!("call {number}"), |call| call.name().to_owned())
+}

@@ -1,0 +1,300 @@
+//! Looks at some work while it runs, and explains afterwards where its time went.
+
+use std::fs;
+
+use bytepath_report::{ClassShare, Explained, SymbolShare};
+
+use crate::classes::{Classes, UNCLAIMED, UNDIVIDED};
+use crate::counters::{Counted, Counting, name, why};
+use crate::missing::Missing;
+use crate::open::{Source, View};
+use crate::profile::{IDLE, Part, Profile, Stack, Thread};
+use crate::sampler::{Sampled, Sampling, online};
+use crate::sentence::sentence;
+use crate::shares::{Seen, Share, shares};
+use crate::syscalls::{Traced, Tracing};
+use crate::tracefs::Tracepoints;
+use crate::world::{threads_of, with_descendants};
+use crate::{Settings, Whom, folded, symbols};
+
+/// So many symbols that no class claims are named.
+const UNCLAIMED_MAX: usize = 20;
+
+/// Some work is being looked at.
+pub struct Watch {
+    whom: Whom,
+    settings: Settings,
+    cpus: Vec<u32>,
+    /// Whether the work was put on these CPUs, so that all their time is its.
+    its_cpus: bool,
+    sampling: Option<Sampling>,
+    tracing: Option<Tracing>,
+    counting: Counting,
+    began: std::time::Instant,
+    system_s: f64,
+    idle_s: Option<f64>,
+    missing: Vec<String>,
+}
+
+/// What was seen of some work.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Looked {
+    /// What it says, as a record keeps it.
+    pub explained: Explained,
+    /// All samples, for exports and graphs.
+    pub profile: Profile,
+}
+
+impl Watch {
+    /// Begins to look at `whom`. `pinned` are the CPUs that the work is put on, where it is.
+    ///
+    /// It never fails: what cannot be seen is told by what was seen.
+    pub fn start(whom: Whom, pinned: &[usize], settings: &Settings) -> Watch {
+        let mut missing = Vec::new();
+        let mut cpus: Vec<u32> = match pinned {
+            [] => allowed(whom),
+            pinned => pinned.iter().filter_map(|cpu| u32::try_from(*cpu).ok()).collect(),
+        };
+        cpus.sort_unstable();
+        cpus.dedup();
+        let online = online();
+        let tracepoints = match Tracepoints::find() {
+            Ok(found) => Some(found),
+            Err(error) => {
+                missing.push(Missing::no_tracepoints(TRACED, &no_tracefs(&error)).0);
+                None
+            }
+        };
+        let tracing = settings.syscalls.then_some(tracepoints.as_ref()).flatten();
+        let tracing = tracing.and_then(|from| {
+            Tracing::start(from, &online)
+                .map_err(|error| {
+                    let what = "system calls by name";
+                    missing.push(Missing::no_tracepoints(what, &why(&error)).0);
+                })
+                .ok()
+        });
+        let own: Vec<u32> = tracing.iter().map(|tracing| tracing.tid).collect();
+        let sampling = Sampling::start(whom, &cpus, settings, &own, &mut missing)
+            .map_err(|why| missing.push(why.0))
+            .ok();
+        let threads: Vec<u32> = match whom {
+            Whom::Started => Vec::new(),
+            Whom::Process(pid) => with_descendants(pid).into_iter().flat_map(threads_of).collect(),
+        };
+        let tracepoints = tracepoints.as_ref();
+        let counted = Counted { whom, threads: &threads, online: &online, tracepoints };
+        let counting = Counting::start(&counted, &mut missing);
+        Watch {
+            whom,
+            settings: settings.clone(),
+            idle_s: idle_s(&cpus),
+            cpus,
+            its_cpus: !pinned.is_empty(),
+            sampling,
+            tracing,
+            counting,
+            began: std::time::Instant::now(),
+            system_s: system_s(whom),
+            missing,
+        }
+    }
+
+    /// Whether anything can be seen of the kernel's and the CPUs' time; what cannot is told by
+    /// [`Looked::explained`].
+    pub fn takes_samples(&self) -> bool {
+        self.sampling.is_some()
+    }
+
+    /// Looks no longer.
+    pub fn stop(mut self) -> Looked {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let system_s = (system_s(self.whom) - self.system_s).max(0.0);
+        let idle_s = idle_s(&self.cpus).zip(self.idle_s).map(|(now, then)| (now - then).max(0.0));
+        let counters = self.counting.stop();
+        let tracer = self.tracing.as_ref().map(|tracing| tracing.tid);
+        let traced = self.tracing.take().map(Tracing::stop);
+        let Some(sampling) = self.sampling.take() else {
+            let explained = Explained { seconds, counters, ..Explained::default() };
+            let explained = Explained { missing: self.missing, ..explained };
+            return Looked {
+                explained: Explained { sentence: sentence(&explained), ..explained },
+                profile: Profile::default(),
+            };
+        };
+        let sampled = sampling.stop();
+        let mut profile = symbols::named(&sampled.collected, &mut self.missing);
+        if let Some(traced) = &traced {
+            without_windows(&mut profile, traced);
+        }
+        let beside = Beside { system_s, idle_s, hz: self.settings.hz };
+        beside.put_in(&mut profile, &sampled);
+        let syscalls = traced.map_or_else(Vec::new, |traced| {
+            let own: Vec<u32> = tracer.into_iter().collect();
+            traced.counts(&sampled.collected.world.ever, &own)
+        });
+        let mut counters = counters;
+        if !syscalls.is_empty() {
+            let all = syscalls.iter().map(|call| call.count as f64).sum();
+            counters.insert(name::SYSCALLS.to_owned(), all);
+        }
+        let lost = sampled.collected.lost;
+        if lost > 0 {
+            self.missing.push(Missing::lost(lost, profile.samples()).0);
+        }
+        let whole = sampled.view == View::Cpus;
+        let seen = match (whole, self.its_cpus) {
+            (false, _) => Seen::Threads,
+            (true, true) => Seen::ItsCpus,
+            (true, false) => Seen::Cpus(self.cpus.len()),
+        };
+        let explained = Explained {
+            source: sampled.source.name().to_owned(),
+            hz: self.settings.hz,
+            lost,
+            seconds: sampled.seconds,
+            cpus: if whole { self.cpus } else { Vec::new() },
+            counters,
+            syscalls,
+            missing: self.missing,
+            ..Explained::default()
+        };
+        Looked { explained: filled(explained, &profile, seen), profile }
+    }
+}
+
+/// What tracepoints are wanted for.
+const TRACED: &str = "system calls by name, wake-ups, and which switches were voluntary";
+
+fn no_tracefs(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            "tracefs is for root alone; run as root, or mount it with a gid of yours".to_owned()
+        }
+        Some(libc::ENODEV | libc::ENOSYS) => {
+            "this kernel has no tracefs (CONFIG_FTRACE)".to_owned()
+        }
+        _ => format!("tracefs: {error}"),
+    }
+}
+
+/// Takes out the samples that were taken while many calls were traced.
+fn without_windows(profile: &mut Profile, traced: &Traced) {
+    let in_window = |time_ns: u64| {
+        let at = traced.windows.partition_point(|(_, to)| *to < time_ns);
+        traced.windows.get(at).is_some_and(|(from, _)| *from <= time_ns)
+    };
+    for moment in profile.moments.iter().filter(|moment| in_window(moment.time_ns)) {
+        profile.counts[moment.stack as usize] -= 1;
+    }
+    profile.moments.retain(|moment| !in_window(moment.time_ns));
+}
+
+/// Time that samples do not show.
+struct Beside {
+    /// In the kernel, on behalf of the work.
+    system_s: f64,
+    /// Of CPUs that were halted.
+    idle_s: Option<f64>,
+    hz: u32,
+}
+
+impl Beside {
+    fn put_in(&self, profile: &mut Profile, sampled: &Sampled) {
+        let samples = |seconds: f64| (seconds * f64::from(self.hz)).round() as u64;
+        if sampled.view == View::UserSpace && self.system_s > 0.0 {
+            add(profile, UNDIVIDED, Part::Work, samples(self.system_s));
+        }
+        if sampled.source == Source::Cycles && sampled.view == View::Cpus {
+            let idle = self.idle_s.map_or(0, samples);
+            add(profile, IDLE, Part::Idle, idle);
+        }
+    }
+}
+
+fn add(profile: &mut Profile, name: &str, part: Part, count: u64) {
+    let thread = u32::try_from(profile.threads.len()).unwrap_or(u32::MAX);
+    profile.threads.push(Thread { pid: 0, tid: 0, name: name.to_owned(), part });
+    profile.stacks.push(Stack { thread, frames: Vec::new() });
+    profile.counts.push(count);
+}
+
+/// What the samples say, put into an explanation that has all the rest.
+fn filled(mut explained: Explained, profile: &Profile, seen: Seen) -> Explained {
+    let known = Classes::built_in();
+    let classes = known.of_all(profile);
+    explained.samples = profile.samples();
+    explained.classes = shares(profile, &classes, seen).into_iter().map(class_share).collect();
+    explained.unclaimed = unclaimed(profile, &classes);
+    explained.stacks = folded::bounded(profile, &classes);
+    explained.sentence = sentence(&explained);
+    explained
+}
+
+fn class_share(share: Share) -> ClassShare {
+    ClassShare { name: share.class, share: share.share, ci95: share.ci95, published: None }
+}
+
+/// The leaves of what no class claims.
+fn unclaimed(profile: &Profile, classes: &[&str]) -> Vec<SymbolShare> {
+    let mut leaves = std::collections::BTreeMap::<String, u64>::new();
+    for (number, stack) in profile.stacks.iter().enumerate() {
+        if classes[number] == UNCLAIMED && profile.counts[number] > 0 {
+            let leaf = profile.symbols_of(stack).next_back();
+            let leaf = leaf.map_or_else(|| "[no stack]".to_owned(), folded::frame);
+            *leaves.entry(leaf).or_default() += profile.counts[number];
+        }
+    }
+    let all = profile.samples().max(1) as f64;
+    let share = |(symbol, count): (String, u64)| SymbolShare { symbol, share: count as f64 / all };
+    let mut found: Vec<SymbolShare> = leaves.into_iter().map(share).collect();
+    found.sort_by(|a, b| b.share.total_cmp(&a.share));
+    found.truncate(UNCLAIMED_MAX);
+    found
+}
+
+/// The CPUs that the work may run on.
+fn allowed(whom: Whom) -> Vec<u32> {
+    let pid = match whom {
+        Whom::Started => None,
+        Whom::Process(pid) => i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw),
+    };
+    match rustix::thread::sched_getaffinity(pid) {
+        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU)
+            .filter(|cpu| set.is_set(*cpu))
+            .filter_map(|cpu| u32::try_from(cpu).ok())
+            .collect(),
+        Err(_) => online(),
+    }
+}
+
+/// How long the kernel has worked for somebody: for the children of this process that have ended,
+/// or for a process and its children.
+fn system_s(whom: Whom) -> f64 {
+    const SYSTEM: usize = 12;
+    const OF_CHILDREN: usize = 14;
+    let (path, fields) = match whom {
+        Whom::Started => ("/proc/self/stat".to_owned(), &[OF_CHILDREN][..]),
+        Whom::Process(pid) => (format!("/proc/{pid}/stat"), &[SYSTEM, OF_CHILDREN][..]),
+    };
+    let text = fs::read_to_string(path).unwrap_or_default();
+    // The name stands in parentheses, and may hold any character.
+    let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
+    let words: Vec<&str> = behind.split_whitespace().collect();
+    let ticks = fields.iter().filter_map(|at| words.get(*at)?.parse::<f64>().ok()).sum::<f64>();
+    ticks / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// How long these CPUs have been idle since they are there, those that waited for a device among
+/// them.
+fn idle_s(cpus: &[u32]) -> Option<f64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let ticks = text.lines().filter_map(|line| {
+        let mut words = line.strip_prefix("cpu")?.split(' ');
+        let cpu: u32 = words.next()?.parse().ok()?;
+        let mut times = words.skip(3).map_while(|word| word.parse::<f64>().ok());
+        cpus.contains(&cpu).then(|| times.next().zip(times.next()))?
+    });
+    let sum: f64 = ticks.map(|(idle, waiting)| idle + waiting).sum();
+    Some(sum / rustix::param::clock_ticks_per_second() as f64)
+}

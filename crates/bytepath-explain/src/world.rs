@@ -1,0 +1,321 @@
+//! Who is who while it is sampled: which processes belong to the work, what their threads are
+//! called, and what code lies where in each. Told by records, so that it is known of processes that
+//! have ended by the time somebody asks.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+
+use crate::files::Files;
+use crate::record::{Kind, Map, ToUnwind};
+use crate::unwind::{Cache, Unwinding};
+
+/// Whose sample it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Whose {
+    /// Of the work that is looked at.
+    Work,
+    /// Of a thread of the kernel, which may well work for it.
+    Kernel,
+    /// Nobody's: the CPU was idle.
+    Idle,
+    /// Of another program.
+    Others,
+}
+
+/// A place in code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// An address of the kernel.
+    Kernel(u64),
+    /// An address as the file of this number gives it.
+    File(u32, u64),
+    /// Somewhere in the file of this number, of which no more is known.
+    Within(u32),
+    /// Nowhere that is known.
+    Unknown,
+}
+
+/// All that was told.
+pub(crate) struct World {
+    processes: HashMap<u32, Process>,
+    /// What threads are called, those of the whole machine.
+    names: HashMap<u32, String>,
+    work: HashSet<u32>,
+    /// All processes that ever belonged to the work.
+    pub(crate) ever: HashSet<u32>,
+    /// Threads of the sampler itself, which are none of the work's.
+    own: HashSet<u32>,
+    /// Whether threads that are nobody's are the kernel's own, as far as was asked.
+    of_kernel: HashMap<u32, bool>,
+    pub(crate) files: Files,
+    cache: Cache,
+}
+
+/// A process of the work.
+#[derive(Clone)]
+struct Process {
+    maps: BTreeMap<u64, Mapping>,
+    unwinding: Unwinding,
+    threads: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Mapping {
+    end: u64,
+    offset: u64,
+    file: u32,
+}
+
+impl World {
+    /// The work is `root`, and what it starts; `own` threads are not.
+    pub(crate) fn new(roots: &[u32], own: impl IntoIterator<Item = u32>) -> World {
+        let mut world = World {
+            processes: HashMap::new(),
+            names: HashMap::new(),
+            work: roots.iter().copied().collect(),
+            ever: roots.iter().copied().collect(),
+            own: own.into_iter().collect(),
+            of_kernel: HashMap::new(),
+            files: Files::default(),
+            cache: Cache::default(),
+        };
+        roots.iter().for_each(|root| world.look_at(*root));
+        world
+    }
+
+    /// What is there of a process that began before anybody looked.
+    fn look_at(&mut self, pid: u32) {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let threads = threads_of(pid);
+        let count = u32::try_from(threads.len()).unwrap_or(1).max(1);
+        for tid in threads {
+            self.name_of(tid);
+        }
+        let process = Process { threads: count, ..Process::new() };
+        self.processes.insert(pid, process);
+        for map in maps.lines().filter_map(|line| mapped_code(pid, line)) {
+            self.map(&map);
+        }
+    }
+
+    /// Learns from a record that is no sample.
+    pub(crate) fn learn(&mut self, kind: Kind) {
+        match kind {
+            Kind::Map(map) => self.map(&map),
+            Kind::Comm { pid, tid, name, exec } => {
+                if exec && let Some(process) = self.processes.get_mut(&pid) {
+                    *process = Process::new();
+                }
+                self.names.insert(tid, name);
+            }
+            Kind::Fork { pid, parent_pid, tid, parent_tid } => {
+                let name = self.name_of(parent_tid);
+                self.names.insert(tid, name);
+                self.of_kernel.remove(&tid);
+                self.forked(pid, parent_pid, tid);
+            }
+            Kind::Exit { tid } => {
+                self.own.remove(&tid);
+            }
+            Kind::Sample(_) | Kind::Lost(_) => {}
+        }
+    }
+
+    fn forked(&mut self, pid: u32, parent: u32, tid: u32) {
+        if pid == parent && tid != pid {
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.threads += 1;
+            }
+            return;
+        }
+        // A number may come again, for a process of somebody else.
+        self.work.remove(&pid);
+        self.processes.remove(&pid);
+        if self.work.contains(&parent) {
+            self.work.insert(pid);
+            self.ever.insert(pid);
+            let process = self.processes.get(&parent).cloned().unwrap_or_else(Process::new);
+            self.processes.insert(pid, Process { threads: 1, ..process });
+        }
+    }
+
+    fn map(&mut self, map: &Map) {
+        if !self.work.contains(&map.pid) {
+            return;
+        }
+        let end = map.start.saturating_add(map.bytes);
+        let file = self.files.number_of(&map.name);
+        let process = self.processes.entry(map.pid).or_insert_with(Process::new);
+        let overlapped: Vec<u64> = process
+            .maps
+            .range(..end)
+            .filter(|(_, mapping)| mapping.end > map.start)
+            .map(|(start, _)| *start)
+            .collect();
+        for start in overlapped {
+            process.maps.remove(&start);
+            process.unwinding.remove(start);
+        }
+        process.unwinding.add(self.files.get(file), map.start..end, map.offset);
+        process.maps.insert(map.start, Mapping { end, offset: map.offset, file });
+    }
+
+    /// Whose a sample is.
+    pub(crate) fn whose(&mut self, pid: u32, tid: u32, in_kernel_alone: bool) -> Option<Whose> {
+        match pid {
+            0 => Some(Whose::Idle),
+            _ if self.own.contains(&tid) => None,
+            _ if self.work.contains(&pid) => Some(Whose::Work),
+            _ if in_kernel_alone && self.is_kernel_thread(tid) => Some(Whose::Kernel),
+            _ => Some(Whose::Others),
+        }
+    }
+
+    /// Threads of the kernel have no memory of their own, and so no maps.
+    fn is_kernel_thread(&mut self, tid: u32) -> bool {
+        let ask = || fs::read(format!("/proc/{tid}/cmdline")).is_ok_and(|words| words.is_empty());
+        *self.of_kernel.entry(tid).or_insert_with(ask)
+    }
+
+    /// What a thread is called.
+    pub(crate) fn name_of(&mut self, tid: u32) -> String {
+        let read = || {
+            let name = fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
+            if name.is_empty() { format!("thread {tid}") } else { name.trim_end().to_owned() }
+        };
+        self.names.entry(tid).or_insert_with(read).clone()
+    }
+
+    /// The places of a stack of user space, leaf first.
+    pub(crate) fn user_places(
+        &mut self,
+        pid: u32,
+        by_frame_pointer: &[u64],
+        to_unwind: Option<&ToUnwind>,
+    ) -> Vec<Place> {
+        let Some(process) = self.processes.get(&pid) else { return Vec::new() };
+        let unwound = to_unwind.map(|from| process.unwinding.frames(from, &mut self.cache));
+        let addresses = match &unwound {
+            Some(addresses) => addresses.as_slice(),
+            None => by_frame_pointer,
+        };
+        addresses.iter().map(|address| process.place(*address, &self.files)).collect()
+    }
+}
+
+impl Process {
+    fn new() -> Process {
+        Process { maps: BTreeMap::new(), unwinding: Unwinding::new(), threads: 1 }
+    }
+
+    fn place(&self, address: u64, files: &Files) -> Place {
+        let found = self.maps.range(..=address).next_back();
+        let Some((start, mapping)) = found.filter(|(_, mapping)| address < mapping.end) else {
+            return Place::Unknown;
+        };
+        match files.get(mapping.file).address_of(address - start + mapping.offset) {
+            Some(address) => Place::File(mapping.file, address),
+            None => Place::Within(mapping.file),
+        }
+    }
+}
+
+/// The threads of a process; none where it has ended.
+pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    tasks.map(|all| all.flatten().filter_map(number).collect()).unwrap_or_default()
+}
+
+/// A process and all that come from it.
+pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let all = fs::read_dir("/proc").map(|all| all.flatten().filter_map(number).collect());
+    let all: Vec<u32> = all.unwrap_or_default();
+    let parents: Vec<(u32, u32)> =
+        all.iter().filter_map(|pid| Some((*pid, parent_of(*pid)?))).collect();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        let children = parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid);
+        let children: Vec<u32> = children.filter(|pid| !found.contains(pid)).collect();
+        found.extend(children);
+        next += 1;
+    }
+    found
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses, and may hold any character.
+    let (_, behind) = stat.rsplit_once(')')?;
+    behind.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A line of /proc/PID/maps, if it is of code.
+fn mapped_code(pid: u32, line: &str) -> Option<Map> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let rights = words.next()?;
+    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
+    let name = words.nth(2).unwrap_or_default().trim_start();
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let bytes = u64::from_str_radix(end, 16).ok()?.checked_sub(start)?;
+    let name = if name.is_empty() { "//anon" } else { name }.to_owned();
+    rights.contains('x').then_some(Map { pid, start, bytes, offset, name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fork(pid: u32, parent_pid: u32) -> Kind {
+        Kind::Fork { pid, parent_pid, tid: pid, parent_tid: parent_pid }
+    }
+
+    #[test]
+    fn what_the_work_starts_is_the_works_and_a_number_that_comes_again_is_not() {
+        // Numbers above any that the kernel gives (PID_MAX_LIMIT is 2^22).
+        let [work, child, grandchild, stranger] = [1 << 24, 2 << 24, 3 << 24, 4 << 24];
+        let mut world = World::new(&[work], []);
+        world.learn(fork(child, work));
+        world.learn(fork(grandchild, child));
+        for pid in [work, child, grandchild] {
+            assert_eq!(world.whose(pid, pid, false), Some(Whose::Work));
+        }
+        assert_eq!(world.whose(stranger, stranger, false), Some(Whose::Others));
+        world.learn(fork(child, stranger));
+        assert_eq!(world.whose(child, child, false), Some(Whose::Others));
+        assert_eq!(world.whose(0, 0, true), Some(Whose::Idle));
+    }
+
+    #[test]
+    fn a_new_program_has_a_new_name_and_none_of_the_old_maps() {
+        let pid = 1 << 24;
+        let mut world = World::new(&[pid], []);
+        let name = "[vdso]".to_owned();
+        world.learn(Kind::Map(Map { pid, start: 0x1000, bytes: 0x1000, offset: 0, name }));
+        let place = |world: &mut World| world.user_places(pid, &[0x1800], None);
+        assert_eq!(place(&mut world), [Place::Within(0)]);
+        world.learn(Kind::Comm { pid, tid: pid, name: "new".to_owned(), exec: true });
+        assert_eq!(place(&mut world), [Place::Unknown]);
+        assert_eq!(world.name_of(pid), "new");
+    }
+
+    #[test]
+    fn maps_are_read_with_any_name() {
+        let line = "7f00-7f10 r-xp 00001000 fd:00 12       /tmp/a b (deleted)";
+        let map = mapped_code(1, line).expect("it is code");
+        assert_eq!((map.start, map.bytes, map.offset), (0x7f00, 0x10, 0x1000));
+        assert_eq!(map.name, "/tmp/a b (deleted)");
+        assert_eq!(mapped_code(1, "7f00-7f10 rw-p 00001000 fd:00 12 /tmp/a"), None);
+        assert_eq!(mapped_code(1, "what is this"), None);
+    }
+
+    #[test]
+    fn this_process_is_found_under_its_parent() {
+        let parent = std::os::unix::process::parent_id();
+        assert!(with_descendants(parent).contains(&std::process::id()));
+        assert!(threads_of(std::process::id()).contains(&std::process::id()));
+    }
+}

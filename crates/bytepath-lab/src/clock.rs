@@ -1,0 +1,69 @@
+//! Runs a command once and tells how long it took and what it used: the inside of `bytepath clock`,
+//! the process of the arms of `bench cmd`.
+//!
+//! It is a process of its own for the sake of the command's peak of memory. The kernel tells the
+//! largest of all processes that were ever waited for, and counts in what the process held that
+//! became the command; so each command is started by a process that is small and starts nothing else.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::time::Instant;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use serde::{Deserialize, Serialize};
+
+use crate::ends::Usage;
+
+/// What one run of a command was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Clocked {
+    /// From just before its start to its end.
+    pub seconds: f64,
+    /// What it and all that it waited for used.
+    pub usage: Usage,
+    /// The most memory that one of them held, in bytes; none where this process held more.
+    pub peak_bytes: Option<u64>,
+    /// What this process held.
+    pub own_bytes: Option<u64>,
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// The kernel's number where it could not be started at all.
+    pub errno: Option<i32>,
+}
+
+/// Runs the command to its end.
+///
+/// # Errors
+/// It was started, and its end cannot be waited for. One that cannot be started is no error, but is
+/// told by [`Clocked::errno`].
+pub fn run(command: &mut Command) -> io::Result<Clocked> {
+    let before = Usage::of_children();
+    let began = Instant::now();
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            return Ok(Clocked { errno: error.raw_os_error().or(Some(0)), ..Clocked::default() });
+        }
+    };
+    let status: ExitStatus = child.wait()?;
+    let seconds = began.elapsed().as_secs_f64();
+    let own_bytes = held(UsageWho::RUSAGE_SELF);
+    Ok(Clocked {
+        seconds,
+        usage: Usage::of_children().since(before),
+        peak_bytes: held(UsageWho::RUSAGE_CHILDREN).filter(|peak| Some(*peak) > own_bytes),
+        own_bytes,
+        code: status.code(),
+        signal: status.signal(),
+        errno: None,
+    })
+}
+
+/// The most memory that was held at once, in bytes.
+fn held(who: UsageWho) -> Option<u64> {
+    // The kernel tells it in KiB.
+    getrusage(who).ok().and_then(|usage| u64::try_from(usage.max_rss()).ok()).map(|kib| kib << 10)
+}

@@ -1,0 +1,264 @@
+//! The work of arms that are commands: each run from its start to its end, by `bytepath clock`, a
+//! process of its own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytepath_report::{Costs, PEAK_AT_MOST};
+
+use crate::arm::{Outcome, Timing, Work};
+use crate::clock::Clocked;
+use crate::ends::Starter;
+use crate::pair_work::unnamed;
+use crate::run_work::{hashed, to_the_end};
+
+/// A command that takes longer is not measured.
+pub const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// So much of what a command that fails said last is told.
+const LAST_WORDS_BYTES: u64 = 2000;
+
+/// What runs a command's text.
+#[derive(Clone, Debug)]
+pub enum By {
+    /// A shell, as its `-c`.
+    Shell(PathBuf),
+    /// Nobody: it is split into words as a shell would, and started as it is.
+    Itself,
+}
+
+/// Which exit codes are no failure.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tolerated {
+    /// 0 alone.
+    Success,
+    /// Every one.
+    All,
+    /// 0 and these.
+    These(Vec<i32>),
+}
+
+impl Tolerated {
+    fn takes(&self, code: i32) -> bool {
+        match self {
+            Tolerated::Success => code == 0,
+            Tolerated::All => true,
+            Tolerated::These(codes) => code == 0 || codes.contains(&code),
+        }
+    }
+}
+
+/// What the first command gave, which the others have to give too.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Given {
+    name: String,
+    bytes: u64,
+    hash: u64,
+}
+
+/// A command, again and again.
+#[derive(Clone)]
+pub struct CmdWork {
+    /// The `bytepath` executable.
+    pub program: PathBuf,
+    /// What it is called in messages.
+    pub name: String,
+    /// The command.
+    pub words: Vec<String>,
+    /// The shell for what is done before and after.
+    pub shell: PathBuf,
+    /// Done before each run, outside of the clock.
+    pub prepare: Option<String>,
+    /// Done after each run, outside of the clock.
+    pub conclude: Option<String>,
+    /// Its standard input; nothing unless given.
+    pub input: Option<PathBuf>,
+    /// Which exit codes are no failure.
+    pub tolerated: Tolerated,
+    /// Where outputs are kept while they are compared; they are dropped where this is none.
+    pub compared_in: Option<PathBuf>,
+    /// What came out first, of all commands that are compared.
+    pub given: Rc<RefCell<Option<Given>>>,
+    /// Runs before the first block; the last of them shows whether the command works.
+    pub warm_ups: u32,
+    /// Whether a run was too short for figures that begin with a shell's start.
+    pub is_short: Rc<Cell<bool>>,
+}
+
+/// A run shorter than this is mostly the start of its shell.
+const SHORT: f64 = 0.005;
+
+impl Work for CmdWork {
+    fn cpus(&self) -> &[usize] {
+        &[]
+    }
+
+    fn sample(&self, _: &Timing) -> Result<Outcome, String> {
+        self.step("before", self.prepare.as_deref())?;
+        let directory = self.compared_in.as_deref();
+        let mut output = directory.map(file_in).transpose()?;
+        let clocked = self.clocked(output.as_ref())?;
+        if let Some(output) = &mut output {
+            self.compare(output)?;
+        }
+        self.step("after", self.conclude.as_deref())?;
+        if clocked.seconds < SHORT {
+            self.is_short.set(true);
+        }
+        Ok(outcome(&clocked))
+    }
+
+    fn trial(&self, timing: &Timing) -> Result<(), String> {
+        (0..self.warm_ups.max(1)).try_for_each(|_| self.sample(timing).map(drop))
+    }
+}
+
+impl CmdWork {
+    /// One run, which did not fail.
+    fn clocked(&self, output: Option<&File>) -> Result<Clocked, String> {
+        let mut errors = file_in(&std::env::temp_dir())?;
+        let mut report = file_in(&std::env::temp_dir())?;
+        let mut clock = Command::new(&self.program);
+        clock.arg("clock").args(Starter::this().words());
+        if let Some(input) = &self.input {
+            clock.arg("--input").arg(input);
+        }
+        // What the command writes goes to the clock's standard input: its output is the report's.
+        match output {
+            Some(file) => clock.arg("--output-to-stdin").stdin(file.try_clone().map_err(told)?),
+            None => clock.stdin(Stdio::null()),
+        };
+        clock.arg("--").args(&self.words);
+        clock.stdout(report.try_clone().map_err(told)?).stderr(errors.try_clone().map_err(told)?);
+        let status = to_the_end(&mut clock, PATIENCE)?;
+        let mut text = String::new();
+        report.rewind().and_then(|()| report.read_to_string(&mut text)).map_err(told)?;
+        let clocked: Clocked = serde_json::from_str(&text)
+            .map_err(|_| format!("its clock failed ({status}){}", said(&mut errors)))?;
+        match self.failure(&clocked) {
+            None => Ok(clocked),
+            Some(why) => Err(format!("{why}{}", said(&mut errors))),
+        }
+    }
+
+    /// Why the run counts as failed, if it does.
+    fn failure(&self, clocked: &Clocked) -> Option<String> {
+        let word = &self.words[0];
+        if let Some(errno) = clocked.errno {
+            let error = std::io::Error::from_raw_os_error(errno);
+            return Some(match error.kind() {
+                std::io::ErrorKind::NotFound => {
+                    format!("{word} was not found; is it installed, and in PATH?")
+                }
+                std::io::ErrorKind::PermissionDenied => format!("{word} is not executable"),
+                _ => format!("{word} cannot be started: {error}"),
+            });
+        }
+        if let Some(signal) = clocked.signal {
+            return Some(format!("it was ended by {}", signal_name(signal)));
+        }
+        let code = clocked.code.filter(|code| !self.tolerated.takes(*code))?;
+        Some(match code {
+            127 => "it ended with 127: a command was not found".to_owned(),
+            126 => "it ended with 126: a file is there that is not executable".to_owned(),
+            129..=192 => format!("it ended with {code}: ended by {}", signal_name(code - 128)),
+            code => format!("it ended with {code}; --ignore-failure measures it all the same"),
+        })
+    }
+
+    fn compare(&self, output: &mut File) -> Result<(), String> {
+        let (bytes, hash) = hashed(output).map_err(told)?;
+        let mut given = self.given.borrow_mut();
+        let first = given.get_or_insert_with(|| Given { name: self.name.clone(), bytes, hash });
+        if (first.bytes, first.hash) == (bytes, hash) {
+            return Ok(());
+        }
+        let whose = match first.name == self.name {
+            true => "its first output".to_owned(),
+            false => format!("that of {}", first.name),
+        };
+        Err(match first.bytes == bytes {
+            true => format!("its output differs from {whose}: other bytes, as many ({bytes})"),
+            false => format!("its output differs from {whose}: {bytes} bytes, not {}", first.bytes),
+        })
+    }
+
+    fn step(&self, when: &str, text: Option<&str>) -> Result<(), String> {
+        text.map_or(Ok(()), |text| {
+            by_shell(&self.shell, text)
+                .map_err(|why| format!("what was to be done {when} each run failed: {why}"))
+        })
+    }
+}
+
+/// Has a shell do something that is not measured.
+///
+/// # Errors
+/// It failed: the text, how it ended, and what it said last.
+pub fn by_shell(shell: &Path, text: &str) -> Result<(), String> {
+    let mut errors = file_in(&std::env::temp_dir())?;
+    let mut command = Command::new(shell);
+    command.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(errors.try_clone().map_err(told)?);
+    match to_the_end(&mut command, PATIENCE)? {
+        status if status.success() => Ok(()),
+        status => Err(format!("{text} ({status}){}", said(&mut errors))),
+    }
+}
+
+/// The last line that a program said, as the end of a sentence.
+fn said(errors: &mut File) -> String {
+    let mut text = Vec::new();
+    let length = errors.seek(SeekFrom::End(0)).unwrap_or(0);
+    let from = length.saturating_sub(LAST_WORDS_BYTES);
+    let read = errors.seek(SeekFrom::Start(from)).and_then(|_| errors.read_to_end(&mut text));
+    let text = String::from_utf8_lossy(&text);
+    match text.lines().rfind(|line| !line.trim().is_empty()) {
+        Some(line) if read.is_ok() => format!("; it said: {}", line.trim()),
+        _ => String::new(),
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    match nix::sys::signal::Signal::try_from(number) {
+        Ok(signal) => signal.as_str().to_owned(),
+        Err(_) => format!("signal {number}"),
+    }
+}
+
+fn outcome(clocked: &Clocked) -> Outcome {
+    let usage = clocked.usage;
+    let costs = Costs {
+        cpu_user_s_per_run: Some(usage.user_s),
+        cpu_system_s_per_run: Some(usage.system_s),
+        context_switches_per_run: Some(usage.switches() as f64),
+        page_faults_per_run: Some(usage.faults as f64),
+        peak_memory_bytes: clocked.peak_bytes.map(|bytes| bytes as f64),
+        ..Costs::default()
+    };
+    let code = clocked.code.filter(|code| *code != 0).map(|code| ("exit_code", code.into()));
+    let at_most = clocked.own_bytes.filter(|_| clocked.peak_bytes.is_none());
+    let at_most = at_most.map(|bytes| (PEAK_AT_MOST, bytes.into()));
+    let found = code.into_iter().chain(at_most).map(|(name, value)| (name.to_owned(), value));
+    Outcome {
+        value: clocked.seconds,
+        seconds: clocked.seconds,
+        costs,
+        found: found.collect::<BTreeMap<_, _>>(),
+    }
+}
+
+fn file_in(directory: &Path) -> Result<File, String> {
+    unnamed(directory)
+        .map_err(|error| format!("cannot make a file in {}: {error}", directory.display()))
+}
+
+fn told(error: std::io::Error) -> String {
+    error.to_string()
+}

@@ -1,0 +1,94 @@
+//! `cmd`: any commands, interleaved.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use bytepath_report::{Record, Unit};
+
+use super::Description;
+use crate::arm::Arm;
+use crate::cmd_work::{By, CmdWork, Tolerated};
+
+/// What it asks.
+pub const DESCRIPTION: Description = Description {
+    name: "cmd",
+    question: "How long do commands take?",
+    definition: "Each command from its start to its end, its output dropped or, to be compared, \
+                 written to a file.",
+};
+
+/// A command.
+pub struct Asked {
+    /// What it is called.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// Its words, where no shell is to read it.
+    pub words: Vec<String>,
+    /// Done before each run.
+    pub prepare: Option<String>,
+    /// Done after each run.
+    pub conclude: Option<String>,
+}
+
+/// What all commands share.
+pub struct Shared<'a> {
+    /// The `bytepath` executable.
+    pub program: &'a Path,
+    /// What runs a command.
+    pub by: By,
+    /// The shell for what is done before and after.
+    pub shell: &'a Path,
+    /// The standard input of each run.
+    pub input: Option<&'a Path>,
+    /// Which exit codes are no failure.
+    pub tolerated: Tolerated,
+    /// Where outputs are compared, if they are.
+    pub compared_in: Option<PathBuf>,
+    /// Runs before the first block.
+    pub warm_ups: u32,
+}
+
+/// The arms, a command each, and whether one of them turned out to be short.
+pub fn arms(commands: &[Asked], shared: &Shared<'_>) -> (Vec<Arm>, Rc<Cell<bool>>) {
+    let (given, is_short) = (Rc::new(RefCell::new(None)), Rc::new(Cell::new(false)));
+    let arm = |asked: &Asked| {
+        let words = match &shared.by {
+            By::Shell(shell) => vec![shell.display().to_string(), "-c".into(), asked.text.clone()],
+            By::Itself => asked.words.clone(),
+        };
+        Arm {
+            name: asked.name.clone(),
+            section: None,
+            params: BTreeMap::from([("command".to_owned(), asked.text.clone().into())]),
+            unit: Unit::Seconds,
+            touched: false,
+            published: None,
+            work: Ok(Box::new(CmdWork {
+                program: shared.program.to_owned(),
+                name: asked.name.clone(),
+                words,
+                shell: shared.shell.to_owned(),
+                prepare: asked.prepare.clone(),
+                conclude: asked.conclude.clone(),
+                input: shared.input.map(Path::to_owned),
+                tolerated: shared.tolerated.clone(),
+                compared_in: shared.compared_in.clone(),
+                given: given.clone(),
+                warm_ups: shared.warm_ups,
+                is_short: is_short.clone(),
+            })),
+        }
+    };
+    (commands.iter().map(arm).collect(), is_short)
+}
+
+/// Says of runs that were short that they begin with the start of a shell.
+pub fn warn_of_shell(record: &mut Record) {
+    record.notes.push(
+        "runs take less than 5 ms, of which the start of the shell is a part; -N does without one"
+            .to_owned(),
+    );
+}

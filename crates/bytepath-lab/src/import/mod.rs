@@ -1,0 +1,133 @@
+//! Records of what other programs measured: hyperfine and fio, by the JSON that they write.
+//!
+//! Such a record says that it was imported. It has no A/A control, its machine is not known, and its
+//! arms ran one after the other: their ratios are of runs at different times.
+
+mod fio;
+mod hyperfine;
+
+use bytepath_report::doubt::IMPORTED;
+use bytepath_report::{Arm, Build, Experiment, Foreign, Machine, Record, Sample, SchemaName};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::stats::{EQUIVALENCE_MARGIN, Interval, median, median_interval, verdict};
+
+/// Why a text is no measurement that can be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// It is no JSON, or cut short.
+    #[error("not JSON: {0}; hyperfine writes it with --export-json, fio with --output-format=json")]
+    NotJson(#[source] serde_json::Error),
+    /// It is JSON, of something else.
+    #[error(
+        "neither what hyperfine --export-json nor what fio --output-format=json writes{}",
+        if *is_record { ": it is a record of bytepath already" } else { "" }
+    )]
+    Unknown {
+        /// Whether it is a record.
+        is_record: bool,
+    },
+    /// A field is missing, or holds something else.
+    #[error("damaged {program} result: {why}")]
+    Damaged {
+        /// Who should have written it.
+        program: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// The record of what another program measured. `written` is when its file was, in RFC 3339, for
+/// programs that do not tell the time.
+///
+/// # Errors
+/// It is none, or damaged.
+pub fn record(text: &str, written: &str) -> Result<Record, ImportError> {
+    // fio says its warnings on standard output too, before the JSON.
+    let begin = text.find('{').filter(|at| text[..*at].lines().all(|line| !line.starts_with('[')));
+    let json = begin.map_or(text, |at| &text[at..]);
+    let value: Value = serde_json::from_str(json).map_err(ImportError::NotJson)?;
+    let record = match Foreign::of(&value) {
+        Some(Foreign::Hyperfine) => hyperfine::record(&value, written)?,
+        Some(Foreign::Fio) => fio::record(&value, written)?,
+        None => return Err(ImportError::Unknown { is_record: value.get("schema").is_some() }),
+    };
+    Ok(judged(record))
+}
+
+fn damaged(program: Foreign, why: impl std::fmt::Display) -> ImportError {
+    ImportError::Damaged { program: program.name(), why: why.to_string() }
+}
+
+/// A part of what a program wrote.
+fn part<'a, T: Deserialize<'a>>(program: Foreign, value: &'a Value) -> Result<T, ImportError> {
+    T::deserialize(value).map_err(|error| damaged(program, error))
+}
+
+/// A record with what all imported ones share.
+fn imported(from: &str, experiment: Experiment, started: &str, arms: Vec<Arm>) -> Record {
+    let blocks = arms.iter().map(|arm| arm.samples.len()).max().unwrap_or(0);
+    let id = format!("{}-{started}-imported", experiment.name);
+    Record {
+        schema: SchemaName::V1,
+        id,
+        started: started.to_owned(),
+        bytepath: Build {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: format!("imported from {from}"),
+        },
+        machine: Machine::default(),
+        experiment,
+        settings: [(IMPORTED.to_owned(), from.into())].into(),
+        blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
+        trusted: true,
+        untrusted_why: None,
+        control: None,
+        arms,
+        notes: vec![format!("imported from {from}: no A/A control, and the machine is not known")],
+    }
+}
+
+/// One sample of an imported arm.
+fn sample(block: usize, order: usize, value: f64, seconds: f64) -> Sample {
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Sample { block: number(block), order: number(order), value, seconds, ..Sample::default() }
+}
+
+/// The record with what the samples say: intervals, and ratios to the first arm that has any.
+fn judged(mut record: Record) -> Record {
+    let values = |arm: &Arm| arm.samples.iter().map(|sample| sample.value).collect::<Vec<_>>();
+    for arm in &mut record.arms {
+        let values = values(arm);
+        arm.median = arm.median.or_else(|| median(&values));
+        arm.ci95 = median_interval(&values).ok().map(<[f64; 2]>::from);
+    }
+    let Some(at) = record.arms.iter().position(|arm| arm.median.is_some()) else { return record };
+    record.arms[at].reference = true;
+    let base = record.arms[at].clone();
+    for arm in record.arms.iter_mut().skip(at + 1).filter(|arm| arm.unit == base.unit) {
+        arm.ratio = arm.median.zip(base.median).map(|(value, base)| value / base);
+        arm.ratio = arm.ratio.filter(|ratio| ratio.is_finite());
+        arm.ratio_ci95 = unpaired(arm, &base).map(<[f64; 2]>::from);
+        arm.verdict = arm
+            .ratio_ci95
+            .map(|[low, high]| verdict(Interval { low, high }, arm.better, EQUIVALENCE_MARGIN));
+    }
+    record
+}
+
+/// The interval of the ratio of two arms that ran one after the other. Nothing joins their samples,
+/// so it comes from the two medians' own intervals, whose reaches add up as squares on logarithms
+/// ("variance estimates recovery", Zou and Donner, Statistics in Medicine 2008).
+fn unpaired(arm: &Arm, base: &Arm) -> Option<Interval> {
+    let logs = |arm: &Arm| {
+        let ([low, high], middle) = (arm.ci95?, arm.median?);
+        (low > 0.0).then(|| (low.ln(), middle.ln(), high.ln()))
+    };
+    let ((low, middle, high), (base_low, base_middle, base_high)) = (logs(arm)?, logs(base)?);
+    let ratio = middle - base_middle;
+    let below = (middle - low).hypot(base_high - base_middle);
+    let above = (high - middle).hypot(base_middle - base_low);
+    Some(Interval { low: (ratio - below).exp(), high: (ratio + above).exp() })
+}

@@ -1,0 +1,221 @@
+//! The answer that a record gives to its question, in a sentence or two.
+
+use crate::arm::{Arm, Better, Status, Verdict};
+use crate::numbers;
+use crate::record::Record;
+use crate::verdict;
+
+/// So many sections are answered one by one; of more only the most telling is.
+const SECTIONS_ANSWERED: usize = 12;
+
+/// What the record answers: a sentence for the whole, and one more for each section where it has
+/// sections.
+///
+/// Only arms that ran count. An arm is called faster or slower where its interval says so, and never
+/// because its median lies higher.
+pub fn of(record: &Record) -> Vec<String> {
+    if record.arms.iter().all(|arm| arm.median.is_none()) {
+        return vec!["No arm gave a figure.".to_owned()];
+    }
+    let sections = sections(record);
+    if let [(_, arms)] = &sections[..] {
+        return vec![as_sentence(of_arms(arms))];
+    }
+    let mut sentences = vec![summary(&sections)];
+    let each = |(name, arms): &(&str, Vec<&Arm>)| format!("{name}: {}", of_arms(arms));
+    sentences.extend(sections.iter().take(SECTIONS_ANSWERED).map(each));
+    match sections.len().saturating_sub(SECTIONS_ANSWERED) {
+        0 => {}
+        more => sentences.push(format!("The other {more} sections are in the table.")),
+    }
+    sentences
+}
+
+/// With a capital letter, unless it begins with the name of an arm.
+fn as_sentence(text: String) -> String {
+    match text.split_once(' ') {
+        Some(("no", rest)) => format!("No {rest}"),
+        Some(("the", rest)) => format!("The {rest}"),
+        _ => text,
+    }
+}
+
+/// The arms by section, sections in order of first appearance; those of none are in "others".
+fn sections(record: &Record) -> Vec<(&str, Vec<&Arm>)> {
+    let mut sections: Vec<(&str, Vec<&Arm>)> = Vec::new();
+    for arm in &record.arms {
+        let name = arm.section.as_deref().unwrap_or("others");
+        match sections.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, arms)) => arms.push(arm),
+            None => sections.push((name, vec![arm])),
+        }
+    }
+    sections
+}
+
+fn summary(sections: &[(&str, Vec<&Arm>)]) -> String {
+    let faster = |arms: &Vec<&Arm>| arms.iter().any(|arm| arm.verdict == Some(Verdict::Faster));
+    let count = sections.iter().filter(|(_, arms)| faster(arms)).count();
+    let of = sections.len();
+    let most = sections
+        .iter()
+        .flat_map(|(name, arms)| arms.iter().map(move |arm| (name, arm)))
+        .filter(|(_, arm)| arm.verdict == Some(Verdict::Faster))
+        .filter_map(|(name, arm)| Some((name, arm, gain(arm)?)))
+        .max_by(|a, b| a.2.total_cmp(&b.2));
+    match most {
+        None => format!("In none of {of} sections is an arm surely faster than the reference."),
+        Some((name, arm, _)) => format!(
+            "In {count} of {of} sections an arm is faster than the section's reference; most of \
+             all {} in {name}, {}.",
+            arm.name,
+            against(arm, None)
+        ),
+    }
+}
+
+/// How many times as good as the reference; above 1 is better.
+fn gain(arm: &Arm) -> Option<f64> {
+    let ratio = arm.ratio.filter(|ratio| *ratio > 0.0)?;
+    Some(match arm.better {
+        Better::Higher => ratio,
+        Better::Lower => 1.0 / ratio,
+    })
+}
+
+fn of_arms(arms: &[&Arm]) -> String {
+    let Some(best) = best(arms.iter().copied()) else {
+        return "no arm gave a figure.".to_owned();
+    };
+    let reference = arms.iter().find(|arm| arm.reference).copied();
+    let mut text = match reference {
+        None => format!("{} is ahead with {}", best.name, measured(best)),
+        Some(reference) if reference.name == best.name => ahead(reference, arms),
+        Some(reference) => match best.verdict {
+            Some(Verdict::Faster) => format!(
+                "{} is fastest with {}, {}",
+                best.name,
+                measured(best),
+                against(best, Some(reference))
+            ),
+            found => {
+                let words = found.map_or_else(
+                    || "not told apart from it".to_owned(),
+                    |found| verdict::words(found, best.ratio_ci95),
+                );
+                format!(
+                    "no arm is surely faster than the reference {}, {}; the best median, of {}, is \
+                     {words}",
+                    reference.name,
+                    measured(reference),
+                    best.name
+                )
+            }
+        },
+    };
+    text.push_str(&untouched(best, arms));
+    text.push('.');
+    text.push_str(&others(arms, best, reference));
+    text
+}
+
+/// The sentence of a reference that is itself the best.
+fn ahead(reference: &Arm, arms: &[&Arm]) -> String {
+    let others = arms.iter().filter(|arm| !arm.reference && arm.median.is_some());
+    let all_slower = others.clone().all(|arm| arm.verdict == Some(Verdict::Slower));
+    match (others.count(), all_slower) {
+        (0, _) => format!("{} gives {}", reference.name, measured(reference)),
+        (_, true) => {
+            format!("the reference {} is fastest with {}", reference.name, measured(reference))
+        }
+        (_, false) => format!(
+            "no arm is surely faster than the reference {}, {}",
+            reference.name,
+            measured(reference)
+        ),
+    }
+}
+
+/// Says it where nobody looked at the bytes of the best arm, with the best of those that do.
+fn untouched(best: &Arm, arms: &[&Arm]) -> String {
+    if best.touched || !best.unit.is_of_bytes() {
+        return String::new();
+    }
+    let only = "; its reader moves the bytes without looking at them";
+    match self::best(arms.iter().copied().filter(|arm| arm.touched)) {
+        Some(touched) => {
+            format!(
+                "{only}, and of those that do look {} is best with {}",
+                touched.name,
+                measured(touched)
+            )
+        }
+        None => only.to_owned(),
+    }
+}
+
+/// How the other arms stand.
+fn others(arms: &[&Arm], best: &Arm, reference: Option<&Arm>) -> String {
+    let rest = || arms.iter().filter(|arm| arm.name != best.name && !arm.reference);
+    let count = |wanted| rest().filter(|arm| arm.verdict == Some(wanted)).count();
+    let missing = arms.iter().filter(|arm| arm.status == Status::Unavailable).count();
+    let mut told = Vec::new();
+    if reference.is_some() {
+        for (wanted, word) in [
+            (Verdict::Faster, "faster"),
+            (Verdict::Same, "the same"),
+            (Verdict::Slower, "slower"),
+            (Verdict::Undecided, "undecided"),
+        ] {
+            match count(wanted) {
+                0 => {}
+                many => told.push(format!("{many} {word}")),
+            }
+        }
+    }
+    let mut text = match told.is_empty() {
+        true => String::new(),
+        false => format!(" Of the others, {}.", told.join(", ")),
+    };
+    match missing {
+        0 => {}
+        1 => text.push_str(" 1 arm could not run."),
+        many => text.push_str(&format!(" {many} arms could not run.")),
+    }
+    text
+}
+
+/// The arm with the best median.
+fn best<'a>(arms: impl Iterator<Item = &'a Arm>) -> Option<&'a Arm> {
+    arms.filter_map(|arm| Some((arm, arm.median?)))
+        .reduce(|best, next| {
+            let better = match next.0.better {
+                Better::Higher => next.1 > best.1,
+                Better::Lower => next.1 < best.1,
+            };
+            if better { next } else { best }
+        })
+        .map(|(arm, _)| arm)
+}
+
+/// `94.2 GiB/s [91.0, 96.3]`.
+fn measured(arm: &Arm) -> String {
+    let value = numbers::figure(arm.median.unwrap_or(f64::NAN));
+    match arm.ci95 {
+        Some(interval) => format!("{value} {} {}", arm.unit.as_str(), numbers::interval(interval)),
+        None => format!("{value} {}", arm.unit.as_str()),
+    }
+}
+
+/// `11.1 times the reference [10.8, 11.4]`, or for times `0.50 of the time of the reference`.
+fn against(arm: &Arm, reference: Option<&Arm>) -> String {
+    let Some(ratio) = arm.ratio else { return "with no ratio to the reference".to_owned() };
+    let named = reference
+        .map_or_else(|| "its reference".to_owned(), |arm| format!("the reference {}", arm.name));
+    let interval =
+        arm.ratio_ci95.map_or_else(String::new, |of| format!(" {}", numbers::interval(of)));
+    match arm.better {
+        Better::Higher => format!("{} times {named}{interval}", numbers::figure(ratio)),
+        Better::Lower => format!("{} of the time of {named}{interval}", numbers::figure(ratio)),
+    }
+}

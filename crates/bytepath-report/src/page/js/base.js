@@ -1,0 +1,106 @@
+// What everything else uses: the data, making elements, figures as text, the tooltip, the theme.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const reduced = matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+// An element with attributes and children. Text only ever becomes text.
+function make(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value != null) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child != null));
+  return made;
+}
+
+// A figure with about three digits, as the tables of the record have it.
+function figure(value) {
+  if (value == null || !Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size === 0) return "0";
+  if (size < 0.0009995 || size >= 999.5e12) return value.toExponential(2).replace("e+", "e");
+  if (size >= 9999.5) {
+    let scaled = value, step = 0;
+    while (Math.abs(scaled) >= 999.5 && step < 4) { scaled /= 1000; step += 1; }
+    return fixed(scaled, decimals(Math.abs(scaled))) + ["", "k", "M", "G", "T"][step];
+  }
+  return fixed(value, decimals(size));
+}
+
+// With so many decimals; a tie goes to the even digit, as in the record's tables.
+function fixed(value, digits) {
+  const exact = value.toFixed(digits + 40);
+  const down = exact.slice(0, -40).replace(/\.$/, "");
+  const tie = exact.endsWith(`5${"0".repeat(39)}`);
+  return tie && Number(down.at(-1)) % 2 === 0 ? down : value.toFixed(digits);
+}
+
+function decimals(size) {
+  return size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.09995 ? 2 : size >= 0.009995 ? 4 : 5;
+}
+
+function interval(ends) {
+  return ends ? `[${figure(ends[0])}, ${figure(ends[1])}]` : "";
+}
+
+const percent = (share) => `${figure(share * 100)}%`;
+
+// Says something to those who listen to the page.
+function say(text) {
+  document.getElementById("said").textContent = text;
+}
+
+const tip = document.getElementById("tip");
+
+function showTip(text, event) {
+  tip.textContent = text;
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  const x = Math.min(event.clientX + 14, innerWidth - box.width - 8);
+  const below = event.clientY + 18;
+  const y = below + box.height > innerHeight ? event.clientY - box.height - 10 : below;
+  tip.style.left = `${Math.max(4, x)}px`;
+  tip.style.top = `${Math.max(4, y)}px`;
+}
+
+function hideTip() {
+  tip.hidden = true;
+}
+
+addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+addEventListener("scroll", hideTip, { passive: true });
+
+// Remembers how somebody likes the page; where a browser keeps nothing for files, nothing is kept.
+function remembered(key, value) {
+  try {
+    if (value === undefined) return localStorage.getItem(key);
+    localStorage.setItem(key, value);
+  } catch { /* no storage here */ }
+  return null;
+}
+
+function themeButton() {
+  const root = document.documentElement;
+  const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const saved = remembered("bytepath-theme");
+  if (saved === "dark" || saved === "light") root.dataset.theme = saved;
+  const word = () => (dark() ? "Light" : "Dark");
+  const button = make("button", { type: "button", onclick: () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    remembered("bytepath-theme", root.dataset.theme);
+    button.textContent = word();
+  } }, word());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { button.textContent = word(); });
+  return button;
+}
+
+// Colours for kinds of things, told apart in light and dark and by most who see few colours (after
+// Paul Tol's schemes).
+const kinds = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999933", "#882255",
+  "#44aa99", "#ddcc77", "#332288", "#cc6677", "#117733", "#88ccee", "#aa4499", "#777777"];
+
+const verdictColour = (arm) =>
+  arm.verdict === "faster" ? "var(--faster)" : arm.verdict === "slower" ? "var(--slower)" : "var(--other)";
+

@@ -1,0 +1,315 @@
+// The chart of the arms, that of their samples, and that of their latencies.
+
+// From so many times on between the smallest and the largest figure, an axis is logarithmic.
+const LOG_FROM = 20;
+
+// What somebody chose to see of a run.
+class View {
+  constructor(run) {
+    this.run = run;
+    this.hidden = new Set();
+    this.filter = "";
+    this.order = run.arms.map((_, index) => index);
+    this.ratios = false;
+    this.scale = "auto";
+    this.zoom = null;
+    this.watchers = [];
+  }
+  // Arms to be shown, in order.
+  shown() {
+    const wanted = this.filter.toLowerCase();
+    return this.order
+      .filter((index) => !this.hidden.has(index))
+      .map((index) => ({ index, arm: this.run.arms[index] }))
+      .filter(({ arm }) => !wanted || arm.name.toLowerCase().includes(wanted));
+  }
+  changed() {
+    for (const watcher of this.watchers) watcher();
+  }
+}
+
+// An axis for these figures: its type and ends.
+function axisOf(figures, wish) {
+  const positive = figures.filter((value) => Number.isFinite(value) && value > 0);
+  const [low, high] = d3.extent(positive);
+  if (low === undefined) return { type: "linear", domain: [0, 1] };
+  const type = wish === "auto" ? (high / low >= LOG_FROM ? "log" : "linear") : wish;
+  if (type === "log") return { type, domain: low === high ? [low / 2, high * 2] : [low / 1.08, high * 1.08] };
+  return { type, domain: [0, high * 1.04] };
+}
+
+const widthOf = (box) => Math.max(280, Math.floor(box.getBoundingClientRect().width) || 900);
+
+// A name that fits beside a chart of this width.
+function marginFor(names, width) {
+  const longest = d3.max(names, (name) => name.length) ?? 0;
+  return Math.min(longest * 6.9 + 14, Math.max(90, width * 0.34));
+}
+
+// Names of arms differ at their ends as often as at their beginnings: what does not fit is left out
+// in the middle.
+function fitted(name, margin) {
+  const most = Math.max(8, Math.floor((margin - 12) / 6.7));
+  if (name.length <= most) return name;
+  const end = Math.floor((most - 1) * 0.45);
+  return `${name.slice(0, most - 1 - end)}…${name.slice(name.length - end)}`;
+}
+
+// The places that are labelled: on a logarithmic axis 1, 2 and 5 of each decade, or 1 alone, or 1 of
+// every few decades, as there is room.
+function ticksOf(axis, length, room = 75) {
+  const most = Math.max(2, Math.floor(length / room));
+  if (axis.type !== "log") return { ticks: Math.min(most, 10), tickFormat: figure };
+  const [low, high] = axis.domain;
+  const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+  const within = (value) => value >= low && value <= high;
+  const decades = d3.range(first, last + 1);
+  const steps = [[1, 2, 5], [1, 3], [1]].map((digits) => decades.flatMap((power) => digits.map((digit) => digit * 10 ** power)).filter(within));
+  const powers = steps[2];
+  const sparse = powers.filter((_, at) => at % Math.ceil(powers.length / most) === 0);
+  const ticks = steps.find((values) => values.length >= 2 && values.length <= most) ?? (sparse.length >= 2 ? sparse : d3.ticks(low, high, Math.min(most, 4)));
+  return { ticks, tickFormat: figure };
+}
+
+const styled = { fontSize: "12px", background: "transparent", "--plot-background": "var(--panel)" };
+
+function groupsOf(entries) {
+  return d3.groups(entries, ({ arm }) => `${arm.section ?? ""}\u0000${arm.unit}`).map(([, group]) => group);
+}
+
+// How an arm stands, in words: for the tooltip and for those who listen.
+function told(arm) {
+  const lines = [arm.name];
+  if (arm.median == null) return `${arm.name}\ncould not run`;
+  lines.push(`${figure(arm.median)} ${arm.unit} ${interval(arm.ci95)}`);
+  if (arm.reference) lines.push("the reference");
+  else if (arm.ratio != null) lines.push(`${figure(arm.ratio)}x the reference ${interval(arm.ratio_ci95)}${arm.verdict ? `, ${arm.verdict}` : ""}`);
+  if (arm.published != null) lines.push(`published: ${figure(arm.published)} ${arm.unit}, on another machine`);
+  if (!arm.touched) lines.push("bytes moved, but never looked at");
+  const flagged = arm.samples.filter((sample) => sample[4] & 1).length;
+  lines.push(`${arm.taken} samples${flagged ? `, ${flagged} of them disturbed` : ""}; exactly ${arm.median}`);
+  return lines.join("\n");
+}
+
+function drawArms(box, view) {
+  const entries = view.shown().filter(({ arm }) => arm.ok && (view.ratios ? arm.ratio != null : arm.median != null));
+  box.replaceChildren();
+  if (!entries.length) {
+    box.append(make("p", { class: "small" }, "No arm to show: none is chosen, or none gave a figure."));
+    return;
+  }
+  const ends = ({ arm }) => (view.ratios ? arm.ratio_ci95 : arm.ci95) ?? [];
+  const value = ({ arm }) => (view.ratios ? arm.ratio : arm.median);
+  const published = ({ arm }) => (view.ratios ? null : arm.published);
+  const width = widthOf(box);
+  const groups = groupsOf(entries);
+  // All panels have the same margin, so that what is above another is as much as it.
+  const margin = marginFor(entries.map(({ arm }) => arm.name), width);
+  for (const group of groups) {
+    const unit = group[0].arm.unit;
+    // Sections of one unit share their axis, so that they can be compared by eye.
+    const alike = entries.filter(({ arm }) => view.ratios || arm.unit === unit);
+    const axis = axisOf(alike.flatMap((entry) => [value(entry), published(entry), ...ends(entry)]), view.scale);
+    if (view.zoom && view.zoom.unit === (view.ratios ? "" : unit)) axis.domain = view.zoom.domain;
+    const floor = axis.domain[0];
+    const inside = (figureAt) => (axis.type === "log" ? Math.max(figureAt, floor) : figureAt);
+    const low = (entry) => inside(ends(entry)[0] ?? value(entry));
+    const high = (entry) => inside(ends(entry)[1] ?? value(entry));
+    const colour = ({ arm }) => verdictColour(arm);
+    const reference = view.ratios ? 1 : group.find(({ arm }) => arm.reference)?.arm.median;
+    const row = (entry) => entry.index;
+    const svg = Plot.plot({
+      width, height: 26 * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled, clip: true,
+      ariaLabel: `Medians and intervals, ${view.ratios ? "as ratios to the reference" : `in ${unit}`}`,
+      x: { ...axis, ...ticksOf(axis, width - margin), inset: 8, grid: true, label: `${view.ratios ? "ratio to the reference" : unit}${axis.type === "log" ? ", logarithmic" : ""} →`, labelAnchor: "right" },
+      y: { domain: group.map(row), tickFormat: (index) => fitted(view.run.arms[index].name, margin), label: null, tickSize: 0 },
+      color: { type: "identity" },
+      marks: [
+        reference > 0 ? Plot.ruleX([reference], { stroke: "var(--soft)", strokeDasharray: "3,3" }) : null,
+        Plot.ruleY(group, { x1: low, x2: high, y: row, stroke: colour, strokeWidth: 2 }),
+        Plot.tickX(group, { x: low, y: row, stroke: colour, strokeWidth: 2, insetTop: 7, insetBottom: 7 }),
+        Plot.tickX(group, { x: high, y: row, stroke: colour, strokeWidth: 2, insetTop: 7, insetBottom: 7 }),
+        Plot.dot(group.filter((entry) => published(entry) > 0), { x: published, y: row, symbol: "diamond", r: 5, stroke: "var(--published)", strokeWidth: 2 }),
+        Plot.dot(group.filter(({ arm }) => arm.touched), { x: value, y: row, r: 5, fill: colour }),
+        Plot.dot(group.filter(({ arm }) => !arm.touched), { x: value, y: row, r: 4.5, fill: "var(--back)", stroke: colour, strokeWidth: 2.2 }),
+      ],
+    });
+    if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
+    box.append(svg);
+    rowsOf(svg, group, width, margin);
+    zoomable(svg, margin, width, (domain) => { view.zoom = { unit: view.ratios ? "" : unit, domain }; view.changed(); }, () => { view.zoom = null; view.changed(); });
+  }
+}
+
+// Every arm's row can be pointed at, and reached by the arrow keys.
+function rowsOf(svg, group, width, margin) {
+  const y = svg.scale("y");
+  const rows = d3.select(svg).append("g").attr("role", "list").attr("aria-label", "Arms; arrow keys go from one to the next")
+    .selectAll("rect").data(group).join("rect")
+    .attr("role", "listitem").attr("aria-label", ({ arm }) => told(arm).replaceAll("\n", ", "))
+    .attr("x", 0).attr("width", width).attr("y", ({ index }) => y.apply(index)).attr("height", y.bandwidth)
+    .attr("fill", "var(--accent)").attr("fill-opacity", 0)
+    .attr("tabindex", (_, at) => (at === 0 ? 0 : -1));
+  const lit = (node, on) => node.setAttribute("fill-opacity", on ? 0.1 : 0);
+  rows.on("pointermove", (event, { arm }) => { lit(event.currentTarget, true); showTip(told(arm), event); })
+    .on("pointerleave", (event) => { lit(event.currentTarget, false); hideTip(); })
+    .on("focus", (event, { arm }) => {
+      const at = event.currentTarget.getBoundingClientRect();
+      lit(event.currentTarget, true);
+      showTip(told(arm), { clientX: at.left + margin, clientY: at.bottom - 10 });
+    })
+    .on("blur", (event) => { lit(event.currentTarget, false); hideTip(); })
+    .on("keydown", (event) => {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const nodes = rows.nodes();
+      const next = nodes[nodes.indexOf(event.currentTarget) + step];
+      if (!next) return;
+      event.currentTarget.setAttribute("tabindex", -1);
+      next.setAttribute("tabindex", 0);
+      next.focus();
+    });
+}
+
+// Dragging over the axis zooms into what was passed over; a double click goes back.
+function zoomable(svg, margin, width, zoomed, reset) {
+  const x = svg.scale("x");
+  const place = (event) => {
+    const at = svg.getBoundingClientRect();
+    return Math.min(width - 24, Math.max(margin, (event.clientX - at.left) * (width / at.width)));
+  };
+  let from = null, mark = null;
+  svg.addEventListener("pointerdown", (event) => { if (event.button === 0 && event.pointerType === "mouse") from = place(event); });
+  svg.addEventListener("pointermove", (event) => {
+    if (from === null) return;
+    const [low, high] = d3.extent([from, place(event)]);
+    if (high - low < 6) return;
+    mark ??= d3.select(svg).append("rect").attr("y", 0).attr("height", svg.getAttribute("height")).attr("fill", "var(--accent)").attr("fill-opacity", 0.2).style("pointer-events", "none");
+    mark.attr("x", low).attr("width", high - low);
+  });
+  const end = (event) => {
+    if (from === null) return;
+    const ends = d3.extent([from, place(event)]);
+    mark?.remove();
+    from = mark = null;
+    if (ends[1] - ends[0] >= 6) zoomed(ends.map((at) => x.invert(at)));
+  };
+  svg.addEventListener("pointerup", end);
+  svg.addEventListener("pointerleave", end);
+  svg.addEventListener("dblclick", reset);
+}
+
+// The same by keys and buttons: narrower and wider around the middle.
+function zoomBy(view, factor) {
+  const entry = view.shown().find(({ arm }) => arm.median != null);
+  if (!entry) return;
+  const unit = view.ratios ? "" : entry.arm.unit;
+  const alike = view.shown().filter(({ arm }) => view.ratios || arm.unit === unit).map(({ arm }) => arm);
+  const figures = alike.flatMap((arm) => (view.ratios ? [arm.ratio, ...(arm.ratio_ci95 ?? [])] : [arm.median, arm.published, ...(arm.ci95 ?? [])]));
+  const axis = axisOf(figures, view.scale);
+  const [low, high] = view.zoom?.unit === unit ? view.zoom.domain : axis.domain;
+  const there = axis.type === "log" ? Math.log : (value) => value;
+  const back = axis.type === "log" ? Math.exp : (value) => value;
+  const middle = (there(low) + there(high)) / 2;
+  const half = ((there(high) - there(low)) / 2) * factor;
+  view.zoom = { unit, domain: [back(middle - half), back(middle + half)] };
+  view.changed();
+}
+
+function armTools(bar, view, charts) {
+  const pressed = (button, on) => button.setAttribute("aria-pressed", String(on));
+  const ratios = make("button", { type: "button", "aria-pressed": "false", onclick: () => {
+    view.ratios = !view.ratios;
+    view.zoom = null;
+    pressed(ratios, view.ratios);
+    view.changed();
+  } }, "Ratios to the reference");
+  const scale = make("select", { onchange: () => { view.scale = scale.value; view.zoom = null; view.changed(); } },
+    ...[["auto", "by itself"], ["log", "logarithmic"], ["linear", "linear, from 0"]].map(([value, text]) => make("option", { value }, text)));
+  const find = make("input", { type: "search", placeholder: "part of a name", size: 16, oninput: () => { view.filter = find.value; view.changed(); } });
+  const button = (text, does, label) => make("button", { type: "button", onclick: does, "aria-label": label }, text);
+  bar.append(ratios, make("label", {}, "Axis ", scale), make("label", {}, "Arms ", find),
+    button("+", () => zoomBy(view, 0.6), "Zoom in"), button("−", () => zoomBy(view, 1 / 0.6), "Zoom out"),
+    button("Whole axis", () => { view.zoom = null; view.changed(); }));
+  if (view.run.arms.some((arm) => arm.ratio == null) && !view.run.arms.some((arm) => arm.ratio != null && !arm.reference)) ratios.hidden = true;
+}
+
+const sampleWords = (entry, sample) =>
+  `${entry.arm.name}, block ${sample[0] + 1}, place ${sample[1] + 1}: ${figure(sample[2])} ${entry.arm.unit} in ${figure(sample[3])} s` +
+  (sample[4] & 1 ? `, disturbed${sample[5] ? `: ${sample[5]}` : ""}` : "") + (sample[4] & 2 ? ", measured again" : "");
+
+function drawSamples(box, view) {
+  box.replaceChildren();
+  const entries = view.shown().filter(({ arm }) => arm.samples.length);
+  const width = widthOf(box);
+  const margin = marginFor(entries.map(({ arm }) => arm.name), width);
+  for (const group of groupsOf(entries)) {
+    const points = group.flatMap((entry) => entry.arm.samples.map((sample) => ({ entry, sample })));
+    const axis = axisOf(points.map(({ sample }) => sample[2]), view.scale);
+    const x = ({ sample }) => sample[2];
+    const y = ({ entry }) => entry.index;
+    const title = ({ entry, sample }) => sampleWords(entry, sample);
+    const kept = points.filter(({ sample }) => sample[2] > 0 || axis.type === "linear");
+    if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
+    box.append(Plot.plot({
+      width, height: 22 * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
+      ariaLabel: "Every sample of every arm",
+      x: { ...axis, ...ticksOf(axis, width - margin), inset: 8, grid: true, label: `${group[0].arm.unit} →`, labelAnchor: "right" },
+      y: { domain: group.map(({ index }) => index), tickFormat: (index) => fitted(view.run.arms[index].name, margin), label: null, tickSize: 0 },
+      marks: [
+        Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.6 }),
+        Plot.dot(kept.filter(({ sample }) => sample[4] & 1), { x, y, r: 3.5, symbol: "times", stroke: "var(--slower)", strokeWidth: 1.5 }),
+        Plot.tip(kept, Plot.pointer({ x, y, title, maxRadius: 20 })),
+      ],
+    }));
+  }
+  if (entries.some(({ arm }) => arm.samples.some((sample) => sample[4] & 1))) {
+    box.append(make("p", { class: "legend" }, "× disturbed by others on the machine; all are kept in the record"));
+  }
+}
+
+// Percentiles as people write them, by how many requests there are to one that is slower.
+const PERCENTILES = [[1, "0"], [2, "50"], [10, "90"], [100, "99"], [1000, "99.9"], [1e4, "99.99"], [1e5, "99.999"], [1e6, "99.9999"]];
+
+function drawLatency(box, view) {
+  box.replaceChildren();
+  const entries = view.shown().filter(({ arm }) => arm.latency?.length);
+  if (!entries.length) return;
+  const width = widthOf(box);
+  const points = entries.flatMap((entry) => entry.arm.latency.map(([share, ns]) => ({ entry, rank: 1 / (1 - share), share, us: ns / 1000 })))
+    .filter(({ us }) => us > 0);
+  const most = d3.max(points, ({ rank }) => rank) ?? 10;
+  // Sections share both axes.
+  const across = d3.extent(points, ({ us }) => us);
+  const upright = { type: "log", domain: [across[0] / 1.2, across[1] * 1.2] };
+  const groups = groupsOf(entries);
+  const height = groups.length > 1 ? 240 : Math.min(420, Math.max(260, width * 0.45));
+  for (const group of groups) {
+    const colour = new Map(group.map(({ index }, at) => [index, kinds[at % kinds.length]]));
+    const of = points.filter(({ entry }) => colour.has(entry.index));
+    const stroke = ({ entry }) => colour.get(entry.index);
+    if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
+    box.append(Plot.plot({
+      width, height, marginLeft: 64, marginRight: 24, marginBottom: 44, style: styled,
+      ariaLabel: "How long requests took, by percentile",
+      x: { type: "log", domain: [1, most * 1.1], ticks: PERCENTILES.map(([rank]) => rank).filter((rank) => rank <= most * 1.1), tickFormat: (rank) => PERCENTILES.find(([known]) => known === rank)?.[1] ?? "", label: "percentile →", labelAnchor: "right", grid: true },
+      y: { ...upright, ...ticksOf(upright, height, 30), label: "↑ µs, logarithmic", grid: true },
+      color: { type: "identity" },
+      marks: [
+        Plot.line(of, { x: "rank", y: "us", z: ({ entry }) => entry.index, stroke, strokeWidth: 2, curve: "monotone-x" }),
+        Plot.dot(of, Plot.pointer({ x: "rank", y: "us", r: 4, fill: stroke })),
+        Plot.tip(of, Plot.pointer({ x: "rank", y: "us", title: ({ entry, share, us }) => `${entry.arm.name}\n${+(share * 100).toFixed(5)}% took at most ${figure(us)} µs` })),
+      ],
+    }), swatches(group.map(({ index, arm }) => [arm.name, colour.get(index)])));
+  }
+}
+
+function swatches(pairs) {
+  return make("ul", { class: "swatches" }, ...pairs.map(([name, colour]) => {
+    const key = make("i", { "aria-hidden": "true" });
+    key.style.background = colour;
+    return make("li", {}, key, name);
+  }));
+}
+

@@ -1,0 +1,444 @@
+//! What the page's template is given: the words and figures of each run, as text.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::arm::{Arm, Status, Verdict};
+use crate::explained::Explained;
+use crate::numbers;
+use crate::record::Record;
+use crate::table::{columns, latencies};
+use crate::{answer, doubt};
+
+use super::Limits;
+use super::text::{NAME_MAX, SENTENCE_MAX, shown};
+
+/// The setting in which a record keeps the command that made it.
+pub const COMMAND: &str = "command";
+
+#[derive(Serialize)]
+pub(super) struct Run {
+    /// The number of the run on the page, from 1.
+    number: usize,
+    name: String,
+    question: String,
+    definition: String,
+    answer: Vec<String>,
+    doubts: Vec<Doubt>,
+    /// The kinds of doubt, each once.
+    badges: Vec<&'static str>,
+    facts: String,
+    arms: Table,
+    /// Arms of the record that are not on the page.
+    left_out: usize,
+    unavailable: Vec<Pair>,
+    published: Vec<String>,
+    any_untouched: bool,
+    any_published: bool,
+    latencies: Option<Table>,
+    costs: Option<Table>,
+    explained: Vec<ExplainedArm>,
+    command: Option<String>,
+    settings: Vec<Pair>,
+    machine: Vec<Pair>,
+    notes: Vec<String>,
+    control: Option<String>,
+    id: String,
+    samples: usize,
+}
+
+#[derive(Serialize)]
+struct Doubt {
+    kind: &'static str,
+    grave: bool,
+    text: String,
+}
+
+/// A table: its headings, and rows of cells.
+#[derive(Serialize)]
+struct Table {
+    headings: Vec<Heading>,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Heading {
+    text: String,
+    figure: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    /// The number of the arm in the run, from 0.
+    arm: usize,
+    section: String,
+    /// What marks the row, as classes of its element.
+    marks: &'static str,
+    verdict: &'static str,
+    /// The median with all its digits.
+    exact: String,
+    cells: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Pair {
+    name: String,
+    value: String,
+}
+
+#[derive(Serialize)]
+struct ExplainedArm {
+    arm: usize,
+    name: String,
+    sentence: String,
+    sampler: String,
+    idle_seen: bool,
+    classes: Vec<Class>,
+    any_published: bool,
+    unclaimed: Vec<Pair>,
+    counters: Vec<Pair>,
+    syscalls: Vec<Syscall>,
+    missing: Vec<String>,
+    has_stacks: bool,
+}
+
+#[derive(Serialize)]
+struct Class {
+    name: String,
+    share: String,
+    interval: String,
+    published: String,
+}
+
+#[derive(Serialize)]
+struct Syscall {
+    name: String,
+    count: String,
+    seconds: String,
+}
+
+impl Run {
+    pub(super) fn of(number: usize, record: &Record, here: &doubt::Here, limits: &Limits) -> Run {
+        let experiment = &record.experiment;
+        let arms: Vec<&Arm> = record.arms.iter().take(limits.arms).collect();
+        let ran = |arm: &&&Arm| arm.status == Status::Ok && arm.unit.is_of_bytes();
+        let doubts: Vec<Doubt> = doubt::of(record, here).into_iter().map(Doubt::of).collect();
+        let mut badges: Vec<_> = doubts.iter().map(|doubt| doubt.kind).collect();
+        badges.dedup();
+        Run {
+            number,
+            name: shown(&experiment.name, NAME_MAX),
+            question: shown(&experiment.question, SENTENCE_MAX),
+            definition: shown(&experiment.definition, SENTENCE_MAX),
+            answer: answer::of(record).iter().map(|text| shown(text, SENTENCE_MAX)).collect(),
+            doubts,
+            badges,
+            facts: facts(record),
+            arms: arms_table(record, &arms),
+            left_out: record.arms.len() - arms.len(),
+            unavailable: unavailable(&arms),
+            published: published(&arms),
+            any_untouched: arms.iter().filter(ran).any(|arm| !arm.touched),
+            any_published: arms.iter().any(|arm| arm.published.is_some()),
+            latencies: latency_table(&arms),
+            costs: costs_table(record, &arms),
+            explained: explained(&arms, limits),
+            command: record
+                .settings
+                .get(COMMAND)
+                .and_then(Value::as_str)
+                .map(|text| shown(text, SENTENCE_MAX)),
+            settings: settings(record),
+            machine: machine(record),
+            notes: record
+                .notes
+                .iter()
+                .take(NOTES_MAX)
+                .map(|note| shown(note, SENTENCE_MAX))
+                .collect(),
+            control: record.control.as_ref().map(|control| {
+                format!(
+                    "The reference once more as “{}”: {} {}",
+                    shown(&control.arm, NAME_MAX),
+                    numbers::ratio(control.ratio),
+                    numbers::interval(control.ratio_ci95)
+                )
+            }),
+            id: shown(&record.id, NAME_MAX),
+            samples: record.arms.iter().map(|arm| arm.samples.len()).sum(),
+        }
+    }
+}
+
+/// More notes, settings or facts than this are not shown.
+const NOTES_MAX: usize = 200;
+
+impl Doubt {
+    fn of(doubt: doubt::Doubt) -> Doubt {
+        Doubt {
+            kind: doubt.kind.word(),
+            grave: doubt.kind == doubt::Kind::Untrusted,
+            text: shown(&doubt.text, SENTENCE_MAX),
+        }
+    }
+}
+
+/// Columns whose place is in the table of costs.
+fn is_cost(column: &columns::Column) -> bool {
+    ["/GiB", "/op", "cached", "page cache", "/run", "peak memory"]
+        .iter()
+        .any(|part| column.name.contains(part))
+}
+
+fn arms_table(record: &Record, arms: &[&Arm]) -> Table {
+    let filled = columns::ALL.iter().filter(|column| !is_cost(column));
+    table(record, arms, &filled.filter(|column| column.holds_anything(record)).collect::<Vec<_>>())
+}
+
+fn costs_table(record: &Record, arms: &[&Arm]) -> Option<Table> {
+    let costs: Vec<_> = columns::ALL
+        .iter()
+        .filter(|column| is_cost(column) && column.holds_anything(record))
+        .collect();
+    if costs.is_empty() {
+        return None;
+    }
+    let with_name: Vec<_> = columns::ALL.iter().take(1).chain(costs).collect();
+    Some(table(record, arms, &with_name))
+}
+
+fn table(record: &Record, arms: &[&Arm], chosen: &[&columns::Column]) -> Table {
+    let heading = |column: &&columns::Column| Heading {
+        text: (column.heading)(record).replace('\n', " "),
+        figure: column.is_of_figures(),
+    };
+    let row = |(index, arm): (usize, &&Arm)| Row {
+        arm: index,
+        section: arm.section.as_deref().map(|section| shown(section, NAME_MAX)).unwrap_or_default(),
+        marks: marks(arm),
+        verdict: arm.verdict.map_or("", |verdict| verdict.as_str()),
+        exact: arm.median.map_or_else(String::new, |median| median.to_string()),
+        cells: chosen.iter().map(|column| shown(&(column.cell)(record, arm), NAME_MAX)).collect(),
+    };
+    Table {
+        headings: chosen.iter().map(heading).collect(),
+        rows: arms.iter().enumerate().map(row).collect(),
+    }
+}
+
+fn marks(arm: &Arm) -> &'static str {
+    match (arm.status, arm.reference, arm.verdict) {
+        (Status::Unavailable, ..) => "missing",
+        (_, true, _) => "reference",
+        (_, _, Some(Verdict::Faster)) => "faster",
+        (_, _, Some(Verdict::Slower)) => "slower",
+        _ => "",
+    }
+}
+
+fn latency_table(arms: &[&Arm]) -> Option<Table> {
+    let rows: Vec<Row> = arms
+        .iter()
+        .enumerate()
+        .filter_map(|(index, arm)| {
+            let mut cells = latencies::row(arm)?;
+            cells[0] = shown(&arm.name, NAME_MAX);
+            Some(Row {
+                arm: index,
+                section: String::new(),
+                marks: marks(arm),
+                verdict: "",
+                exact: String::new(),
+                cells,
+            })
+        })
+        .collect();
+    let heading = |(index, text): (usize, &&str)| Heading {
+        text: text.replace('\n', " "),
+        figure: index > 0,
+    };
+    let headings = latencies::HEADINGS.iter().enumerate().map(heading).collect();
+    (!rows.is_empty()).then_some(Table { headings, rows })
+}
+
+/// Why arms could not run, each with its reason.
+fn unavailable(arms: &[&Arm]) -> Vec<Pair> {
+    arms.iter()
+        .filter(|arm| arm.status == Status::Unavailable)
+        .map(|arm| Pair {
+            name: shown(&arm.name, NAME_MAX),
+            value: shown(arm.why.as_deref().unwrap_or("the record does not say why"), SENTENCE_MAX),
+        })
+        .collect()
+}
+
+/// Where published figures are from, each source once.
+fn published(arms: &[&Arm]) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for published in arms.iter().filter_map(|arm| arm.published.as_ref()) {
+        let text = match &published.note {
+            Some(note) => format!("{}: {note}", published.source),
+            None => published.source.clone(),
+        };
+        let text = shown(&text, SENTENCE_MAX);
+        if !told.contains(&text) && told.len() < NOTES_MAX {
+            told.push(text);
+        }
+    }
+    told
+}
+
+fn facts(record: &Record) -> String {
+    let machine = &record.machine;
+    let kernel = (!machine.kernel.is_empty()).then(|| format!("Linux {}", machine.kernel));
+    let blocks = match record.blocks {
+        1 => "1 block".to_owned(),
+        blocks => format!("{blocks} blocks"),
+    };
+    let all = [
+        Some(record.started.clone()),
+        Some(blocks),
+        kernel,
+        machine.cpu_model.clone(),
+        machine.cpus_allowed.as_ref().map(|cpus| format!("CPUs {cpus}")),
+        machine.virtualisation.clone(),
+    ];
+    shown(&all.into_iter().flatten().collect::<Vec<_>>().join(" · "), SENTENCE_MAX)
+}
+
+fn explained(arms: &[&Arm], limits: &Limits) -> Vec<ExplainedArm> {
+    let with =
+        arms.iter().enumerate().filter_map(|(at, arm)| Some((at, arm, arm.explained.as_ref()?)));
+    with.map(|(at, arm, explained)| explained_arm(at, &arm.name, explained, limits)).collect()
+}
+
+fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits) -> ExplainedArm {
+    let percent = |share: f64| format!("{}%", numbers::figure(share * 100.0));
+    let name_of = |text: &str| shown(text, NAME_MAX);
+    let lost = match explained.lost {
+        0 => String::new(),
+        lost => format!(", {lost} lost"),
+    };
+    ExplainedArm {
+        arm,
+        name: name_of(name),
+        sentence: shown(&explained.sentence, SENTENCE_MAX),
+        sampler: format!(
+            "{} samples{lost} by {} at {} Hz, {} s",
+            explained.samples,
+            name_of(&explained.source),
+            explained.hz,
+            numbers::figure(explained.seconds)
+        ),
+        idle_seen: !explained.cpus.is_empty(),
+        any_published: explained.classes.iter().any(|class| class.published.is_some()),
+        classes: explained
+            .classes
+            .iter()
+            .take(limits.classes)
+            .map(|class| Class {
+                name: name_of(&class.name),
+                share: percent(class.share),
+                interval: format!("[{}, {}]", percent(class.ci95[0]), percent(class.ci95[1])),
+                published: class.published.map_or_else(|| numbers::UNKNOWN.to_owned(), percent),
+            })
+            .collect(),
+        unclaimed: explained
+            .unclaimed
+            .iter()
+            .take(limits.details)
+            .map(|of| Pair { name: name_of(&of.symbol), value: percent(of.share) })
+            .collect(),
+        counters: explained
+            .counters
+            .iter()
+            .take(limits.details)
+            .map(|(name, value)| Pair { name: name_of(name), value: numbers::figure(*value) })
+            .collect(),
+        syscalls: explained
+            .syscalls
+            .iter()
+            .take(limits.details)
+            .map(|call| Syscall {
+                name: name_of(&call.name),
+                count: numbers::figure(call.count as f64),
+                seconds: call.seconds.map_or_else(|| numbers::UNKNOWN.to_owned(), numbers::figure),
+            })
+            .collect(),
+        missing: explained
+            .missing
+            .iter()
+            .take(limits.details)
+            .map(|text| shown(text, SENTENCE_MAX))
+            .collect(),
+        has_stacks: !explained.stacks.is_empty(),
+    }
+}
+
+fn settings(record: &Record) -> Vec<Pair> {
+    let shown_pair = |(name, value): (&String, &Value)| Pair {
+        name: shown(name, NAME_MAX),
+        value: shown(&plain(value), SENTENCE_MAX),
+    };
+    record
+        .settings
+        .iter()
+        .filter(|(name, _)| *name != COMMAND)
+        .take(NOTES_MAX)
+        .map(shown_pair)
+        .collect()
+}
+
+/// A value as one writes it: text without quotes, anything else as JSON.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Every fact of the machine that the record has, by the names of its schema.
+fn machine(record: &Record) -> Vec<Pair> {
+    let mut facts = vec![Pair {
+        name: "bytepath".to_owned(),
+        value: shown(&format!("{} ({})", record.bytepath.version, record.bytepath.build), NAME_MAX),
+    }];
+    let Ok(Value::Object(fields)) = serde_json::to_value(&record.machine) else { return facts };
+    for (name, value) in fields {
+        match value {
+            Value::Null => {}
+            Value::Object(map) => {
+                facts.extend(map.iter().take(NOTES_MAX).map(|(key, value)| Pair {
+                    name: shown(&format!("{}: {key}", name.replace('_', " ")), NAME_MAX),
+                    value: shown(&plain(value), SENTENCE_MAX),
+                }))
+            }
+            Value::Array(_) if name == "caches" => facts.extend(caches(record)),
+            value if name.ends_with("_bytes") || name == "pipe_max_size" => facts.push(Pair {
+                name: name.replace('_', " "),
+                value: match value.as_u64() {
+                    Some(u64::MAX) => "no limit".to_owned(),
+                    Some(bytes) => numbers::bytes(bytes),
+                    None => plain(&value),
+                },
+            }),
+            value if plain(&value).is_empty() => {}
+            value => facts.push(Pair {
+                name: name.replace('_', " "),
+                value: shown(&plain(&value), SENTENCE_MAX),
+            }),
+        }
+    }
+    facts
+}
+
+fn caches(record: &Record) -> impl Iterator<Item = Pair> + '_ {
+    record.machine.caches.iter().take(NOTES_MAX).map(|cache| Pair {
+        name: format!(
+            "cache, level {}, {}",
+            cache.level,
+            shown(&cache.kind.to_lowercase(), NAME_MAX)
+        ),
+        value: format!("{}, CPUs {}", numbers::bytes(cache.bytes), shown(&cache.cpus, NAME_MAX)),
+    })
+}

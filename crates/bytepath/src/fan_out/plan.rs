@@ -1,0 +1,133 @@
+//! How the bytes of a fan-out go: by rules, or by what was measured between its source and its sinks.
+
+use std::fmt;
+
+use super::lockstep::PIPE_BYTES;
+use crate::endpoint::Endpoint;
+use crate::profile::Profile;
+use crate::size::shown;
+
+/// How the bytes go from one source to many sinks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FanOutPlan {
+    /// Whether pages are handed on where the ends have them; else everything is read and written.
+    hands_on_pages: bool,
+    /// What pipes are made, once it shows that there is much to move.
+    pipe_bytes: usize,
+    /// What was measured: the route that is best to each kind of sink, and its speed.
+    measured: Vec<Best>,
+}
+
+/// The best way to one kind of sink alone.
+#[derive(Debug, Clone, PartialEq)]
+struct Best {
+    sink: &'static str,
+    route: String,
+    gib_per_s: f64,
+}
+
+impl FanOutPlan {
+    /// Without any figures: handing pages on saves a copy for every sink.
+    pub fn by_rules() -> Self {
+        FanOutPlan { hands_on_pages: true, pipe_bytes: PIPE_BYTES, measured: Vec::new() }
+    }
+
+    /// By the figures of each sink alone: pages are handed on unless reading and writing is the best
+    /// way to every kind of sink that was measured, and pipes are made as large as the largest of the
+    /// best choices has them.
+    pub fn by_profile(
+        profile: &Profile,
+        source: &Endpoint<'_>,
+        sinks: &[Option<Endpoint<'_>>],
+    ) -> Self {
+        let mut measured: Vec<Best> = Vec::new();
+        let mut pipe_bytes = None;
+        for sink in sinks.iter().flatten() {
+            let Some(best) = profile.pair(source, sink).and_then(|pair| pair.best(|_| true)) else {
+                continue;
+            };
+            pipe_bytes = pipe_bytes.max(best.choice.pipe_bytes);
+            let sink = sink.kind().name();
+            if measured.iter().all(|other| other.sink != sink) {
+                let (route, gib_per_s) = (best.choice.route.clone(), best.gib_per_s);
+                measured.push(Best { sink, route, gib_per_s });
+            }
+        }
+        let copies = |best: &Best| best.route == "read-write";
+        FanOutPlan {
+            hands_on_pages: measured.is_empty() || !measured.iter().all(copies),
+            pipe_bytes: pipe_bytes.unwrap_or(PIPE_BYTES),
+            measured,
+        }
+    }
+
+    /// Whether pages are handed on where the ends have them.
+    pub fn hands_on_pages(&self) -> bool {
+        self.hands_on_pages
+    }
+
+    /// What pipes are made, in bytes.
+    pub fn pipe_bytes(&self) -> usize {
+        self.pipe_bytes
+    }
+
+    /// Whether anything was measured for it.
+    pub fn is_measured(&self) -> bool {
+        !self.measured.is_empty()
+    }
+}
+
+/// A sentence, without an end.
+impl fmt::Display for FanOutPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.hands_on_pages {
+            true => "pages are handed on where both ends have them, the rest is read and written",
+            false => "everything is read and written",
+        })?;
+        write!(f, "; pipes of {}", shown(self.pipe_bytes as u64))?;
+        for best in &self.measured {
+            let Best { sink, route, gib_per_s } = best;
+            write!(f, "; to a {sink} alone {route} is best, {gib_per_s:.2} GiB/s")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::profile::tests::{gave, profile};
+    use crate::profile::{End, Pair};
+
+    fn pipes(choices: Vec<crate::profile::Measured>) -> Profile {
+        profile(vec![Pair { source: End::Pipe, sink: End::Pipe, place: None, choices }])
+    }
+
+    #[test]
+    fn pages_are_handed_on_unless_copying_was_better_to_every_sink() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sinks = [Some(Endpoint::sink(writer.as_fd()).expect("a sink")), None];
+        let spliced =
+            pipes(vec![gave("splice", Some(256 << 10), 5.0), gave("read-write", None, 1.0)]);
+        let plan = FanOutPlan::by_profile(&spliced, &source, &sinks);
+        assert!(plan.hands_on_pages() && plan.is_measured());
+        assert_eq!(plan.pipe_bytes(), 256 << 10);
+        let copied = pipes(vec![gave("splice", None, 1.0), gave("read-write", Some(1 << 19), 5.0)]);
+        let plan = FanOutPlan::by_profile(&copied, &source, &sinks);
+        assert!(!plan.hands_on_pages());
+        assert_eq!(plan.pipe_bytes(), 1 << 19);
+        assert!(plan.to_string().contains("to a pipe alone read-write is best, 5.00 GiB/s"));
+    }
+
+    #[test]
+    fn without_figures_rules_decide() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let source = Endpoint::source(reader.as_fd()).expect("a source");
+        let sinks = [Some(Endpoint::sink(writer.as_fd()).expect("a sink")), None];
+        let plan = FanOutPlan::by_profile(&profile(Vec::new()), &source, &sinks);
+        assert_eq!(plan, FanOutPlan::by_rules());
+    }
+}

@@ -207,7 +207,7 @@ fn what_cannot_be_is_refused_in_words() {
                 --time 1ms";
     shell(line).refused(1, &["ulimit -n"]);
     let line = "ulimit -n 40; $bytepath bench fget --threads 2 --connections 64 --sockets unix --arms \
-                shared-table,unix --blocks 2 --time 2ms --warm-up 0 --json - 2>&1";
+                shared-table --blocks 2 --time 2ms --warm-up 0 --json - 2>&1";
     let done = shell(line);
     assert!(done.stdout.contains("ulimit -n"), "{done:?}");
 }

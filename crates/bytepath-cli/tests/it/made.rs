@@ -48,7 +48,7 @@ fn yes_is_what_the_classic_writes() {
         "' a  b '",
         "'x\ty'",
         "\"$(printf '\\351\\n\\377')\"",
-        "a_b --c_d",
+        "a_b -- --c_d",
         "\"$(head -c 5000 /dev/zero | tr '\\0' x)\"",
         "\"$(head -c 100001 /dev/zero | tr '\\0' y)\"",
     ];
@@ -157,7 +157,7 @@ fn refused_and_interrupted_calls_lose_nothing() {
         "vmsplice:error=ENOSYS:when=3",
         "vmsplice,write:error=EINTR:when=1+3",
         "vmsplice,write:error=EAGAIN:when=2+3",
-        "fcntl:error=EPERM:when=4+",
+        "fcntl:error=EPERM:when=5+",
         "tee:error=EINVAL:when=2+",
         "tee,splice:error=EINTR:when=3+4",
         "tee,splice:error=EAGAIN:when=60+3",

@@ -19,6 +19,7 @@ mod device;
 mod doctor;
 mod drive;
 mod ends;
+mod explain;
 mod generate;
 mod hand;
 mod history;
@@ -28,6 +29,8 @@ mod live;
 mod load;
 mod null;
 mod output;
+mod pages;
+mod paging;
 mod pass;
 mod planning;
 mod pv;
@@ -37,6 +40,7 @@ mod report;
 mod requests;
 mod run;
 mod serve;
+mod sweep;
 mod sys;
 mod tee;
 mod touch;
@@ -91,23 +95,27 @@ enum Command {
     Tune(tune::Options),
     Doctor(doctor::Options),
     Bench(bench::Options),
+    Explain(Box<explain::Options>),
     Report(report::Options),
     Import(import::Options),
     Compare(compare::Options),
     History(history::Options),
+    Pages(pages::Options),
     Write(write::Options),
     Read(read::Options),
     Load(load::Options),
     Call(call::Options),
     Carry(carry::Options),
     Confine(confine::Options),
-    Ask(requests::Ask),
+    Fetch(requests::Fetch),
     Upstream(requests::Upstream),
     Keepalive(requests::Keepalive),
     Hand(hand::Options),
     Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
+    Sweep(sweep::Options),
+    Paging(paging::Options),
     Descriptor(descriptor::Options),
     Drive(Box<drive::Options>),
     Serve(serve::Options),
@@ -128,11 +136,16 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     survive_file_size_limits();
     let words = Cli::command().get_matches_from(values::kebab_case(words.into_iter()));
     let cli = Cli::from_arg_matches(&words).unwrap_or_else(|error| error.exit());
+    name_ends(&words);
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
         Command::Gen(options) => generate::run(&options),
         Command::Run(options) => match run::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Explain(mut options) => match explain::run(&mut options) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
@@ -150,6 +163,10 @@ fn ours(words: Vec<OsString>) -> ExitCode {
             Err(error) => Err(error),
         },
         Command::History(options) => history::run(&options),
+        Command::Pages(options) => match pages::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
         Command::Load(options) => load::run(&options),
@@ -157,7 +174,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
         Command::Touch(options) => touch::run(&options),
-        Command::Ask(options) => requests::ask(&options),
+        Command::Fetch(options) => requests::fetch(&options),
         Command::Upstream(options) => requests::upstream(&options),
         Command::Keepalive(options) => requests::keepalive(&options),
         Command::Confine(options) => match confine::run(&options) {
@@ -167,6 +184,8 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
+        Command::Sweep(options) => sweep::run(&options),
+        Command::Paging(options) => paging::run(&options),
         Command::Descriptor(options) => descriptor::run(&options),
         Command::Drive(options) => drive::run(&options),
         Command::Serve(options) => serve::run(&options),
@@ -179,6 +198,17 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(error, &words),
+    }
+}
+
+/// The ends of measurements are processes of this one program: their threads are named by what they
+/// do, so that lists of processes, and profiles, tell them apart.
+fn name_ends(words: &ArgMatches) {
+    const ENDS: [&str; 7] = ["call", "carry", "drive", "hand", "pass", "read", "write"];
+    let Some(end) = words.subcommand_name().filter(|name| ENDS.contains(name)) else { return };
+    // A name is a convenience.
+    if let Ok(name) = std::ffi::CString::new(format!("bytepath {end}")) {
+        let _ = rustix::thread::set_name(&name);
     }
 }
 

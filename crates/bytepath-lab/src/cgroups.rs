@@ -2,7 +2,7 @@
 //! this process's own, and gone with the run.
 
 use std::fs;
-use std::io::{Error, Result as IoResult};
+use std::io::{Error, ErrorKind, Result as IoResult};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -77,9 +77,11 @@ impl Hierarchy {
     pub(crate) fn group(&self) -> Result<Group, String> {
         let made = Folder::make(&self.parent);
         let folder = made.map_err(|error| {
-            let hint = match Errno::from_io_error(&error) {
-                Some(Errno::ACCESS | Errno::PERM) => "; that takes root",
-                Some(Errno::ROFS) => "; in a container it may be read-only: run it on the host",
+            let hint = match error.kind() {
+                ErrorKind::PermissionDenied => "; that takes root",
+                ErrorKind::ReadOnlyFilesystem => {
+                    "; in a container it may be read-only: run it on the host"
+                }
                 _ => "",
             };
             format!("cannot make a cgroup in {}: {error}{hint}", self.parent.display())
@@ -137,7 +139,7 @@ pub(crate) fn remove(group: &Path) -> IoResult<()> {
                 }
                 std::thread::sleep(LOOK_EVERY);
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             done => return done,
         }
     }

@@ -96,7 +96,7 @@ fn arm(via: &str, load: Load, way: &str, sample: Result<Sample, String>, setup: 
     };
     let section = format!("{via}/{load_name}");
     let mut params = BTreeMap::from([
-        ("io_bytes".to_owned(), BODY_BYTES.into()),
+        ("body_bytes".to_owned(), BODY_BYTES.into()),
         ("connections_at_once".to_owned(), setup.concurrency.into()),
     ]);
     if let Load::Rate(rate) = load {

@@ -12,8 +12,10 @@ pub mod generators;
 pub mod ipc;
 pub mod ipc_latency;
 pub mod keepalive;
+pub mod memory;
 pub mod movers;
 pub mod overhead;
+pub mod pages;
 pub mod pairs;
 pub mod pipes;
 pub mod run;
@@ -42,6 +44,8 @@ pub const EXPERIMENTS: &[&Description] = &[
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
     &run::DESCRIPTION,
+    &memory::DESCRIPTION,
+    &pages::DESCRIPTION,
     &swap::DESCRIPTION,
     &keepalive::DESCRIPTION,
     &generators::DESCRIPTION,

@@ -3,13 +3,17 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::rc::Rc;
 
-use bytepath_report::{Figures, Published, Record, Status, Unit, numbers};
+use bytepath_report::{Arm as ShownArm, Figures, Published, Record, Status, Unit, numbers};
 
 use super::Description;
 use crate::arm::{Arm, Work};
 use crate::swap::area::Wanted;
 use crate::swap::contents::{Contents, KINDS};
+use crate::swap::mariadb::MariaDb;
+use crate::swap::redis::Redis;
+use crate::swap::service_work::{Service, ServiceWork, Shared};
 use crate::swap::touch_work::{Told, TouchWork};
 use crate::swap::{BACKENDS, Backend};
 
@@ -23,7 +27,9 @@ pub const DESCRIPTION: Description = Description {
                  the writing; the percentiles are of single reads, of both kinds. swap-file: a file \
                  on the disk; swap-loop: the same behind loop devices that are kept to a rate; zram-*: \
                  compressed memory; zswap: the kernel's compressed pool before a file; none: no limit. \
-                 The area is used before all others. What is swapped is the machine's count, CPU of \
+                 With --work redis or mariadb a server has the limit, and the value is transactions per \
+                 second: of Redis, with values of 1 KiB, 9 of 10 reading; of MariaDB, sysbench's \
+                 oltp_read_write on a table that fills the buffer pool. The area is used before all others. What is swapped is the machine's count, CPU of \
                  kernel threads that of all of them.",
 };
 
@@ -89,9 +95,63 @@ impl Setup<'_> {
     }
 }
 
+/// What is short of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Job {
+    /// A process that writes and reads its memory.
+    Touch,
+    /// Redis, with a load of our own.
+    Redis,
+    /// MariaDB, with sysbench's.
+    Mariadb,
+}
+
+/// Every kind of work, by its name on the command line.
+pub const JOBS: &[(&str, Job)] =
+    &[("touch", Job::Touch), ("redis", Job::Redis), ("mariadb", Job::Mariadb)];
+
 /// The arms: every backend.
-pub fn arms(setup: &Setup<'_>) -> Vec<Arm> {
-    BACKENDS.iter().map(|(name, backend)| arm(name, *backend, setup)).collect()
+pub fn arms(job: Job, setup: &Setup<'_>) -> Vec<Arm> {
+    let service: Result<Box<dyn Service>, String> = match job {
+        Job::Touch => return BACKENDS.iter().map(|(name, of)| arm(name, *of, setup)).collect(),
+        Job::Redis => Redis::of(setup.bytes, setup.contents).map(|redis| Box::new(redis) as _),
+        Job::Mariadb => MariaDb::of(setup.bytes).map(|mariadb| Box::new(mariadb) as _),
+    };
+    let directory = setup.directory.map(Path::to_owned).map_err(str::to_owned);
+    let shared = Rc::new(Shared::new(service, directory));
+    BACKENDS.iter().map(|(name, of)| service_arm(name, *of, job, &shared, setup)).collect()
+}
+
+fn service_arm(
+    name: &str,
+    backend: Backend,
+    job: Job,
+    shared: &Rc<Shared>,
+    setup: &Setup<'_>,
+) -> Arm {
+    let mut params = setup.params(backend);
+    // Transactions have no size.
+    params.remove("io_bytes");
+    params.insert("bytes".to_owned(), setup.bytes.into());
+    let named = JOBS.iter().find(|(_, known)| *known == job);
+    params.insert("work".to_owned(), named.map_or("", |(name, _)| name).into());
+    let work = ServiceWork {
+        program: setup.program.to_owned(),
+        wanted: setup.wanted(backend),
+        limit_bytes: setup.limit_bytes,
+        shared: shared.clone(),
+        area: OnceCell::new(),
+        told: RefCell::new(Told::default()),
+    };
+    Arm {
+        name: name.to_owned(),
+        section: None,
+        params,
+        unit: Unit::OpsPerSecond,
+        touched: true,
+        published: None,
+        work: Ok(Box::new(work) as Box<dyn Work>),
+    }
 }
 
 fn arm(name: &str, backend: Backend, setup: &Setup<'_>) -> Arm {
@@ -145,10 +205,18 @@ pub fn shows(record: &Record) -> Option<String> {
     };
     let zram =
         record.arms.iter().filter(|arm| arm.name.starts_with("zram") && arm.median.is_some());
-    let best = zram.min_by(|a, b| a.median.partial_cmp(&b.median).expect("finite"))?;
+    let is_rate = |arm: &&ShownArm| arm.unit == Unit::OpsPerSecond;
+    let best = zram.min_by(|a, b| {
+        let order = a.median.partial_cmp(&b.median).expect("finite");
+        if is_rate(a) { order.reverse() } else { order }
+    })?;
+    let (done, unit) = match is_rate(&best) {
+        true => ("transactions are", "a second"),
+        false => ("writing takes", "s"),
+    };
     let others = ["swap-file", "swap-loop", "none"].into_iter().filter_map(|name| {
-        let name_shown = if name == "none" { "memory without a limit" } else { name };
-        Some(format!("{} s with {name_shown}", numbers::figure(ran(name)?.median?)))
+        let name_shown = if name == "none" { "no limit" } else { name };
+        Some(format!("{} {unit} with {name_shown}", numbers::figure(ran(name)?.median?)))
     });
     let others: Vec<_> = others.collect();
     if others.is_empty() {
@@ -160,7 +228,7 @@ pub fn shows(record: &Record) -> Option<String> {
         Some(format!("; the {swap} MiB that it holds take {memory} MiB of memory"))
     });
     Some(format!(
-        "Here writing takes {} s with {}, {}{}",
+        "Here {done} {} {unit} with {}, {}{}",
         best.median.map_or_else(String::new, numbers::figure),
         best.name,
         others.join(", "),

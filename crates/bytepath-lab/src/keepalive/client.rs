@@ -23,7 +23,8 @@ use crate::ends::Usage;
 /// Events that are taken at once.
 const EVENTS: usize = 256;
 
-/// For so long answers are waited for after the last request of a rate is due.
+/// For so long answers are waited for after the time is over: to the last request of a rate, or to the
+/// first one at all.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// After so many failures nothing more is asked.
@@ -78,7 +79,10 @@ pub fn ask(job: &Job, begins: impl FnOnce()) -> io::Result<AskReport> {
     client.run(start, start + job.warm_up, Duration::ZERO)?;
     begins();
     let (before, clock) = (Usage::of_this_process(), Instant::now());
-    client.measured = Some(Measured::default());
+    // What was asked before and is answered now counts where answers are counted, and not where every
+    // request is.
+    let since = (job.load != Load::Saturation).then_some(clock);
+    client.measured = Some(Measured { since, ..Measured::default() });
     client.run(clock, clock + job.time, DRAIN)?;
     let measured = client.measured.take().unwrap_or_default();
     let unanswered = client.unanswered(clock);
@@ -94,6 +98,8 @@ pub fn ask(job: &Job, begins: impl FnOnce()) -> io::Result<AskReport> {
 }
 
 struct Measured {
+    /// Requests that were due before this do not count.
+    since: Option<Instant>,
     histogram: Histogram<u64>,
     failed: u64,
     failed_why: Option<String>,
@@ -102,7 +108,23 @@ struct Measured {
 
 impl Default for Measured {
     fn default() -> Measured {
-        Measured { histogram: latency::empty(), failed: 0, failed_why: None, last: None }
+        Measured {
+            since: None,
+            histogram: latency::empty(),
+            failed: 0,
+            failed_why: None,
+            last: None,
+        }
+    }
+}
+
+impl Measured {
+    fn counts(&self, due: Instant) -> bool {
+        self.since.is_none_or(|since| due >= since)
+    }
+
+    fn holds_any(&self) -> bool {
+        self.failed > 0 || !self.histogram.is_empty()
     }
 }
 
@@ -150,10 +172,12 @@ impl<'a> Client<'a> {
             let now = Instant::now();
             let next = self.begin(start, end, now, &mut made);
             let all_answered = self.idle.len() == self.lines.len() && self.waiting.is_empty();
-            let over = match self.job.load {
-                Load::Saturation => now >= end,
-                Load::Rate(_) => now >= end && (all_answered || now >= end + drain),
+            // A time so short that nobody was answered in it goes on until somebody is.
+            let enough = match self.job.load {
+                Load::Saturation => self.measured.as_ref().is_none_or(Measured::holds_any),
+                Load::Rate(_) => all_answered,
             };
+            let over = now >= end && (enough || now >= end + drain);
             if over || self.measured.as_ref().is_some_and(|all| all.failed > FAILURES_MAX) {
                 return Ok(());
             }
@@ -259,7 +283,7 @@ impl<'a> Client<'a> {
         }
         let Some(due) = line.due.take() else { return };
         let now = Instant::now();
-        if let Some(measured) = &mut self.measured {
+        if let Some(measured) = self.measured.as_mut().filter(|measured| measured.counts(due)) {
             let ns = now.saturating_duration_since(due).as_nanos();
             measured.histogram.saturating_record(u64::try_from(ns).unwrap_or(u64::MAX));
             measured.last = Some(now);
@@ -270,12 +294,10 @@ impl<'a> Client<'a> {
     fn failed(&mut self, number: usize, why: String) {
         let line = &mut self.lines[number];
         line.peer = None;
-        if line.due.take().is_none() {
-            // Nothing was asked: a connection that was kept is gone, which is no failure.
-            return;
-        }
+        // Where nothing was asked a connection that was kept is gone, which is no failure.
+        let Some(due) = line.due.take() else { return };
         self.idle.push(number);
-        if let Some(measured) = &mut self.measured {
+        if let Some(measured) = self.measured.as_mut().filter(|measured| measured.counts(due)) {
             measured.failed += 1;
             measured.failed_why.get_or_insert(why);
         }

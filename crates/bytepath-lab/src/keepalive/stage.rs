@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::client::{AskReport, BEGINS};
@@ -87,6 +87,9 @@ pub struct Look {
 /// # Errors
 /// A server does not come up, or the client fails: why.
 pub fn run(sample: &Sample, bytepath: &Path) -> Result<StageReport, String> {
+    // Its starter is outside of the namespace, and so has no number here to be asked for.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| io::Error::from(errno).to_string())?;
     let upstream = match sample.unix {
         true => Address::Unix(sample.directory.join("upstream")),
         false => Address::Tcp(UPSTREAM_PORT),
@@ -102,7 +105,7 @@ pub fn run(sample: &Sample, bytepath: &Path) -> Result<StageReport, String> {
         }
     };
     let mut client = Command::new(bytepath);
-    client.args(["ask", "--protocol", protocol.name(), "--connections", connections.name()]);
+    client.args(["fetch", "--protocol", protocol.name(), "--connections", connections.name()]);
     client.args(["--concurrency", &sample.concurrency.to_string()]);
     if let Load::Rate(rate) = sample.load {
         client.args(["--rate", &rate.to_string()]);

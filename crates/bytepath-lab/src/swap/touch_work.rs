@@ -42,8 +42,8 @@ pub struct TouchWork {
 
 /// What the samples so far told.
 pub struct Told {
-    latencies: Histogram<u64>,
-    figures: Vec<Figures>,
+    pub(super) latencies: Histogram<u64>,
+    pub(super) figures: Vec<Figures>,
 }
 
 impl Default for Told {

@@ -39,17 +39,18 @@ pub(super) fn draw(record: &Record, style: Style) -> Option<String> {
 /// The cells of an arm that has latencies; none of others.
 pub(crate) fn row(arm: &Arm) -> Option<Vec<String>> {
     let latency = Latency::of_arm(arm)?;
-    let request_gib = arm.params.get("io_bytes").and_then(|bytes| bytes.as_f64())? / GIB;
+    let io_bytes = arm.params.get("io_bytes").and_then(|bytes| bytes.as_f64());
+    let request_gib = io_bytes.map(|bytes| bytes / GIB);
     let micro = |ns: u64| numbers::figure(ns as f64 / 1e3);
     let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), numbers::figure);
     let costs = arm.costs.unwrap_or_default();
     let of_request = |per_gib: Option<f64>, factor: f64| {
-        known(per_gib.map(|per_gib| per_gib * request_gib * factor))
+        known(per_gib.zip(request_gib).map(|(per_gib, gib)| per_gib * gib * factor))
     };
     let rate = arm.median.filter(|_| arm.unit == Unit::OpsPerSecond);
     Some(vec![
         arm.name.clone(),
-        known(rate.map(|rate| rate * request_gib)),
+        known(rate.zip(request_gib).map(|(rate, gib)| rate * gib)),
         micro(latency.p50_ns),
         micro(latency.p95_ns),
         micro(latency.p99_ns),

@@ -4,7 +4,6 @@
 // The entry is in `sys::start`.
 #![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
-mod ask;
 mod bench;
 mod call;
 mod carry;
@@ -27,6 +26,7 @@ mod history;
 mod import;
 mod kept;
 mod live;
+mod load;
 mod null;
 mod output;
 mod pages;
@@ -103,7 +103,7 @@ enum Command {
     Pages(pages::Options),
     Write(write::Options),
     Read(read::Options),
-    Ask(ask::Options),
+    Load(load::Options),
     Call(call::Options),
     Carry(carry::Options),
     Confine(confine::Options),
@@ -169,7 +169,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         },
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
-        Command::Ask(options) => ask::run(&options),
+        Command::Load(options) => load::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),

@@ -92,8 +92,7 @@ mod tests {
     fn several_threads_make_the_same_bytes_as_one() {
         let lines =
             || Box::new(Counted::new(Rule::FizzBuzz, 9_990_000, Some(80_000)).expect("lines"));
-        let mut alone = Vec::new();
-        alone.resize(lines().bytes().expect("an end") as usize, 0);
+        let mut alone = vec![0; lines().bytes().expect("an end") as usize];
         lines().fill(0, &mut alone);
         for jobs in [1, 2, 3, 5] {
             for piece_bytes in [1 << 20, 300_001, 131_072, 5_000] {

@@ -24,6 +24,9 @@ use crate::pipe_work::{Says, end, ended, spawn_on};
 /// A service that does not begin in this time does not begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
+/// One that ends badly does so within this time of its clients.
+const SAYS_WHY_WITHIN: Duration = Duration::from_millis(200);
+
 /// A service and its load.
 pub struct ServiceWork {
     /// The `bytepath` executable.
@@ -61,7 +64,7 @@ impl Work for ServiceWork {
             Server::Memcached(path) => vec![self.start_memcached(path, &mut running)?],
         };
         let mut load = Command::new(&self.program);
-        load.arg("ask").args(Starter::this().words());
+        load.arg("load").args(Starter::this().words());
         for address in &addresses {
             load.args(["--address", address]);
         }
@@ -76,15 +79,14 @@ impl Work for ServiceWork {
         running.load = Some(spawn_on(&mut load, None)?);
         let loaded: Result<Loaded, String> =
             ended(&mut running.load, Says::Output, timing.patience());
-        // Why a service ended tells more than that its clients miss it.
-        let served = match &self.server {
-            Server::Ours => running.served(timing.patience()),
-            Server::Memcached(_) => Ok(None),
+        let loaded = match (loaded, &self.server) {
+            (Ok(loaded), Server::Ours) => loaded,
+            (Ok(loaded), Server::Memcached(_)) => return outcome(&loaded, None),
+            (Err(why), Server::Memcached(_)) => return Err(why),
+            // Why a service ended tells more than that its clients miss it.
+            (Err(why), Server::Ours) => return Err(running.why_ended().unwrap_or(why)),
         };
-        match (loaded, served) {
-            (Ok(loaded), Ok(served)) => outcome(&loaded, served),
-            (Err(why), Ok(_)) | (_, Err(why)) => Err(why),
-        }
+        outcome(&loaded, running.served(timing.patience())?)
     }
 }
 
@@ -210,6 +212,27 @@ impl Running {
             all = Some(all.map_or(served, |all| all.with(served)));
         }
         Ok(all)
+    }
+}
+
+impl Running {
+    /// What a service said at its end, if one has ended badly; the others still wait for clients.
+    fn why_ended(&mut self) -> Option<String> {
+        let until = Instant::now() + SAYS_WHY_WITHIN;
+        while Instant::now() < until && !interrupt::wished() {
+            for server in &mut self.servers {
+                if let Ok(Some(status)) = server.try_wait()
+                    && !status.success()
+                {
+                    let mut said = String::new();
+                    server.stderr.as_mut()?.read_to_string(&mut said).ok()?;
+                    let said = said.trim().trim_start_matches("bytepath: ").to_owned();
+                    return (!said.is_empty()).then_some(said);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        None
     }
 }
 

@@ -189,11 +189,15 @@ fn what_cannot_be_is_refused_in_words() {
             "of services",
         ),
         (
-            &["ask", "--address", "tcp:127.0.0.1:1", "--connections", "1", "--time", "1ms"],
+            &["load", "--address", "tcp:127.0.0.1:1", "--connections", "1", "--time", "1ms"],
             1,
             "cannot reach",
         ),
-        (&["ask", "--address", "udp:x", "--connections", "1", "--time", "1ms"], 1, "is no address"),
+        (
+            &["load", "--address", "udp:x", "--connections", "1", "--time", "1ms"],
+            1,
+            "is no address",
+        ),
     ];
     for (words, code, said) in refused {
         run(&mut bytepath(words)).refused(code, &[said]);
@@ -203,7 +207,7 @@ fn what_cannot_be_is_refused_in_words() {
                 --time 1ms";
     shell(line).refused(1, &["ulimit -n"]);
     let line = "ulimit -n 40; $bytepath bench fget --threads 2 --connections 64 --sockets unix --arms \
-                shared-table,unix --blocks 2 --time 2ms --warm-up 0 --json - 2>&1";
+                shared-table --blocks 2 --time 2ms --warm-up 0 --json - 2>&1";
     let done = shell(line);
     assert!(done.stdout.contains("ulimit -n"), "{done:?}");
 }

@@ -149,8 +149,12 @@ enum Stream {
 
 impl Client {
     fn connect(address: &str) -> Result<Client, FgetError> {
-        let failed =
-            |error: std::io::Error| FgetError::because(format!("cannot reach {address}: {error}"));
+        let failed = |error: std::io::Error| match error.raw_os_error() {
+            Some(number) => FgetError::of(format!("cannot reach {address}"))(
+                rustix::io::Errno::from_raw_os_error(number),
+            ),
+            None => FgetError::because(format!("cannot reach {address}: {error}")),
+        };
         let stream = match address.split_once(':') {
             Some(("unix", name)) => {
                 let address = match name.strip_prefix('@') {

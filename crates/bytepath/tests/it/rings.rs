@@ -322,3 +322,38 @@ fn a_watched_ring_takes_requests_for_as_long_as_there_is_room() {
     while ring.wait().expect("the kernel lets us wait").is_some() {}
     assert_eq!(ring.steps_in_flight(), 0);
 }
+
+/// A connection in the ring's own table has no descriptor in the process, and ends with the ring.
+#[test]
+fn connections_are_accepted_into_the_rings_own_table() {
+    use std::io::Read;
+    bounded(|_| {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("it listens");
+        let address = listener.local_addr().expect("it has an address");
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        let accept =
+            || Operation::AcceptRegistered { listener: Target::Borrowed(listener.as_fd()) };
+        if let Err(refusal) = ring.register_room(1) {
+            return eprintln!("skipped: {refusal}");
+        }
+        let mut client = std::net::TcpStream::connect(address).expect("connected");
+        let place = asked(&mut ring, Request::new(1, accept())).first.expect("accepted");
+        let socket = Target::Registered(place);
+        client.write_all(b"ping").expect("sent");
+        let bytes = 0..4;
+        let receive = Operation::Receive { socket, bytes: bytes.clone() };
+        let done = asked(&mut ring, Request::new(2, receive).buffer(buffer(4)));
+        let received = done.buffer.expect("it comes back");
+        assert_eq!((done.first, received.as_slice()), (Ok(4), &b"ping"[..]));
+        let send = Operation::Send { socket, bytes };
+        assert_eq!(asked(&mut ring, Request::new(3, send).buffer(received)).first, Ok(4));
+        let mut answer = [0; 4];
+        client.read_exact(&mut answer).expect("answered");
+        assert_eq!(&answer, b"ping");
+        // There is room for no other.
+        let second = std::net::TcpStream::connect(address).expect("connected");
+        assert_eq!(asked(&mut ring, Request::new(4, accept())).first, Err(Errno::NFILE));
+        drop((ring, second));
+        assert_eq!(client.read(&mut answer).expect("the end"), 0);
+    });
+}

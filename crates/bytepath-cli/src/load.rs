@@ -1,4 +1,4 @@
-//! `bytepath ask`: the clients of the arms of `bench fget`; not shown in the help.
+//! `bytepath load`: the clients of the arms of `bench fget`; not shown in the help.
 
 use std::io::Write as _;
 use std::time::Duration;

@@ -1,15 +1,20 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
 mod again;
+mod all;
 mod calls;
 mod cmd;
 mod copy;
+mod explained;
+mod fget;
 mod files;
 mod generators;
 pub(crate) mod interrupt;
 mod ipc;
 mod keepalive;
+mod memory;
 mod movers;
+mod pages;
 mod progress;
 mod run;
 mod swap;
@@ -34,15 +39,20 @@ use bytepath_lab::tune::Prepared;
 use bytepath_report::{Record, csv, plot, table};
 use clap::{Args, Subcommand};
 
+use crate::explain::shown::Shown;
 use crate::output::{self, Output};
 use crate::{values, wrong_usage};
 use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
 #[derive(Args)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Options {
+    /// Name the experiments and stop
+    #[arg(long)]
+    list: bool,
     #[command(subcommand)]
-    experiment: Experiment,
+    experiment: Option<Experiment>,
 }
 
 #[derive(Subcommand)]
@@ -52,10 +62,14 @@ enum Experiment {
     Movers(movers::Movers),
     Calls(calls::Calls),
     Copy(copy::Copy),
+    Fget(Box<fget::Fget>),
     Files(Box<files::Files>),
     Gen(generators::Generators),
     Ipc(ipc::Ipc),
     Run(run::Run),
+    Memory(memory::Memory),
+    Pages(pages::PagesOptions),
+    All(all::All),
     Swap(swap::Swap),
     Keepalive(keepalive::Keepalive),
     Cmd(cmd::Cmd),
@@ -104,7 +118,7 @@ pub(crate) struct Pipes {
 
 /// Options of every experiment.
 #[derive(Args, Default)]
-struct Measuring {
+pub(crate) struct Measuring {
     /// 3 blocks of short samples
     #[arg(long)]
     quick: bool,
@@ -138,6 +152,11 @@ struct Measuring {
     /// Do not keep the run; see bytepath history
     #[arg(long)]
     no_store: bool,
+    /// Run each arm once more after its samples, and say where its time goes; see bytepath explain
+    #[arg(long)]
+    explain: bool,
+    #[command(flatten, next_help_heading = "With --explain")]
+    shown: Shown,
 }
 
 impl Pipes {
@@ -161,17 +180,27 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+pub(crate) use copy::Copy;
+pub(crate) use explained::explain;
+pub(crate) use files::Files;
+pub(crate) use ipc::Ipc;
+
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    interrupt::ended(match &options.experiment {
+    let Some(experiment) = &options.experiment else { return all::list() };
+    interrupt::ended(match experiment {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
         Experiment::Movers(options) => movers::run(options),
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
+        Experiment::Fget(options) => fget::run(options),
         Experiment::Files(options) => files::run(options),
         Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
+        Experiment::Memory(options) => memory::run(options),
+        Experiment::Pages(options) => pages::run(options),
+        Experiment::All(options) => all::run(options),
         Experiment::Swap(options) => swap::run(options),
         Experiment::Keepalive(options) => keepalive::run(options),
         Experiment::Cmd(options) => cmd::run(options),
@@ -450,6 +479,7 @@ impl Measuring {
             seed,
             timing: Timing { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured },
             others: again::command(seed),
+            explain: self.explain.then(|| self.shown.for_arms()),
         }
     }
 
@@ -460,6 +490,10 @@ impl Measuring {
 
     /// Opens the files that results are to go to.
     fn outputs(&self) -> anyhow::Result<Outputs> {
+        if !self.explain && self.shown.asks_for_anything() {
+            return Err(wrong_usage("--tree, --flame and their like need --explain"));
+        }
+        self.shown.check()?;
         let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
         if to_stdout(&self.json) && to_stdout(&self.csv) {
             return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
@@ -480,6 +514,7 @@ impl Measuring {
             csv: open(&self.csv)?,
             report: open(&self.report)?,
             plot: self.plot,
+            explained: self.explain.then(|| self.shown.clone()),
             alone: to_stdout(&self.json) || to_stdout(&self.csv),
             keep: !self.no_store,
         })
@@ -493,6 +528,8 @@ struct Outputs {
     report: Option<Output>,
     /// Whether a plot is to stand below the table.
     plot: bool,
+    /// What is shown of the explanations of arms.
+    explained: Option<Shown>,
     /// Whether standard output is to hold one of them and nothing else.
     alone: bool,
     /// Whether the run is to be kept in the store.
@@ -506,7 +543,11 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     }
     let (alone, plotted) = (outputs.alone, outputs.plot);
     let kept = outputs.keep.then(|| keep(record)).flatten();
+    let explained = outputs.explained.clone();
     let saved = save(record, outputs);
+    let arms = explained::arms(record);
+    let exported = explained.as_ref().map_or(Ok(()), |shown| explained::write(&arms, shown));
+    let saved = saved.and(exported);
     if alone {
         return saved;
     }
@@ -517,6 +558,9 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     if let Some(sentence) = dominating {
         text += &format!("\n{}", table::paragraph(&format!("{sentence}."), style()));
     }
+    if let Some(shown) = &explained {
+        text += &explained::text(&arms, shown);
+    }
     if let Some(kept) = kept {
         text += &format!("\nkept as {kept}\n");
     }
@@ -526,7 +570,7 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
 
 /// Puts the run into the store, and tells its name there. A run that cannot be kept is shown all the
 /// same, with a warning.
-fn keep(record: &Record) -> Option<String> {
+pub(crate) fn keep(record: &Record) -> Option<String> {
     let kept = match Store::default_path() {
         Some(folder) => Store::at(folder).keep(record).map_err(anyhow::Error::from),
         None => Err(anyhow::anyhow!("no HOME and no XDG_DATA_HOME, so nowhere to keep it")),

@@ -115,7 +115,7 @@ struct Yes {
     #[command(flatten)]
     how: How,
     /// The line's words; y unless given
-    #[arg(value_name = "STRING", trailing_var_arg = true)]
+    #[arg(value_name = "STRING")]
     words: Vec<OsString>,
 }
 

@@ -1,14 +1,13 @@
 //! Runs by what people call them: `last`, `last~1`, an id of the store or its end, a file, `-`.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use bytepath_lab::compare::Run;
-use bytepath_lab::store::{self, Entry, RECORD_BYTES_MAX, Store};
+use bytepath_lab::store::{Entry, Store};
 use bytepath_report::Record;
 
-use crate::wrong_usage;
+use crate::{records, wrong_usage};
 
 /// The word for the run that started last.
 const LAST: &str = "last";
@@ -83,46 +82,35 @@ fn back(word: &str) -> Option<anyhow::Result<usize>> {
     }
 }
 
-/// The runs that words stand for, from the store, files, or one from standard input. The store is
-/// looked into once, and only if a word is of it.
+/// The runs that words stand for, from the store, files, or standard input. The store is looked into
+/// once, and only if a word is of it. A file may hold several, which are then numbered.
 pub(crate) fn runs(words: &[String]) -> anyhow::Result<Vec<Run>> {
+    if words.iter().filter(|word| *word == "-").count() > 1 {
+        return Err(wrong_usage("- is standard input, and there is one"));
+    }
     let mut kept = None;
-    let mut piped = false;
     let mut runs = Vec::new();
     for word in words {
-        let record = match word.as_str() {
-            "-" if piped => return Err(wrong_usage("- is standard input, and there is one")),
-            "-" => {
-                piped = true;
-                from_stdin()?
-            }
-            word if back(word).is_none() && is_path(word) => store::read_record(Path::new(word))?,
-            word => {
-                if kept.is_none() {
-                    kept = Some(Kept::look()?);
-                }
-                let kept = kept.as_ref().expect("it was just looked into");
-                let entry = kept.find(word)?;
-                runs.push(Run { name: entry.name.clone(), record: kept.read(entry)? });
-                continue;
-            }
-        };
-        runs.push(Run { name: word.clone(), record });
+        if word == "-" || (back(word).is_none() && is_path(word)) {
+            let records = records::read(word)?;
+            let several = records.len() > 1;
+            runs.extend((1..).zip(records).map(|(number, record)| Run {
+                name: if several { format!("{word}#{number}") } else { word.clone() },
+                record,
+            }));
+            continue;
+        }
+        if kept.is_none() {
+            kept = Some(Kept::look()?);
+        }
+        let kept = kept.as_ref().expect("it was just looked into");
+        let entry = kept.find(word)?;
+        runs.push(Run { name: entry.name.clone(), record: kept.read(entry)? });
     }
     Ok(runs)
 }
 
-/// Whether a word means a file: it has a slash or an ending, or there is a file of that name.
+/// Whether a word means a file: it has a slash or an ending, or there is something of that name.
 fn is_path(word: &str) -> bool {
-    word.contains('/') || word.ends_with(".json") || Path::new(word).is_file()
-}
-
-fn from_stdin() -> anyhow::Result<Record> {
-    let mut bytes = Vec::new();
-    let limit = std::io::stdin().lock().take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes);
-    limit.context("standard input")?;
-    if bytes.len() as u64 > RECORD_BYTES_MAX {
-        bail!("standard input: larger than {} MiB, so no record", RECORD_BYTES_MAX >> 20);
-    }
-    Record::from_json(&String::from_utf8_lossy(&bytes)).context("standard input")
+    word.contains('/') || word.ends_with(".json") || Path::new(word).exists()
 }

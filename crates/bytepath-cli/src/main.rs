@@ -4,6 +4,7 @@
 // The entry is in `sys::start`.
 #![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
+mod ask;
 mod bench;
 mod call;
 mod carry;
@@ -14,10 +15,12 @@ mod compare;
 mod completions;
 mod confine;
 mod cp;
+mod descriptor;
 mod device;
 mod doctor;
 mod drive;
 mod ends;
+mod explain;
 mod generate;
 mod hand;
 mod history;
@@ -26,6 +29,8 @@ mod kept;
 mod live;
 mod null;
 mod output;
+mod pages;
+mod paging;
 mod pass;
 mod planning;
 mod pv;
@@ -34,6 +39,8 @@ mod records;
 mod report;
 mod requests;
 mod run;
+mod serve;
+mod sweep;
 mod sys;
 mod tee;
 mod touch;
@@ -88,23 +95,30 @@ enum Command {
     Tune(tune::Options),
     Doctor(doctor::Options),
     Bench(bench::Options),
+    Explain(Box<explain::Options>),
     Report(report::Options),
     Import(import::Options),
     Compare(compare::Options),
     History(history::Options),
+    Pages(pages::Options),
     Write(write::Options),
     Read(read::Options),
+    Ask(ask::Options),
     Call(call::Options),
     Carry(carry::Options),
     Confine(confine::Options),
-    Ask(requests::Ask),
+    Fetch(requests::Fetch),
     Upstream(requests::Upstream),
     Keepalive(requests::Keepalive),
     Hand(hand::Options),
     Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
+    Sweep(sweep::Options),
+    Paging(paging::Options),
+    Descriptor(descriptor::Options),
     Drive(Box<drive::Options>),
+    Serve(serve::Options),
     Completions(completions::Completions),
     Man(completions::Man),
     Pv(Box<pv::Options>),
@@ -122,11 +136,16 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     survive_file_size_limits();
     let words = Cli::command().get_matches_from(values::kebab_case(words.into_iter()));
     let cli = Cli::from_arg_matches(&words).unwrap_or_else(|error| error.exit());
+    name_ends(&words);
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
         Command::Gen(options) => generate::run(&options),
         Command::Run(options) => match run::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::Explain(mut options) => match explain::run(&mut options) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
@@ -144,13 +163,18 @@ fn ours(words: Vec<OsString>) -> ExitCode {
             Err(error) => Err(error),
         },
         Command::History(options) => history::run(&options),
+        Command::Pages(options) => match pages::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
+        Command::Ask(options) => ask::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
         Command::Touch(options) => touch::run(&options),
-        Command::Ask(options) => requests::ask(&options),
+        Command::Fetch(options) => requests::fetch(&options),
         Command::Upstream(options) => requests::upstream(&options),
         Command::Keepalive(options) => requests::keepalive(&options),
         Command::Confine(options) => match confine::run(&options) {
@@ -160,7 +184,11 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
+        Command::Sweep(options) => sweep::run(&options),
+        Command::Paging(options) => paging::run(&options),
+        Command::Descriptor(options) => descriptor::run(&options),
         Command::Drive(options) => drive::run(&options),
+        Command::Serve(options) => serve::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
         Command::Cp(_) | Command::Pv(_) | Command::Tee(_) => {
@@ -170,6 +198,17 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(error, &words),
+    }
+}
+
+/// The ends of measurements are processes of this one program: their threads are named by what they
+/// do, so that lists of processes, and profiles, tell them apart.
+fn name_ends(words: &ArgMatches) {
+    const ENDS: [&str; 7] = ["call", "carry", "drive", "hand", "pass", "read", "write"];
+    let Some(end) = words.subcommand_name().filter(|name| ENDS.contains(name)) else { return };
+    // A name is a convenience.
+    if let Ok(name) = std::ffi::CString::new(format!("bytepath {end}")) {
+        let _ = rustix::thread::set_name(&name);
     }
 }
 

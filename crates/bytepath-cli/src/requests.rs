@@ -15,7 +15,7 @@ use crate::values;
 /// Ask an upstream again and again, and report as JSON on standard output
 #[derive(Args)]
 #[command(hide = true)]
-pub(crate) struct Ask {
+pub(crate) struct Fetch {
     /// http or fastcgi
     #[arg(long, value_name = "PROTOCOL", value_parser = protocol, default_value = "http")]
     protocol: Protocol,
@@ -96,7 +96,7 @@ fn sample(text: &str) -> Result<Box<Sample>, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-pub(crate) fn ask(options: &Ask) -> anyhow::Result<()> {
+pub(crate) fn fetch(options: &Fetch) -> anyhow::Result<()> {
     let job = Job {
         protocol: options.protocol,
         address: options.address.clone(),

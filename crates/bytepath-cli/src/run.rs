@@ -26,10 +26,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytepath::machine::{CpuList, Machine};
 use bytepath::profile::{Cost, Profile};
+use bytepath_explain::Whom;
 use clap::Args;
 use rustix::stdio::stderr;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::explain::Explaining;
+use crate::explain::shown::Shown;
 use crate::output::{self, Output};
 use crate::planning::usual_profile;
 use crate::sys::spawn;
@@ -38,7 +41,7 @@ use family::Family;
 use live::Live;
 use placing::Placer;
 use script::Script;
-use signals::Signals;
+pub(crate) use signals::{Signals, end_by};
 use sizes::PipeSize;
 use stages::{End, Stage, Stages};
 use watch::Watched;
@@ -50,7 +53,7 @@ use watch::Watched;
 /// (lists, loops, subshells, …) is run by the shell as it is; its pipes are found and made larger
 /// from outside. In both cases no stage interrupts another that runs, all are looked at several
 /// times a second, and those that are faster together on one CPU are put there.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Options {
     /// What you would type into a shell, as one argument: 'tar cf - DIR | zstd | wc -c'
     #[arg(required_unless_present = "words", conflicts_with = "words")]
@@ -90,6 +93,11 @@ pub(crate) struct Options {
     /// Write what the summary says, and each stage's status, to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Say at the end where the time went: samples are taken meanwhile; see bytepath explain
+    #[arg(long)]
+    explain: bool,
+    #[command(flatten, next_help_heading = "With --explain")]
+    shown: Shown,
 }
 
 fn cpu_list(text: &str) -> Result<CpuList, String> {
@@ -118,6 +126,24 @@ struct Whole {
 const BETWEEN: &str = ":::";
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    if !options.explain && options.shown.asks_for_anything() {
+        return Err(wrong_usage("--tree, --flame and their like need --explain"));
+    }
+    let explaining = options.explain.then(|| Explaining::new(options.shown.clone(), None));
+    run_and_explain(options, explaining.transpose()?)
+}
+
+/// Runs the stages as they are, placed by the kernel, and explains where their time went.
+pub(crate) fn explained(words: &[OsString], explaining: Explaining) -> anyhow::Result<ExitCode> {
+    let options =
+        Options { words: words.to_vec(), no_place: true, no_summary: true, ..Options::default() };
+    run_and_explain(&options, Some(explaining))
+}
+
+fn run_and_explain(
+    options: &Options,
+    mut explaining: Option<Explaining>,
+) -> anyhow::Result<ExitCode> {
     let work = options.work()?;
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let allowed = options.allowed()?;
@@ -128,6 +154,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
     let (whole, texts) = (work.whole, work.stages);
     let patient = options.makes_patient();
+    let name = texts.iter().map(|stage| stage.text.as_str()).collect::<Vec<_>>().join(" | ");
+    if let Some(explaining) = &mut explaining {
+        explaining.begin(Whom::Started);
+    }
     let began = Instant::now();
     let mut watched = Watched {
         stages: Stages::start(texts, &size, patient, &mut signals),
@@ -150,7 +180,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if whole.is_none() && !options.says_summary() {
         say_who_was_killed(&watched);
     }
-    told_of_the_end(options, &watched, whole.as_ref(), took, end, json)?;
+    // Of what could not be started there is nothing to say.
+    let explaining = explaining.filter(|_| watched.stages.any_began());
+    let said = explaining.map_or(Ok(()), |explaining| {
+        explaining.end(&name, |text| crate::say(format_args!("{text}")))
+    });
+    told_of_the_end(options, &watched, whole.as_ref(), took, end, json).and(said)?;
     if let End::Killed(signal) = end {
         signals::end_by(signal);
     }

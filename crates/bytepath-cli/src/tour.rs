@@ -189,6 +189,7 @@ fn through_a_pipe(
         seed: fresh_seed(),
         timing: Timing { warm_up: Duration::ZERO, measured },
         others: Default::default(),
+        explain: None,
     };
     let experiment = file_pipe::DESCRIPTION.recorded();
     let arms = file_pipe::arms(&job, Path::new(&program));

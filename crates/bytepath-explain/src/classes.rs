@@ -40,6 +40,8 @@ pub struct Class {
     within: Vec<String>,
     #[serde(default)]
     user: Vec<String>,
+    #[serde(default)]
+    pairs: Vec<String>,
     /// Which versions call its functions what, for readers.
     #[serde(default)]
     pub kernels: Vec<String>,
@@ -57,6 +59,8 @@ pub struct Classes {
     leaf: Patterns,
     within: Patterns,
     user: Patterns,
+    /// A caller and its leaf, which together say what the leaf alone does not.
+    pairs: HashMap<(String, String), usize>,
 }
 
 impl Classes {
@@ -79,7 +83,17 @@ impl Classes {
             }
             patterns
         };
+        let mut pairs = HashMap::new();
+        for (number, class) in all.iter().enumerate() {
+            for pair in &class.pairs {
+                let (caller, leaf) = pair
+                    .split_once(';')
+                    .ok_or_else(|| format!("{}: {pair:?} is no caller;leaf", class.name))?;
+                pairs.entry((caller.to_owned(), leaf.to_owned())).or_insert(number);
+            }
+        }
         Ok(Classes {
+            pairs,
             leaf: patterns(|class| &class.leaf),
             within: patterns(|class| &class.within),
             user: patterns(|class| &class.user),
@@ -107,7 +121,9 @@ impl Classes {
                 return class;
             }
             let frames = stack.frames.iter().rev().map(|frame| claims[*frame as usize]);
-            let claimed = self.claimed(frames).map(|class| self.all[class].name.as_str());
+            let by_pair = self.pair(profile.symbols_of(stack).rev());
+            let claimed = by_pair.or_else(|| self.claimed(frames));
+            let claimed = claimed.map(|class| self.all[class].name.as_str());
             match profile.thread_of(stack).part {
                 Part::Others => OTHERS,
                 _ if profile.thread_of(stack).name == UNDIVIDED => UNDIVIDED,
@@ -129,9 +145,21 @@ impl Classes {
     }
 
     /// The class of a stack of functions, leaf first; none where no class claims it.
-    pub fn of_symbols<'a>(&self, symbols: impl IntoIterator<Item = &'a Symbol>) -> Option<&str> {
-        let class = self.claimed(symbols.into_iter().map(|symbol| self.claims(symbol)))?;
+    pub fn of_symbols<'a>(
+        &self,
+        symbols: impl IntoIterator<Item = &'a Symbol, IntoIter: Clone>,
+    ) -> Option<&str> {
+        let symbols = symbols.into_iter();
+        let by_pair = self.pair(symbols.clone());
+        let class = by_pair.or_else(|| self.claimed(symbols.map(|symbol| self.claims(symbol))))?;
         Some(&self.all[class].name)
+    }
+
+    /// The class that has a leaf by who called it.
+    fn pair<'a>(&self, mut symbols: impl Iterator<Item = &'a Symbol>) -> Option<usize> {
+        let (leaf, caller) = (symbols.next()?, symbols.next()?);
+        let key = (bare(&caller.name).to_owned(), bare(&leaf.name).to_owned());
+        self.pairs.get(&key).copied()
     }
 
     fn claims(&self, symbol: &Symbol) -> Claims {

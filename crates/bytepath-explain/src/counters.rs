@@ -12,6 +12,7 @@ use crate::Whom;
 use crate::missing::{Missing, paranoid};
 use crate::sys::event::set_filter;
 use crate::tracefs::Tracepoints;
+use crate::usage::so_far;
 
 /// The names of counters, as the record has them.
 pub mod name {
@@ -44,7 +45,12 @@ struct Sum {
 }
 
 /// Counters that run.
-pub(crate) struct Counting(Vec<Sum>);
+pub(crate) struct Counting {
+    sums: Vec<Sum>,
+    whom: Whom,
+    /// What the kernel had counted before, where it has to do.
+    before: Option<BTreeMap<&'static str, f64>>,
+}
 
 /// What to count, and whose.
 pub(crate) struct Counted<'a> {
@@ -72,10 +78,11 @@ impl Counting {
                 Err(error) => refused = Some(error),
             }
         }
-        if let Some(error) = refused {
-            missing
-                .push(Missing::no_tracepoints("switches, migrations and faults", &why(&error)).0);
-        }
+        let before = refused.map(|error| {
+            let what = "migrations, and what is not over by the end";
+            missing.push(Missing::no_tracepoints(what, &why(&error)).0);
+            so_far(counted.whom)
+        });
         sums.extend(hardware(counted));
         if let Some(tracepoints) = counted.tracepoints
             && let Err(error) = traced(counted, tracepoints, &mut sums)
@@ -83,13 +90,13 @@ impl Counting {
             let what = "which switches were voluntary, and wake-ups";
             missing.push(Missing::no_tracepoints(what, &why(&error)).0);
         }
-        Counting(sums)
+        Counting { sums, whom: counted.whom, before }
     }
 
     /// The numbers.
     pub(crate) fn stop(self) -> BTreeMap<String, f64> {
         let mut numbers = BTreeMap::new();
-        for Sum { name, events, takes_turns } in self.0 {
+        for Sum { name, events, takes_turns } in self.sums {
             let mut sum = 0.0;
             for mut event in events {
                 let Ok(read) = event.read_count_and_time() else { continue };
@@ -100,6 +107,13 @@ impl Counting {
                 sum += read.count as f64 / ran;
             }
             *numbers.entry(name.to_owned()).or_insert(0.0) += sum;
+        }
+        if let Some(before) = self.before {
+            for (name, now) in so_far(self.whom) {
+                let then = before.get(name).copied().unwrap_or(0.0);
+                numbers.insert(name.to_owned(), (now - then).max(0.0));
+            }
+            return numbers;
         }
         // What is counted by elimination.
         if let (Some(all), Some(involuntary)) =
@@ -117,17 +131,12 @@ impl Counted<'_> {
     /// An event for each thread that is there, which those that come from it inherit.
     fn each_thread(&self, builder: &mut Builder<'_>) -> io::Result<Vec<Counter>> {
         builder.exclude_kernel(false).exclude_hv(true).inherit(true).enabled(true);
-        let built = |builder: &Builder<'_>| match builder.build() {
-            // What happens in the kernel may be hidden; what happens in user space not.
-            Err(error) if is_refusal(&error) => builder.clone().exclude_kernel(true).build(),
-            other => other,
-        };
         if self.whom == Whom::Started {
-            return Ok(vec![built(builder.observe_self())?]);
+            return Ok(vec![builder.observe_self().build()?]);
         }
         let mut events = Vec::new();
         for thread in self.threads {
-            match built(builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?)) {
+            match builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?).build() {
                 Ok(event) => events.push(event),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) => return Err(error),
@@ -189,10 +198,6 @@ fn hardware(counted: &Counted<'_>) -> Vec<Sum> {
         Some(Sum { name, events, takes_turns: true })
     };
     events.into_iter().filter_map(open).collect()
-}
-
-fn is_refusal(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
 /// Why something cannot be counted, and what would allow it.

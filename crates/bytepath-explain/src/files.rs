@@ -68,15 +68,29 @@ impl CodeFile {
         CodeFile { segments: segments(&elf), sections: Some(sections(&elf)), ..nothing }
     }
 
-    /// Whether anything is known of it beside its name.
-    pub(crate) fn is_readable(&self) -> bool {
-        self.sections.is_some()
-    }
-
     /// The address that the file itself gives to what lies at `offset`.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self.segments.iter().find(|segment| segment.in_file.contains(&offset))?;
         Some(segment.address + (offset - segment.in_file.start))
+    }
+
+    /// Where the file as a whole begins that has `range` mapped from `offset` on. Mappings begin at a
+    /// page's start, and so with the end of the segment before.
+    pub(crate) fn base_of(&self, range: &Range<u64>, offset: u64) -> Option<u64> {
+        let end = offset.saturating_add(range.end.saturating_sub(range.start));
+        let overlap = |segment: &&Segment| {
+            let (from, to) = (segment.in_file.start.max(offset), segment.in_file.end.min(end));
+            to.saturating_sub(from)
+        };
+        let segment = self.segments.iter().max_by_key(overlap)?;
+        // Of addresses that wrap around nothing is lost.
+        Some(
+            range
+                .start
+                .wrapping_sub(offset)
+                .wrapping_add(segment.in_file.start)
+                .wrapping_sub(segment.address),
+        )
     }
 
     /// Its tables for unwinding.

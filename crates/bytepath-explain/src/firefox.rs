@@ -9,7 +9,7 @@ use fxprof_processed_profile::{
     ReferenceTimestamp, SamplingInterval, ThreadHandle, Timestamp,
 };
 
-use crate::profile::{Part, Profile};
+use crate::profile::{Moment, Part, Profile};
 
 /// The profile of some work, by its name. `hz` samples were taken a second.
 ///
@@ -27,7 +27,7 @@ pub fn json(name: &str, hz: u32, profile: &Profile) -> Result<Vec<u8>, serde_jso
     let mut processes = HashMap::new();
     let mut threads: HashMap<u32, ThreadHandle> = HashMap::new();
     let weight = CpuDelta::from_nanos(interval.nanos());
-    for moment in &profile.moments {
+    for (moment, count) in samples(profile, interval.nanos()) {
         let stack = &profile.stacks[moment.stack as usize];
         let of = profile.thread_of(stack);
         let thread = *threads.entry(stack.thread).or_insert_with(|| {
@@ -49,9 +49,26 @@ pub fn json(name: &str, hz: u32, profile: &Profile) -> Result<Vec<u8>, serde_jso
         let stack = made.intern_stack_frames(thread, frames.into_iter());
         let time = Timestamp::from_nanos_since_reference(moment.time_ns.saturating_sub(start_ns));
         let ran = if of.part == Part::Idle { CpuDelta::ZERO } else { weight };
-        made.add_sample(thread, time, stack, ran, 1);
+        made.add_sample(thread, time, stack, ran, count);
     }
     serde_json::to_vec(&made)
+}
+
+/// The samples in the order of their times; where only counts are known, as in a record, all of a
+/// stack at once.
+fn samples(profile: &Profile, interval_ns: u64) -> Vec<(Moment, i32)> {
+    if !profile.moments.is_empty() {
+        return profile.moments.iter().map(|moment| (*moment, 1)).collect();
+    }
+    let mut time_ns = 0;
+    let stacks = (0_u32..).zip(&profile.counts).filter(|(_, count)| **count > 0);
+    stacks
+        .map(|(stack, count)| {
+            let moment = Moment { time_ns, stack };
+            time_ns += count * interval_ns;
+            (moment, i32::try_from(*count).unwrap_or(i32::MAX))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -59,7 +76,6 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::profile::Moment;
 
     #[test]
     fn every_sample_is_in_it_with_its_functions() {

@@ -73,8 +73,8 @@ mod tests {
         let stacks = stacks(&[("a;main;write_[k]", 7), ("a;<script>alert(1)</script>", 3)]);
         let svg =
             String::from_utf8(graph("a & b", &stacks).expect("it has samples")).expect("UTF-8");
-        for part in ["main (10 samples", "write_[k] (7 samples", "a &amp; b", "search"] {
-            assert!(svg.contains(part) || part.starts_with("main"), "{part} is missing");
+        for part in ["main (7 samples", "write (7 samples", "a &amp; b", "search"] {
+            assert!(svg.contains(part), "{part} is missing in {svg}");
         }
         assert!(!svg.contains("<script>alert"), "names are escaped");
         for loaded in ["src=\"http", "href=\"http", "url(http", "@import"] {

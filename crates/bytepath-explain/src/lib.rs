@@ -28,6 +28,7 @@ pub mod trace;
 mod tracefs;
 pub mod tree;
 mod unwind;
+mod usage;
 mod watch;
 mod world;
 

@@ -79,7 +79,11 @@ impl Sampling {
         if opened.source == Source::CpuClock {
             missing.push(Missing::no_cycles().0);
         }
-        let world = World::new(&roots, own.iter().copied().chain([sampler]));
+        let mut world = World::new(&roots, own.iter().copied().chain([sampler]));
+        if whom == Whom::Started {
+            // Whoever starts the work, and waits for it, is not of it.
+            world.leave_out(std::process::id());
+        }
         enable(&mut opened).map_err(|error| Missing::no_samples(&error))?;
         let (view, source) = (opened.view, opened.source);
         // It waits for this, and goes on until it is told to stop.

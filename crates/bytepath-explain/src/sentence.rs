@@ -70,10 +70,12 @@ fn waiting(explained: &Explained, idle: f64) -> String {
 }
 
 fn working(explained: &Explained) -> String {
-    let Some((class, share)) = largest(explained) else {
+    let busy = 1.0 - share(explained, IDLE) - share(explained, OTHERS);
+    let mut own = explained.classes.iter().filter(|class| !is_beside(&class.name));
+    let Some(first) = own.next().filter(|class| class.share > 0.0) else {
         return "Nothing of the work itself was sampled.".to_owned();
     };
-    let of = if explained.cpus.is_empty() { "the work's CPU time" } else { "the time" };
+    let (class, of_busy) = (first.name.as_str(), first.share / busy);
     let advice = match class {
         UNCLAIMED => {
             let symbols: Vec<&str> =
@@ -92,11 +94,19 @@ fn working(explained: &Explained) -> String {
             })
         }
     };
-    let verb = if share >= DOMINATES { "is" } else { "at most, is" };
-    let mut text = format!("{} of {of} {verb} {class}: {advice}.", percent(share));
-    let second = explained.classes.iter().filter(|found| !is_beside(&found.name)).nth(1);
-    if let Some(second) = second.filter(|second| second.share >= 0.1) {
-        text += &format!(" Next is {} ({}).", second.name, percent(second.share));
+    let percents = percent(of_busy);
+    let mut text = match of_busy >= DOMINATES {
+        true => format!("{percents} of the time it ran is {class}: {advice}."),
+        false => format!(
+            "No cost dominates. The largest is {class}, {percents} of the time it ran: {advice}."
+        ),
+    };
+    if let Some(second) = own.next().filter(|second| second.share / busy >= 0.1) {
+        text += &format!(" Next is {} ({}).", second.name, percent(second.share / busy));
+    }
+    let idle = share(explained, IDLE);
+    if idle >= 0.1 {
+        text += &format!(" The CPUs were idle for {} of the time.", percent(idle));
     }
     text
 }
@@ -104,7 +114,11 @@ fn working(explained: &Explained) -> String {
 /// Where programs themselves dominate, where in them.
 fn leaf_of_user(explained: &Explained) -> String {
     let mut leaves = std::collections::HashMap::<&str, u64>::new();
-    for stack in &explained.stacks {
+    let beside = |frames: &str| {
+        let thread = frames.split(';').next().unwrap_or_default();
+        thread == crate::profile::IDLE || thread == crate::profile::OTHERS
+    };
+    for stack in explained.stacks.iter().filter(|stack| !beside(&stack.frames)) {
         let leaf = stack.frames.rsplit(';').next().unwrap_or_default();
         if !leaf.ends_with(crate::profile::KERNEL_MARK) && leaf != "[rare]" {
             *leaves.entry(leaf).or_default() += stack.count;
@@ -187,9 +201,12 @@ mod tests {
     fn what_dominates_comes_with_what_to_try() {
         let text =
             sentence(&explained(&[("copying", 0.6), ("idle", 0.2), ("user code", 0.2)], &[]));
-        assert!(text.starts_with("60% of the time is copying: bytes copied"), "{text}");
+        assert!(text.starts_with("75% of the time it ran is copying: bytes copied"), "{text}");
         assert!(text.contains("to try: routes that hand pages over"), "{text}");
-        assert!(text.ends_with("Next is user code (20%)."), "{text}");
+        assert!(text.contains("Next is user code (25%). The CPUs were idle for 20%"), "{text}");
+        let even = ["copying", "locks and spinning", "user code", "compression", "checksums"];
+        let text = sentence(&explained(&even.map(|class| (class, 0.2)), &[]));
+        assert!(text.starts_with("No cost dominates. The largest is copying, 20%"), "{text}");
     }
 
     #[test]

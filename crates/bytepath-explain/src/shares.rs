@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::classes::{IDLE, OTHERS};
 use crate::profile::{Part, Profile};
 
 /// Samples of one class, and how sure its share is.
@@ -177,20 +176,14 @@ fn wilson(share: f64, samples: f64) -> [f64; 2] {
     [(middle - half).max(0.0), (middle + half).min(1.0)]
 }
 
-/// The share of a class, 0 where it has none.
-pub(crate) fn share_of(shares: &[Share], class: &str) -> f64 {
-    shares.iter().find(|share| share.class == class).map_or(0.0, |share| share.share)
-}
-
-/// What is neither idle nor of others.
-pub(crate) fn busy(shares: &[Share]) -> f64 {
-    1.0 - share_of(shares, IDLE) - share_of(shares, OTHERS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::classes::Classes;
+
+    fn share_of(shares: &[Share], class: &str) -> f64 {
+        shares.iter().find(|share| share.class == class).map_or(0.0, |share| share.share)
+    }
 
     fn profile(stacks: &[(&str, u64)]) -> Profile {
         let mut profile = Profile::from_folded(stacks.iter().copied());
@@ -226,7 +219,7 @@ mod tests {
             assert!(low < share.share && share.share < high, "{share:?}");
         }
         assert_eq!(shares[0].class, "copying");
-        assert!((busy(&shares) - 0.9).abs() < 1e-9);
+        assert!((share_of(&shares, "idle") - 0.1).abs() < 1e-9);
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn classes(explained: &Explained) -> String {
         table.add_row(row);
     }
     right(&mut table, 1);
-    table.to_string()
+    table.trim_fmt()
 }
 
 fn counters(explained: &Explained) -> String {
@@ -103,7 +103,7 @@ fn counters(explained: &Explained) -> String {
         table.add_row(vec![name.clone(), whole(*count), whole(rate)]);
     }
     right(&mut table, 1);
-    table.to_string()
+    table.trim_fmt()
 }
 
 fn syscalls(explained: &Explained) -> String {
@@ -129,7 +129,49 @@ fn syscalls(explained: &Explained) -> String {
         ]);
     }
     right(&mut table, 1);
-    table.to_string()
+    table.trim_fmt()
+}
+
+/// Two explanations class by class: what grew and what shrank, in points of percent, and whether
+/// that is more than samples differ by.
+pub fn difference(before: &Explained, after: &Explained) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for class in before.classes.iter().chain(&after.classes) {
+        if !names.contains(&class.name.as_str()) {
+            names.push(&class.name);
+        }
+    }
+    let of = |explained: &Explained, name: &str| {
+        let found = explained.classes.iter().find(|class| class.name == name);
+        found.map_or((0.0, [0.0, 0.0]), |class| (class.share, class.ci95))
+    };
+    let mut rows: Vec<(f64, [String; 5])> = names
+        .into_iter()
+        .map(|name| {
+            let ((then, was), (now, is)) = (of(before, name), of(after, name));
+            let apart = was[1] < is[0] || is[1] < was[0];
+            let points = (now - then) * 100.0;
+            let sure = if apart { "" } else { "within the intervals" };
+            let row = [
+                name.to_owned(),
+                percent(then),
+                percent(now),
+                format!("{points:+.1}"),
+                sure.to_owned(),
+            ];
+            (points.abs(), row)
+        })
+        .collect();
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut table = plain();
+    table.set_header(vec!["class", "before", "after", "points", ""]);
+    rows.into_iter().for_each(|(_, row)| {
+        table.add_row(row);
+    });
+    for column in table.column_iter_mut().skip(1).take(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{}\n", table.trim_fmt())
 }
 
 fn plain() -> Table {

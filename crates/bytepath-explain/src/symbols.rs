@@ -26,7 +26,13 @@ pub(crate) fn named(collected: &Collected, missing: &mut Vec<String>) -> Profile
     for (stack, (count, _)) in collected.stacks.iter().zip(&collected.counts) {
         let mut frames = Vec::new();
         for place in stack.places.iter().rev() {
-            frames.extend(names.0[*place as usize].iter().map(|name| made.symbol(name.clone())));
+            for name in &names.0[*place as usize] {
+                let symbol = made.symbol(name.clone());
+                // Of a file without symbols, calls among its own functions say nothing.
+                if !(name.name.starts_with('[') && frames.last() == Some(&symbol)) {
+                    frames.push(symbol);
+                }
+            }
         }
         let thread = threads[stack.thread as usize];
         let number = made.stack(Stack { thread, frames });

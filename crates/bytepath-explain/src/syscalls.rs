@@ -1,11 +1,11 @@
 //! System calls by name, how often each was made and how long it took: from the tracepoints at a
 //! call's beginning and end.
 //!
-//! Where calls are few, all are traced. Where they come in their hundreds of thousands, tracing each
+//! Where calls are few, all are traced. Where they come in their tens of thousands a second, tracing each
 //! would make them slower: then a tenth of the time is traced, and the numbers are what that tenth
 //! gives, ten times. Samples that were taken meanwhile are left out of the shares.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -16,6 +16,7 @@ use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 use rustix::thread::gettid;
 
+use crate::Whom;
 use crate::sampler::now_ns;
 use crate::sys::event::set_output;
 use crate::tracefs::Tracepoints;
@@ -27,8 +28,11 @@ const RING_BYTES: usize = 4 << 20;
 const ON: Duration = Duration::from_millis(10);
 /// Where calls are many, nothing is traced for this time in between.
 const OFF: Duration = Duration::from_millis(90);
-/// More records than these in a turn are many: some 100,000 calls a second.
-const MANY: usize = 2_000;
+/// More records than these in a turn, on average over some turns, are many: some 15,000 calls a
+/// second.
+const MANY: usize = 300;
+/// So many turns it takes to tell.
+const TURNS: usize = 10;
 
 /// Where, behind what all tracepoints have in common, the number of the call is.
 const NUMBER_AT: usize = 8;
@@ -63,28 +67,38 @@ struct Caller {
 
 struct Events {
     rings: Vec<Sampler>,
-    exits: Vec<Counter>,
+    others: Vec<Counter>,
     enter_ids: HashSet<u64>,
 }
 
 impl Tracing {
-    /// Begins to trace the calls of all processes.
+    /// Begins to trace the calls of what the calling thread starts, or of these threads and what
+    /// comes from them.
     ///
     /// # Errors
     /// EACCES: tracepoints are for root, or CAP_PERFMON.
-    pub(crate) fn start(from: &Tracepoints, online: &[u32]) -> io::Result<Tracing> {
+    pub(crate) fn start(
+        from: &Tracepoints,
+        whom: Whom,
+        threads: &[u32],
+        online: &[u32],
+    ) -> io::Result<Tracing> {
         let ids = (from.id("raw_syscalls/sys_enter"), from.id("raw_syscalls/sys_exit"));
         let (Some(enter), Some(exit)) = ids else {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         };
-        let events = Events::open(enter, exit, online)?;
+        // The thread is there first, so that it does not trace itself.
+        let (give, take) = channel::<Events>();
         let (stop, stopped) = channel();
         let (name, named) = channel();
         let body = move || {
             let _ = name.send(gettid().as_raw_nonzero().get().unsigned_abs());
-            tracing(events, &stopped)
+            take.recv().map(|events| tracing(events, &stopped)).unwrap_or_default()
         };
         let thread = std::thread::Builder::new().name("tracer".into()).spawn(body)?;
+        let mut events = Events::open([enter, exit], whom, threads, online)?;
+        events.switch(true);
+        let _ = give.send(events);
         Ok(Tracing { thread, stop, tid: named.recv().unwrap_or_default() })
     }
 
@@ -96,24 +110,39 @@ impl Tracing {
 }
 
 impl Events {
-    fn open(enter: u64, exit: u64, online: &[u32]) -> io::Result<Events> {
-        let mut events = Events { rings: Vec::new(), exits: Vec::new(), enter_ids: HashSet::new() };
+    fn open(
+        [enter, exit]: [u64; 2],
+        whom: Whom,
+        threads: &[u32],
+        online: &[u32],
+    ) -> io::Result<Events> {
+        let mut events =
+            Events { rings: Vec::new(), others: Vec::new(), enter_ids: HashSet::new() };
         for cpu in online {
-            let mut builder = Builder::new(Tracepoint::with_id(enter));
-            builder
-                .any_pid()
-                .one_cpu(*cpu as usize)
-                .exclude_kernel(false)
-                .sample(FIELDS)
-                .sample_period(1)
-                .clockid(Clock::MONOTONIC);
-            let enter = builder.build()?;
-            events.enter_ids.insert(enter.id());
-            let ring = enter.sampled(RING_BYTES)?;
-            let exit = builder.event(Tracepoint::with_id(exit)).build()?;
-            set_output(&exit, &ring)?;
-            events.rings.push(ring);
-            events.exits.push(exit);
+            let mut ring: Option<Sampler> = None;
+            for id in [enter, exit] {
+                let mut builder = Builder::new(Tracepoint::with_id(id));
+                builder
+                    .one_cpu(*cpu as usize)
+                    .inherit(true)
+                    .exclude_kernel(false)
+                    .sample(FIELDS)
+                    .sample_period(1)
+                    .clockid(Clock::MONOTONIC);
+                for event in of_each(&mut builder, whom, threads)? {
+                    if id == enter {
+                        events.enter_ids.insert(event.id());
+                    }
+                    match &ring {
+                        Some(ring) => {
+                            set_output(&event, ring)?;
+                            events.others.push(event);
+                        }
+                        None => ring = Some(event.sampled(RING_BYTES)?),
+                    }
+                }
+            }
+            events.rings.extend(ring);
         }
         Ok(events)
     }
@@ -124,7 +153,7 @@ impl Events {
             let event = ring.as_counter_mut();
             let _ = if on { event.enable() } else { event.disable() };
         }
-        for event in &mut self.exits {
+        for event in &mut self.others {
             let _ = if on { event.enable() } else { event.disable() };
         }
     }
@@ -146,6 +175,22 @@ impl Events {
         calls.sort_by_key(|call| call.time_ns);
         calls
     }
+}
+
+/// An event for the calling thread, or for each of some threads that have not ended meanwhile.
+fn of_each(builder: &mut Builder<'_>, whom: Whom, threads: &[u32]) -> io::Result<Vec<Counter>> {
+    if whom == Whom::Started {
+        return Ok(vec![builder.observe_self().build()?]);
+    }
+    let mut events = Vec::new();
+    for thread in threads {
+        match builder.observe_pid(i32::try_from(*thread).map_err(io::Error::other)?).build() {
+            Ok(event) => events.push(event),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(events)
 }
 
 /// The fields of a record: process and thread, time, event, and what the tracepoint tells.
@@ -181,6 +226,7 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
     let mut traced = Traced::default();
     let began = now_ns();
     let mut many = false;
+    let mut recent = VecDeque::new();
     let mut from = began;
     loop {
         events.switch(true);
@@ -190,7 +236,15 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
         }
         let to = now_ns();
         let calls = events.emptied(&mut traced.lost);
-        let were_many = std::mem::replace(&mut many, calls.len() > MANY);
+        let were_many = many;
+        recent.push_back(calls.len());
+        if recent.len() > TURNS {
+            recent.pop_front();
+        }
+        many = match were_many {
+            true => calls.len() > MANY,
+            false => recent.iter().sum::<usize>() > MANY * TURNS,
+        };
         calls.iter().for_each(|call| traced.take(call));
         traced.traced_ns += to - from;
         if were_many {

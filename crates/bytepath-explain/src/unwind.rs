@@ -61,7 +61,7 @@ impl Unwinding {
 
     /// From now on this file's code lies at `range`, from `offset` in it on.
     pub(crate) fn add(&mut self, file: &CodeFile, range: std::ops::Range<u64>, offset: u64) {
-        let base = file.address_of(offset).and_then(|address| range.start.checked_sub(address));
+        let base = file.base_of(&range, offset);
         let (Some(base), Some(sections)) = (base, file.sections()) else { return };
         self.0.add_module(Module::new(file.name.clone(), range, base, sections));
     }

@@ -58,6 +58,10 @@ impl Watch {
         cpus.sort_unstable();
         cpus.dedup();
         let online = online();
+        let threads: Vec<u32> = match whom {
+            Whom::Started => Vec::new(),
+            Whom::Process(pid) => with_descendants(pid).into_iter().flat_map(threads_of).collect(),
+        };
         let tracepoints = match Tracepoints::find() {
             Ok(found) => Some(found),
             Err(error) => {
@@ -67,7 +71,7 @@ impl Watch {
         };
         let tracing = settings.syscalls.then_some(tracepoints.as_ref()).flatten();
         let tracing = tracing.and_then(|from| {
-            Tracing::start(from, &online)
+            Tracing::start(from, whom, &threads, &online)
                 .map_err(|error| {
                     let what = "system calls by name";
                     missing.push(Missing::no_tracepoints(what, &why(&error)).0);
@@ -78,10 +82,6 @@ impl Watch {
         let sampling = Sampling::start(whom, &cpus, settings, &own, &mut missing)
             .map_err(|why| missing.push(why.0))
             .ok();
-        let threads: Vec<u32> = match whom {
-            Whom::Started => Vec::new(),
-            Whom::Process(pid) => with_descendants(pid).into_iter().flat_map(threads_of).collect(),
-        };
         let tracepoints = tracepoints.as_ref();
         let counted = Counted { whom, threads: &threads, online: &online, tracepoints };
         let counting = Counting::start(&counted, &mut missing);
@@ -100,10 +100,14 @@ impl Watch {
         }
     }
 
-    /// Whether anything can be seen of the kernel's and the CPUs' time; what cannot is told by
-    /// [`Looked::explained`].
-    pub fn takes_samples(&self) -> bool {
-        self.sampling.is_some()
+    /// Why no samples can be taken, if none can.
+    pub fn takes_no_samples(&self) -> Option<&str> {
+        match self.sampling {
+            Some(_) => None,
+            None => {
+                self.missing.iter().find(|why| why.starts_with("no samples")).map(String::as_str)
+            }
+        }
     }
 
     /// Looks no longer.

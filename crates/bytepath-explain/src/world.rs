@@ -43,6 +43,8 @@ pub(crate) struct World {
     work: HashSet<u32>,
     /// All processes that ever belonged to the work.
     pub(crate) ever: HashSet<u32>,
+    /// The process that starts the work and waits for it.
+    left_out: Option<u32>,
     /// Threads of the sampler itself, which are none of the work's.
     own: HashSet<u32>,
     /// Whether threads that are nobody's are the kernel's own, as far as was asked.
@@ -74,6 +76,7 @@ impl World {
             names: HashMap::new(),
             work: roots.iter().copied().collect(),
             ever: roots.iter().copied().collect(),
+            left_out: None,
             own: own.into_iter().collect(),
             of_kernel: HashMap::new(),
             files: Files::default(),
@@ -81,6 +84,12 @@ impl World {
         };
         roots.iter().for_each(|root| world.look_at(*root));
         world
+    }
+
+    /// A process is none of the work's, though what it starts is.
+    pub(crate) fn leave_out(&mut self, pid: u32) {
+        self.ever.remove(&pid);
+        self.left_out = Some(pid);
     }
 
     /// What is there of a process that began before anybody looked.
@@ -164,7 +173,7 @@ impl World {
     pub(crate) fn whose(&mut self, pid: u32, tid: u32, in_kernel_alone: bool) -> Option<Whose> {
         match pid {
             0 => Some(Whose::Idle),
-            _ if self.own.contains(&tid) => None,
+            _ if self.own.contains(&tid) || self.left_out == Some(pid) => None,
             _ if self.work.contains(&pid) => Some(Whose::Work),
             _ if in_kernel_alone && self.is_kernel_thread(tid) => Some(Whose::Kernel),
             _ => Some(Whose::Others),

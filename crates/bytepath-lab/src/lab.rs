@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytepath::machine::Machine;
-use bytepath_report::{Control, Costs, Experiment, Record, Sample, SchemaName, Status};
+use bytepath_report::{Control, Costs, Experiment, Explained, Record, Sample, SchemaName, Status};
 use serde_json::Value;
 
 use crate::arm::{Arm, Measured, Outcome, Timing, Work};
@@ -32,6 +32,17 @@ pub struct Settings {
     pub timing: Timing,
     /// Further settings, for the record.
     pub others: BTreeMap<String, Value>,
+    /// How arms are explained after their samples; not at all where there is none.
+    pub explain: Option<Explain>,
+}
+
+/// How arms are looked at by an observer that explains them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Explain {
+    /// Samples a second, of each CPU.
+    pub hz: u32,
+    /// Whether stacks are found by frame pointers alone.
+    pub frame_pointers: bool,
 }
 
 /// How many blocks are run.
@@ -59,6 +70,11 @@ pub trait Observer {
 
     /// A sample is about to be taken.
     fn sample(&mut self, turn: &Turn, arm: &str);
+
+    /// Runs an arm as it likes, after and apart from the samples, to say where its time goes.
+    fn explain(&mut self, _: &Arm, _: &dyn Work, _: &Timing, _: Explain) -> Option<Explained> {
+        None
+    }
 
     /// Whether the run is to end now, with what is complete. Asked after each sample.
     fn interrupted(&self) -> bool {
@@ -100,6 +116,8 @@ pub fn run(
     };
     if let Ended::Interrupted = bench.measure(reference_index, settings, ends, observer) {
         bench.keep_complete_blocks(settings.blocks)?;
+    } else if let Some(how) = settings.explain {
+        bench.explain(&settings.timing, how, observer);
     }
     let started = humantime::format_rfc3339_seconds(started).to_string();
     let mut record = bench.record(reference_index, experiment);
@@ -139,6 +157,7 @@ struct Running {
     costs: Vec<Costs>,
     found: BTreeMap<String, Value>,
     failed: Option<Failed>,
+    explained: Option<Explained>,
 }
 
 /// When an arm failed, and why.
@@ -188,6 +207,7 @@ impl Bench {
                     costs: Vec::new(),
                     found: BTreeMap::new(),
                     failed: None,
+                    explained: None,
                 }),
                 Err(why) => {
                     observer.unavailable(&arm.name, &why);
@@ -247,6 +267,17 @@ impl Bench {
             }
         }
         Ended::Complete
+    }
+
+    /// Has every arm that ran explained, until somebody wishes the end.
+    fn explain(&mut self, timing: &Timing, how: Explain, observer: &mut dyn Observer) {
+        for running in self.running.iter_mut().filter(|running| running.failed.is_none()) {
+            if observer.interrupted() {
+                self.notes.push("interrupted before every arm was explained".to_owned());
+                return;
+            }
+            running.explained = observer.explain(&running.arm, running.work.as_ref(), timing, how);
+        }
     }
 
     /// Drops what is of a block that did not come to its end: an arm that failed in it was most
@@ -473,13 +504,14 @@ fn finished(
     compared: &[f64],
     notes: &mut Vec<String>,
 ) -> bytepath_report::Arm {
-    let Running { arm, samples, costs, found, failed, .. } = running;
+    let Running { arm, samples, costs, found, failed, explained, .. } = running;
     let mut shown = bytepath_report::Arm {
         params: arm.params.into_iter().chain(found).collect(),
         touched: arm.touched,
         published: arm.published,
         section: arm.section,
         reference,
+        explained,
         ..bytepath_report::Arm::new(arm.name, arm.unit)
     };
     if let Some(Failed { block, why }) = failed {

@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::devices::zram;
 use crate::swap::areas;
-use crate::{cgroups, kept_settings};
+use crate::{cgroups, hugetlb_pool, kept_settings};
 
 /// How the names of notes and folders begin: no other folder is ever removed.
 const PREFIX: &str = ".bytepath-run-";
@@ -170,6 +170,8 @@ fn undone(note: &Path) -> std::io::Result<Option<Left>> {
         device.undone()
     } else if let Some(settings) = kept_settings::Found::read(&told) {
         settings.undone()
+    } else if let Some(pages) = hugetlb_pool::Found::read(&told) {
+        pages.undone()
     } else {
         folder_undone(note, PathBuf::from(std::ffi::OsString::from_vec(told)))
     };

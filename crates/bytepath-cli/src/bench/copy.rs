@@ -17,7 +17,7 @@ use crate::{values, wrong_usage};
 
 /// How fast are files and trees copied? Every route between files, cp, and their like
 #[derive(Args)]
-pub(super) struct Copy {
+pub(crate) struct Copy {
     /// File systems: dir (that of --dir), tmpfs, and as root ext4, xfs, btrfs, on images made for
     /// the run
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ground_kind, default_value = "dir,tmpfs")]
@@ -62,7 +62,7 @@ pub(super) struct Copy {
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     #[command(flatten)]
-    measuring: Measuring,
+    pub(super) measuring: Measuring,
 }
 
 /// The default run begins no block after this time, and has 3 at least: with what is made before and a

@@ -29,7 +29,7 @@ use crate::{values, wrong_usage};
 /// one request at a time (pread, mmap, preadv2-nowait) have DEPTH threads a job, or one with
 /// --one-per-job, as fio runs them by default.
 #[derive(Args)]
-pub(super) struct Files {
+pub(crate) struct Files {
     /// Only arms whose name (or part before the @) matches: 'uring*', '*@direct'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
@@ -100,7 +100,7 @@ pub(super) struct Files {
     #[arg(long, value_name = "DIR", requires = "peer")]
     save_jobs: Option<PathBuf>,
     #[command(flatten)]
-    measuring: Measuring,
+    pub(super) measuring: Measuring,
 }
 
 /// O_DIRECT takes no requests of smaller blocks.

@@ -16,7 +16,7 @@ use crate::{pass, trip, values, wrong_usage};
 
 /// How fast does a big file go from one process to another? Pipes, sockets, shared memory, channels
 #[derive(Args)]
-pub(super) struct Ipc {
+pub(crate) struct Ipc {
     /// Only arms whose name (or part before the @) matches: 'channel*', '*@same-cpu'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
@@ -45,7 +45,7 @@ pub(super) struct Ipc {
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     #[command(flatten)]
-    measuring: Measuring,
+    pub(super) measuring: Measuring,
 }
 
 /// 66 arms in under two minutes.

@@ -3,10 +3,11 @@
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
-use bytepath_lab::arm::{Measured, Timing};
+use bytepath_lab::arm::{Arm, Measured, Timing, Work};
 use bytepath_lab::interrupt;
-use bytepath_lab::lab::Observer;
+use bytepath_lab::lab::{Explain, Observer};
 use bytepath_lab::schedule::Turn;
+use bytepath_report::Explained;
 
 use super::interrupt::Measuring;
 
@@ -77,6 +78,17 @@ impl Observer for Progress {
         let left = self.left_s().map(|left| format!(", about {left:.0} s left"));
         self.line(&format!("{block}{}: {arm}", left.unwrap_or_default()));
         self.done += 1;
+    }
+
+    fn explain(
+        &mut self,
+        arm: &Arm,
+        work: &dyn Work,
+        timing: &Timing,
+        how: Explain,
+    ) -> Option<Explained> {
+        self.line(&format!("explaining {}", arm.name));
+        super::explained::looked_at(arm, work, timing, how)
     }
 
     fn interrupted(&self) -> bool {

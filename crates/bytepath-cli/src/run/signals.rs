@@ -16,7 +16,7 @@ use signal_hook::low_level::signal_name;
 use crate::bench::interrupt::is_ignored;
 
 /// Signals that came and were not looked at.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
     /// Those that were seen, but not yet answered.
     seen: Vec<i32>,
@@ -24,7 +24,7 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Catches them from now on; programs that are started get the default for what is caught.
-    pub(super) fn caught() -> std::io::Result<Signals> {
+    pub(crate) fn caught() -> std::io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
         let caught = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter();
         let caught = caught.filter(|signal| !is_ignored(*signal)).chain([SIGCHLD]);
@@ -44,7 +44,7 @@ impl Signals {
     }
 
     /// Those that came, but for the news of children.
-    pub(super) fn came(&mut self) -> Vec<i32> {
+    pub(crate) fn came(&mut self) -> Vec<i32> {
         self.next();
         std::mem::take(&mut self.seen)
     }
@@ -74,7 +74,7 @@ pub(super) fn name(signal: i32) -> String {
 
 /// Ends this process as a signal that killed what it ran would have, where that can be; comes back
 /// where it is ignored or blocked.
-pub(super) fn end_by(signal: i32) {
+pub(crate) fn end_by(signal: i32) {
     use nix::sys::resource::{Resource, setrlimit};
     // What it ran has left its memory already, if anybody wants it.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);

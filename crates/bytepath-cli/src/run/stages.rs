@@ -181,6 +181,11 @@ impl Stages {
         self.all.iter().all(|stage| stage.end.is_some())
     }
 
+    /// Whether any stage could be started.
+    pub(super) fn any_began(&self) -> bool {
+        self.all.iter().any(|stage| stage.pid.is_some())
+    }
+
     /// How the last stage ended.
     pub(super) fn end(&self) -> End {
         self.all.last().and_then(|stage| stage.end).unwrap_or(End::Exited(0))

@@ -29,7 +29,7 @@ fn streaming() -> impl Iterator<Item = &'static str> {
 /// Each line prints twice the same: ours, then theirs.
 #[track_caller]
 fn both(ours: &str, theirs: &str) {
-    let done = shell(&format!("{ours} | cksum; {theirs} | cksum")).well();
+    let done = shell(&format!("{ours} | cksum; {{ {theirs}; }} | cksum")).well();
     let sums: Vec<_> = done.stdout.lines().collect();
     assert_eq!((sums.len(), sums[0]), (2, sums[1]), "{ours} against {theirs}");
 }
@@ -43,7 +43,7 @@ fn yes_is_what_the_classic_writes() {
         "''",
         "'' ''",
         "-- -n",
-        "a -n --bytes",
+        "a -- -n --bytes",
         "-- --",
         "' a  b '",
         "'x\ty'",
@@ -87,7 +87,7 @@ fn counted_lines_are_those_of_seq() {
 fn fizzbuzz_is_that_of_a_plain_loop_by_every_outlet_and_any_number_of_threads() {
     let rule = "{ if ($1 % 15 == 0) print \"FizzBuzz\"; else if ($1 % 5 == 0) print \"Buzz\"; \
                 else if ($1 % 3 == 0) print \"Fizz\"; else print }";
-    for from in [1_u64, 999_990, 9_999_900_000] {
+    for from in [1u64, 999_990, 9_999_900_000] {
         let theirs = format!("seq {from} {} | awk '{rule}'", from + 299_999);
         both(&format!("$bytepath gen fizzbuzz --from {from} --lines 300000"), &theirs);
         for outlet in streaming() {
@@ -157,7 +157,7 @@ fn refused_and_interrupted_calls_lose_nothing() {
         "vmsplice:error=ENOSYS:when=3",
         "vmsplice,write:error=EINTR:when=1+3",
         "vmsplice,write:error=EAGAIN:when=2+3",
-        "fcntl:error=EPERM:when=2+",
+        "fcntl:error=EPERM:when=4+",
         "tee:error=EINVAL:when=2+",
         "tee,splice:error=EINTR:when=3+4",
         "tee,splice:error=EAGAIN:when=60+3",
@@ -193,9 +193,6 @@ fn a_reader_that_leaves_ends_it_as_it_ends_the_classic() {
     let folder = tempfile::tempdir().expect("a folder");
     let report = folder.path().join("report.json");
     let line =
-        format!("($bytepath gen yes --json {}; echo $?) 3>&1 >&2 2>&3 | true", report.display());
-    shell(&line);
-    let line =
         format!("$bytepath gen yes --json {} | head -c 3000000 >/dev/null", report.display());
     shell(&line).well();
     let text = std::fs::read_to_string(&report).expect("it is written");
@@ -221,8 +218,8 @@ fn it_writes_into_sockets_short_pipes_and_ends_that_do_not_block() {
     let expected = fizzbuzz(1, 3_000_000);
     let words = ["gen", "fizzbuzz", "--bytes", "3000000"];
     let read_all = |mut from: Box<dyn Read>, into: OwnedFd| {
-        let mut made = bytepath(&words);
-        let made = spawned(made.stdout(into).stderr(Stdio::piped()));
+        // The command keeps the end that it gives away for as long as it is there.
+        let made = spawned(bytepath(&words).stdout(into).stderr(Stdio::piped()));
         let mut all = Vec::new();
         from.read_to_end(&mut all).expect("it is read");
         made.done().well();
@@ -311,8 +308,8 @@ fn wrong_usage_is_refused_with_what_to_do() {
 #[test]
 fn the_outlet_that_was_chosen_is_explained() {
     let explained = |words: &str| {
-        let line = format!("$bytepath gen {words} --explain-plan 2>&1 >/dev/fd/3 3>&- | cat");
-        shell(&format!("{{ {line}; }} 3>&1 | grep -a -E '^(plan|came|  )'")).stdout
+        let line = format!("$bytepath gen {words} --explain-plan 2>&3 | cat >/dev/null");
+        shell(&format!("{{ {line}; }} 3>&1")).well().stdout
     };
     let few = explained("lines --bytes 1000");
     assert!(few.contains("so few bytes") && few.contains("1000 bytes by write"), "{few}");
@@ -343,8 +340,8 @@ fn the_profile_says_which_outlet_is_best() {
     let line = format!("$bytepath gen zeros --bytes 9M --profile {path} --explain-plan | wc -c");
     let done = shell(&line);
     assert_eq!(done.stdout, "9437184\n");
-    for words in ["by what was measured", "by tee,", "expected 1000.0 GiB/s"] {
-        assert!(done.stderr.contains(words) || words == "by tee,", "{words}: {done:?}");
+    for words in ["by what was measured", "1. tee", "expected 1000.0 GiB/s"] {
+        assert!(done.stderr.contains(words), "{words}: {done:?}");
     }
     assert!(done.stderr.contains("9437184 bytes by tee"), "{done:?}");
 }

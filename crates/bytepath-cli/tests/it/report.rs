@@ -175,7 +175,7 @@ fn what_is_no_record_is_told_with_its_name_and_what_is_wrong() {
         ("other.json", b"{\"jobs\": []}", &["not a record: no \"schema\""]),
         ("hyperfine.json", hyperfine.as_bytes(), &["what hyperfine measured", "bytepath import"]),
         ("second.json", second_bad.as_bytes(), &["record 2 of 2: not a record"]),
-        ("none.json", b"[]", &["an array of no records"]),
+        ("none.json", b"[]", &["an array of none"]),
         ("binary.json", b"\xff\xfe\x00", &["no text in UTF-8"]),
         ("empty.json", b"", &["not JSON"]),
     ];
@@ -186,7 +186,12 @@ fn what_is_no_record_is_told_with_its_name_and_what_is_wrong() {
     }
     report(at, &["absent.json"]).refused(1, &["cannot read absent.json", "No such file"]);
     report(at, &["."]).refused(1, &["cannot read .", "directory"]);
-    report(at, &["/dev/zero"]).refused(1, &["/dev/zero: larger than 256 MiB"]);
+    report(at, &["/dev/zero"]).refused(1, &["/dev/zero", "not a regular file"]);
+    let vast = fs::File::create(at.join("vast.json")).expect("a file");
+    vast.set_len((256 << 20) + 1).expect("a hole");
+    report(at, &["vast.json"]).refused(1, &["vast.json: larger than 256 MiB"]);
+    let piped = shell(&format!("echo '{{}}' | '{BYTEPATH}' report -"));
+    piped.refused(1, &["standard input: not a record"]);
     kept(at, "a.json", &sample::record());
     report(at, &["a.json", "-o", "no/such/folder/r.html"]).refused(1, &["no/such/folder/r.html"]);
 }

@@ -105,7 +105,7 @@ pub fn run(sample: &Sample, bytepath: &Path) -> Result<StageReport, String> {
         }
     };
     let mut client = Command::new(bytepath);
-    client.args(["ask", "--protocol", protocol.name(), "--connections", connections.name()]);
+    client.args(["fetch", "--protocol", protocol.name(), "--connections", connections.name()]);
     client.args(["--concurrency", &sample.concurrency.to_string()]);
     if let Load::Rate(rate) = sample.load {
         client.args(["--rate", &rate.to_string()]);

@@ -265,6 +265,7 @@ impl PairRun<'_> {
                 seed: self.seed,
                 timing: Timing { warm_up: Duration::ZERO, measured: arm::Measured::Bytes(bytes) },
                 others: Default::default(),
+                explain: None,
             },
         }
     }

@@ -65,7 +65,13 @@ pub fn prepared(program: &Path, spin: Option<Duration>, seed: u64, blocks: Block
         },
         reference: arms.first().map(|arm| arm.name.clone()).unwrap_or_default(),
         arms,
-        settings: Settings { blocks, seed, timing: TIMING, others: Default::default() },
+        settings: Settings {
+            blocks,
+            seed,
+            timing: TIMING,
+            others: Default::default(),
+            explain: None,
+        },
     }
 }
 

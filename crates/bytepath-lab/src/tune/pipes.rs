@@ -38,7 +38,13 @@ pub fn prepared(machine: &Machine, program: &Path, seed: u64, blocks: Blocks) ->
         experiment: pipes::DESCRIPTION.recorded(),
         reference: arms.first().map(|arm| arm.name.clone()).unwrap_or_default(),
         arms,
-        settings: Settings { blocks, seed, timing: TIMING, others: Default::default() },
+        settings: Settings {
+            blocks,
+            seed,
+            timing: TIMING,
+            others: Default::default(),
+            explain: None,
+        },
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn settings(blocks: Blocks) -> Settings {
         seed: 42,
         timing: Timing { warm_up: Duration::ZERO, measured },
         others: BTreeMap::new(),
+        explain: None,
     }
 }
 

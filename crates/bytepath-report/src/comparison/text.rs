@@ -24,7 +24,6 @@ impl Comparison {
         for run in 1..self.runs.len() {
             text.push('\n');
             text += &coloured(&printable(&self.table(run, style)), style);
-            text.push('\n');
         }
         text.push('\n');
         text += &match self.differences.is_empty() {

@@ -1,0 +1,139 @@
+//! Arms that are run once more, after and apart from their samples, to say where their time goes.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use bytepath_explain::profile::Profile;
+use bytepath_explain::{Settings, Stacks, Watch, Whom, published};
+use bytepath_lab::arm::{Arm, Measured, Timing, Work};
+use bytepath_lab::interrupt;
+use bytepath_lab::lab::Explain;
+use bytepath_report::{Explained, Record};
+
+use super::{Copy, Files, Ipc, Measuring, Pipes};
+use crate::explain::shown::{Named, Shown};
+
+/// An arm is looked at for at least so long: a thousand samples of each CPU.
+const LOOKED_AT: Duration = Duration::from_secs(1);
+
+/// An arm that is short is run no more often than this for it.
+const RUNS_MAX: usize = 20;
+
+/// An experiment that `explain` runs.
+pub(crate) trait Explains {
+    /// The options that all experiments have.
+    fn measuring(&mut self) -> &mut Measuring;
+    /// Runs it.
+    fn run(&self) -> anyhow::Result<()>;
+}
+
+/// Runs an experiment for its explanations: with few samples, unless more are asked for.
+pub(crate) fn explain(options: &mut dyn Explains) -> anyhow::Result<()> {
+    let measuring = options.measuring();
+    measuring.explain = true;
+    if measuring.blocks.is_none() && measuring.until_ci.is_none() {
+        measuring.quick = true;
+    }
+    super::interrupt::ended(options.run())
+}
+
+impl Explains for Pipes {
+    fn measuring(&mut self) -> &mut Measuring {
+        &mut self.measuring
+    }
+
+    fn run(&self) -> anyhow::Result<()> {
+        super::pipes(self)
+    }
+}
+
+impl Explains for Files {
+    fn measuring(&mut self) -> &mut Measuring {
+        &mut self.measuring
+    }
+
+    fn run(&self) -> anyhow::Result<()> {
+        super::files::run(self)
+    }
+}
+
+impl Explains for Copy {
+    fn measuring(&mut self) -> &mut Measuring {
+        &mut self.measuring
+    }
+
+    fn run(&self) -> anyhow::Result<()> {
+        super::copy::run(self)
+    }
+}
+
+impl Explains for Ipc {
+    fn measuring(&mut self) -> &mut Measuring {
+        &mut self.measuring
+    }
+
+    fn run(&self) -> anyhow::Result<()> {
+        super::ipc::run(self)
+    }
+}
+
+/// Runs an arm while samples are taken; none where it fails this time, or somebody wishes the end.
+pub(super) fn looked_at(
+    arm: &Arm,
+    work: &dyn Work,
+    timing: &Timing,
+    how: Explain,
+) -> Option<Explained> {
+    let stacks = if how.frame_pointers { Stacks::FramePointers } else { Stacks::Tables };
+    let settings = Settings { hz: how.hz, stacks, ..Settings::default() };
+    let measured = match timing.measured {
+        Measured::Time(time) => Measured::Time(time.max(LOOKED_AT)),
+        bytes @ Measured::Bytes(_) => bytes,
+    };
+    let timing = Timing { measured, ..*timing };
+    let watch = Watch::start(Whom::Started, work.cpus(), &settings);
+    let began = Instant::now();
+    let mut ran = false;
+    for _ in 0..RUNS_MAX {
+        ran |= work.sample(&timing).is_ok();
+        if !ran || began.elapsed() >= LOOKED_AT || interrupt::wished() {
+            break;
+        }
+    }
+    let mut explained = watch.stop().explained;
+    published::beside(&arm.name, &mut explained);
+    (ran && !interrupt::wished()).then_some(explained)
+}
+
+/// The arms of a record that are explained, each with the samples that the record keeps.
+pub(super) fn arms(record: &Record) -> Vec<(&str, &Explained, Profile)> {
+    let explained = |arm: &'_ bytepath_report::Arm| -> Option<Profile> {
+        let kept = &arm.explained.as_ref()?.stacks;
+        Some(Profile::from_folded(kept.iter().map(|stack| (stack.frames.as_str(), stack.count))))
+    };
+    let arms = record.arms.iter();
+    arms.filter_map(|arm| Some((arm.name.as_str(), arm.explained.as_ref()?, explained(arm)?)))
+        .collect()
+}
+
+/// All explanations, arm by arm.
+pub(super) fn text(arms: &[(&str, &Explained, Profile)], shown: &Shown) -> String {
+    let mut said: HashSet<&str> = HashSet::new();
+    let mut text = String::new();
+    for (name, explained, profile) in arms {
+        // What is missing is so for all of them, and said with the first.
+        let new = explained.missing.iter().filter(|missing| said.insert(missing)).cloned();
+        let explained = Explained { missing: new.collect(), ..(*explained).clone() };
+        let named = Named { name, explained: &explained, profile };
+        text += &format!("\n── {name} ──\n{}\n", shown.text(&named).trim_end());
+    }
+    text
+}
+
+/// The files that were asked for.
+pub(super) fn write(arms: &[(&str, &Explained, Profile)], shown: &Shown) -> anyhow::Result<()> {
+    let with_samples = arms.iter().filter(|(_, explained, _)| explained.samples > 0);
+    let named: Vec<Named<'_>> =
+        with_samples.map(|(name, explained, profile)| Named { name, explained, profile }).collect();
+    shown.write(&named)
+}

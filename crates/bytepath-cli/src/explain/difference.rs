@@ -1,0 +1,68 @@
+//! `bytepath explain diff`: two explanations beside each other, of two arms or two runs.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use bytepath_explain::flame;
+use bytepath_report::{Arm, Explained};
+use clap::Args;
+
+use crate::output::Output;
+use crate::records;
+
+/// Put two explanations beside each other: which costs grew, which shrank, and a flame graph of it
+#[derive(Args)]
+pub(super) struct Options {
+    /// The first: a record's file, with #ARM where it explains several arms
+    #[arg(value_name = "RECORD[#ARM]")]
+    before: String,
+    /// The second
+    #[arg(value_name = "RECORD[#ARM]")]
+    after: String,
+    /// Draw the second's flame graph, red where it has more than the first and blue where less
+    #[arg(long, value_name = "FILE")]
+    flame: Option<PathBuf>,
+}
+
+pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let output = options.flame.as_deref().map(Output::open).transpose()?;
+    let (before, after) = (explained(&options.before)?, explained(&options.after)?);
+    let text = bytepath_explain::show::difference(&before.1, &after.1);
+    let heading = format!("before: {}\nafter:  {}\n\n", before.0, after.0);
+    std::io::stdout().write_all((heading + &text).as_bytes()).context("standard output")?;
+    if let Some(output) = output {
+        let title = format!("{} against {}", after.0, before.0);
+        output.write(&flame::difference(&title, &before.1.stacks, &after.1.stacks)?)?;
+    }
+    Ok(())
+}
+
+/// The arm that is meant, by its name, and what explains it.
+fn explained(named: &str) -> anyhow::Result<(String, Explained)> {
+    // A file may have a # in its name.
+    let (file, arm) = match named.rsplit_once('#') {
+        Some((file, arm)) if !std::path::Path::new(named).exists() => (file, Some(arm)),
+        _ => (named, None),
+    };
+    let records = records::read(file)?;
+    let all = records.iter().flat_map(|record| &record.arms);
+    let with: Vec<&Arm> = all.filter(|found| found.explained.is_some()).collect();
+    let names = || with.iter().map(|found| found.name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = match (arm, with.as_slice()) {
+        (_, []) => bail!(
+            "{file}: no arm of it is explained; bytepath bench … --explain --json, or bytepath \
+             explain … --json, makes such a record"
+        ),
+        (None, [only]) => *only,
+        (None, _) => {
+            bail!("{file}: several arms are explained; say which by {file}#ARM: {}", names())
+        }
+        (Some(arm), _) => match with.iter().find(|found| found.name == arm) {
+            Some(found) => *found,
+            None => bail!("{file}: no arm {arm:?} of it is explained; there are: {}", names()),
+        },
+    };
+    let explained = found.explained.clone().context("it was just looked for")?;
+    Ok((found.name.clone(), explained))
+}

@@ -1,0 +1,65 @@
+//! `bytepath explain --pid`: a process that runs is looked at for a while, and let alone.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use bytepath_explain::Whom;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::recorded::Explaining;
+use super::shown::Shown;
+use crate::run::Signals;
+
+/// Signals are looked for so often.
+const EVERY: Duration = Duration::from_millis(50);
+
+pub(super) fn run(
+    pid: u32,
+    time: Duration,
+    shown: &Shown,
+    json: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    let mut explaining = Explaining::new(shown.clone(), json)?;
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let number = number.with_context(|| format!("there is no process {pid}"))?;
+    let process = match pidfd_open(number, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(Errno::SRCH | Errno::INVAL) => bail!("there is no process {pid}"),
+        Err(errno) => bail!("cannot look at process {pid}: {}", std::io::Error::from(errno)),
+    };
+    let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = format!("{} ({pid})", comm.trim_end());
+    let mut signals = Signals::caught().context("cannot catch signals")?;
+    explaining.begin(Whom::Process(pid));
+    if let Some(why) = explaining.sees_nothing() {
+        bail!("cannot explain process {pid}: {why}");
+    }
+    let until = Instant::now() + time;
+    let mut ended = false;
+    let mut signal = None;
+    while Instant::now() < until && !ended && signal.is_none() {
+        let left = until.saturating_duration_since(Instant::now()).min(EVERY);
+        let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        let mut fds = [PollFd::new(&process, PollFlags::IN)];
+        ended = poll(&mut fds, Some(&left)).is_ok_and(|ready| ready > 0);
+        signal = signals.came().first().copied();
+    }
+    if ended {
+        crate::say(format_args!("bytepath: process {pid} ended; this is what was seen of it"));
+    }
+    let said = explaining.end(&name, |text| {
+        use std::io::Write as _;
+        // A reader that had enough is no reason to complain.
+        let _ = writeln!(std::io::stdout(), "{text}");
+    });
+    if let Some(signal) = signal {
+        said.unwrap_or_else(|error| crate::say(format_args!("bytepath: {error:#}")));
+        crate::run::end_by(signal);
+        return Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(1)));
+    }
+    said.map(|()| ExitCode::SUCCESS)
+}

@@ -1,0 +1,90 @@
+//! What was seen of a command or a process, shown and written.
+
+use std::path::Path;
+
+use bytepath::machine::Machine;
+use bytepath_explain::{Looked, Watch, Whom};
+use bytepath_lab::facts;
+use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit};
+
+use super::shown::{Named, Shown};
+use crate::output::{Output, is_stdout};
+
+/// Looks at what is started from now on, to say afterwards where its time went.
+pub(crate) struct Explaining {
+    shown: Shown,
+    json: Option<Output>,
+    alone: bool,
+    watch: Option<Watch>,
+}
+
+impl Explaining {
+    /// Sees that results can be written.
+    pub(crate) fn new(shown: Shown, json: Option<&Path>) -> anyhow::Result<Explaining> {
+        shown.check()?;
+        let alone = json.is_some_and(is_stdout);
+        let json = json.map(Output::open).transpose()?;
+        Ok(Explaining { shown, json, alone, watch: None })
+    }
+
+    /// From now on: of this process and all that this thread starts, or of one that runs.
+    pub(crate) fn begin(&mut self, whom: Whom) {
+        self.watch = Some(Watch::start(whom, &[], &self.shown.settings()));
+    }
+
+    /// Why there will be nothing to say, if so.
+    pub(crate) fn sees_nothing(&self) -> Option<&str> {
+        self.watch.as_ref()?.takes_no_samples()
+    }
+
+    /// Shows what was seen of `name`, by `say`, and writes it.
+    pub(crate) fn end(self, name: &str, say: impl FnOnce(&str)) -> anyhow::Result<()> {
+        let Some(watch) = self.watch else { return Ok(()) };
+        let Looked { explained, profile } = watch.stop();
+        let named = Named { name, explained: &explained, profile: &profile };
+        if !self.alone {
+            say(self.shown.text(&named).trim_end());
+        }
+        let exported = match profile.samples() {
+            // There is nothing to export, and what was said has said why.
+            0 => Ok(()),
+            _ => self.shown.write(&[named]),
+        };
+        let written = match self.json {
+            Some(output) => output.write(record(name, &explained).to_json()?.as_bytes()),
+            None => Ok(()),
+        };
+        exported.and(written)
+    }
+}
+
+/// A record of one arm, so that everything that reads records reads this too.
+fn record(name: &str, explained: &bytepath_report::Explained) -> Record {
+    let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let seconds = explained.seconds;
+    let sample = Sample { value: seconds, seconds, ..Sample::default() };
+    Record {
+        schema: SchemaName::V1,
+        id: format!("explain-{started}-{:04x}", std::process::id() & 0xffff),
+        started,
+        bytepath: std::env::current_exe().map(|exe| facts::build(&exe)).unwrap_or_default(),
+        machine: facts::of(Machine::this()),
+        experiment: Experiment {
+            name: "explain".to_owned(),
+            question: "where does the time go?".to_owned(),
+            definition: format!("{name}, run once and looked at meanwhile"),
+        },
+        settings: Default::default(),
+        blocks: 1,
+        trusted: true,
+        untrusted_why: None,
+        control: None,
+        arms: vec![Arm {
+            samples: vec![sample],
+            median: Some(seconds),
+            explained: Some(explained.clone()),
+            ..Arm::new(name, Unit::Seconds)
+        }],
+        notes: vec!["the time was measured while samples were taken".to_owned()],
+    }
+}

@@ -1,0 +1,193 @@
+//! What of an explanation is shown, and the files that it goes to.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use bytepath_explain::profile::Profile;
+use bytepath_explain::{Settings, Stacks, firefox, flame, folded, show, tree};
+use bytepath_lab::lab;
+use bytepath_report::Explained;
+use clap::Args;
+
+use crate::output::Output;
+use crate::wrong_usage;
+
+/// How samples are taken, and what is made of them.
+#[derive(Args, Default, Clone)]
+pub(crate) struct Shown {
+    /// Samples a second, of each CPU
+    #[arg(long, value_name = "N", default_value_t = 999, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    hz: u32,
+    /// How stacks of programs are found: tables (by what compilers leave for unwinding), fp (by frame
+    /// pointers: cheaper, and right only where programs keep them)
+    #[arg(long, value_name = "HOW", value_parser = stacks, default_value = "tables")]
+    stacks: Stacks,
+    /// Draw the call tree
+    #[arg(long)]
+    tree: bool,
+    /// In the call tree, leave branches out that have less than this share of all samples
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    min_share: f64,
+    /// Of the call tree, graphs and exports, only stacks with a function like this one: 'pipe_*', 'lock'
+    #[arg(long, value_name = "NAME")]
+    symbol: Option<String>,
+    /// Only threads of a name like this one
+    #[arg(long, value_name = "NAME")]
+    thread: Option<String>,
+    /// Draw a flame graph into a file (SVG)
+    #[arg(long, value_name = "FILE")]
+    flame: Option<PathBuf>,
+    /// Write folded stacks to a file, as tools for flame graphs read them
+    #[arg(long, value_name = "FILE")]
+    folded: Option<PathBuf>,
+    /// Write a profile for the Firefox Profiler (profiler.firefox.com) to a file
+    #[arg(long, value_name = "FILE")]
+    firefox: Option<PathBuf>,
+}
+
+fn stacks(name: &str) -> Result<Stacks, String> {
+    match name {
+        "tables" | "dwarf" => Ok(Stacks::Tables),
+        "fp" => Ok(Stacks::FramePointers),
+        _ => Err(format!("there is no way {name:?} to find stacks; there are: tables, fp")),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err(format!("{text:?} is no percentage between 0 and 100")),
+    }
+}
+
+/// A file for an export, looked at before the work.
+struct File {
+    path: PathBuf,
+    make: fn(&Named<'_>) -> anyhow::Result<Vec<u8>>,
+}
+
+/// Something that was explained, by its name.
+pub(crate) struct Named<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) explained: &'a Explained,
+    /// All samples; where they are of a record, those that it keeps.
+    pub(crate) profile: &'a Profile,
+}
+
+impl Shown {
+    pub(crate) fn settings(&self) -> Settings {
+        // A structure that was not parsed asks for what is usual.
+        let usual = Settings::default();
+        let hz = if self.hz == 0 { usual.hz } else { self.hz };
+        Settings { hz, stacks: self.stacks, ..usual }
+    }
+
+    /// The same, for the arms of an experiment.
+    pub(crate) fn for_arms(&self) -> lab::Explain {
+        let Settings { hz, stacks, .. } = self.settings();
+        lab::Explain { hz, frame_pointers: stacks == Stacks::FramePointers }
+    }
+
+    /// Whether anything is asked for that only an explanation has.
+    pub(crate) fn asks_for_anything(&self) -> bool {
+        let usual = Settings::default();
+        let Settings { hz, stacks, .. } = self.settings();
+        (hz, stacks) != (usual.hz, usual.stacks)
+            || self.tree
+            || self.symbol.is_some()
+            || self.thread.is_some()
+            || !self.files().is_empty()
+    }
+
+    fn files(&self) -> Vec<File> {
+        let one = |path: &Option<PathBuf>, make| Some(File { path: path.clone()?, make });
+        [
+            one(&self.flame, |named| {
+                let stacks = folded::all(named.profile);
+                Ok(flame::graph(named.name, &stacks)?)
+            }),
+            one(&self.folded, |named| Ok(folded::text(&folded::all(named.profile)).into_bytes())),
+            one(&self.firefox, |named| {
+                Ok(firefox::json(named.name, named.explained.hz, named.profile)?)
+            }),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// Sees that the files can be written, so that nobody learns it after the work.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let files = self.files();
+        for (at, file) in files.iter().enumerate() {
+            if files[..at].iter().any(|other| other.path == file.path) {
+                let path = file.path.display();
+                return Err(wrong_usage(format!("{path} is named for two things")));
+            }
+            Output::open(&file.path)?;
+        }
+        Ok(())
+    }
+
+    /// The text for a terminal.
+    pub(crate) fn text(&self, named: &Named<'_>) -> String {
+        let mut text = show::text(named.explained, crate::bench::style());
+        if self.tree || self.symbol.is_some() || self.thread.is_some() {
+            let shown = tree::Shown { share_min: self.min_share / 100.0, ..Default::default() };
+            let all = named.profile.samples();
+            text += &format!("\n{}", tree::text(&self.filtered(named.profile), all, &shown));
+        }
+        text
+    }
+
+    fn filtered(&self, profile: &Profile) -> Profile {
+        match (&self.thread, &self.symbol) {
+            (None, None) => profile.clone(),
+            (thread, symbol) => tree::filtered(profile, thread.as_deref(), symbol.as_deref()),
+        }
+    }
+
+    /// Writes the files; where there is more than one to be explained, each has its own, with its
+    /// name in the file's.
+    pub(crate) fn write(&self, all: &[Named<'_>]) -> anyhow::Result<()> {
+        for file in self.files() {
+            for named in all {
+                let path = match all.len() {
+                    1 => file.path.clone(),
+                    _ => beside(&file.path, named.name),
+                };
+                let profile = self.filtered(named.profile);
+                let made = (file.make)(&Named { profile: &profile, ..*named });
+                let made = made.with_context(|| format!("{}: {}", path.display(), named.name))?;
+                Output::open(&path)?.write(&made)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `out.svg` and `write-read@same-cpu` make `out.write-read@same-cpu.svg`.
+fn beside(path: &Path, name: &str) -> PathBuf {
+    let safe: String = name
+        .chars()
+        .map(|char| if char.is_alphanumeric() || "@-_.".contains(char) { char } else { '_' })
+        .collect();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match path.extension() {
+        Some(extension) => format!("{stem}.{safe}.{}", extension.to_string_lossy()),
+        None => format!("{stem}.{safe}"),
+    };
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_arm_has_a_file_of_its_own() {
+        let path = |path: &str, name: &str| beside(Path::new(path), name).display().to_string();
+        assert_eq!(path("a/out.svg", "write-read@same-cpu"), "a/out.write-read@same-cpu.svg");
+        assert_eq!(path("out", "x/../y z"), "out.x_.._y_z");
+    }
+}

@@ -1,0 +1,251 @@
+//! `bytepath explain`: of commands, processes and arms; without rights; cut short.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bytepath_report::{Record, schema};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+
+use crate::program::{BYTEPATH, as_nobody, bytepath, root, run, shell, spawned};
+
+/// A child that works for a moment.
+const WORKS: &str = "head -c 300M /dev/zero | md5sum >/dev/null";
+
+/// Whether samples of whole CPUs may be taken here; if not, says so.
+fn may_see_all() -> bool {
+    let may = root();
+    if !may {
+        eprintln!("skipped: only root may see whole CPUs");
+    }
+    may
+}
+
+fn record(path: &std::path::Path) -> Record {
+    let text = fs::read_to_string(path).expect("it was written");
+    let value: Value = serde_json::from_str(&text).expect("it is JSON");
+    let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
+    let validator = jsonschema::validator_for(&schema).expect("the schema compiles");
+    let complaints: Vec<String> =
+        validator.iter_errors(&value).map(|error| error.to_string()).collect();
+    assert!(complaints.is_empty(), "{complaints:?}");
+    Record::from_json(&text).expect("it is a record")
+}
+
+#[test]
+fn a_command_is_explained_and_ends_as_it_would_have() {
+    let done = run(&mut bytepath(&["explain", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]));
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    assert_eq!(done.stdout, "out\n");
+    for word in ["err\n", "class", "share"] {
+        assert!(
+            done.stderr.contains(word) || done.stderr.contains("no samples"),
+            "{word}: {done:?}"
+        );
+    }
+}
+
+#[test]
+fn a_command_that_cannot_start_ends_as_in_a_shell() {
+    run(&mut bytepath(&["explain", "--", "/nonexistent/program"]))
+        .refused(127, &["command not found"]);
+    run(&mut bytepath(&["explain", "--", "/etc/passwd"])).refused(126, &["Permission denied"]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    run(&mut bytepath(&["explain"])).refused(2, &["nothing to explain", "--pid"]);
+    run(&mut bytepath(&["explain", "--pid", "1", "--", "true"]))
+        .refused(2, &["cannot be used with"]);
+    run(&mut bytepath(&["explain", "--for", "1s", "--", "true"])).refused(2, &["--pid"]);
+    run(&mut bytepath(&["explain", "--pid", "4194400"]))
+        .refused(1, &["there is no process 4194400"]);
+    run(&mut bytepath(&["explain", "--stacks", "tea", "--", "true"])).refused(2, &["tables, fp"]);
+    run(&mut bytepath(&["explain", "--flame", "/nonexistent/x.svg", "--", "true"]))
+        .refused(1, &["/nonexistent/x.svg"]);
+    run(&mut bytepath(&["explain", "--flame", "x", "--folded", "x", "--", "true"]))
+        .refused(2, &["x is named for two things"]);
+    run(&mut bytepath(&["run", "--flame", "x.svg", "true"])).refused(2, &["need --explain"]);
+    run(&mut bytepath(&["bench", "pipes", "--hz", "99"])).refused(2, &["need --explain"]);
+}
+
+#[test]
+fn every_file_that_was_asked_for_is_written_and_can_be_read() {
+    if !may_see_all() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let text = |name: &str| fs::read_to_string(path(name)).expect("it was written");
+    for (run_number, work) in [("1", WORKS), ("2", "head -c 300M /dev/zero | gzip -1 >/dev/null")] {
+        let done = shell(&format!(
+            "cd {} && {BYTEPATH} explain --flame f.svg --folded f.folded --firefox f.json --json r{run_number}.json \
+             --tree -- sh -c '{work}'",
+            dir.path().display()
+        ));
+        assert!(done.status.success(), "{done:?}");
+        assert!(
+            done.stderr.contains("--") && done.stderr.contains("md5sum") || run_number == "2",
+            "{done:?}"
+        );
+    }
+    assert!(text("f.svg").trim_end().ends_with("</svg>"));
+    let count: u64 = text("f.folded")
+        .lines()
+        .map(|line| line.rsplit_once(' ').expect("a count").1.parse::<u64>().expect("a number"))
+        .sum();
+    let explained = record(&path("r2.json")).arms[0].explained.clone().expect("it is explained");
+    assert_eq!(count, explained.samples);
+    assert!(serde_json::from_str::<Value>(&text("f.json")).expect("JSON")["threads"].is_array());
+    let bytes: usize = explained.stacks.iter().map(|stack| stack.frames.len()).sum();
+    assert!(bytes < 400 << 10, "{bytes} bytes of stacks");
+
+    let diff = ["explain", "diff", "r1.json", "r2.json", "--flame", "d.svg"];
+    let done = run(bytepath(&diff).current_dir(dir.path())).well();
+    assert!(done.stdout.contains("points") && done.stdout.contains("compression"), "{done:?}");
+    assert!(text("d.svg").contains("red: more than before"));
+    run(bytepath(&["explain", "diff", "r1.json#nobody", "r2.json"]).current_dir(dir.path()))
+        .refused(1, &["no arm \"nobody\""]);
+}
+
+#[test]
+fn a_process_that_dies_meanwhile_is_told_of() {
+    if !may_see_all() {
+        return;
+    }
+    let mut sleeper = Command::new("sleep").arg("0.5").spawn().expect("sleep is everywhere");
+    let pid = sleeper.id().to_string();
+    let waits = std::thread::spawn(move || sleeper.wait());
+    let began = Instant::now();
+    let done = run(&mut bytepath(&["explain", "--pid", &pid, "--for", "60s"]));
+    assert!(done.status.success(), "{done:?}");
+    assert!(done.stderr.contains("ended; this is what was seen"), "{done:?}");
+    assert!(done.stdout.contains("class"), "{done:?}");
+    assert!(began.elapsed() < Duration::from_secs(50));
+    waits.join().expect("it only waits").expect("sleep ends");
+}
+
+#[test]
+fn an_interruption_shows_what_there_is_and_leaves_nothing_running() {
+    if !may_see_all() {
+        return;
+    }
+    use std::os::unix::process::CommandExt;
+    let mut command = bytepath(&["explain", "--", "sh", "-c", "echo $$; exec sleep 300"]);
+    let mut running = spawned(command.process_group(0));
+    let pid = Pid::from_child(running.child());
+    // The command runs once it has a child.
+    let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero());
+    let began = Instant::now();
+    while fs::read_to_string(&children).unwrap_or_default().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it was not started");
+        std::thread::yield_now();
+    }
+    kill_process_group(pid, Signal::INT).expect("it runs");
+    let done = running.done();
+    assert!(!done.status.success(), "{done:?}");
+    if let Ok(sleeper) = done.stdout.trim().parse::<u32>() {
+        assert!(!std::path::Path::new(&format!("/proc/{sleeper}")).exists(), "{done:?}");
+    }
+    assert!(done.stderr.contains("class"), "{done:?}");
+}
+
+#[test]
+fn where_a_file_cannot_be_written_the_old_one_stays() {
+    if !may_see_all() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let old = dir.path().join("old.svg");
+    fs::write(&old, "the old one").expect("room for a line");
+    // A graph is larger than a block of 512 bytes, and SIGXFSZ is not what ends it.
+    let done = shell(&format!(
+        "ulimit -f 1; {BYTEPATH} explain --flame {} -- sh -c '{WORKS}'",
+        old.display()
+    ));
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(done.stderr.contains("cannot write"), "{done:?}");
+    assert_eq!(fs::read_to_string(&old).expect("it is there"), "the old one");
+    assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1, "nothing is left");
+}
+
+#[test]
+fn an_ordinary_user_sees_less_and_is_told_what_is_missing() {
+    let Some(as_nobody) = as_nobody() else { return };
+    let done = shell(&format!("{as_nobody} {BYTEPATH} explain -- sh -c '{WORKS}'"));
+    if done.stderr.contains("Permission denied") {
+        eprintln!("skipped: nobody may not run this program where it lies: {done:?}");
+        return;
+    }
+    assert!(done.status.success(), "{done:?}");
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    match paranoid.trim().parse::<i32>() {
+        Ok(2) => {
+            for word in ["the kernel, not divided", "user code", "perf_event_paranoid=1"] {
+                assert!(done.stderr.contains(word), "{word}: {done:?}");
+            }
+        }
+        Ok(3..) => assert!(done.stderr.contains("no samples"), "{done:?}"),
+        _ => assert!(done.stderr.contains("class"), "{done:?}"),
+    }
+    assert!(done.stderr.contains("tracefs is for root alone"), "{done:?}");
+}
+
+#[test]
+fn arms_are_explained_after_their_samples_with_published_shares_beside() {
+    if !may_see_all() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let words = [
+        "explain",
+        "pipes",
+        "--arms",
+        "write-read@same-cpu,vmsplice-splice@same-cpu",
+        "--blocks",
+        "2",
+        "--time",
+        "20ms",
+        "--json",
+        "r.json",
+        "--folded",
+        "f.folded",
+        "--hz",
+        "499",
+    ];
+    let done = run(bytepath(&words).current_dir(dir.path()));
+    assert!(done.status.success(), "{done:?}");
+    for word in ["── write-read@same-cpu ──", "published", "system call"] {
+        assert!(done.stdout.contains(word), "{word}: {done:?}");
+    }
+    let record = record(&dir.path().join("r.json"));
+    assert_eq!(record.arms.len(), 2);
+    for arm in &record.arms {
+        assert_eq!(
+            arm.samples.iter().filter(|sample| !sample.superseded).count(),
+            2,
+            "{}",
+            arm.name
+        );
+        let explained = arm.explained.as_ref().expect("it is explained");
+        assert_eq!(explained.hz, 499);
+        assert!(explained.samples > 0 && !explained.sentence.is_empty());
+        assert!(explained.classes.iter().any(|class| class.published.is_some()), "{}", arm.name);
+        let name = format!("f.{}.folded", arm.name);
+        let folded = fs::read_to_string(dir.path().join(&name)).expect("each arm has a file");
+        // The ends are told apart by the names of their threads.
+        assert!(
+            folded.contains("bytepath write;") && folded.contains("bytepath read;"),
+            "{folded}"
+        );
+    }
+}
+
+#[test]
+fn a_pipeline_that_is_run_is_explained() {
+    let done = run(&mut bytepath(&["run", "--explain", "head -c 50000000 /dev/zero | wc -c"]));
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(done.stdout.trim(), "50000000");
+    assert!(done.stderr.contains("class") || done.stderr.contains("no samples"), "{done:?}");
+}

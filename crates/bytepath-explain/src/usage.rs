@@ -1,0 +1,78 @@
+//! What the kernel keeps count of for everybody: switches and faults of children that have ended, and
+//! of processes that run. For those who may not have events of their own.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::Whom;
+use crate::counters::name;
+use crate::world::{threads_of, with_descendants};
+
+/// The counts so far, by the names of counters.
+pub(crate) fn so_far(whom: Whom) -> BTreeMap<&'static str, f64> {
+    match whom {
+        Whom::Started => of_children(),
+        Whom::Process(pid) => of_process(pid),
+    }
+}
+
+/// Those of children count once somebody has waited for them.
+fn of_children() -> BTreeMap<&'static str, f64> {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return BTreeMap::new() };
+    BTreeMap::from([
+        (name::SWITCHES_VOLUNTARY, usage.voluntary_context_switches() as f64),
+        (name::SWITCHES_INVOLUNTARY, usage.involuntary_context_switches() as f64),
+        (name::FAULTS_MINOR, usage.minor_page_faults() as f64),
+        (name::FAULTS_MAJOR, usage.major_page_faults() as f64),
+    ])
+}
+
+fn of_process(pid: u32) -> BTreeMap<&'static str, f64> {
+    let mut counts = BTreeMap::new();
+    let mut add = |name, count: Option<f64>| {
+        if let Some(count) = count {
+            *counts.entry(name).or_insert(0.0) += count;
+        }
+    };
+    for pid in with_descendants(pid) {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name stands in parentheses, and may hold any character.
+        let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+        let words: Vec<&str> = behind.split_whitespace().collect();
+        add(name::FAULTS_MINOR, words.get(7).and_then(|word| word.parse().ok()));
+        add(name::FAULTS_MAJOR, words.get(9).and_then(|word| word.parse().ok()));
+        for tid in threads_of(pid) {
+            let path = format!("/proc/{pid}/task/{tid}/status");
+            let status = fs::read_to_string(path).unwrap_or_default();
+            let field = |name: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+                line.trim_start_matches(':').trim().parse().ok()
+            };
+            add(name::SWITCHES_VOLUNTARY, field("voluntary_ctxt_switches"));
+            add(name::SWITCHES_INVOLUNTARY, field("nonvoluntary_ctxt_switches"));
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_has_ended_has_left_its_faults() {
+        let before = so_far(Whom::Started)[name::FAULTS_MINOR];
+        let ended = std::process::Command::new("true").status().expect("true is everywhere");
+        assert!(ended.success());
+        assert!(so_far(Whom::Started)[name::FAULTS_MINOR] > before);
+    }
+
+    #[test]
+    fn this_process_has_faults_and_switches() {
+        let counts = so_far(Whom::Process(std::process::id()));
+        assert!(counts[name::FAULTS_MINOR] > 0.0, "{counts:?}");
+        assert!(counts.contains_key(name::SWITCHES_VOLUNTARY), "{counts:?}");
+    }
+}

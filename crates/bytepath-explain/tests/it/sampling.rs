@@ -1,0 +1,247 @@
+//! Real samples of real work. Nothing here asks how fast or how often: only where samples lie, of
+//! work that is nowhere else.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bytepath_explain::classes::Classes;
+use bytepath_explain::counters::name;
+use bytepath_explain::profile::{Part, Profile};
+use bytepath_explain::{Looked, Settings, Stacks, Watch, Whom, firefox, flame, folded};
+
+/// What one test starts is of this process, and would be of another test's work.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Whether the kernel can be looked into here; if not, says so.
+fn sees_the_kernel() -> bool {
+    let sees = rustix::process::geteuid().is_root()
+        && std::fs::read_to_string("/proc/kallsyms")
+            .is_ok_and(|text| !text.starts_with("0000000000000000 "));
+    let watch = Watch::start(Whom::Started, &[], &Settings::default());
+    let refused = watch.takes_no_samples().map(str::to_owned);
+    drop(watch);
+    if !sees || refused.is_some() {
+        eprintln!("skipped: the kernel cannot be looked into here: {refused:?}");
+        return false;
+    }
+    true
+}
+
+fn looked_at(program: &str, words: &[&str], settings: &Settings) -> Looked {
+    let watch = Watch::start(Whom::Started, &[], settings);
+    let ended = Command::new(program)
+        .args(words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .expect("the program is everywhere");
+    assert!(ended.success(), "{program}: {ended}");
+    watch.stop()
+}
+
+/// Samples of one thread by name, and of those the ones that are of a class.
+fn of_thread(profile: &Profile, thread: &str, class: &str) -> (u64, u64) {
+    let classes = Classes::built_in().of_all(profile);
+    let (mut all, mut of_class) = (0, 0);
+    for (number, stack) in profile.stacks.iter().enumerate() {
+        if profile.thread_of(stack).name == thread {
+            all += profile.counts[number];
+            of_class += if classes[number] == class { profile.counts[number] } else { 0 };
+        }
+    }
+    (all, of_class)
+}
+
+#[inline(never)]
+fn spins_here(stop: &AtomicBool) -> u64 {
+    let mut sum = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        for number in 0..10_000_u64 {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(number));
+        }
+    }
+    sum
+}
+
+#[test]
+fn a_thread_that_spins_is_found_in_the_function_in_which_it_does() {
+    let _alone = alone();
+    for stacks in [Stacks::Tables, Stacks::FramePointers] {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        STOP.store(false, Ordering::Relaxed);
+        let body = || spins_here(&STOP);
+        let spinner =
+            std::thread::Builder::new().name("spinner".into()).spawn(body).expect("a thread");
+        let settings = Settings { stacks, ..Settings::default() };
+        let watch = Watch::start(Whom::Process(std::process::id()), &[], &settings);
+        if let Some(why) = watch.takes_no_samples() {
+            eprintln!("skipped: {why}");
+            STOP.store(true, Ordering::Relaxed);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(400));
+        let looked = watch.stop();
+        STOP.store(true, Ordering::Relaxed);
+        spinner.join().expect("it only counts");
+        let profile = looked.profile;
+        let (mut all, mut there) = (0, 0);
+        for (stack, count) in profile.stacks.iter().zip(&profile.counts) {
+            if profile.thread_of(stack).name == "spinner" {
+                all += count;
+                let is_there =
+                    profile.symbols_of(stack).any(|symbol| symbol.name.contains("spins_here"));
+                there += if is_there { *count } else { 0 };
+            }
+        }
+        assert!(all > 0, "{stacks:?}: the spinner was not sampled");
+        // An interrupt may be sampled while the thread runs.
+        assert!(there * 10 >= all * 8, "{stacks:?}: {there} of {all} in the function");
+    }
+}
+
+#[test]
+fn reading_zeros_is_zeroing_and_its_stacks_have_names_though_the_process_has_ended() {
+    let _alone = alone();
+    if !sees_the_kernel() {
+        return;
+    }
+    let looked = looked_at(
+        "dd",
+        &["if=/dev/zero", "of=/dev/null", "bs=1M", "count=3000"],
+        &Settings::default(),
+    );
+    let (all, zeroing) = of_thread(&looked.profile, "dd", "page faults and zeroing");
+    assert!(all > 20, "{all} samples of dd");
+    assert!(zeroing * 2 > all, "{zeroing} of {all} samples are zeroing");
+    let named = |stack: &&bytepath_explain::profile::Stack| {
+        looked.profile.thread_of(stack).name == "dd"
+            && looked
+                .profile
+                .symbols_of(stack)
+                .any(|symbol| symbol.file.is_some() && !symbol.name.starts_with('['))
+    };
+    assert!(
+        looked.profile.stacks.iter().filter(named).count() > 0,
+        "no function of dd's has a name"
+    );
+    let sum: f64 = looked.explained.classes.iter().map(|class| class.share).sum();
+    assert!((sum - 1.0).abs() < 1e-6, "{sum}");
+}
+
+#[test]
+fn a_program_that_sleeps_leaves_its_cpu_to_others() {
+    let _alone = alone();
+    if !sees_the_kernel() {
+        return;
+    }
+    let looked = looked_at("sleep", &["0.3"], &Settings::default());
+    let share: f64 = looked
+        .explained
+        .classes
+        .iter()
+        .filter(|class| ["idle", "other programs"].contains(&class.name.as_str()))
+        .map(|class| class.share)
+        .sum();
+    assert!(looked.explained.samples > 0);
+    assert!(share > 0.5, "{share}: {:?}", looked.explained.classes);
+    let own = looked.profile.threads.iter().filter(|thread| thread.part == Part::Work);
+    assert!(
+        own.clone().all(|thread| thread.tid != std::process::id()),
+        "the one that waits is sampled"
+    );
+}
+
+#[test]
+fn system_calls_are_counted_by_name_and_switches_with_them() {
+    let _alone = alone();
+    if !sees_the_kernel() {
+        return;
+    }
+    let words = ["if=/dev/zero", "of=/dev/null", "bs=512", "count=500"];
+    let looked = looked_at("dd", &words, &Settings::default());
+    if looked.explained.syscalls.is_empty() {
+        let why: Vec<_> =
+            looked.explained.missing.iter().filter(|why| why.contains("not counted")).collect();
+        assert!(!why.is_empty(), "no system calls, and nobody says why");
+        eprintln!("skipped: {why:?}");
+        return;
+    }
+    let calls = |name: &str| {
+        looked.explained.syscalls.iter().find(|call| call.name == name).map_or(0, |call| call.count)
+    };
+    // It opens, loads and closes besides. So few calls are all traced.
+    assert!((500..600).contains(&calls("read")), "{:?}", looked.explained.syscalls);
+    assert!((500..600).contains(&calls("write")), "{:?}", looked.explained.syscalls);
+    assert_eq!(calls("execve"), 1, "{:?}", looked.explained.syscalls);
+    let counters = &looked.explained.counters;
+    assert!(counters[name::FAULTS_MINOR] > 0.0, "{counters:?}");
+    assert!(counters[name::SYSCALLS] >= 1000.0, "{counters:?}");
+    for (name, count) in counters {
+        assert!(*count >= 0.0 && count.is_finite(), "{name}: {count}");
+    }
+}
+
+#[test]
+fn what_was_sampled_can_be_exported_in_every_way() {
+    let _alone = alone();
+    let looked = looked_at(
+        "sh",
+        &["-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"],
+        &Settings::default(),
+    );
+    if looked.profile.samples() == 0 {
+        eprintln!("skipped: {:?}", looked.explained.missing);
+        return;
+    }
+    let stacks = folded::all(&looked.profile);
+    let folded: u64 = stacks.iter().map(|stack| stack.count).sum();
+    assert_eq!(folded, looked.profile.samples());
+    let svg =
+        String::from_utf8(flame::graph("sh", &stacks).expect("it has samples")).expect("UTF-8");
+    assert!(svg.trim_end().ends_with("</svg>"));
+    let json = firefox::json("sh", looked.explained.hz, &looked.profile).expect("it is JSON");
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("it parses");
+    let samples: u64 = json["threads"]
+        .as_array()
+        .expect("it has threads")
+        .iter()
+        .filter_map(|thread| thread["samples"]["length"].as_u64())
+        .sum();
+    assert_eq!(samples, looked.profile.moments.len() as u64);
+    // What a record keeps says the same as all of it.
+    let kept = &looked.explained.stacks;
+    assert_eq!(kept.iter().map(|stack| stack.count).sum::<u64>(), folded);
+    let again = Profile::from_folded(kept.iter().map(|stack| (stack.frames.as_str(), stack.count)));
+    let class_counts = |profile: &Profile| {
+        let mut counts = std::collections::BTreeMap::<String, u64>::new();
+        for (class, count) in Classes::built_in().of_all(profile).into_iter().zip(&profile.counts) {
+            *counts.entry(class.to_owned()).or_default() += count;
+        }
+        counts.retain(|_, count| *count > 0);
+        counts
+    };
+    assert_eq!(class_counts(&again), class_counts(&looked.profile));
+}
+
+#[test]
+fn a_process_that_is_not_there_has_no_samples_and_nothing_breaks() {
+    let _alone = alone();
+    let mut child = Command::new("true").spawn().expect("true is everywhere");
+    let pid = child.id();
+    child.wait().expect("it ends");
+    let began = Instant::now();
+    let looked = Watch::start(Whom::Process(pid), &[], &Settings::default()).stop();
+    assert!(
+        looked.profile.threads.iter().all(|thread| thread.part != Part::Work),
+        "{:?}",
+        looked.profile.threads
+    );
+    assert!(!looked.explained.sentence.is_empty());
+    assert!(began.elapsed() < Duration::from_secs(30));
+}

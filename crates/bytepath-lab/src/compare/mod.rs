@@ -174,7 +174,7 @@ fn find<'a>(run: &'a Run, name: &str) -> Option<&'a Arm> {
 
 /// In how many runs this arm can be held against the base's.
 fn comparable(runs: &[Run], name: &str) -> usize {
-    let has = |run: &&Run| find(run, name).is_some_and(|arm| has_figure(arm));
+    let has = |run: &&Run| find(run, name).is_some_and(has_figure);
     match has(&&runs[0]) {
         true => runs[1..].iter().filter(has).count(),
         false => 0,

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
@@ -212,21 +212,10 @@ impl Running {
         let clock = Instant::now();
         let before = Cpu::now();
         let opened = opened();
-        let mut sockets = Sockets::open().map_err(told)?;
-        let mut series = Vec::new();
-        while begun {
-            let census = sockets.census(UPSTREAM_PORT).map_err(told)?;
-            series.push(Look {
-                seconds: clock.elapsed().as_secs_f64(),
-                at_upstream: census.by_listener,
-                at_caller: census.by_caller,
-                ports: census.ports.len(),
-            });
-            match interrupt::wait(&*out, Instant::now() + CENSUS_EVERY).map_err(told)? {
-                Came::Nothing if Instant::now() < until => {}
-                _ => break,
-            }
-        }
+        let series = match begun {
+            true => looks(out, clock, until).map_err(told)?,
+            false => Vec::new(),
+        };
         let (after, opened_after) = (Cpu::now(), self::opened());
         let asked: AskReport = ended(&mut self.client, Says::Output, patience)?;
         let since = |of: fn(&Cpu) -> Option<f64>| Some(of(&after)? - of(&before)?);
@@ -237,6 +226,25 @@ impl Running {
             series,
             opened: opened.zip(opened_after).map(|(before, after)| after - before),
         })
+    }
+}
+
+/// Looks at the sockets again and again, until the client says something.
+fn looks(client: &ChildStdout, clock: Instant, until: Instant) -> io::Result<Vec<Look>> {
+    let mut sockets = Sockets::open()?;
+    let mut series = Vec::new();
+    loop {
+        let census = sockets.census(UPSTREAM_PORT)?;
+        series.push(Look {
+            seconds: clock.elapsed().as_secs_f64(),
+            at_upstream: census.by_listener,
+            at_caller: census.by_caller,
+            ports: census.ports.len(),
+        });
+        match interrupt::wait(client, Instant::now() + CENSUS_EVERY)? {
+            Came::Nothing if Instant::now() < until => {}
+            _ => return Ok(series),
+        }
     }
 }
 

@@ -159,9 +159,8 @@ impl ServiceWork {
 
     fn loaded(&self, warm_up: Duration, time: Duration) -> Result<(Loaded, Figures), String> {
         for _ in 1..ATTEMPTS {
-            match self.loaded_once(warm_up, time)? {
-                Ok(done) => return Ok(done),
-                Err(_) => continue,
+            if let Ok(done) = self.loaded_once(warm_up, time)? {
+                return Ok(done);
             }
         }
         self.loaded_once(warm_up, time)?.map_err(|why| {

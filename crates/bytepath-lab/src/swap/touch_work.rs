@@ -122,9 +122,8 @@ impl TouchWork {
     fn touched(&self, bytes: u64) -> Result<(TouchReport, Figures), String> {
         let area = self.area()?;
         for _ in 1..ATTEMPTS {
-            match self.touched_once(area, bytes)? {
-                Ok(done) => return Ok(done),
-                Err(Killed) => {}
+            if let Ok(done) = self.touched_once(area, bytes)? {
+                return Ok(done);
             }
         }
         self.touched_once(area, bytes)?.map_err(|Killed| {

@@ -1,16 +1,23 @@
 //! `bytepath bench EXPERIMENT`: the published experiments, on this machine.
 
 mod again;
+mod all;
 mod calls;
 mod cmd;
 mod copy;
 mod explained;
+mod fget;
 mod files;
+mod generators;
 pub(crate) mod interrupt;
 mod ipc;
+mod keepalive;
+mod memory;
 mod movers;
+mod pages;
 mod progress;
 mod run;
+mod swap;
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write as _};
@@ -27,6 +34,7 @@ use bytepath_lab::lab::{self, Blocks, Settings};
 use bytepath_lab::left::{self, Left};
 use bytepath_lab::peers::{PEERS, Peer};
 use bytepath_lab::schedule::fresh_seed;
+use bytepath_lab::store::Store;
 use bytepath_lab::tune::Prepared;
 use bytepath_report::{Record, csv, plot, table};
 use clap::{Args, Subcommand};
@@ -38,9 +46,13 @@ use progress::Progress;
 
 /// Run a published experiment on this machine, and say what came beside what was published
 #[derive(Args)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Options {
+    /// Name the experiments and stop
+    #[arg(long)]
+    list: bool,
     #[command(subcommand)]
-    experiment: Experiment,
+    experiment: Option<Experiment>,
 }
 
 #[derive(Subcommand)]
@@ -50,9 +62,16 @@ enum Experiment {
     Movers(movers::Movers),
     Calls(calls::Calls),
     Copy(copy::Copy),
+    Fget(Box<fget::Fget>),
     Files(Box<files::Files>),
+    Gen(generators::Generators),
     Ipc(ipc::Ipc),
     Run(run::Run),
+    Memory(memory::Memory),
+    Pages(pages::PagesOptions),
+    All(all::All),
+    Swap(swap::Swap),
+    Keepalive(keepalive::Keepalive),
     Cmd(cmd::Cmd),
 }
 
@@ -135,6 +154,9 @@ pub(crate) struct Measuring {
     explain: bool,
     #[command(flatten, next_help_heading = "With --explain")]
     shown: Shown,
+    /// Do not keep the run; see bytepath history
+    #[arg(long)]
+    no_store: bool,
 }
 
 impl Pipes {
@@ -151,7 +173,7 @@ fn peer(name: &str) -> Result<&'static Peer, String> {
     })
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),
         _ => Err(format!("{text:?} is no percentage between 0 and 100")),
@@ -164,15 +186,23 @@ pub(crate) use files::Files;
 pub(crate) use ipc::Ipc;
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    interrupt::ended(match &options.experiment {
+    let Some(experiment) = &options.experiment else { return all::list() };
+    interrupt::ended(match experiment {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
         Experiment::Movers(options) => movers::run(options),
         Experiment::Calls(options) => calls::run(options),
         Experiment::Copy(options) => copy::run(options),
+        Experiment::Fget(options) => fget::run(options),
         Experiment::Files(options) => files::run(options),
+        Experiment::Gen(options) => generators::run(options),
         Experiment::Ipc(options) => ipc::run(options),
         Experiment::Run(options) => run::run(options),
+        Experiment::Memory(options) => memory::run(options),
+        Experiment::Pages(options) => pages::run(options),
+        Experiment::All(options) => all::run(options),
+        Experiment::Swap(options) => swap::run(options),
+        Experiment::Keepalive(options) => keepalive::run(options),
         Experiment::Cmd(options) => cmd::run(options),
     })
 }
@@ -196,14 +226,14 @@ fn undo_left() {
             return;
         }
     };
-    for Left { path, removed } in all {
+    for Left { path, what, removed } in all {
         let path = path.display();
         match removed {
             Ok(()) => crate::say(format_args!(
-                "bytepath: removed {path}, which a run that was killed had left"
+                "bytepath: {what} {path}, which a run that was killed had left"
             )),
             Err(why) => crate::say(format_args!(
-                "bytepath: cannot remove {path}, which a run that was killed had left: {why}"
+                "bytepath: {path}, which a run that was killed had left, is not {what}: {why}"
             )),
         }
     }
@@ -314,6 +344,26 @@ fn chosen(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
         )));
     }
     Ok(chosen)
+}
+
+/// The arms whose name matches a pattern; all where there is none.
+fn chosen_by_name(arms: Vec<Arm>, globs: &[String]) -> anyhow::Result<Vec<Arm>> {
+    let names = matching(arms.iter().map(|arm| arm.name.clone()).collect(), globs)?;
+    Ok(arms.into_iter().filter(|arm| names.contains(&arm.name)).collect())
+}
+
+/// Those of the names of arms that match, at a / or @ or as a whole.
+pub(crate) fn chosen_names(names: Vec<String>, globs: &[String]) -> anyhow::Result<Vec<String>> {
+    let patterns = patterns(globs)?;
+    let is_chosen = |name: &String| {
+        let mut parts = name.split('/').chain([name.as_str()]);
+        matches(&patterns, name) || parts.any(|part| patterns.iter().any(|glob| glob.matches(part)))
+    };
+    let chosen: Vec<_> = names.into_iter().filter(is_chosen).collect();
+    match chosen.is_empty() {
+        true => Err(wrong_usage(format!("no arm matches {}", globs.join(",")))),
+        false => Ok(chosen),
+    }
 }
 
 /// Those of the names that match, all where no pattern is given.
@@ -466,6 +516,7 @@ impl Measuring {
             plot: self.plot,
             explained: self.explain.then(|| self.shown.clone()),
             alone: to_stdout(&self.json) || to_stdout(&self.csv),
+            keep: !self.no_store,
         })
     }
 }
@@ -481,6 +532,8 @@ struct Outputs {
     explained: Option<Shown>,
     /// Whether standard output is to hold one of them and nothing else.
     alone: bool,
+    /// Whether the run is to be kept in the store.
+    keep: bool,
 }
 
 /// Prints the table and what dominates, or what was asked for instead.
@@ -490,6 +543,7 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     }
     let (alone, plotted) = (outputs.alone, outputs.plot);
     let explained = outputs.explained.clone();
+    let kept = outputs.keep.then(|| keep(record)).flatten();
     let saved = save(record, outputs);
     let arms = explained::arms(record);
     let exported = explained.as_ref().map_or(Ok(()), |shown| explained::write(&arms, shown));
@@ -507,8 +561,27 @@ fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::
     if let Some(shown) = &explained {
         text += &explained::text(&arms, shown);
     }
+    if let Some(kept) = kept {
+        text += &format!("\nkept as {kept}\n");
+    }
     std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     saved
+}
+
+/// Puts the run into the store, and tells its name there. A run that cannot be kept is shown all the
+/// same, with a warning.
+pub(crate) fn keep(record: &Record) -> Option<String> {
+    let kept = match Store::default_path() {
+        Some(folder) => Store::at(folder).keep(record).map_err(anyhow::Error::from),
+        None => Err(anyhow::anyhow!("no HOME and no XDG_DATA_HOME, so nowhere to keep it")),
+    };
+    kept.inspect_err(|error| {
+        crate::say(format_args!(
+            "bytepath: the run is not kept: {error}; --no-store does without, and --json FILE writes \
+             the record elsewhere"
+        ));
+    })
+    .ok()
 }
 
 /// Writes the record to every file asked for; one that fails does not keep the others from it.

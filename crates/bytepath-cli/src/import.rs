@@ -22,19 +22,28 @@ pub(crate) struct Options {
     /// nothing else
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Do not keep the runs; see bytepath history
+    #[arg(long)]
+    no_store: bool,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let output = options.json.as_deref().map(Output::open).transpose()?;
     let records =
         options.file.iter().map(|name| record(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let keep = |record| bench::keep(record).map(|kept| format!("\nkept as {kept}\n"));
+    let kept: Vec<_> = records
+        .iter()
+        .map(|record| if options.no_store { None } else { keep(record) }.unwrap_or_default())
+        .collect();
     if let Some(output) = output {
         output.write(report::json(&records)?.as_bytes())?;
     }
     if options.json.as_deref().is_some_and(output::is_stdout) {
         return Ok(());
     }
-    let tables = records.iter().map(|record| table::render(record, bench::style()));
+    let tables = records.iter().zip(kept);
+    let tables = tables.map(|(record, kept)| table::render(record, bench::style()) + &kept);
     let text = tables.collect::<Vec<_>>().join("\n");
     std::io::stdout().write_all(text.as_bytes()).context("standard output")
 }

@@ -4,32 +4,46 @@
 // The entry is in `sys::start`.
 #![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
+mod ask;
 mod bench;
 mod call;
 mod carry;
 mod cat;
 mod classic;
 mod clock;
+mod compare;
 mod completions;
+mod confine;
 mod cp;
+mod descriptor;
 mod device;
+mod doctor;
 mod drive;
 mod ends;
 mod explain;
+mod generate;
 mod hand;
+mod history;
 mod import;
+mod kept;
 mod live;
 mod null;
 mod output;
+mod pages;
+mod paging;
 mod pass;
 mod planning;
 mod pv;
 mod read;
 mod records;
 mod report;
+mod requests;
 mod run;
+mod serve;
+mod sweep;
 mod sys;
 mod tee;
+mod touch;
 mod tour;
 mod trip;
 mod tune;
@@ -73,23 +87,38 @@ enum Command {
     Cat(cat::Options),
     Cp(cp::Options),
     Null(null::Options),
+    Gen(Box<generate::Options>),
     Tee(tee::Options),
     Run(Box<run::Options>),
+    Touch(touch::Options),
     Tour(tour::Options),
     Tune(tune::Options),
+    Doctor(doctor::Options),
     Bench(bench::Options),
     Explain(Box<explain::Options>),
     Report(report::Options),
     Import(import::Options),
+    Compare(compare::Options),
+    History(history::Options),
+    Pages(pages::Options),
     Write(write::Options),
     Read(read::Options),
+    Ask(ask::Options),
     Call(call::Options),
     Carry(carry::Options),
+    Confine(confine::Options),
+    Fetch(requests::Fetch),
+    Upstream(requests::Upstream),
+    Keepalive(requests::Keepalive),
     Hand(hand::Options),
     Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
+    Sweep(sweep::Options),
+    Paging(paging::Options),
+    Descriptor(descriptor::Options),
     Drive(Box<drive::Options>),
+    Serve(serve::Options),
     Completions(completions::Completions),
     Man(completions::Man),
     Pv(Box<pv::Options>),
@@ -111,6 +140,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     let done = match cli.command {
         Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
         Command::Null(options) => null::run(&options),
+        Command::Gen(options) => generate::run(&options),
         Command::Run(options) => match run::run(&options) {
             Ok(code) => return code,
             Err(error) => Err(error),
@@ -121,18 +151,44 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         },
         Command::Tour(options) => tour::run(&options),
         Command::Tune(options) => tune::run(&options),
+        Command::Doctor(options) => match doctor::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Import(options) => import::run(&options),
+        Command::Compare(options) => match compare::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::History(options) => history::run(&options),
+        Command::Pages(options) => match pages::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Write(options) => write::run(&options),
         Command::Read(options) => read::run(&options),
+        Command::Ask(options) => ask::run(&options),
         Command::Call(options) => call::run(&options),
         Command::Carry(options) => carry::run(&options),
         Command::Hand(options) => hand::run(&options),
+        Command::Touch(options) => touch::run(&options),
+        Command::Fetch(options) => requests::fetch(&options),
+        Command::Upstream(options) => requests::upstream(&options),
+        Command::Keepalive(options) => requests::keepalive(&options),
+        Command::Confine(options) => match confine::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
+        Command::Sweep(options) => sweep::run(&options),
+        Command::Paging(options) => paging::run(&options),
+        Command::Descriptor(options) => descriptor::run(&options),
         Command::Drive(options) => drive::run(&options),
+        Command::Serve(options) => serve::run(&options),
         Command::Completions(options) => completions::completions(&options, &Cli::command()),
         Command::Man(options) => completions::man(&options, &Cli::command()),
         Command::Cp(_) | Command::Pv(_) | Command::Tee(_) => {

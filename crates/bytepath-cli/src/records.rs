@@ -3,28 +3,18 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt as _;
 
 use anyhow::{Context, bail};
+use bytepath_lab::store::RECORD_BYTES_MAX;
 use bytepath_report::Record;
 
-use crate::wrong_usage;
-
-/// A larger file is no record: those of an hour's run have some MiB.
-pub(crate) const BYTES_MAX: u64 = 256 << 20;
-
-/// The records in these files, in order; a file may hold several.
-pub(crate) fn read(names: &[String]) -> anyhow::Result<Vec<Record>> {
-    if names.iter().filter(|name| *name == "-").count() > 1 {
-        return Err(wrong_usage("- is standard input, and there is one"));
-    }
-    let mut records = Vec::new();
-    for name in names {
-        let text = text(name)?;
-        records.extend(Record::all_from_json(&text).with_context(|| shown(name))?);
-    }
+/// The records in a file, or from standard input for `-`; a file may hold several.
+pub(crate) fn read(name: &str) -> anyhow::Result<Vec<Record>> {
+    let records = Record::all_from_json(&text(name)?).with_context(|| shown(name))?;
     match records.is_empty() {
         false => Ok(records),
-        true => bail!("{}: an array of no records", names.join(", ")),
+        true => bail!("{}: not a record, but an array of none", shown(name)),
     }
 }
 
@@ -32,15 +22,25 @@ pub(crate) fn read(names: &[String]) -> anyhow::Result<Vec<Record>> {
 pub(crate) fn text(name: &str) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     let read = match name {
-        "-" => std::io::stdin().lock().take(BYTES_MAX + 1).read_to_end(&mut bytes),
-        _ => File::open(name).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes)),
+        "-" => std::io::stdin().lock().take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes),
+        _ => opened(name).and_then(|file| file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes)),
     };
     read.with_context(|| format!("cannot read {}", shown(name)))?;
-    if bytes.len() as u64 > BYTES_MAX {
-        bail!("{}: larger than {} MiB, so no record", shown(name), BYTES_MAX >> 20);
+    if bytes.len() as u64 > RECORD_BYTES_MAX {
+        bail!("{}: larger than {} MiB, so no record", shown(name), RECORD_BYTES_MAX >> 20);
     }
     String::from_utf8(bytes)
         .with_context(|| format!("{}: no text in UTF-8, so no record", shown(name)))
+}
+
+/// A file, or a pipe as a shell's <(COMMAND) is one; a device has no record, and some have no end.
+fn opened(name: &str) -> std::io::Result<File> {
+    let file = File::open(name)?;
+    let kind = file.metadata()?.file_type();
+    match kind.is_char_device() || kind.is_block_device() {
+        false => Ok(file),
+        true => Err(std::io::Error::other("not a regular file, so no record")),
+    }
 }
 
 /// How a file is called in messages.

@@ -11,13 +11,13 @@ use bytepath_report::{Record, csv, markdown, numbers, page, plot, table};
 use clap::{Args, ValueEnum};
 
 use crate::output::{self, Output};
-use crate::{bench, records, wrong_usage};
+use crate::{bench, kept, wrong_usage};
 
 /// Show records to others: one page for a browser with plots, costs, flame graphs and the machine;
 /// or Markdown, CSV, JSON; or tables and plots on the terminal
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Records: files that --json wrote; - for standard input
+    /// Runs: ids (see bytepath history), last, last~1, files that --json wrote; - for standard input
     #[arg(required = true, value_name = "RECORD")]
     record: Vec<String>,
     /// Write to this file; - for standard output. Its ending says the format: .html, .md, .csv, .json
@@ -57,7 +57,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         return Err(wrong_usage("a page is not for a terminal; name a file: -o report.html"));
     }
     let opened = output.map(Output::open).transpose()?;
-    let records = records::read(&options.record)?;
+    let records: Vec<Record> =
+        kept::runs(&options.record)?.into_iter().map(|run| run.record).collect();
     if let Some(format) = format {
         let text = written(&records, format)?;
         match opened {

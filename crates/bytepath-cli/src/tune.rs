@@ -130,12 +130,14 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let pairs: usize = (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum();
-    let mut budget = Budget::new(effort, pairs + 1);
+    let mut budget = Budget::new(effort, pairs + 2);
     let mut profile = tune::begin(Machine::this(), &program);
     let spin = tune::spin_budget(&profile.costs);
     let blocks = budget.next_part();
     let pipes = tune::pipes::prepared(Machine::this(), &program, fresh_seed(), blocks);
     profile.costs.extend(tune::pipes::costs(&bench::whole(pipes)?));
+    let outlets = tune::outlets::prepared(&program, spin, fresh_seed(), budget.next_part());
+    profile.outlets = tune::outlets::sent(&bench::whole(outlets)?, spin);
     let bytes = effort.bytes;
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, bytes, spin, seed: fresh_seed() };

@@ -165,17 +165,19 @@ fn unknown(what: &str, name: &str, names: impl Iterator<Item = &'static str>) ->
 /// follows a bare -- is no option.
 pub(crate) fn kebab_case(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut options = true;
-    args.map(|arg| {
-        options &= arg != "--";
-        match arg.to_str() {
-            Some(text) if options && text.starts_with("--") => {
-                let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
-                OsString::from(name.replace('_', "-") + value)
+    args.enumerate()
+        .map(|(place, arg)| {
+            // Those of `gen` have none of that spelling, and the words of `gen yes` are what it writes.
+            options &= arg != "--" && !(place == 1 && arg == "gen");
+            match arg.to_str() {
+                Some(text) if options && text.starts_with("--") => {
+                    let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
+                    OsString::from(name.replace('_', "-") + value)
+                }
+                _ => arg,
             }
-            _ => arg,
-        }
-    })
-    .collect()
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! | to | use |
 //! |---|---|
 //! | look at some work while it runs | [`Watch::start`], [`Watch::stop`] |
+//! | trace it by eBPF: sleeps, wake-ups, system calls, files, connections | [`trace::Tracing`] |
 
 pub mod classes;
 mod collect;
@@ -23,6 +24,7 @@ pub mod show;
 mod symbols;
 mod sys;
 mod syscalls;
+pub mod trace;
 mod tracefs;
 pub mod tree;
 mod unwind;

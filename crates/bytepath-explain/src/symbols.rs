@@ -10,6 +10,7 @@ use blazesym::symbolize::source::{Elf, Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 
 use crate::collect::Collected;
+use crate::files::Files;
 use crate::missing::Missing;
 use crate::profile::{IDLE, Made, Moment, OTHERS, Part, Profile, Stack, Symbol, Thread};
 use crate::world::{Place, Whose};
@@ -18,7 +19,7 @@ const KALLSYMS: &str = "/proc/kallsyms";
 
 /// Names everything that was sampled.
 pub(crate) fn named(collected: &Collected, missing: &mut Vec<String>) -> Profile {
-    let names = Names::of(collected, missing);
+    let names = Names::of(&collected.world.files, &collected.places, missing);
     let mut made = Made::default();
     let threads: Vec<u32> = collected.threads.iter().map(|of| made.thread(thread(of))).collect();
     let mut numbers = Vec::with_capacity(collected.stacks.len());
@@ -60,19 +61,28 @@ fn thread(of: &crate::collect::Thread) -> Thread {
 /// For each place, its functions, root first: more than one where some were inlined.
 struct Names(Vec<Vec<Symbol>>);
 
+/// Names places: for each its functions, root first.
+pub(crate) fn of_places(
+    files: &Files,
+    places: &[Place],
+    missing: &mut Vec<String>,
+) -> Vec<Vec<Symbol>> {
+    Names::of(files, places, missing).0
+}
+
 impl Names {
-    fn of(collected: &Collected, missing: &mut Vec<String>) -> Names {
-        let mut names = Names(vec![Vec::new(); collected.places.len()]);
+    fn of(all: &Files, places: &[Place], missing: &mut Vec<String>) -> Names {
+        let mut names = Names(vec![Vec::new(); places.len()]);
         let symbolizer = Symbolizer::builder().enable_code_info(false).build();
         let (mut kernel, mut files) = (Vec::new(), HashMap::<u32, Vec<(usize, u64)>>::new());
-        for (number, place) in collected.places.iter().enumerate() {
+        for (number, place) in places.iter().enumerate() {
             match place {
                 Place::Kernel(address) => kernel.push((number, *address)),
                 Place::File(file, address) => {
                     files.entry(*file).or_default().push((number, *address));
                 }
                 Place::Within(file) => {
-                    let name = &collected.world.files.get(*file).name;
+                    let name = &all.get(*file).name;
                     names.0[number] = vec![user(&format!("[{}]", bare(name)), Some(name))];
                 }
                 Place::Unknown => names.0[number] = vec![user("[unknown]", None)],
@@ -80,7 +90,7 @@ impl Names {
         }
         names.of_kernel(&symbolizer, &kernel, missing);
         for (file, places) in files {
-            let name = &collected.world.files.get(file).name;
+            let name = &all.get(file).name;
             let source = Source::Elf(Elf::new(name.clone()));
             let fallback = |_: u64| user(&format!("[{}]", bare(name)), Some(name));
             names.found(&symbolizer, &source, &places, &fallback, &|text| user(text, Some(name)));

@@ -332,7 +332,8 @@ impl Traced {
     }
 }
 
-fn name_of(number: u64) -> String {
+/// The name of a system call of this machine.
+pub(crate) fn name_of(number: u64) -> String {
     let known = usize::try_from(number).ok().and_then(syscalls::Sysno::new);
     known.map_or_else(|| format!("call {number}"), |call| call.name().to_owned())
 }

@@ -13,6 +13,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 const PLACES: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
 
 /// Where tracepoints can be looked up.
+#[derive(Debug)]
 pub(crate) enum Tracepoints {
     Mounted(PathBuf),
     Own(OwnedFd),
@@ -39,20 +40,25 @@ impl Tracepoints {
 
     /// The number of a tracepoint, by its group and name: `sched/sched_switch`.
     pub(crate) fn id(&self, name: &str) -> Option<u64> {
-        let text = match self {
-            Tracepoints::Mounted(events) => {
-                fs::read_to_string(events.join(name).join("id")).ok()?
-            }
+        self.text(&format!("{name}/id")).ok()?.trim().parse().ok()
+    }
+
+    /// What a file says of a tracepoint: `sched/sched_switch/format`.
+    ///
+    /// # Errors
+    /// ENOENT: there is no such tracepoint.
+    pub(crate) fn text(&self, path: &str) -> io::Result<String> {
+        match self {
+            Tracepoints::Mounted(events) => fs::read_to_string(events.join(path)),
             Tracepoints::Own(mount) => {
-                let path = format!("events/{name}/id");
+                let path = format!("events/{path}");
                 let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-                let file = openat(mount, path, flags, Mode::empty()).ok()?;
+                let file = openat(mount, path, flags, Mode::empty())?;
                 let mut text = String::new();
-                fs::File::from(file).read_to_string(&mut text).ok()?;
-                text
+                fs::File::from(file).read_to_string(&mut text)?;
+                Ok(text)
             }
-        };
-        text.trim().parse().ok()
+        }
     }
 }
 

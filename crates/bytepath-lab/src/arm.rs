@@ -63,6 +63,11 @@ pub trait Work {
     /// The CPUs that it may run on; all when empty.
     fn cpus(&self) -> &[usize];
 
+    /// Whether the kernel's own threads do part of the work, so that they are no strangers.
+    fn is_served_by_the_kernel(&self) -> bool {
+        false
+    }
+
     /// Does the work once.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ pub struct Clocked {
     pub usage: Usage,
     /// The most memory that one of them held, in bytes; none where this process held more.
     pub peak_bytes: Option<u64>,
+    /// What this process held.
+    pub own_bytes: Option<u64>,
     /// Its exit code.
     pub code: Option<i32>,
     /// The signal that ended it.
@@ -48,20 +50,20 @@ pub fn run(command: &mut Command) -> io::Result<Clocked> {
     };
     let status: ExitStatus = child.wait()?;
     let seconds = began.elapsed().as_secs_f64();
+    let own_bytes = held(UsageWho::RUSAGE_SELF);
     Ok(Clocked {
         seconds,
         usage: Usage::of_children().since(before),
-        peak_bytes: peak_bytes(),
+        peak_bytes: held(UsageWho::RUSAGE_CHILDREN).filter(|peak| Some(*peak) > own_bytes),
+        own_bytes,
         code: status.code(),
         signal: status.signal(),
         errno: None,
     })
 }
 
-/// The peak of those waited for, if it is more than this process's own, which would hide it.
-fn peak_bytes() -> Option<u64> {
-    let held = |who| getrusage(who).ok().and_then(|usage| u64::try_from(usage.max_rss()).ok());
-    let (own, others) = (held(UsageWho::RUSAGE_SELF)?, held(UsageWho::RUSAGE_CHILDREN)?);
-    // The kernel tells both in KiB.
-    (others > own).then_some(others << 10)
+/// The most memory that was held at once, in bytes.
+fn held(who: UsageWho) -> Option<u64> {
+    // The kernel tells it in KiB.
+    getrusage(who).ok().and_then(|usage| u64::try_from(usage.max_rss()).ok()).map(|kib| kib << 10)
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytepath_report::Costs;
+use bytepath_report::{Costs, PEAK_AT_MOST};
 
 use crate::arm::{Outcome, Timing, Work};
 use crate::clock::Clocked;
@@ -242,13 +242,15 @@ fn outcome(clocked: &Clocked) -> Outcome {
         peak_memory_bytes: clocked.peak_bytes.map(|bytes| bytes as f64),
         ..Costs::default()
     };
-    let found = clocked.code.filter(|code| *code != 0);
-    let found = found.map(|code| ("exit_code".to_owned(), code.into()));
+    let code = clocked.code.filter(|code| *code != 0).map(|code| ("exit_code", code.into()));
+    let at_most = clocked.own_bytes.filter(|_| clocked.peak_bytes.is_none());
+    let at_most = at_most.map(|bytes| (PEAK_AT_MOST, bytes.into()));
+    let found = code.into_iter().chain(at_most).map(|(name, value)| (name.to_owned(), value));
     Outcome {
         value: clocked.seconds,
         seconds: clocked.seconds,
         costs,
-        found: found.into_iter().collect::<BTreeMap<_, _>>(),
+        found: found.collect::<BTreeMap<_, _>>(),
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::arm::{Arm, Measured, Outcome, Timing, Work};
 use crate::ends::Usage;
 use crate::facts;
-use crate::noise::{Disturbance, OwnUse, Snapshot, disturbance};
+use crate::noise::{Disturbance, OwnUse, Snapshot, disturbance, kernel_threads};
 use crate::schedule::{Lineup, Repeat, Schedule, Turn};
 use crate::stats::{
     Decision, EQUIVALENCE_MARGIN, Ratio, UntilCi, median, median_interval, outliers, untrusted_why,
@@ -461,11 +461,15 @@ fn decided(decision: Decision, blocks: u32) -> Option<String> {
 
 /// One sample with what strangers did meanwhile.
 fn observed(work: &dyn Work, timing: &Timing) -> Result<(Outcome, Disturbance), String> {
-    let (before, used) = (Snapshot::take(), own_use());
+    let kernel = || match work.is_served_by_the_kernel() {
+        true => kernel_threads::cpu_time(),
+        false => Duration::ZERO,
+    };
+    let (served, before, used) = (kernel(), Snapshot::take(), own_use());
     let outcome = work.sample(timing)?;
     let (after, all) = (Snapshot::take(), own_use());
     let own = OwnUse {
-        cpu: all.cpu.saturating_sub(used.cpu),
+        cpu: all.cpu.saturating_sub(used.cpu) + kernel().saturating_sub(served),
         involuntary_switches: all.involuntary_switches - used.involuntary_switches,
         runqueue_wait: None,
     };
@@ -488,7 +492,7 @@ fn own_use() -> OwnUse {
 }
 
 /// The values that count, one a block, in the order of the blocks.
-fn counted(samples: &[Sample]) -> Vec<f64> {
+pub(crate) fn counted(samples: &[Sample]) -> Vec<f64> {
     let mut counted: Vec<&Sample> = samples.iter().filter(|sample| !sample.superseded).collect();
     counted.sort_by_key(|sample| sample.block);
     counted.iter().map(|sample| sample.value).collect()

@@ -1,5 +1,5 @@
-//! What runs make and a killed one leaves behind: folders, and devices of memory. The next run
-//! removes them.
+//! What runs make and a killed one leaves behind: folders, cgroups, devices of memory, settings. The
+//! next run removes them, or puts them back.
 //!
 //! Each such thing has a note in the user's state directory. The run holds a lock on its note for as
 //! long as it lives, so a note that nobody has locked is of a run that is gone.
@@ -14,6 +14,8 @@ use bytepath::Profile;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::devices::zram;
+use crate::swap::areas;
+use crate::{cgroups, hugetlb_pool, kept_settings};
 
 /// How the names of notes and folders begin: no other folder is ever removed.
 const PREFIX: &str = ".bytepath-run-";
@@ -113,9 +115,14 @@ impl Drop for Folder {
 pub struct Left {
     /// It.
     pub path: PathBuf,
-    /// Whether it is gone now, or why not.
+    /// What was to be done with it: `removed`, or `put back`.
+    pub what: &'static str,
+    /// Whether that is done, or why not.
     pub removed: Result<(), String>,
 }
+
+/// What is done with most things that a run left.
+pub(crate) const REMOVED: &str = "removed";
 
 /// Removes what runs left that were killed, and tells what that was.
 ///
@@ -127,14 +134,27 @@ pub fn undo() -> std::io::Result<Vec<Left>> {
         return Ok(Vec::new());
     }
     let _alone = locked(&notes)?;
-    let mut all = Vec::new();
+    let mut ours = Vec::new();
     for entry in std::fs::read_dir(&notes)? {
         let note = entry?.path();
         if note.file_name().is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes())) {
-            all.extend(undone(&note)?);
+            ours.push((rank(&note), note));
         }
     }
-    Ok(all)
+    ours.sort();
+    let undone = ours.iter().map(|(_, note)| undone(note));
+    Ok(undone.collect::<std::io::Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+/// What is undone first: processes use what they run on, and limits slow down what is undone next.
+fn rank(note: &Path) -> u8 {
+    let told = std::fs::read(note).unwrap_or_default();
+    let is_group = || cgroups::is_group(Path::new(std::ffi::OsStr::from_bytes(&told)));
+    match () {
+        () if is_group() => 0,
+        () if kept_settings::Found::read(&told).is_some() => 1,
+        () => 2,
+    }
 }
 
 /// Removes what a note names, where its run is gone, and the note with it.
@@ -146,9 +166,14 @@ fn undone(note: &Path) -> std::io::Result<Option<Left>> {
     }
     let mut told = Vec::new();
     file.read_to_end(&mut told)?;
-    let left = match zram::Found::read(&told) {
-        Some(device) => device.undone(),
-        None => folder_undone(note, PathBuf::from(std::ffi::OsString::from_vec(told))),
+    let left = if let Some(device) = zram::Found::read(&told) {
+        device.undone()
+    } else if let Some(settings) = kept_settings::Found::read(&told) {
+        settings.undone()
+    } else if let Some(pages) = hugetlb_pool::Found::read(&told) {
+        pages.undone()
+    } else {
+        folder_undone(note, PathBuf::from(std::ffi::OsString::from_vec(told)))
     };
     if left.as_ref().is_none_or(|left| left.removed.is_ok()) {
         std::fs::remove_file(note)?;
@@ -163,8 +188,8 @@ fn folder_undone(note: &Path, path: PathBuf) -> Option<Left> {
     }
     match removed(&path) {
         Ok(false) => None,
-        Ok(true) => Some(Left { path, removed: Ok(()) }),
-        Err(error) => Some(Left { path, removed: Err(error.to_string()) }),
+        Ok(true) => Some(Left { path, what: REMOVED, removed: Ok(()) }),
+        Err(error) => Some(Left { path, what: REMOVED, removed: Err(error.to_string()) }),
     }
 }
 
@@ -181,8 +206,12 @@ fn detach(image: &Path) {
     }
 }
 
-/// Removes a folder of ours; whether it was there.
+/// Removes a folder of ours, or a cgroup; whether it was there.
 fn removed(path: &Path) -> std::io::Result<bool> {
+    if cgroups::is_group(path) {
+        return cgroups::remove(path).map(|()| true);
+    }
+    areas::off_below(path).map_err(std::io::Error::other)?;
     let image = path.join(IMAGE);
     if image.exists() {
         detach(&image);

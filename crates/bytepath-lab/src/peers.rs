@@ -51,7 +51,7 @@ pub(crate) fn found(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(is_executable)
 }
 
-fn is_executable(file: &PathBuf) -> bool {
+pub(crate) fn is_executable(file: &PathBuf) -> bool {
     rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file()
 }
 

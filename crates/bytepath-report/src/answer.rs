@@ -17,10 +17,10 @@ pub fn of(record: &Record) -> Vec<String> {
     if record.arms.iter().all(|arm| arm.median.is_none()) {
         return vec!["No arm gave a figure.".to_owned()];
     }
-    if !record.has_sections() {
-        return vec![of_arms(&record.arms.iter().collect::<Vec<_>>())];
-    }
     let sections = sections(record);
+    if let [(_, arms)] = &sections[..] {
+        return vec![as_sentence(of_arms(arms))];
+    }
     let mut sentences = vec![summary(&sections)];
     let each = |(name, arms): &(&str, Vec<&Arm>)| format!("{name}: {}", of_arms(arms));
     sentences.extend(sections.iter().take(SECTIONS_ANSWERED).map(each));
@@ -29,6 +29,15 @@ pub fn of(record: &Record) -> Vec<String> {
         more => sentences.push(format!("The other {more} sections are in the table.")),
     }
     sentences
+}
+
+/// With a capital letter, unless it begins with the name of an arm.
+fn as_sentence(text: String) -> String {
+    match text.split_once(' ') {
+        Some(("no", rest)) => format!("No {rest}"),
+        Some(("the", rest)) => format!("The {rest}"),
+        _ => text,
+    }
 }
 
 /// The arms by section, sections in order of first appearance; those of none are in "others".

@@ -109,6 +109,9 @@ impl Arm {
 /// copied, and of the copy: from 0 to 1.
 pub const RESIDENT: [&str; 2] = ["source_resident", "copy_resident"];
 
+/// The parameter that tells, where the peak of memory is not known, that it was at most so many bytes.
+pub const PEAK_AT_MOST: &str = "peak_memory_at_most_bytes";
+
 /// The unit of an arm's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unit {

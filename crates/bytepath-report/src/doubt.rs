@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime};
 
 use crate::arm::{Arm, Status};
-use crate::numbers;
 use crate::record::{Build, Record};
 
 /// A reason for doubt.
@@ -127,7 +126,7 @@ fn noise(record: &Record) -> Vec<String> {
             "The intervals of {wide} of {} arms reach further than {}% to either side; only large \
              differences are such.",
             ran.len(),
-            numbers::figure(HALF_WIDTH_MAX * 100.0)
+            HALF_WIDTH_MAX * 100.0
         ));
     }
     told

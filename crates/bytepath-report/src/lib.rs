@@ -15,6 +15,9 @@
 //! | say where an arm's time went | [`Explained`] |
 //! | say what a `cp` did | [`Copied`], [`CopiedEntry`] |
 //! | say what a `run` did | [`Ran`] |
+//! | say what runs tell about each other | [`Comparison`] |
+//! | say what tracing found | [`Traced`] |
+//! | say what holds a machine back | [`Diagnosis`] |
 //! | write a figure or a verdict as the tables do | [`numbers`], [`verdict`] |
 //!
 //! ```
@@ -44,6 +47,7 @@
 pub mod answer;
 pub mod csv;
 pub mod doubt;
+pub mod figures;
 pub mod latency;
 pub mod markdown;
 pub mod numbers;
@@ -55,22 +59,36 @@ pub mod table;
 pub mod verdict;
 
 mod arm;
+mod comparison;
 mod copied;
+mod diagnosis;
 mod explained;
 mod foreign;
 mod machine;
 mod ran;
 mod read;
 mod record;
+mod traced;
 mod write;
 
-pub use arm::{Arm, Better, Costs, Published, RESIDENT, Sample, Status, Unit, Verdict};
+pub use arm::{
+    Arm, Better, Costs, PEAK_AT_MOST, Published, RESIDENT, Sample, Status, Unit, Verdict,
+};
+pub use comparison::{
+    ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Difference, Method,
+};
 pub use copied::{Copied, CopiedEntry, CopiedSchema, CopyError, EntryKind, FileName, Outcome};
+pub use diagnosis::{Applied, Diagnosis, DiagnosisSchema, Finding, Health};
 pub use explained::{ClassShare, Explained, Stack, SymbolShare, SyscallCount};
+pub use figures::{Figure, Figures};
 pub use foreign::Foreign;
 pub use latency::Latency;
 pub use machine::{Cache, Machine};
 pub use ran::{Ran, RanDecision, RanPipe, RanSchema, RanStage, RanVerdict, Sure};
 pub use read::{ReadError, SCHEMA_NAME};
 pub use record::{Build, Control, Experiment, Record, SchemaName};
+pub use traced::{
+    TraceAttachment, TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq,
+    TraceSyscall, TraceThread, TraceWakeup, Traced, TracedSchema,
+};
 pub use write::WriteError;

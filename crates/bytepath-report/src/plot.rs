@@ -64,8 +64,8 @@ const ASCII: Marks = Marks {
 const WIDTH_USUAL: usize = 100;
 /// A lane for marks that is narrower than this shows nothing.
 const LANE_MIN: usize = 12;
-/// Names take at most this share of the width.
-const NAME_SHARE: usize = 3;
+/// Names take at most this share of the width, in percent.
+const NAME_PERCENT: usize = 40;
 /// Columns between a name, its lane and its figure.
 const GAP: usize = 2;
 /// Places on the axis that are labelled, ends included.
@@ -115,7 +115,7 @@ struct Panel<'a> {
 impl<'a> Panel<'a> {
     fn of(arms: &[&Arm], width: usize, marks: &'a Marks) -> Panel<'a> {
         let widest = arms.iter().map(|arm| arm.name.width()).max().unwrap_or(0);
-        let name = widest.min(width / NAME_SHARE).max(1);
+        let name = widest.min(width * NAME_PERCENT / 100).max(1);
         let mut figures: Vec<String> = arms.iter().map(|arm| figure(arm, true, marks)).collect();
         let lane_beside = |figures: &[String]| {
             let widest = figures.iter().map(|text| text.width()).max().unwrap_or(0);
@@ -200,8 +200,14 @@ impl<'a> Panel<'a> {
             }
         }
         let kind = if scale.is_logarithmic() { ", logarithmic" } else { "" };
+        let unit = format!("{}{kind}", self.unit.as_str());
         let line: String = line.into_iter().collect();
-        format!("{:indent$}{line}\n{:indent$}{labels}  {}{kind}\n\n", "", "", self.unit.as_str())
+        // The unit stands below the names, or below all where they are too short for it.
+        let (beside, below) = match unit.width() < indent {
+            true => (unit, String::new()),
+            false => (String::new(), format!("{unit}\n")),
+        };
+        format!("{:indent$}{line}\n{beside:indent$}{labels}\n{below}\n", "")
     }
 }
 

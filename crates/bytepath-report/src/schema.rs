@@ -1,10 +1,14 @@
-//! The JSON Schemas of a record and of what `cp` and `run` did, made from the types that they are.
+//! The JSON Schemas of a record, of a comparison, of what `cp` and `run` did, of what tracing found and of what
+//! `doctor` did, made from the types that they are.
 
 use schemars::{JsonSchema, schema_for};
 
+use crate::comparison::Comparison;
 use crate::copied::{Copied, CopiedEntry};
+use crate::diagnosis::Diagnosis;
 use crate::ran::Ran;
 use crate::record::Record;
+use crate::traced::Traced;
 
 /// The published schema (JSON Schema, draft 2020-12), as committed in
 /// `schema/record-1.schema.json`.
@@ -17,6 +21,18 @@ pub const PUBLISHED_COPIED: &str = include_str!("../schema/cp-1.schema.json");
 /// The published schema of what `bytepath run --json` tells, as committed in
 /// `schema/run-1.schema.json`.
 pub const PUBLISHED_RAN: &str = include_str!("../schema/run-1.schema.json");
+
+/// The published schema of what `bytepath compare --json` tells, as committed in
+/// `schema/comparison-1.schema.json`.
+pub const PUBLISHED_COMPARISON: &str = include_str!("../schema/comparison-1.schema.json");
+
+/// The published schema of what `bytepath explain --trace MODE --json` tells, as committed in
+/// `schema/trace-1.schema.json`.
+pub const PUBLISHED_TRACED: &str = include_str!("../schema/trace-1.schema.json");
+
+/// The published schema of what `bytepath doctor --json` tells, as committed in
+/// `schema/doctor-1.schema.json`.
+pub const PUBLISHED_DIAGNOSIS: &str = include_str!("../schema/doctor-1.schema.json");
 
 /// Either of what `bytepath cp` writes: the document of a run, or the line of an entry.
 #[derive(JsonSchema)]
@@ -47,6 +63,27 @@ pub fn generate_copied() -> Result<String, serde_json::Error> {
 /// As [`generate`], for [`PUBLISHED_RAN`].
 pub fn generate_ran() -> Result<String, serde_json::Error> {
     let mut text = serde_json::to_string_pretty(&schema_for!(Ran))?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// As [`generate`], for [`PUBLISHED_COMPARISON`].
+pub fn generate_comparison() -> Result<String, serde_json::Error> {
+    let mut text = serde_json::to_string_pretty(&schema_for!(Comparison))?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// As [`generate`], for [`PUBLISHED_TRACED`].
+pub fn generate_traced() -> Result<String, serde_json::Error> {
+    let mut text = serde_json::to_string_pretty(&schema_for!(Traced))?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// As [`generate`], for [`PUBLISHED_DIAGNOSIS`].
+pub fn generate_diagnosis() -> Result<String, serde_json::Error> {
+    let mut text = serde_json::to_string_pretty(&schema_for!(Diagnosis))?;
     text.push('\n');
     Ok(text)
 }

@@ -5,14 +5,19 @@
 //! reader must not miss (the verdicts) moves below the table.
 
 pub(crate) mod columns;
+mod figures;
 mod footnotes;
 pub(crate) mod latencies;
+mod listing;
 
 use anstyle::AnsiColor;
-use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, TableComponent, presets};
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, TableComponent, presets,
+};
 
 use crate::record::{Experiment, Record};
 use columns::Column;
+pub use listing::listing;
 
 /// How a table is drawn. The caller knows the terminal; this crate never asks it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +46,10 @@ pub fn render(record: &Record, style: Style) -> String {
     text.push_str("\n\n");
     if let Some(latencies) = latencies::draw(record, style) {
         text.push_str(&printable(&latencies));
+        text.push_str("\n\n");
+    }
+    if let Some(figures) = figures::draw(record, style) {
+        text.push_str(&printable(&figures));
         text.push_str("\n\n");
     }
     for line in footnotes::all(record, &shown) {
@@ -114,6 +123,32 @@ fn table(record: &Record, columns: &[&Column]) -> Table {
         drawn.set_cell_alignment(columns[index].alignment);
     }
     table
+}
+
+/// A table that stands beside the first one: names of arms, then figures.
+fn beside(headings: Vec<String>, rows: Vec<Vec<String>>, style: Style) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+    let columns = headings.len();
+    table.set_header(headings).add_rows(rows);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, if index + 1 == columns { 0 } else { GAP }));
+        let is_figure = index > 0;
+        column.set_cell_alignment(match is_figure {
+            true => CellAlignment::Right,
+            false => CellAlignment::Left,
+        });
+    }
+    let gaps = GAP.saturating_mul(columns.saturating_sub(1) as u16);
+    let widths = table.column_max_content_widths();
+    let natural = widths.iter().fold(gaps, |total, width| total.saturating_add(*width));
+    if let Some(width) = style.width.filter(|width| natural > *width) {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        for column in table.column_iter_mut().skip(1) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+    table.trim_fmt()
 }
 
 /// The line that must not be missed: these figures may be wrong.

@@ -5,6 +5,8 @@
 //! nothing in it is believed before it was checked, and nothing in it can do more than name a route
 //! and its knobs, within bounds.
 
+mod outlets;
+
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -19,6 +21,8 @@ use crate::knobs::{Cpu, Knobs};
 use crate::machine::{self, Machine};
 use crate::size::shown;
 use crate::wait::Wait;
+
+pub use outlets::{Sending, Sent};
 
 /// The version of the format.
 pub const SCHEMA: &str = "bytepath.profile/1";
@@ -46,6 +50,9 @@ pub struct Profile {
     /// What single operations cost.
     #[serde(default)]
     pub costs: Vec<Cost>,
+    /// What outlets gave; older profiles have none.
+    #[serde(default)]
+    pub outlets: Vec<Sent>,
     /// The pairs of ends, those with a file once for each file system measured.
     pub pairs: Vec<Pair>,
 }
@@ -382,6 +389,12 @@ impl Profile {
                 return Err(format!("{} has knobs out of bounds", measured.choice.route));
             }
         }
+        if let Some(sent) = self.outlets.iter().find(|sent| !sent.is_sound()) {
+            return Err(format!(
+                "the outlet {} has no sound figure or setting",
+                sent.choice.outlet
+            ));
+        }
         Ok(())
     }
 
@@ -487,6 +500,7 @@ pub(crate) mod tests {
             bytepath: "0.1.0".into(),
             machine: MachineKey::of(&Machine::from_facts(Facts::ordinary())),
             costs: vec![Cost { name: "system call".into(), unit: "ns".into(), value: 100.0 }],
+            outlets: Vec::new(),
             pairs,
         }
     }

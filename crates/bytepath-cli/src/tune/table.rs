@@ -4,13 +4,12 @@ use std::io::{self, Write as _};
 
 use bytepath::Profile;
 use bytepath::machine::Machine;
-use bytepath::profile::{End, Measured, Pair};
+use bytepath::outlets::Use;
+use bytepath::profile::{End, Measured, Pair, Sent};
+use bytepath_lab::doctor;
 use bytepath_lab::experiments::pairs;
-use bytepath_lab::tune::{self, Regret};
-use bytepath_report::numbers;
-
-/// The size of pipes that movers ask for.
-const PIPE_BYTES_WANTED: usize = 1 << 20;
+use bytepath_lab::tune::Regret;
+use bytepath_report::{Finding, numbers};
 
 /// Prints the figures, the best choice for each pair, and what holds this machine back.
 pub(super) fn print(profile: &Profile) -> io::Result<()> {
@@ -44,8 +43,34 @@ pub(crate) fn choices(profile: &Profile) -> String {
             text += &format!("  {}\n", line(pair));
         }
     }
+    text += &outlets(profile);
     text + "\nclassic: the gain over read and write of 128 KiB with pipes as they come, as most \
             tools do\n"
+}
+
+/// The best outlet for what is made up, into a pipe.
+fn outlets(profile: &Profile) -> String {
+    let mut text = String::new();
+    for (used_for, name) in
+        [(Use::Repeats, "repeated -> pipe"), (Use::Streams, "made anew -> pipe")]
+    {
+        let of_use = profile.outlets.iter().filter(|sent| sent.used_for == used_for);
+        let overall = |sent: &&Sent| sent.overall_gib_per_s();
+        let best = of_use.clone().max_by(|a, b| overall(a).total_cmp(&overall(b)));
+        let plain = |sent: &&Sent| sent.choice == bytepath::profile::Sending::by("write");
+        if let (Some(best), Some(write)) = (best, of_use.clone().find(plain)) {
+            let gain = numbers::ratio(overall(&best) / overall(&write));
+            let figure = numbers::figure(overall(&best));
+            text += &format!("  {name:<22} {figure:>8} {gain:>8}  {}\n", best.choice);
+        }
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!(
+        "\nbytes that are made up\n  {:<22} {:>8} {:>8}  best outlet\n{text}",
+        "", "GiB/s", "write"
+    )
 }
 
 /// The pairs without a file, then those of each file system.
@@ -85,104 +110,12 @@ fn ends((source, sink): (End, End)) -> String {
 /// Settings of this machine that keep bytes from going faster, with what they cost where that was
 /// measured.
 fn hints(machine: &Machine, profile: &Profile) -> Vec<String> {
-    [
-        small_pipes(machine, profile),
-        no_huge_pages(machine, profile),
-        no_shared_huge_pages(profile),
-        slow_wake_ups(profile),
-        slow_governor(machine),
-    ]
-    .into_iter()
-    .flatten()
-    .map(|hint| format!("held back: {hint}"))
-    .collect()
-}
-
-fn small_pipes(machine: &Machine, profile: &Profile) -> Option<String> {
-    let largest = machine.pipes().largest_bytes.filter(|bytes| *bytes < PIPE_BYTES_WANTED)?;
-    Some(format!(
-        "pipes of at most {} for this user (fs.pipe-max-size, fs.pipe-user-pages-soft); larger ones \
-         gained {}",
-        numbers::bytes(largest as u64),
-        pipe_gain(profile).map_or("an unknown amount".to_owned(), numbers::ratio)
-    ))
-}
-
-fn no_huge_pages(machine: &Machine, profile: &Profile) -> Option<String> {
-    let enabled = machine.memory().thp_enabled.as_deref();
-    let never = enabled.is_none_or(|enabled| enabled == "never");
-    never.then(|| {
-        let copied = figure(profile, "memory copy, pages of 4 KiB");
-        format!(
-            "no transparent huge pages (/sys/kernel/mm/transparent_hugepage/enabled; madvise is \
-             enough); copying memory stays at {} GiB/s",
-            copied.map_or("an unknown".to_owned(), numbers::figure)
-        )
-    })
-}
-
-/// Huge pages between processes come from a pool, or for all shared memory or none.
-fn no_shared_huge_pages(profile: &Profile) -> Option<String> {
-    let between = |size: &str| {
-        let found = |cost: &&bytepath::profile::Cost| {
-            cost.name.starts_with("memory between processes") && cost.name.ends_with(size)
-        };
-        profile.costs.iter().find(found).map(|cost| cost.value)
+    let hint = |finding: Finding| {
+        let cost = finding.cost.map(|cost| format!("; {cost}")).unwrap_or_default();
+        let setting = finding.setting.map(|setting| format!("; {setting}")).unwrap_or_default();
+        format!("held back: {}: {}{cost}{setting}", finding.found, finding.why)
     };
-    if between("2 MiB").is_some() {
-        return None;
-    }
-    let (base, huge) = ("memory read, pages of 4 KiB", "memory read, pages of 2 MiB");
-    let gain = figure(profile, huge)? / figure(profile, base)?;
-    between("4 KiB").map(|_| {
-        format!(
-            "memory between processes has no 2 MiB pages (it may be fragmented, or forbidden by \
-             /sys/kernel/mm/transparent_hugepage/shmem_enabled); within one process reading gains {} \
-             by them",
-            numbers::ratio(gain)
-        )
-    })
-}
-
-/// A CPU that sleeps is woken by an interrupt; under a hypervisor, by two detours through it.
-fn slow_wake_ups(profile: &Profile) -> Option<String> {
-    let same = figure(profile, "wake-up by pipe, same-cpu")?;
-    let across = profile.costs.iter().find(|cost| {
-        cost.name.starts_with("wake-up by pipe") && !cost.name.ends_with("same-cpu")
-    })?;
-    (across.value > SLOW_WAKE_UPS * same).then(|| {
-        format!(
-            "waking a process on another CPU takes {:.1} us, on the same one {:.1}: CPUs sleep when \
-             they are idle (boot option idle=poll, or cpuidle.governor=haltpoll in a guest, trades \
-             power for it); processes that share a CPU, larger pipes, and spinning avoid it",
-            across.value / 1e3,
-            same / 1e3
-        )
-    })
-}
-
-/// Hardware that is awake takes two to four times as long across CPUs.
-const SLOW_WAKE_UPS: f64 = 6.0;
-
-fn slow_governor(machine: &Machine) -> Option<String> {
-    let slow = machine.kernel().governors.iter().find(|name| *name == "powersave")?;
-    Some(format!(
-        "the CPU frequency governor is {slow} (/sys/devices/system/cpu/cpufreq); what performance \
-         gains is not measured here"
-    ))
-}
-
-fn figure(profile: &Profile, name: &str) -> Option<f64> {
-    tune::cost(profile, name).map(|cost| cost.value)
-}
-
-/// What pipes of 256 KiB gained over those of the usual size, between two pipes.
-fn pipe_gain(profile: &Profile) -> Option<f64> {
-    let pair =
-        profile.pairs.iter().find(|pair| (pair.source, pair.sink) == (End::Pipe, End::Pipe))?;
-    let large = pair.best(|choice| choice.pipe_bytes.is_some())?;
-    let usual = pair.best(|choice| choice.pipe_bytes.is_none())?;
-    Some(large.gib_per_s / usual.gib_per_s)
+    doctor::held_back(machine, profile).into_iter().map(hint).collect()
 }
 
 /// The head of the table of regrets.

@@ -35,7 +35,25 @@ fn the_help_names_every_outlet_inlet_wait_and_peer() {
 #[test]
 fn processes_of_an_arm_are_no_commands_for_people() {
     let listed = help(&[]);
-    for process in ["call", "carry", "drive", "hand", "pass", "trip"] {
+    for process in [
+        "ask",
+        "call",
+        "carry",
+        "clock",
+        "confine",
+        "descriptor",
+        "drive",
+        "fetch",
+        "hand",
+        "keepalive",
+        "paging",
+        "pass",
+        "serve",
+        "sweep",
+        "touch",
+        "trip",
+        "upstream",
+    ] {
         assert!(!listed.lines().any(|line| line.trim_start().starts_with(process)), "{process}");
     }
     assert!(!help(&["write"]).contains("--starter"));

@@ -18,6 +18,9 @@ pub(crate) const BYTEPATH: &str = env!("CARGO_BIN_EXE_bytepath");
 /// Where programs under test keep their state, and not where the user's is.
 const STATE: (&str, &str) = ("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
 
+/// Where they keep their runs.
+const DATA: (&str, &str) = ("XDG_DATA_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/data"));
+
 /// What a program said and how it ended.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -66,7 +69,8 @@ impl Done {
 /// The program under test with these words.
 pub(crate) fn bytepath(words: &[&str]) -> Command {
     let mut command = Command::new(BYTEPATH);
-    command.args(words).env_remove("RUST_BACKTRACE").env(STATE.0, STATE.1).stdin(Stdio::null());
+    command.args(words).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+    command.env(STATE.0, STATE.1).env(DATA.0, DATA.1);
     command
 }
 
@@ -142,7 +146,8 @@ pub(crate) fn run(command: &mut Command) -> Done {
 #[track_caller]
 pub(crate) fn shell(line: &str) -> Done {
     let mut command = Command::new("sh");
-    command.args(["-c", line]).env("bytepath", BYTEPATH).env(STATE.0, STATE.1);
+    command.args(["-c", line]).env("bytepath", BYTEPATH);
+    command.env(STATE.0, STATE.1).env(DATA.0, DATA.1);
     run(command.stdin(Stdio::null()))
 }
 

@@ -13,8 +13,9 @@ use bytepath::{machine, page_cache};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
-use crate::devices::loop_device::{attached, said};
+use crate::devices::loop_device::attached;
 use crate::left::{Folder, IMAGE};
+use crate::tools::said;
 
 /// Which file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::file_set;
 use crate::left::{Folder, IMAGE};
+use crate::tools::said;
 
 /// A loop device of this run.
 #[derive(Debug)]
@@ -51,21 +51,17 @@ impl Loop {
 
 /// A loop device of a file, which is there for as long as somebody has it open.
 pub(crate) fn attached(image: &Path) -> Result<(PathBuf, File), String> {
-    let device = said("losetup", &["--find".as_ref(), "--show".as_ref(), image.as_os_str()])?;
+    attached_with(image, &[])
+}
+
+/// The same, with further words for losetup.
+pub(crate) fn attached_with(image: &Path, words: &[&str]) -> Result<(PathBuf, File), String> {
+    let mut words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+    words.extend(["--find".as_ref(), "--show".as_ref(), image.as_os_str()]);
+    let device = said("losetup", &words)?;
     let opened = File::options().read(true).write(true).open(&device);
     // Somebody has it open, so it goes when that is closed.
     said("losetup", &["--detach".as_ref(), device.as_ref()])?;
     let opened = opened.map_err(|error| format!("cannot open {device}: {error}"))?;
     Ok((device.into(), opened))
-}
-
-/// What a program says that succeeds; else what it complains about.
-pub(crate) fn said(program: &str, words: &[&OsStr]) -> Result<String, String> {
-    let done = Command::new(program).args(words).output();
-    let done = done.map_err(|error| format!("cannot run {program}: {error}"))?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
-    match done.status.success() {
-        true => Ok(text(done.stdout)),
-        false => Err(format!("{program} failed: {}", text(done.stderr))),
-    }
 }

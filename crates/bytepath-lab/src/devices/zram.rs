@@ -14,7 +14,8 @@ use bytepath::machine::Machine;
 use bytepath_report::numbers;
 use rustix::io::Errno;
 
-use crate::left::{Alone, Left, Note};
+use crate::left::{Alone, Left, Note, REMOVED};
+use crate::swap::areas;
 
 const CONTROL: &str = "/sys/class/zram-control";
 
@@ -36,9 +37,21 @@ impl Zram {
     /// # Errors
     /// Why not, with the remedy, for a person.
     pub(super) fn make(bytes: u64) -> Result<Zram, String> {
+        Zram::compressing(bytes, None)
+    }
+
+    /// Makes one of this size that compresses by this algorithm; by the kernel's own choice unless
+    /// one is named.
+    ///
+    /// # Errors
+    /// Why not, with the remedy, for a person.
+    pub(crate) fn compressing(bytes: u64, algorithm: Option<&str>) -> Result<Zram, String> {
         possible()?;
         is_room(bytes)?;
         let zram = noted().map_err(|error| format!("{error}{}", hint(&error)))?;
+        if let Some(algorithm) = algorithm {
+            zram.compress_by(algorithm)?;
+        }
         let size = format!("/sys/block/zram{}/disksize", zram.number);
         fs::write(&size, bytes.to_string()).map_err(|error| format!("{size}: {error}"))?;
         match zram.path().exists() {
@@ -50,11 +63,37 @@ impl Zram {
         }
     }
 
-    pub(super) fn path(&self) -> PathBuf {
+    /// Chooses the algorithm, which is possible until it has a size.
+    fn compress_by(&self, algorithm: &str) -> Result<(), String> {
+        let file = format!("/sys/block/zram{}/comp_algorithm", self.number);
+        let has = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+        let mut has = has.split_whitespace().map(|name| name.trim_matches(['[', ']']));
+        if !has.any(|name| name == algorithm) {
+            let all = fs::read_to_string(&file).unwrap_or_default();
+            let all: Vec<_> = all.split_whitespace().collect();
+            return Err(format!(
+                "this kernel's zram has no {algorithm}, only {}; it takes a kernel with \
+                 CONFIG_ZRAM_BACKEND_{}",
+                all.join(" ").replace(['[', ']'], ""),
+                algorithm.to_uppercase().replace('-', "_")
+            ));
+        }
+        fs::write(&file, algorithm).map_err(|error| format!("{file}: {error}"))
+    }
+
+    /// What its pages take: as they were, compressed, and in memory with all that belongs to them
+    /// (the first three numbers of mm_stat, Documentation/admin-guide/blockdev/zram.rst).
+    pub(crate) fn taken_bytes(&self) -> Option<[u64; 3]> {
+        let told = fs::read_to_string(format!("/sys/block/zram{}/mm_stat", self.number)).ok()?;
+        let mut numbers = told.split_whitespace().map(|word| word.parse().ok());
+        Some([numbers.next()??, numbers.next()??, numbers.next()??])
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
         path(self.number)
     }
 
-    pub(super) fn remove(mut self) -> Result<(), String> {
+    pub(crate) fn remove(mut self) -> Result<(), String> {
         self.removed = true;
         self.taken_away().map_err(|error| left_there(self.number, &error))
     }
@@ -231,8 +270,9 @@ impl Found {
     /// Removes the device, where it is still the one that the run made.
     pub(crate) fn undone(&self) -> Option<Left> {
         let number = self.device().filter(|_| self.is_current)?;
-        let removed = hot_remove(number).map_err(|error| left_there(number, &error));
-        Some(Left { path: path(number), removed })
+        let removed = areas::off(&path(number))
+            .and_then(|()| hot_remove(number).map_err(|error| left_there(number, &error)));
+        Some(Left { path: path(number), what: REMOVED, removed })
     }
 
     fn device(&self) -> Option<u32> {

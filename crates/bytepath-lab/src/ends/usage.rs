@@ -16,6 +16,9 @@ pub struct Usage {
     pub switches_involuntary: u64,
     /// Page faults, minor and major.
     pub faults: u64,
+    /// Of these, the ones that waited for a device.
+    #[serde(default)]
+    pub major_faults: u64,
 }
 
 impl Usage {
@@ -40,6 +43,7 @@ impl Usage {
             switches_voluntary: count(usage.voluntary_context_switches()),
             switches_involuntary: count(usage.involuntary_context_switches()),
             faults: count(usage.minor_page_faults() + usage.major_page_faults()),
+            major_faults: count(usage.major_page_faults()),
         }
     }
 
@@ -51,6 +55,7 @@ impl Usage {
             switches_voluntary: self.switches_voluntary - before.switches_voluntary,
             switches_involuntary: self.switches_involuntary - before.switches_involuntary,
             faults: self.faults - before.faults,
+            major_faults: self.major_faults - before.major_faults,
         }
     }
 
@@ -62,6 +67,7 @@ impl Usage {
             switches_voluntary: self.switches_voluntary + other.switches_voluntary,
             switches_involuntary: self.switches_involuntary + other.switches_involuntary,
             faults: self.faults + other.faults,
+            major_faults: self.major_faults + other.major_faults,
         }
     }
 

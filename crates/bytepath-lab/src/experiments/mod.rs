@@ -5,15 +5,21 @@ use bytepath_report::Experiment;
 pub mod calls;
 pub mod cmd;
 pub mod copy;
+pub mod fget;
 pub mod file_pipe;
 pub mod files;
+pub mod generators;
 pub mod ipc;
 pub mod ipc_latency;
+pub mod keepalive;
+pub mod memory;
 pub mod movers;
 pub mod overhead;
+pub mod pages;
 pub mod pairs;
 pub mod pipes;
 pub mod run;
+pub mod swap;
 
 /// What an experiment asks and how.
 pub struct Description {
@@ -38,6 +44,12 @@ pub const EXPERIMENTS: &[&Description] = &[
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
     &run::DESCRIPTION,
+    &memory::DESCRIPTION,
+    &pages::DESCRIPTION,
+    &swap::DESCRIPTION,
+    &keepalive::DESCRIPTION,
+    &generators::DESCRIPTION,
+    &fget::DESCRIPTION,
     &cmd::DESCRIPTION,
 ];
 

@@ -24,6 +24,7 @@
 //! switches, waiting for a CPU) never flag a sample alone. They confirm a foreign share that is too
 //! high by one deviation of its error instead of [`ERROR_DEVIATIONS`].
 
+pub mod kernel_threads;
 mod pressure;
 mod proc_stat;
 mod schedstat;

@@ -64,12 +64,14 @@ mod interval;
 mod median;
 mod ranks;
 mod ratio;
+mod runs;
 mod stopping;
 mod warnings;
 
 pub use interval::{Interval, StatsError, bootstrap_median_interval, median, percentile};
 pub use median::median_interval;
 pub use ratio::{EQUIVALENCE_MARGIN, Ratio, untrusted_why, verdict};
+pub use runs::{BETWEEN_DEGREES_MIN, Between, PARTS, RunRatio, Spread};
 pub use stopping::{
     Decision, UNTIL_CI_BLOCKS_MAX, UNTIL_CI_BLOCKS_MIN, UNTIL_CI_CONSECUTIVE, UntilCi,
 };

@@ -4,6 +4,7 @@
 mod check;
 mod costs;
 mod handing;
+pub mod outlets;
 pub mod pipes;
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -160,6 +161,7 @@ pub fn begin(machine: &Machine, program: &Path) -> Profile {
         bytepath: env!("CARGO_PKG_VERSION").into(),
         machine: MachineKey::of(machine),
         costs: costs::measure(machine, program),
+        outlets: Vec::new(),
         pairs: Vec::new(),
     }
 }

@@ -4,6 +4,7 @@
 mod intervals;
 mod machines;
 mod noise;
+mod runs;
 mod schedule;
 mod simulated;
 mod warnings;

@@ -25,6 +25,8 @@ pub(super) struct Run {
     definition: String,
     answer: Vec<String>,
     doubts: Vec<Doubt>,
+    /// The kinds of doubt, each once.
+    badges: Vec<&'static str>,
     facts: String,
     arms: Table,
     /// Arms of the record that are not on the page.
@@ -120,13 +122,17 @@ impl Run {
         let experiment = &record.experiment;
         let arms: Vec<&Arm> = record.arms.iter().take(limits.arms).collect();
         let ran = |arm: &&&Arm| arm.status == Status::Ok && arm.unit.is_of_bytes();
+        let doubts: Vec<Doubt> = doubt::of(record, here).into_iter().map(Doubt::of).collect();
+        let mut badges: Vec<_> = doubts.iter().map(|doubt| doubt.kind).collect();
+        badges.dedup();
         Run {
             number,
             name: shown(&experiment.name, NAME_MAX),
             question: shown(&experiment.question, SENTENCE_MAX),
             definition: shown(&experiment.definition, SENTENCE_MAX),
             answer: answer::of(record).iter().map(|text| shown(text, SENTENCE_MAX)).collect(),
-            doubts: doubt::of(record, here).into_iter().map(Doubt::of).collect(),
+            doubts,
+            badges,
             facts: facts(record),
             arms: arms_table(record, &arms),
             left_out: record.arms.len() - arms.len(),

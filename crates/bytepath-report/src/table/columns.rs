@@ -2,7 +2,7 @@
 
 use comfy_table::CellAlignment;
 
-use crate::arm::{Arm, RESIDENT, Status, Unit};
+use crate::arm::{Arm, PEAK_AT_MOST, RESIDENT, Status, Unit};
 use crate::numbers::{self, UNKNOWN};
 use crate::record::Record;
 use crate::verdict;
@@ -157,7 +157,12 @@ pub(crate) const ALL: &[Column] = &[
         heading: |_| "peak\nmemory".to_owned(),
         cell: |_, arm| {
             let peak = arm.costs.and_then(|costs| costs.peak_memory_bytes);
-            peak.map_or_else(unknown, |bytes| numbers::bytes(bytes as u64))
+            let at_most = arm.params.get(PEAK_AT_MOST).and_then(serde_json::Value::as_u64);
+            match (peak, at_most) {
+                (Some(bytes), _) => numbers::bytes(bytes as u64),
+                (None, Some(bytes)) => format!("≤ {}", numbers::bytes(bytes)),
+                (None, None) => unknown(),
+            }
         },
         alignment: CellAlignment::Right,
         importance: Some(4),

@@ -1,11 +1,7 @@
 //! A second table, of arms whose requests were clocked one by one: how long they took, and what one
 //! cost.
 
-use comfy_table::{
-    CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets,
-};
-
-use super::{GAP, Style};
+use super::Style;
 use crate::arm::{Arm, Unit};
 use crate::latency::Latency;
 use crate::numbers::{self, UNKNOWN};
@@ -32,40 +28,29 @@ pub(super) fn draw(record: &Record, style: Style) -> Option<String> {
     if rows.is_empty() {
         return None;
     }
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
-    table.set_header(HEADINGS).add_rows(rows);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        let last = index + 1 == HEADINGS.len();
-        column.set_padding((0, if last { 0 } else { GAP }));
-        let figures = index > 0;
-        column.set_cell_alignment(if figures { CellAlignment::Right } else { CellAlignment::Left });
-    }
-    let gaps = GAP * (HEADINGS.len() as u16 - 1);
-    let natural: u16 = table.column_max_content_widths().iter().sum::<u16>() + gaps;
-    if let Some(width) = style.width.filter(|width| natural > *width) {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        for column in table.column_iter_mut().skip(1) {
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
-    }
-    Some(table.trim_fmt())
+    // Columns that say nothing of any arm are left out.
+    let says = |index: &usize| rows.iter().any(|row| row[*index] != UNKNOWN);
+    let columns: Vec<usize> = (0..HEADINGS.len()).filter(says).collect();
+    let of = |row: &[String]| columns.iter().map(|index| row[*index].clone()).collect();
+    let headings: Vec<String> = HEADINGS.iter().map(|heading| (*heading).to_owned()).collect();
+    Some(super::beside(of(&headings), rows.iter().map(|row| of(row)).collect(), style))
 }
 
 /// The cells of an arm that has latencies; none of others.
 pub(crate) fn row(arm: &Arm) -> Option<Vec<String>> {
     let latency = Latency::of_arm(arm)?;
-    let request_gib = arm.params.get("io_bytes").and_then(|bytes| bytes.as_f64())? / GIB;
+    let io_bytes = arm.params.get("io_bytes").and_then(|bytes| bytes.as_f64());
+    let request_gib = io_bytes.map(|bytes| bytes / GIB);
     let micro = |ns: u64| numbers::figure(ns as f64 / 1e3);
     let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), numbers::figure);
     let costs = arm.costs.unwrap_or_default();
     let of_request = |per_gib: Option<f64>, factor: f64| {
-        known(per_gib.map(|per_gib| per_gib * request_gib * factor))
+        known(per_gib.zip(request_gib).map(|(per_gib, gib)| per_gib * gib * factor))
     };
     let rate = arm.median.filter(|_| arm.unit == Unit::OpsPerSecond);
     Some(vec![
         arm.name.clone(),
-        known(rate.map(|rate| rate * request_gib)),
+        known(rate.zip(request_gib).map(|(rate, gib)| rate * gib)),
         micro(latency.p50_ns),
         micro(latency.p95_ns),
         micro(latency.p99_ns),

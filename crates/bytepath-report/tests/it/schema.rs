@@ -65,6 +65,51 @@ fn the_published_schema_of_run_is_the_one_that_the_types_make() {
 }
 
 #[test]
+fn the_published_schema_of_compare_is_the_one_that_the_types_make() {
+    let generated = schema::generate_comparison().expect("a schema is JSON");
+    if std::env::var_os("UPDATE_SCHEMA").is_some_and(|value| value == "1") {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/comparison-1.schema.json");
+        std::fs::write(&file, &generated).expect("the schema can be written");
+    } else {
+        assert!(
+            generated == schema::PUBLISHED_COMPARISON,
+            "the types of a comparison changed: run this test with UPDATE_SCHEMA=1, and check that \
+             fields were only added"
+        );
+    }
+}
+
+#[test]
+fn the_published_schema_of_tracing_is_the_one_that_the_types_make() {
+    let generated = schema::generate_traced().expect("a schema is JSON");
+    if std::env::var_os("UPDATE_SCHEMA").is_some_and(|value| value == "1") {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/trace-1.schema.json");
+        std::fs::write(&file, &generated).expect("the schema can be written");
+    } else {
+        assert!(
+            generated == schema::PUBLISHED_TRACED,
+            "the types of what tracing found changed: run this test with UPDATE_SCHEMA=1, and check that \
+             fields were only added"
+        );
+    }
+}
+
+#[test]
+fn the_published_schema_of_doctor_is_the_one_that_the_types_make() {
+    let generated = schema::generate_diagnosis().expect("a schema is JSON");
+    if std::env::var_os("UPDATE_SCHEMA").is_some_and(|value| value == "1") {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/doctor-1.schema.json");
+        std::fs::write(&file, &generated).expect("the schema can be written");
+    } else {
+        assert!(
+            generated == schema::PUBLISHED_DIAGNOSIS,
+            "the types of what doctor found changed: run this test with UPDATE_SCHEMA=1, and check that \
+             fields were only added"
+        );
+    }
+}
+
+#[test]
 fn a_sample_record_is_valid() {
     for record in [sample::record(), sample::untrusted_record()] {
         let text = record.to_json().expect("every figure is finite");

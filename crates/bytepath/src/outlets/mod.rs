@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{self, Endpoint, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
@@ -13,11 +14,13 @@ use crate::wait::{Cancel, Ends, Wait, Waiter};
 
 mod gift;
 mod lend;
+mod ranked;
 mod reservoir;
 mod vmsplice;
 mod write;
 
 pub use gift::Fresh;
+pub use ranked::{Choice, Ranked};
 
 /// Every outlet. The help, the tests and the experiments go through this list.
 pub const OUTLETS: &[&dyn Outlet] = &[
@@ -131,7 +134,9 @@ impl<'a> Setup<'a> {
 }
 
 /// Whether an outlet takes new bytes all the time, or sends the same ones over and over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 pub enum Use {
     /// It can do both.
     Streams,

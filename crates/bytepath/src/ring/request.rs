@@ -120,6 +120,14 @@ pub enum Operation<'fd> {
         /// The listening socket.
         listener: Target<'fd>,
     },
+    /// Takes one connection into the ring's own files, so that it never has a descriptor: answers its
+    /// place among them, for [`Target::Registered`]. Needs room made by
+    /// [`Ring::register_room`](super::Ring::register_room); ENFILE where there is no more, EINVAL
+    /// before Linux 5.19.
+    AcceptRegistered {
+        /// The listening socket.
+        listener: Target<'fd>,
+    },
     /// Opens a file for reading, which the completion then owns.
     Open {
         /// Its path.

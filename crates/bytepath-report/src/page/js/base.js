@@ -20,13 +20,21 @@ function figure(value) {
   if (value == null || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   if (size === 0) return "0";
-  if (size < 0.0009995 || size >= 999.5e12) return value.toExponential(2);
+  if (size < 0.0009995 || size >= 999.5e12) return value.toExponential(2).replace("e+", "e");
   if (size >= 9999.5) {
     let scaled = value, step = 0;
     while (Math.abs(scaled) >= 999.5 && step < 4) { scaled /= 1000; step += 1; }
-    return scaled.toFixed(decimals(Math.abs(scaled))) + ["", "k", "M", "G", "T"][step];
+    return fixed(scaled, decimals(Math.abs(scaled))) + ["", "k", "M", "G", "T"][step];
   }
-  return value.toFixed(decimals(size));
+  return fixed(value, decimals(size));
+}
+
+// With so many decimals; a tie goes to the even digit, as in the record's tables.
+function fixed(value, digits) {
+  const exact = value.toFixed(digits + 40);
+  const down = exact.slice(0, -40).replace(/\.$/, "");
+  const tie = exact.endsWith(`5${"0".repeat(39)}`);
+  return tie && Number(down.at(-1)) % 2 === 0 ? down : value.toFixed(digits);
 }
 
 function decimals(size) {
@@ -84,6 +92,7 @@ function themeButton() {
     remembered("bytepath-theme", root.dataset.theme);
     button.textContent = word();
   } }, word());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { button.textContent = word(); });
   return button;
 }
 

@@ -46,16 +46,29 @@ function marginFor(names, width) {
   return Math.min(longest * 6.9 + 14, Math.max(90, width * 0.34));
 }
 
+// Names of arms differ at their ends as often as at their beginnings: what does not fit is left out
+// in the middle.
 function fitted(name, margin) {
-  const most = Math.max(6, Math.floor((margin - 12) / 6.7));
-  return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+  const most = Math.max(8, Math.floor((margin - 12) / 6.7));
+  if (name.length <= most) return name;
+  const end = Math.floor((most - 1) * 0.45);
+  return `${name.slice(0, most - 1 - end)}…${name.slice(name.length - end)}`;
 }
 
-// A logarithmic axis is crowded unless only 1, 2 and 5 are labelled, or only powers of ten.
-function ticksOf(axis, width) {
-  if (axis.type !== "log") return {};
-  const decades = Math.log10(axis.domain[1] / axis.domain[0]);
-  return { ticks: Math.max(3, Math.min(width / 90, decades > 3 ? decades : 6)), tickFormat: figure };
+// The places that are labelled: on a logarithmic axis 1, 2 and 5 of each decade, or 1 alone, or 1 of
+// every few decades, as there is room.
+function ticksOf(axis, length, room = 75) {
+  const most = Math.max(2, Math.floor(length / room));
+  if (axis.type !== "log") return { ticks: Math.min(most, 10), tickFormat: figure };
+  const [low, high] = axis.domain;
+  const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+  const within = (value) => value >= low && value <= high;
+  const decades = d3.range(first, last + 1);
+  const steps = [[1, 2, 5], [1, 3], [1]].map((digits) => decades.flatMap((power) => digits.map((digit) => digit * 10 ** power)).filter(within));
+  const powers = steps[2];
+  const sparse = powers.filter((_, at) => at % Math.ceil(powers.length / most) === 0);
+  const ticks = steps.find((values) => values.length >= 2 && values.length <= most) ?? (sparse.length >= 2 ? sparse : d3.ticks(low, high, Math.min(most, 4)));
+  return { ticks, tickFormat: figure };
 }
 
 const styled = { fontSize: "12px", background: "transparent", "--plot-background": "var(--panel)" };
@@ -90,14 +103,14 @@ function drawArms(box, view) {
   const published = ({ arm }) => (view.ratios ? null : arm.published);
   const width = widthOf(box);
   const groups = groupsOf(entries);
+  // All panels have the same margin, so that what is above another is as much as it.
+  const margin = marginFor(entries.map(({ arm }) => arm.name), width);
   for (const group of groups) {
     const unit = group[0].arm.unit;
     // Sections of one unit share their axis, so that they can be compared by eye.
     const alike = entries.filter(({ arm }) => view.ratios || arm.unit === unit);
     const axis = axisOf(alike.flatMap((entry) => [value(entry), published(entry), ...ends(entry)]), view.scale);
     if (view.zoom && view.zoom.unit === (view.ratios ? "" : unit)) axis.domain = view.zoom.domain;
-    const names = group.map(({ arm }) => arm.name);
-    const margin = marginFor(names, width);
     const floor = axis.domain[0];
     const inside = (figureAt) => (axis.type === "log" ? Math.max(figureAt, floor) : figureAt);
     const low = (entry) => inside(ends(entry)[0] ?? value(entry));
@@ -108,7 +121,7 @@ function drawArms(box, view) {
     const svg = Plot.plot({
       width, height: 26 * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled, clip: true,
       ariaLabel: `Medians and intervals, ${view.ratios ? "as ratios to the reference" : `in ${unit}`}`,
-      x: { ...axis, ...ticksOf(axis, width - margin), grid: true, label: `${view.ratios ? "ratio to the reference" : unit}${axis.type === "log" ? ", logarithmic" : ""} →`, labelAnchor: "right" },
+      x: { ...axis, ...ticksOf(axis, width - margin), inset: 8, grid: true, label: `${view.ratios ? "ratio to the reference" : unit}${axis.type === "log" ? ", logarithmic" : ""} →`, labelAnchor: "right" },
       y: { domain: group.map(row), tickFormat: (index) => fitted(view.run.arms[index].name, margin), label: null, tickSize: 0 },
       color: { type: "identity" },
       marks: [
@@ -230,10 +243,10 @@ function drawSamples(box, view) {
   box.replaceChildren();
   const entries = view.shown().filter(({ arm }) => arm.samples.length);
   const width = widthOf(box);
+  const margin = marginFor(entries.map(({ arm }) => arm.name), width);
   for (const group of groupsOf(entries)) {
     const points = group.flatMap((entry) => entry.arm.samples.map((sample) => ({ entry, sample })));
     const axis = axisOf(points.map(({ sample }) => sample[2]), view.scale);
-    const margin = marginFor(group.map(({ arm }) => arm.name), width);
     const x = ({ sample }) => sample[2];
     const y = ({ entry }) => entry.index;
     const title = ({ entry, sample }) => sampleWords(entry, sample);
@@ -242,7 +255,7 @@ function drawSamples(box, view) {
     box.append(Plot.plot({
       width, height: 22 * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
       ariaLabel: "Every sample of every arm",
-      x: { ...axis, ...ticksOf(axis, width - margin), grid: true, label: `${group[0].arm.unit} →`, labelAnchor: "right" },
+      x: { ...axis, ...ticksOf(axis, width - margin), inset: 8, grid: true, label: `${group[0].arm.unit} →`, labelAnchor: "right" },
       y: { domain: group.map(({ index }) => index), tickFormat: (index) => fitted(view.run.arms[index].name, margin), label: null, tickSize: 0 },
       marks: [
         Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.6 }),
@@ -264,22 +277,32 @@ function drawLatency(box, view) {
   const entries = view.shown().filter(({ arm }) => arm.latency?.length);
   if (!entries.length) return;
   const width = widthOf(box);
-  const colour = new Map(entries.map(({ index }, at) => [index, kinds[at % kinds.length]]));
   const points = entries.flatMap((entry) => entry.arm.latency.map(([share, ns]) => ({ entry, rank: 1 / (1 - share), share, us: ns / 1000 })))
     .filter(({ us }) => us > 0);
   const most = d3.max(points, ({ rank }) => rank) ?? 10;
-  box.append(Plot.plot({
-    width, height: Math.min(420, Math.max(260, width * 0.45)), marginLeft: 64, marginRight: 24, marginBottom: 44, style: styled,
-    ariaLabel: "How long requests took, by percentile",
-    x: { type: "log", domain: [1, most * 1.1], ticks: PERCENTILES.map(([rank]) => rank).filter((rank) => rank <= most * 1.1), tickFormat: (rank) => PERCENTILES.find(([known]) => known === rank)?.[1] ?? "", label: "percentile →", labelAnchor: "right", grid: true },
-    y: { type: "log", label: "↑ µs, logarithmic", grid: true, ...ticksOf({ type: "log", domain: d3.extent(points, ({ us }) => us) }, 500) },
-    color: { type: "identity" },
-    marks: [
-      Plot.line(points, { x: "rank", y: "us", z: ({ entry }) => entry.index, stroke: ({ entry }) => colour.get(entry.index), strokeWidth: 2, curve: "monotone-x" }),
-      Plot.dot(points, Plot.pointer({ x: "rank", y: "us", r: 4, fill: ({ entry }) => colour.get(entry.index) })),
-      Plot.tip(points, Plot.pointer({ x: "rank", y: "us", title: ({ entry, share, us }) => `${entry.arm.name}\n${+(share * 100).toFixed(5)}% took at most ${figure(us)} µs` })),
-    ],
-  }), swatches(entries.map(({ index, arm }) => [arm.name, colour.get(index)])));
+  // Sections share both axes.
+  const across = d3.extent(points, ({ us }) => us);
+  const upright = { type: "log", domain: [across[0] / 1.2, across[1] * 1.2] };
+  const groups = groupsOf(entries);
+  const height = groups.length > 1 ? 240 : Math.min(420, Math.max(260, width * 0.45));
+  for (const group of groups) {
+    const colour = new Map(group.map(({ index }, at) => [index, kinds[at % kinds.length]]));
+    const of = points.filter(({ entry }) => colour.has(entry.index));
+    const stroke = ({ entry }) => colour.get(entry.index);
+    if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
+    box.append(Plot.plot({
+      width, height, marginLeft: 64, marginRight: 24, marginBottom: 44, style: styled,
+      ariaLabel: "How long requests took, by percentile",
+      x: { type: "log", domain: [1, most * 1.1], ticks: PERCENTILES.map(([rank]) => rank).filter((rank) => rank <= most * 1.1), tickFormat: (rank) => PERCENTILES.find(([known]) => known === rank)?.[1] ?? "", label: "percentile →", labelAnchor: "right", grid: true },
+      y: { ...upright, ...ticksOf(upright, height, 30), label: "↑ µs, logarithmic", grid: true },
+      color: { type: "identity" },
+      marks: [
+        Plot.line(of, { x: "rank", y: "us", z: ({ entry }) => entry.index, stroke, strokeWidth: 2, curve: "monotone-x" }),
+        Plot.dot(of, Plot.pointer({ x: "rank", y: "us", r: 4, fill: stroke })),
+        Plot.tip(of, Plot.pointer({ x: "rank", y: "us", title: ({ entry, share, us }) => `${entry.arm.name}\n${+(share * 100).toFixed(5)}% took at most ${figure(us)} µs` })),
+      ],
+    }), swatches(group.map(({ index, arm }) => [arm.name, colour.get(index)])));
+  }
 }
 
 function swatches(pairs) {

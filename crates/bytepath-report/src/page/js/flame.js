@@ -24,7 +24,7 @@ function flameColour(name) {
 function drawFlame(box, arm) {
   const root = flameRoot(arm.tree);
   const state = { top: root, search: "" };
-  const find = make("input", { type: "search", placeholder: "part of a function's name", oninput: () => { state.search = find.value; mark(); } });
+  const find = make("input", { type: "search", placeholder: "part of a function's name", size: 26, oninput: () => { state.search = find.value; mark(); } });
   const found = make("span", { role: "status", class: "small" });
   const whole = make("button", { type: "button", onclick: () => zoom(root) }, "Whole graph");
   const place = make("div", {});

@@ -151,6 +151,9 @@ impl Maker<'_> {
                 );
                 (entry, Held::Opens)
             }
+            Operation::AcceptRegistered { listener } => {
+                (accept_registered(listener), Held::Nothing)
+            }
             operation => self.made_without_data(operation),
         }
     }
@@ -246,6 +249,17 @@ impl Maker<'_> {
         let registered = self.buffer.and_then(|buffer| buffer.registered)?;
         (registered.ring == self.ring).then_some(registered.index)
     }
+}
+
+/// The connection stays in the ring's table, and ends with it.
+fn accept_registered(listener: Target<'_>) -> Entry {
+    let none: *mut libc::sockaddr = std::ptr::null_mut();
+    let place = Some(types::DestinationSlot::auto_target());
+    on(
+        listener,
+        |fd| opcode::Accept::new(fd, none, none.cast()).file_index(place).build(),
+        |fd| opcode::Accept::new(fd, none, none.cast()).file_index(place).build(),
+    )
 }
 
 fn stat(path: CString) -> (Entry, Held) {

@@ -43,6 +43,26 @@ impl<'fd> Ring<'fd> {
         Ok((0..files.len() as u32).map(Target::Registered).collect())
     }
 
+    /// Makes room for so many files that the ring is to take itself: see
+    /// [`Operation::AcceptRegistered`](crate::ring::Operation::AcceptRegistered). Once per ring, in
+    /// the place of [`Ring::register_files`].
+    ///
+    /// # Errors
+    /// The kernel's word: EINVAL before Linux 5.19, EBUSY where there are some already, EMFILE above
+    /// RLIMIT_NOFILE.
+    pub fn register_room(&mut self, files: u32) -> Result<(), Refusal> {
+        self.calls += 1;
+        self.ring.submitter().register_files_sparse(files).map_err(|error| {
+            let errno = word(error);
+            let refusal = Refusal::errno(format!("cannot register room for {files} files"), errno);
+            match errno {
+                Errno::INVAL => refusal.remedy("Linux 5.19 and later can"),
+                Errno::MFILE => refusal.remedy("raise ulimit -n, or register less"),
+                _ => refusal,
+            }
+        })
+    }
+
     /// Pins the pages of these buffers, so that no request has to. Once per ring. They count
     /// against RLIMIT_MEMLOCK until the ring is dropped.
     ///

@@ -1,0 +1,176 @@
+//! `bytepath bench all`: every experiment that needs no argument, one after the other; and the list
+//! of them.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use clap::{Args, CommandFactory as _};
+
+use super::interrupt;
+
+/// Run every experiment that needs no argument, one after the other; one that fails is told, and the
+/// others go on
+#[derive(Args)]
+pub(super) struct All {
+    /// Short ones: under 10 minutes in all
+    #[arg(long)]
+    quick: bool,
+    /// Not these experiments
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    without: Vec<String>,
+    /// Write the record of each experiment into this folder, as NAME.json
+    #[arg(long, value_name = "DIR")]
+    json_dir: Option<PathBuf>,
+    /// Write one page about all of them to a file: see bytepath report
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Do not keep the runs; see bytepath history
+    #[arg(long)]
+    no_store: bool,
+    /// Make files in this directory, where an experiment makes some
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+}
+
+/// What a quick run of an experiment is told besides, where `--quick` alone would take minutes.
+const QUICK_WORDS: &[(&str, &[&str])] = &[("ipc", &["--bytes", "64M"])];
+
+/// What names an experiment, and says what it asks.
+struct Known {
+    name: String,
+    about: String,
+    takes_dir: bool,
+    /// Whether it can be run without a word more.
+    is_complete: bool,
+}
+
+/// The experiments, as the command line knows them.
+fn known() -> Vec<Known> {
+    let cli = crate::Cli::command();
+    let bench = cli.find_subcommand("bench").expect("this is one of its commands");
+    let experiments = bench.get_subcommands().filter(|command| !command.is_hide_set());
+    experiments
+        .filter(|command| command.get_name() != "all")
+        .map(|command| Known {
+            name: command.get_name().to_owned(),
+            about: command.get_about().map(ToString::to_string).unwrap_or_default(),
+            takes_dir: command.get_arguments().any(|arg| arg.get_long() == Some("dir")),
+            is_complete: !command.get_arguments().any(|arg| arg.is_required_set()),
+        })
+        .collect()
+}
+
+/// Names every experiment with its question.
+pub(super) fn list() -> anyhow::Result<()> {
+    let known = known();
+    let width = known.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
+    let mut out = std::io::stdout().lock();
+    for Known { name, about, .. } in known {
+        writeln!(out, "{name:width$}  {about}").context("standard output")?;
+    }
+    Ok(())
+}
+
+pub(super) fn run(options: &All) -> anyhow::Result<()> {
+    let known = known();
+    let names: Vec<_> = known.iter().map(|experiment| experiment.name.as_str()).collect();
+    if let Some(name) = options.without.iter().find(|name| !names.contains(&name.as_str())) {
+        return Err(crate::wrong_usage(format!(
+            "there is no experiment {name:?}; there are: {}",
+            names.join(", ")
+        )));
+    }
+    if let Some(folder) = &options.json_dir {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    // Where the page goes is looked at first, so that nobody measures in vain.
+    drop(options.report.as_deref().map(crate::output::Output::open).transpose()?);
+    let passing = tempfile::tempdir().context("a folder for the records")?;
+    let records = options.json_dir.as_deref().unwrap_or(passing.path());
+    let (started, mut failed, mut ran) = (Instant::now(), Vec::new(), 0);
+    let measuring = interrupt::Measuring::begin();
+    for experiment in &known {
+        if options.without.contains(&experiment.name) {
+            continue;
+        }
+        if !experiment.is_complete {
+            tell(&format!("{} needs an argument; left out", experiment.name))?;
+            continue;
+        }
+        tell(&format!("bytepath bench {}", experiment.name))?;
+        if let Err(error) = one(experiment, options, records) {
+            crate::say(format_args!("bytepath: bench {}: {error:#}", experiment.name));
+            failed.push(experiment.name.as_str());
+        }
+        ran += 1;
+        if bytepath_lab::interrupt::wished() {
+            bail!("interrupted after {ran} experiments");
+        }
+    }
+    drop(measuring);
+    if let Some(page) = &options.report {
+        let made = known.iter().map(|experiment| record_of(experiment, records));
+        let made: Vec<_> = made.filter(|record| record.exists()).collect();
+        if !made.is_empty() {
+            report(&made, page)?;
+            tell(&format!("all of them are in {}", page.display()))?;
+        }
+    }
+    let seconds = started.elapsed().as_secs();
+    tell(&format!("{ran} experiments in {} min {} s", seconds / 60, seconds % 60))?;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => bail!("these failed: {}", failed.join(", ")),
+    }
+}
+
+fn tell(line: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "\n=== {line}\n").context("standard output")
+}
+
+fn record_of(experiment: &Known, records: &Path) -> PathBuf {
+    records.join(format!("{}.json", experiment.name))
+}
+
+/// One page about all records.
+fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = Command::new(program);
+    command.arg("report").args(records).arg("-o").arg(page);
+    let ending = page.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if !["html", "md", "csv", "json"].contains(&ending) {
+        command.args(["--format", "html"]);
+    }
+    let status = command.status();
+    match status.context("cannot start bytepath")?.success() {
+        true => Ok(()),
+        false => bail!("the page {} was not written", page.display()),
+    }
+}
+
+/// Runs one in a process of its own, so that whatever it does the others go on.
+fn one(experiment: &Known, options: &All, records: &Path) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = Command::new(program);
+    command.args(["bench", &experiment.name]).stdin(Stdio::null());
+    if options.quick {
+        let more = QUICK_WORDS.iter().find(|(name, _)| *name == experiment.name);
+        command.arg("--quick").args(more.map_or(&[][..], |(_, words)| words));
+    }
+    if experiment.takes_dir {
+        command.arg("--dir").arg(&options.dir);
+    }
+    if options.no_store {
+        command.arg("--no-store");
+    }
+    command.arg("--json").arg(record_of(experiment, records));
+    let status = command.status().context("cannot start bytepath")?;
+    match status.success() {
+        true => Ok(()),
+        false => bail!("it ended with {status}"),
+    }
+}

@@ -1,0 +1,64 @@
+//! `bytepath bench gen`: made-up bytes into a pipe, beside yes, seq, dd and their like.
+
+use anyhow::Context;
+use bytepath::placement::Placement;
+use bytepath_lab::experiments::generators;
+use clap::Args;
+
+use super::{Measuring, Sampling, listed, measured, placements, show, those_matching};
+use crate::values;
+
+/// How fast do bytes that are made up go through a pipe? Beside yes, seq, dd, openssl
+#[derive(Args)]
+pub(super) struct Generators {
+    /// Only these: yes, zeros, random, pattern, text, lines, fizzbuzz
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = kind)]
+    kind: Vec<String>,
+    /// Where the ends run: same-cpu, cross-cpu, …; all that this machine has unless given
+    #[arg(long, value_name = "PLACEMENT", value_parser = values::placements)]
+    placement: Vec<Vec<Placement>>,
+    /// Only arms whose name, or part of it at a /, matches: 'bytepath*', 'splice@same-cpu'
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    list: bool,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+const USUAL: Sampling = Sampling {
+    blocks: 10,
+    time: std::time::Duration::from_millis(100),
+    warm_up: std::time::Duration::from_millis(20),
+};
+const QUICK: Sampling = Sampling {
+    blocks: 3,
+    time: std::time::Duration::from_millis(40),
+    warm_up: std::time::Duration::from_millis(10),
+};
+
+fn kind(name: &str) -> Result<String, String> {
+    match generators::kinds().any(|kind| kind == name) {
+        true => Ok(name.to_owned()),
+        false => {
+            let kinds: Vec<_> = generators::kinds().collect();
+            Err(format!("nothing is called {name:?}; there are: {}", kinds.join(", ")))
+        }
+    }
+}
+
+pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let placements = placements(&options.placement.concat())?;
+    let arms = generators::arms(&options.kind, &placements, &program);
+    let arms = those_matching(arms, &options.arms)?;
+    if options.list {
+        return listed(&arms);
+    }
+    let outputs = options.measuring.outputs()?;
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    let settings = options.measuring.settings_between(USUAL, QUICK, None);
+    let record = measured(generators::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    show(&record, None, outputs)
+}

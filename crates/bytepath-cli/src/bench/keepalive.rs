@@ -1,0 +1,76 @@
+//! `bytepath bench keepalive`: a connection for each request, or one that is kept.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytepath_lab::experiments::keepalive;
+use bytepath_lab::keepalive::nginx;
+use clap::Args;
+
+use super::{Measuring, Sampling, interrupt, listed, measured, show, those_matching};
+use crate::requests::{CONCURRENCY_MAX, rate};
+
+/// What does a connection for each request cost? nginx and its upstream, with and without keepalive
+#[derive(Args)]
+pub(super) struct Keepalive {
+    /// Only arms whose name, or part of it at a /, matches: 'proxy_pass', 'tcp-*', saturation
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    list: bool,
+    /// How many connections the client has at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX), default_value_t = 64)]
+    connections: u32,
+    /// Requests per second of the arms at a rate
+    #[arg(long, value_name = "N", value_parser = rate, default_value = "1000")]
+    rate: f64,
+    /// How many idle connections nginx keeps to the upstream
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX), default_value_t = 60)]
+    keepalive: u32,
+    /// nginx's worker processes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), default_value_t = 1)]
+    workers: u32,
+    /// Keep files of the run in this directory; that for temporary files unless given
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+/// 32 arms in 5 minutes.
+const USUAL: Sampling =
+    Sampling { blocks: 10, time: Duration::from_millis(500), warm_up: Duration::from_millis(100) };
+const QUICK: Sampling =
+    Sampling { blocks: 3, time: Duration::from_millis(200), warm_up: Duration::from_millis(50) };
+
+pub(super) fn run(options: &Keepalive) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let directory = std::fs::canonicalize(&directory)
+        .with_context(|| format!("cannot keep files in {}", directory.display()))?;
+    let setup = keepalive::Setup {
+        program: &program,
+        directory: &directory,
+        concurrency: options.connections as usize,
+        rate: options.rate,
+        keepalive: options.keepalive,
+        workers: options.workers,
+    };
+    let arms = those_matching(keepalive::arms(&setup), &options.arms)?;
+    if options.list {
+        return listed(&arms);
+    }
+    let outputs = options.measuring.outputs()?;
+    // From here on an interruption cleans up.
+    let _measuring = interrupt::Measuring::begin();
+    super::undo_left();
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
+    if let Some(version) = nginx::found().ok().and_then(|program| nginx::version(&program)) {
+        settings.others.insert("nginx".into(), version.into());
+    }
+    let record = measured(keepalive::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    show(&record, keepalive::shows(&record).as_deref(), outputs)
+}

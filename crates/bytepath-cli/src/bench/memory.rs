@@ -1,0 +1,140 @@
+//! `bytepath bench memory`: how fast memory is, as a curve over block sizes.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use bytepath::machine::Machine;
+use bytepath::pages::PageSize;
+use bytepath_lab::experiments::memory::{self, Axes, QUICK_SIZES, SIZES, Setup};
+use bytepath_lab::hugetlb_pool::Lent;
+use bytepath_lab::memory::{Sweep, peers};
+use clap::Args;
+
+use super::{Measuring, Sampling, listed, measured, show, those_matching, undo_left};
+use crate::{sweep, wrong_usage};
+
+/// How fast is memory? Reading, writing, filling and copying, by block, page size and threads
+#[derive(Args)]
+pub(super) struct Memory {
+    /// Only these: read, read-avx2, read-avx512, write, write-avx2, write-avx512, write-nt, fill,
+    /// copy, copy-avx2, copy-avx512, copy-nt
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sweep::sweep)]
+    ops: Vec<&'static Sweep>,
+    /// Block sizes; 16K, 256K, 4M, 64M and 1G unless given
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sweep::block)]
+    size: Vec<usize>,
+    /// What blocks are made of: base, huge (transparent), hugetlb (the pool)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sweep::pages)]
+    pages: Vec<PageSize>,
+    /// Numbers of threads, each with blocks and a CPU of its own
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Vec<u32>,
+    /// Programs to measure beside, with the same block sizes: sysbench, mbw
+    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = peer)]
+    peer: Vec<String>,
+    /// Lend the hugetlb pool the pages that are needed, as root, and take them back afterwards
+    #[arg(long)]
+    hugetlb_pool: bool,
+    /// Only arms whose name, or part of it before or after the /, matches: 'copy*', '16KiB'
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    list: bool,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+/// Some 100 arms in under two minutes.
+const USUAL: Sampling =
+    Sampling { blocks: 10, time: Duration::from_millis(30), warm_up: Duration::from_millis(10) };
+const QUICK: Sampling =
+    Sampling { blocks: 3, time: Duration::from_millis(20), warm_up: Duration::from_millis(5) };
+
+fn peer(name: &str) -> Result<String, String> {
+    match peers::NAMES.contains(&name) {
+        true => Ok(name.to_owned()),
+        false => Err(format!("there is no peer {name:?}; there are: {}", peers::NAMES.join(", "))),
+    }
+}
+
+pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let machine = Machine::this();
+    let cpus: Vec<usize> = machine.allowed_cpus().iter().collect();
+    if cpus.is_empty() {
+        anyhow::bail!("no CPU is allowed");
+    }
+    let axes = Axes {
+        sweeps: options.ops.clone(),
+        sizes: once_each(&options.size, "--size")?,
+        pages: options.pages.clone(),
+        threads: options.threads.iter().map(|threads| *threads as usize).collect(),
+        peers: options.peer.clone(),
+    };
+    let setup = Setup {
+        program: &program,
+        cpus,
+        topology: machine.cpus(),
+        available_bytes: available_bytes(),
+        sizes: if options.measuring.quick { QUICK_SIZES } else { SIZES },
+    };
+    let arms = those_matching(memory::arms(&axes, &setup), &options.arms)?;
+    if let Some(twice) = first_twice(&arms) {
+        return Err(wrong_usage(format!("{twice} would run twice: give each value once")));
+    }
+    if options.list {
+        return listed(&arms);
+    }
+    let outputs = options.measuring.outputs()?;
+    undo_left();
+    let _lent = lent(options.hugetlb_pool, needed_from_pool(&arms))?;
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    let settings = options.measuring.settings_between(USUAL, QUICK, None);
+    let record = measured(memory::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    show(&record, memory::curve(&record).as_deref(), outputs)
+}
+
+fn once_each(sizes: &[usize], option: &str) -> anyhow::Result<Vec<usize>> {
+    let twice = sizes.iter().enumerate().any(|(index, size)| sizes[..index].contains(size));
+    match twice {
+        true => Err(wrong_usage(format!("{option} has a value twice: give each once"))),
+        false => Ok(sizes.to_vec()),
+    }
+}
+
+fn first_twice(arms: &[bytepath_lab::arm::Arm]) -> Option<&str> {
+    let mut names = std::collections::HashSet::new();
+    arms.iter().map(|arm| arm.name.as_str()).find(|name| !names.insert(*name))
+}
+
+/// Lends pages to the pool where that was asked for.
+pub(super) fn lent(wished: bool, bytes: u64) -> anyhow::Result<Option<Lent>> {
+    if !wished || bytes == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Lent::lend(bytes).map_err(anyhow::Error::msg)?))
+}
+
+/// What the largest arm needs of the pool. They run one after the other.
+fn needed_from_pool(arms: &[bytepath_lab::arm::Arm]) -> u64 {
+    let number = |arm: &bytepath_lab::arm::Arm, name: &str| {
+        arm.params.get(name).and_then(serde_json::Value::as_u64)
+    };
+    let needs = |arm: &bytepath_lab::arm::Arm| {
+        let from_pool = arm.params.get("pages").is_some_and(|pages| pages == "hugetlb");
+        let block = number(arm, "block_bytes")?.next_multiple_of(2 << 20);
+        // Two blocks where it copies; a ring has a page of its own besides.
+        let bytes = block * 2 * number(arm, "threads").unwrap_or(1);
+        (from_pool && arm.work.is_ok()).then_some(bytes)
+    };
+    arms.iter().filter_map(needs).max().unwrap_or(0)
+}
+
+/// What the kernel says could be had without swapping.
+fn available_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.map_or(u64::MAX, |kib| kib << 10)
+}

@@ -1,0 +1,71 @@
+//! `bytepath bench pages`: what looking up, making, mapping and walking pages costs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytepath::machine::Machine;
+use bytepath::pages::PageSize;
+use bytepath_lab::experiments::pages;
+use bytepath_lab::touches::Made;
+use clap::Args;
+
+use super::memory::lent;
+use super::{Measuring, Sampling, listed, measured, show, those_matching, undo_left};
+use crate::paging;
+
+/// What do pages cost? To look up and hold (get_user_pages), to fault in, to map, to walk to
+#[derive(Args)]
+pub(super) struct PagesOptions {
+    /// Only areas of these kinds: base, huge, hugetlb, untouched
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = paging::made)]
+    area: Vec<Made>,
+    /// Only arms whose name, or part of it before or after the /, matches: 'vmsplice', 'stride-*'
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    list: bool,
+    /// Make the file of o-direct in this directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Lend the hugetlb pool the pages that are needed, as root, and take them back afterwards
+    #[arg(long)]
+    hugetlb_pool: bool,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+/// 50 arms in under a minute.
+const USUAL: Sampling =
+    Sampling { blocks: 10, time: Duration::from_millis(40), warm_up: Duration::from_millis(10) };
+const QUICK: Sampling =
+    Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
+
+pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let directory = std::fs::canonicalize(&options.dir)
+        .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
+    // The last CPU: the first handles most interrupts on many machines.
+    let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
+    let setup = pages::Setup { program: &program, directory: &directory, cpu };
+    let arms = those_matching(pages::arms(&options.area, &setup), &options.arms)?;
+    if options.list {
+        return listed(&arms);
+    }
+    let outputs = options.measuring.outputs()?;
+    undo_left();
+    let from_pool = |arm: &bytepath_lab::arm::Arm| {
+        let area = arm.params.get("area")?.as_str()?;
+        let bytes = arm.params.get("area_bytes")?.as_u64()?;
+        (area == PageSize::Hugetlb.name()).then_some(bytes.next_multiple_of(2 << 20))
+    };
+    // One area is made while the other is still there, where a ring keeps it.
+    let needed = 2 * arms.iter().filter_map(from_pool).max().unwrap_or(0);
+    let _lent = lent(options.hugetlb_pool, needed)?;
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
+    settings.others.insert("directory".into(), directory.display().to_string().into());
+    let record = measured(pages::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    show(&record, pages::saves(&record).as_deref(), outputs)
+}

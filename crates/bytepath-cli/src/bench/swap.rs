@@ -1,0 +1,168 @@
+//! `bytepath bench swap`: what takes the pages that do not fit.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytepath_lab::experiments::swap::{self, JOBS, Job};
+use bytepath_lab::swap::contents::Contents;
+use bytepath_lab::swap::places;
+use clap::Args;
+
+use super::{Measuring, Sampling, chosen_by_name, interrupt, listed, measured, show};
+use crate::{touch, values, wrong_usage};
+
+/// What takes the pages that do not fit into memory? A disk, compressed memory
+#[derive(Args)]
+pub(super) struct Swap {
+    /// Only these arms, by name or pattern: swap-file, 'zram-*', none
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Name the arms and stop
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    list: bool,
+    /// What is short of memory: touch (a process that writes and reads it), redis, mariadb
+    #[arg(long, value_name = "WORK", value_parser = job, default_value = "touch")]
+    work: Job,
+    /// How much memory the process may have; 50M unless given, of --quick 16M
+    #[arg(long, value_name = "SIZE", value_parser = limit)]
+    limit: Option<u64>,
+    /// How much it writes; 300M unless given, of --quick 48M
+    #[arg(long, value_name = "SIZE", value_parser = touch::whole_pieces)]
+    size: Option<u64>,
+    /// How large the swap area is; 500M unless given, of --quick 80M
+    #[arg(long, value_name = "SIZE", value_parser = touch::whole_pieces)]
+    area: Option<u64>,
+    /// What the pages hold: integers, text, random
+    #[arg(long, value_name = "KIND", value_parser = touch::contents, default_value = "integers")]
+    contents: Contents,
+    /// How many pages are read in random order; 8192 unless given, of --quick 1024
+    #[arg(long, value_name = "N")]
+    random_pages: Option<u64>,
+    /// Bytes that the disk of swap-loop reads and writes in a second; 12.2M is 12,200,000
+    #[arg(long, value_name = "SIZE", value_parser = rate, default_value = "12.2M")]
+    disk_rate: u64,
+    /// Make swap files in this directory, which has to be on a disk; here, or else in /var/tmp, unless
+    /// given
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+fn job(name: &str) -> Result<Job, String> {
+    JOBS.iter().find(|(known, _)| *known == name).map(|(_, job)| *job).ok_or_else(|| {
+        let names: Vec<_> = JOBS.iter().map(|(name, _)| *name).collect();
+        format!("there is no work {name:?}; there are: {}", names.join(", "))
+    })
+}
+
+/// Under this no process starts.
+const LIMIT_BYTES_MIN: u64 = 8 << 20;
+
+fn limit(text: &str) -> Result<u64, String> {
+    match values::size(text)? {
+        bytes if bytes < LIMIT_BYTES_MIN => Err("less than 8M starts no process".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Makers of disks count in powers of ten, and so does the published rate.
+fn rate(text: &str) -> Result<u64, String> {
+    let number = text.strip_suffix(['M', 'm']);
+    match values::size(&number.map_or_else(|| text.to_owned(), |number| format!("{number}MB")))? {
+        bytes if bytes < 100_000 => Err("a disk of less than 100K a second takes hours".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// The slow disk alone takes most of 5 minutes.
+const USUAL: Sampling = Sampling { blocks: 5, time: Duration::ZERO, warm_up: Duration::ZERO };
+const QUICK: Sampling = Sampling { blocks: 3, ..USUAL };
+
+/// Filling a server takes longer than the sample.
+const SERVICE_USUAL: Sampling =
+    Sampling { blocks: 5, time: Duration::from_secs(5), warm_up: Duration::from_secs(1) };
+const SERVICE_QUICK: Sampling =
+    Sampling { blocks: 3, time: Duration::from_secs(1), warm_up: Duration::ZERO };
+
+pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
+    options.check()?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let bytes = options.or(options.size, swap::SIZE_BYTES, 48 << 20);
+    let directory = places::fit_one(options.dir.as_deref());
+    let setup = swap::Setup {
+        program: &program,
+        bytes,
+        limit_bytes: options.or(options.limit, swap::LIMIT_BYTES, 16 << 20),
+        area_bytes: options.or(options.area, swap::AREA_BYTES, 80 << 20),
+        disk_rate: options.disk_rate,
+        contents: options.contents,
+        random_pages: options.or(options.random_pages, 8192, 1024),
+        directory: directory.as_deref().map_err(String::as_str),
+    };
+    options.fits(&setup)?;
+    let arms = chosen_by_name(swap::arms(options.work, &setup), &options.arms)?;
+    if options.list {
+        return listed(&arms);
+    }
+    let outputs = options.measuring.outputs()?;
+    // From here on an interruption cleans up.
+    let _measuring = interrupt::Measuring::begin();
+    super::undo_left();
+    let mut settings = match options.work {
+        Job::Touch => options.measuring.settings_between(USUAL, QUICK, Some(bytes)),
+        Job::Redis | Job::Mariadb => {
+            options.measuring.settings_between(SERVICE_USUAL, SERVICE_QUICK, None)
+        }
+    };
+    settings.others.insert("size".into(), bytes.into());
+    settings.others.insert("disk_rate".into(), options.disk_rate.into());
+    settings.others.insert("random_pages".into(), setup.random_pages.into());
+    if let Ok(directory) = &directory {
+        settings.others.insert("directory".into(), directory.display().to_string().into());
+    }
+    let record = measured(swap::DESCRIPTION.recorded(), arms, swap::REFERENCE, &settings)?;
+    show(&record, swap::shows(&record).as_deref(), outputs)
+}
+
+impl Swap {
+    /// What cannot be, or would have no effect.
+    fn check(&self) -> anyhow::Result<()> {
+        let timed = self.measuring.time.is_some() || self.measuring.warm_up.is_some();
+        if self.work == Job::Touch && timed {
+            return Err(wrong_usage(
+                "memory is touched as a whole, so --time and --warm-up have no effect; see --size",
+            ));
+        }
+        Ok(())
+    }
+
+    fn or(&self, given: Option<u64>, usual: u64, quick: u64) -> u64 {
+        given.unwrap_or(if self.measuring.quick { quick } else { usual })
+    }
+
+    /// Whether the pages have a place.
+    fn fits(&self, setup: &swap::Setup<'_>) -> anyhow::Result<()> {
+        // A server takes more than what it holds.
+        let (size, limit, area) = (setup.bytes, setup.limit_bytes, setup.area_bytes);
+        let memory = bytepath::machine::Machine::this().memory().total_bytes;
+        if size <= limit {
+            return Err(wrong_usage(format!(
+                "--size {size} fits into --limit {limit}, so nothing is swapped: write more than the limit"
+            )));
+        }
+        if size > limit.saturating_add(area) {
+            return Err(wrong_usage(format!(
+                "--size {size} is more than --limit {limit} and --area {area} hold together"
+            )));
+        }
+        if size > memory {
+            return Err(wrong_usage(format!(
+                "--size {size} is more than this machine's memory ({memory} bytes), and the arm none \
+                 has no other"
+            )));
+        }
+        Ok(())
+    }
+}

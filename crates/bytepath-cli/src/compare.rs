@@ -1,0 +1,223 @@
+//! `bytepath compare A B`: whether runs of an experiment differ, arm by arm, and by how much.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use bytepath_lab::compare::{self, CompareError, FalsePositives, Run, Settings, false_positives};
+use bytepath_lab::stats::EQUIVALENCE_MARGIN;
+use bytepath_lab::store;
+use bytepath_report::{Comparison, Record, Status};
+use clap::Args;
+
+use crate::bench::{chosen_names, percent, style};
+use crate::kept::{self, Kept};
+use crate::output::{self, Output};
+use crate::wrong_usage;
+
+/// The exit code of `--fail-if-slower`.
+const SLOWER: u8 = 3;
+
+/// More runs of one thing than this hardly tell more about how far they lie apart, and take long
+/// to read.
+const OTHERS_MAX: usize = 40;
+
+/// Say whether runs of an experiment differ, arm by arm: each run against the first
+///
+/// A run is named by its id (see bytepath history), the end of its id, last, last~1 for the one
+/// before, or a file that --json wrote.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The runs; the first is the base
+    #[arg(value_name = "RUN", required = true, num_args = 1..)]
+    runs: Vec<String>,
+    /// Only arms whose name matches; fewer arms have narrower intervals
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    arms: Vec<String>,
+    /// Call differences up to so many percent the same
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    margin: Option<f64>,
+    /// Compare also runs that did different work
+    #[arg(long)]
+    force: bool,
+    /// Judge by these runs alone, and not also by how far other kept runs of the same thing lie apart
+    #[arg(long)]
+    alone: bool,
+    /// End with 3 where an arm is slower than in the base, and by this much or more; with 1 where
+    /// one that ran in the base has no figure
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_if_slower: Option<f64>,
+    /// Write the comparison as JSON to a file; - for standard output, which then holds nothing else
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write it as Markdown to a file; - for standard output, which then holds nothing else
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Take the runs as runs of one thing, compare every pair of them, and say how often that calls
+    /// them different: at most 5 of 100 pairs should be
+    #[arg(long, conflicts_with_all = ["json", "markdown", "fail_if_slower", "force"])]
+    false_positives: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let outputs = Outputs::open(options)?;
+    let mut runs = kept::runs(&options.runs)?;
+    choose_arms(&mut runs, &options.arms)?;
+    let margin = options.margin.map_or(EQUIVALENCE_MARGIN, |percent| percent / 100.0);
+    let settings = Settings { margin, force: options.force };
+    if options.false_positives {
+        return tell_false_positives(&runs, &settings).map(|()| ExitCode::SUCCESS);
+    }
+    let others = if options.alone { Vec::new() } else { others(&runs) };
+    let comparison = match compare::compare(&runs, &others, &settings) {
+        // Wrong words rather than bad figures.
+        Err(error @ (CompareError::Count(_) | CompareError::Itself(..))) => {
+            return Err(wrong_usage(error.to_string()));
+        }
+        comparison => comparison?,
+    };
+    outputs.write(&comparison)?;
+    options.fail_if_slower.map_or(Ok(ExitCode::SUCCESS), |percent| judged(&comparison, percent))
+}
+
+/// Leaves only the arms that were asked for.
+fn choose_arms(runs: &mut [Run], globs: &[String]) -> anyhow::Result<()> {
+    if globs.is_empty() {
+        return Ok(());
+    }
+    let all = runs.iter().flat_map(|run| run.record.arms.iter().map(|arm| arm.name.clone()));
+    let chosen = chosen_names(all.collect(), globs)?;
+    for run in runs {
+        run.record.arms.retain(|arm| chosen.contains(&arm.name));
+    }
+    Ok(())
+}
+
+/// Other runs in the store that are of the same thing as one of these: the last ones. A store that
+/// cannot be read tells nothing.
+fn others(runs: &[Run]) -> Vec<Record> {
+    let Ok(kept) = Kept::look() else { return Vec::new() };
+    let alike = |entry: &&bytepath_lab::store::Entry| {
+        runs.iter().any(|run| {
+            let record = &run.record;
+            entry.problem.is_none()
+                && entry.experiment == record.experiment.name
+                && entry.build == record.bytepath.build
+                && entry.blocks == record.blocks
+        })
+    };
+    let records = kept.entries.iter().rev().filter(alike).filter_map(|entry| kept.read(entry).ok());
+    let is_like = |other: &Record| runs.iter().any(|run| compare::is_like(&run.record, other));
+    records.filter(is_like).take(OTHERS_MAX).collect()
+}
+
+fn tell_false_positives(runs: &[Run], settings: &Settings) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for (with_others, how) in [
+        (false, "each pair alone"),
+        (true, "with the other runs telling how far such runs lie apart"),
+    ] {
+        let FalsePositives { pairs, pairs_different, arms, arms_different, arms_same } =
+            false_positives(runs, with_others, settings)?;
+        let share = |part: usize, of: usize| part as f64 * 100.0 / of.max(1) as f64;
+        writeln!(
+            out,
+            "{how}: {pairs_different} of {pairs} pairs called different ({:.1}%), {arms_different} \
+             of {arms} arms ({:.1}%); {:.0}% of arms called same",
+            share(pairs_different, pairs),
+            share(arms_different, arms),
+            share(arms_same, arms)
+        )
+        .context("standard output")?;
+    }
+    Ok(())
+}
+
+/// The exit code, with the reason on standard error.
+fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
+    let (mut slower, mut missing) = (Vec::new(), Vec::new());
+    for arm in &comparison.arms {
+        let ran = |run: &Option<bytepath_report::ArmInRun>| {
+            run.as_ref().is_some_and(|arm| arm.status == Status::Ok)
+        };
+        for (index, run) in arm.runs.iter().enumerate().skip(1) {
+            let name = &comparison.runs[index].name;
+            match arm.slower_by(index) {
+                Some(by) if by * 100.0 >= percent => {
+                    slower.push(format!("{} by {:.1}% in {name}", arm.name, by * 100.0));
+                }
+                _ if ran(&arm.runs[0]) && run.as_ref().is_none_or(|arm| arm.ratio.is_none()) => {
+                    missing.push(format!("{} in {name}", arm.name));
+                }
+                _ => {}
+            }
+        }
+    }
+    if !slower.is_empty() {
+        let all = slower.join("; ");
+        crate::say(format_args!("bytepath: slower by {percent}% or more: {all}"));
+        return Ok(ExitCode::from(SLOWER));
+    }
+    if !missing.is_empty() {
+        bail!(
+            "ran in the base and has no figure to compare, so it may be slower: {}",
+            missing.join("; ")
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the comparison goes.
+struct Outputs {
+    json: Option<Output>,
+    markdown: Option<Output>,
+    alone: bool,
+}
+
+impl Outputs {
+    fn open(options: &Options) -> anyhow::Result<Outputs> {
+        let files = [&options.json, &options.markdown];
+        let alone =
+            files.iter().filter(|file| file.as_deref().is_some_and(output::is_stdout)).count();
+        if alone > 1 {
+            return Err(wrong_usage(
+                "standard output takes one of --json and --markdown, not both",
+            ));
+        }
+        if options.json.is_some() && options.json == options.markdown {
+            return Err(wrong_usage("--json and --markdown name the same file"));
+        }
+        let open = |file: &Option<PathBuf>| file.as_deref().map(opened).transpose();
+        Ok(Outputs {
+            json: open(&options.json)?,
+            markdown: open(&options.markdown)?,
+            alone: alone > 0,
+        })
+    }
+
+    fn write(self, comparison: &Comparison) -> anyhow::Result<()> {
+        if let Some(json) = self.json {
+            json.write(comparison.to_json()?.as_bytes())?;
+        }
+        if let Some(markdown) = self.markdown {
+            markdown.write(comparison.to_markdown().as_bytes())?;
+        }
+        if self.alone {
+            return Ok(());
+        }
+        let text = comparison.render(style());
+        std::io::stdout().write_all(text.as_bytes()).context("standard output")
+    }
+}
+
+/// Who forgets the file after an option gives it a record, and would lose it.
+fn opened(path: &Path) -> anyhow::Result<Output> {
+    if !output::is_stdout(path) && store::read_record(path).is_ok() {
+        let path = path.display();
+        return Err(wrong_usage(format!(
+            "{path} is a record; write the comparison to another file"
+        )));
+    }
+    Output::open(path)
+}

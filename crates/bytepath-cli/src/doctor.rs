@@ -1,0 +1,100 @@
+//! `bytepath doctor`: what holds this machine back, what it costs, and the setting that changes it;
+//! `--apply` changes it.
+
+mod apply;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use bytepath::Profile;
+use bytepath::machine::Machine;
+use bytepath_lab::doctor::{self, Examined, Here};
+use bytepath_report::{Applied, Diagnosis, DiagnosisSchema, Health};
+use clap::Args;
+
+use crate::output::{self, Output};
+
+/// Say what holds this machine back, what it costs and which setting changes it
+///
+/// Looks at limits, memory, the kernel's ways, groups, the file system, the network, and at what may be
+/// seen; what poor settings cost is known where `bytepath tune` has measured. Ends with 1 where
+/// something poor was found. Changes nothing unless told to by --apply.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Look at the file system of this directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// What tune measured; bytepath/profile.json in $XDG_STATE_HOME or ~/.local/state unless given
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Also write it as JSON; - is standard output, which then holds nothing else
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Change these settings of the running machine, or, with no name, those that you confirm on the
+    /// terminal; says how each is undone
+    #[arg(long, value_name = "NAME", num_args = 0..)]
+    apply: Option<Vec<String>>,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let json = options.json.as_deref().map(Output::open).transpose()?;
+    let profile = profile(options.profile.as_deref())?;
+    let mut found = examined(options, profile.as_ref());
+    let (mut applied, mut refused) = (Vec::new(), Vec::new());
+    if let Some(names) = &options.apply {
+        for one in apply::chosen(names, &found)? {
+            match apply::applied(one) {
+                Ok(changed) => applied.extend(changed),
+                Err(error) => refused.push(error),
+            }
+        }
+        // What a setting is now is looked at, not assumed.
+        found = examined(options, profile.as_ref());
+    }
+    let diagnosis = diagnosis(found, applied, profile.as_ref());
+    let written =
+        json.map(|json| json.write((serde_json::to_string_pretty(&diagnosis)? + "\n").as_bytes()));
+    let alone = options.json.as_deref().is_some_and(output::is_stdout);
+    if !alone || !diagnosis.applied.is_empty() && written.as_ref().is_some_and(Result::is_err) {
+        table::print(&diagnosis).context("standard output")?;
+    }
+    for error in &refused {
+        crate::say(format_args!("bytepath: {error}"));
+    }
+    written.transpose()?;
+    let well = refused.is_empty() && diagnosis.poor == 0;
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What tune measured, if it is of this machine as it is; one that was named has to be.
+fn profile(named: Option<&Path>) -> anyhow::Result<Option<Profile>> {
+    if let Some(path) = named {
+        let profile = Profile::read(path)?;
+        profile.check_machine(Machine::this())?;
+        return Ok(Some(profile));
+    }
+    let usual = Profile::default_path().and_then(|path| Profile::read(&path).ok());
+    Ok(usual.filter(|profile| profile.check_machine(Machine::this()).is_ok()))
+}
+
+fn examined(options: &Options, profile: Option<&Profile>) -> Vec<Examined> {
+    // Not the one that remembers: settings may have changed since.
+    let machine = Machine::default();
+    let here = Here { root: Path::new("/"), machine: &machine, profile, place: &options.dir };
+    doctor::examine(&here)
+}
+
+fn diagnosis(found: Vec<Examined>, applied: Vec<Applied>, profile: Option<&Profile>) -> Diagnosis {
+    let findings: Vec<_> = found.into_iter().map(|one| one.finding).collect();
+    let poor = findings.iter().filter(|finding| finding.verdict == Health::Poor).count();
+    Diagnosis {
+        schema: DiagnosisSchema::V1,
+        bytepath: env!("CARGO_PKG_VERSION").to_owned(),
+        measured: profile.map(|profile| profile.made.to_string()),
+        findings,
+        applied,
+        poor: poor as u64,
+    }
+}

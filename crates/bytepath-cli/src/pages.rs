@@ -1,0 +1,316 @@
+//! `bytepath pages PID`, or `-- COMMAND`: which addresses lie in which physical pages, and what could
+//! be in huge ones and is not.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytepath::machine::Machine;
+use bytepath_lab::page_map::{Frames, Lookup, Mapping, Settings, advice};
+use bytepath_report::{numbers, table};
+use clap::Args;
+use serde::Serialize;
+
+use crate::bench::style;
+use crate::output::{self, Output};
+
+/// How often the processes of a command are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Mappings with less than this there are told together, unless all are wanted.
+const SMALL_BYTES: u64 = 1 << 20;
+
+/// Show what pages a process has: their sizes, where they lie, and what could be huge and is not
+///
+/// Of a command, each process is shown as it was when it had most memory; that goes to standard
+/// error, as the command's own output goes to standard output.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The process
+    #[arg(value_name = "PID", required_unless_present = "command", conflicts_with = "command")]
+    pid: Option<u32>,
+    /// A command to run and look at, with the processes that it starts
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<std::ffi::OsString>,
+    /// The processes that it started too
+    #[arg(long)]
+    children: bool,
+    /// Every mapping, and not only those that have 1 MiB or more there
+    #[arg(long)]
+    all: bool,
+    /// Also which addresses lie in which physical pages (as root)
+    #[arg(long)]
+    each: bool,
+    /// Write everything as JSON to a file; - for standard output, which then holds nothing else
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// A process, and what was seen of its memory.
+#[derive(Debug, Serialize)]
+struct Seen {
+    pid: u32,
+    command: String,
+    resident_bytes: u64,
+    huge_bytes: u64,
+    swapped_bytes: u64,
+    mappings: Vec<SeenMapping>,
+    /// Why physical pages are not told, where they are not.
+    hidden: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct SeenMapping {
+    #[serde(flatten)]
+    mapping: Mapping,
+    frames: Option<Frames>,
+    /// What could be huge and is not.
+    advice: Option<String>,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let json = options.json.as_deref().map(Output::open).transpose()?;
+    let alone = options.json.as_deref().is_some_and(output::is_stdout);
+    let (seen, code) = match options.pid {
+        Some(pid) => (of_process(pid, options)?, ExitCode::SUCCESS),
+        None => of_command(&options.command)?,
+    };
+    if let Some(json) = json {
+        json.write((serde_json::to_string_pretty(&seen)? + "\n").as_bytes())?;
+    }
+    if !alone {
+        let text = told(&seen, options);
+        match options.pid {
+            Some(_) => std::io::stdout().write_all(text.as_bytes()).context("standard output")?,
+            None => std::io::stderr().write_all(text.as_bytes()).context("standard error")?,
+        }
+    }
+    Ok(code)
+}
+
+fn of_process(pid: u32, options: &Options) -> anyhow::Result<Vec<Seen>> {
+    let mut pids = vec![pid];
+    if options.children {
+        pids.extend(descendants(pid));
+    }
+    let seen: Vec<_> = pids.iter().skip(1).filter_map(|pid| look(*pid).ok()).collect();
+    let first = look(pid).with_context(|| {
+        match std::path::Path::new(&format!("/proc/{pid}")).exists() {
+            true => format!("cannot look at process {pid}; only its user and root may"),
+            false => format!("there is no process {pid}"),
+        }
+    })?;
+    Ok(std::iter::once(first).chain(seen).collect())
+}
+
+/// Runs a command, and looks at it and what it starts until its end.
+fn of_command(words: &[std::ffi::OsString]) -> anyhow::Result<(Vec<Seen>, ExitCode)> {
+    let Some((program, words)) = words.split_first() else { bail!("no command is given") };
+    let started = Command::new(program).args(words).spawn();
+    let mut child = started.with_context(|| format!("cannot start {}", program.display()))?;
+    let mut most: BTreeMap<u32, Seen> = BTreeMap::new();
+    let status = loop {
+        let ended = waited(&mut child, most.is_empty())?;
+        if let Some(status) = ended {
+            break status;
+        }
+        for pid in std::iter::once(child.id()).chain(descendants(child.id())) {
+            let Ok(seen) = look(pid) else { continue };
+            let more = |known: &Seen| known.resident_bytes < seen.resident_bytes;
+            if most.get(&pid).is_none_or(more) {
+                most.insert(pid, seen);
+            }
+        }
+    };
+    if most.is_empty() {
+        crate::say(format_args!(
+            "bytepath: {} ended before it could be looked at; nothing is known of its pages",
+            program.display()
+        ));
+    }
+    let code = std::os::unix::process::ExitStatusExt::signal(&status).map_or(
+        status.code().unwrap_or(1),
+        // As shells tell it.
+        |signal| 128 + signal,
+    );
+    Ok((most.into_values().collect(), ExitCode::from(u8::try_from(code).unwrap_or(1))))
+}
+
+/// Waits until the next look, or the end. The first looks come soon, so that short commands are seen.
+fn waited(child: &mut Child, first: bool) -> anyhow::Result<Option<std::process::ExitStatus>> {
+    let ended = child.try_wait()?;
+    if ended.is_none() {
+        std::thread::sleep(if first { LOOK_EVERY / 50 } else { LOOK_EVERY });
+    }
+    Ok(ended)
+}
+
+/// The processes that one started, and those that they started.
+fn descendants(pid: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            // The name before it may have brackets and spaces.
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut all = vec![pid];
+    let mut next = 0;
+    while next < all.len() {
+        let of = all[next];
+        let children =
+            parents.iter().filter(|(child, parent)| *parent == of && !all.contains(child));
+        let children: Vec<_> = children.map(|(child, _)| *child).collect();
+        all.extend(children);
+        next += 1;
+    }
+    all.split_off(1)
+}
+
+fn look(pid: u32) -> anyhow::Result<Seen> {
+    let name = pid.to_string();
+    let settings = Settings::of(Machine::this().memory());
+    let mappings = Mapping::all_of(&name)?;
+    let (lookup, mut hidden) = match Lookup::of(&name) {
+        Ok(lookup) => (Some(lookup), None),
+        Err(why) => (None, Some(why)),
+    };
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = words.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let mut seen = Vec::new();
+    for mapping in mappings {
+        let frames = match lookup.as_ref().map(|lookup| lookup.frames(&mapping)) {
+            Some(Ok(frames)) => Some(frames),
+            Some(Err(why)) => {
+                hidden = Some(why);
+                None
+            }
+            None => None,
+        };
+        let advice = advice(&mapping, &settings);
+        seen.push(SeenMapping { mapping, frames, advice });
+    }
+    let sum = |of: fn(&Mapping) -> u64| seen.iter().map(|seen| of(&seen.mapping)).sum();
+    Ok(Seen {
+        pid,
+        command: words.join(" "),
+        resident_bytes: sum(|mapping| mapping.resident_bytes),
+        huge_bytes: sum(Mapping::huge_bytes),
+        swapped_bytes: sum(|mapping| mapping.swapped_bytes),
+        hidden,
+        mappings: seen,
+    })
+}
+
+const HEADINGS: [&str; 7] = ["addresses", "may", "there", "huge", "pages of", "swapped", "what"];
+
+fn told(all: &[Seen], options: &Options) -> String {
+    let mut text = String::new();
+    for seen in all {
+        text += &table::paragraph(
+            &format!(
+                "process {}: {} there, {} of it in huge pages, {} swapped ({})",
+                seen.pid,
+                numbers::bytes(seen.resident_bytes),
+                numbers::bytes(seen.huge_bytes),
+                numbers::bytes(seen.swapped_bytes),
+                shortened(&seen.command)
+            ),
+            style(),
+        );
+        let is_shown = |seen: &&SeenMapping| {
+            options.all || seen.mapping.resident_bytes + seen.mapping.swapped_bytes >= SMALL_BYTES
+        };
+        let (shown, small): (Vec<_>, Vec<_>) = seen.mappings.iter().partition(is_shown);
+        if !shown.is_empty() {
+            let rows: Vec<_> = shown.iter().map(|seen| row(seen)).collect();
+            text += &format!("\n{}\n", table::listing(&HEADINGS, &rows, style()));
+        }
+        if !small.is_empty() {
+            let bytes = small.iter().map(|seen| seen.mapping.resident_bytes).sum();
+            let bytes = numbers::bytes(bytes);
+            text += &format!(
+                "{} smaller mappings have {bytes} there (--all shows them)\n",
+                small.len()
+            );
+        }
+        for seen in &shown {
+            if let Some(advice) = &seen.advice {
+                let what = what(&seen.mapping);
+                let start = seen.mapping.range.start;
+                text += &table::paragraph(&format!("{start:x} {what}: {advice}"), style());
+            }
+            if options.each {
+                text += &each(seen);
+            }
+        }
+        if let Some(hidden) = &seen.hidden {
+            text += &table::paragraph(hidden, style());
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn shortened(command: &str) -> String {
+    match command.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &command[..end]),
+        None => command.to_owned(),
+    }
+}
+
+fn what(mapping: &Mapping) -> &str {
+    if mapping.name.is_empty() { "memory" } else { &mapping.name }
+}
+
+fn row(seen: &SeenMapping) -> [String; 7] {
+    let mapping = &seen.mapping;
+    let sizes = match &seen.frames {
+        Some(frames) => {
+            let mut sizes: Vec<_> = frames.bytes_by_page.iter().collect();
+            // The kinds of pages that hold most.
+            sizes.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+            let size = |(page, bytes): &(&u64, &u64)| {
+                format!("{} in {}", numbers::bytes(**bytes), numbers::bytes(**page))
+            };
+            sizes.iter().take(3).map(size).collect::<Vec<_>>().join(", ")
+        }
+        None => numbers::UNKNOWN.to_owned(),
+    };
+    let none_or = |bytes: u64| if bytes == 0 { String::new() } else { numbers::bytes(bytes) };
+    [
+        format!("{:x}-{:x}", mapping.range.start, mapping.range.end),
+        mapping.permissions.clone(),
+        numbers::bytes(mapping.resident_bytes),
+        none_or(mapping.huge_bytes()),
+        sizes,
+        none_or(mapping.swapped_bytes),
+        what(mapping).to_owned(),
+    ]
+}
+
+/// Which addresses lie in which physical pages.
+fn each(seen: &SeenMapping) -> String {
+    let Some(frames) = &seen.frames else { return String::new() };
+    let mut text = String::new();
+    for run in &frames.runs {
+        let bytes = numbers::bytes(run.range.end - run.range.start);
+        let page = numbers::bytes(run.page_bytes);
+        text += &format!(
+            "  {:x}-{:x}  frame {:x}  {bytes} in {page} ({})\n",
+            run.range.start, run.range.end, run.frame, run.kind
+        );
+    }
+    if frames.runs_left_out > 0 {
+        text += &format!("  and {} more\n", frames.runs_left_out);
+    }
+    text
+}

@@ -1,0 +1,194 @@
+//! `bytepath bench cmd`: what is run, how often, in which order, and how what fails is told.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::program::{Done, bytepath, run};
+
+/// A run in a folder with these words.
+fn bench(folder: &Path, words: &[&str]) -> Done {
+    run(bytepath(&[&["bench", "cmd"], words].concat()).current_dir(folder))
+}
+
+/// The record of a run of 3 blocks.
+#[track_caller]
+fn record(folder: &Path, words: &[&str]) -> Value {
+    bench(folder, &[words, &["--blocks", "3", "--json", "-"]].concat()).well().json()
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+/// The one arm that could not run: why.
+fn why(done: &Done, arm: &str) -> String {
+    let record = done.json();
+    let arms = record["arms"].as_array().expect("arms");
+    let arm = arms.iter().find(|one| one["name"] == arm).expect("the arm is there");
+    assert_eq!((&arm["status"], &arm["median"]), (&"unavailable".into(), &Value::Null));
+    arm["why"].as_str().expect("a reason").to_owned()
+}
+
+#[test]
+fn commands_are_measured_from_start_to_end_with_what_they_use() {
+    let folder = folder();
+    let spins = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+    let record = record(
+        folder.path(),
+        &["sleep 0.05", spins, "head -c 64M /dev/zero | tail -c 60M | wc -c"],
+    );
+    let arms = record["arms"].as_array().expect("arms");
+    let cost = |arm: usize, name: &str| arms[arm]["costs"][name].as_f64();
+    for arm in arms {
+        assert_eq!(
+            (&arm["unit"], &arm["better"], &arm["status"]),
+            (&"s".into(), &"lower".into(), &"ok".into())
+        );
+        assert_eq!(arm["params"]["command"], arm["name"]);
+    }
+    assert_eq!(arms[0]["reference"], true);
+    for sample in arms[0]["samples"].as_array().expect("samples") {
+        assert!(
+            sample["value"].as_f64() >= Some(0.05),
+            "a sleep is not shorter than asked for: {sample}"
+        );
+    }
+    let (asleep, awake) = (cost(0, "cpu_user_s_per_run"), cost(1, "cpu_user_s_per_run"));
+    assert!(awake > asleep && awake > Some(0.001), "{awake:?} {asleep:?}");
+    assert!(cost(2, "peak_memory_bytes") > Some(6e7), "tail keeps what it is to show: {}", arms[2]);
+    assert!(cost(2, "page_faults_per_run") > Some(10_000.0), "{}", arms[2]["costs"]);
+    assert!(cost(0, "context_switches_per_run") >= Some(1.0), "who sleeps gives up its CPU");
+    assert_eq!(record["control"]["arm"], "sleep 0.05 (A/A)");
+}
+
+#[test]
+fn every_command_runs_once_a_block_with_its_steps_around_it() {
+    let folder = folder();
+    let steps = ["--setup", "echo setup >> log", "--cleanup", "echo cleanup >> log"];
+    let each = ["--prepare", "echo prepare >> log", "--conclude", "echo conclude >> log"];
+    record(folder.path(), &[&["echo a >> log", "echo b >> log"][..], &steps, &each].concat());
+    let log = fs::read_to_string(folder.path().join("log")).expect("they wrote");
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!((lines[0], lines[lines.len() - 1]), ("setup", "cleanup"));
+    let runs: Vec<_> = lines[1..lines.len() - 1].chunks(3).collect();
+    assert!(runs.iter().all(|run| run[0] == "prepare" && run[2] == "conclude"), "{lines:?}");
+    let of = |name: &str| runs.iter().filter(|run| run[1] == name).count();
+    // A trial, three blocks, the control, and perhaps a repeat of what was disturbed.
+    assert!(of("a") >= 7 && of("b") >= 4, "{lines:?}");
+}
+
+#[test]
+fn each_command_may_have_steps_of_its_own_and_names_and_parameters() {
+    let folder = folder();
+    let own = ["-p", "touch one", "-p", "touch two", "-n", "first", "-n", "second"];
+    let found = record(folder.path(), &[&["rm one", "rm two"][..], &own].concat());
+    let names: Vec<_> =
+        found["arms"].as_array().expect("arms").iter().map(|arm| &arm["name"]).collect();
+    assert_eq!(names, ["first", "second"]);
+    let listed = bench(
+        folder.path(),
+        &["head -c {n} /dev/{from}", "-L", "n", "1,2", "-L", "from", "zero,null", "--list"],
+    );
+    let wanted =
+        "head -c 1 /dev/zero\nhead -c 1 /dev/null\nhead -c 2 /dev/zero\nhead -c 2 /dev/null\n";
+    assert_eq!(listed.well().stdout, wanted);
+}
+
+#[test]
+fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
+    let folder = folder();
+    fs::write(folder.path().join("text"), "not a program").expect("a file");
+    let cases: [(&str, &[&str]); 7] = [
+        ("no-such-command", &["127", "not found", "no-such-command"]),
+        ("./text", &["126", "not executable", "Permission denied"]),
+        ("exit 3", &["it ended with 3", "--ignore-failure"]),
+        ("kill -SEGV $$", &["SIGSEGV"]),
+        ("kill -9 $$", &["SIGKILL"]),
+        ("sh -c 'kill -TERM $$'; exit $?", &["143", "SIGTERM"]),
+        ("echo because >&2; false", &["it ended with 1", "it said: because"]),
+    ];
+    let commands: Vec<&str> = cases.iter().map(|(command, _)| *command).collect();
+    let all = [&commands[..], &["true", "--blocks", "3", "--json", "-"]].concat();
+    let done = bench(folder.path(), &all).refused(1, &["7 of 8 commands failed"]);
+    for (command, words) in cases {
+        let why = why(&done, command);
+        for word in words {
+            assert!(why.contains(word), "{word:?} is not in what is told of {command:?}: {why}");
+        }
+    }
+    bench(folder.path(), &["-N", "no-such-command", "./text"])
+        .refused(1, &["no-such-command was not found", "./text is not executable"]);
+}
+
+#[test]
+fn failures_are_measured_where_that_is_asked_for() {
+    let folder = folder();
+    let found = record(folder.path(), &["exit 3", "exit 4", "--ignore-failure"]);
+    assert_eq!(found["arms"][0]["params"]["exit_code"], 3);
+    assert!(found["arms"][1]["median"].as_f64().is_some());
+    let words = ["exit 3", "exit 4", "--ignore-failure=3", "--blocks", "3", "--json", "-"];
+    let done = bench(folder.path(), &words).refused(1, &["1 of 2 commands failed"]);
+    assert!(why(&done, "exit 4").contains("it ended with 4"));
+    // A signal is no exit code.
+    bench(folder.path(), &["kill -9 $$", "-i"]).refused(1, &["SIGKILL"]);
+    bench(folder.path(), &["true", "-i=x"]).refused(2, &["\"x\" is no exit code"]);
+}
+
+#[test]
+fn outputs_are_compared_where_that_is_asked_for() {
+    let folder = folder();
+    record(folder.path(), &["echo same", "printf 'same\\n'", "--check-output"]);
+    let words =
+        ["echo one", "echo two", "echo three", "--check-output", "--blocks", "3", "--json", "-"];
+    let done = bench(folder.path(), &words).refused(1, &["2 of 3 commands failed"]);
+    assert!(
+        why(&done, "echo two")
+            .contains("its output differs from that of echo one: other bytes, as many (4)")
+    );
+    assert!(why(&done, "echo three").contains("6 bytes, not 4"));
+    let changing = ["date +%N", "--check-output", "--blocks", "3"];
+    bench(folder.path(), &changing).refused(1, &["its output differs from its first output"]);
+}
+
+#[test]
+fn without_a_shell_words_are_split_and_nothing_else_is_done() {
+    let folder = folder();
+    fs::write(folder.path().join("in put"), "given").expect("a file");
+    let words = ["-N", "cat 'in put' \"$HOME\"", "cat", "--input", "in put", "--check-output"];
+    let done = bench(folder.path(), &[&words[..], &["--blocks", "3", "--json", "-"]].concat());
+    let done = done.refused(1, &["1 of 2 commands failed"]);
+    assert!(why(&done, "cat 'in put' \"$HOME\"").contains("cat: '$HOME': No such file"));
+    bench(folder.path(), &["-N", "echo 'open"]).refused(2, &["a quote without its end"]);
+}
+
+#[test]
+fn steps_that_fail_are_told_and_the_cleanup_is_done() {
+    let folder = folder();
+    bench(
+        folder.path(),
+        &["true", "--setup", "echo why >&2; exit 5", "--cleanup", "echo done > log"],
+    )
+    .refused(1, &["--setup failed", "exit status: 5", "it said: why"]);
+    assert_eq!(fs::read_to_string(folder.path().join("log")).expect("it was done"), "done\n");
+    bench(folder.path(), &["true", "--prepare", "false"])
+        .refused(1, &["what was to be done before each run failed: false"]);
+}
+
+#[test]
+fn wrong_words_are_told_before_anything_runs() {
+    let folder = folder();
+    let cases: [(&[&str], &str); 6] = [
+        (&["true", "true"], "would run twice"),
+        (&["  "], "an empty command"),
+        (&["true", "-p", "a", "-p", "b"], "--prepare was given 2 times"),
+        (&["true", "-n", "a", "-n", "b"], "more names than commands"),
+        (&["true", "--time", "1s"], "--warmup N"),
+        (&[], "required"),
+    ];
+    for (words, told) in cases {
+        bench(folder.path(), words).refused(2, &[told]);
+    }
+    bench(folder.path(), &["true", "--input", "absent"]).refused(1, &["cannot read absent"]);
+}

@@ -1,0 +1,238 @@
+//! `bytepath bench fget`: services in every situation answer, single calls are counted, and what
+//! cannot run says why.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::program::{BYTEPATH, bytepath, installed, run, shell, spawned};
+
+/// As little as shows that every arm runs.
+const SHORT: [&str; 6] = ["--blocks", "2", "--time", "5ms", "--warm-up", "1ms"];
+
+const SITUATIONS: [&str; 8] = [
+    "shared-table",
+    "fd-ranges",
+    "private-table",
+    "processes",
+    "single-thread",
+    "uring",
+    "uring-registered",
+    "uring-direct-accept",
+];
+
+/// The record of some arms.
+fn measured(words: &[&str]) -> Value {
+    let words = [&["bench", "fget"], words, &SHORT, &["--json", "-"]].concat();
+    run(&mut bytepath(&words)).well().json()
+}
+
+fn arm<'a>(record: &'a Value, end: &str) -> &'a Value {
+    let arms = record["arms"].as_array().expect("arms");
+    let found =
+        arms.iter().find(|arm| arm["name"].as_str().is_some_and(|name| name.ends_with(end)));
+    found.unwrap_or_else(|| panic!("no arm {end}: {record}"))
+}
+
+#[test]
+fn a_service_answers_in_every_situation() {
+    for sockets in ["unix", "tcp"] {
+        let words =
+            ["--threads", "2", "--connections", "7", "--sockets", sockets, "--arms", sockets];
+        let record = measured(&words);
+        for situation in SITUATIONS {
+            let arm = arm(&record, &format!("/{situation}"));
+            if arm["status"] == "unavailable" && situation.starts_with("uring") {
+                println!("skipped: {situation}: {}", arm["why"]);
+                continue;
+            }
+            assert_eq!(arm["status"], "ok", "{arm}");
+            assert!(arm["median"].as_f64().is_some_and(|ns| ns > 100.0 && ns < 1e7), "{arm}");
+            assert!(
+                arm["params"]["busy_ns_per_request"].as_f64().is_some_and(|ns| ns > 0.0),
+                "{arm}"
+            );
+            assert!(
+                arm["costs"]["syscalls_per_op"].as_f64().is_some_and(|each| each > 0.0),
+                "{arm}"
+            );
+        }
+    }
+}
+
+#[test]
+fn neighbours_are_beside_and_not_counted() {
+    let words = ["--threads", "2", "--connections", "4", "--sockets", "unix", "--neighbours", "1"];
+    let record = measured(&[&words[..], &["--arms", "unix"]].concat());
+    let arm = arm(&record, "/c=4/n=1/shared-table");
+    // The neighbour alone takes a CPU all the time: for each request, as long as it took as a whole.
+    let (own, rate) = (&arm["median"], &arm["params"]["requests_per_s"]);
+    let (own, rate) = (own.as_f64().expect("ns"), rate.as_f64().expect("a rate"));
+    assert!(own * rate < 2.2e9, "{own} ns a request at {rate} a second: {arm}");
+}
+
+#[test]
+fn single_calls_are_measured_in_every_situation() {
+    let record = measured(&["--threads", "2", "--neighbours", "1", "--arms", "read,fstat,poll"]);
+    for call in ["read", "fstat", "poll"] {
+        for file in ["own-files", "one-file"] {
+            for situation in &SITUATIONS[..5] {
+                let arm = arm(&record, &format!("{call}/{file}/t=2/n=1/{situation}"));
+                assert_eq!(arm["status"], "ok", "{arm}");
+                assert!(arm["median"].as_f64().is_some_and(|ns| ns > 10.0 && ns < 1e6), "{arm}");
+            }
+        }
+    }
+}
+
+/// What the kernel is asked for tells the situations apart.
+#[test]
+fn situations_are_what_they_are_called() {
+    if !crate::calls::may_trace() {
+        return;
+    }
+    let calls = |situation: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let told = folder.path().join("calls");
+        let line = format!(
+            "strace -f -qqq -e signal=none -e trace=unshare,fcntl -o {} $bytepath descriptor --call \
+             read --situation {situation} --threads 2 --time 1ms",
+            told.display()
+        );
+        shell(&line).well();
+        std::fs::read_to_string(told).expect("strace wrote it")
+    };
+    assert!(!calls("shared-table").contains("CLONE_FILES"));
+    assert_eq!(calls("private-table").matches("unshare(CLONE_FILES").count(), 2);
+    let moved = calls("fd-ranges");
+    assert!(moved.contains("F_DUPFD_CLOEXEC, 2048"), "{moved}");
+    assert!(moved.contains("F_DUPFD_CLOEXEC, 4096"), "{moved}");
+}
+
+#[test]
+fn memcached_is_put_under_the_same_load() {
+    if !installed("memcached") {
+        return;
+    }
+    for sockets in ["unix", "tcp"] {
+        let words = ["--threads", "2", "--connections", "5", "--sockets", sockets];
+        let record =
+            measured(&[&words[..], &["--peer", "memcached", "--arms", "memcached"]].concat());
+        let arm = arm(&record, "/memcached");
+        assert_eq!(arm["status"], "ok", "{arm}");
+        assert!(arm["median"].as_f64().is_some_and(|ns| ns > 100.0), "{arm}");
+    }
+}
+
+#[test]
+fn a_memcached_that_is_missing_or_another_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fake = folder.path().join("memcached");
+    std::fs::write(&fake, "#!/bin/sh\necho memcached 0.9.1\n").expect("written");
+    let line = format!(
+        "chmod +x {fake}; PATH={folder}:/bin:/usr/bin $bytepath bench fget --threads 1 --sockets unix \
+         --arms 'unix' --peer memcached --blocks 2 --time 2ms --warm-up 0 --json - | \
+         grep -o '1.4 or newer is needed'",
+        fake = fake.display(),
+        folder = folder.path().display(),
+    );
+    assert_eq!(shell(&line).stdout, "1.4 or newer is needed\n");
+}
+
+#[test]
+fn a_service_whose_clients_do_not_keep_to_the_protocol_ends_well() {
+    let words = ["serve", "--situation", "shared-table", "--threads", "1", "--connections", "2"];
+    let mut serve = bytepath(&[&words[..], &["--family", "tcp"]].concat());
+    let mut serve = spawned(serve.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut out = BufReader::new(serve.child().stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("it says where it listens");
+    let said: Value = serde_json::from_str(&line).expect("JSON");
+    let address =
+        said["addresses"][0].as_str().and_then(|it| it.strip_prefix("tcp:")).expect("TCP");
+    let connect = || std::net::TcpStream::connect(address).expect("it listens");
+    let (mut one, two) = (connect(), connect());
+    use std::io::{Read, Write};
+    one.write_all(b"nonsense\r\nset k 0 0 2\r\nab\r\nget k\r\nquit\r\n").expect("sent");
+    let mut answer = String::new();
+    one.read_to_string(&mut answer).unwrap_or_default();
+    drop((one, two));
+    let mut last = String::new();
+    out.read_to_string(&mut last).expect("it says what it did");
+    assert!(serve.child().wait().expect("it ends").success());
+    let served: Value = serde_json::from_str(&last).expect("JSON");
+    assert_eq!(served["requests"], 4, "{answer}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_words() {
+    let refused: [(&[&str], i32, &str); 8] = [
+        (&["bench", "fget", "--threads", "0"], 2, "--threads"),
+        (&["bench", "fget", "--threads", "1,1"], 2, "would run twice"),
+        (&["bench", "fget", "--sockets", "udp"], 2, "unix, tcp"),
+        (&["bench", "fget", "--arms", "nothing"], 2, "no arm matches"),
+        (&["bench", "fget", "--peer", "redis"], 2, "memcached"),
+        (
+            &[
+                "descriptor",
+                "--call",
+                "read",
+                "--situation",
+                "uring",
+                "--threads",
+                "1",
+                "--time",
+                "1ms",
+            ],
+            2,
+            "of services",
+        ),
+        (
+            &["ask", "--address", "tcp:127.0.0.1:1", "--connections", "1", "--time", "1ms"],
+            1,
+            "cannot reach",
+        ),
+        (&["ask", "--address", "udp:x", "--connections", "1", "--time", "1ms"], 1, "is no address"),
+    ];
+    for (words, code, said) in refused {
+        run(&mut bytepath(words)).refused(code, &[said]);
+    }
+    // With so few descriptors no range lies apart.
+    let line = "ulimit -n 256; $bytepath descriptor --call read --situation fd-ranges --threads 2 \
+                --time 1ms";
+    shell(line).refused(1, &["ulimit -n"]);
+    let line = "ulimit -n 40; $bytepath bench fget --threads 2 --connections 64 --sockets unix --arms \
+                shared-table,unix --blocks 2 --time 2ms --warm-up 0 --json - 2>&1";
+    let done = shell(line);
+    assert!(done.stdout.contains("ulimit -n"), "{done:?}");
+}
+
+/// A killed service, or one whose starter is gone, does not stay.
+#[test]
+fn nothing_stays_when_the_bench_is_killed() {
+    let words = ["bench", "fget", "--threads", "2", "--sockets", "unix", "--arms", "unix"];
+    let more = ["--time", "10s", "--blocks", "2"];
+    let mut bench = bytepath(&[&words[..], &more].concat());
+    let mut bench = spawned(bench.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let pid = bench.child().id();
+    let children = || shell(&format!("pgrep -P {pid} | wc -l")).stdout.trim().parse::<u32>();
+    let begun = std::time::Instant::now();
+    while children() != Ok(2) && begun.elapsed() < std::time::Duration::from_secs(60) {
+        std::thread::yield_now();
+    }
+    let of = shell(&format!("pgrep -P {pid}")).stdout;
+    assert!(!of.is_empty(), "{BYTEPATH} starts a service and clients");
+    bench.child().kill().expect("killed");
+    bench.child().wait().expect("it is gone");
+    let gone = || {
+        of.lines().all(|child| {
+            let status = std::fs::read_to_string(format!("/proc/{child}/cmdline"));
+            !status.is_ok_and(|line| line.contains("bytepath"))
+        })
+    };
+    while !gone() && begun.elapsed() < std::time::Duration::from_secs(60) {
+        std::thread::yield_now();
+    }
+    assert!(gone(), "{of:?} are still there");
+}

@@ -1,0 +1,250 @@
+//! `bytepath bench memory` and `bench pages`: every arm runs, or says why it does not.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Signal, kill_process_group};
+use serde_json::Value;
+
+use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell, spawned};
+
+/// Blocks and times that take no time; the figures mean nothing.
+const SHORT: [&str; 7] = ["--blocks", "2", "--time", "1ms", "--warm-up", "1ms", "--no-store"];
+
+fn record(words: &[&str]) -> Value {
+    let words = [&["bench"], words, &SHORT, &["--json", "-"]].concat();
+    run(&mut bytepath(&words)).well().json()
+}
+
+fn arms(record: &Value) -> &[Value] {
+    record["arms"].as_array().expect("a record has arms")
+}
+
+fn name(arm: &Value) -> &str {
+    arm["name"].as_str().expect("a name")
+}
+
+/// What the pool of 2 MiB pages has, where there is one.
+fn pool() -> Option<u64> {
+    let path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[track_caller]
+fn ran_or_says_why(arm: &Value) {
+    if arm["status"] == "ok" {
+        assert!(arm["median"].as_f64().is_some_and(|median| median > 0.0), "{arm}");
+        return;
+    }
+    let why = arm["why"].as_str().unwrap_or_default();
+    let expected = ["AVX", "x86-64", "pool", "huge pages", "gup_test", "O_DIRECT", "2 MiB pages"];
+    assert!(expected.iter().any(|word| why.contains(word)), "{}: {why}", name(arm));
+    println!("skipped: {}: {why}", name(arm));
+}
+
+#[test]
+fn every_sweep_runs_over_every_kind_of_page_or_says_why_not() {
+    let record = record(&["memory", "--size", "16K,4M"]);
+    assert_eq!(record["experiment"]["name"], "memory");
+    for arm in arms(&record) {
+        ran_or_says_why(arm);
+        let copies = name(arm).starts_with("copy") || name(arm).starts_with("read");
+        let between = name(arm).starts_with("between");
+        assert_eq!(arm["touched"], copies || between, "{}", name(arm));
+    }
+    let ran =
+        |wanted: &str| arms(&record).iter().any(|arm| name(arm) == wanted && arm["status"] == "ok");
+    for wanted in ["read/16KiB", "write/4MiB", "fill/16KiB", "copy/4MiB", "between-processes+base"]
+    {
+        assert!(ran(wanted), "{wanted}");
+    }
+    let first = &arms(&record)[0];
+    assert!(first["params"]["fits_into"].is_string(), "the cache is marked: {first}");
+}
+
+#[test]
+fn axes_are_crossed_and_threads_have_blocks_of_their_own() {
+    let words =
+        ["memory", "--ops", "read,copy", "--size", "64K", "--threads", "1,2", "--pages", "base"];
+    let record = record(&words);
+    let names: Vec<_> = arms(&record).iter().map(name).collect();
+    assert_eq!(names, ["read/64KiB", "read/64KiBx2", "copy/64KiB", "copy/64KiBx2"]);
+    assert!(arms(&record).iter().all(|arm| arm["status"] == "ok"), "{record}");
+}
+
+#[test]
+fn peers_measure_the_same_blocks() {
+    for (peer, size) in [("sysbench", "64K"), ("mbw", "4M")] {
+        if !installed(peer) {
+            continue;
+        }
+        let words = ["memory", "--ops", "read", "--pages", "base", "--size", size, "--peer", peer];
+        let record = record(&words);
+        let theirs = arms(&record).iter().filter(|arm| name(arm).starts_with(peer));
+        assert!(theirs.clone().count() >= 2);
+        for arm in theirs {
+            assert_eq!(arm["status"], "ok", "{arm}");
+        }
+    }
+    let words = ["memory", "--ops", "read", "--pages", "base", "--size", "16K", "--peer", "mbw"];
+    let record = record(&words);
+    let why = arms(&record)[1]["why"].as_str().expect("it takes no such blocks");
+    assert!(why.contains("whole 1 MiB only") || why.contains("apt-get install mbw"), "{why}");
+}
+
+#[test]
+fn what_does_not_fit_into_memory_says_so_and_nothing_is_swapped() {
+    let words = ["memory", "--ops", "copy,read", "--size", "1G,16K", "--threads", "1000", "--list"];
+    let listed = run(&mut bytepath(&[&["bench"][..], &words].concat())).well().stdout;
+    assert!(listed.contains("copy/1GiBx1000"), "{listed}");
+    let words = ["memory", "--ops", "copy", "--size", "1G", "--threads", "1000"];
+    let refused = run(&mut bytepath(&[&["bench"], &words[..], &SHORT].concat()));
+    refused.refused(1, &["no arm can run", "needs 2000 GiB of memory", "--size"]);
+}
+
+#[test]
+fn every_touch_runs_on_every_kind_of_area_or_says_why_not() {
+    // Not in a tmpfs, which may have no O_DIRECT.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let dir = folder.path().to_str().expect("plain");
+    let record = record(&["pages", "--dir", dir]);
+    arms(&record).iter().for_each(ran_or_says_why);
+    assert!(arms(&record).len() >= 40, "{}", arms(&record).len());
+    for wanted in [
+        "vmsplice/base",
+        "process-vm-readv/untouched",
+        "fault-write/base",
+        "mmap/base",
+        "munmap/base",
+        "stride-32M/base",
+    ] {
+        let arm = arms(&record).iter().find(|arm| name(arm) == wanted).expect(wanted);
+        assert_eq!(arm["status"], "ok", "{arm}");
+    }
+    let gup = arms(&record).iter().find(|arm| name(arm) == "gup-fast/base").expect("it is there");
+    if !Path::new("/sys/kernel/debug/gup_test").exists() {
+        assert!(gup["why"].as_str().is_some_and(|why| why.contains("CONFIG_GUP_TEST")), "{gup}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("it lists").count(), 0, "nothing is left");
+}
+
+#[test]
+fn the_pool_is_left_alone_unless_asked_and_the_remedy_is_told() {
+    if pool() != Some(0) {
+        println!("skipped: this machine has pages in its pool, or none at all");
+        return;
+    }
+    let record = record(&["memory", "--ops", "read", "--size", "4M", "--pages", "base,hugetlb"]);
+    let why = arms(&record)[1]["why"].as_str().expect("there is no page");
+    assert!(why.contains("nr_hugepages") && why.contains("--hugetlb-pool"), "{why}");
+    assert_eq!(pool(), Some(0));
+    let Some(nobody) = as_nobody() else { return };
+    let words =
+        "bench memory --ops read --size 4M --pages hugetlb --hugetlb-pool --blocks 2 --no-store";
+    let line = format!(
+        "cp \"$bytepath\" \"$0\" && chmod 755 \"$0\" && XDG_STATE_HOME=/tmp/bytepath-nobody-$$ \
+         {nobody}\"$0\" {words}; code=$?; rm -rf /tmp/bytepath-nobody-$$; exit $code"
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("program");
+    shell(&format!("chmod 755 {}", folder.path().display())).well();
+    let line = line.replace("$0", copy.to_str().expect("plain"));
+    shell(&line).refused(1, &["cannot lend pages", "only root may"]);
+    assert_eq!(pool(), Some(0));
+}
+
+/// One at a time: all look at the pool of the machine.
+#[test]
+fn pages_that_are_lent_are_taken_back_also_by_the_next_start_after_a_kill() {
+    if !root() || pool() != Some(0) {
+        println!("skipped: only root lends pages, and only where the pool is empty is that seen");
+        return;
+    }
+    let state = tempfile::tempdir().expect("a folder");
+    let bench = |more: &[&str]| {
+        let words = ["bench", "memory", "--ops", "read", "--size", "4M", "--pages", "hugetlb"];
+        let mut command: Command = bytepath(&[&words[..], more].concat());
+        command.env("XDG_STATE_HOME", state.path());
+        command
+    };
+    let lending = [&["--hugetlb-pool", "--json", "-"], &SHORT[..]].concat();
+    let done = run(&mut bench(&lending));
+    if done.stderr.contains("could be made") {
+        println!("skipped: {}", done.stderr);
+        return;
+    }
+    let record = done.well().json();
+    assert_eq!(arms(&record)[0]["status"], "ok", "{record}");
+    assert_eq!(pool(), Some(0), "taken back");
+    // One that is killed while it measures.
+    let long = ["--hugetlb-pool", "--blocks", "1000", "--time", "1s", "--no-store"];
+    let mut killed = spawned(bench(&long).stdout(Stdio::null()).stderr(Stdio::piped()));
+    let began = std::time::Instant::now();
+    while pool() == Some(0) {
+        assert!(began.elapsed().as_secs() < 60, "it lends pages");
+        assert!(killed.child().try_wait().expect("it is ours").is_none(), "it goes on");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill_process_group(killed.group, Signal::KILL).expect("it is there");
+    killed.done();
+    assert_eq!(pool(), Some(4), "nobody took them back");
+    let next = run(&mut bench(&[&lending[..]].concat()));
+    assert!(next.stderr.contains("which a run that was killed had left"), "{next:?}");
+    assert_eq!(pool(), Some(0));
+}
+
+#[test]
+fn experiments_are_listed_and_all_of_them_can_be_run_but_some() {
+    let listed = run(&mut bytepath(&["bench", "--list"])).well().stdout;
+    for experiment in ["pipes", "copy", "files", "ipc", "memory", "pages"] {
+        let line = listed.lines().find(|line| line.split_whitespace().next() == Some(experiment));
+        assert!(line.is_some_and(|line| line.len() > 30), "{experiment}: {listed}");
+    }
+    run(&mut bytepath(&["bench"])).refused(2, &["Usage"]);
+    run(&mut bytepath(&["bench", "all", "--without", "nosuch"])).refused(2, &["nosuch", "pipes"]);
+    // All but one, which is quick.
+    let others: Vec<_> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let others: Vec<_> = others.into_iter().filter(|name| *name != "overhead").collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("records");
+    let words =
+        ["bench", "all", "--quick", "--no-store", "--without", &others.join(","), "--json-dir"];
+    let done = run(bytepath(&words).arg(&json)).well();
+    assert!(done.stdout.contains("=== bytepath bench overhead"), "{done:?}");
+    let record = std::fs::read_to_string(json.join("overhead.json")).expect("its record");
+    assert!(record.contains("bytepath.record/1"));
+    // One that fails is told.
+    let denied = format!(
+        "cd {} && exec {BYTEPATH} bench all --quick --no-store --dir /no/such \
+         --without {}",
+        folder.path().display(),
+        others
+            .iter()
+            .filter(|name| **name != "pages")
+            .copied()
+            .chain(["overhead"])
+            .collect::<Vec<_>>()
+            .join(",")
+    );
+    shell(&denied).refused(1, &["bench pages", "/no/such", "these failed: pages"]);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let refused = |words: &[&str], says: &str| {
+        run(&mut bytepath(&[&["bench"], words].concat())).refused(2, &[says]);
+    };
+    refused(&["memory", "--ops", "dance"], "there is no sweep");
+    refused(&["memory", "--size", "5000"], "multiple of 4096");
+    refused(&["memory", "--size", "2G"], "at most 1 GiB");
+    refused(&["memory", "--size", "4K,4K"], "--size has a value twice");
+    refused(&["memory", "--pages", "giant"], "there are no pages");
+    refused(&["memory", "--threads", "0"], "0 is not in 1..=1024");
+    refused(&["memory", "--threads", "2,2"], "would run twice");
+    refused(&["memory", "--peer", "stream"], "there is no peer");
+    refused(&["memory", "--arms", "nosuch"], "no arm matches");
+    refused(&["pages", "--area", "nosuch"], "there is no area");
+    run(&mut bytepath(&["sweep", "--way", "read", "--cpus", "99999"])).refused(1, &["99999"]);
+    run(&mut bytepath(&["paging", "--way", "mmap", "--area", "untouched"]))
+        .refused(2, &["not measured on"]);
+}

@@ -1,0 +1,479 @@
+//! `bytepath bench swap`: memory that does not fit, by every backend; services; and that nothing of it
+//! stays, however a run ends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytepath_report::schema;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::program::{as_nobody, bytepath, installed, root, run, shell, spawned};
+
+/// As little as swaps at all; the figures mean nothing.
+const SMALL: &[&str] = &[
+    "--limit",
+    "10M",
+    "--size",
+    "18M",
+    "--area",
+    "24M",
+    "--random-pages",
+    "256",
+    "--disk-rate",
+    "60M",
+];
+
+/// So few that it is soon over; and so many that it is not.
+const FEW: &str = "2";
+const MANY: &str = "1000";
+
+/// The kinds that a run makes something lasting for.
+const LASTING: [&str; 4] = ["swap-file", "swap-loop", "zram-lzo", "zswap"];
+
+const ZSWAP: &str = "/sys/module/zswap/parameters/enabled";
+
+/// Longer than this nothing is waited for.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+/// Areas take pages of whoever swaps: one test at a time makes one.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A directory for areas, a place for notes, and what was there before.
+struct Yard {
+    dir: TempDir,
+    state: TempDir,
+    zswap: Option<String>,
+    zrams: Vec<String>,
+    groups: Vec<PathBuf>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Yard {
+    /// Nothing, said aloud, where memory cannot be limited or swapped here.
+    fn new() -> Option<Yard> {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        if !root() {
+            println!("skipped: swap takes root");
+            return None;
+        }
+        if !installed("mkswap") || !installed("losetup") {
+            return None;
+        }
+        let folder = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let yard = Yard {
+            dir: folder(),
+            state: folder(),
+            zswap: fs::read_to_string(ZSWAP).ok(),
+            zrams: zrams(),
+            groups: groups(),
+            _alone: alone,
+        };
+        let record = yard.record(&["--arms", "none"]);
+        let refused = arm(&record, "none")["why"].as_str().map(str::to_owned);
+        match refused.filter(|why| why.contains("cgroup")) {
+            None => Some(yard),
+            Some(why) => {
+                println!("skipped: {why}");
+                None
+            }
+        }
+    }
+
+    /// As little as swaps at all.
+    fn small(&self, blocks: &str, words: &[&str]) -> Command {
+        self.command(&[&["--blocks", blocks], SMALL, words].concat())
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = bytepath(&[&["bench", "swap"], words].concat());
+        command.env("XDG_STATE_HOME", self.state.path()).current_dir(self.dir.path());
+        command
+    }
+
+    /// The record of a run that is as small as it can be.
+    #[track_caller]
+    fn record(&self, words: &[&str]) -> Value {
+        Yard::told(&mut self.small(FEW, words), words)
+    }
+
+    /// The record of a service's run.
+    #[track_caller]
+    fn service_record(&self, words: &[&str]) -> Value {
+        Yard::told(&mut self.command(&[&["--blocks", FEW], words].concat()), words)
+    }
+
+    /// The record of a run; where no arm runs, one that says why.
+    #[track_caller]
+    fn told(command: &mut Command, words: &[&str]) -> Value {
+        let done = run(command.args(["--json", "-"]));
+        if !done.status.success() && done.stderr.contains("no arm can run here") {
+            let arm =
+                serde_json::json!({"name": words[1], "status": "unavailable", "why": done.stderr});
+            return serde_json::json!({ "arms": [arm] });
+        }
+        done.well().json()
+    }
+
+    fn notes(&self) -> Vec<PathBuf> {
+        entries(&self.state.path().join("bytepath/left"))
+    }
+
+    /// What notes here say.
+    fn noted(&self) -> Vec<String> {
+        self.notes().into_iter().filter_map(|note| fs::read_to_string(note).ok()).collect()
+    }
+
+    /// Whether an area of ours is on.
+    fn is_swapping(&self) -> bool {
+        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+        let ours = |line: &str| {
+            let path = line.split_whitespace().next().unwrap_or_default();
+            path.starts_with(text(self.dir.path()))
+                || path.starts_with("/dev/loop")
+                || path.starts_with("/dev/zram")
+        };
+        swaps.lines().skip(1).any(ours)
+    }
+
+    /// Nothing is left of any run.
+    #[track_caller]
+    fn is_clean(&self) {
+        assert_eq!(entries(self.dir.path()), Vec::<PathBuf>::new());
+        assert_eq!(self.noted(), Vec::<String>::new());
+        assert!(!self.is_swapping(), "{:?}", fs::read_to_string("/proc/swaps"));
+        assert_eq!(fs::read_to_string(ZSWAP).ok(), self.zswap);
+        assert_eq!(throttled(), "");
+        let new: Vec<_> =
+            groups().into_iter().filter(|group| !self.groups.contains(group)).collect();
+        assert_eq!(new, Vec::<PathBuf>::new());
+        // Other tests make zram devices meanwhile; those that were there before still are.
+        let now = zrams();
+        assert!(self.zrams.iter().all(|device| now.contains(device)), "{:?} {now:?}", self.zrams);
+        until("the end of all loop devices", || {
+            let listed =
+                Command::new("losetup").args(["--noheadings", "--output", "BACK-FILE"]).output();
+            let listed = listed.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
+            !listed.unwrap_or_default().contains(text(self.dir.path()))
+        });
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a name of letters")
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let all = fs::read_dir(folder).into_iter().flatten().flatten();
+    all.map(|entry| entry.path()).collect()
+}
+
+/// Every zram device, by its name and the number that the kernel gave it.
+fn zrams() -> Vec<String> {
+    let all =
+        entries(Path::new("/sys/block")).into_iter().filter(|path| text(path).contains("/zram"));
+    all.map(|path| {
+        let number = fs::read_to_string(path.join("diskseq")).unwrap_or_default();
+        let size = fs::read_to_string(path.join("disksize")).unwrap_or_default();
+        format!("{} {number} {size}", path.display())
+    })
+    .collect()
+}
+
+/// Groups that runs make, in any hierarchy.
+fn groups() -> Vec<PathBuf> {
+    let found = Command::new("find")
+        .args(["/sys/fs/cgroup", "-type", "d", "-name", ".bytepath-run-*"])
+        .output();
+    let found = found.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
+    found.unwrap_or_default().lines().map(PathBuf::from).collect()
+}
+
+/// The limits on devices of the root group of version 1.
+fn throttled() -> String {
+    let files = ["read", "write"]
+        .map(|what| format!("/sys/fs/cgroup/blkio/blkio.throttle.{what}_bps_device"));
+    files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect()
+}
+
+/// Waits for something that another process brings about.
+#[track_caller]
+fn until(what: &str, came: impl Fn() -> bool) {
+    let until = Instant::now() + HANGS_AFTER;
+    while !came() {
+        assert!(Instant::now() < until, "{what} does not come");
+        std::thread::yield_now();
+    }
+}
+
+#[track_caller]
+fn arm<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let arms = record["arms"].as_array().expect("a record has arms");
+    arms.iter().find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("no {name}: {record}"))
+}
+
+/// A figure that an arm tells beside its value.
+fn figure(arm: &Value, name: &str) -> Option<f64> {
+    let figures = arm["params"]["figures"].as_array()?;
+    figures.iter().find(|figure| figure["name"] == name)?["value"].as_f64()
+}
+
+/// Whether an arm ran; one that did not has a reason that names what is missing.
+#[track_caller]
+fn ran(record: &Value, name: &str) -> bool {
+    let arm = arm(record, name);
+    if arm["status"] == "ok" {
+        return true;
+    }
+    let why = arm["why"].as_str().unwrap_or_default();
+    let reasons = [
+        "this kernel's zram has no",
+        "this kernel has no",
+        "cannot slow down",
+        "modprobe zram",
+        "io controller",
+    ];
+    assert!(reasons.iter().any(|reason| why.contains(reason)), "{name}: {why}");
+    println!("skipped: {name}: {why}");
+    false
+}
+
+#[test]
+fn every_backend_takes_the_pages_and_gives_them_back_and_nothing_is_left() {
+    let Some(yard) = Yard::new() else { return };
+    let record = yard.record(&[]);
+    let names =
+        ["swap-file", "swap-loop", "zram-lz4", "zram-lzo", "zram-lzo-rle", "zram-zstd", "zswap"];
+    for name in names.into_iter().filter(|name| ran(&record, name)) {
+        let arm = arm(&record, name);
+        // What does not fit is out; a process and its pages take some of the rest.
+        let out = figure(arm, "in swap").or_else(|| figure(arm, "swapped out")).unwrap_or(0.0);
+        assert!(out >= 8.0, "{name}: {out} MiB");
+        assert!(figure(arm, "major faults").is_some_and(|faults| faults > 0.0), "{name}");
+        assert!(figure(arm, "memory at most").is_some_and(|most| most <= 10.01), "{name}");
+        let clocked = arm["params"]["latency"]["max_ns"].as_u64();
+        assert!(clocked.is_some_and(|max| max > 0), "{name}");
+    }
+    assert!(ran(&record, "none"));
+    assert_eq!(figure(arm(&record, "none"), "major faults"), Some(0.0));
+    assert_eq!(arm(&record, "swap-file")["reference"], true);
+    let schema: Value = serde_json::from_str(schema::PUBLISHED).expect("the schema is JSON");
+    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
+    let complaints: Vec<_> = schema.iter_errors(&record).map(|error| error.to_string()).collect();
+    assert_eq!(complaints, Vec::<String>::new());
+    yard.is_clean();
+}
+
+#[test]
+fn what_compresses_takes_less_memory_and_what_does_not_takes_all_of_it() {
+    let Some(yard) = Yard::new() else { return };
+    let ratio = |contents: &str| {
+        let record = yard.record(&["--arms", "zram-lzo", "--contents", contents]);
+        ran(&record, "zram-lzo").then(|| {
+            let arm = arm(&record, "zram-lzo");
+            let memory = figure(arm, "memory taken").expect("zram tells it");
+            figure(arm, "in swap").expect("swap is on") / memory
+        })
+    };
+    let (Some(text), Some(random)) = (ratio("text"), ratio("random")) else { return };
+    assert!(text > 1.2 && random < 1.1, "{text} {random}");
+    yard.is_clean();
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy)]
+enum Far {
+    /// Something is noted.
+    Noted,
+    /// An area is on.
+    Swapping,
+    /// The process in the group runs.
+    Touching,
+}
+
+/// Starts a long run and sends it a signal once it has come so far.
+fn cut_short(yard: &Yard, arm: &str, signal: Signal, far: Far) {
+    let mut command = yard.small(MANY, &["--arms", arm]);
+    let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let pid = Pid::from_child(bench.child());
+    until("the run", || match far {
+        Far::Noted => !yard.notes().is_empty(),
+        Far::Swapping => yard.is_swapping(),
+        Far::Touching => {
+            let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero());
+            let children = fs::read_to_string(children).unwrap_or_default();
+            children.split_whitespace().any(|child| {
+                let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+                line.split('\0').nth(1) == Some("touch")
+            })
+        }
+    });
+    kill_process(pid, signal).expect("it runs");
+    bench.child().wait().expect("it ends");
+}
+
+#[test]
+fn a_run_that_is_interrupted_leaves_nothing() {
+    let Some(yard) = Yard::new() else { return };
+    for (arm, signal, far) in [
+        ("swap-loop", Signal::INT, Far::Swapping),
+        ("swap-file", Signal::TERM, Far::Touching),
+        ("zswap", Signal::INT, Far::Noted),
+    ] {
+        cut_short(&yard, arm, signal, far);
+        yard.is_clean();
+    }
+}
+
+#[test]
+fn twenty_runs_that_were_killed_are_cleaned_up_by_one_start() {
+    let Some(yard) = Yard::new() else { return };
+    let record = yard.record(&[]);
+    let lasting: Vec<_> = LASTING.into_iter().filter(|name| ran(&record, name)).collect();
+    // Each run undoes what the one before left, unless it is killed before it comes to that.
+    for round in 0..20 {
+        let far = [Far::Noted, Far::Swapping, Far::Touching][round % 3];
+        cut_short(&yard, lasting[round % lasting.len()], Signal::KILL, far);
+    }
+    assert!(!yard.noted().is_empty(), "the last one left something");
+    let next = run(&mut yard.small(FEW, &["--arms", "none"]));
+    assert!(next.status.success(), "{next:?}");
+    assert!(next.stderr.contains("which a run that was killed had left"), "{next:?}");
+    yard.is_clean();
+}
+
+#[test]
+fn swap_goes_where_it_cannot_stop_the_kernel_and_nowhere_else() {
+    let Some(yard) = Yard::new() else { return };
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let record = |dir: &Path| yard.record(&["--arms", "swap-file,none", "--dir", text(dir)]);
+    let why =
+        |record: &Value| arm(record, "swap-file")["why"].as_str().unwrap_or_default().to_owned();
+    let refused = why(&record(memory.path()));
+    assert!(
+        refused.contains("no place on a device") || refused.contains("does not tell where"),
+        "{refused}"
+    );
+    assert!(refused.contains("--dir") && refused.contains(text(memory.path())), "{refused}");
+    assert_eq!(entries(memory.path()), Vec::<PathBuf>::new());
+    // A file system that is itself a file.
+    if !installed("mkfs.ext4") {
+        return;
+    }
+    let (image, point) = (yard.state.path().join("disk"), yard.state.path().join("point"));
+    fs::create_dir(&point).expect("made");
+    let line = format!(
+        "truncate -s 32M {0} && mkfs.ext4 -q {0} && mount -o loop {0} {1}",
+        text(&image),
+        text(&point)
+    );
+    if !shell(&line).status.success() {
+        println!("skipped: no file system can be mounted from a file here");
+        return;
+    }
+    let refused = why(&record(&point));
+    let left = entries(&point);
+    shell(&format!("umount {}", text(&point))).well();
+    assert!(refused.contains("loop device"), "{refused}");
+    assert!(left.iter().all(|path| path.ends_with("lost+found")), "{left:?}");
+    yard.is_clean();
+}
+
+#[test]
+fn redis_answers_with_what_it_was_given_whatever_takes_its_pages() {
+    let Some(yard) = Yard::new() else { return };
+    if !installed("redis-server") {
+        return;
+    }
+    let words = [
+        "--work",
+        "redis",
+        "--size",
+        "24M",
+        "--limit",
+        "16M",
+        "--area",
+        "96M",
+        "--time",
+        "100ms",
+        "--warm-up",
+        "0s",
+        "--arms",
+        "zram-lzo,swap-file,none",
+    ];
+    let record = yard.service_record(&words);
+    for name in ["zram-lzo", "swap-file", "none"].into_iter().filter(|name| ran(&record, name)) {
+        let arm = arm(&record, name);
+        assert_eq!(arm["unit"], "op/s");
+        assert!(arm["median"].as_f64().is_some_and(|rate| rate > 0.0), "{arm}");
+        let out = figure(arm, "in swap").unwrap_or(0.0);
+        assert_eq!(out > 1.0, name != "none", "{name}: {out} MiB");
+    }
+    yard.is_clean();
+}
+
+#[test]
+fn mariadb_does_sysbenchs_transactions_whatever_takes_its_pages() {
+    let Some(yard) = Yard::new() else { return };
+    let all = ["mariadbd", "mariadb-install-db", "mariadb", "sysbench"];
+    if !all.into_iter().all(installed) {
+        return;
+    }
+    let words = [
+        "--work",
+        "mariadb",
+        "--size",
+        "49M",
+        "--limit",
+        "48M",
+        "--area",
+        "160M",
+        "--time",
+        "1s",
+        "--warm-up",
+        "0s",
+        "--arms",
+        "zram-lzo",
+    ];
+    let record = yard.service_record(&words);
+    if ran(&record, "zram-lzo") {
+        let arm = arm(&record, "zram-lzo");
+        assert!(arm["median"].as_f64().is_some_and(|rate| rate > 0.0), "{arm}");
+        assert!(figure(arm, "in swap").is_some_and(|out| out > 1.0), "{arm}");
+    }
+    yard.is_clean();
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let refused = |words: &[&str], says: &str| {
+        run(&mut bytepath(&[&["bench", "swap"], words].concat())).refused(2, &[says]);
+    };
+    refused(&["--size", "20M", "--limit", "20M"], "nothing is swapped");
+    refused(&["--size", "90M", "--limit", "20M", "--area", "30M"], "hold together");
+    refused(
+        &["--size", "9000G", "--limit", "20M", "--area", "9001G"],
+        "more than this machine's memory",
+    );
+    refused(&["--size", "1000000"], "no multiple");
+    refused(&["--limit", "1M"], "starts no process");
+    refused(&["--disk-rate", "1K"], "hours");
+    refused(&["--contents", "lies"], "integers, text, random");
+    refused(&["--work", "sleep"], "touch, redis, mariadb");
+    refused(&["--arms", "no-such"], "swap-file");
+    refused(&["--time", "1s"], "--size");
+    let Some(nobody) = as_nobody() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .expect("ours");
+    let dir = text(folder.path());
+    let line = format!(
+        "cd {dir} && XDG_STATE_HOME={dir} {nobody}$bytepath bench swap {}",
+        SMALL.join(" ")
+    );
+    shell(&line).refused(1, &["takes root", "cgroup"]);
+}

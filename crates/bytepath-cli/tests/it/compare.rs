@@ -1,0 +1,315 @@
+//! `bytepath compare`: what it says of runs whose difference is known, and what it refuses.
+
+use bytepath_report::schema;
+use serde_json::{Value, json};
+
+use crate::history::Yard;
+use crate::program::{Done, run};
+
+/// A record whose arms have these samples.
+fn record(yard: &Yard, id: &str, arms: &[(&str, &[f64])]) -> Value {
+    let mut record = yard.measured();
+    record["id"] = json!(id);
+    let arm = record["arms"][0].clone();
+    let made = arms.iter().map(|(name, values)| {
+        let mut made = arm.clone();
+        made["name"] = json!(name);
+        made["samples"] = values
+            .iter()
+            .enumerate()
+            .map(|(block, value)| json!({"block": block, "order": 0, "value": value, "seconds": 1.0}))
+            .collect();
+        made["median"] = json!(values[values.len() / 2]);
+        made
+    });
+    record["arms"] = made.collect();
+    record["blocks"] = json!(arms[0].1.len());
+    record["trusted"] = json!(true);
+    record
+}
+
+/// Ten samples around a value, within so many percent.
+fn around(value: f64, percent: f64, phase: usize) -> Vec<f64> {
+    let at =
+        |block: usize| [-1.0, 0.4, 0.9, -0.6, 0.1, -0.2, 0.7, -0.9, 0.3, 1.0][(block + phase) % 10];
+    (0..10).map(|block| value * (1.0 + at(block) * percent / 100.0)).collect()
+}
+
+/// A yard with a base and a run in which one arm is faster, one slower, one the same and one unclear.
+fn known() -> Yard {
+    let yard = Yard::new();
+    let base = record(
+        &yard,
+        "base",
+        &[
+            ("up", &around(10.0, 1.0, 0)),
+            ("down", &around(10.0, 1.0, 1)),
+            ("even", &around(10.0, 0.2, 2)),
+            ("noisy", &around(10.0, 60.0, 3)),
+        ],
+    );
+    let other = record(
+        &yard,
+        "other",
+        &[
+            ("up", &around(13.0, 1.0, 4)),
+            ("down", &around(8.0, 1.0, 5)),
+            ("even", &around(10.01, 0.2, 6)),
+            ("noisy", &around(11.0, 60.0, 7)),
+        ],
+    );
+    yard.put("base", &base);
+    yard.put("other", &other);
+    yard
+}
+
+fn verdicts(comparison: &Value, run: usize) -> Vec<String> {
+    let arms = comparison["arms"].as_array().expect("arms");
+    let verdict = |arm: &Value| arm["runs"][run]["verdict"].as_str().unwrap_or("none").to_owned();
+    arms.iter().map(verdict).collect()
+}
+
+#[test]
+fn differences_are_found_where_they_are_and_told_in_every_form() {
+    let yard = known();
+    let said = yard.run(&["compare", "base", "other"]).well().stdout;
+    for words in ["1.30x", "faster", "slower", "same within ±", "undecided: would show"] {
+        assert!(said.contains(words), "{words} is not in {said}");
+    }
+    let json = yard.run(&["compare", "base", "other", "--json", "-"]).well().json();
+    assert_eq!(verdicts(&json, 1), ["faster", "slower", "same", "undecided"]);
+    assert_eq!(verdicts(&json, 0), ["none"; 4], "the base is not held against itself");
+    assert_eq!(json["method"]["intervals"], 4);
+    let schema: Value = serde_json::from_str(schema::PUBLISHED_COMPARISON).expect("JSON");
+    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
+    let complaints: Vec<_> = schema.iter_errors(&json).map(|error| error.to_string()).collect();
+    assert_eq!(complaints, Vec::<String>::new());
+    let markdown = yard.run(&["compare", "base", "other", "--markdown", "-"]).well().stdout;
+    assert!(markdown.contains("| up | GiB/s | "), "{markdown}");
+    let back = yard.run(&["compare", "other", "base", "--json", "-"]).well().json();
+    assert_eq!(verdicts(&back, 1), ["slower", "faster", "same", "undecided"]);
+}
+
+#[test]
+fn fewer_arms_have_narrower_intervals_and_many_runs_meet_the_first() {
+    let yard = known();
+    let width = |words: &[&str]| {
+        let words = [&["compare", "base", "other", "--json", "-"], words].concat();
+        let json = yard.run(&words).well().json();
+        let up = json["arms"].as_array().expect("arms").iter().find(|arm| arm["name"] == "up");
+        let ends = &up.expect("the arm")["runs"][1]["ratio_interval"];
+        ends[1].as_f64().expect("an end") - ends[0].as_f64().expect("an end")
+    };
+    assert!(width(&["--arms", "up"]) < width(&[]));
+    let third =
+        record(&yard, "third", &[("up", &around(20.0, 1.0, 8)), ("new", &around(1.0, 1.0, 0))]);
+    let third = yard.put("third", &third);
+    let three = yard.run(&["compare", "base", "other", &third, "--json", "-"]).well().json();
+    assert_eq!(verdicts(&three, 1), ["faster", "slower", "same", "undecided", "none"]);
+    assert_eq!(verdicts(&three, 2), ["faster", "none", "none", "none", "none"]);
+    assert_eq!(three["method"]["intervals"], 5);
+    let said = yard.run(&["compare", "base", "other", &third]).well().stdout;
+    assert!(said.contains("B/A") && said.contains("C/A") && said.contains("absent"), "{said}");
+    yard.run(&["compare", "base", "other", "--arms", "nosuch"]).refused(2, &["no arm matches"]);
+}
+
+#[test]
+fn a_slower_arm_fails_where_that_is_asked_for() {
+    let yard = known();
+    let code = |done: Done| done.status.code();
+    let judged = |more: &[&str]| {
+        yard.run(&[&["compare", "base", "other", "--fail-if-slower"], more].concat())
+    };
+    let failed = judged(&["5%"]);
+    assert!(failed.stderr.contains("down by 20.0% in other"), "{failed:?}");
+    assert!(!failed.stderr.contains("noisy") && !failed.stderr.contains("up "), "{failed:?}");
+    assert_eq!(code(failed), Some(3));
+    assert_eq!(code(judged(&["30"])), Some(0), "20% is less than 30%");
+    assert_eq!(code(judged(&["5%", "--arms", "up,even,noisy"])), Some(0));
+    judged(&["0"]).refused(2, &["percentage"]);
+    judged(&["-5"]).refused(2, &[]);
+    // An arm that is gone may hide anything.
+    let gone = record(&yard, "gone", &[("up", &around(10.0, 1.0, 3))]);
+    let gone = yard.put("gone", &gone);
+    let words = ["compare", "base", &gone, "--fail-if-slower", "5%"];
+    yard.run(&words).refused(1, &["down", "no figure to compare"]);
+    let fine = ["compare", "base", &gone, "--fail-if-slower", "5%", "--arms", "up"];
+    assert_eq!(code(yard.run(&fine)), Some(0));
+}
+
+#[test]
+fn times_are_slower_where_they_are_longer() {
+    let yard = Yard::new();
+    let timed = |id: &str, value: f64| {
+        let mut made = record(&yard, id, &[("time", &around(value, 1.0, 0))]);
+        made["arms"][0]["unit"] = json!("s");
+        made["arms"][0]["better"] = json!("lower");
+        yard.put(id, &made)
+    };
+    let (short, long) = (timed("short", 1.0), timed("long", 2.0));
+    let json = yard.run(&["compare", &short, &long, "--json", "-"]).well().json();
+    assert_eq!(verdicts(&json, 1), ["slower"]);
+    let failed = yard.run(&["compare", &short, &long, "--fail-if-slower", "10%"]);
+    assert_eq!(failed.status.code(), Some(3), "{failed:?}");
+    assert!(failed.stderr.contains("by 50.0%"), "{failed:?}");
+}
+
+#[test]
+fn a_run_is_not_compared_with_itself() {
+    let yard = known();
+    yard.run(&["compare", "base", "base"]).refused(2, &["the same run"]);
+    let copy = yard.path().join("copy.json");
+    std::fs::copy(yard.records().join("base.json"), &copy).expect("a copy");
+    let copy = copy.to_str().expect("plain");
+    yard.run(&["compare", "other", "base", copy]).refused(2, &["the same run"]);
+    yard.run(&["compare", "base"]).refused(2, &["2 to 26 runs"]);
+}
+
+#[test]
+fn different_work_is_compared_only_by_force() {
+    let yard = known();
+    let mut other = record(&yard, "defined", &[("up", &around(13.0, 1.0, 0))]);
+    other["experiment"]["definition"] = json!("something else");
+    let file = yard.put("defined", &other);
+    let words = ["compare", "base", &file];
+    yard.run(&words).refused(1, &["not of the same work", "--force"]);
+    let forced = yard.run(&[&words[..], &["--force"]].concat()).well().stdout;
+    assert!(forced.contains("is not of the work of base"), "{forced}");
+    let mut sized = record(&yard, "sized", &[("up", &around(13.0, 1.0, 0))]);
+    sized["settings"]["measured_bytes"] = json!(4096);
+    let sized = yard.put("sized", &sized);
+    yard.run(&["compare", "base", &sized]).refused(1, &["measured_bytes is none and 4096"]);
+    let mut named = record(&yard, "named", &[("up", &around(13.0, 1.0, 0))]);
+    named["experiment"]["name"] = json!("pipes");
+    let named = yard.put("named", &named);
+    yard.run(&["compare", "base", &named]).refused(1, &["the one is overhead, the other pipes"]);
+}
+
+#[test]
+fn what_differs_between_the_machines_is_told() {
+    let yard = known();
+    let mut moved = record(&yard, "moved", &[("up", &around(13.0, 1.0, 0))]);
+    moved["machine"]["kernel"] = json!("5.10.0 of another machine");
+    moved["machine"]["mitigations"]["spectre_v2"] = json!("Vulnerable");
+    moved["machine"]["memlock_bytes"] = json!(65536);
+    moved["settings"]["measured_s"] = json!(9.0);
+    moved["trusted"] = json!(false);
+    moved["untrusted_why"] = json!("the control is off");
+    moved["arms"][0]["params"]["carry"] = json!("otherwise");
+    let moved = yard.put("moved", &moved);
+    let said = yard.run(&["compare", "base", &moved]).well().stdout;
+    for words in [
+        "machine.kernel: A ",
+        "B 5.10.0 of another machine",
+        "machine.mitigations.spectre_v2",
+        "machine.memlock_bytes",
+        "settings.measured_s",
+        "UNTRUSTED",
+        "the control is off",
+        "up: carry is",
+    ] {
+        assert!(
+            said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words),
+            "{words}: {said}"
+        );
+    }
+}
+
+#[test]
+fn further_runs_of_the_same_thing_tell_how_far_runs_lie_apart() {
+    let yard = Yard::new();
+    let alone = |words: &[&str]| {
+        let words = [&["compare", "r0", "r1", "--json", "-"], words].concat();
+        yard.run(&words).well().json()
+    };
+    // Runs that differ by 10% from each other, and hardly within.
+    for (number, level) in [1.0, 1.1, 0.9, 1.05, 0.95, 1.1, 0.9].into_iter().enumerate() {
+        let name = format!("r{number}");
+        let made = record(&yard, &name, &[("arm", &around(10.0 * level, 0.1, number))]);
+        yard.put(&name, &made);
+    }
+    // Those that were measured to make them are of other arms, and are not like them.
+    let known = alone(&[]);
+    assert_eq!(known["method"]["repeats"], 5, "{}", known["method"]);
+    assert_eq!(verdicts(&known, 1), ["undecided"]);
+    let assumed = alone(&["--alone"]);
+    assert_eq!(assumed["method"]["repeats"], 0);
+    assert_eq!(verdicts(&assumed, 1), ["faster"], "runs alone cannot know");
+    let words = ["compare", "--false-positives", "r0", "r1", "r2", "r3", "r4", "r5", "r6"];
+    let said = yard.run(&words).well().stdout;
+    assert!(said.starts_with("each pair alone: ") && said.contains("of 21 pairs"), "{said}");
+    assert!(said.contains("with the other runs telling"), "{said}");
+}
+
+#[test]
+fn real_runs_are_compared_and_records_come_by_any_way() {
+    let yard = Yard::new();
+    let first = yard.measured();
+    yard.measured();
+    let said = yard.run(&["compare", "last~1", "last"]).well().stdout;
+    assert!(said.contains("bare-loop") && said.contains("the same machine"), "{said}");
+    let file = yard.path().join("first.json");
+    std::fs::write(&file, first.to_string()).expect("it is written");
+    let input = std::fs::File::open(&file).expect("it is there");
+    let piped =
+        run(yard.command(&["compare", "-", "last", "--json", "-"]).stdin(input)).well().json();
+    assert_eq!(piped["runs"][0]["name"], "-");
+    yard.run(&["compare", "-", "-"]).refused(2, &["standard input"]);
+    // Who forgets the file of --json must not lose a record.
+    let file = file.to_str().expect("plain");
+    yard.run(&["compare", "--json", file, "last", "last~1"]).refused(2, &["is a record"]);
+    yard.run(&["compare", "last", "last~1", "--json", "-", "--markdown", "-"])
+        .refused(2, &["not both"]);
+}
+
+#[test]
+fn records_that_are_none_are_refused_with_the_reason() {
+    let yard = known();
+    let folder = yard.path();
+    let refused = |name: &str, text: &[u8], words: &[&str]| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("it is written");
+        let path = path.to_str().expect("plain");
+        yard.run(&["compare", "base", path]).refused(1, &[&[name], words].concat());
+    };
+    let good = std::fs::read_to_string(yard.records().join("other.json")).expect("it is there");
+    refused("cut.json", &good.as_bytes()[..good.len() - 20], &["not JSON"]);
+    refused("new.json", good.replace("record/1", "record/9").as_bytes(), &["too new"]);
+    refused("deep.json", "{\"schema\":".repeat(5000).as_bytes(), &["not JSON"]);
+    refused("none.json", b"[]", &["not a record"]);
+    let few = good.replace("\"block\":9", "\"block\":8").replace("10.0", "0.0");
+    let path = folder.join("odd.json");
+    std::fs::write(&path, few).expect("it is written");
+    let odd = yard.run(&["compare", "base", path.to_str().expect("plain")]);
+    assert!(
+        matches!(odd.status.code(), Some(0 | 1)) && !odd.stderr.contains("panicked"),
+        "{odd:?}"
+    );
+    yard.run(&["compare", "base", "/no/such.json"]).refused(1, &["/no/such.json", "No such file"]);
+    yard.run(&["compare", "base", "/dev/zero"]).refused(1, &["not a regular file"]);
+    yard.run(&["compare", "base", "nosuch"]).refused(1, &["no run \"nosuch\""]);
+    // Figures that nothing measured: no panic, and JSON all the same.
+    let vast = [1e-300, 1e300, 1e-300, 1e300, 1.0, 2.0, 1e-300, 1e300, 1e-300, 1e300];
+    let vast = yard.put("vast", &record(&yard, "vast", &[("up", &vast)]));
+    let json = yard.run(&["compare", "base", &vast, "--arms", "up", "--json", "-"]).well().json();
+    assert!(json["arms"][0]["runs"][1]["ratio_interval"][1].is_f64(), "{json}");
+    // Two blocks say nothing.
+    let two = yard.put("two", &record(&yard, "two", &[("up", &[1.0, 2.0])]));
+    yard.run(&["compare", "base", &two]).refused(1, &["no arm", "fewer than 3 blocks"]);
+}
+
+#[test]
+fn nothing_of_a_record_is_taken_for_markup_or_commands() {
+    let yard = Yard::new();
+    let name = "<script>|`x`\u{1b}[31m";
+    for id in ["one", "two"] {
+        let level = if id == "one" { 1.0 } else { 2.0 };
+        let made = record(&yard, id, &[(name, &around(level, 1.0, 0))]);
+        yard.put(id, &made);
+    }
+    let markdown = yard.run(&["compare", "one", "two", "--markdown", "-"]).well().stdout;
+    assert!(markdown.contains("&lt;script&gt;\\|\\`x\\`"), "{markdown}");
+    assert!(!markdown.contains('\u{1b}') && !markdown.contains("<script>"), "{markdown:?}");
+    let said = yard.run(&["compare", "one", "two"]).well().stdout;
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+}

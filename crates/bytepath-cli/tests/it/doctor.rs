@@ -1,0 +1,246 @@
+//! `bytepath doctor`: what it says here, to whom, and what it changes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::program::{BYTEPATH, bytepath, run};
+
+fn findings(json: &Value) -> Vec<&Value> {
+    json["findings"].as_array().expect("findings").iter().collect()
+}
+
+fn finding<'j>(json: &'j Value, name: &str) -> &'j Value {
+    let found = findings(json).into_iter().find(|finding| finding["name"] == name);
+    found.unwrap_or_else(|| panic!("{name} is not in {json:#}"))
+}
+
+#[test]
+fn what_it_says_is_what_the_published_schema_says_and_its_code_tells_what_is_poor() {
+    let done = run(&mut bytepath(&["doctor", "--json", "-"]));
+    let json = done.json();
+    let schema =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../bytepath-report/schema/doctor-1.schema.json");
+    let schema: Value =
+        serde_json::from_str(&fs::read_to_string(schema).expect("it is there")).expect("JSON");
+    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
+    let complaints: Vec<_> = schema.iter_errors(&json).map(|error| error.to_string()).collect();
+    assert_eq!(complaints, Vec::<String>::new());
+    let poor = findings(&json).iter().filter(|one| one["verdict"] == "poor").count();
+    assert_eq!(json["poor"], poor);
+    assert_eq!(done.status.code(), Some(i32::from(poor > 0)), "{done:?}");
+    for name in [
+        "pipe-size",
+        "memlock",
+        "thp",
+        "hugetlb",
+        "swap",
+        "io-uring",
+        "seccomp",
+        "mitigations",
+        "governor",
+        "wake-ups",
+        "virtual-machine",
+        "container",
+        "steal",
+        "cgroup-cpu",
+        "cgroup-memory",
+        "psi",
+        "file-system",
+        "mount-options",
+        "iopoll",
+        "somaxconn",
+        "tcp-tw-reuse",
+        "gso",
+        "perf-event-paranoid",
+        "kptr-restrict",
+        "bpf",
+    ] {
+        let one = finding(&json, name);
+        let said = |field: &str| one[field].as_str().is_some_and(|text| !text.is_empty());
+        assert!(said("found") && said("why"), "{one}");
+        assert!(one["verdict"] != "poor" || said("setting"), "{one}");
+    }
+}
+
+#[test]
+fn the_table_has_every_finding_and_how_each_poor_one_is_set() {
+    let json = run(&mut bytepath(&["doctor", "--json", "-"])).json();
+    let table = run(&mut bytepath(&["doctor"]));
+    assert!(table.stderr.is_empty(), "{table:?}");
+    let words = table.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for one in findings(&json) {
+        let head =
+            format!("{} {} ", one["verdict"].as_str().unwrap(), one["name"].as_str().unwrap());
+        assert!(words.contains(&head), "{head} is not in {}", table.stdout);
+        if one["verdict"] == "poor" {
+            let setting = one["setting"].as_str().expect("a setting");
+            let setting = setting.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains(&setting), "{setting} is not in {}", table.stdout);
+        }
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_names_what_there_is() {
+    for (words, told) in [
+        (&["doctor", "--apply", "nonsense"][..], "pipe-size"),
+        (&["doctor", "--frobnicate"][..], "--frobnicate"),
+    ] {
+        run(&mut bytepath(words)).refused(2, &[told]);
+    }
+    let json = run(&mut bytepath(&["doctor", "--json", "-"])).json();
+    let poor = |one: &&Value| one["verdict"] == "poor";
+    // Without a terminal nobody can be asked.
+    if findings(&json).iter().any(|one| poor(&one) && one["changeable"] == true) {
+        run(&mut bytepath(&["doctor", "--apply"])).refused(2, &["name what is to be changed"]);
+    }
+    if let Some(fixed) = findings(&json).iter().find(|one| poor(one) && one["changeable"] == false)
+    {
+        let name = fixed["name"].as_str().expect("a name");
+        run(&mut bytepath(&["doctor", "--apply", name])).refused(2, &["change it yourself"]);
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_unknown_and_said() {
+    let done = run(&mut bytepath(&["doctor", "--dir", "/no/such/place", "--json", "-"]));
+    let json = done.json();
+    let one = finding(&json, "file-system");
+    assert_eq!(one["verdict"], "unknown");
+    assert!(one["why"].as_str().is_some_and(|why| why.contains("/no/such/place")), "{one}");
+}
+
+/// As nobody; says why not where that is impossible.
+fn as_nobody(words: &[&str]) -> Option<Command> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become somebody else");
+        return None;
+    }
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doctor-of-nobody");
+    fs::create_dir_all(&copy).expect("a folder");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", BYTEPATH]);
+    command.args(words).env("XDG_STATE_HOME", copy).current_dir("/");
+    let can = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", BYTEPATH, "--version"])
+        .output();
+    if !can.is_ok_and(|can| can.status.success()) {
+        println!("skipped: nobody cannot run the program from where it was built, or no setpriv");
+        return None;
+    }
+    Some(command)
+}
+
+#[test]
+fn an_ordinary_user_is_told_what_is_not_for_them_and_may_change_nothing() {
+    let Some(mut command) = as_nobody(&["doctor", "--json", "-"]) else { return };
+    let done = run(&mut command);
+    let json = done.json();
+    let bpf = finding(&json, "bpf");
+    assert_eq!((&bpf["verdict"], &bpf["found"]), (&"poor".into(), &"not for this user".into()));
+    let poor = |one: &&&Value| one["verdict"] == "poor" && one["changeable"] == true;
+    let all = findings(&json);
+    let Some(changeable) = all.iter().find(poor) else {
+        println!("not looked at: everything that could be changed is well here");
+        return;
+    };
+    let name = changeable["name"].as_str().expect("a name");
+    let Some(mut command) = as_nobody(&["doctor", "--apply", name]) else { return };
+    run(&mut command).refused(1, &[&format!("cannot change {name}"), "run it as root"]);
+}
+
+#[test]
+fn without_proc_and_sys_it_says_what_it_cannot_know() {
+    let line = format!(
+        "mount -t tmpfs none /proc && mount -t tmpfs none /sys && exec {BYTEPATH} doctor --json -"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "sh", "-c", &line]);
+    if !rustix::process::geteuid().is_root() {
+        command = Command::new("unshare");
+        command.args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "--pid",
+            "--fork",
+            "sh",
+            "-c",
+            &line,
+        ]);
+    }
+    let done = run(&mut command);
+    if done.stdout.is_empty() && (done.stderr.contains("unshare") || done.stderr.contains("mount"))
+    {
+        println!("skipped: no namespaces: {}", done.stderr);
+        return;
+    }
+    let json = done.json();
+    assert!(!done.stderr.contains("panicked"), "{done:?}");
+    for name in ["somaxconn", "steal", "swap", "cgroup-cpu", "psi", "mitigations", "seccomp"] {
+        assert_eq!(finding(&json, name)["verdict"], "unknown", "{name} in {json:#}");
+    }
+    assert_ne!(finding(&json, "pipe-size")["verdict"], "unknown", "a pipe itself tells");
+}
+
+/// net.core.somaxconn is of each network namespace: one of our own is changed, and goes.
+#[test]
+fn a_setting_is_changed_when_named_and_undone_by_what_is_printed() {
+    let line = format!(
+        "echo 128 > /proc/sys/net/core/somaxconn && {BYTEPATH} doctor --apply somaxconn; \
+         echo \"code $?\"; cat /proc/sys/net/core/somaxconn"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", &line]);
+    let done = run(&mut command);
+    if !done.stdout.contains("code ") {
+        println!("skipped: no network namespaces: {}", done.stderr);
+        return;
+    }
+    let told = &done.stdout;
+    assert!(told.contains("/proc/sys/net/core/somaxconn was 128 and is 4096"), "{done:?}");
+    assert!(told.contains("undo: sysctl -w net.core.somaxconn=128"), "{done:?}");
+    assert!(told.trim_end().ends_with("4096"), "{done:?}");
+
+    // In JSON too, and the command that undoes it does.
+    let line = format!(
+        "echo 128 > /proc/sys/net/core/somaxconn && {BYTEPATH} doctor --apply somaxconn --json -"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", &line]);
+    let json = run(&mut command).json();
+    let applied = &json["applied"][0];
+    assert_eq!((&applied["from"], &applied["to"]), (&"128".into(), &"4096".into()));
+    assert_eq!(finding(&json, "somaxconn")["verdict"], "good", "it is looked at again");
+    let undo = applied["undo"].as_str().expect("a command");
+    let line = format!(
+        "echo 4096 > /proc/sys/net/core/somaxconn && {undo} >&2 && cat /proc/sys/net/core/somaxconn"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", &line]);
+    let done = run(&mut command);
+    if done.stderr.contains("not found") {
+        println!("not looked at: no sysctl here");
+        return;
+    }
+    assert_eq!(done.stdout.trim(), "128", "{done:?}");
+}
+
+#[test]
+fn what_is_well_already_is_left_alone() {
+    let line = format!(
+        "echo 4096 > /proc/sys/net/core/somaxconn && {BYTEPATH} doctor --apply somaxconn --json -"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", &line]);
+    let done = run(&mut command);
+    if done.stdout.is_empty() {
+        println!("skipped: no network namespaces: {}", done.stderr);
+        return;
+    }
+    assert_eq!(done.json()["applied"], Value::Array(Vec::new()));
+    assert!(done.stderr.contains("somaxconn is good: nothing is changed"), "{done:?}");
+}

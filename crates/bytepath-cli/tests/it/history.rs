@@ -1,0 +1,336 @@
+//! `bytepath history`, and how runs come into the store: real runs, two at once, full disks, damage.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::program::{BYTEPATH, Done, as_nobody, bytepath, root, run, shell, spawned};
+
+/// An experiment that takes a tenth of a second.
+const BENCH: [&str; 8] =
+    ["bench", "overhead", "--blocks", "3", "--time", "2ms", "--warm-up", "1ms"];
+
+/// A store of its own.
+pub(crate) struct Yard {
+    folder: TempDir,
+}
+
+impl Yard {
+    pub(crate) fn new() -> Yard {
+        Yard { folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn records(&self) -> PathBuf {
+        self.path().join("bytepath/records")
+    }
+
+    fn index(&self) -> PathBuf {
+        self.path().join("bytepath/index-1.sqlite")
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = bytepath(words);
+        command.env("XDG_DATA_HOME", self.path());
+        command
+    }
+
+    #[track_caller]
+    pub(crate) fn run(&self, words: &[&str]) -> Done {
+        run(&mut self.command(words))
+    }
+
+    /// The runs, as `history --json` lists them.
+    #[track_caller]
+    fn listed(&self) -> Vec<Value> {
+        let list = self.run(&["history", "--json", "-"]).well().json();
+        list.as_array().expect("a list").clone()
+    }
+
+    /// The names of the runs.
+    #[track_caller]
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.listed().iter().map(|run| run["run"].as_str().expect("a name").to_owned()).collect()
+    }
+
+    /// Measures, and gives the record.
+    #[track_caller]
+    pub(crate) fn measured(&self) -> Value {
+        self.run(&[&BENCH[..], &["--json", "-"]].concat()).well().json()
+    }
+
+    /// Puts a record into the store, as somebody who copies files would.
+    pub(crate) fn put(&self, name: &str, record: &Value) -> String {
+        std::fs::create_dir_all(self.records()).expect("a folder");
+        let path = self.records().join(format!("{name}.json"));
+        std::fs::write(&path, record.to_string()).expect("it is written");
+        path.to_str().expect("plain letters").to_owned()
+    }
+}
+
+#[test]
+fn every_run_is_kept_listed_shown_exported_and_removed() {
+    let yard = Yard::new();
+    let said = yard.run(&["history"]).well().stdout;
+    assert!(said.contains("no run is kept in") && said.contains("bytepath bench"), "{said}");
+    let said = yard.run(&BENCH).well().stdout;
+    let kept = said.trim_end().lines().last().expect("a line").strip_prefix("kept as ");
+    let name = kept.unwrap_or_else(|| panic!("{said}")).to_owned();
+    assert_eq!(yard.names(), [name.clone()]);
+    let listed = &yard.listed()[0];
+    assert_eq!(listed["experiment"], "overhead");
+    assert_eq!((&listed["blocks"], &listed["arms_ok"]), (&json!(3), &json!(2)));
+    let shown = yard.run(&["history", "show", "last"]).well().stdout;
+    assert!(said.starts_with(&shown), "{shown}\nis not what bench said:\n{said}");
+    let file = yard.path().join("exported.json");
+    yard.run(&["history", "export", &name, "-o", file.to_str().expect("plain")]).well();
+    let exported: Value =
+        serde_json::from_slice(&std::fs::read(&file).expect("it is there")).expect("JSON");
+    assert_eq!(exported["id"], name);
+    let end = name.rsplit('-').next().expect("an end");
+    let piped = yard.run(&["history", "export", end]).well().json();
+    assert_eq!(piped, exported, "the end of an id names it");
+    assert_eq!(yard.run(&["history", "rm", "last"]).well().stdout, format!("removed {name}\n"));
+    assert_eq!(yard.names(), [] as [String; 0]);
+    yard.run(&["history", "show", "last"]).refused(1, &["no run is kept"]);
+}
+
+#[test]
+fn a_run_that_is_not_to_be_kept_is_not() {
+    let yard = Yard::new();
+    let said = yard.run(&[&BENCH[..], &["--no-store"]].concat()).well().stdout;
+    assert!(!said.contains("kept as"), "{said}");
+    assert_eq!(std::fs::read_dir(yard.path()).expect("it lists").count(), 0);
+}
+
+#[test]
+fn runs_are_listed_in_the_order_of_time_and_last_counts_back() {
+    let yard = Yard::new();
+    let mut record = yard.measured();
+    for (name, started) in [("c", "2026-01-03"), ("a", "2026-01-01"), ("b", "2026-01-02")] {
+        record["started"] = json!(format!("{started}T00:00:00Z"));
+        yard.put(name, &record);
+    }
+    let names = yard.names();
+    assert_eq!(names[..3], ["a", "b", "c"], "the run of today is last: {names:?}");
+    let exported = |word: &str| yard.run(&["history", "export", word]).well().json();
+    assert_eq!(exported("last~1")["started"], "2026-01-03T00:00:00Z");
+    assert_eq!(exported("last~3")["started"], "2026-01-01T00:00:00Z");
+    yard.run(&["history", "show", "last~4"]).refused(1, &["last~4", "only 4 runs are kept"]);
+    yard.run(&["history", "show", "last~x"]).refused(2, &["last~x", "last~1"]);
+    let limited = yard.run(&["history", "-n", "2"]).well().stdout;
+    assert!(limited.contains("\nc ") && !limited.contains("\nb "), "{limited}");
+    let other = yard.run(&["history", "--experiment", "pipes"]).well().stdout;
+    assert!(other.contains("no run of pipes is kept"), "{other}");
+}
+
+#[test]
+fn nothing_is_removed_where_one_name_is_wrong() {
+    let yard = Yard::new();
+    let record = yard.measured();
+    yard.put("x-1", &record);
+    yard.put("y-1", &record);
+    yard.run(&["history", "rm", "x-1", "no-such"]).refused(1, &["no-such", "bytepath history"]);
+    yard.run(&["history", "rm", "1"]).refused(1, &["may be x-1 or y-1"]);
+    yard.run(&["history", "rm", ""]).refused(1, &["no run \"\""]);
+    yard.run(&["history", "rm"]).refused(2, &["RUNS"]);
+    assert_eq!(yard.names().len(), 3);
+}
+
+#[test]
+fn runs_that_end_at_once_are_all_kept_and_looked_at_meanwhile() {
+    let yard = Yard::new();
+    let mut running: Vec<_> = (0..4)
+        .map(|_| {
+            // One seed, so one id where they begin in one second.
+            let words = [&BENCH[..], &["--seed", "7"]].concat();
+            spawned(yard.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()))
+        })
+        .collect();
+    running.extend((0..4).map(|_| {
+        spawned(yard.command(&["history"]).stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }));
+    for done in running {
+        done.done().well();
+    }
+    assert_eq!(yard.names().len(), 4);
+}
+
+#[test]
+fn a_damaged_index_is_made_anew_from_the_records_and_says_so_once() {
+    let yard = Yard::new();
+    yard.measured();
+    yard.measured();
+    let before = yard.names();
+    let sound = std::fs::read(yard.index()).expect("it is there");
+    let mut holed = sound.clone();
+    holed[100..].iter_mut().step_by(7).for_each(|byte| *byte ^= 0x5a);
+    let other = b"SQLite format 3\0 and then nothing".to_vec();
+    for damage in [b"no database".to_vec(), sound[..sound.len() / 2].to_vec(), holed, other] {
+        std::fs::write(yard.index(), &damage).expect("it is written");
+        let done = yard.run(&["history", "--json", "-"]);
+        assert!(done.status.success(), "{done:?}");
+        assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
+        assert!(done.stderr.contains("made anew from 2 records"), "{done:?}");
+        assert_eq!(yard.names(), before, "and then it is sound");
+    }
+    // A database with tables of somebody else.
+    std::fs::remove_file(yard.index()).expect("it was there");
+    assert_eq!(yard.names(), before, "one that is missing is no damage");
+}
+
+#[test]
+fn records_that_cannot_be_read_are_listed_with_the_reason_and_harm_nothing() {
+    let yard = Yard::new();
+    let record = yard.measured();
+    let good = yard.names();
+    let text = record.to_string();
+    let write = |name: &str, text: &[u8]| {
+        std::fs::write(yard.records().join(name), text).expect("it is written");
+    };
+    write("truncated.json", &text.as_bytes()[..text.len() / 2]);
+    write("newer.json", text.replace("bytepath.record/1", "bytepath.record/2").as_bytes());
+    write("other.json", b"{\"schema\": \"somebody.else/1\"}");
+    write("deep.json", "[".repeat(100_000).as_bytes());
+    write("binary.json", &[0xff, 0xfe, 0x00]);
+    write("empty.json", b"");
+    std::fs::create_dir(yard.records().join("folder.json")).expect("a folder");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        yard.records().join("fifo.json"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .expect("a FIFO");
+    let listed = yard.listed();
+    let problem = |name: &str| {
+        let run = listed.iter().find(|run| run["run"] == name).expect("it is listed");
+        run["problem"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(problem("truncated").contains("not JSON"), "{}", problem("truncated"));
+    assert!(problem("newer").contains("too new"), "{}", problem("newer"));
+    assert!(problem("other").contains("somebody.else/1"), "{}", problem("other"));
+    for name in ["deep", "binary", "empty", "folder", "fifo"] {
+        assert!(!problem(name).is_empty(), "{name}");
+    }
+    let said = yard.run(&["history"]).well().stdout;
+    assert!(said.contains("truncated cannot be read: not JSON"), "{said}");
+    yard.run(&["history", "show", "truncated"]).refused(1, &["truncated.json", "not JSON"]);
+    yard.run(&["history", "show", "last"]).well();
+    assert_eq!(listed.iter().filter(|run| run["problem"].is_null()).count(), good.len());
+    yard.run(&["history", "rm", "truncated", "newer"]).well();
+}
+
+#[test]
+fn a_hostile_name_cannot_command_the_terminal() {
+    let yard = Yard::new();
+    let mut record = yard.measured();
+    record["experiment"]["name"] = json!("\u{1b}[2Jpipes");
+    yard.put("hostile\u{1b}[31m", &record);
+    for words in [&["history"][..], &["history", "show", "hostile\u{1b}[31m"]] {
+        let said = yard.run(words).well().stdout;
+        assert!(said.contains("pipes") && !said.contains('\u{1b}'), "{said:?}");
+    }
+}
+
+/// A place to keep runs in which nothing can be kept.
+#[track_caller]
+fn is_shown_though_not_kept(data: &Path, why: &str) {
+    let done = run(bytepath(&BENCH).env("XDG_DATA_HOME", data));
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
+    assert!(done.stderr.contains("the run is not kept") && done.stderr.contains(why), "{done:?}");
+    assert!(done.stdout.contains("bare-loop") && !done.stdout.contains("kept as"), "{done:?}");
+}
+
+#[test]
+fn a_run_that_cannot_be_kept_is_shown_all_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"").expect("it is written");
+    is_shown_though_not_kept(&file, "Not a directory");
+    let mut homeless = bytepath(&BENCH);
+    let done = run(homeless.env_remove("HOME").env_remove("XDG_DATA_HOME"));
+    assert!(done.status.success() && done.stderr.contains("no HOME"), "{done:?}");
+}
+
+#[test]
+fn a_full_disk_loses_no_figures() {
+    if !root() {
+        println!("skipped: only root makes a full disk");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs"])
+        .arg(folder.path())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("skipped: nothing can be mounted here");
+        return;
+    }
+    let _unmounted = Unmounted(folder.path());
+    std::fs::write(folder.path().join("filler"), vec![0_u8; 60 << 10]).expect("it fits");
+    is_shown_though_not_kept(folder.path(), "No space left");
+    let left: Vec<_> = walk(folder.path()).collect();
+    assert!(left.iter().all(|path| !path.to_string_lossy().contains(".new-")), "{left:?}");
+    // There is room for a record, and none for an index.
+    std::fs::remove_file(folder.path().join("filler")).expect("it was there");
+    run(bytepath(&BENCH).env("XDG_DATA_HOME", folder.path())).well();
+    let _ = std::fs::write(folder.path().join("filler"), vec![0_u8; 60 << 10]);
+    let done = run(bytepath(&["history"]).env("XDG_DATA_HOME", folder.path()));
+    assert!(done.status.success() && done.stdout.contains("overhead"), "{done:?}");
+    assert!(done.stderr.contains("no index can be kept"), "{done:?}");
+}
+
+fn walk(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let mut all = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("it lists").flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            }
+            all.push(entry.path());
+        }
+    }
+    all.into_iter()
+}
+
+struct Unmounted<'a>(&'a Path);
+
+impl Drop for Unmounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_store_that_may_only_be_read_is_read() {
+    let Some(nobody) = as_nobody().filter(|words| !words.is_empty()) else {
+        println!("skipped: an ordinary user's own store is never read-only");
+        return;
+    };
+    let yard = Yard::new();
+    let record = yard.measured();
+    yard.names();
+    let yard_path = yard.path().display();
+    let copy = yard.path().join("program");
+    std::fs::copy(BYTEPATH, &copy).expect("a copy");
+    let open = format!("chmod -R go+rX {yard_path} && ");
+    let line = format!("{open}XDG_DATA_HOME={yard_path} {nobody}{} history", copy.display());
+    assert!(shell(&line).well().stdout.contains("overhead"), "by the index as it is");
+    yard.put("new", &record);
+    let done = shell(&line);
+    assert!(done.status.success() && done.stdout.contains("\nnew "), "{done:?}");
+    assert!(done.stderr.contains("no index can be kept"), "{done:?}");
+    let bench = format!("XDG_DATA_HOME={yard_path} {nobody}{} {}", copy.display(), BENCH.join(" "));
+    let done = shell(&bench);
+    assert!(done.status.success() && done.stderr.contains("is not kept"), "{done:?}");
+}

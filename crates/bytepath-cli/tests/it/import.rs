@@ -1,0 +1,166 @@
+//! `bytepath import`: what the real hyperfine and fio measured, and what is none of that.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use bytepath_report::{Record, Unit, latency};
+use serde_json::Value;
+
+use crate::program::{Done, bytepath, installed, run};
+
+fn import(folder: &Path, words: &[&str]) -> Done {
+    run(bytepath(&[&["import"], words].concat()).current_dir(folder))
+}
+
+#[track_caller]
+fn imported(folder: &Path, name: &str) -> Record {
+    let text = import(folder, &[name, "--json", "-"]).well().stdout;
+    let record = Record::from_json(&text).expect("a record");
+    assert!(record.settings.contains_key("imported_from") && record.control.is_none());
+    assert!(record.notes[0].contains("no A/A control, and the machine is not known"));
+    record
+}
+
+/// What a program that has to succeed wrote into a file, as JSON.
+#[track_caller]
+fn made(command: &mut Command, file: &Path) -> Value {
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(file).expect("it wrote");
+    serde_json::from_str(&text[text.find('{').expect("JSON")..]).expect("JSON")
+}
+
+#[test]
+fn what_the_real_hyperfine_measured_is_a_record_with_its_figures() {
+    if !installed("hyperfine") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("h.json");
+    let mut hyperfine = Command::new("hyperfine");
+    hyperfine.args(["-r", "6", "-N", "--export-json"]).arg(&file).args(["sleep 0.02", "true"]);
+    let told = made(&mut hyperfine, &file);
+    let record = imported(folder.path(), "h.json");
+    for (arm, result) in record.arms.iter().zip(told["results"].as_array().expect("results")) {
+        assert_eq!(
+            (arm.name.as_str(), arm.unit),
+            (result["command"].as_str().expect("it"), Unit::Seconds)
+        );
+        let median = result["median"].as_f64().expect("a median");
+        let found = arm.median.expect("a median");
+        assert!((found - median).abs() < 1e-9, "{found} {median}");
+        let times: Vec<f64> = arm.samples.iter().map(|sample| sample.value).collect();
+        assert_eq!(Value::from(times), result["times"]);
+        assert_eq!(arm.costs.and_then(|costs| costs.cpu_user_s_per_run), result["user"].as_f64());
+        let [low, high] = arm.ci95.expect("6 runs have an interval");
+        assert!(low <= found && found <= high);
+    }
+    assert!(record.arms[0].reference);
+    let sleeps = record.arms[0].median.expect("a median");
+    let ratio = record.arms[1].ratio.expect("a ratio");
+    assert!((ratio - record.arms[1].median.expect("a median") / sleeps).abs() < 1e-12);
+    // Our own clock on the same command: neither sees less than was slept.
+    let own =
+        bytepath(&["bench", "cmd", "-N", "sleep 0.02", "--blocks", "3", "--json", "-"]).output();
+    let own = Record::from_json(&String::from_utf8_lossy(&own.expect("it runs").stdout))
+        .expect("a record");
+    let ours = own.arms[0].samples.iter().chain(&record.arms[0].samples);
+    assert!(ours.clone().all(|sample| sample.value >= 0.02), "{own:?}");
+    assert_eq!(
+        own.experiment.definition, record.experiment.definition,
+        "so that both can be compared"
+    );
+}
+
+#[test]
+fn what_the_real_fio_measured_is_a_record_with_its_figures() {
+    if !installed("fio") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    for format in ["json", "json+"] {
+        let file = folder.path().join("f.json");
+        let mut fio = Command::new("fio");
+        fio.args(["--name=mixed", "--rw=randrw", "--size=4M", "--bs=4k", "--ioengine=psync"]);
+        fio.args(["--name=reads", "--rw=read", "--size=4M", "--bs=64k", "--ioengine=psync"]);
+        fio.arg(format!("--directory={}", folder.path().display()));
+        fio.arg(format!("--output-format={format}")).arg(format!("--output={}", file.display()));
+        let told = made(&mut fio, &file);
+        let record = imported(folder.path(), "f.json");
+        let names: Vec<_> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
+        assert_eq!(names, ["mixed/read", "mixed/write", "reads"], "{format}");
+        let places = [(0, "read"), (0, "write"), (1, "read")];
+        for (arm, (job, direction)) in record.arms.iter().zip(places) {
+            let of = &told["jobs"][job][direction];
+            assert_eq!(arm.median, of["iops"].as_f64(), "{format}, {}", arm.name);
+            assert_eq!(arm.unit, Unit::OpsPerSecond);
+            let latency = latency::Latency::of_arm(arm).expect("fio tells latencies");
+            let p99 = of["clat_ns"]["percentile"]["99.000000"].as_f64().expect("a percentile");
+            let near = (latency.p99_ns as f64 / p99 - 1.0).abs();
+            assert!(near < 0.05, "{format}, {}: {} and {p99}", arm.name, latency.p99_ns);
+            assert_eq!(latency.histogram.is_some(), format == "json+", "json+ tells them all");
+        }
+        assert_eq!(record.arms[2].params["io_bytes"], 65536);
+        assert!(record.experiment.definition.contains("mixed: rw=randrw bs=4k ioengine=psync"));
+    }
+    // And the page is made of it.
+    import(folder.path(), &["f.json", "--json", "r.json"]).well();
+    let page = run(bytepath(&["report", "r.json", "--format", "html"]).current_dir(folder.path()))
+        .well()
+        .stdout;
+    assert!(page.contains("Measured by another program (fio-") && page.contains("Latencies"));
+}
+
+#[test]
+fn several_files_become_several_records() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = |name: &str, command: &str, times: &str| {
+        let text = format!(r#"{{"results": [{{"command": "{command}", "times": {times}}}]}}"#);
+        fs::write(folder.path().join(name), text).expect("a file");
+    };
+    one("a.json", "first", "[1.0, 2.0, 3.0]");
+    one("b.json", "second", "[4.0]");
+    import(folder.path(), &["a.json", "b.json", "--json", "all.json"]).well();
+    let text = fs::read_to_string(folder.path().join("all.json")).expect("written");
+    let records = Record::all_from_json(&text).expect("records");
+    let medians: Vec<_> = records.iter().map(|record| record.arms[0].median).collect();
+    assert_eq!(medians, [Some(2.0), Some(4.0)]);
+    assert_eq!(records[1].arms[0].ci95, None, "one run has no interval");
+}
+
+#[test]
+fn what_cannot_be_imported_is_told_with_what_is_wrong() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    let deep = format!("{{\"results\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let cases: [(&str, &[&str]); 11] = [
+        ("", &["not JSON", "--export-json"]),
+        ("{\"results\": [{\"command\": \"x\"", &["not JSON", "EOF"]),
+        ("{}", &["neither what hyperfine", "fio"]),
+        ("[1, 2]", &["neither what hyperfine"]),
+        (r#"{"schema": "bytepath.record/1"}"#, &["it is a record of bytepath already"]),
+        (r#"{"results": []}"#, &["damaged hyperfine result: it has no results"]),
+        (r#"{"results": [{"command": "x"}]}"#, &["x: no times"]),
+        (r#"{"results": [{"command": "x", "times": [-1.0]}]}"#, &["-1 is no time"]),
+        (
+            r#"{"results": [{"command": 7, "times": [1.0]}]}"#,
+            &["damaged hyperfine result", "string"],
+        ),
+        (
+            r#"{"fio version": "fio-3.33", "jobs": []}"#,
+            &["damaged fio result: no job did anything"],
+        ),
+        (&deep, &["not JSON", "recursion limit"]),
+    ];
+    for (text, words) in cases {
+        fs::write(at.join("x.json"), text).expect("a file");
+        import(at, &["x.json"]).refused(1, &[&["x.json"], words].concat());
+    }
+    import(at, &["absent.json"]).refused(1, &["cannot read absent.json"]);
+    let failed = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "j", "error": 5}]}"#;
+    fs::write(at.join("x.json"), failed).expect("a file");
+    let record = imported(at, "x.json");
+    let why = record.arms[0].why.as_deref();
+    assert!(why.is_some_and(|why| why.contains("Input/output error")), "{why:?}");
+}

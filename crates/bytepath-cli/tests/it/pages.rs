@@ -1,0 +1,131 @@
+//! `bytepath pages`: the memory of processes that is known.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::program::{BYTEPATH, as_nobody, bytepath, root, run, shell, spawned};
+
+/// A process that has 8 MiB in huge pages, or in small ones.
+fn has_memory(pages: &str) -> crate::program::Bounded {
+    let words = [
+        "sweep", "--way", "write", "--block", "8M", "--pages", pages, "--cpus", "0", "--time",
+        "60s",
+    ];
+    spawned(bytepath(&words).stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
+/// The mapping of those 8 MiB, once it is there.
+fn mapping_of(pid: &str, more: &[&str]) -> Value {
+    let began = std::time::Instant::now();
+    loop {
+        let words = [&["pages", pid, "--json", "-"], more].concat();
+        let seen = run(&mut bytepath(&words)).well().json();
+        let mappings = seen[0]["mappings"].as_array().expect("mappings").clone();
+        let whole = |mapping: &&Value| {
+            mapping["anonymous_bytes"].as_u64().is_some_and(|bytes| bytes >= 8 << 20)
+        };
+        if let Some(mapping) = mappings.iter().find(whole) {
+            return mapping.clone();
+        }
+        assert!(began.elapsed().as_secs() < 60, "the memory comes: {seen}");
+    }
+}
+
+#[test]
+fn huge_pages_are_told_from_small_ones_with_what_could_be_huge() {
+    let mut small = has_memory("base");
+    let pid = small.child().id().to_string();
+    let mapping = mapping_of(&pid, &[]);
+    assert_eq!(mapping["anon_huge_bytes"], 0, "{mapping}");
+    let advice = mapping["advice"].as_str().expect("it could be huge");
+    assert!(advice.contains("could be in 2 MiB pages and is not"), "{advice}");
+    let said = run(&mut bytepath(&["pages", &pid])).well().stdout;
+    assert!(
+        said.contains("8 MiB could be in 2 MiB pages") && said.contains("in huge pages"),
+        "{said}"
+    );
+    if root() {
+        let base = &mapping["frames"]["bytes_by_page"];
+        assert!(base["4096"].as_u64().is_some_and(|bytes| bytes >= 4 << 20), "{base}");
+        let each = run(&mut bytepath(&["pages", &pid, "--each"])).well().stdout;
+        assert!(each.contains("  frame ") && each.contains("(base)"), "{each}");
+    }
+    let mut huge = has_memory("huge");
+    let pid = huge.child().id().to_string();
+    let mapping = mapping_of(&pid, &[]);
+    if mapping["anon_huge_bytes"] == 0 {
+        println!("skipped: no huge pages are to be had here");
+        return;
+    }
+    if root() {
+        let sizes = &mapping["frames"]["bytes_by_page"];
+        assert!(sizes["2097152"].as_u64().is_some_and(|bytes| bytes >= 4 << 20), "{sizes}");
+    }
+}
+
+#[test]
+fn a_command_and_what_it_starts_are_looked_at_and_its_code_is_passed_on() {
+    let line = format!("{BYTEPATH} sweep --way write --block 8M --cpus 0 --time 300ms >&2; exit 7");
+    let json = tempfile::NamedTempFile::new().expect("a file");
+    let words = ["pages", "--json", json.path().to_str().expect("plain"), "--", "sh", "-c", &line];
+    let done = run(&mut bytepath(&words));
+    assert_eq!(done.status.code(), Some(7), "{done:?}");
+    assert_eq!(done.stdout, "", "it is the command's: {done:?}");
+    let seen = std::fs::read_to_string(json.path()).expect("it is there");
+    let seen: Value = serde_json::from_str(&seen).expect("JSON");
+    let seen = seen.as_array().expect("processes");
+    let most = seen.iter().filter_map(|process| process["resident_bytes"].as_u64()).max();
+    assert!(
+        seen.len() >= 2 && most.is_some_and(|bytes| bytes >= 8 << 20),
+        "{}: {most:?}",
+        seen.len()
+    );
+    assert!(done.stderr.contains("sweep --way write"), "{done:?}");
+}
+
+#[test]
+fn the_processes_that_one_started_are_shown_where_that_is_asked_for() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "sleep 60 & sleep 60"]).stdout(Stdio::null());
+    let mut shell = spawned(&mut command);
+    let pid = shell.child().id().to_string();
+    let count = |words: &[&str]| {
+        let words = [&["pages", &pid, "--json", "-"], words].concat();
+        run(&mut bytepath(&words)).well().json().as_array().expect("processes").len()
+    };
+    let began = std::time::Instant::now();
+    while count(&["--children"]) < 3 {
+        assert!(began.elapsed().as_secs() < 60, "they start");
+    }
+    assert_eq!(count(&[]), 1);
+}
+
+#[test]
+fn what_cannot_be_looked_at_says_why() {
+    run(&mut bytepath(&["pages", "999999999"])).refused(1, &["there is no process 999999999"]);
+    run(&mut bytepath(&["pages", "0"])).refused(1, &["there is no process 0"]);
+    run(&mut bytepath(&["pages"])).refused(2, &["PID"]);
+    run(&mut bytepath(&["pages", "x"])).refused(2, &["invalid"]);
+    run(&mut bytepath(&["pages", "--", "/no/such"])).refused(1, &["cannot start /no/such"]);
+    let done = run(&mut bytepath(&["pages", "--", "true"]));
+    assert!(done.status.success(), "{done:?}");
+    // A kernel thread has none.
+    if root() && std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
+        let done = run(&mut bytepath(&["pages", "2"])).well();
+        assert!(done.stdout.contains("0 B there"), "{done:?}");
+    }
+    let Some(nobody) = as_nobody().filter(|words| !words.is_empty()) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("program");
+    std::fs::copy(BYTEPATH, &copy).expect("a copy");
+    let line = format!(
+        "chmod 755 {}; {nobody}{} pages $PPID; {nobody}{} pages -- sleep 0.3",
+        folder.path().display(),
+        copy.display(),
+        copy.display()
+    );
+    let done = shell(&line);
+    assert!(done.stderr.contains("only its user and root may"), "{done:?}");
+    assert!(done.status.success() && done.stderr.contains("hidden from all but root"), "{done:?}");
+}

@@ -1,0 +1,235 @@
+//! The page in a real browser.
+
+use std::path::Path;
+
+use bytepath_report::Record;
+use serde_json::{Value, json};
+
+use super::browser::Browser;
+use super::report;
+use super::sample::{self, kept};
+
+/// A page of these records, opened with all its charts drawn; none where there is no browser.
+fn opened(folder: &Path, records: &[Record]) -> Option<Browser> {
+    let mut browser = Browser::start()?;
+    let names: Vec<_> = (0..records.len()).map(|number| format!("{number}.json")).collect();
+    for (name, record) in names.iter().zip(records) {
+        kept(folder, name, record);
+    }
+    let words: Vec<&str> = names.iter().map(String::as_str).chain(["-o", "page.html"]).collect();
+    report(folder, &words).well();
+    browser.visit(&folder.join("page.html"));
+    browser.draw_all();
+    Some(browser)
+}
+
+#[test]
+fn figures_in_the_page_are_the_records_and_nothing_is_asked_of_a_network() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let record = sample::record();
+    let Some(mut browser) = opened(folder.path(), std::slice::from_ref(&record)) else { return };
+    let found = browser.eval(
+        "[...document.querySelectorAll('#arms-1 tbody tr')].map((row) => \
+         [row.querySelector('th').textContent, row.dataset.median === undefined ? null : Number(row.dataset.median)])",
+    );
+    let name = |arm: &bytepath_report::Arm| match arm.reference {
+        true => format!("{} *", arm.name),
+        false => arm.name.clone(),
+    };
+    let wanted: Vec<Value> = record.arms.iter().map(|arm| json!([name(arm), arm.median])).collect();
+    assert_eq!(found, Value::from(wanted));
+    let drawn = browser.eval(
+        "[...document.querySelectorAll('[data-chart=arms] [role=listitem]')].map((row) => row.getAttribute('aria-label'))",
+    );
+    let drawn: Vec<&str> =
+        drawn.as_array().expect("rows").iter().filter_map(Value::as_str).collect();
+    assert_eq!(drawn.len(), 4, "each arm that ran has a row: {drawn:?}");
+    for (row, arm) in drawn.iter().zip(&record.arms) {
+        let exactly = format!("exactly {}", arm.median.expect("it ran"));
+        assert!(row.starts_with(&arm.name) && row.ends_with(&exactly), "{row}");
+    }
+    for chart in ["arms", "samples", "latency", "costs", "classes"] {
+        let marks = format!(
+            "document.querySelectorAll('[data-chart={chart}] svg :is(circle, rect, path, text)').length"
+        );
+        assert!(browser.eval(&marks).as_u64() > Some(4), "{chart} is drawn");
+    }
+    // The place of a mark is that of its figure: the axis tells both.
+    let place = browser.eval(
+        "(() => { const svg = document.querySelector('[data-chart=arms] svg'); const x = svg.scale('x'); \
+         const dots = [...svg.querySelectorAll('g[aria-label=dot] circle')].map((dot) => x.invert(Number(dot.getAttribute('cx')))); \
+         return dots.sort((a, b) => a - b); })()",
+    );
+    let place: Vec<f64> =
+        place.as_array().expect("dots").iter().filter_map(Value::as_f64).collect();
+    let wanted = [0.25, 3.5, 12.25, 61.0625];
+    assert_eq!(place.len(), wanted.len(), "{place:?}");
+    for (found, wanted) in place.iter().zip(wanted) {
+        assert!((found / wanted - 1.0).abs() < 1e-6, "{place:?}");
+    }
+    let published =
+        "document.querySelectorAll('[data-chart=arms] svg g[aria-label=dot] path').length";
+    assert_eq!(browser.eval(published), 2, "published figures stand beside");
+    let hollow = "[...document.querySelectorAll('[data-chart=arms] svg circle')].filter((dot) => dot.closest('g').getAttribute('fill') === 'var(--back)').length";
+    assert_eq!(browser.eval(hollow), 1, "what was moved and not looked at is hollow");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_hostile_record_is_text_in_the_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = opened(folder.path(), &[sample::hostile(), sample::record()]) else {
+        return;
+    };
+    browser.eval("document.querySelectorAll('[data-tools=samples] select').forEach((choice) => { choice.value = 'all'; choice.dispatchEvent(new Event('change')); }), true");
+    assert_eq!(browser.eval("typeof window.hacked"), "undefined");
+    assert_eq!(browser.eval("document.querySelectorAll('img, iframe, object, embed, link, form, base, [onerror], [onload]').length"), 0);
+    assert_eq!(
+        browser.eval("document.scripts.length"),
+        4,
+        "the data, two libraries and the page's own"
+    );
+    assert_eq!(browser.eval("document.querySelector('#run-1 h1').textContent.includes('<script>window.hacked=1</script>')"), true);
+    assert_eq!(
+        browser.eval("document.querySelector('main').textContent.includes('{{ 7*7 }}{% raw %}')"),
+        true,
+        "no template in a template"
+    );
+    assert_eq!(
+        browser.eval("/[\\u202e\\u0000\\u001b]/.test(document.querySelector('main').textContent)"),
+        false
+    );
+    // Even a script that got into the page would not run.
+    browser.eval("(() => { const s = document.createElement('script'); s.textContent = 'window.hacked = 5'; document.body.append(s); })(), true");
+    assert_eq!(browser.eval("typeof window.hacked"), "undefined");
+    let complaints = browser.complaints();
+    assert!(
+        complaints.iter().all(|text| text.contains("Content Security Policy")),
+        "{complaints:?}"
+    );
+    assert_eq!(complaints.len(), 1, "the policy speaks of that script alone: {complaints:?}");
+}
+
+#[test]
+fn tables_are_sorted_and_arms_hidden_and_both_show_in_the_charts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };
+    let drawn = "[...document.querySelectorAll('[data-chart=arms] [role=listitem]')].map((row) => row.getAttribute('aria-label').split(',')[0])";
+    let heading = "[...document.querySelectorAll('#arms-1 thead button')].find((button) => button.textContent.startsWith('measured')).click(), true";
+    browser.eval(heading);
+    let fastest_first =
+        json!(["vmsplice-splice-huge-spin", "vmsplice-read", "write-read", "write-read-4k"]);
+    assert_eq!(browser.eval(drawn), fastest_first);
+    let last = "document.querySelector('#arms-1 tbody tr:last-child th').textContent";
+    assert_eq!(browser.eval(last), "uring-read", "what has no figure comes last");
+    browser.eval(heading);
+    assert_eq!(browser.eval(drawn)[0], "write-read-4k");
+    browser.eval("document.querySelector('#arms-1 tbody tr input').click(), true");
+    assert_eq!(browser.eval(drawn).as_array().map(Vec::len), Some(3), "one is hidden");
+    let search = "(() => { const find = document.querySelector('[data-tools=arms] input'); find.value = 'vmsplice'; find.dispatchEvent(new Event('input')); return true; })()";
+    browser.eval(search);
+    assert_eq!(
+        browser.eval(drawn).as_array().map(Vec::len),
+        Some(2),
+        "two have that in their names"
+    );
+    let ratios = "[...document.querySelectorAll('[data-tools=arms] button')][0].click(), document.querySelector('[data-chart=arms] svg').getAttribute('aria-label')";
+    assert_eq!(browser.eval(ratios), "Medians and intervals, as ratios to the reference");
+    let zoom = "(() => { const at = () => document.querySelector('[data-chart=arms] svg').scale('x').domain; const before = at(); document.querySelector('[aria-label=\"Zoom in\"]').click(); const after = at(); return before[0] < after[0] && after[1] < before[1]; })()";
+    assert_eq!(browser.eval(zoom), true);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn the_keyboard_reaches_arms_and_calls_and_the_flame_graph_is_searched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };
+    browser.eval("document.querySelector('[data-chart=arms] [role=listitem]').focus(), true");
+    browser.press("ArrowDown");
+    let focused = "document.activeElement.getAttribute('aria-label')";
+    let second = browser.eval(focused);
+    assert!(
+        second.as_str().is_some_and(|label| label.starts_with("vmsplice-read, 12.2 GiB/s")),
+        "{second}"
+    );
+    assert!(
+        browser
+            .eval("document.getElementById('tip').textContent")
+            .as_str()
+            .is_some_and(|tip| tip.contains("12.2 GiB/s"))
+    );
+
+    browser.eval("document.querySelector('.flame [role=treeitem]').focus(), true");
+    assert_eq!(browser.eval(focused), "all, 100%, 1000 samples");
+    for (key, wanted) in [
+        ("ArrowDown", "bytepath, 75.0%, 750 samples"),
+        ("ArrowRight", "swapper, 25.0%, 250 samples"),
+        ("ArrowLeft", "bytepath, 75.0%, 750 samples"),
+        ("ArrowDown", "main, 75.0%, 750 samples"),
+        ("ArrowDown", "write, 62.5%, 625 samples"),
+        ("Enter", "write, 62.5%, 625 samples"),
+    ] {
+        browser.press(key);
+        assert_eq!(browser.eval(focused), wanted, "after {key}");
+    }
+    let wide = "(() => { const of = (name) => [...document.querySelectorAll('.flame g')].find((g) => g.getAttribute('aria-label').startsWith(name)).querySelector('rect').getAttribute('width'); return of('write,') === of('all,'); })()";
+    assert_eq!(browser.eval(wide), true, "what was zoomed into is as wide as the whole");
+    browser.press("Escape");
+    let search = "(() => { const find = document.querySelector('.flame input'); find.value = 'MYSTERY'; find.dispatchEvent(new Event('input')); return document.querySelector('.flame [role=status]').textContent; })()";
+    assert_eq!(browser.eval(search), "12.5% of the samples are in what was found");
+    assert_eq!(browser.eval("document.querySelectorAll('.flame .match').length"), 1);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn the_page_is_light_and_dark_and_goes_to_paper_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };
+    let back = "getComputedStyle(document.body).backgroundColor";
+    for (scheme, wanted) in [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 28)")] {
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        browser.call("Emulation.setEmulatedMedia", features);
+        assert_eq!(browser.eval(back), wanted, "{scheme}");
+    }
+    browser.eval("[...document.querySelectorAll('#tools button')].find((button) => button.textContent === 'Light').click(), true");
+    assert_eq!(browser.eval(back), "rgb(255, 255, 255)", "the button has the last word");
+    browser.eval("dispatchEvent(new Event('afterprint')), true");
+    assert_eq!(browser.eval("document.querySelectorAll('details[open]').length"), 0);
+    let paper = browser.call("Page.printToPDF", json!({"printBackground": false}));
+    assert!(paper["data"].as_str().is_some_and(|pdf| pdf.starts_with("JVBERi")), "a PDF in base64");
+    browser.call("Emulation.setEmulatedMedia", json!({"media": "print"}));
+    assert_eq!(
+        browser.eval("getComputedStyle(document.querySelector('.toolbar')).display"),
+        "none"
+    );
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn twenty_runs_with_hundreds_of_explained_arms_fit_into_three_mebibytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut explained = sample::explained();
+    let stack = &explained.stacks[0];
+    explained.stacks = (0..400_u64)
+        .map(|number| bytepath_report::Stack {
+            frames: format!("{};call_{}_[k];leaf_{}_[k]", stack.frames, number % 40, number),
+            count: 1 + number,
+        })
+        .collect();
+    let mut run = sample::record();
+    let arm = bytepath_report::Arm { explained: Some(explained), ..run.arms[1].clone() };
+    run.arms.extend(
+        (0..25).map(|number| bytepath_report::Arm { name: format!("arm {number}"), ..arm.clone() }),
+    );
+    let Some(mut browser) = opened(folder.path(), &vec![run; 20]) else { return };
+    let size = std::fs::metadata(folder.path().join("page.html")).expect("a page").len();
+    assert!(size <= 3 << 20, "{size} bytes");
+    assert_eq!(browser.eval("document.querySelectorAll('article').length"), 20);
+    // However much is left out, every tree holds all its samples.
+    let whole = "JSON.parse(document.getElementById('data').textContent).runs.every((run) => run.arms.every((arm) => \
+        !arm.tree || arm.tree.nodes.every(([, , total], at) => { \
+        const below = arm.tree.nodes.filter(([, parent], child) => parent === at && child !== at).map((node) => node[2]).reduce((a, b) => a + b, 0); \
+        return below <= total; })))";
+    assert_eq!(browser.eval(whole), true);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}

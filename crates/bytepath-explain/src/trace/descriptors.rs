@@ -1,0 +1,257 @@
+//! From a descriptor's number to the open file behind it, in programs; and which system calls move
+//! bytes, open or close.
+//!
+//! Bytes are counted where system calls return, since that is where every kernel tells them. What a
+//! ring (io_uring) or a mapping moves is not seen there; that a ring was used is noted.
+
+use rustix::io::Errno;
+
+use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
+use super::calls::{CALLS, NUMBER, RESULT};
+use super::hook::{Hook, SCRATCH, Unknown, chase};
+use super::tasks::{Tasks, task};
+use crate::sys::bpf::{Map, MapKind};
+
+/// What a system call does to descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(super) enum Kind {
+    /// Its result is a count of bytes read from its first argument.
+    Read = 1,
+    /// The same, written.
+    Write,
+    /// Bytes from the first argument to the third.
+    Copy,
+    /// Bytes from the second argument to the first.
+    Send,
+    /// Its result is a new open file.
+    Open,
+    /// Its first argument is given up.
+    Close,
+    /// Its result is a new connection.
+    Accept,
+    /// Its first argument is a new connection.
+    Connect,
+    /// Works on a ring.
+    Ring,
+}
+
+/// Which system calls do. vmsplice counts as writing, which it is on one end of a pipe.
+const KINDS: &[(libc::c_long, Kind)] = &[
+    (libc::SYS_read, Kind::Read),
+    (libc::SYS_pread64, Kind::Read),
+    (libc::SYS_readv, Kind::Read),
+    (libc::SYS_preadv, Kind::Read),
+    (libc::SYS_preadv2, Kind::Read),
+    (libc::SYS_recvfrom, Kind::Read),
+    (libc::SYS_recvmsg, Kind::Read),
+    (libc::SYS_write, Kind::Write),
+    (libc::SYS_pwrite64, Kind::Write),
+    (libc::SYS_writev, Kind::Write),
+    (libc::SYS_pwritev, Kind::Write),
+    (libc::SYS_pwritev2, Kind::Write),
+    (libc::SYS_sendto, Kind::Write),
+    (libc::SYS_sendmsg, Kind::Write),
+    (libc::SYS_vmsplice, Kind::Write),
+    (libc::SYS_splice, Kind::Copy),
+    (libc::SYS_copy_file_range, Kind::Copy),
+    (libc::SYS_sendfile, Kind::Send),
+    (libc::SYS_openat, Kind::Open),
+    (libc::SYS_openat2, Kind::Open),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, Kind::Open),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, Kind::Open),
+    (libc::SYS_close, Kind::Close),
+    (libc::SYS_accept, Kind::Accept),
+    (libc::SYS_accept4, Kind::Accept),
+    (libc::SYS_connect, Kind::Connect),
+    (libc::SYS_io_uring_enter, Kind::Ring),
+];
+
+/// The kinds as programs look them up: by a system call's number.
+#[derive(Debug)]
+pub(super) struct Kinds {
+    pub(super) kinds: Map,
+    /// How often a ring was worked on.
+    rings: Map,
+}
+
+impl Kinds {
+    pub(super) fn new() -> Result<Kinds, Errno> {
+        let kinds = Map::new(MapKind::Array, "bp_kinds", 4, 4, CALLS)?;
+        for (number, kind) in KINDS {
+            let number = u32::try_from(*number).map_err(|_| Errno::RANGE)?;
+            kinds.set(&number.to_ne_bytes(), &(*kind as i32).to_ne_bytes())?;
+        }
+        Ok(Kinds { kinds, rings: Map::new(MapKind::Array, "bp_rings", 4, 8, 1)? })
+    }
+
+    pub(super) fn rings(&self) -> u64 {
+        let count = self.rings.get(&[0; 4]).ok().flatten();
+        count.map_or(0, |count| super::tasks::wide(&count, 0))
+    }
+
+    /// When a traced thread calls: its record gets the call's kind and the descriptors that it reads
+    /// and writes. R7 is the record; calls that do nothing to descriptors go to `end`.
+    pub(super) fn entered(
+        &self,
+        hook: &Hook<'_>,
+        tasks: &Tasks,
+        asm: &mut Asm,
+        end: Label,
+    ) -> Result<(), Unknown> {
+        let (no_ring, done) = (asm.label(), asm.label());
+        tasks.running(asm, end);
+        asm.store(Size::B4, Reg::R7, task::CALL, 0);
+        hook.value(asm, Reg::R8, &NUMBER)?;
+        asm.store(Size::B4, Reg::R10, SCRATCH, Reg::R8);
+        asm.lookup(&self.kinds, SCRATCH, end);
+        asm.load(Size::B4, Reg::R9, Reg::R0, 0);
+        asm.jump_if(Reg::R9, If::Equal, 0, end);
+        asm.jump_if(Reg::R9, If::Different, Kind::Ring as i32, no_ring);
+        asm.store(Size::B4, Reg::R10, SCRATCH, 0);
+        asm.lookup(&self.rings, SCRATCH, end);
+        asm.mov(Reg::R1, 1);
+        asm.atomic_add(Reg::R0, 0, Reg::R1);
+        asm.jump(end);
+        asm.place(no_ring);
+        asm.store(Size::B4, Reg::R7, task::CALL, Reg::R9);
+        asm.store(Size::B4, Reg::R7, task::READS, NONE);
+        asm.store(Size::B4, Reg::R7, task::WRITES, NONE);
+        for (kind, reads, writes) in ARGUMENTS {
+            let other = asm.label();
+            asm.jump_if(Reg::R9, If::Different, kind as i32, other);
+            for (argument, field) in [(reads, task::READS), (writes, task::WRITES)] {
+                if let Some(argument) = argument {
+                    hook.call_argument(asm, Reg::R8, argument)?;
+                    asm.store(Size::B4, Reg::R7, field, Reg::R8);
+                }
+            }
+            asm.jump(done);
+            asm.place(other);
+        }
+        asm.place(done);
+        Ok(())
+    }
+}
+
+/// No descriptor.
+const NONE: i32 = -1;
+
+/// Which arguments are descriptors: that of which bytes come, or which the call is about, and that to
+/// which they go.
+const ARGUMENTS: [(Kind, Option<usize>, Option<usize>); 6] = [
+    (Kind::Read, Some(0), None),
+    (Kind::Write, None, Some(0)),
+    (Kind::Copy, Some(0), Some(2)),
+    (Kind::Send, Some(1), Some(0)),
+    (Kind::Close, Some(0), None),
+    (Kind::Connect, Some(0), None),
+];
+
+/// What a call has done to a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Does {
+    /// Bytes were read from it, as many as are in [`MOVED`].
+    Read,
+    /// Bytes were written to it.
+    Write,
+    /// It is new.
+    Open,
+}
+
+/// The number of bytes that a call moved, on the stack.
+pub(super) const MOVED: i16 = -136;
+const READS: i16 = -144;
+const WRITES: i16 = -152;
+/// The stack that `each` of [`returned`] may use begins below this.
+pub(super) const BELOW: i16 = -152;
+
+/// When a call of a traced thread returns: `each` makes the code for what was done to one descriptor,
+/// whose number is in R9. It may change all but R6, and goes on at the label.
+pub(super) fn returned(
+    hook: &Hook<'_>,
+    tasks: &Tasks,
+    asm: &mut Asm,
+    opens: &[Kind],
+    mut each: impl FnMut(&mut Asm, Does, Label) -> Result<(), Unknown>,
+    end: Label,
+) -> Result<(), Unknown> {
+    let (moves, known) = (asm.label(), asm.label());
+    tasks.running(asm, end);
+    asm.load(Size::B4, Reg::R8, Reg::R7, task::CALL);
+    asm.jump_if(Reg::R8, If::Equal, 0, end);
+    asm.store(Size::B4, Reg::R7, task::CALL, 0);
+    hook.value(asm, Reg::R9, &RESULT)?;
+    asm.store(Size::B8, Reg::R10, MOVED, Reg::R9);
+    for (at, field) in [(READS, task::READS), (WRITES, task::WRITES)] {
+        asm.load(Size::B4, Reg::R1, Reg::R7, field);
+        asm.store(Size::B8, Reg::R10, at, Reg::R1);
+    }
+    for kind in opens {
+        let other = asm.label();
+        asm.jump_if(Reg::R8, If::Different, *kind as i32, other);
+        if *kind == Kind::Connect {
+            // It goes on by itself.
+            let connected = asm.label();
+            asm.jump_if(Reg::R9, If::Equal, 0, connected);
+            asm.jump_if(Reg::R9, If::Different, -libc::EINPROGRESS, end);
+            asm.place(connected);
+            asm.load(Size::B8, Reg::R9, Reg::R10, READS);
+        }
+        asm.jump(known);
+        asm.place(other);
+    }
+    asm.jump(moves);
+    asm.place(known);
+    asm.jump_if(Reg::R9, If::SignedBelow, 0, end);
+    each(asm, Does::Open, end)?;
+    asm.jump(end);
+
+    asm.place(moves);
+    asm.jump_if(Reg::R9, If::SignedBelow, 0, end);
+    asm.jump_if(Reg::R8, If::Above, Kind::Send as i32, end);
+    for (at, does) in [(READS, Does::Read), (WRITES, Does::Write)] {
+        let next = asm.label();
+        asm.load(Size::B8, Reg::R9, Reg::R10, at);
+        each(asm, does, next)?;
+        asm.place(next);
+    }
+    Ok(())
+}
+
+/// `file` = the address of the open file behind the descriptor in `number`, of the thread that runs;
+/// goes to `none` where there is none. Neither is of R0 to R5.
+pub(super) fn file(
+    hook: &Hook<'_>,
+    asm: &mut Asm,
+    file: Reg,
+    number: Reg,
+    none: Label,
+) -> Result<(), Unknown> {
+    let kernel = hook.kernel;
+    let most = kernel.member("fdtable", &["max_fds"])?;
+    asm.call(Helper::Task);
+    asm.mov(file, Reg::R0);
+    chase(asm, file, kernel.offset("task_struct", "files")?, Size::B8);
+    asm.jump_if(file, If::Equal, 0, none);
+    chase(asm, file, kernel.offset("files_struct", "fdt")?, Size::B8);
+    asm.jump_if(file, If::Equal, 0, none);
+    // Its length first. No descriptor at all (-1) is beyond it.
+    asm.store(Size::B8, Reg::R10, FD_TABLE, file);
+    chase(asm, file, most.offset as i32, Size::B4);
+    asm.alu(Alu::ShiftLeft, number, 32);
+    asm.alu(Alu::ShiftRight, number, 32);
+    asm.jump_if(number, If::AtLeast, file, none);
+    asm.load(Size::B8, file, Reg::R10, FD_TABLE);
+    chase(asm, file, kernel.offset("fdtable", "fd")?, Size::B8);
+    asm.alu(Alu::ShiftLeft, number, 3);
+    asm.add(file, number);
+    chase(asm, file, 0, Size::B8);
+    asm.jump_if(file, If::Equal, 0, none);
+    Ok(())
+}
+
+/// Where the table's address is kept meanwhile.
+pub(super) const FD_TABLE: i16 = -128;

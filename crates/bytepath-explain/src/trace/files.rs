@@ -1,0 +1,415 @@
+//! The life of open files: when each was opened, what was read and written, when it was closed for the
+//! last time, by whoever it was handed to. An open file is what open(2) makes, so that copies of its
+//! descriptor, in this process or in children, are the same one.
+
+use std::collections::HashMap;
+
+use rustix::io::Errno;
+
+use super::TraceError;
+use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
+use super::attach::Attached;
+use super::calls::{ENTER, EXIT};
+use super::descriptors::{self, BELOW, Does, Kind, Kinds, MOVED};
+use super::hook::{Hook, Unknown, chase};
+use super::path::{self, PATH_BYTES};
+use super::tasks::{Lost, Tasks, number, task, wide};
+use crate::sys::bpf::{Map, MapKind};
+use crate::sys::bpf_ring::Ring;
+
+/// Files that are open at once; those beyond are counted as lost.
+const FILES_MAX: u32 = 16_384;
+/// Room for records that nobody has taken yet: 3,800 paths.
+const RING_BYTES: usize = 4 << 20;
+
+/// What a file's record has where.
+mod file {
+    pub(super) const FIRST_NS: i16 = 0;
+    pub(super) const OPENED_NS: i16 = 8;
+    pub(super) const READS: i16 = 16;
+    pub(super) const READ_BYTES: i16 = 24;
+    pub(super) const WRITES: i16 = 32;
+    pub(super) const WRITTEN_BYTES: i16 = 40;
+    pub(super) const CLOSED_NS: i16 = 48;
+    pub(super) const TID: i16 = 56;
+    pub(super) const BYTES: i16 = 64;
+}
+
+/// What a record of a new file has where.
+mod seen {
+    pub(super) const TID: i16 = 4;
+    pub(super) const FILE: i16 = 8;
+    pub(super) const FIRST_NS: i16 = 16;
+    pub(super) const MODE: i16 = 24;
+    pub(super) const PATH_LEN: i16 = 28;
+    pub(super) const KIND: i16 = 32;
+    pub(super) const NUMBER: i16 = 48;
+    pub(super) const PATH: i16 = 56;
+    pub(super) const BYTES: i16 = PATH + super::PATH_BYTES;
+}
+
+/// What a record of a file that is gone has where.
+mod gone {
+    pub(super) const FILE: i16 = 8;
+    pub(super) const NOW: i16 = 16;
+    pub(super) const VALUE: i16 = 24;
+    pub(super) const BYTES: i16 = VALUE + super::file::BYTES;
+}
+
+const SEEN: i32 = 1;
+const GONE: i32 = 2;
+
+/// The address of the open file, a key of the map.
+const FILE: i16 = BELOW - 8;
+const VALUE: i16 = FILE - file::BYTES;
+const RECORD: i16 = VALUE - 8;
+const LEN: i16 = RECORD - 8;
+const MODE: i16 = LEN - 8;
+
+/// The maps of this mode.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) kinds: Kinds,
+    files: Map,
+}
+
+impl Files {
+    pub(super) fn new() -> Result<Files, Errno> {
+        let files = Map::new(MapKind::Hash, "bp_files", 8, file::BYTES as usize, FILES_MAX)?;
+        Ok(Files { kinds: Kinds::new()?, files })
+    }
+
+    pub(super) fn ring() -> Result<Ring, Errno> {
+        Ring::new("bp_records", RING_BYTES)
+    }
+
+    /// Attaches the programs; what is said of files that are given up otherwise than seen is the
+    /// result.
+    pub(super) fn attach(
+        &self,
+        tasks: &Tasks,
+        ring: &Map,
+        attached: &mut Attached<'_>,
+    ) -> Result<Option<String>, TraceError> {
+        let kernel = attached.kernel;
+        // First, so that no file is closed unseen.
+        let released = attached
+            .on_entry(&["__fput", "security_file_free"], || Ok(self.on_release(tasks, ring)))
+            .err();
+        let by_close = released.is_some();
+        attached.on(EXIT, |hook| self.on_exit(hook, tasks, ring))?;
+        attached.on(ENTER, |hook| self.on_enter(hook, tasks, by_close))?;
+        let _ = kernel;
+        Ok(released.map(|why| {
+            format!(
+                "files end with the last close(2) that was seen, not when the kernel lets go of them, \
+                 because the entry of __fput cannot be traced: {why}"
+            )
+        }))
+    }
+
+    fn on_enter(&self, hook: &Hook<'_>, tasks: &Tasks, by_close: bool) -> Result<Asm, Unknown> {
+        let mut asm = hook.begin();
+        let end = asm.label();
+        self.kinds.entered(hook, tasks, &mut asm, end)?;
+        if by_close {
+            asm.jump_if(Reg::R9, If::Different, Kind::Close as i32, end);
+            asm.load(Size::B4, Reg::R9, Reg::R7, task::READS);
+            descriptors::file(hook, &mut asm, Reg::R8, Reg::R9, end)?;
+            asm.store(Size::B8, Reg::R10, FILE, Reg::R8);
+            asm.lookup(&self.files, FILE, end);
+            asm.mov(Reg::R7, Reg::R0);
+            asm.call(Helper::Now);
+            asm.store(Size::B8, Reg::R7, file::CLOSED_NS, Reg::R0);
+        }
+        asm.end(end);
+        Ok(asm)
+    }
+
+    fn on_exit(&self, hook: &Hook<'_>, tasks: &Tasks, ring: &Map) -> Result<Asm, Unknown> {
+        let mut asm = hook.begin();
+        let end = asm.label();
+        let each = |asm: &mut Asm, does, next| self.touch(hook, tasks, ring, asm, does, next);
+        descriptors::returned(hook, tasks, &mut asm, &[Kind::Open], each, end)?;
+        asm.end(end);
+        Ok(asm)
+    }
+
+    /// Something was done to the descriptor in R9.
+    fn touch(
+        &self,
+        hook: &Hook<'_>,
+        tasks: &Tasks,
+        ring: &Map,
+        asm: &mut Asm,
+        does: Does,
+        next: Label,
+    ) -> Result<(), Unknown> {
+        let (new, known) = (asm.label(), asm.label());
+        let kernel = hook.kernel;
+        descriptors::file(hook, asm, Reg::R8, Reg::R9, next)?;
+        asm.store(Size::B8, Reg::R10, FILE, Reg::R8);
+        asm.lookup(&self.files, FILE, new);
+        asm.mov(Reg::R7, Reg::R0);
+        if does == Does::Open {
+            // Another file had this address and nobody saw it go.
+            self.emit_gone(tasks, ring, asm);
+            self.forget(asm);
+        } else {
+            asm.jump(known);
+        }
+        asm.place(new);
+        asm.mov(Reg::R9, Reg::R8);
+        chase(asm, Reg::R9, kernel.offset("file", "f_inode")?, Size::B8);
+        asm.mov(Reg::R7, Reg::R9);
+        let mode = kernel.member("inode", &["i_mode"])?;
+        chase(asm, Reg::R7, mode.offset as i32, Size::B2);
+        asm.store(Size::B8, Reg::R10, MODE, Reg::R7);
+        asm.alu(Alu::And, Reg::R7, libc::S_IFMT as i32);
+        // Sockets are no files; what goes through them is told by `tcp`.
+        asm.jump_if(Reg::R7, If::Equal, libc::S_IFSOCK as i32, next);
+        asm.zero(VALUE, file::BYTES);
+        asm.call(Helper::Now);
+        asm.store(Size::B8, Reg::R10, VALUE + file::FIRST_NS, Reg::R0);
+        if does == Does::Open {
+            asm.store(Size::B8, Reg::R10, VALUE + file::OPENED_NS, Reg::R0);
+        }
+        asm.call(Helper::PidTgid);
+        asm.store(Size::B4, Reg::R10, VALUE + file::TID, Reg::R0);
+        asm.add_new(&self.files, FILE, VALUE);
+        let (kept, full) = (asm.label(), asm.label());
+        asm.jump_if(Reg::R0, If::Equal, 0, kept);
+        asm.jump_if(Reg::R0, If::Different, -libc::EEXIST, full);
+        // Another thread was faster.
+        asm.jump(known);
+        asm.place(full);
+        tasks.lose(asm, Lost::Keys);
+        asm.jump(next);
+        asm.place(kept);
+        self.emit_seen(hook, tasks, ring, asm)?;
+        asm.place(known);
+        if does == Does::Open {
+            return Ok(());
+        }
+        asm.lookup(&self.files, FILE, next);
+        let (times, bytes) = match does {
+            Does::Read => (file::READS, file::READ_BYTES),
+            _ => (file::WRITES, file::WRITTEN_BYTES),
+        };
+        asm.mov(Reg::R1, 1);
+        asm.atomic_add(Reg::R0, times, Reg::R1);
+        asm.load(Size::B8, Reg::R1, Reg::R10, MOVED);
+        asm.atomic_add(Reg::R0, bytes, Reg::R1);
+        Ok(())
+    }
+
+    /// Tells of the new file in R8, whose node is in R9.
+    fn emit_seen(
+        &self,
+        hook: &Hook<'_>,
+        tasks: &Tasks,
+        ring: &Map,
+        asm: &mut Asm,
+    ) -> Result<(), Unknown> {
+        let kernel = hook.kernel;
+        let (full, end) = (asm.label(), asm.label());
+        reserve(asm, ring, seen::BYTES.into(), full);
+        asm.store(Size::B8, Reg::R10, RECORD, Reg::R0);
+        asm.mov(Reg::R7, Reg::R0);
+        asm.store(Size::B4, Reg::R7, 0, SEEN);
+        asm.load(Size::B4, Reg::R1, Reg::R10, VALUE + file::TID);
+        asm.store(Size::B4, Reg::R7, seen::TID, Reg::R1);
+        asm.store(Size::B8, Reg::R7, seen::FILE, Reg::R8);
+        asm.load(Size::B8, Reg::R1, Reg::R10, VALUE + file::FIRST_NS);
+        asm.store(Size::B8, Reg::R7, seen::FIRST_NS, Reg::R1);
+        asm.load(Size::B8, Reg::R1, Reg::R10, MODE);
+        asm.store(Size::B4, Reg::R7, seen::MODE, Reg::R1);
+        // Its number, and the kind of its file system.
+        asm.address(Reg::R1, Reg::R7, seen::NUMBER.into());
+        asm.mov(Reg::R2, 8);
+        asm.mov(Reg::R3, Reg::R9);
+        asm.add(Reg::R3, kernel.offset("inode", "i_ino")?);
+        asm.call(Helper::ReadKernel);
+        chase(asm, Reg::R9, kernel.offset("inode", "i_sb")?, Size::B8);
+        chase(asm, Reg::R9, kernel.offset("super_block", "s_type")?, Size::B8);
+        chase(asm, Reg::R9, kernel.offset("file_system_type", "name")?, Size::B8);
+        asm.address(Reg::R1, Reg::R7, seen::KIND.into());
+        asm.mov(Reg::R2, 16);
+        asm.mov(Reg::R3, Reg::R9);
+        asm.call(Helper::ReadKernelString);
+        path::walk(hook, asm, &path::Places { record: RECORD, path: seen::PATH, len: LEN })?;
+        asm.load(Size::B8, Reg::R7, Reg::R10, RECORD);
+        asm.load(Size::B8, Reg::R1, Reg::R10, LEN);
+        asm.store(Size::B4, Reg::R7, seen::PATH_LEN, Reg::R1);
+        submit(asm, Reg::R7);
+        asm.jump(end);
+        asm.place(full);
+        tasks.lose(asm, Lost::Records);
+        asm.place(end);
+        Ok(())
+    }
+
+    /// Tells of a file that is gone, whose record is in R7 and whose address is at [`FILE`].
+    fn emit_gone(&self, tasks: &Tasks, ring: &Map, asm: &mut Asm) {
+        let (full, end) = (asm.label(), asm.label());
+        reserve(asm, ring, gone::BYTES.into(), full);
+        asm.mov(Reg::R9, Reg::R0);
+        asm.store(Size::B4, Reg::R9, 0, GONE);
+        asm.load(Size::B8, Reg::R1, Reg::R10, FILE);
+        asm.store(Size::B8, Reg::R9, gone::FILE, Reg::R1);
+        for at in (0..file::BYTES).step_by(8) {
+            asm.load(Size::B8, Reg::R1, Reg::R7, at);
+            asm.store(Size::B8, Reg::R9, gone::VALUE + at, Reg::R1);
+        }
+        asm.call(Helper::Now);
+        asm.store(Size::B8, Reg::R9, gone::NOW, Reg::R0);
+        submit(asm, Reg::R9);
+        asm.jump(end);
+        asm.place(full);
+        tasks.lose(asm, Lost::Records);
+        asm.place(end);
+    }
+
+    fn forget(&self, asm: &mut Asm) {
+        asm.map(Reg::R1, &self.files);
+        asm.address(Reg::R2, Reg::R10, FILE.into());
+        asm.call(Helper::MapDelete);
+    }
+
+    /// The kernel lets go of an open file, whoever's it is.
+    fn on_release(&self, tasks: &Tasks, ring: &Map) -> Asm {
+        let mut asm = Asm::new();
+        let end = asm.label();
+        asm.load(Size::B8, Reg::R8, Reg::R1, 0);
+        asm.store(Size::B8, Reg::R10, FILE, Reg::R8);
+        asm.lookup(&self.files, FILE, end);
+        asm.mov(Reg::R7, Reg::R0);
+        self.emit_gone(tasks, ring, &mut asm);
+        self.forget(&mut asm);
+        asm.end(end);
+        asm
+    }
+}
+
+/// R0 = room for a record in the ring; goes to `full` where there is none.
+pub(super) fn reserve(asm: &mut Asm, ring: &Map, bytes: i32, full: Label) {
+    asm.map(Reg::R1, ring);
+    asm.mov(Reg::R2, bytes);
+    asm.mov(Reg::R3, 0);
+    asm.call(Helper::RingReserve);
+    asm.jump_if(Reg::R0, If::Equal, 0, full);
+}
+
+pub(super) fn submit(asm: &mut Asm, record: Reg) {
+    /// BPF_RB_NO_WAKEUP
+    const NO_WAKEUP: i32 = 1;
+    asm.mov(Reg::R1, record);
+    asm.mov(Reg::R2, NO_WAKEUP);
+    asm.call(Helper::RingSubmit);
+}
+
+/// One open file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) path: String,
+    pub(super) kind: String,
+    pub(super) mode: u32,
+    pub(super) tid: u32,
+    pub(super) first_ns: u64,
+    /// None where it was open before anybody looked.
+    pub(super) opened_ns: Option<u64>,
+    /// None where it still was open in the end.
+    pub(super) closed_ns: Option<u64>,
+    pub(super) reads: u64,
+    pub(super) read_bytes: u64,
+    pub(super) writes: u64,
+    pub(super) written_bytes: u64,
+}
+
+/// Puts records together.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    /// What is known of files by address and first moment.
+    seen: HashMap<(u64, u64), Seen>,
+    pub(super) rows: Vec<Row>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    path: String,
+    kind: String,
+    mode: u32,
+}
+
+/// Rows that are kept; further files are added up by those who show them, and counted.
+const ROWS_MAX: usize = 200_000;
+
+impl Story {
+    pub(super) fn record(&mut self, record: &[u8]) {
+        match record.get(..4).map(|kind| number(kind, 0) as i32) {
+            Some(SEEN) if record.len() >= seen::BYTES as usize => self.begins(record),
+            Some(GONE) if record.len() >= gone::BYTES as usize => {
+                let now = wide(record, gone::NOW as usize);
+                let file = wide(record, gone::FILE as usize);
+                self.row(file, &record[gone::VALUE as usize..], Some(now));
+            }
+            _ => {}
+        }
+    }
+
+    fn begins(&mut self, record: &[u8]) {
+        let names = &record[seen::PATH as usize..];
+        let (path, _) = path::told(names, number(record, seen::PATH_LEN as usize));
+        let kind = &record[seen::KIND as usize..seen::NUMBER as usize];
+        let kind = kind.split(|byte| *byte == 0).next().unwrap_or_default();
+        let kind = String::from_utf8_lossy(kind).into_owned();
+        let mode = number(record, seen::MODE as usize);
+        let inode = wide(record, seen::NUMBER as usize);
+        let path = match kind.as_str() {
+            "pipefs" => format!("pipe:[{inode}]"),
+            "anon_inodefs" => format!("anon_inode:[{}]", path.trim_matches(['/', '[', ']'])),
+            _ => path,
+        };
+        let key = (wide(record, seen::FILE as usize), wide(record, seen::FIRST_NS as usize));
+        self.seen.insert(key, Seen { path, kind, mode });
+    }
+
+    fn row(&mut self, file: u64, value: &[u8], closed_ns: Option<u64>) {
+        let at = |at: i16| wide(value, at as usize);
+        let first_ns = at(file::FIRST_NS);
+        let seen = self.seen.remove(&(file, first_ns));
+        if self.rows.len() >= ROWS_MAX {
+            return;
+        }
+        let (path, kind, mode) = match seen {
+            Some(seen) => (seen.path, seen.kind, seen.mode),
+            None => ("(its record was lost)".to_owned(), String::new(), 0),
+        };
+        // By close(2), it was before its address came again.
+        let by_close = Some(at(file::CLOSED_NS)).filter(|closed| *closed > 0);
+        self.rows.push(Row {
+            path,
+            kind,
+            mode,
+            tid: number(value, file::TID as usize),
+            first_ns,
+            opened_ns: Some(at(file::OPENED_NS)).filter(|opened| *opened > 0),
+            closed_ns: by_close.or(closed_ns),
+            reads: at(file::READS),
+            read_bytes: at(file::READ_BYTES),
+            writes: at(file::WRITES),
+            written_bytes: at(file::WRITTEN_BYTES),
+        });
+    }
+
+    /// Adds the files that nobody saw go.
+    pub(super) fn left(&mut self, files: &Files) -> Result<(), Errno> {
+        for (key, value) in files.files.entries()? {
+            self.row(wide(&key, 0), &value, None);
+        }
+        self.rows.sort_by_key(|row| row.first_ns);
+        Ok(())
+    }
+}
+
+const _: () = assert!(MODE >= -512);

@@ -1,0 +1,280 @@
+//! What was gathered, in the words of the report: threads with names, stacks with functions, seconds.
+
+use std::time::Duration;
+
+use bytepath_report::{
+    TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq, TraceSyscall,
+    TraceThread, TraceWakeup, Traced, TracedSchema,
+};
+use rustix::io::Errno;
+
+use super::follow::Told;
+use super::names::Places;
+use super::{Maps, Tracing, calls, files, off_cpu, soft_interrupts, stacks, tasks, tcp, wakeups};
+use crate::world::World;
+
+/// Rows that are told; what is beyond is added up in a note.
+const ROWS_MAX: usize = 10_000;
+
+/// What threads of ours gathered meanwhile.
+pub(super) struct Gathered {
+    pub(super) told: Option<Told>,
+    pub(super) world: Option<World>,
+}
+
+pub(super) fn of(
+    tracing: &Tracing,
+    gathered: Gathered,
+    ended_ns: u64,
+) -> Result<(TraceFound, Vec<String>), Errno> {
+    let mut notes = Vec::new();
+    let tasks = &tracing.tasks;
+    let found = match (&tracing.maps, gathered.told) {
+        (Maps::OffCpu(maps), _) => {
+            let rows = capped(maps.rows(tasks, ended_ns)?, &mut notes);
+            let world = gathered.world.unwrap_or_else(|| World::new(&[], []));
+            TraceFound::OffCpu(off_cpu(tasks, maps, &rows, world, &mut notes))
+        }
+        (Maps::Wakeups(maps), _) => {
+            let rows = capped(maps.rows()?, &mut notes);
+            TraceFound::Wakeups(rows.into_iter().map(|row| wakeup(tasks, row)).collect())
+        }
+        (Maps::Syscalls(maps), _) => {
+            let rows = maps.rows(tasks, ended_ns)?;
+            TraceFound::Syscalls(rows.into_iter().map(syscall).collect())
+        }
+        (Maps::Softirq(maps), _) => {
+            TraceFound::Softirq(maps.rows()?.into_iter().map(softirq).collect())
+        }
+        (Maps::FileLife(maps), Some(Told::Files(mut story))) => {
+            story.left(maps)?;
+            notes.extend(ring_note(maps.kinds.rings()));
+            let first_ns = story.rows.first().map_or(0, |row| row.first_ns);
+            let rows = capped(story.rows, &mut notes);
+            TraceFound::FileLife(rows.into_iter().map(|row| file(tasks, row, first_ns)).collect())
+        }
+        (Maps::Tcp(maps), Some(Told::Connections(mut rows))) => {
+            maps.left(&mut rows)?;
+            notes.extend(ring_note(maps.kinds.rings()));
+            let rows = capped(rows, &mut notes);
+            TraceFound::Tcp(rows.into_iter().map(|row| connection(tasks, row)).collect())
+        }
+        (Maps::FileLife(_) | Maps::Tcp(_), _) => unreachable!("their records were collected"),
+    };
+    Ok((found, notes))
+}
+
+/// What was traced, with all that is to be said about it.
+pub(super) fn traced(
+    tracing: Tracing,
+    (found, notes): (TraceFound, Vec<String>),
+    what: &str,
+    ended: Duration,
+) -> Traced {
+    let lost = tracing.tasks.lost().into_iter();
+    let mut missing = tracing.missing;
+    missing.extend(notes);
+    Traced {
+        schema: TracedSchema::V1,
+        bytepath: env!("CARGO_PKG_VERSION").to_owned(),
+        what: what.to_owned(),
+        seconds: ended.saturating_sub(Duration::from_nanos(tracing.begun_ns)).as_secs_f64(),
+        attached: tracing.told,
+        lost: lost.map(|(lost, times)| TraceLost { what: lost.what().to_owned(), times }).collect(),
+        missing,
+        found,
+    }
+}
+
+fn capped<T>(mut rows: Vec<T>, notes: &mut Vec<String>) -> Vec<T> {
+    if rows.len() > ROWS_MAX {
+        notes.push(format!("{} rows more are not told", rows.len() - ROWS_MAX));
+        rows.truncate(ROWS_MAX);
+    }
+    rows
+}
+
+fn ring_note(rings: u64) -> Option<String> {
+    (rings > 0).then(|| {
+        format!(
+            "io_uring was used ({rings} calls of io_uring_enter): what it moved is not seen in system \
+             calls, and is not in these figures"
+        )
+    })
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn thread(tasks: &tasks::Tasks, tid: u32) -> TraceThread {
+    if tid == 0 {
+        return TraceThread { pid: 0, tid, name: "(idle CPU)".to_owned() };
+    }
+    match tasks.person(tid) {
+        Some(person) => TraceThread { pid: person.tgid, tid, name: person.name },
+        None => TraceThread { pid: 0, tid, name: format!("thread {tid}") },
+    }
+}
+
+/// The numbers of a row's stacks: of the kernel, of the program, of the waker.
+type Numbered = [Vec<usize>; 3];
+
+fn off_cpu(
+    tasks: &tasks::Tasks,
+    maps: &off_cpu::OffCpu,
+    rows: &[off_cpu::Row],
+    mut world: World,
+    notes: &mut Vec<String>,
+) -> Vec<TraceOffCpu> {
+    let mut places = Places::default();
+    let numbered: Vec<(TraceThread, Numbered)> = rows
+        .iter()
+        .map(|row| {
+            let who = thread(tasks, row.tid);
+            let taken = |number| stacks::addresses(&maps.stacks, number);
+            let kernel = places.of_kernel(&taken(row.kernel_stack));
+            let user = places.of_user(&mut world, who.pid, &taken(row.user_stack));
+            let waker = places.of_kernel(&taken(row.waker_stack));
+            (who, [kernel, user, waker])
+        })
+        .collect();
+    let names = places.named(&world, notes);
+    let tell = |(row, (who, [kernel, user, waker])): (&off_cpu::Row, (TraceThread, Numbered))| {
+        let waker_stack = names.stack(&waker);
+        TraceOffCpu {
+            thread: who,
+            state: state(row.state).to_owned(),
+            seconds: seconds(row.total_ns),
+            times: row.times,
+            longest_seconds: seconds(row.longest_ns),
+            still: row.still,
+            user_stack: names.stack(&user),
+            kernel_stack: names.stack(&kernel),
+            waker: row.waker.map(|tid| thread(tasks, tid)),
+            interrupt: interrupt(&waker_stack).map(str::to_owned),
+            waker_stack,
+        }
+    };
+    rows.iter().zip(numbered).map(tell).collect()
+}
+
+/// The kernel's states of threads (include/linux/sched.h).
+fn state(bits: u32) -> &'static str {
+    match bits {
+        0 => "runnable",
+        bits if bits & 1 != 0 => "sleeping",
+        bits if bits & 2 != 0 => "uninterruptible",
+        bits if bits & 4 != 0 => "stopped",
+        bits if bits & 8 != 0 => "traced",
+        _ => "ended",
+    }
+}
+
+/// Whether a waker's stack is an interrupt's, and which. Functions on the way are named alike on all
+/// processors and in all kernels since 5.10, but for the entry.
+const INTERRUPTS: [(&str, &str); 8] = [
+    ("hrtimer_interrupt", "timer"),
+    ("tick_", "timer"),
+    ("run_timer_softirq", "timer"),
+    ("net_rx_action", "network"),
+    ("blk_done_softirq", "block device"),
+    ("blk_complete_reqs", "block device"),
+    ("rcu_core", "RCU"),
+    ("sysvec_reschedule_ipi", "reschedule"),
+];
+
+/// What all interrupts have in their stacks.
+const ANY_INTERRUPT: [&str; 6] = [
+    "handle_softirqs",
+    "__do_softirq",
+    "common_interrupt",
+    "el1_interrupt",
+    "__sysvec_",
+    "handle_irq_event",
+];
+
+pub(super) fn interrupt(stack: &[String]) -> Option<&'static str> {
+    let has = |start: &str| stack.iter().any(|function| function.contains(start));
+    let known = INTERRUPTS.iter().find(|(function, _)| has(function)).map(|(_, name)| *name);
+    known.or_else(|| ANY_INTERRUPT.iter().any(|function| has(function)).then_some("device"))
+}
+
+fn wakeup(tasks: &tasks::Tasks, row: wakeups::Row) -> TraceWakeup {
+    TraceWakeup {
+        waker: thread(tasks, row.waker),
+        wakee: thread(tasks, row.wakee),
+        from_cpu: row.waker_cpu,
+        to_cpu: row.cpu,
+        times: row.times,
+        seconds: seconds(row.total_ns),
+        longest_seconds: seconds(row.longest_ns),
+        log2_ns: row.buckets,
+    }
+}
+
+fn syscall(row: calls::Row) -> TraceSyscall {
+    TraceSyscall {
+        name: crate::syscalls::name_of(row.number.into()),
+        calls: row.calls,
+        errors: row.errors,
+        seconds: seconds(row.total_ns),
+        longest_seconds: seconds(row.longest_ns),
+        log2_ns: row.buckets,
+        unfinished: row.unfinished,
+        unfinished_seconds: seconds(row.unfinished_ns),
+    }
+}
+
+fn softirq(row: soft_interrupts::Row) -> TraceSoftirq {
+    TraceSoftirq {
+        vector: row.vector,
+        times: row.times,
+        seconds: seconds(row.total_ns),
+        longest_seconds: seconds(row.longest_ns),
+        on_traced_times: row.traced_times,
+        on_traced_seconds: seconds(row.traced_ns),
+        log2_ns: row.buckets,
+    }
+}
+
+fn file(tasks: &tasks::Tasks, row: files::Row, first_ns: u64) -> TraceFile {
+    let kind = match row.mode & libc::S_IFMT {
+        libc::S_IFREG => "file",
+        libc::S_IFDIR => "directory",
+        libc::S_IFCHR => "character-device",
+        libc::S_IFBLK => "block-device",
+        libc::S_IFIFO => "fifo",
+        _ => "other",
+    };
+    let since = row.opened_ns.unwrap_or(row.first_ns);
+    TraceFile {
+        path: row.path,
+        file_system: row.kind,
+        kind: kind.to_owned(),
+        thread: thread(tasks, row.tid),
+        opened_at: row.opened_ns.map(|opened| seconds(opened.saturating_sub(first_ns))),
+        lifetime_seconds: row.closed_ns.map(|closed| seconds(closed.saturating_sub(since))),
+        reads: row.reads,
+        read_bytes: row.read_bytes,
+        writes: row.writes,
+        written_bytes: row.written_bytes,
+    }
+}
+
+fn connection(tasks: &tasks::Tasks, row: tcp::Row) -> TraceConnection {
+    let end = |(address, port)| std::net::SocketAddr::new(address, port).to_string();
+    TraceConnection {
+        local: end(row.local),
+        remote: end(row.remote),
+        subnet: tcp::subnet(row.remote.0),
+        thread: thread(tasks, row.tid),
+        sends: row.sends,
+        sent_bytes: row.sent_bytes,
+        receives: row.receives,
+        received_bytes: row.received_bytes,
+        lifetime_seconds: row.closed_ns.map(|at| seconds(at.saturating_sub(row.first_ns))),
+        retransmitted: row.retransmitted,
+        round_trip_seconds: row.round_trip_us.map(|us| f64::from(us) / 1e6),
+    }
+}

@@ -1,0 +1,242 @@
+//! Where threads were while they had no CPU: their stacks when they left it, for how long, and who
+//! woke them, with that one's stack.
+//!
+//! Costs three look-ups in a map and two stacks for each switch of a traced thread.
+
+use rustix::io::Errno;
+
+use super::asm::{Alu, Asm, Helper, If, Reg, Size};
+use super::attach::Attached;
+use super::hook::{Hook, Unknown, Value};
+use super::tasks::{KEY, NO_STACK, Tasks, number, task, wide};
+use super::wakeups::{NEXT_TID, PREVIOUS_TID, SWITCH, WAKEE_TID, WAKING};
+use super::{TraceError, stacks};
+use crate::sys::bpf::{Map, MapKind};
+
+const PREEMPTED: Value = Value { argument: ("preempt", 0), member: None, field: "" };
+/// Kernels before 5.14 had the shorter name.
+const PREVIOUS_STATE: Value = Value {
+    argument: ("prev", 1),
+    member: Some(("task_struct", &["__state", "state"])),
+    field: "prev_state",
+};
+
+/// Rows: different sleeps of different threads.
+const ROWS_MAX: u32 = 16_384;
+const ROW: i16 = -152;
+const ROW_BYTES: i16 = 24;
+const VALUE: i16 = ROW - VALUE_BYTES;
+/// Nanoseconds in all, times, the longest.
+const VALUE_BYTES: i16 = 24;
+
+/// BPF_F_USER_STACK
+const OF_USER: i32 = 1 << 8;
+
+/// The bits of a state that are about sleeping; what is above tells of preemption, in perf's record,
+/// and of modifiers, in the task.
+const STATES: i32 = 0xff;
+
+/// The maps of this mode.
+#[derive(Debug)]
+pub(super) struct OffCpu {
+    pub(super) stacks: Map,
+    rows: Map,
+}
+
+/// One sleep, as often as it was slept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) tid: u32,
+    /// TASK_INTERRUPTIBLE 1, TASK_UNINTERRUPTIBLE 2, …, and 0 for who would have run on.
+    pub(super) state: u32,
+    pub(super) kernel_stack: i32,
+    pub(super) user_stack: i32,
+    pub(super) waker: Option<u32>,
+    pub(super) waker_stack: i32,
+    pub(super) total_ns: u64,
+    pub(super) times: u64,
+    pub(super) longest_ns: u64,
+    /// It has not ended.
+    pub(super) still: bool,
+}
+
+impl OffCpu {
+    pub(super) fn new() -> Result<OffCpu, Errno> {
+        Ok(OffCpu {
+            stacks: stacks::map()?,
+            rows: Map::new(
+                MapKind::Hash,
+                "bp_offcpu",
+                ROW_BYTES as usize,
+                VALUE_BYTES as usize,
+                ROWS_MAX,
+            )?,
+        })
+    }
+
+    pub(super) fn attach(
+        &self,
+        tasks: &Tasks,
+        attached: &mut Attached<'_>,
+    ) -> Result<(), TraceError> {
+        attached.on(WAKING, |hook| self.on_waking(hook, tasks))?;
+        attached.on(SWITCH, |hook| self.on_switch(hook, tasks))
+    }
+
+    fn on_waking(&self, hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
+        let mut asm = hook.begin();
+        let end = asm.label();
+        hook.value(&mut asm, Reg::R8, &WAKEE_TID)?;
+        tasks.of(&mut asm, Reg::R8, end);
+        asm.call(Helper::Now);
+        asm.store(Size::B8, Reg::R7, task::WOKEN_NS, Reg::R0);
+        asm.call(Helper::PidTgid);
+        asm.store(Size::B4, Reg::R7, task::WAKER_TID, Reg::R0);
+        tasks.stack(&mut asm, &self.stacks, 0);
+        asm.store(Size::B4, Reg::R7, task::WAKER_STACK, Reg::R0);
+        tasks.introduce(&mut asm);
+        asm.end(end);
+        Ok(asm)
+    }
+
+    fn on_switch(&self, hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
+        let mut asm = hook.begin();
+        let (next, end) = (asm.label(), asm.label());
+        self.leaves(hook, tasks, &mut asm, next)?;
+        asm.place(next);
+        hook.value(&mut asm, Reg::R8, &NEXT_TID)?;
+        tasks.of(&mut asm, Reg::R8, end);
+        self.comes(tasks, &mut asm, end);
+        asm.end(end);
+        Ok(asm)
+    }
+
+    /// A traced thread leaves its CPU.
+    fn leaves(
+        &self,
+        hook: &Hook<'_>,
+        tasks: &Tasks,
+        asm: &mut Asm,
+        next: super::asm::Label,
+    ) -> Result<(), Unknown> {
+        let sleeps = asm.label();
+        hook.value(asm, Reg::R8, &PREVIOUS_TID)?;
+        tasks.of(asm, Reg::R8, next);
+        hook.value(asm, Reg::R8, &PREVIOUS_STATE)?;
+        asm.alu(Alu::And, Reg::R8, STATES);
+        if hook.tells(&PREEMPTED) {
+            hook.value(asm, Reg::R9, &PREEMPTED)?;
+            asm.alu(Alu::And, Reg::R9, 1);
+            asm.jump_if(Reg::R9, If::Equal, 0, sleeps);
+            asm.mov(Reg::R8, 0);
+            asm.place(sleeps);
+        } else {
+            asm.place(sleeps);
+        }
+        asm.store(Size::B4, Reg::R7, task::OFF_STATE, Reg::R8);
+        tasks.stack(asm, &self.stacks, 0);
+        asm.store(Size::B4, Reg::R7, task::OFF_KERNEL_STACK, Reg::R0);
+        tasks.stack(asm, &self.stacks, OF_USER);
+        asm.store(Size::B4, Reg::R7, task::OFF_USER_STACK, Reg::R0);
+        asm.call(Helper::Now);
+        asm.store(Size::B8, Reg::R7, task::OFF_NS, Reg::R0);
+        Ok(())
+    }
+
+    /// A traced thread, whose record is in R7 and whose number is in R8, gets a CPU.
+    fn comes(&self, tasks: &Tasks, asm: &mut Asm, end: super::asm::Label) {
+        let (left, delta) = (Reg::R9, Reg::R9);
+        asm.load(Size::B8, left, Reg::R7, task::OFF_NS);
+        asm.jump_if(left, If::Equal, 0, end);
+        asm.zero(ROW, ROW_BYTES);
+        asm.store(Size::B4, Reg::R10, ROW, Reg::R8);
+        let fields =
+            [(task::OFF_STATE, 4), (task::OFF_KERNEL_STACK, 8), (task::OFF_USER_STACK, 12)];
+        for (from, to) in fields {
+            asm.load(Size::B4, Reg::R1, Reg::R7, from);
+            asm.store(Size::B4, Reg::R10, ROW + to, Reg::R1);
+        }
+        // Who woke it, unless that was before it slept, or it never did.
+        let (nobody, known) = (asm.label(), asm.label());
+        asm.load(Size::B8, Reg::R1, Reg::R7, task::WOKEN_NS);
+        asm.jump_if(left, If::Above, Reg::R1, nobody);
+        asm.load(Size::B4, Reg::R1, Reg::R7, task::OFF_STATE);
+        asm.jump_if(Reg::R1, If::Equal, 0, nobody);
+        asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_TID);
+        asm.store(Size::B4, Reg::R10, ROW + 16, Reg::R1);
+        asm.load(Size::B4, Reg::R1, Reg::R7, task::WAKER_STACK);
+        asm.store(Size::B4, Reg::R10, ROW + 20, Reg::R1);
+        asm.jump(known);
+        asm.place(nobody);
+        asm.store(Size::B4, Reg::R10, ROW + 16, NOBODY as i32);
+        asm.store(Size::B4, Reg::R10, ROW + 20, NO_STACK);
+        asm.place(known);
+        asm.call(Helper::Now);
+        asm.alu(Alu::Subtract, Reg::R0, left);
+        asm.mov(delta, Reg::R0);
+        asm.store(Size::B8, Reg::R7, task::OFF_NS, 0);
+        tasks.row(asm, &self.rows, ROW, (VALUE, VALUE_BYTES), end);
+        tally(asm, delta);
+    }
+
+    /// What was slept, the longest first, with what has not ended at `now_ns`.
+    pub(super) fn rows(&self, tasks: &Tasks, now_ns: u64) -> Result<Vec<Row>, Errno> {
+        let ended = self.rows.entries()?;
+        let mut rows: Vec<Row> = ended.iter().map(|(key, value)| row(key, value)).collect();
+        for (key, record) in tasks.tasks.entries()? {
+            let off_ns = wide(&record, task::OFF_NS as usize);
+            let traced = number(&record, task::STATE as usize) == super::tasks::TRACED as u32;
+            if off_ns > 0 && traced {
+                let stack = |at: i16| number(&record, at as usize) as i32;
+                rows.push(Row {
+                    tid: number(&key, 0),
+                    state: number(&record, task::OFF_STATE as usize),
+                    kernel_stack: stack(task::OFF_KERNEL_STACK),
+                    user_stack: stack(task::OFF_USER_STACK),
+                    waker: None,
+                    waker_stack: NO_STACK,
+                    total_ns: now_ns.saturating_sub(off_ns),
+                    times: 1,
+                    longest_ns: now_ns.saturating_sub(off_ns),
+                    still: true,
+                });
+            }
+        }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
+        Ok(rows)
+    }
+}
+
+/// No thread has this number.
+const NOBODY: u32 = u32::MAX;
+
+/// Adds a time in `delta` to the value that R0 points to: nanoseconds in all, times, and the longest,
+/// which may be missed where two CPUs have one at the same moment.
+pub(super) fn tally(asm: &mut Asm, delta: Reg) {
+    let shorter = asm.label();
+    asm.atomic_add(Reg::R0, 0, delta);
+    asm.mov(Reg::R1, 1);
+    asm.atomic_add(Reg::R0, 8, Reg::R1);
+    asm.load(Size::B8, Reg::R1, Reg::R0, 16);
+    asm.jump_if(Reg::R1, If::AtLeast, delta, shorter);
+    asm.store(Size::B8, Reg::R0, 16, delta);
+    asm.place(shorter);
+}
+
+fn row(key: &[u8], value: &[u8]) -> Row {
+    Row {
+        tid: number(key, 0),
+        state: number(key, 4),
+        kernel_stack: number(key, 8) as i32,
+        user_stack: number(key, 12) as i32,
+        waker: Some(number(key, 16)).filter(|waker| *waker != NOBODY),
+        waker_stack: number(key, 20) as i32,
+        total_ns: wide(value, 0),
+        times: wide(value, 8),
+        longest_ns: wide(value, 16),
+        still: false,
+    }
+}
+
+// Rows lie below what `tasks` uses of the stack.
+const _: () = assert!(ROW + ROW_BYTES <= KEY - task::BYTES - 24);

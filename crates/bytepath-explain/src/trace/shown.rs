@@ -1,0 +1,441 @@
+//! What tracing found, as text for a person: the largest first, and no more than fits a look.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use bytepath_report::{
+    TraceConnection, TraceFile, TraceFound, TraceOffCpu, TraceSoftirq, TraceSyscall, TraceWakeup,
+    Traced, numbers,
+};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+/// Rows of a table.
+const ROWS_SHOWN: usize = 25;
+/// Sleeps that are shown with their stacks.
+const STACKS_SHOWN: usize = 10;
+/// System calls that are shown with a histogram.
+const HISTOGRAMS_SHOWN: usize = 4;
+/// Functions of a stack on a line of its own.
+const FRAMES_SHOWN: usize = 12;
+const BAR: usize = 40;
+
+/// All of it.
+pub fn text(traced: &Traced) -> String {
+    let mut text = format!("{}: {} traced\n\n", traced.what, seconds(traced.seconds));
+    text += &match &traced.found {
+        TraceFound::OffCpu(rows) => off_cpu(rows),
+        TraceFound::Wakeups(rows) => wakeups(rows),
+        TraceFound::Syscalls(rows) => syscalls(rows),
+        TraceFound::Softirq(rows) => softirqs(rows, traced.seconds),
+        TraceFound::FileLife(rows) => files(rows),
+        TraceFound::Tcp(rows) => connections(rows),
+    };
+    text.push('\n');
+    for lost in &traced.lost {
+        let _ = writeln!(text, "lost: {} {}", lost.times, lost.what);
+    }
+    for missing in &traced.missing {
+        let _ = writeln!(text, "note: {missing}");
+    }
+    text + &attached(traced)
+}
+
+/// By which way programs were attached, and what was refused first.
+fn attached(traced: &Traced) -> String {
+    let mut ways: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for attached in &traced.attached {
+        ways.entry(&attached.by).or_default().push(&attached.to);
+    }
+    let ways: Vec<String> =
+        ways.iter().map(|(way, to)| format!("{} by {way}", to.join(", "))).collect();
+    let mut text = format!("attached: {}\n", ways.join("; "));
+    if let Some(refused) = traced.attached.iter().find_map(|attached| attached.refused.first()) {
+        let _ = writeln!(text, "refused first: {refused}");
+    }
+    text
+}
+
+fn off_cpu(rows: &[TraceOffCpu]) -> String {
+    if rows.is_empty() {
+        return "nobody left its CPU\n".to_owned();
+    }
+    let mut states: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
+    for row in rows {
+        let sum = states.entry(&row.state).or_default();
+        *sum = (sum.0 + row.seconds, sum.1 + row.times);
+    }
+    let mut text = "off the CPU, all threads together: ".to_owned();
+    let states: Vec<String> = states
+        .iter()
+        .map(|(state, (sum, times))| format!("{state} {} ({times} times)", seconds(*sum)))
+        .collect();
+    text += &states.join(", ");
+    text += "\n";
+    let merged = merged(rows);
+    for row in merged.iter().take(STACKS_SHOWN) {
+        text += &sleep(row);
+    }
+    text + &more(merged.len(), STACKS_SHOWN, "sleeps")
+}
+
+/// Rows that differ in nothing that is shown are one.
+fn merged(rows: &[TraceOffCpu]) -> Vec<TraceOffCpu> {
+    let mut merged: BTreeMap<_, TraceOffCpu> = BTreeMap::new();
+    for row in rows {
+        let waker = row.waker.as_ref().map(|waker| waker.name.clone());
+        let key = (
+            row.thread.name.clone(),
+            (row.state.clone(), row.still),
+            row.user_stack.clone(),
+            row.kernel_stack.clone(),
+            // Whoever an interrupt came to has nothing to do with it.
+            (row.interrupt.clone(), waker.filter(|_| row.interrupt.is_none())),
+        );
+        let sum = merged.entry(key);
+        sum.and_modify(|sum| {
+            sum.seconds += row.seconds;
+            sum.times += row.times;
+            sum.longest_seconds = sum.longest_seconds.max(row.longest_seconds);
+        })
+        .or_insert_with(|| row.clone());
+    }
+    let mut merged: Vec<TraceOffCpu> = merged.into_values().collect();
+    merged.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    merged
+}
+
+fn sleep(row: &TraceOffCpu) -> String {
+    let times = match row.times {
+        1 => "once".to_owned(),
+        times => format!("{times} times, at most {}", seconds(row.longest_seconds)),
+    };
+    let mut text =
+        format!("\n{:>9}  {} {}, {times}", seconds(row.seconds), row.thread.name, row.state);
+    match (&row.interrupt, &row.waker) {
+        _ if row.still => text += ", and still was at the end",
+        (Some(interrupt), _) => {
+            let _ = write!(text, "; woken by an interrupt ({interrupt})");
+        }
+        (None, Some(waker)) => {
+            let _ = write!(text, "; woken by {} ({})", waker.name, waker.tid);
+        }
+        (None, None) => {}
+    }
+    text.push('\n');
+    for (what, stack) in [("in", &row.user_stack), ("kernel", &row.kernel_stack)] {
+        if !stack.is_empty() {
+            let _ = writeln!(text, "           {what}: {}", frames(stack));
+        }
+    }
+    if row.interrupt.is_none() && !row.waker_stack.is_empty() {
+        let _ = writeln!(text, "           woken in: {}", frames(&row.waker_stack));
+    }
+    text
+}
+
+/// The innermost functions, the outermost of them first.
+fn frames(stack: &[String]) -> String {
+    let from = stack.len().saturating_sub(FRAMES_SHOWN);
+    let dots = if from > 0 { "… > " } else { "" };
+    format!("{dots}{}", stack[from..].join(" > "))
+}
+
+fn wakeups(rows: &[TraceWakeup]) -> String {
+    if rows.is_empty() {
+        return "nobody was woken\n".to_owned();
+    }
+    let mut pairs: BTreeMap<(&str, &str), (u64, f64, f64, Vec<u64>)> = BTreeMap::new();
+    let mut cpus: BTreeMap<(u32, u32), (u64, f64)> = BTreeMap::new();
+    for row in rows {
+        let pair = pairs.entry((&row.waker.name, &row.wakee.name)).or_default();
+        pair.0 += row.times;
+        pair.1 += row.seconds;
+        pair.2 = pair.2.max(row.longest_seconds);
+        add(&mut pair.3, &row.log2_ns);
+        let cpu = cpus.entry((row.from_cpu, row.to_cpu)).or_default();
+        *cpu = (cpu.0 + row.times, cpu.1 + row.seconds);
+    }
+    let mut head =
+        table(&["waker", "woken", "times", "mean", "half below", "99% below", "longest"], 2);
+    let mut pairs: Vec<_> = pairs.into_iter().collect();
+    pairs.sort_by(|one, other| other.1.1.total_cmp(&one.1.1));
+    for ((waker, wakee), (times, sum, longest, buckets)) in pairs.iter().take(ROWS_SHOWN) {
+        head.add_row(vec![
+            (*waker).to_owned(),
+            (*wakee).to_owned(),
+            times.to_string(),
+            mean(*sum, *times),
+            below(buckets, 0.5),
+            below(buckets, 0.99),
+            seconds(*longest),
+        ]);
+    }
+    let mut between = table(&["from CPU", "to CPU", "times", "mean"], 0);
+    let mut cpus: Vec<_> = cpus.into_iter().collect();
+    cpus.sort_by_key(|(_, (times, _))| std::cmp::Reverse(*times));
+    for ((from, to), (times, sum)) in cpus.iter().take(ROWS_SHOWN) {
+        between.add_row(vec![
+            from.to_string(),
+            to.to_string(),
+            times.to_string(),
+            mean(*sum, *times),
+        ]);
+    }
+    format!(
+        "{}\n{}\n{}\n{}",
+        head.trim_fmt(),
+        more(pairs.len(), ROWS_SHOWN, "pairs"),
+        between.trim_fmt(),
+        more(cpus.len(), ROWS_SHOWN, "ways between CPUs")
+    )
+}
+
+fn syscalls(rows: &[TraceSyscall]) -> String {
+    if rows.is_empty() {
+        return "no system calls\n".to_owned();
+    }
+    let mut head = table(
+        &[
+            "system call",
+            "calls",
+            "errors",
+            "seconds",
+            "mean",
+            "half below",
+            "99% below",
+            "longest",
+        ],
+        1,
+    );
+    for row in rows.iter().take(ROWS_SHOWN) {
+        head.add_row(vec![
+            row.name.clone(),
+            row.calls.to_string(),
+            row.errors.to_string(),
+            format!("{:.6}", row.seconds),
+            mean(row.seconds, row.calls),
+            below(&row.log2_ns, 0.5),
+            below(&row.log2_ns, 0.99),
+            seconds(row.longest_seconds),
+        ]);
+    }
+    let mut text = format!("{}\n{}", head.trim_fmt(), more(rows.len(), ROWS_SHOWN, "system calls"));
+    for row in rows.iter().filter(|row| row.unfinished > 0) {
+        let _ = writeln!(
+            text,
+            "{} threads still were in {}, for {} and less",
+            row.unfinished,
+            row.name,
+            seconds(row.unfinished_seconds)
+        );
+    }
+    for row in rows.iter().filter(|row| row.calls > 0).take(HISTOGRAMS_SHOWN) {
+        let _ = write!(text, "\n{}\n{}", row.name, histogram(&row.log2_ns));
+    }
+    text
+}
+
+fn softirqs(rows: &[TraceSoftirq], traced: f64) -> String {
+    if rows.is_empty() {
+        return "no soft interrupts\n".to_owned();
+    }
+    let mut head = table(
+        &[
+            "vector",
+            "times",
+            "seconds",
+            "of one CPU",
+            "99% below",
+            "longest",
+            "on traced",
+            "seconds",
+        ],
+        1,
+    );
+    for row in rows {
+        head.add_row(vec![
+            row.vector.clone(),
+            row.times.to_string(),
+            format!("{:.6}", row.seconds),
+            format!("{:.2}%", row.seconds / traced.max(1e-9) * 100.0),
+            below(&row.log2_ns, 0.99),
+            seconds(row.longest_seconds),
+            row.on_traced_times.to_string(),
+            format!("{:.6}", row.on_traced_seconds),
+        ]);
+    }
+    format!(
+        "{}\non traced: what came to a CPU while a traced thread had it, whose time it took\n",
+        head.trim_fmt()
+    )
+}
+
+fn files(rows: &[TraceFile]) -> String {
+    if rows.is_empty() {
+        return "no files\n".to_owned();
+    }
+    let mut rows: Vec<&TraceFile> = rows.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.read_bytes + row.written_bytes));
+    let mut head =
+        table(&["file", "by", "opened at", "open for", "reads", "bytes", "writes", "bytes"], 2);
+    for row in rows.iter().take(ROWS_SHOWN) {
+        head.add_row(vec![
+            row.path.clone(),
+            row.thread.name.clone(),
+            row.opened_at.map_or("before".to_owned(), seconds),
+            row.lifetime_seconds.map_or("still".to_owned(), seconds),
+            row.reads.to_string(),
+            row.read_bytes.to_string(),
+            row.writes.to_string(),
+            row.written_bytes.to_string(),
+        ]);
+    }
+    let (read, written) = rows
+        .iter()
+        .fold((0, 0), |(read, written), row| (read + row.read_bytes, written + row.written_bytes));
+    format!(
+        "{}\n{}{} open files, {} read, {} written\n",
+        head.trim_fmt(),
+        more(rows.len(), ROWS_SHOWN, "files"),
+        rows.len(),
+        numbers::bytes(read),
+        numbers::bytes(written)
+    )
+}
+
+fn connections(rows: &[TraceConnection]) -> String {
+    if rows.is_empty() {
+        return "no TCP connections\n".to_owned();
+    }
+    let mut nets: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+    for row in rows {
+        let net = nets.entry(&row.subnet).or_default();
+        *net = (net.0 + 1, net.1 + row.sent_bytes, net.2 + row.received_bytes);
+    }
+    let mut rows: Vec<&TraceConnection> = rows.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.sent_bytes + row.received_bytes));
+    let mut head =
+        table(&["here", "there", "by", "lasted", "sent", "received", "again", "round trip"], 3);
+    for row in rows.iter().take(ROWS_SHOWN) {
+        head.add_row(vec![
+            row.local.clone(),
+            row.remote.clone(),
+            row.thread.name.clone(),
+            row.lifetime_seconds.map_or("still".to_owned(), seconds),
+            row.sent_bytes.to_string(),
+            row.received_bytes.to_string(),
+            row.retransmitted.map_or(numbers::UNKNOWN.to_owned(), |count| count.to_string()),
+            row.round_trip_seconds.map_or(numbers::UNKNOWN.to_owned(), seconds),
+        ]);
+    }
+    let mut between = table(&["network", "connections", "sent", "received"], 1);
+    for (net, (count, sent, received)) in nets.iter().take(ROWS_SHOWN) {
+        between.add_row(vec![
+            (*net).to_owned(),
+            count.to_string(),
+            sent.to_string(),
+            received.to_string(),
+        ]);
+    }
+    format!(
+        "{}\n{}\n{}\n{}",
+        head.trim_fmt(),
+        more(rows.len(), ROWS_SHOWN, "connections"),
+        between.trim_fmt(),
+        more(nets.len(), ROWS_SHOWN, "networks")
+    )
+}
+
+/// A table whose columns from `figures` on stand to the right.
+fn table(head: &[&str], figures: usize) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(head.to_vec());
+    for column in table.column_iter_mut().skip(figures) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn more(all: usize, shown: usize, what: &str) -> String {
+    if all <= shown { String::new() } else { format!("{} {what} more; see --json\n", all - shown) }
+}
+
+fn add(to: &mut Vec<u64>, from: &[u64]) {
+    to.resize(to.len().max(from.len()), 0);
+    to.iter_mut().zip(from).for_each(|(sum, count)| *sum += count);
+}
+
+fn mean(sum: f64, times: u64) -> String {
+    if times == 0 { numbers::UNKNOWN.to_owned() } else { seconds(sum / times as f64) }
+}
+
+/// The power of two below which this part of the times lies.
+fn below(buckets: &[u64], part: f64) -> String {
+    let all: u64 = buckets.iter().sum();
+    let wanted = (all as f64 * part).ceil() as u64;
+    let mut sum = 0;
+    let found = buckets.iter().position(|count| {
+        sum += count;
+        sum >= wanted && sum > 0
+    });
+    found.map_or(numbers::UNKNOWN.to_owned(), |bucket| seconds(edge(bucket + 1)))
+}
+
+/// Where a bucket begins, in seconds.
+fn edge(bucket: usize) -> f64 {
+    2_f64.powi(bucket as i32) / 1e9
+}
+
+fn histogram(buckets: &[u64]) -> String {
+    let most = buckets.iter().copied().max().unwrap_or(0).max(1);
+    let first = buckets.iter().position(|count| *count > 0).unwrap_or(0);
+    let last = buckets.iter().rposition(|count| *count > 0).unwrap_or(0);
+    let mut text = String::new();
+    for (bucket, count) in buckets.iter().enumerate().take(last + 1).skip(first) {
+        let bar = (*count as f64 / most as f64 * BAR as f64).ceil() as usize;
+        let _ = writeln!(
+            text,
+            "  {:>8} to {:>8}  {count:>9}  {}",
+            seconds(edge(bucket)),
+            seconds(edge(bucket + 1)),
+            "#".repeat(bar)
+        );
+    }
+    text
+}
+
+/// A time as people read it: `512 ns`, `1.02 us`, `3.40 ms`, `1.50 s`.
+fn seconds(value: f64) -> String {
+    let (scaled, unit) = match value {
+        value if value < 999.5e-9 => (value * 1e9, "ns"),
+        value if value < 999.5e-6 => (value * 1e6, "us"),
+        value if value < 0.9995 => (value * 1e3, "ms"),
+        value => (value, "s"),
+    };
+    format!("{} {unit}", numbers::figure(scaled))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_power_of_two_below_which_a_part_lies_is_the_buckets_upper_end() {
+        let mut buckets = vec![0; 32];
+        buckets[10] = 98;
+        buckets[20] = 2;
+        assert_eq!(below(&buckets, 0.5), "2.05 us");
+        assert_eq!(below(&buckets, 0.99), "2.10 ms");
+        assert_eq!(below(&[], 0.5), "–");
+    }
+
+    #[test]
+    fn a_histogram_has_no_empty_ends() {
+        let mut buckets = vec![0; 32];
+        (buckets[9], buckets[11]) = (4, 1);
+        let text = histogram(&buckets);
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.lines().next().is_some_and(|line| line.ends_with(&"#".repeat(BAR))));
+    }
+}

@@ -1,0 +1,345 @@
+//! Bytes of each TCP connection, as the traced processes' system calls moved them, and what the kernel
+//! says of it when it ends.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use rustix::io::Errno;
+
+use super::TraceError;
+use super::asm::{Alu, Asm, Helper, If, Label, Reg, Size};
+use super::attach::Attached;
+use super::calls::{ENTER, EXIT};
+use super::descriptors::{self, BELOW, Does, Kind, Kinds, MOVED};
+use super::files::{reserve, submit};
+use super::hook::{Event, Hook, Unknown, Value, chase};
+use super::tasks::{Lost, Tasks, number, wide};
+use crate::sys::bpf::{Map, MapKind};
+use crate::sys::bpf_ring::Ring;
+
+const SET_STATE: Event = Event { group: "sock", name: "inet_sock_set_state" };
+const SOCKET: Value = Value { argument: ("sk", 0), member: None, field: "skaddr" };
+const NEW_STATE: Value = Value { argument: ("newstate", 2), member: None, field: "newstate" };
+/// include/net/tcp_states.h
+const TCP_CLOSE: i32 = 7;
+
+const CONNECTIONS_MAX: u32 = 16_384;
+const RING_BYTES: usize = 1 << 20;
+
+/// What a connection's record has where.
+mod connection {
+    pub(super) const FIRST_NS: i16 = 0;
+    pub(super) const SENDS: i16 = 8;
+    pub(super) const SENT_BYTES: i16 = 16;
+    pub(super) const RECEIVES: i16 = 24;
+    pub(super) const RECEIVED_BYTES: i16 = 32;
+    pub(super) const TID: i16 = 40;
+    pub(super) const FAMILY: i16 = 44;
+    pub(super) const LOCAL_PORT: i16 = 48;
+    pub(super) const REMOTE_PORT: i16 = 52;
+    pub(super) const LOCAL: i16 = 56;
+    pub(super) const REMOTE: i16 = 72;
+    pub(super) const BYTES: i16 = 88;
+    /// In records of the ring, behind it.
+    pub(super) const CLOSED_NS: i16 = 88;
+    pub(super) const RETRANSMITTED: i16 = 96;
+    pub(super) const ROUND_TRIP: i16 = 100;
+    pub(super) const RECORD_BYTES: i16 = 104;
+}
+
+const SOCK: i16 = BELOW - 8;
+const VALUE: i16 = SOCK - connection::BYTES;
+
+/// The maps of this mode.
+#[derive(Debug)]
+pub(super) struct Tcp {
+    pub(super) kinds: Kinds,
+    connections: Map,
+}
+
+/// One connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) local: (IpAddr, u16),
+    pub(super) remote: (IpAddr, u16),
+    pub(super) tid: u32,
+    pub(super) first_ns: u64,
+    pub(super) closed_ns: Option<u64>,
+    pub(super) sends: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) receives: u64,
+    pub(super) received_bytes: u64,
+    /// Segments that were sent again, and the smoothed round trip; known at the end only.
+    pub(super) retransmitted: Option<u32>,
+    pub(super) round_trip_us: Option<u32>,
+}
+
+impl Tcp {
+    pub(super) fn new() -> Result<Tcp, Errno> {
+        let value = connection::BYTES as usize;
+        let connections = Map::new(MapKind::Hash, "bp_tcp", 8, value, CONNECTIONS_MAX)?;
+        Ok(Tcp { kinds: Kinds::new()?, connections })
+    }
+
+    pub(super) fn ring() -> Result<Ring, Errno> {
+        Ring::new("bp_records", RING_BYTES)
+    }
+
+    pub(super) fn attach(
+        &self,
+        tasks: &Tasks,
+        ring: &Map,
+        attached: &mut Attached<'_>,
+    ) -> Result<(), TraceError> {
+        attached.on(SET_STATE, |hook| self.on_state(hook, tasks, ring))?;
+        attached.on(EXIT, |hook| self.on_exit(hook, tasks))?;
+        attached.on(ENTER, |hook| {
+            let mut asm = hook.begin();
+            let end = asm.label();
+            self.kinds.entered(hook, tasks, &mut asm, end)?;
+            asm.end(end);
+            Ok(asm)
+        })
+    }
+
+    fn on_exit(&self, hook: &Hook<'_>, tasks: &Tasks) -> Result<Asm, Unknown> {
+        let mut asm = hook.begin();
+        let end = asm.label();
+        let each = |asm: &mut Asm, does, next| self.touch(hook, tasks, asm, does, next);
+        descriptors::returned(hook, tasks, &mut asm, &[Kind::Accept, Kind::Connect], each, end)?;
+        asm.end(end);
+        Ok(asm)
+    }
+
+    /// Something was done to the descriptor in R9.
+    fn touch(
+        &self,
+        hook: &Hook<'_>,
+        tasks: &Tasks,
+        asm: &mut Asm,
+        does: Does,
+        next: Label,
+    ) -> Result<(), Unknown> {
+        let kernel = hook.kernel;
+        let (sock, other) = (Reg::R8, Reg::R9);
+        descriptors::file(hook, asm, sock, other, next)?;
+        asm.mov(other, sock);
+        chase(asm, other, kernel.offset("file", "f_inode")?, Size::B8);
+        let mode = kernel.member("inode", &["i_mode"])?;
+        chase(asm, other, mode.offset as i32, Size::B2);
+        asm.alu(Alu::And, other, libc::S_IFMT as i32);
+        asm.jump_if(other, If::Different, libc::S_IFSOCK as i32, next);
+        chase(asm, sock, kernel.offset("file", "private_data")?, Size::B8);
+        asm.jump_if(sock, If::Equal, 0, next);
+        chase(asm, sock, kernel.offset("socket", "sk")?, Size::B8);
+        asm.jump_if(sock, If::Equal, 0, next);
+        asm.store(Size::B8, Reg::R10, SOCK, sock);
+        let (known, kept) = (asm.label(), asm.label());
+        let new = asm.label();
+        asm.lookup(&self.connections, SOCK, new);
+        asm.jump(known);
+        asm.place(new);
+        self.describe(hook, asm, sock, other, next)?;
+        asm.add_new(&self.connections, SOCK, VALUE);
+        asm.jump_if(Reg::R0, If::Equal, 0, kept);
+        asm.jump_if(Reg::R0, If::Equal, -libc::EEXIST, kept);
+        tasks.lose(asm, Lost::Keys);
+        asm.jump(next);
+        asm.place(kept);
+        asm.lookup(&self.connections, SOCK, next);
+        asm.place(known);
+        let (times, bytes) = match does {
+            Does::Open => return Ok(()),
+            Does::Read => (connection::RECEIVES, connection::RECEIVED_BYTES),
+            Does::Write => (connection::SENDS, connection::SENT_BYTES),
+        };
+        asm.mov(Reg::R1, 1);
+        asm.atomic_add(Reg::R0, times, Reg::R1);
+        asm.load(Size::B8, Reg::R1, Reg::R10, MOVED);
+        asm.atomic_add(Reg::R0, bytes, Reg::R1);
+        Ok(())
+    }
+
+    /// Puts together the record of the connection in `sock`; what is none of TCP goes to `next`.
+    fn describe(
+        &self,
+        hook: &Hook<'_>,
+        asm: &mut Asm,
+        sock: Reg,
+        other: Reg,
+        next: Label,
+    ) -> Result<(), Unknown> {
+        let kernel = hook.kernel;
+        let protocol = kernel.member("sock", &["sk_protocol"])?;
+        let (size, shift) = match protocol.bytes.and_then(Size::of) {
+            Some(size) => (size, 0),
+            // Before Linux 5.6 it was the second byte of a word of bits.
+            None => (Size::B2, 8),
+        };
+        asm.mov(other, sock);
+        chase(asm, other, protocol.offset as i32, size);
+        asm.alu(Alu::ShiftRight, other, shift);
+        asm.jump_if(other, If::Different, libc::IPPROTO_TCP, next);
+        asm.zero(VALUE, connection::BYTES);
+        asm.mov(other, sock);
+        chase(asm, other, kernel.offset("sock_common", "skc_family")?, Size::B2);
+        asm.store(Size::B4, Reg::R10, VALUE + connection::FAMILY, other);
+        let (v6, told) = (asm.label(), asm.label());
+        asm.jump_if(other, If::Equal, libc::AF_INET6, v6);
+        asm.jump_if(other, If::Different, libc::AF_INET, next);
+        let addresses = [
+            (connection::LOCAL, "skc_rcv_saddr", "skc_v6_rcv_saddr"),
+            (connection::REMOTE, "skc_daddr", "skc_v6_daddr"),
+        ];
+        let copy = |asm: &mut Asm, to: i16, name, bytes| -> Result<(), Unknown> {
+            asm.address(Reg::R1, Reg::R10, (VALUE + to).into());
+            asm.mov(Reg::R2, bytes);
+            asm.mov(Reg::R3, sock);
+            asm.add(Reg::R3, kernel.offset("sock_common", name)?);
+            asm.call(Helper::ReadKernel);
+            Ok(())
+        };
+        for (to, name, _) in addresses {
+            copy(asm, to, name, 4)?;
+        }
+        asm.jump(told);
+        asm.place(v6);
+        for (to, _, name) in addresses {
+            // A kernel without IPv6 has no such sockets.
+            if kernel.offset("sock_common", name).is_ok() {
+                copy(asm, to, name, 16)?;
+            }
+        }
+        asm.place(told);
+        let ports = [(connection::LOCAL_PORT, "skc_num"), (connection::REMOTE_PORT, "skc_dport")];
+        for (to, name) in ports {
+            asm.mov(other, sock);
+            chase(asm, other, kernel.offset("sock_common", name)?, Size::B2);
+            asm.store(Size::B4, Reg::R10, VALUE + to, other);
+        }
+        asm.call(Helper::PidTgid);
+        asm.store(Size::B4, Reg::R10, VALUE + connection::TID, Reg::R0);
+        asm.call(Helper::Now);
+        asm.store(Size::B8, Reg::R10, VALUE + connection::FIRST_NS, Reg::R0);
+        Ok(())
+    }
+
+    /// A connection that is known ends.
+    fn on_state(&self, hook: &Hook<'_>, tasks: &Tasks, ring: &Map) -> Result<Asm, Unknown> {
+        let kernel = hook.kernel;
+        let mut asm = hook.begin();
+        let (end, full, done) = (asm.label(), asm.label(), asm.label());
+        hook.value(&mut asm, Reg::R8, &NEW_STATE)?;
+        asm.jump_if(Reg::R8, If::Different, TCP_CLOSE, end);
+        hook.value(&mut asm, Reg::R8, &SOCKET)?;
+        asm.store(Size::B8, Reg::R10, SOCK, Reg::R8);
+        asm.lookup(&self.connections, SOCK, end);
+        asm.mov(Reg::R7, Reg::R0);
+        reserve(&mut asm, ring, connection::RECORD_BYTES.into(), full);
+        asm.mov(Reg::R9, Reg::R0);
+        for at in (0..connection::BYTES).step_by(8) {
+            asm.load(Size::B8, Reg::R1, Reg::R7, at);
+            asm.store(Size::B8, Reg::R9, at, Reg::R1);
+        }
+        asm.call(Helper::Now);
+        asm.store(Size::B8, Reg::R9, connection::CLOSED_NS, Reg::R0);
+        let last =
+            [(connection::RETRANSMITTED, "total_retrans"), (connection::ROUND_TRIP, "srtt_us")];
+        for (to, name) in last {
+            asm.load(Size::B8, Reg::R7, Reg::R10, SOCK);
+            chase(&mut asm, Reg::R7, kernel.offset("tcp_sock", name)?, Size::B4);
+            asm.store(Size::B4, Reg::R9, to, Reg::R7);
+        }
+        submit(&mut asm, Reg::R9);
+        asm.jump(done);
+        asm.place(full);
+        tasks.lose(&mut asm, Lost::Records);
+        asm.place(done);
+        asm.map(Reg::R1, &self.connections);
+        asm.address(Reg::R2, Reg::R10, SOCK.into());
+        asm.call(Helper::MapDelete);
+        asm.end(end);
+        Ok(asm)
+    }
+
+    /// Adds the connections that still are there.
+    pub(super) fn left(&self, rows: &mut Vec<Row>) -> Result<(), Errno> {
+        for (_, value) in self.connections.entries()? {
+            rows.extend(row(&value));
+        }
+        rows.sort_by_key(|row| row.first_ns);
+        Ok(())
+    }
+}
+
+/// A connection out of its record, be it of the map or of the ring.
+pub(super) fn row(record: &[u8]) -> Option<Row> {
+    if record.len() < connection::BYTES as usize {
+        return None;
+    }
+    let ended = record.len() >= connection::RECORD_BYTES as usize;
+    let at = |at: i16| wide(record, at as usize);
+    let word = |at: i16| number(record, at as usize);
+    let v6 = word(connection::FAMILY) as i32 == libc::AF_INET6;
+    let address = |at: i16| address(v6, &record[at as usize..]);
+    Some(Row {
+        local: (address(connection::LOCAL)?, word(connection::LOCAL_PORT) as u16),
+        remote: (
+            address(connection::REMOTE)?,
+            // As it is sent.
+            u16::from_be(word(connection::REMOTE_PORT) as u16),
+        ),
+        tid: word(connection::TID),
+        first_ns: at(connection::FIRST_NS),
+        closed_ns: ended.then(|| at(connection::CLOSED_NS)),
+        sends: at(connection::SENDS),
+        sent_bytes: at(connection::SENT_BYTES),
+        receives: at(connection::RECEIVES),
+        received_bytes: at(connection::RECEIVED_BYTES),
+        retransmitted: ended.then(|| word(connection::RETRANSMITTED)),
+        // Kept in eighths.
+        round_trip_us: ended.then(|| word(connection::ROUND_TRIP) / 8),
+    })
+}
+
+fn address(v6: bool, bytes: &[u8]) -> Option<IpAddr> {
+    if !v6 {
+        return Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(..4)?).ok()?).into());
+    }
+    let address = Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(..16)?).ok()?);
+    // A socket for both families has the older's addresses mapped.
+    Some(address.to_ipv4_mapped().map_or(address.into(), IpAddr::from))
+}
+
+/// The network of an address as people split them: /24, and /64 of IPv6.
+pub(super) fn subnet(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, _] = address.octets();
+            format!("{a}.{b}.{c}.0/24")
+        }
+        IpAddr::V6(address) => {
+            let network = address.to_bits() >> 64 << 64;
+            format!("{}/64", Ipv6Addr::from_bits(network))
+        }
+    }
+}
+
+const _: () = assert!(VALUE >= -512);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subnets_are_24_and_64_bits() {
+        let of = |address: &str| subnet(address.parse().expect("an address"));
+        assert_eq!(of("192.168.7.9"), "192.168.7.0/24");
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+        assert_eq!(of("::1"), "::/64");
+    }
+
+    #[test]
+    fn a_short_record_is_none() {
+        assert_eq!(row(&[0; 20]), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! Tracing of real programs by a real kernel: what is told equals what they did.
+//!
+//! Tests that the kernel or the user's rights do not allow print why and are skipped.
+
+mod ways;
+mod work;
+
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use bytepath_explain::trace::Mode;
+use bytepath_report::{TraceFound, Traced};
+use work::{of_command, shell, soft_interrupts};
+
+fn files(traced: &Traced) -> &[bytepath_report::TraceFile] {
+    match &traced.found {
+        TraceFound::FileLife(files) => files,
+        other => panic!("not of files: {other:?}"),
+    }
+}
+
+#[test]
+fn a_sleeper_is_off_cpu_for_as_long_as_it_sleeps_and_a_timer_wakes_it() {
+    let Some(traced) = of_command(Mode::OffCpu, Command::new("sleep").arg("0.2")) else { return };
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    // Preempted on its way, it loses to others a little of what it would sleep, and they are told too.
+    let of_sleep = || rows.iter().filter(|row| row.thread.name == "sleep");
+    let seconds: f64 = of_sleep().map(|row| row.seconds).sum();
+    assert!(seconds >= 0.19, "{rows:#?}");
+    let longest = of_sleep().find(|row| row.state == "sleeping").expect("it sleeps");
+    let nanosleep = |stack: &[String]| stack.iter().any(|name| name.contains("nanosleep"));
+    if longest.kernel_stack.iter().all(|name| name.starts_with("0x")) {
+        println!("not looked at: names of the kernel's functions are hidden");
+        return;
+    }
+    assert!(nanosleep(&longest.kernel_stack), "{longest:#?}");
+    assert_eq!(longest.interrupt.as_deref(), Some("timer"), "{longest:#?}");
+    let ours = |name: &String| name.contains("bpf");
+    assert!(!longest.kernel_stack.iter().chain(&longest.waker_stack).any(ours), "{longest:#?}");
+    assert!(traced.lost.is_empty(), "{:?}", traced.lost);
+}
+
+#[test]
+fn who_writes_to_a_pipe_is_told_as_the_waker_of_who_reads_it() {
+    let Some(traced) = of_command(Mode::OffCpu, &mut shell("(sleep 0.1; echo) | cat")) else {
+        return;
+    };
+    let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+    let woken = rows.iter().find(|row| {
+        row.thread.name == "cat" && row.waker.as_ref().is_some_and(|waker| waker.name == "sh")
+    });
+    assert!(woken.is_some_and(|row| row.state == "sleeping"), "{rows:#?}");
+
+    let wakeups = of_command(Mode::Wakeups, &mut shell("(sleep 0.1; echo) | cat"));
+    let TraceFound::Wakeups(rows) = wakeups.expect("it worked before").found else { panic!() };
+    let woken = rows.iter().find(|row| row.waker.name == "sh" && row.wakee.name == "cat");
+    let woken = woken.unwrap_or_else(|| panic!("{rows:#?}"));
+    assert_eq!(woken.log2_ns.iter().sum::<u64>(), woken.times);
+    assert!(woken.seconds > 0.0 && woken.longest_seconds <= woken.seconds);
+}
+
+#[test]
+fn system_calls_are_counted_as_strace_counts_them() {
+    let dd = ["if=/dev/zero", "of=/dev/null", "bs=512", "count=1000", "status=none"];
+    let Some(traced) = of_command(Mode::Syscalls, Command::new("dd").args(dd)) else { return };
+    let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+    let strace =
+        Command::new("strace").args(["-f", "-c", "-U", "calls,name", "dd"]).args(dd).output();
+    let Ok(strace) = strace else {
+        println!("skipped: no strace to compare with");
+        return;
+    };
+    let told = String::from_utf8_lossy(&strace.stderr);
+    let counts = told.lines().filter_map(|line| {
+        let (count, name) = line.trim().split_once(' ')?;
+        Some((name.trim().to_owned(), count.parse::<u64>().ok()?))
+    });
+    let counts: Vec<(String, u64)> = counts.filter(|(name, _)| name != "total").collect();
+    assert!(counts.len() > 5, "{told}");
+    for (name, count) in counts {
+        // It begins with its end here, and there it is strace's own; the last never returns.
+        if ["execve", "exit_group"].contains(&name.as_str()) {
+            continue;
+        }
+        let row = calls.iter().find(|row| row.name == name);
+        let row = row.unwrap_or_else(|| panic!("{name} is not in {calls:#?}"));
+        assert_eq!(row.calls, count, "{name}");
+        assert_eq!(row.log2_ns.iter().sum::<u64>(), row.calls, "{name}");
+    }
+    let reads = calls.iter().find(|row| row.name == "read").expect("it reads");
+    assert!(reads.calls >= 1000 && reads.errors == 0 && reads.seconds > 0.0);
+}
+
+#[test]
+fn errors_of_system_calls_are_counted() {
+    let missing = "/no/such/file/anywhere";
+    let Some(traced) = of_command(Mode::Syscalls, Command::new("cat").args([missing; 7])) else {
+        return;
+    };
+    let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+    let opens = calls.iter().find(|row| row.name == "openat").expect("it opens");
+    assert!(opens.errors >= 7 && opens.errors < opens.calls, "{opens:?}");
+}
+
+#[test]
+fn soft_interrupts_are_as_many_as_the_kernel_counts() {
+    let before = soft_interrupts();
+    let Some(mut tracing) = work::start(Mode::Softirq) else { return };
+    let begun = soft_interrupts();
+    tracing.arm().expect("this process is known");
+    work::run(Command::new("sleep").arg("0.2"));
+    let ended = soft_interrupts();
+    let traced = tracing.finish("a sleep").expect("it is told");
+    let after = soft_interrupts();
+    let TraceFound::Softirq(rows) = &traced.found else { panic!("{traced:?}") };
+    assert!(!rows.is_empty());
+    for row in rows {
+        let of = |counts: &[(String, u64)]| {
+            counts.iter().find(|(name, _)| *name == row.vector).expect("the same names").1
+        };
+        // One may have begun before the programs were there, on each CPU.
+        let cpus = std::thread::available_parallelism().expect("CPUs").get() as u64;
+        assert!(row.times <= of(&after) - of(&before), "{row:?}");
+        assert!(row.times + cpus >= of(&ended) - of(&begun), "{row:?}");
+        assert!(row.on_traced_times <= row.times && row.on_traced_seconds <= row.seconds);
+    }
+}
+
+#[test]
+fn the_life_of_a_file_is_told_with_its_bytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::write(&from, vec![7; 300_000]).expect("a file");
+    let line = format!("exec 5<{}; sleep 0.1; cat <&5 >{}", from.display(), to.display());
+    let Some(traced) = of_command(Mode::FileLife, &mut shell(&line)) else { return };
+    let files = files(&traced);
+    let named = |path: &std::path::Path| {
+        let found: Vec<_> =
+            files.iter().filter(|file| std::path::Path::new(&file.path) == path).collect();
+        assert_eq!(found.len(), 1, "{path:?} once in {files:#?}");
+        found[0]
+    };
+    let canonical = fs::canonicalize(&from).expect("a path");
+    let source = named(&canonical);
+    assert_eq!((source.read_bytes, source.written_bytes), (300_000, 0), "{source:?}");
+    assert_eq!((source.kind.as_str(), source.thread.name.as_str()), ("file", "sh"));
+    assert!(source.reads >= 2, "the end is read too");
+    let lifetime = source.lifetime_seconds.expect("it was closed");
+    assert!(lifetime >= 0.1 && lifetime <= traced.seconds, "{source:?}");
+    let sink = named(&fs::canonicalize(&to).expect("a path"));
+    assert_eq!((sink.read_bytes, sink.written_bytes), (0, 300_000), "{sink:?}");
+    assert!(traced.lost.is_empty(), "{:?}", traced.lost);
+}
+
+#[test]
+fn bytes_through_files_that_were_open_before_are_told_too() {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(&[1; 5000]).expect("bytes");
+    let input = fs::File::open(file.path()).expect("it can be read");
+    let mut command = Command::new("cat");
+    command.stdin(Stdio::from(input)).stdout(Stdio::null());
+    let Some(traced) = of_command(Mode::FileLife, &mut command) else { return };
+    let path = fs::canonicalize(file.path()).expect("a path");
+    let found = files(&traced).iter().find(|file| std::path::Path::new(&file.path) == path);
+    let found = found.unwrap_or_else(|| panic!("{traced:#?}"));
+    assert_eq!((found.opened_at, found.read_bytes), (None, 5000));
+}
+
+#[test]
+fn bytes_of_a_connection_are_told_to_the_byte() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    let serving = std::thread::spawn(move || {
+        use std::io::Read as _;
+        let (mut stream, _) = server.accept()?;
+        let mut asked = [0; 12];
+        stream.read_exact(&mut asked)?;
+        stream.write_all(&vec![5; 1_234_567])
+    });
+    let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'twelve bytes' >&3; cat <&3");
+    let mut command = Command::new("bash");
+    command.args(["-c", &line]).stdout(Stdio::null());
+    let traced = of_command(Mode::Tcp, &mut command);
+    let Some(traced) = traced else {
+        // Lets the server go on.
+        drop(std::net::TcpStream::connect(("127.0.0.1", port)));
+        let _ = serving.join();
+        return;
+    };
+    serving.join().expect("no panic").expect("all was sent");
+    let TraceFound::Tcp(rows) = &traced.found else { panic!("{traced:?}") };
+    assert_eq!(rows.len(), 1, "{rows:#?}");
+    let row = &rows[0];
+    assert_eq!((row.sent_bytes, row.received_bytes), (12, 1_234_567), "{row:?}");
+    assert_eq!(row.remote, format!("127.0.0.1:{port}"));
+    assert_eq!((row.subnet.as_str(), row.thread.name.as_str()), ("127.0.0.0/24", "bash"));
+    assert!(row.receives >= 2 && row.sends == 1);
+    assert!(row.lifetime_seconds.is_some(), "it ended: {row:?}");
+}
+
+#[test]
+fn a_process_that_runs_already_is_followed() {
+    let Some(mut tracing) = work::start(Mode::Syscalls) else { return };
+    let mut cat = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("cat is started");
+    if let Err(error) = tracing.follow(cat.id()) {
+        println!("skipped: {error}");
+        let _ = cat.kill();
+        let _ = cat.wait();
+        return;
+    }
+    let mut input = cat.stdin.take().expect("its input");
+    let mut output = cat.stdout.take().expect("its output");
+    let mut back = [0; 5];
+    use std::io::Read as _;
+    for _ in 0..50 {
+        input.write_all(b"bytes").expect("it reads");
+        output.read_exact(&mut back).expect("it writes");
+    }
+    let traced = tracing.finish("cat").expect("it is told");
+    drop(input);
+    cat.wait().expect("it ends");
+    let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+    let writes = calls.iter().find(|row| row.name == "write").expect("it writes");
+    assert_eq!(writes.calls, 50, "{calls:#?}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_refused() {
+    let Some(mut tracing) = work::start(Mode::Syscalls) else { return };
+    let error = tracing.follow(1 << 30).expect_err("no process has this number");
+    assert!(error.to_string().contains("process 1073741824"), "{error}");
+}

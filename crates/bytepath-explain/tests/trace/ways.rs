@@ -1,0 +1,62 @@
+//! Each way of being attached tells the same.
+
+use std::process::Command;
+
+use bytepath_explain::trace::{Mode, Way};
+use bytepath_report::TraceFound;
+
+use crate::work::{of_command_by, shell};
+
+#[test]
+fn system_calls_are_counted_alike_in_each_way() {
+    let dd = ["if=/dev/zero", "of=/dev/null", "bs=512", "count=500", "status=none"];
+    let mut counts = Vec::new();
+    for way in Way::ALL {
+        let traced = of_command_by(Mode::Syscalls, &[way], Command::new("dd").args(dd));
+        let Some(traced) = traced else { continue };
+        assert!(traced.attached.iter().all(|to| to.by == way.to_string()), "{traced:?}");
+        let TraceFound::Syscalls(calls) = &traced.found else { panic!("{traced:?}") };
+        let mut calls: Vec<_> = calls.iter().map(|row| (row.name.clone(), row.calls)).collect();
+        calls.sort();
+        counts.push((way, calls));
+    }
+    for (way, calls) in &counts {
+        assert_eq!(calls, &counts[0].1, "{way} as {}", counts[0].0);
+        let writes = calls.iter().find(|(name, _)| name == "write");
+        assert_eq!(writes, Some(&("write".to_owned(), 500)), "{way}");
+    }
+}
+
+#[test]
+fn sleeps_and_wakers_are_told_in_each_way() {
+    for way in Way::ALL {
+        let line = "(sleep 0.05; echo) | cat";
+        let Some(traced) = of_command_by(Mode::OffCpu, &[way], &mut shell(line)) else { continue };
+        let TraceFound::OffCpu(rows) = &traced.found else { panic!("{traced:?}") };
+        let by_shell = |row: &&bytepath_report::TraceOffCpu| {
+            row.thread.name == "cat" && row.waker.as_ref().is_some_and(|who| who.name == "sh")
+        };
+        assert!(rows.iter().any(|row| by_shell(&row)), "{way}: {rows:#?}");
+        let slept: f64 =
+            rows.iter().filter(|row| row.thread.name == "sleep").map(|row| row.seconds).sum();
+        assert!(slept >= 0.05, "{way}: {rows:#?}");
+
+        let Some(traced) = of_command_by(Mode::Wakeups, &[way], &mut shell(line)) else { continue };
+        let TraceFound::Wakeups(rows) = &traced.found else { panic!("{traced:?}") };
+        let woken = rows.iter().any(|row| row.waker.name == "sh" && row.wakee.name == "cat");
+        assert!(woken, "{way}: {rows:#?}");
+    }
+}
+
+#[test]
+fn files_and_connections_and_interrupts_work_in_each_way_or_say_why_not() {
+    for way in Way::ALL {
+        for mode in [Mode::FileLife, Mode::Tcp, Mode::Softirq] {
+            let cat = of_command_by(mode, &[way], Command::new("cat").arg("/dev/null"));
+            let Some(traced) = cat else { continue };
+            if let TraceFound::FileLife(files) = &traced.found {
+                assert!(files.iter().any(|file| file.path == "/dev/null"), "{way}: {files:#?}");
+            }
+        }
+    }
+}

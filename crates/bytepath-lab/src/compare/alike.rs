@@ -1,0 +1,161 @@
+//! Whether runs are of the same work, or of the same thing altogether, and what differs otherwise.
+
+use std::collections::BTreeMap;
+
+use bytepath_report::{Difference, Record};
+use serde_json::Value;
+
+/// Settings that say how long, how often or where the work was done, and not what it is: told where
+/// they differ, and no reason against a comparison.
+const CIRCUMSTANCES: [&str; 10] = [
+    "seed",
+    "command",
+    "blocks",
+    "until_ci_percent",
+    "within_s",
+    "measured_s",
+    "warm_up_s",
+    "directory",
+    "device",
+    "shell",
+];
+
+/// Settings in which runs of one thing may differ: the command names the seed, and where results went.
+const CHANCE: [&str; 2] = ["seed", "command"];
+
+/// A longer value is cut: it is there to be recognised.
+const VALUE_CHARACTERS_MAX: usize = 80;
+
+/// More notes about parameters than this say no more.
+const PARAMS_MAX: usize = 10;
+
+/// Whether both did the same work, whatever machine did it.
+///
+/// # Errors
+/// What is not the same, as a clause.
+pub fn same_work(a: &Record, b: &Record) -> Result<(), String> {
+    let (one, other) = (&a.experiment, &b.experiment);
+    if one.name != other.name {
+        return Err(format!("the one is {}, the other {}", one.name, other.name));
+    }
+    if one.definition != other.definition {
+        return Err(format!(
+            "{} is defined otherwise in bytepath {} and {}",
+            one.name, a.bytepath.version, b.bytepath.version
+        ));
+    }
+    let keys = a.settings.keys().chain(b.settings.keys());
+    let differs = |key: &&String| {
+        !CIRCUMSTANCES.contains(&key.as_str()) && a.settings.get(*key) != b.settings.get(*key)
+    };
+    let value = |record: &Record, key: &str| record.settings.get(key).map_or("none".into(), shown);
+    match { keys }.find(differs) {
+        Some(key) => Err(format!("{key} is {} and {}", value(a, key), value(b, key))),
+        None => Ok(()),
+    }
+}
+
+/// Whether both are runs of one thing, so that they differ by chance and by time alone: the same
+/// program, machine, work and length.
+pub fn is_like(a: &Record, b: &Record) -> bool {
+    let settings = |record: &Record| {
+        let mut settings = record.settings.clone();
+        settings.retain(|key, _| !CHANCE.contains(&key.as_str()));
+        settings
+    };
+    a.experiment == b.experiment
+        && a.bytepath == b.bytepath
+        && a.machine == b.machine
+        && a.blocks == b.blocks
+        && settings(a) == settings(b)
+}
+
+/// What is not the same in all records, of the machine, the program and the settings.
+pub(super) fn differences(records: &[&Record]) -> Vec<Difference> {
+    let facts: Vec<BTreeMap<String, String>> = records.iter().map(|record| facts(record)).collect();
+    let mut keys: Vec<&String> = facts.iter().flat_map(BTreeMap::keys).collect();
+    keys.sort();
+    keys.dedup();
+    let values = |key: &String| facts.iter().map(|facts| facts.get(key).cloned()).collect();
+    keys.into_iter()
+        .map(|key| Difference { what: key.clone(), values: values(key) })
+        .filter(|found| found.values.iter().any(|value| *value != found.values[0]))
+        .collect()
+}
+
+/// Every fact of a record that is no measurement, by its place.
+fn facts(record: &Record) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let machine = serde_json::to_value(&record.machine).unwrap_or_default();
+    flatten("machine", &machine, &mut facts);
+    let settings = record.settings.iter().filter(|(key, _)| !CHANCE.contains(&key.as_str()));
+    for (key, value) in settings {
+        flatten(&format!("settings.{key}"), value, &mut facts);
+    }
+    facts.insert("bytepath.version".to_owned(), record.bytepath.version.clone());
+    facts.insert("bytepath.build".to_owned(), record.bytepath.build.clone());
+    facts.insert("blocks".to_owned(), record.blocks.to_string());
+    facts
+}
+
+fn flatten(place: &str, value: &Value, facts: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                flatten(&format!("{place}.{name}"), value, facts);
+            }
+        }
+        Value::Null => {}
+        value => {
+            facts.insert(place.to_owned(), shown(value));
+        }
+    }
+}
+
+fn shown(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(VALUE_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// What arms of one name are made of otherwise than in the base: sizes that were obtained, say.
+/// Figures that were found by measuring always differ, and are left out.
+pub(super) fn params(records: &[&Record], names: &[String]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for name in names {
+        let of = |record: &'_ Record| {
+            let arm = record.arms.iter().find(|arm| arm.name == *name);
+            arm.map(|arm| arm.params.clone()).unwrap_or_default()
+        };
+        let base = of(records[0]);
+        for (index, record) in records.iter().enumerate().skip(1) {
+            let other = of(record);
+            let differs = |(key, value): &(&String, &Value)| {
+                other.get(*key).is_some_and(|other| other != *value && is_chosen(value))
+            };
+            notes.extend(base.iter().filter(differs).map(|(key, value)| {
+                format!(
+                    "{name}: {key} is {} in A and {} in {}",
+                    shown(value),
+                    shown(&other[key]),
+                    bytepath_report::Comparison::letter(index)
+                )
+            }));
+        }
+    }
+    let more = notes.len().saturating_sub(PARAMS_MAX);
+    notes.truncate(PARAMS_MAX);
+    if more > 0 {
+        notes.push(format!("{more} more parameters differ"));
+    }
+    notes
+}
+
+fn is_chosen(value: &Value) -> bool {
+    value.is_string() || value.is_boolean() || value.is_u64()
+}

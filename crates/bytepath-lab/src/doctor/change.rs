@@ -1,0 +1,142 @@
+//! Changes of settings of the running machine, each with the command that undoes it. What has been
+//! half done is undone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytepath_report::Applied;
+
+/// Files that are to hold something else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    files: Vec<PathBuf>,
+    to: String,
+}
+
+/// A change that was refused: what failed, why, what to try.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ChangeError(String);
+
+impl Change {
+    /// A change of files below `root`; none where not all of them are there.
+    pub(super) fn of(root: &Path, files: &[PathBuf], to: &str) -> Option<Change> {
+        let files: Vec<PathBuf> = files.iter().map(|file| root.join(file)).collect();
+        let there = !files.is_empty() && files.iter().all(|file| file.is_file());
+        there.then(|| Change { files, to: to.to_owned() })
+    }
+
+    /// What the files will hold.
+    pub fn to(&self) -> &str {
+        &self.to
+    }
+
+    /// What is in the first of them now.
+    pub fn from(&self) -> String {
+        self.files.first().and_then(|file| held(file).ok()).unwrap_or_default()
+    }
+
+    /// Makes the change, and sees that it was made.
+    ///
+    /// # Errors
+    /// Where a file cannot be written, or holds something else afterwards. Files that were changed
+    /// before are put back.
+    pub fn apply(&self, name: &str) -> Result<Vec<Applied>, ChangeError> {
+        let mut applied: Vec<Applied> = Vec::new();
+        for file in &self.files {
+            match self.write(name, file) {
+                Ok(one) => applied.push(one),
+                Err(error) => {
+                    for one in &applied {
+                        // It was written a moment ago.
+                        let _ = fs::write(&one.file, &one.from);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(applied)
+    }
+
+    fn write(&self, name: &str, file: &Path) -> Result<Applied, ChangeError> {
+        let shown = file.display();
+        let from = held(file).map_err(|error| {
+            ChangeError(format!("cannot change {name}: cannot read {shown}: {error}"))
+        })?;
+        fs::write(file, &self.to).map_err(|error| {
+            let remedy = match error.kind() {
+                std::io::ErrorKind::PermissionDenied => "run it as root",
+                std::io::ErrorKind::ReadOnlyFilesystem => {
+                    "it is read-only, as in most containers: change it on the host"
+                }
+                _ => "look at dmesg",
+            };
+            ChangeError(format!(
+                "cannot change {name}: cannot write {} to {shown}: {error}; {remedy}",
+                self.to
+            ))
+        })?;
+        let to = held(file).unwrap_or_default();
+        if to != self.to {
+            let _ = fs::write(file, &from);
+            return Err(ChangeError(format!(
+                "cannot change {name}: {shown} took {} and holds {to}; it was put back to {from}",
+                self.to
+            )));
+        }
+        let undo = command(file, &from);
+        Ok(Applied { name: name.to_owned(), file: shown.to_string(), from, to, undo })
+    }
+}
+
+/// What a file holds; of a choice such as `always [madvise] never`, the one that is chosen.
+fn held(file: &Path) -> std::io::Result<String> {
+    let text = fs::read_to_string(file)?;
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    Ok(chosen.map_or(text.trim(), |(word, _)| word).to_owned())
+}
+
+/// The command that makes a file hold this.
+pub(super) fn command(file: &Path, value: &str) -> String {
+    let shown = file.display().to_string();
+    match shown.strip_prefix("/proc/sys/") {
+        Some(name) => format!("sysctl -w {}={value}", name.replace('/', ".")),
+        None => format!("echo {value} > {shown}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_read_as_what_is_chosen_and_undone_by_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("enabled");
+        fs::write(&file, "always madvise [never]\n").expect("a file");
+        let change =
+            Change::of(folder.path(), &["enabled".into()], "madvise").expect("it is there");
+        assert_eq!((change.from().as_str(), change.to()), ("never", "madvise"));
+        let applied = change.apply("thp").expect("it is written");
+        assert_eq!(applied[0].undo, format!("echo never > {}", file.display()));
+    }
+
+    #[test]
+    fn what_was_half_done_is_undone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("a"), "1").expect("a file");
+        fs::write(folder.path().join("b"), "1").expect("a file");
+        let change =
+            Change::of(folder.path(), &["a".into(), "b".into()], "2").expect("they are there");
+        fs::remove_file(folder.path().join("b")).expect("it goes");
+        let error = change.apply("both").expect_err("one is gone");
+        assert!(error.to_string().starts_with("cannot change both: cannot read "), "{error}");
+        assert_eq!(fs::read_to_string(folder.path().join("a")).expect("a file"), "1");
+    }
+
+    #[test]
+    fn settings_of_the_kernel_are_undone_by_sysctl() {
+        let file = Path::new("/proc/sys/net/core/somaxconn");
+        assert_eq!(command(file, "128"), "sysctl -w net.core.somaxconn=128");
+    }
+}

@@ -1,0 +1,196 @@
+//! Limits of the groups (cgroups, both generations) that this process is in, and pressure.
+
+use std::path::{Path, PathBuf};
+
+use super::{Examined, Here, bytes};
+
+/// Less than this of the machine's memory is a limit that copies feel: dirty pages count.
+const MEMORY_SHARE_MIN: f64 = 0.5;
+/// The kernel writes "no limit" of the first generation as about this many pages.
+const UNLIMITED: u64 = 1 << 62;
+/// Percent of the last ten seconds in which something waited.
+const PRESSURE_MAX: f64 = 10.0;
+
+pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
+    vec![cpu(here), memory(here), files_rate(here), pressure(here)]
+}
+
+/// The folders of this process's group of a controller, from its own up to the top.
+fn folders(here: &Here<'_>, controller: &str) -> Vec<PathBuf> {
+    let groups = here.text("proc/self/cgroup").unwrap_or_default();
+    let mut found = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(names), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let mounted: Vec<PathBuf> = match names {
+            "" => here.machine.cgroups().v2_mount.iter().map(|at| below(here.root, at)).collect(),
+            names if names.split(',').any(|name| name == controller) => {
+                vec![here.root.join("sys/fs/cgroup").join(controller)]
+            }
+            _ => continue,
+        };
+        for top in mounted {
+            let own = top.join(path.trim_start_matches('/'));
+            found.extend(own.ancestors().take_while(|at| at.starts_with(&top)).map(Path::to_owned));
+        }
+    }
+    found
+}
+
+fn below(root: &Path, at: &Path) -> PathBuf {
+    root.join(at.strip_prefix("/").unwrap_or(at))
+}
+
+fn text(file: &Path) -> Option<String> {
+    std::fs::read_to_string(file).ok().map(|text| text.trim().to_owned())
+}
+
+/// Whether anything tells of groups at all.
+fn blind(here: &Here<'_>, name: &str) -> Option<Examined> {
+    let told = here.text("proc/self/cgroup").is_some();
+    (!told).then(|| Examined::unknown(name, "/proc/self/cgroup cannot be read"))
+}
+
+/// The tightest of a group's quotas and its ancestors', in CPUs.
+fn cpu(here: &Here<'_>) -> Examined {
+    let name = "cgroup-cpu";
+    if let Some(unknown) = blind(here, name) {
+        return unknown;
+    }
+    let quota = |folder: &PathBuf| -> Option<(f64, PathBuf)> {
+        let v2 = text(&folder.join("cpu.max")).and_then(|text| {
+            let (quota, period) = text.split_once(' ')?;
+            Some((quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?))
+        });
+        let v1 = || {
+            let number = |file: &str| text(&folder.join(file))?.parse::<f64>().ok();
+            Some((number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?))
+        };
+        let (quota, period) = v2.or_else(v1)?;
+        (quota > 0.0 && period > 0.0).then(|| (quota / period, folder.clone()))
+    };
+    let tightest = folders(here, "cpu")
+        .iter()
+        .filter_map(quota)
+        .min_by(|(one, _), (other, _)| one.total_cmp(other));
+    let Some((cpus, folder)) = tightest else {
+        return Examined::good(name, "no quota", "the CPUs are used as far as they are free");
+    };
+    let throttled = text(&folder.join("cpu.stat")).and_then(|stat| {
+        stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.parse::<u64>().ok())
+    });
+    let found = format!("{cpus:.2} CPUs, stopped {} times", throttled.unwrap_or(0));
+    let allowed = here.machine.allowed_cpus().len() as f64;
+    if cpus >= allowed && throttled.unwrap_or(0) == 0 {
+        return Examined::good(name, found, "the quota is as much as there are CPUs");
+    }
+    let shown = folder.display();
+    let setting = match folder.join("cpu.max").exists() {
+        true => format!("echo max > {shown}/cpu.max"),
+        false => format!("echo -1 > {shown}/cpu.cfs_quota_us"),
+    };
+    Examined::poor(name, found, "both ends of a pipe stand still together when the quota is spent")
+        .by(format!("{setting}, or --cpus of the container"))
+}
+
+fn memory(here: &Here<'_>) -> Examined {
+    let name = "cgroup-memory";
+    if let Some(unknown) = blind(here, name) {
+        return unknown;
+    }
+    let limit = |folder: &PathBuf| -> Option<(u64, PathBuf)> {
+        let files = ["memory.max", "memory.high", "memory.limit_in_bytes"];
+        let limits = files.iter().filter_map(|file| {
+            let file = folder.join(file);
+            Some((text(&file)?.parse::<u64>().ok()?, file))
+        });
+        limits.filter(|(limit, _)| *limit < UNLIMITED).min()
+    };
+    let Some((limit, file)) = folders(here, "memory").iter().filter_map(limit).min() else {
+        return Examined::good(
+            name,
+            "no limit",
+            "the page cache may be as large as there is memory",
+        );
+    };
+    let found = bytes(limit);
+    let total = here.machine.memory().total_bytes;
+    if limit as f64 >= total as f64 * MEMORY_SHARE_MIN {
+        return Examined::good(
+            name,
+            found,
+            "the page cache of what is copied counts, and has room",
+        );
+    }
+    Examined::poor(
+        name,
+        format!("{found} of {}", bytes(total)),
+        "the page cache of what is read and written counts: writers wait for the device sooner",
+    )
+    .by(format!(
+        "echo max > {}, or --memory of the container; cp --uncached needs less",
+        file.display()
+    ))
+}
+
+/// Limits of reading and writing.
+fn files_rate(here: &Here<'_>) -> Examined {
+    let name = "cgroup-io";
+    if let Some(unknown) = blind(here, name) {
+        return unknown;
+    }
+    let limit = |folder: &PathBuf| -> Option<(String, PathBuf)> {
+        let files = [
+            "io.max",
+            "blkio.throttle.read_bps_device",
+            "blkio.throttle.write_bps_device",
+            "blkio.throttle.read_iops_device",
+            "blkio.throttle.write_iops_device",
+        ];
+        let mut files = files.iter().map(|file| folder.join(file));
+        files.find_map(|file| Some((text(&file).filter(|text| !text.is_empty())?, file)))
+    };
+    let controllers = ["io", "blkio"];
+    let found = controllers.iter().flat_map(|name| folders(here, name)).find_map(|at| limit(&at));
+    match found {
+        None => Examined::good(name, "no limit", "devices are used as far as they are free"),
+        Some((limit, file)) => Examined::poor(
+            name,
+            limit.replace('\n', "; "),
+            "reading or writing is slowed down on purpose",
+        )
+        .by(format!("write MAJ:MIN rbps=max wbps=max riops=max wiops=max to {}", file.display())),
+    }
+}
+
+fn pressure(here: &Here<'_>) -> Examined {
+    let name = "psi";
+    let kinds = ["cpu", "memory", "io"];
+    let read = |kind| Some((kind, here.text(&format!("proc/pressure/{kind}"))?));
+    let told: Vec<(&str, String)> = kinds.into_iter().filter_map(read).collect();
+    if told.is_empty() {
+        if here.text("proc/stat").is_none() {
+            return Examined::unknown(name, "/proc cannot be read");
+        }
+        return Examined::poor(
+            name,
+            "not told",
+            "nobody says how long work waits for CPU, memory and disks",
+        )
+        .by("boot option psi=1, on a kernel with CONFIG_PSI");
+    }
+    let average = |text: &str| {
+        let some = text.lines().find(|line| line.starts_with("some "))?;
+        let word = some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?;
+        word.parse::<f64>().ok()
+    };
+    let waits: Vec<(&str, f64)> =
+        told.iter().filter_map(|(kind, text)| Some((*kind, average(text)?))).collect();
+    let found: Vec<String> =
+        waits.iter().map(|(kind, part)| format!("{kind} {part:.0}%")).collect();
+    match waits.iter().all(|(_, part)| *part <= PRESSURE_MAX) {
+        true => Examined::good(name, found.join(", "), "hardly anything waits"),
+        false => Examined::poor(name, found.join(", "), "work waits: others use this machine now")
+            .by("see who: bytepath explain --trace offcpu --pid PID"),
+    }
+}

@@ -1,0 +1,230 @@
+//! The kernel's ways: rings, filters, mitigations, frequencies, idle CPUs, the hypervisor below.
+
+use bytepath::machine::{Ring, Virtualisation};
+use bytepath_report::numbers;
+
+use super::{Examined, Here};
+
+/// Hardware that is awake takes two to four times as long across CPUs.
+const SLOW_WAKE_UPS: f64 = 6.0;
+/// More than this part of the time taken by others is felt.
+const STEAL_MAX: f64 = 0.01;
+
+pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
+    let mut all = vec![
+        ring(here),
+        filter(here),
+        mitigations(here),
+        governor(here),
+        wake_ups(here),
+        virtual_machine(here),
+        container(here),
+        steal(here),
+    ];
+    all.extend(clock(here));
+    all
+}
+
+fn ring(here: &Here<'_>) -> Examined {
+    let name = "io-uring";
+    match here.machine.ring() {
+        Ring::Available(_) => Examined::good(
+            name,
+            "available",
+            "many requests on files in flight at once, by few calls",
+        ),
+        refused => {
+            let switch = here.text("proc/sys/kernel/io_uring_disabled");
+            let poor = Examined::poor(
+                name,
+                refused.to_string(),
+                "files are read by one call after the other, or by threads",
+            );
+            match switch.as_deref() {
+                Some("1" | "2") => poor
+                    .by("sysctl -w kernel.io_uring_disabled=0")
+                    .changed_by(here.change("proc/sys/kernel/io_uring_disabled", 0)),
+                _ => {
+                    poor.by("a seccomp profile that allows io_uring_setup, or a kernel that has it")
+                }
+            }
+        }
+    }
+}
+
+fn filter(here: &Here<'_>) -> Examined {
+    let name = "seccomp";
+    if here.text("proc/self/status").is_none() {
+        return Examined::unknown(name, "/proc/self/status cannot be read");
+    }
+    if !here.machine.user().seccomp {
+        return Examined::good(name, "no filter", "system calls go to the kernel directly");
+    }
+    Examined::poor(name, "a filter", "each system call goes through it first, and some are refused")
+        .costs(call_cost(here))
+        .by("docker run --security-opt seccomp=unconfined, or SystemCallFilter= of the service")
+}
+
+fn call_cost(here: &Here<'_>) -> Option<String> {
+    here.cost("system call").map(|ns| format!("a system call takes {} ns", numbers::figure(ns)))
+}
+
+/// What the kernel does about weaknesses of the processor, as far as it costs something at each system
+/// call or switch.
+fn mitigations(here: &Here<'_>) -> Examined {
+    let name = "mitigations";
+    let all = &here.machine.kernel().mitigations;
+    if all.is_empty() {
+        return Examined::unknown(name, "the kernel does not tell (cpu/vulnerabilities)");
+    }
+    let dear = ["PTI", "Retpoline", "IBRS", "Clear CPU buffers", "Safe RET", "untrained return"];
+    let on: Vec<String> = all
+        .iter()
+        .filter(|(_, state)| {
+            state.starts_with("Mitigation") && dear.iter().any(|word| state.contains(word))
+        })
+        .map(|(weakness, _)| weakness.clone())
+        .collect();
+    if on.is_empty() {
+        return Examined::good(
+            name,
+            "none that costs at each call",
+            "system calls are as quick as may be",
+        );
+    }
+    Examined::poor(
+        name,
+        format!("against {}", on.join(", ")),
+        "each system call and switch takes longer; many small calls feel it, few large ones do not",
+    )
+    .costs(call_cost(here))
+    .by(
+        "boot option mitigations=off, where nobody runs code that is not trusted; larger chunks and \
+         rings need none of it",
+    )
+}
+
+pub(super) fn governor(here: &Here<'_>) -> Examined {
+    let name = "governor";
+    let governors = &here.machine.kernel().governors;
+    if governors.is_empty() {
+        let why =
+            "the processor, or the host of this virtual machine, chooses its frequency itself";
+        return Examined::good(name, "none here", why);
+    }
+    match governors.iter().find(|name| *name == "powersave") {
+        Some(slow) => Examined::poor(
+            name,
+            slow.clone(),
+            "the CPU frequency rises late or not at all; what performance gains is not measured here",
+        )
+        .by("echo performance > /sys/devices/system/cpu/cpufreq/policy*/scaling_governor (each)")
+        .changed_by(super::memory::governor_change(here)),
+        None => Examined::good(name, governors.join(" "), "frequencies follow the work"),
+    }
+}
+
+/// A CPU that sleeps is woken by an interrupt; under a hypervisor, by two detours through it.
+pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
+    let name = "wake-ups";
+    let same = here.cost("wake-up by pipe, same-cpu");
+    let across = here.profile.and_then(|profile| {
+        profile.costs.iter().find(|cost| {
+            cost.name.starts_with("wake-up by pipe") && !cost.name.ends_with("same-cpu")
+        })
+    });
+    let (Some(same), Some(across)) = (same, across) else {
+        return Examined::unknown(name, "not measured: run bytepath tune").by("bytepath tune");
+    };
+    let found =
+        format!("{:.1} us on another CPU, {:.1} on the same one", across.value / 1e3, same / 1e3);
+    if across.value <= SLOW_WAKE_UPS * same {
+        return Examined::good(name, found, "two ends on two CPUs wake each other quickly");
+    }
+    Examined::poor(
+        name,
+        found,
+        "CPUs sleep when they are idle, and waking one is slow; processes that share a CPU, larger \
+         pipes, and spinning avoid it",
+    )
+    .costs(Some(format!("{} a wake-up", numbers::ratio(across.value / same))))
+    .by("boot option idle=poll, or cpuidle.governor=haltpoll in a guest, which trade power for it")
+}
+
+fn virtual_machine(here: &Here<'_>) -> Examined {
+    let name = "virtual-machine";
+    match &here.machine.kernel().virtualisation {
+        Virtualisation::None => Examined::good(name, "none", "nothing stands below the kernel"),
+        Virtualisation::Unknown => Examined::unknown(name, "the machine does not tell"),
+        Virtualisation::Under(hypervisor) => Examined::new(
+            name,
+            bytepath_report::Health::Unknown,
+            format!("under {hypervisor}"),
+            "wake-ups, page tables and devices go through a hypervisor: what that costs is under \
+             wake-ups and steal",
+        ),
+    }
+}
+
+fn container(here: &Here<'_>) -> Examined {
+    let name = "container";
+    let marks = [("run/.containerenv", "podman"), (".dockerenv", "docker")];
+    let found = marks.iter().find(|(mark, _)| here.root.join(mark).exists());
+    if let Some((_, name_of)) = found {
+        return Examined::new(
+            name,
+            bytepath_report::Health::Unknown,
+            format!("in a container ({name_of})"),
+            "its limits are under cgroup-cpu, cgroup-memory and seccomp; files are on an overlay unless \
+             they are on a volume",
+        );
+    }
+    match std::fs::read_link(here.root.join("proc/self/ns/pid")) {
+        Ok(namespace) if namespace.as_os_str() == "pid:[4026531836]" => {
+            Examined::good(name, "none", "no namespace and no overlay in between")
+        }
+        Ok(_) => Examined::new(
+            name,
+            bytepath_report::Health::Unknown,
+            "in a PID namespace of its own",
+            "its limits are under cgroup-cpu, cgroup-memory and seccomp",
+        ),
+        Err(_) => Examined::unknown(name, "/proc/self/ns cannot be read"),
+    }
+}
+
+/// Time that the hypervisor gave to others, since this machine was started.
+fn steal(here: &Here<'_>) -> Examined {
+    let name = "steal";
+    let line = here.text("proc/stat").and_then(|text| text.lines().next().map(str::to_owned));
+    let Some(line) = line.filter(|line| line.starts_with("cpu ")) else {
+        return Examined::unknown(name, "/proc/stat cannot be read");
+    };
+    // user nice system idle iowait irq softirq steal; guest times are in user's.
+    let times: Vec<u64> =
+        line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
+    let all: u64 = times.iter().sum();
+    let (Some(stolen), 1..) = (times.get(7), all) else {
+        return Examined::unknown(name, "/proc/stat does not tell it");
+    };
+    // What idle CPUs were not given, they did not want.
+    let busy = all - times[3] - times.get(4).copied().unwrap_or(0).min(all - times[3]);
+    let part = *stolen as f64 / busy.max(1) as f64;
+    let found = format!("{:.1}% of the busy time since boot", part * 100.0);
+    if part <= STEAL_MAX {
+        return Examined::good(name, found, "the CPUs are this machine's own");
+    }
+    Examined::poor(name, found, "the hypervisor gave this machine's CPUs to others")
+        .by("CPUs of its own for this machine, on the host")
+}
+
+/// Clocks that take a system call make every measured step dear.
+fn clock(here: &Here<'_>) -> Option<Examined> {
+    let clock = here.text("sys/devices/system/clocksource/clocksource0/current_clocksource")?;
+    let slow = ["hpet", "acpi_pm", "jiffies", "refined-jiffies"].contains(&clock.as_str());
+    Some(match slow {
+        false => Examined::good("clock", clock, "it is read without a system call"),
+        true => Examined::poor("clock", clock, "each look at the clock is a slow system call")
+            .by("boot option clocksource=tsc tsc=reliable, if dmesg has no reason against it"),
+    })
+}

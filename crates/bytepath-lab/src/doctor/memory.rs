@@ -1,0 +1,189 @@
+//! Page sizes, and what happens where memory is short.
+
+use std::path::PathBuf;
+
+use bytepath_report::numbers;
+
+use super::{Change, Examined, Here, bytes};
+
+const THP: &str = "sys/kernel/mm/transparent_hugepage";
+
+pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
+    vec![transparent(here), shared(here), defrag(here), pools(here), swap(here)]
+}
+
+pub(super) fn transparent(here: &Here<'_>) -> Examined {
+    let name = "thp";
+    let file = format!("{THP}/enabled");
+    let gain = || {
+        let (base, huge) =
+            (here.cost("memory copy, pages of 4 KiB"), here.cost("memory copy, pages of 2 MiB"));
+        match (base, huge) {
+            (Some(base), None) => {
+                Some(format!("copying memory stays at {} GiB/s", numbers::figure(base)))
+            }
+            (Some(base), Some(huge)) => {
+                Some(format!("copying memory gains {} by them", numbers::ratio(huge / base)))
+            }
+            _ => None,
+        }
+    };
+    let why = "programs that ask for 2 MiB pages touch fewer page tables";
+    match here.machine.memory().thp_enabled.as_deref() {
+        Some("never") => {
+            Examined::poor(name, "no transparent huge pages", "every buffer is in pages of 4 KiB")
+                .costs(gain())
+                .by(format!("echo madvise > /{file}"))
+                .changed_by(here.change(&file, "madvise"))
+        }
+        Some(chosen) => Examined::good(name, chosen.to_owned(), why),
+        None => Examined::poor(name, "none", "this kernel has no transparent huge pages")
+            .costs(gain())
+            .by("a kernel with CONFIG_TRANSPARENT_HUGEPAGE"),
+    }
+}
+
+/// Huge pages between processes come from a pool, or for all shared memory or none.
+pub(super) fn shared(here: &Here<'_>) -> Examined {
+    let name = "thp-shared";
+    let file = format!("{THP}/shmem_enabled");
+    let chosen = here.machine.memory().thp_shmem.clone();
+    let between = |size: &str| {
+        let costs = here.profile.map_or(&[][..], |profile| &profile.costs);
+        costs.iter().any(|cost| {
+            cost.name.starts_with("memory between processes") && cost.name.ends_with(size)
+        })
+    };
+    let found = chosen.clone().unwrap_or_else(|| "not told".to_owned());
+    let forbidden = matches!(chosen.as_deref(), Some("never" | "deny"));
+    if between("2 MiB") || (!forbidden && chosen.is_some() && !between("4 KiB")) {
+        return Examined::good(name, found, "memory between processes may have pages of 2 MiB");
+    }
+    if chosen.is_none() && here.profile.is_none() {
+        return Examined::unknown(
+            name,
+            "the kernel does not tell whether shared memory may have them",
+        );
+    }
+    let gain = || {
+        let gain =
+            here.cost("memory read, pages of 2 MiB")? / here.cost("memory read, pages of 4 KiB")?;
+        Some(format!("within one process reading gains {} by them", numbers::ratio(gain)))
+    };
+    let why = if forbidden {
+        "memory between processes has no 2 MiB pages"
+    } else {
+        "memory between processes got no 2 MiB pages when tune asked: it may be fragmented"
+    };
+    let poor = Examined::poor(name, found, why).costs(gain());
+    match forbidden {
+        true => poor.by(format!("echo advise > /{file}")).changed_by(here.change(&file, "advise")),
+        false => poor.by("echo 1 > /proc/sys/vm/compact_memory, or a pool: see hugetlb"),
+    }
+}
+
+fn defrag(here: &Here<'_>) -> Examined {
+    let name = "thp-defrag";
+    match here.machine.memory().thp_defrag.as_deref() {
+        Some("never") => {
+            let file = format!("{THP}/defrag");
+            let why = "the kernel makes no room for huge pages, so that they are had by luck";
+            Examined::poor(name, "never", why)
+                .by(format!("echo madvise > /{file}"))
+                .changed_by(here.change(&file, "madvise"))
+        }
+        Some("always") => {
+            let file = format!("{THP}/defrag");
+            let why = "any program may wait for the kernel to make room for a huge page";
+            Examined::poor(name, "always", why)
+                .by(format!("echo madvise > /{file}"))
+                .changed_by(here.change(&file, "madvise"))
+        }
+        Some(chosen) => {
+            Examined::good(name, chosen.to_owned(), "room is made for those who ask for it")
+        }
+        None => Examined::unknown(name, "the kernel does not tell (transparent_hugepage/defrag)"),
+    }
+}
+
+fn pools(here: &Here<'_>) -> Examined {
+    let name = "hugetlb";
+    let pools = &here.machine.memory().huge_pools;
+    let set_aside: Vec<String> = pools
+        .iter()
+        .filter(|pool| pool.total_pages > 0)
+        .map(|pool| {
+            let (free, all) = (pool.free_pages, pool.total_pages);
+            format!("{free} of {all} pages of {} free", bytes(pool.page_bytes))
+        })
+        .collect();
+    let spent = pools.iter().any(|pool| pool.total_pages > 0 && pool.free_pages == 0);
+    if pools.is_empty() {
+        return Examined::unknown(name, "the kernel tells of no pools (CONFIG_HUGETLBFS)");
+    }
+    if set_aside.is_empty() {
+        let why = "transparent huge pages do for most; shared memory that must have huge pages takes \
+                   them from a pool: sysctl -w vm.nr_hugepages=N";
+        return Examined::good(name, "no pages set aside", why);
+    }
+    match spent {
+        true => Examined::poor(name, set_aside.join(", "), "the pool is used up")
+            .by("sysctl -w vm.nr_hugepages=N, N larger than now"),
+        false => Examined::good(name, set_aside.join(", "), "they can be had"),
+    }
+}
+
+/// Where pages go when memory is short.
+fn swap(here: &Here<'_>) -> Examined {
+    let name = "swap";
+    let Some(table) = here.text("proc/swaps") else {
+        return Examined::unknown(name, "/proc/swaps cannot be read");
+    };
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect())
+        .filter(|row: &Vec<&str>| row.len() >= 4)
+        .collect();
+    let used = |row: &Vec<&str>| row[3].parse::<u64>().unwrap_or(0) << 10;
+    let zram = |row: &Vec<&str>| row[0].contains("zram");
+    if rows.is_empty() {
+        return Examined::good(
+            name,
+            "none",
+            "nothing is swapped; where memory is short, processes are killed: compressed memory \
+             (zram) makes room",
+        );
+    }
+    let found: Vec<String> =
+        rows.iter().map(|row| format!("{} ({} used)", row[0], bytes(used(row)))).collect();
+    let disk_used: u64 = rows.iter().filter(|row| !zram(row)).map(used).sum();
+    if disk_used > 0 {
+        return Examined::poor(
+            name,
+            found.join(", "),
+            "memory lies on a disk and is waited for; compressed memory (zram) is ten times as fast",
+        )
+        .by(
+            "modprobe zram && zramctl --find --size 4G --algorithm lz4, then mkswap and swapon -p 100 \
+             on it",
+        );
+    }
+    let why = match rows.iter().any(zram) {
+        true => "compressed memory comes before any disk",
+        false => "on a disk, and not in use",
+    };
+    Examined::good(name, found.join(", "), why)
+}
+
+/// The governors' files, of which there is one for each policy.
+pub(super) fn governor_change(here: &Here<'_>) -> Option<Change> {
+    let folder = "sys/devices/system/cpu/cpufreq";
+    let files: Vec<PathBuf> = here
+        .names(folder)
+        .iter()
+        .filter(|name| name.starts_with("policy"))
+        .map(|name| PathBuf::from(format!("{folder}/{name}/scaling_governor")))
+        .collect();
+    Change::of(here.root, &files, "performance")
+}

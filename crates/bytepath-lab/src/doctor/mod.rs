@@ -1,0 +1,197 @@
+//! What holds this machine back from moving bytes: facts, judged, with what they cost where `tune`
+//! measured it, and the setting that changes them. The one source of such advice: `tune` shows what of
+//! it was measured.
+//!
+//! Looking changes nothing. A file per field; each makes findings out of [`Here`].
+
+pub mod change;
+mod groups;
+mod kernel;
+mod memory;
+mod network;
+mod pipes;
+mod sight;
+mod storage;
+
+use std::path::{Path, PathBuf};
+
+use bytepath::machine::Machine;
+use bytepath::profile::Profile;
+use bytepath_report::{Finding, Health, numbers};
+
+use crate::tune;
+pub use change::Change;
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Here<'a> {
+    /// Where /proc and /sys are; `/` for this machine.
+    pub root: &'a Path,
+    /// The machine's own facts.
+    pub machine: &'a Machine,
+    /// What `tune` measured on it.
+    pub profile: Option<&'a Profile>,
+    /// A directory on the file system that is of interest.
+    pub place: &'a Path,
+}
+
+/// A finding, and how it is changed where that can be done while the machine runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Examined {
+    /// What was found.
+    pub finding: Finding,
+    /// What `--apply` does.
+    pub change: Option<Change>,
+}
+
+/// Looks at everything. Takes a few milliseconds.
+pub fn examine(here: &Here<'_>) -> Vec<Examined> {
+    let parts = [
+        pipes::examine(here),
+        memory::examine(here),
+        kernel::examine(here),
+        groups::examine(here),
+        storage::examine(here),
+        network::examine(here),
+        sight::examine(here),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+/// What of it `tune` has measured, poor things only: those that it tells beside its figures.
+pub fn held_back(machine: &Machine, profile: &Profile) -> Vec<Finding> {
+    let here =
+        Here { root: Path::new("/"), machine, profile: Some(profile), place: Path::new(".") };
+    let measured = [
+        pipes::size(&here),
+        memory::transparent(&here),
+        memory::shared(&here),
+        kernel::wake_ups(&here),
+        kernel::governor(&here),
+    ];
+    let poor = |examined: &Examined| examined.finding.verdict == Health::Poor;
+    measured.into_iter().filter(poor).map(|examined| examined.finding).collect()
+}
+
+impl Here<'_> {
+    /// The text of a file below the root, without white space around it.
+    fn text(&self, name: &str) -> Option<String> {
+        let text = std::fs::read(self.root.join(name)).ok()?;
+        Some(String::from_utf8_lossy(&text).trim().to_owned())
+    }
+
+    fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// The names in a folder below the root, sorted.
+    fn names(&self, name: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.root.join(name)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// A figure that `tune` measured.
+    fn cost(&self, name: &str) -> Option<f64> {
+        tune::cost(self.profile?, name).map(|cost| cost.value)
+    }
+
+    /// A change that writes to a file below the root.
+    fn change(&self, name: &str, to: impl ToString) -> Option<Change> {
+        Change::of(self.root, &[PathBuf::from(name)], &to.to_string())
+    }
+}
+
+impl Examined {
+    fn new(name: &str, verdict: Health, found: impl Into<String>, why: impl Into<String>) -> Self {
+        let (found, why) = (found.into(), why.into());
+        let finding = Finding { name: name.to_owned(), verdict, found, why, ..Finding::default() };
+        Examined { finding, change: None }
+    }
+
+    fn good(name: &str, found: impl Into<String>, why: impl Into<String>) -> Self {
+        Examined::new(name, Health::Good, found, why)
+    }
+
+    fn poor(name: &str, found: impl Into<String>, why: impl Into<String>) -> Self {
+        Examined::new(name, Health::Poor, found, why)
+    }
+
+    fn unknown(name: &str, why: impl Into<String>) -> Self {
+        Examined::new(name, Health::Unknown, "not told", why)
+    }
+
+    fn costs(mut self, cost: Option<String>) -> Self {
+        self.finding.cost = cost;
+        self
+    }
+
+    fn by(mut self, setting: impl Into<String>) -> Self {
+        self.finding.setting = Some(setting.into());
+        self
+    }
+
+    fn changed_by(mut self, change: Option<Change>) -> Self {
+        self.finding.changeable = change.is_some();
+        self.change = change;
+        self
+    }
+}
+
+/// A number of bytes as people read it.
+fn bytes(count: u64) -> String {
+    numbers::bytes(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use bytepath::machine::Facts;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_that_tells_nothing_is_unknown_and_never_a_fault() {
+        let root = tempfile::tempdir().expect("a folder");
+        let machine = Machine::from_facts(Facts::ordinary());
+        let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
+        let found = examine(&here);
+        assert!(found.iter().any(|one| one.finding.verdict == Health::Unknown));
+        assert!(found.iter().all(|one| one.change.is_none()), "nothing can be written there");
+        let names: std::collections::BTreeSet<_> =
+            found.iter().map(|one| one.finding.name.as_str()).collect();
+        assert_eq!(names.len(), found.len(), "each has a name of its own");
+    }
+
+    #[test]
+    fn small_pipes_and_no_huge_pages_are_poor_and_can_be_changed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            let file = root.path().join(name);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("folders");
+            fs::write(file, text).expect("a file");
+        };
+        write("proc/sys/fs/pipe-max-size", "65536\n");
+        write("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+        let mut facts = Facts::ordinary();
+        facts.pipes.largest_bytes = Some(64 << 10);
+        facts.memory.thp_enabled = Some("never".to_owned());
+        let machine = Machine::from_facts(facts);
+        let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
+        let found = examine(&here);
+        for (name, file, to) in [
+            ("pipe-size", "proc/sys/fs/pipe-max-size", "1048576"),
+            ("thp", "sys/kernel/mm/transparent_hugepage/enabled", "madvise"),
+        ] {
+            let one = found.iter().find(|one| one.finding.name == name).expect("it is looked at");
+            assert_eq!(one.finding.verdict, Health::Poor, "{one:?}");
+            let applied = one.change.as_ref().expect("it can be changed").apply(name);
+            let applied = applied.expect("it is written");
+            assert_eq!(fs::read_to_string(root.path().join(file)).expect("a file"), to);
+            assert_eq!(applied[0].to, to);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What holds sockets back.
+
+use std::process::{Command, Stdio};
+
+use super::{Examined, Here, bytes};
+
+/// Fewer connections than this that wait to be taken are dropped under a burst. The default since 5.4.
+const BACKLOG_WANTED: u64 = 4096;
+/// A window that fills 10 Gbit/s over 3 ms.
+const WINDOW_WANTED: u64 = 4 << 20;
+
+pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
+    vec![backlog(here), reuse(here), window(here), segmentation(here)]
+}
+
+fn backlog(here: &Here<'_>) -> Examined {
+    let (name, file) = ("somaxconn", "proc/sys/net/core/somaxconn");
+    match here.number::<u64>(file) {
+        None => Examined::unknown(name, format!("/{file} cannot be read")),
+        Some(most) if most >= BACKLOG_WANTED => Examined::good(
+            name,
+            most.to_string(),
+            "bursts of connections wait instead of being dropped",
+        ),
+        Some(most) => Examined::poor(
+            name,
+            most.to_string(),
+            "of a burst of connections, those beyond are dropped and tried again a second later",
+        )
+        .by(format!("sysctl -w net.core.somaxconn={BACKLOG_WANTED}"))
+        .changed_by(here.change(file, BACKLOG_WANTED)),
+    }
+}
+
+fn reuse(here: &Here<'_>) -> Examined {
+    let (name, file) = ("tcp-tw-reuse", "proc/sys/net/ipv4/tcp_tw_reuse");
+    match here.text(file).as_deref() {
+        None => Examined::unknown(name, format!("/{file} cannot be read")),
+        Some("0") => Examined::poor(
+            name,
+            "0",
+            "a port rests for a minute after each connection: who opens one a request runs out of them \
+             at 470 a second",
+        )
+        .by("sysctl -w net.ipv4.tcp_tw_reuse=2 (on loopback), 1 (everywhere); better: keep connections")
+        .changed_by(here.change(file, 2)),
+        Some("2") => {
+            let why = "ports that rest are used again on loopback; to other machines, keep connections";
+            Examined::good(name, "2 (loopback)", why)
+        }
+        Some(set) => Examined::good(name, set.to_owned(), "ports that rest are used again"),
+    }
+}
+
+fn window(here: &Here<'_>) -> Examined {
+    let name = "tcp-window";
+    let most =
+        |file: &str| -> Option<u64> { here.text(file)?.split_whitespace().nth(2)?.parse().ok() };
+    let (read, write) = (most("proc/sys/net/ipv4/tcp_rmem"), most("proc/sys/net/ipv4/tcp_wmem"));
+    let (Some(read), Some(write)) = (read, write) else {
+        return Examined::unknown(name, "/proc/sys/net/ipv4/tcp_rmem cannot be read");
+    };
+    let found = format!("received {}, sent {}", bytes(read), bytes(write));
+    if read.min(write) >= WINDOW_WANTED {
+        return Examined::good(name, found, "one connection fills 10 Gbit/s over 3 ms");
+    }
+    Examined::poor(name, found, "one connection to a distant machine cannot fill a fast link").by(
+        "sysctl -w net.ipv4.tcp_rmem='4096 131072 6291456' net.ipv4.tcp_wmem='4096 16384 4194304'",
+    )
+}
+
+/// Whether interfaces that are up take large pieces and cut them themselves.
+fn segmentation(here: &Here<'_>) -> Examined {
+    let name = "gso";
+    let up = |interface: &String| {
+        interface != "lo"
+            && here.text(&format!("sys/class/net/{interface}/operstate")).as_deref() == Some("up")
+    };
+    let interfaces: Vec<String> = here.names("sys/class/net").into_iter().filter(up).collect();
+    if interfaces.is_empty() {
+        return Examined::unknown(name, "no interface is up, or /sys cannot be read");
+    }
+    let mut off = Vec::new();
+    for interface in &interfaces {
+        match features(interface) {
+            None => {
+                return Examined::unknown(
+                    name,
+                    "ethtool tells it, and is not installed, or is refused",
+                )
+                .by(format!("ethtool -K {interface} gso on tso on gro on, if they are off"));
+            }
+            Some(text) => {
+                let wanted = ["generic-segmentation-offload", "generic-receive-offload"];
+                let is_off = |feature: &&str| text.contains(&format!("{feature}: off"));
+                off.extend(
+                    wanted
+                        .iter()
+                        .filter(|feature| is_off(feature))
+                        .map(|feature| format!("{interface}: {feature} is off")),
+                );
+            }
+        }
+    }
+    match off.is_empty() {
+        true => Examined::good(
+            name,
+            format!("on ({})", interfaces.join(" ")),
+            "large pieces go down in one",
+        ),
+        false => Examined::poor(
+            name,
+            off.join(", "),
+            "each packet of 1.5 kB goes through the stack by itself",
+        )
+        .by(format!("ethtool -K {} gso on gro on", interfaces[0])),
+    }
+}
+
+fn features(interface: &str) -> Option<String> {
+    let mut command = Command::new("ethtool");
+    command.args(["-k", interface]).stdin(Stdio::null()).stderr(Stdio::null());
+    let said = command.output().ok().filter(|said| said.status.success())?;
+    Some(String::from_utf8_lossy(&said.stdout).into_owned())
+}

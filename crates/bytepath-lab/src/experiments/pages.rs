@@ -1,0 +1,86 @@
+//! `pages`: what looking up, holding, making, mapping and walking pages costs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bytepath_report::{Record, Unit, numbers};
+
+use super::Description;
+use crate::arm::{Arm, Work};
+use crate::memory_work::TouchWork;
+use crate::touches::{Made, TOUCHES, Touch};
+
+/// What it asks.
+pub const DESCRIPTION: Description = Description {
+    name: "pages",
+    question: "What do pages cost: to look up and hold, to make, to map, and to find in page tables?",
+    definition: "One process on one CPU works on an area of 32 MiB in 4 KiB pages, in transparent \
+                 huge pages, in pages of the hugetlb pool, or untouched. vmsplice lends it to a \
+                 pipe of 1 MiB (only vmsplice is clocked, not the draining); process-vm-readv reads \
+                 a word of each 4 KiB of its own process; o-direct reads 1 MiB of a file at once; \
+                 register-buffers has a ring keep it; gup-fast is the kernel's own test; fault-write \
+                 and fault-read touch each 4 KiB that was given back; munmap gives it all back; mmap \
+                 maps and unmaps it untouched; stride reads a word of each 4 KiB of areas of 256 KiB \
+                 to 128 MiB in random order, each telling where the next is. Values are for each \
+                 4 KiB; of stride for a read, of mmap for a pair of calls.",
+};
+
+/// Where and on what arms run.
+pub struct Setup<'a> {
+    /// The `bytepath` executable.
+    pub program: &'a Path,
+    /// Where a file is made.
+    pub directory: &'a Path,
+    /// The CPU that processes run on.
+    pub cpu: usize,
+}
+
+/// The arms: every way on every kind of area that it is measured on, of those asked for.
+pub fn arms(kinds: &[Made], setup: &Setup<'_>) -> Vec<Arm> {
+    let of = |touch: &'static Touch| {
+        let kinds = touch.on.iter().filter(|kind| kinds.is_empty() || kinds.contains(kind));
+        kinds.map(|kind| arm(touch, *kind, setup)).collect::<Vec<_>>()
+    };
+    TOUCHES.iter().flat_map(of).collect()
+}
+
+fn arm(touch: &'static Touch, made: Made, setup: &Setup<'_>) -> Arm {
+    let params = BTreeMap::from([
+        ("way".to_owned(), touch.summary.into()),
+        ("operation".to_owned(), touch.operation.into()),
+        ("area".to_owned(), made.name().into()),
+        ("area_bytes".to_owned(), touch.area_bytes.into()),
+    ]);
+    let work = TouchWork {
+        program: setup.program.to_owned(),
+        touch,
+        made,
+        directory: setup.directory.to_owned(),
+        cpu: [setup.cpu],
+    };
+    Arm {
+        name: format!("{}/{}", touch.name, made.name()),
+        section: Some(touch.name.to_owned()),
+        params,
+        unit: Unit::Nanoseconds,
+        touched: false,
+        published: None,
+        work: Ok(Box::new(work) as Box<dyn Work>),
+    }
+}
+
+/// What huge pages save, in a sentence.
+pub fn saves(record: &Record) -> Option<String> {
+    let median = |name: &str| record.arms.iter().find(|arm| arm.name == name)?.median;
+    let saved: Vec<String> = TOUCHES
+        .iter()
+        .filter_map(|touch| {
+            let base = median(&format!("{}/base", touch.name))?;
+            let huge = median(&format!("{}/huge", touch.name))?;
+            (base > 0.0).then(|| {
+                format!("{} {} to {} ns", touch.name, numbers::figure(base), numbers::figure(huge))
+            })
+        })
+        .collect();
+    (!saved.is_empty()).then(|| format!("From 4 KiB pages to 2 MiB ones: {}", saved.join(", ")))
+}

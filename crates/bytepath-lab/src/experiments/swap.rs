@@ -1,0 +1,237 @@
+//! `swap`: what takes the pages that do not fit, and how much slower that is than memory.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use bytepath_report::{Arm as ShownArm, Figures, Published, Record, Status, Unit, numbers};
+
+use super::Description;
+use crate::arm::{Arm, Work};
+use crate::swap::area::Wanted;
+use crate::swap::contents::{Contents, KINDS};
+use crate::swap::mariadb::MariaDb;
+use crate::swap::redis::Redis;
+use crate::swap::service_work::{Service, ServiceWork, Shared};
+use crate::swap::touch_work::{Told, TouchWork};
+use crate::swap::{BACKENDS, Backend};
+
+/// What it asks.
+pub const DESCRIPTION: Description = Description {
+    name: "swap",
+    question: "What takes the pages that do not fit into memory, and how fast is that?",
+    definition: "In a memory cgroup with a limit, a process gets and writes memory, 1 MiB at a time, \
+                 then reads one word of each page in order, and of some in random order; every page \
+                 that is read in order is compared with what was written. The value is the time of \
+                 the writing; the percentiles are of single reads, of both kinds. swap-file: a file \
+                 on the disk; swap-loop: the same behind loop devices that are kept to a rate; zram-*: \
+                 compressed memory; zswap: the kernel's compressed pool before a file; none: no limit. \
+                 With --work redis or mariadb a server has the limit, and the value is transactions per \
+                 second: of Redis, with values of 1 KiB, 9 of 10 reading; of MariaDB, sysbench's \
+                 oltp_read_write on a table that fills the buffer pool. The area is used before all others. What is swapped is the machine's count, CPU of \
+                 kernel threads that of all of them.",
+};
+
+/// The arm that the others are compared with.
+pub const REFERENCE: &str = "swap-file";
+
+/// The published sizes: what is written, and the limit.
+pub const SIZE_BYTES: u64 = 300 << 20;
+/// The limit of the published experiment.
+pub const LIMIT_BYTES: u64 = 50 << 20;
+/// Its area.
+pub const AREA_BYTES: u64 = 500 << 20;
+/// Its disk, in bytes per second.
+pub const DISK_RATE: u64 = 12_200_000;
+
+/// What is asked for.
+pub struct Setup<'a> {
+    /// The `bytepath` executable.
+    pub program: &'a Path,
+    /// Bytes that are written.
+    pub bytes: u64,
+    /// Bytes of memory.
+    pub limit_bytes: u64,
+    /// Bytes of the area.
+    pub area_bytes: u64,
+    /// Bytes per second of the slow disk.
+    pub disk_rate: u64,
+    /// What the pages hold.
+    pub contents: Contents,
+    /// Pages that are read in random order.
+    pub random_pages: u64,
+    /// Where files are made, or why nowhere.
+    pub directory: Result<&'a Path, &'a str>,
+}
+
+impl Setup<'_> {
+    /// What a backend's area is to be.
+    pub(crate) fn wanted(&self, backend: Backend) -> Wanted {
+        Wanted {
+            backend,
+            bytes: self.area_bytes,
+            directory: self.directory.map(Path::to_owned).map_err(str::to_owned),
+            disk_rate: self.disk_rate,
+        }
+    }
+
+    /// For the record.
+    pub(crate) fn params(&self, backend: Backend) -> BTreeMap<String, serde_json::Value> {
+        let mut params = BTreeMap::from([
+            ("limit_bytes".to_owned(), self.limit_bytes.into()),
+            ("area_bytes".to_owned(), self.area_bytes.into()),
+            ("io_bytes".to_owned(), 4096.into()),
+        ]);
+        if backend == Backend::SlowLoop {
+            params.insert("disk_bytes_per_s".to_owned(), self.disk_rate.into());
+        }
+        params
+    }
+
+    fn is_as_published(&self) -> bool {
+        let same = (self.bytes, self.limit_bytes) == (SIZE_BYTES, LIMIT_BYTES);
+        same && self.contents == Contents::Integers
+    }
+}
+
+/// What is short of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Job {
+    /// A process that writes and reads its memory.
+    Touch,
+    /// Redis, with a load of our own.
+    Redis,
+    /// MariaDB, with sysbench's.
+    Mariadb,
+}
+
+/// Every kind of work, by its name on the command line.
+pub const JOBS: &[(&str, Job)] =
+    &[("touch", Job::Touch), ("redis", Job::Redis), ("mariadb", Job::Mariadb)];
+
+/// The arms: every backend.
+pub fn arms(job: Job, setup: &Setup<'_>) -> Vec<Arm> {
+    let service: Result<Box<dyn Service>, String> = match job {
+        Job::Touch => return BACKENDS.iter().map(|(name, of)| arm(name, *of, setup)).collect(),
+        Job::Redis => Redis::of(setup.bytes, setup.contents).map(|redis| Box::new(redis) as _),
+        Job::Mariadb => MariaDb::of(setup.bytes).map(|mariadb| Box::new(mariadb) as _),
+    };
+    let directory = setup.directory.map(Path::to_owned).map_err(str::to_owned);
+    let shared = Rc::new(Shared::new(service, directory));
+    BACKENDS.iter().map(|(name, of)| service_arm(name, *of, job, &shared, setup)).collect()
+}
+
+fn service_arm(
+    name: &str,
+    backend: Backend,
+    job: Job,
+    shared: &Rc<Shared>,
+    setup: &Setup<'_>,
+) -> Arm {
+    let mut params = setup.params(backend);
+    // Transactions have no size.
+    params.remove("io_bytes");
+    params.insert("bytes".to_owned(), setup.bytes.into());
+    let named = JOBS.iter().find(|(_, known)| *known == job);
+    params.insert("work".to_owned(), named.map_or("", |(name, _)| name).into());
+    let work = ServiceWork {
+        program: setup.program.to_owned(),
+        wanted: setup.wanted(backend),
+        limit_bytes: setup.limit_bytes,
+        shared: shared.clone(),
+        area: OnceCell::new(),
+        told: RefCell::new(Told::default()),
+    };
+    Arm {
+        name: name.to_owned(),
+        section: None,
+        params,
+        unit: Unit::OpsPerSecond,
+        touched: true,
+        published: None,
+        work: Ok(Box::new(work) as Box<dyn Work>),
+    }
+}
+
+fn arm(name: &str, backend: Backend, setup: &Setup<'_>) -> Arm {
+    let mut params = setup.params(backend);
+    params.insert("bytes".to_owned(), setup.bytes.into());
+    let contents = KINDS.iter().find(|(_, kind)| *kind == setup.contents);
+    params.insert("contents".to_owned(), contents.map_or("", |(name, _)| name).into());
+    let work = TouchWork {
+        program: setup.program.to_owned(),
+        wanted: setup.wanted(backend),
+        limit_bytes: setup.limit_bytes,
+        contents: setup.contents,
+        random_pages: setup.random_pages,
+        area: OnceCell::new(),
+        told: RefCell::new(Told::default()),
+    };
+    Arm {
+        name: name.to_owned(),
+        section: None,
+        params,
+        unit: Unit::Seconds,
+        touched: true,
+        published: published(backend).filter(|_| setup.is_as_published()),
+        work: Ok(Box::new(work) as Box<dyn Work>),
+    }
+}
+
+fn published(backend: Backend) -> Option<Published> {
+    let value = match backend {
+        Backend::SlowLoop => 80.0,
+        Backend::Zram("lz4") => 8.0,
+        _ => return None,
+    };
+    Some(Published {
+        value,
+        source: "a test of zram under a memory cgroup, 2015".into(),
+        note: Some(
+            "A2 ARM board with 2 GiB; its swap file on an SD card that writes 12.2 MB/s; one run"
+                .into(),
+        ),
+    })
+}
+
+/// One sentence on what this machine shows; none where there is nothing to compare.
+pub fn shows(record: &Record) -> Option<String> {
+    let ran = |name: &str| {
+        record
+            .arms
+            .iter()
+            .find(|arm| arm.name == name && arm.status == Status::Ok && arm.median.is_some())
+    };
+    let zram =
+        record.arms.iter().filter(|arm| arm.name.starts_with("zram") && arm.median.is_some());
+    let is_rate = |arm: &&ShownArm| arm.unit == Unit::OpsPerSecond;
+    let best = zram.min_by(|a, b| {
+        let order = a.median.partial_cmp(&b.median).expect("finite");
+        if is_rate(a) { order.reverse() } else { order }
+    })?;
+    let (done, unit) = match is_rate(&best) {
+        true => ("transactions are", "a second"),
+        false => ("writing takes", "s"),
+    };
+    let others = ["swap-file", "swap-loop", "none"].into_iter().filter_map(|name| {
+        let name_shown = if name == "none" { "no limit" } else { name };
+        Some(format!("{} {unit} with {name_shown}", numbers::figure(ran(name)?.median?)))
+    });
+    let others: Vec<_> = others.collect();
+    if others.is_empty() {
+        return None;
+    }
+    let holds = Figures::of_arm(best).and_then(|figures: Figures| {
+        let (swap, memory) = (figures.get("in swap")?, figures.get("memory taken")?);
+        let (swap, memory) = (numbers::figure(swap), numbers::figure(memory));
+        Some(format!("; the {swap} MiB that it holds take {memory} MiB of memory"))
+    });
+    Some(format!(
+        "Here {done} {} {unit} with {}, {}{}",
+        best.median.map_or_else(String::new, numbers::figure),
+        best.name,
+        others.join(", "),
+        holds.unwrap_or_default()
+    ))
+}

@@ -1,0 +1,223 @@
+//! The load: clients that each keep many connections busy with one small request at a time, and
+//! meanwhile look how much of the CPU the service takes.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::{FgetError, neighbours, raise_descriptor_limit};
+
+/// A load to be.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// Where the service listens; connections take turns over the addresses.
+    pub addresses: Vec<String>,
+    /// Connections in all.
+    pub connections: usize,
+    /// Threads of clients.
+    pub clients: usize,
+    /// The processes that serve.
+    pub servers: Vec<u32>,
+    /// Before the clock starts.
+    pub warm_up: Duration,
+    /// What is measured.
+    pub time: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Requests answered while the clock ran.
+    pub requests: u64,
+    /// How long it ran.
+    pub seconds: f64,
+    /// Nanoseconds of CPU that the service took meanwhile, without its neighbours.
+    pub server_cpu_ns: u64,
+}
+
+/// Keys asked for, and the bytes of their values: memcached's users store small ones.
+const KEYS: usize = 64;
+const VALUE_BYTES: usize = 64;
+
+/// Of so many requests one is a set, and the others are gets.
+const GETS_PER_SET: usize = 10;
+
+/// A look at what has been answered is not taken more often.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// A service that does not answer for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Load {
+    /// Puts the service under load for the time, and leaves.
+    ///
+    /// # Errors
+    /// The service cannot be reached, does not answer or answers wrongly, or its CPU time cannot be
+    /// looked up.
+    pub fn run(&self) -> Result<Loaded, FgetError> {
+        raise_descriptor_limit();
+        let connect =
+            |number: usize| Client::connect(&self.addresses[number % self.addresses.len()]);
+        let mut all: Vec<Client> = (0..self.connections).map(connect).collect::<Result<_, _>>()?;
+        let mut of_threads: Vec<Vec<Client>> = (0..self.clients).map(|_| Vec::new()).collect();
+        for (number, client) in all.drain(..).enumerate() {
+            of_threads[number % self.clients].push(client);
+        }
+        let (stop, requests) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let (stop, requests) = (&stop, &requests);
+            let threads: Vec<_> = of_threads
+                .into_iter()
+                .map(|clients| scope.spawn(move || ask(clients, stop, requests)))
+                .collect();
+            let measured = self.measure(requests);
+            stop.store(true, Ordering::Relaxed);
+            for thread in threads {
+                thread.join().map_err(|_| FgetError::because("a client broke off"))??;
+            }
+            measured
+        })
+    }
+
+    fn measure(&self, requests: &AtomicU64) -> Result<Loaded, FgetError> {
+        std::thread::sleep(self.warm_up);
+        let (before, cpu_before) = (requests.load(Ordering::Relaxed), self.server_cpu_ns()?);
+        let began = Instant::now();
+        std::thread::sleep(self.time);
+        // On a busy machine the first answers may take longer than a short sample.
+        while requests.load(Ordering::Relaxed) == before && began.elapsed() < PATIENCE {
+            std::thread::sleep(self.time.max(SHORTEST));
+        }
+        let (after, cpu_after) = (requests.load(Ordering::Relaxed), self.server_cpu_ns()?);
+        Ok(Loaded {
+            requests: after - before,
+            seconds: began.elapsed().as_secs_f64(),
+            server_cpu_ns: cpu_after.saturating_sub(cpu_before),
+        })
+    }
+
+    fn server_cpu_ns(&self) -> Result<u64, FgetError> {
+        self.servers.iter().map(|server| cpu_ns(*server)).sum()
+    }
+}
+
+/// Nanoseconds of CPU of a process's threads, without those that only disturb.
+fn cpu_ns(process: u32) -> Result<u64, FgetError> {
+    let tasks = format!("/proc/{process}/task");
+    let gone = |error: std::io::Error| {
+        FgetError::because(format!("the service (process {process}) is gone: {error}"))
+    };
+    let mut sum = 0;
+    for task in std::fs::read_dir(&tasks).map_err(gone)? {
+        let task = task.map_err(gone)?.path();
+        sum += of_thread(&task).unwrap_or(Ok(0))?;
+    }
+    Ok(sum)
+}
+
+/// Nothing for a thread that has ended or is not counted.
+fn of_thread(task: &Path) -> Option<Result<u64, FgetError>> {
+    let name = std::fs::read_to_string(task.join("comm")).ok()?;
+    if name.trim_end() == neighbours::NAME {
+        return None;
+    }
+    // Before others: time on a CPU, in nanoseconds (the kernel's Documentation/scheduler).
+    let text = std::fs::read_to_string(task.join("schedstat")).ok();
+    let ns = text.as_deref().and_then(|text| text.split_whitespace().next()?.parse().ok());
+    Some(ns.ok_or_else(|| {
+        FgetError::because("this kernel does not tell a thread's time (/proc/PID/task/*/schedstat)")
+    }))
+}
+
+/// One connection.
+struct Client {
+    stream: Stream,
+    asked: usize,
+}
+
+/// A connected socket of either family.
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Client {
+    fn connect(address: &str) -> Result<Client, FgetError> {
+        let failed =
+            |error: std::io::Error| FgetError::because(format!("cannot reach {address}: {error}"));
+        let stream = match address.split_once(':') {
+            Some(("unix", name)) => {
+                let address = match name.strip_prefix('@') {
+                    Some(name) => UnixAddr::from_abstract_name(name),
+                    None => UnixAddr::from_pathname(name),
+                };
+                let stream = UnixStream::connect_addr(&address.map_err(failed)?).map_err(failed)?;
+                stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+                Stream::Unix(stream)
+            }
+            Some(("tcp", name)) => {
+                let address: SocketAddr = name
+                    .parse()
+                    .map_err(|error| FgetError::because(format!("{address:?}: {error}")))?;
+                let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
+                stream.set_nodelay(true).map_err(failed)?;
+                stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+                Stream::Tcp(stream)
+            }
+            _ => return Err(FgetError::because(format!("{address:?} is no address"))),
+        };
+        Ok(Client { stream, asked: 0 })
+    }
+
+    fn ask(&mut self) -> Result<(), FgetError> {
+        let key = self.asked / GETS_PER_SET % KEYS;
+        let request = match self.asked % GETS_PER_SET {
+            0 => format!("set key{key} 0 0 {VALUE_BYTES}\r\n{:x<VALUE_BYTES$}\r\n", key),
+            _ => format!("get key{key}\r\n"),
+        };
+        self.asked += 1;
+        let sent = match &mut self.stream {
+            Stream::Unix(stream) => stream.write_all(request.as_bytes()),
+            Stream::Tcp(stream) => stream.write_all(request.as_bytes()),
+        };
+        sent.map_err(|error| FgetError::because(format!("cannot ask the service: {error}")))
+    }
+
+    /// Waits for the answer to the last request, and looks whether it is one.
+    fn hear(&mut self) -> Result<(), FgetError> {
+        let key = (self.asked - 1) / GETS_PER_SET % KEYS;
+        let wanted = match (self.asked - 1) % GETS_PER_SET {
+            0 => "STORED\r\n".to_owned(),
+            // Everybody stores the same under a key, and has stored it before.
+            _ => format!("VALUE key{key} 0 {VALUE_BYTES}\r\n{key:x<VALUE_BYTES$}\r\nEND\r\n"),
+        };
+        let mut answer = vec![0; wanted.len()];
+        let heard = match &mut self.stream {
+            Stream::Unix(stream) => stream.read_exact(&mut answer),
+            Stream::Tcp(stream) => stream.read_exact(&mut answer),
+        };
+        heard
+            .map_err(|error| FgetError::because(format!("the service does not answer: {error}")))?;
+        if answer == wanted.as_bytes() {
+            return Ok(());
+        }
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        Err(FgetError::because(format!("the service answers {answer:?} instead of {wanted:?}")))
+    }
+}
+
+/// Asks on all connections, then hears all answers, until it is to stop.
+fn ask(mut clients: Vec<Client>, stop: &AtomicBool, requests: &AtomicU64) -> Result<(), FgetError> {
+    while !stop.load(Ordering::Relaxed) {
+        clients.iter_mut().try_for_each(Client::ask)?;
+        clients.iter_mut().try_for_each(Client::hear)?;
+        requests.fetch_add(clients.len() as u64, Ordering::Relaxed);
+    }
+    Ok(())
+}

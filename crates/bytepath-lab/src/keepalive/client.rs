@@ -1,0 +1,386 @@
+//! A client that asks as fast as it is answered, or at times that are set beforehand, and clocks every
+//! answer. One thread, by epoll. `bytepath ask` is this.
+//!
+//! At a rate the clock of a request starts when it was due, whether a connection was free or not: an
+//! upstream that stalls does not keep the requests from being made that would have seen it ("coordinated
+//! omission", Gil Tene).
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use bytepath_report::latency;
+use hdrhistogram::Histogram;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::peer::{Peer, Received};
+use super::{Address, Connections, Load, Protocol, Speech};
+use crate::ends::Usage;
+
+/// Events that are taken at once.
+const EVENTS: usize = 256;
+
+/// For so long answers are waited for after the time is over: to the last request of a rate, or to the
+/// first one at all.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// After so many failures nothing more is asked.
+const FAILURES_MAX: u64 = 10_000;
+
+/// What is said on standard output when the clock starts.
+pub const BEGINS: &[u8; 7] = b"begins\n";
+
+/// What it is to do.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Who is asked.
+    pub address: Address,
+    /// How long a connection lasts.
+    pub connections: Connections,
+    /// How many connections at once at most.
+    pub concurrency: usize,
+    /// How much is asked.
+    pub load: Load,
+    /// For so long before the clock starts.
+    pub warm_up: Duration,
+    /// For so long.
+    pub time: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AskReport {
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Requests that were not, or that somebody answered who could not help.
+    pub failed: u64,
+    /// Why the first one failed.
+    pub failed_why: Option<String>,
+    /// From the start of the clock to the last answer.
+    pub seconds: f64,
+    /// How long each took, as `bytepath_report::latency` encodes it.
+    pub histogram: String,
+    /// What this process used meanwhile.
+    pub usage: Usage,
+}
+
+/// Asks; calls `begins` when the clock starts.
+///
+/// # Errors
+/// Nobody can be asked at all.
+pub fn ask(job: &Job, begins: impl FnOnce()) -> io::Result<AskReport> {
+    let mut client = Client::new(job)?;
+    let start = Instant::now();
+    client.run(start, start + job.warm_up, Duration::ZERO)?;
+    begins();
+    let (before, clock) = (Usage::of_this_process(), Instant::now());
+    // What was asked before and is answered now counts where answers are counted, and not where every
+    // request is.
+    let since = (job.load != Load::Saturation).then_some(clock);
+    client.measured = Some(Measured { since, ..Measured::default() });
+    client.run(clock, clock + job.time, DRAIN)?;
+    let measured = client.measured.take().unwrap_or_default();
+    let unanswered = client.unanswered(clock);
+    let why = measured.failed_why.or((unanswered > 0).then(|| "no answer came in time".to_owned()));
+    Ok(AskReport {
+        answered: measured.histogram.len(),
+        failed: measured.failed + unanswered,
+        failed_why: why,
+        seconds: measured.last.map_or(job.time, |last| last.duration_since(clock)).as_secs_f64(),
+        histogram: latency::encoded(&measured.histogram).map_err(io::Error::other)?,
+        usage: Usage::of_this_process().since(before),
+    })
+}
+
+struct Measured {
+    /// Requests that were due before this do not count.
+    since: Option<Instant>,
+    histogram: Histogram<u64>,
+    failed: u64,
+    failed_why: Option<String>,
+    last: Option<Instant>,
+}
+
+impl Default for Measured {
+    fn default() -> Measured {
+        Measured {
+            since: None,
+            histogram: latency::empty(),
+            failed: 0,
+            failed_why: None,
+            last: None,
+        }
+    }
+}
+
+impl Measured {
+    fn counts(&self, due: Instant) -> bool {
+        self.since.is_none_or(|since| due >= since)
+    }
+
+    fn holds_any(&self) -> bool {
+        self.failed > 0 || !self.histogram.is_empty()
+    }
+}
+
+/// One of the connections that there may be at once.
+#[derive(Default)]
+struct Line {
+    peer: Option<Peer>,
+    /// When the request that is not yet answered was due.
+    due: Option<Instant>,
+}
+
+struct Client<'a> {
+    job: &'a Job,
+    speech: &'static dyn Speech,
+    request: Vec<u8>,
+    epoll: OwnedFd,
+    lines: Vec<Line>,
+    /// Lines that nothing is asked on.
+    idle: Vec<usize>,
+    /// Requests that are due and have no line yet, at a rate.
+    waiting: VecDeque<Instant>,
+    measured: Option<Measured>,
+}
+
+impl<'a> Client<'a> {
+    fn new(job: &'a Job) -> io::Result<Client<'a>> {
+        let speech = job.protocol.speech();
+        Ok(Client {
+            job,
+            speech,
+            request: speech.request(job.connections),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            lines: (0..job.concurrency).map(|_| Line::default()).collect(),
+            idle: (0..job.concurrency).rev().collect(),
+            waiting: VecDeque::new(),
+            measured: None,
+        })
+    }
+
+    /// Asks from `start` to `end`, and waits for answers for so long after that.
+    fn run(&mut self, start: Instant, end: Instant, drain: Duration) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut made: u64 = 0;
+        loop {
+            let now = Instant::now();
+            let next = self.begin(start, end, now, &mut made);
+            let all_answered = self.idle.len() == self.lines.len() && self.waiting.is_empty();
+            // A time so short that nobody was answered in it goes on until somebody is.
+            let enough = match self.job.load {
+                Load::Saturation => self.measured.as_ref().is_none_or(Measured::holds_any),
+                Load::Rate(_) => all_answered,
+            };
+            let over = now >= end && (enough || now >= end + drain);
+            if over || self.measured.as_ref().is_some_and(|all| all.failed > FAILURES_MAX) {
+                return Ok(());
+            }
+            let until = if now < end { next.min(end) } else { end + drain };
+            let left = Timespec::try_from(until.saturating_duration_since(now)).ok();
+            events.clear();
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                left.as_ref(),
+            ) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            for event in &events {
+                self.progress(event.data.u64() as usize);
+            }
+        }
+    }
+
+    /// Asks what is due, and says when the next request is.
+    fn begin(&mut self, start: Instant, end: Instant, now: Instant, made: &mut u64) -> Instant {
+        match self.job.load {
+            Load::Saturation if now < end => {
+                // Each line once: one that fails at once is not tried again and again.
+                for _ in 0..self.idle.len() {
+                    let Some(line) = self.idle.pop() else { break };
+                    self.ask_on(line, Instant::now());
+                }
+                end
+            }
+            Load::Saturation => end,
+            Load::Rate(rate) => {
+                let mut next = start + Duration::from_secs_f64(*made as f64 / rate);
+                while next <= now && next < end {
+                    self.waiting.push_back(next);
+                    *made += 1;
+                    next = start + Duration::from_secs_f64(*made as f64 / rate);
+                }
+                while let (Some(&due), Some(&line)) = (self.waiting.front(), self.idle.last()) {
+                    self.waiting.pop_front();
+                    self.idle.pop();
+                    self.ask_on(line, due);
+                }
+                next
+            }
+        }
+    }
+
+    fn ask_on(&mut self, line: usize, due: Instant) {
+        self.lines[line].due = Some(due);
+        if let Err(error) = self.asked_on(line) {
+            self.failed(line, error.to_string());
+        }
+    }
+
+    fn asked_on(&mut self, number: usize) -> io::Result<()> {
+        let line = &mut self.lines[number];
+        let named = epoll::EventData::new_u64(number as u64);
+        if let Some(peer) = &mut line.peer {
+            peer.say(&self.request)?;
+            return Ok(());
+        }
+        let mut peer = Peer::connected(&self.job.address).map_err(hinted)?;
+        peer.say(&self.request)?;
+        // Edge by edge: what can be sent is told once, when the connection is there.
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        epoll::add(&self.epoll, &peer, named, flags)?;
+        line.peer = Some(peer);
+        Ok(())
+    }
+
+    fn progress(&mut self, number: usize) {
+        let line = &mut self.lines[number];
+        let Some(peer) = &mut line.peer else { return };
+        let heard = || -> io::Result<Option<Connections>> {
+            peer.go_on()?;
+            loop {
+                match peer.hear()? {
+                    Received::Some => {}
+                    Received::Nothing => return Ok(None),
+                    Received::End if line.due.is_none() => return Ok(Some(Connections::New)),
+                    Received::End => return Err(io::Error::other("it hung up before it answered")),
+                }
+                if let Some(heard) = self.speech.answered(&peer.input).map_err(io::Error::other)? {
+                    peer.input.drain(..heard.bytes);
+                    return Ok(Some(heard.kept));
+                }
+            }
+        };
+        let mut heard = heard;
+        match heard() {
+            Ok(None) => {}
+            Ok(Some(kept)) => self.answered(number, kept),
+            Err(error) => self.failed(number, error.to_string()),
+        }
+    }
+
+    fn answered(&mut self, number: usize, kept: Connections) {
+        let line = &mut self.lines[number];
+        if kept == Connections::New || self.job.connections == Connections::New {
+            line.peer = None;
+        }
+        let Some(due) = line.due.take() else { return };
+        let now = Instant::now();
+        if let Some(measured) = self.measured.as_mut().filter(|measured| measured.counts(due)) {
+            let ns = now.saturating_duration_since(due).as_nanos();
+            measured.histogram.saturating_record(u64::try_from(ns).unwrap_or(u64::MAX));
+            measured.last = Some(now);
+        }
+        self.idle.push(number);
+    }
+
+    fn failed(&mut self, number: usize, why: String) {
+        let line = &mut self.lines[number];
+        line.peer = None;
+        // Where nothing was asked a connection that was kept is gone, which is no failure.
+        let Some(due) = line.due.take() else { return };
+        self.idle.push(number);
+        if let Some(measured) = self.measured.as_mut().filter(|measured| measured.counts(due)) {
+            measured.failed += 1;
+            measured.failed_why.get_or_insert(why);
+        }
+    }
+
+    /// Requests of a rate that were due and have no answer. At saturation what is on its way when the
+    /// time is over counts for nothing.
+    fn unanswered(&self, clock: Instant) -> u64 {
+        if self.job.load == Load::Saturation {
+            return 0;
+        }
+        let asked = self.lines.iter().filter(|line| line.due.is_some_and(|due| due >= clock));
+        (asked.count() + self.waiting.len()) as u64
+    }
+}
+
+/// What a person can do about a connection that is not made.
+fn hinted(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::ADDRNOTAVAIL) => io::Error::other(
+            "no ephemeral port is left: all are in use or in TIME_WAIT \
+             (net.ipv4.ip_local_port_range)",
+        ),
+        Some(Errno::MFILE) => io::Error::other("no descriptor is left (ulimit -n)"),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An upstream in a thread of the test: it is never ended, as it is of no cost when nobody asks.
+    fn upstream(protocol: Protocol) -> (tempfile::TempDir, Address) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = Address::Unix(folder.path().join("socket"));
+        let listens = address.clone();
+        std::thread::spawn(move || super::super::upstream::serve(protocol, &listens));
+        while !folder.path().join("socket").exists() {
+            std::thread::yield_now();
+        }
+        (folder, address)
+    }
+
+    #[test]
+    fn every_request_is_answered_on_new_and_on_kept_connections() {
+        for protocol in [Protocol::Http, Protocol::Fastcgi] {
+            let (_folder, address) = upstream(protocol);
+            for connections in [Connections::New, Connections::Kept] {
+                for load in [Load::Saturation, Load::Rate(2000.0)] {
+                    let job = Job {
+                        protocol,
+                        address: address.clone(),
+                        connections,
+                        concurrency: 4,
+                        load,
+                        warm_up: Duration::from_millis(50),
+                        time: Duration::from_millis(50),
+                    };
+                    let report = ask(&job, || {}).expect("it is there");
+                    assert_eq!((report.failed, &report.failed_why), (0, &None), "{job:?}");
+                    match load {
+                        Load::Rate(_) => assert_eq!(report.answered, 100, "{job:?}"),
+                        Load::Saturation => assert!(report.answered > 0, "{job:?}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn requests_that_nobody_answers_are_told_with_the_reason() {
+        let job = Job {
+            protocol: Protocol::Http,
+            address: Address::Unix("/no/such/socket".into()),
+            connections: Connections::Kept,
+            concurrency: 2,
+            load: Load::Rate(100.0),
+            warm_up: Duration::ZERO,
+            time: Duration::from_millis(30),
+        };
+        let report = ask(&job, || {}).expect("it asks");
+        assert_eq!((report.answered, report.failed), (0, 3));
+        assert!(report.failed_why.is_some_and(|why| why.contains("No such file")));
+    }
+}

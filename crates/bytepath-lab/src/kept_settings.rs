@@ -1,0 +1,146 @@
+//! Settings of the machine that a run changes and puts back: noted while they are changed, so that
+//! the run after one that was killed puts them back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytepath::machine::Machine;
+
+use crate::left::{Alone, Left, Note};
+
+/// How notes of settings begin.
+const WORD: &str = "settings";
+
+/// A setting: its file, what is written there for the run, and what is written afterwards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Setting {
+    pub(crate) file: PathBuf,
+    /// What it says during the run.
+    pub(crate) during: String,
+    /// What puts it back.
+    pub(crate) after: String,
+    /// Put back only where it still says what the run wrote: somebody may have changed it since.
+    pub(crate) if_unchanged: bool,
+}
+
+/// Settings that are changed while it lives.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    settings: Vec<Setting>,
+    note: Note,
+}
+
+impl Changed {
+    /// Changes settings, in order.
+    ///
+    /// # Errors
+    /// One cannot be changed; those that were are put back.
+    pub(crate) fn make(settings: Vec<Setting>) -> Result<Changed, String> {
+        let noted = || -> std::io::Result<Note> {
+            let mut note = Alone::wait()?.note()?;
+            note.tell(text(&settings).as_bytes())?;
+            Ok(note)
+        };
+        let note = noted().map_err(|error| error.to_string())?;
+        let changed = Changed { settings, note };
+        for Setting { file, during, .. } in &changed.settings {
+            fs::write(file, during).map_err(|error| {
+                format!("cannot write {during:?} to {}: {error}", file.display())
+            })?;
+        }
+        Ok(changed)
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        // The other way round: what was changed last may need what was changed before.
+        let back = self.settings.iter().rev().map(put_back).filter(Result::is_err).count();
+        if back == 0 {
+            self.note.done();
+        }
+    }
+}
+
+fn put_back(setting: &Setting) -> std::io::Result<()> {
+    if setting.if_unchanged {
+        let now = fs::read_to_string(&setting.file)?;
+        if now.trim() != setting.during {
+            return Ok(());
+        }
+    }
+    fs::write(&setting.file, &setting.after)
+}
+
+/// `settings BOOT`, and a line for each: the file, whether it is put back only if unchanged, what is
+/// there during and after the run.
+fn text(settings: &[Setting]) -> String {
+    let mut text = format!("{WORD} {}\n", Machine::this().boot_id());
+    for Setting { file, during, after, if_unchanged } in settings {
+        text += &format!("{}\t{if_unchanged}\t{during}\t{after}\n", file.display());
+    }
+    text
+}
+
+/// A note of settings.
+pub(crate) struct Found {
+    settings: Vec<Setting>,
+    is_current: bool,
+}
+
+impl Found {
+    /// The note of settings; `None` where this is the note of something else.
+    pub(crate) fn read(told: &[u8]) -> Option<Found> {
+        let text = std::str::from_utf8(told).ok()?;
+        let (head, rest) = text.split_once('\n')?;
+        let boot = head.strip_prefix(WORD)?.trim();
+        let setting = |line: &str| {
+            let mut words = line.split('\t').map(str::to_owned);
+            let file = PathBuf::from(words.next()?);
+            let if_unchanged = words.next()? == "true";
+            let (during, after) = (words.next()?, words.next()?);
+            is_setting(&file).then_some(Setting { file, during, after, if_unchanged })
+        };
+        let settings = rest.lines().filter_map(setting).collect();
+        Some(Found { settings, is_current: boot == Machine::this().boot_id() })
+    }
+
+    /// Puts them back.
+    pub(crate) fn undone(&self) -> Option<Left> {
+        let first = self.settings.first().filter(|_| self.is_current)?.file.clone();
+        let failed = self.settings.iter().rev().filter_map(|setting| {
+            let error = put_back(setting).err()?;
+            Some(format!("{}: {error}; it was {:?}", setting.file.display(), setting.after))
+        });
+        let failed = failed.collect::<Vec<_>>();
+        let removed = if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) };
+        Some(Left { path: first, what: "put back", removed })
+    }
+}
+
+/// Only settings of the kernel are ever written by a note.
+fn is_setting(file: &Path) -> bool {
+    file.starts_with("/sys/") && file.components().all(|part| part.as_os_str() != "..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_again_what_was_changed_and_nothing_outside_of_sys_is_written() {
+        let setting = |file: &str| Setting {
+            file: file.into(),
+            during: "lz4".into(),
+            after: "7:0 0".into(),
+            if_unchanged: true,
+        };
+        let all = [setting("/sys/a"), setting("/etc/passwd"), setting("/sys/../etc/passwd")];
+        let found = Found::read(text(&all).as_bytes()).expect("a note");
+        assert!(found.is_current);
+        assert_eq!(found.settings, [setting("/sys/a")]);
+        for other in ["", "/a/folder", "zram x made 1 2", "settings"] {
+            assert!(Found::read(other.as_bytes()).is_none(), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The swap areas that this machine has now, as `/proc/swaps` tells; and one of them off.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::tools;
+
+/// An area that is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Active {
+    /// The device or the file.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// How much of it is in use.
+    pub used_bytes: u64,
+    /// Areas of a higher priority are used first.
+    pub priority: i32,
+}
+
+/// Every area that is on.
+pub fn active() -> Vec<Active> {
+    parsed(&fs::read_to_string("/proc/swaps").unwrap_or_default())
+}
+
+/// The area of this name, if it is on.
+pub(crate) fn named(path: &Path) -> Option<Active> {
+    active().into_iter().find(|area| area.path == path)
+}
+
+/// Takes an area out of use; one that is not in use is no fault. What it holds comes back to memory
+/// first.
+pub(crate) fn off(path: &Path) -> Result<(), String> {
+    match named(path) {
+        None => Ok(()),
+        Some(area) => tools::said("swapoff", &[path.as_os_str()]).map(drop).or_else(|why| {
+            // Somebody else was faster.
+            match named(path) {
+                None => Ok(()),
+                Some(_) => Err(format!(
+                    "{why}; {} bytes of it are in use; as root: swapoff {}",
+                    area.used_bytes,
+                    path.display()
+                )),
+            }
+        }),
+    }
+}
+
+/// Takes all areas out of use that are files in a folder, or loop devices of such files.
+pub(crate) fn off_below(folder: &Path) -> Result<(), String> {
+    let below = |area: &Active| {
+        let behind = backing_file(&area.path);
+        area.path.starts_with(folder) || behind.is_some_and(|file| file.starts_with(folder))
+    };
+    active().iter().filter(|area| below(area)).try_for_each(|area| off(&area.path))
+}
+
+/// The file behind a loop device, also where another such device is between them.
+fn backing_file(device: &Path) -> Option<PathBuf> {
+    let mut found = None;
+    let mut device = device.to_owned();
+    for _ in 0..LAYERS_MAX {
+        let Some(name) = device.strip_prefix("/dev").ok().and_then(Path::to_str) else { break };
+        let told = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+        let Ok(told) = told else { break };
+        device = told.trim_end_matches('\n').into();
+        found = Some(device.clone());
+    }
+    found
+}
+
+/// Nobody has more loop devices on top of each other.
+const LAYERS_MAX: u32 = 8;
+
+/// The areas in the text of `/proc/swaps`.
+fn parsed(text: &str) -> Vec<Active> {
+    let area = |line: &str| {
+        let mut words = line.split_whitespace();
+        let path = unescaped(words.next()?);
+        let _kind = words.next()?;
+        let kib = |word: Option<&str>| word?.parse::<u64>().ok().map(|kib| kib << 10);
+        let (bytes, used_bytes) = (kib(words.next())?, kib(words.next())?);
+        Some(Active { path, bytes, used_bytes, priority: words.next()?.parse().ok()? })
+    };
+    text.lines().skip(1).filter_map(area).collect()
+}
+
+/// The kernel writes blanks and backslashes of a name in octal (seq_file_path).
+fn unescaped(word: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
+    while let Some((first, others)) = rest.split_first() {
+        let octal = others.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match octal.filter(|_| *first == b'\\') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &others[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = others;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn areas_are_read_as_the_kernel_tells_them() {
+        let text = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+                    /dev/zram0                              partition\t512000\t1024\t\t32767\n\
+                    /var/a\\040b\\134                       file\t4096\t0\t\t-2\n";
+        let areas = parsed(text);
+        assert_eq!(areas.len(), 2);
+        assert_eq!((areas[0].bytes, areas[0].used_bytes), (512_000 << 10, 1 << 20));
+        assert_eq!((&*areas[1].path, areas[1].priority), (Path::new("/var/a b\\"), -2));
+        assert_eq!(parsed(""), []);
+    }
+}

@@ -1,0 +1,147 @@
+//! A server of a sample: started in groups, as a user who may do nothing else, in a directory and at
+//! a socket of its own; ended with the sample.
+
+use std::fs::{self, File};
+use std::os::unix::fs::chown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::confine::{Confinement, NOBODY};
+use crate::interrupt;
+use crate::pipe_work::{end, spawn_on};
+
+/// A server that is short of memory comes up slowly; later than this, not at all.
+const UP_WITHIN: Duration = Duration::from_secs(180);
+/// The same of its end, when it has to write what it holds.
+const DOWN_WITHIN: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How a server is run.
+pub(super) struct Line<'a> {
+    /// This executable.
+    pub(super) bytepath: &'a Path,
+    /// The server.
+    pub(super) program: &'a Path,
+    pub(super) words: Vec<String>,
+    /// The groups that it is put into.
+    pub(super) groups: Vec<PathBuf>,
+    /// Where it may write, and where what it says goes.
+    pub(super) directory: &'a Path,
+    /// Where it listens.
+    pub(super) socket: PathBuf,
+}
+
+/// A server that answers; ended when dropped.
+pub struct Server {
+    child: Option<Child>,
+    log: PathBuf,
+}
+
+/// The log of a server in a directory.
+const LOG: &str = "server.log";
+
+/// Lets the user who runs servers write into a directory.
+pub(super) fn handed_over(directory: &Path) -> std::io::Result<()> {
+    chown(directory, Some(NOBODY), Some(NOBODY))
+}
+
+/// Who runs servers.
+pub(super) fn user(groups: Vec<PathBuf>) -> Confinement {
+    Confinement { groups, user: Some(NOBODY), apart: false }
+}
+
+impl Server {
+    /// Starts it and waits until somebody listens at its socket.
+    pub(super) fn up(line: Line<'_>) -> Result<Server, String> {
+        let _ = fs::remove_file(&line.socket);
+        let log = line.directory.join(LOG);
+        let opened = || -> std::io::Result<[File; 2]> {
+            let file = File::create(&log)?;
+            Ok([file.try_clone()?, file])
+        };
+        let [out, errors] = opened().map_err(|error| format!("{}: {error}", log.display()))?;
+        let mut command = user(line.groups).command(line.bytepath, line.program);
+        command.args(&line.words).current_dir(line.directory);
+        command.stdin(Stdio::null()).stdout(out).stderr(errors);
+        let mut server = Server { child: Some(spawn_on(&mut command, None)?), log };
+        let until = Instant::now() + UP_WITHIN;
+        while UnixStream::connect(&line.socket).is_err() {
+            let name = line.program.display();
+            if interrupt::wished() {
+                return Err("interrupted".into());
+            }
+            if server.has_ended() {
+                return Err(format!("{name} does not come up{}", server.complaint()));
+            }
+            if Instant::now() > until {
+                return Err(format!("{name} does not come up in time{}", server.complaint()));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(server)
+    }
+
+    /// Whether it is gone already.
+    pub(super) fn has_ended(&mut self) -> bool {
+        let child = self.child.as_mut();
+        child.is_none_or(|child| child.try_wait().map_or(true, |status| status.is_some()))
+    }
+
+    /// The last that it said of an error, or said at all; with the hint that belongs to it.
+    pub(super) fn complaint(&self) -> String {
+        complaint(&fs::read_to_string(&self.log).unwrap_or_default())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+            let until = Instant::now() + DOWN_WITHIN;
+            while child.try_wait().is_ok_and(|status| status.is_none()) {
+                if Instant::now() > until || interrupt::wished() {
+                    break;
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        end(&mut self.child);
+    }
+}
+
+/// What a log says went wrong, as the end of a sentence.
+fn complaint(log: &str) -> String {
+    let lines = || log.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let wrong =
+        |line: &&str| ["ERROR", "Fatal", "FATAL", "# "].iter().any(|word| line.contains(word));
+    let full = ["No space left", "Disk is full", "disk full", "errno: 28", "error number: 28"];
+    let is_full = full.iter().any(|word| log.contains(word));
+    let hint = if is_full {
+        "; its disk is full: name another place with --dir, or take a smaller --size"
+    } else {
+        ""
+    };
+    match lines().find(wrong).or_else(|| lines().next()) {
+        Some(line) => format!(": {line}{hint}"),
+        None => hint.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_the_remedy() {
+        let log = "2026 0 [Note] starting\n2026 0 [ERROR] mariadbd: Disk is full writing '/d/x' \
+                   (Errcode: 28 \"No space left on device\")\n2026 0 [Note] bye\n";
+        let said = complaint(log);
+        assert!(said.contains("[ERROR]") && said.contains("--dir"), "{said}");
+        assert_eq!(complaint(""), "");
+        assert_eq!(complaint("a\nb\n\n"), ": b");
+    }
+}

@@ -1,0 +1,7 @@
+//! The only unsafe code of this crate: calls to the kernel that no crate wraps, and instructions that
+//! the compiler does not choose by itself.
+
+pub(crate) mod fiemap;
+pub(crate) mod pinning;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod vectors;

@@ -1,0 +1,206 @@
+//! Sweeps over memory by instructions that not every x86-64 CPU has, or that go past the caches.
+//!
+//! Each is called only where its CPU feature was found, which the callers' `usable` sees to; the
+//! assertions hold that up.
+#![allow(unsafe_code)]
+
+use std::arch::asm;
+use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+
+use crate::memory::{copied, summed, written};
+
+// AVX-512 is written in assembly: the language has it from Rust 1.89 on. A register that is named by
+// its first 16 bytes stands for all of it.
+
+/// Bytes that one round of the loops below moves.
+const ROUND_BYTES: usize = 256;
+
+/// Whether the CPU, and the kernel that keeps its registers, know AVX2.
+pub(crate) fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2")
+}
+
+/// Whether they know AVX-512.
+pub(crate) fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+}
+
+#[target_feature(enable = "avx2")]
+fn summed_by_avx2(bytes: &[u8]) -> u64 {
+    summed(bytes)
+}
+
+#[target_feature(enable = "avx2")]
+fn written_by_avx2(bytes: &mut [u8], value: u64) {
+    written(bytes, value);
+}
+
+#[target_feature(enable = "avx2")]
+fn copied_by_avx2(from: &[u8], to: &mut [u8]) {
+    copied(from, to);
+}
+
+/// The sum of the words, 32 bytes at a time.
+pub(crate) fn read_avx2(bytes: &[u8]) -> u64 {
+    assert!(has_avx2());
+    // SAFETY: the CPU has AVX2, as was just asked.
+    unsafe { summed_by_avx2(bytes) }
+}
+
+/// Writes a word everywhere, 32 bytes at a time.
+pub(crate) fn write_avx2(bytes: &mut [u8], value: u64) {
+    assert!(has_avx2());
+    // SAFETY: the CPU has AVX2, as was just asked.
+    unsafe { written_by_avx2(bytes, value) }
+}
+
+/// Copies, 32 bytes at a time.
+pub(crate) fn copy_avx2(from: &[u8], to: &mut [u8]) {
+    assert!(has_avx2());
+    // SAFETY: the CPU has AVX2, as was just asked.
+    unsafe { copied_by_avx2(from, to) }
+}
+
+/// How many rounds a loop of whole rounds makes.
+fn rounds(len: usize) -> usize {
+    assert!(len > 0 && len.is_multiple_of(ROUND_BYTES), "blocks are whole rounds");
+    len / ROUND_BYTES
+}
+
+/// The exclusive or of the words, 64 bytes at a time.
+pub(crate) fn read_avx512(bytes: &[u8]) -> u64 {
+    assert!(has_avx512());
+    let (rounds, mut found) = (rounds(bytes.len()), [0_u64; 8]);
+    // SAFETY: the loop reads `rounds` times 256 bytes from the start of the slice, which has as
+    // many, and writes the 64 bytes of `found`; every register that it changes is named.
+    unsafe {
+        asm!(
+            "vpxorq zmm0, zmm0, zmm0",
+            "2:",
+            "vpxorq zmm0, zmm0, [{at}]",
+            "vpxorq zmm0, zmm0, [{at} + 64]",
+            "vpxorq zmm0, zmm0, [{at} + 128]",
+            "vpxorq zmm0, zmm0, [{at} + 192]",
+            "add {at}, 256",
+            "dec {rounds}",
+            "jnz 2b",
+            "vmovdqu64 [{found}], zmm0",
+            "vzeroupper",
+            at = inout(reg) bytes.as_ptr() => _,
+            rounds = inout(reg) rounds => _,
+            found = in(reg) found.as_mut_ptr(),
+            out("xmm0") _,
+            options(nostack)
+        );
+    }
+    found.iter().fold(0, |all, word| all ^ word)
+}
+
+/// Writes a word everywhere, 64 bytes at a time.
+pub(crate) fn write_avx512(bytes: &mut [u8], value: u64) {
+    assert!(has_avx512());
+    let rounds = rounds(bytes.len());
+    // SAFETY: the loop writes `rounds` times 256 bytes from the start of the slice, which has as
+    // many; every register that it changes is named.
+    unsafe {
+        asm!(
+            "vpbroadcastq zmm0, {value}",
+            "2:",
+            "vmovdqu64 [{at}], zmm0",
+            "vmovdqu64 [{at} + 64], zmm0",
+            "vmovdqu64 [{at} + 128], zmm0",
+            "vmovdqu64 [{at} + 192], zmm0",
+            "add {at}, 256",
+            "dec {rounds}",
+            "jnz 2b",
+            "vzeroupper",
+            value = in(reg) value,
+            at = inout(reg) bytes.as_mut_ptr() => _,
+            rounds = inout(reg) rounds => _,
+            out("xmm0") _,
+            options(nostack)
+        );
+    }
+}
+
+/// Copies, 64 bytes at a time.
+pub(crate) fn copy_avx512(from: &[u8], to: &mut [u8]) {
+    assert!(has_avx512() && from.len() == to.len());
+    let rounds = rounds(from.len());
+    // SAFETY: the loop reads and writes `rounds` times 256 bytes from the starts of the slices, which
+    // have as many and do not overlap; every register that it changes is named.
+    unsafe {
+        asm!(
+            "2:",
+            "vmovdqu64 zmm0, [{from}]",
+            "vmovdqu64 zmm1, [{from} + 64]",
+            "vmovdqu64 [{to}], zmm0",
+            "vmovdqu64 [{to} + 64], zmm1",
+            "vmovdqu64 zmm0, [{from} + 128]",
+            "vmovdqu64 zmm1, [{from} + 192]",
+            "vmovdqu64 [{to} + 128], zmm0",
+            "vmovdqu64 [{to} + 192], zmm1",
+            "add {from}, 256",
+            "add {to}, 256",
+            "dec {rounds}",
+            "jnz 2b",
+            "vzeroupper",
+            from = inout(reg) from.as_ptr() => _,
+            to = inout(reg) to.as_mut_ptr() => _,
+            rounds = inout(reg) rounds => _,
+            out("xmm0") _,
+            out("xmm1") _,
+            options(nostack)
+        );
+    }
+}
+
+/// Puts 16 bytes past the caches.
+#[inline(always)]
+fn stream(to: &mut [u8; 16], value: __m128i) {
+    let to = to.as_mut_ptr().cast::<__m128i>();
+    debug_assert!(to.is_aligned());
+    // SAFETY: the 16 bytes are ours to write, and aligned, as the callers assert of their slices.
+    unsafe { _mm_stream_si128(to, value) }
+}
+
+#[inline(always)]
+fn load(from: &[u8; 16]) -> __m128i {
+    // SAFETY: the 16 bytes are readable; no alignment is needed.
+    unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
+}
+
+/// Ends a sweep past the caches: others see all of it.
+fn fence() {
+    // SAFETY: every x86-64 CPU has the instruction; it changes nothing.
+    #[allow(unused_unsafe)]
+    unsafe {
+        _mm_sfence();
+    }
+}
+
+/// Writes a word everywhere, past the caches.
+pub(crate) fn write_past_caches(bytes: &mut [u8], value: u64) {
+    let (pieces, rest) = bytes.as_chunks_mut::<16>();
+    assert!(rest.is_empty() && pieces.as_ptr().cast::<__m128i>().is_aligned());
+    let mut both = [0; 16];
+    both[..8].copy_from_slice(&value.to_ne_bytes());
+    both[8..].copy_from_slice(&value.to_ne_bytes());
+    let both = load(&both);
+    for piece in pieces {
+        stream(piece, both);
+    }
+    fence();
+}
+
+/// Copies past the caches.
+pub(crate) fn copy_past_caches(from: &[u8], to: &mut [u8]) {
+    let ((from, _), (to, rest)) = (from.as_chunks::<16>(), to.as_chunks_mut::<16>());
+    assert!(
+        rest.is_empty() && from.len() == to.len() && to.as_ptr().cast::<__m128i>().is_aligned()
+    );
+    for (from, to) in from.iter().zip(to) {
+        stream(to, load(from));
+    }
+    fence();
+}

@@ -94,7 +94,7 @@ enum Command {
     Tour(tour::Options),
     Tune(tune::Options),
     Doctor(doctor::Options),
-    Bench(bench::Options),
+    Bench(Box<bench::Options>),
     Explain(Box<explain::Options>),
     Report(report::Options),
     Import(import::Options),

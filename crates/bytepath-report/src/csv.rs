@@ -273,7 +273,7 @@ pub fn write(record: &Record, sink: impl io::Write) -> io::Result<()> {
     write_all(std::slice::from_ref(record), sink)
 }
 
-/// Writes several records below one header, as [`write`] does one.
+/// Writes several records below one header, as [`write()`] does one.
 pub fn write_all(records: &[Record], sink: impl io::Write) -> io::Result<()> {
     let mut writer = ::csv::Writer::from_writer(sink);
     writer.write_record(COLUMNS.iter().map(|column| column.name)).map_err(errno_kept)?;

@@ -44,8 +44,7 @@ fn again(words: Vec<String>, seed: u64) -> Option<String> {
             continue;
         }
         let has_value = |option: &&str| word.starts_with(&format!("{option}="));
-        if RESULTS.iter().any(|option| has_value(&option)) || RESULT_FLAGS.contains(&word.as_str())
-        {
+        if RESULTS.iter().any(has_value) || RESULT_FLAGS.contains(&word.as_str()) {
             continue;
         }
         seeded |= word == "--seed" || word.starts_with("--seed=");

@@ -81,7 +81,7 @@ fn every_run_is_kept_listed_shown_exported_and_removed() {
     let said = yard.run(&BENCH).well().stdout;
     let kept = said.trim_end().lines().last().expect("a line").strip_prefix("kept as ");
     let name = kept.unwrap_or_else(|| panic!("{said}")).to_owned();
-    assert_eq!(yard.names(), [name.clone()]);
+    assert_eq!(yard.names(), std::slice::from_ref(&name));
     let listed = &yard.listed()[0];
     assert_eq!(listed["experiment"], "overhead");
     assert_eq!((&listed["blocks"], &listed["arms_ok"]), (&json!(3), &json!(2)));

@@ -1,7 +1,7 @@
 //! The runs that were measured here, kept: a folder of records, and an index of it.
 //!
 //! The records are the store; whoever copies a record into the folder has put it into the store, and
-//! whoever deletes one has taken it out. The index ([`index`]) spares reading all of them to list
+//! whoever deletes one has taken it out. The index (`index`) spares reading all of them to list
 //! them, is brought up to date whenever somebody looks, and is made anew from the records where it
 //! is damaged. So a run is kept by writing one file, under a passing name, which is then renamed:
 //! runs that end at once cannot meet, and one that cannot be kept leaves nothing.

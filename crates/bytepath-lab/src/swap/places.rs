@@ -19,7 +19,7 @@ const FALLBACK: &str = "/var/tmp";
 /// Devices that are made of devices that are made of devices: no machine has more layers.
 const LAYERS_MAX: u32 = 16;
 
-/// The directory that is asked for, if it is fit; else the working directory, or [`FALLBACK`].
+/// The directory that is asked for, if it is fit; else the working directory, or `FALLBACK`.
 ///
 /// # Errors
 /// Why none is, and what to do.

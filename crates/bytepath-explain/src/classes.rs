@@ -17,6 +17,8 @@ pub const IDLE: &str = "idle";
 pub const OTHERS: &str = "other programs";
 /// The class of programs themselves.
 pub const USER: &str = "user code";
+/// The class of looking descriptors up, which is told by system call too.
+pub const DESCRIPTORS: &str = "descriptor lookup";
 /// The class of time in the kernel that nothing more is known of.
 pub const UNDIVIDED: &str = "the kernel, not divided";
 

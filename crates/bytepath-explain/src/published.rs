@@ -23,8 +23,7 @@ fn all() -> &'static BTreeMap<String, Shares> {
 
 /// Puts what was published for this arm beside what was found; true if there was anything.
 pub fn beside(arm: &str, explained: &mut Explained) -> bool {
-    let name = arm.split('@').next().unwrap_or(arm);
-    let Some(published) = all().get(name) else { return false };
+    let Some(published) = all().get(own_name(arm)) else { return false };
     for (class, share) in &published.classes {
         match explained.classes.iter_mut().find(|found| found.name == *class) {
             Some(found) => found.published = Some(*share),
@@ -40,8 +39,13 @@ pub fn beside(arm: &str, explained: &mut Explained) -> bool {
 
 /// Who published shares for this arm.
 pub fn source(arm: &str) -> Option<&'static str> {
+    all().get(own_name(arm)).map(|published| published.source.as_str())
+}
+
+/// The name of an arm without its placement and without its section.
+fn own_name(arm: &str) -> &str {
     let name = arm.split('@').next().unwrap_or(arm);
-    all().get(name).map(|published| published.source.as_str())
+    name.rsplit('/').next().unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use crate::classes::{IDLE, OTHERS, UNCLAIMED};
 
 /// System calls that are shown; the record has all.
 const SYSCALLS_SHOWN: usize = 12;
+/// System calls that looked descriptors up that are shown.
+const CALLS_SHOWN: usize = 5;
 /// Symbols that no class claims that are shown.
 const UNCLAIMED_SHOWN: usize = 5;
 /// Classes with less than this are one line together.
@@ -28,6 +30,13 @@ pub fn text(explained: &Explained, style: Style) -> String {
         let names: Vec<String> =
             names.map(|symbol| format!("{} {}", symbol.symbol, percent(symbol.share))).collect();
         let line = format!("No class claims: {}.", names.join(", "));
+        let _ = writeln!(text, "{}", paragraph(&line, style));
+    }
+    if !explained.descriptor_calls.is_empty() {
+        let calls = explained.descriptor_calls.iter().take(CALLS_SHOWN);
+        let calls: Vec<String> =
+            calls.map(|call| format!("{} {}", call.symbol, percent(call.share))).collect();
+        let line = format!("Descriptors were looked up in: {}.", calls.join(", "));
         let _ = writeln!(text, "{}", paragraph(&line, style));
     }
     if !explained.counters.is_empty() {

@@ -4,7 +4,7 @@ use std::fs;
 
 use bytepath_report::{ClassShare, Explained, SymbolShare};
 
-use crate::classes::{Classes, UNCLAIMED, UNDIVIDED};
+use crate::classes::{Classes, DESCRIPTORS, UNCLAIMED, UNDIVIDED};
 use crate::counters::{Counted, Counting, name, why};
 use crate::missing::Missing;
 use crate::open::{Source, View};
@@ -230,6 +230,7 @@ fn filled(mut explained: Explained, profile: &Profile, seen: Seen) -> Explained 
     explained.samples = profile.samples();
     explained.classes = shares(profile, &classes, seen).into_iter().map(class_share).collect();
     explained.unclaimed = unclaimed(profile, &classes);
+    explained.descriptor_calls = by_call(profile, &classes, DESCRIPTORS);
     explained.stacks = folded::bounded(profile, &classes);
     explained.sentence = sentence(&explained);
     explained
@@ -255,6 +256,32 @@ fn unclaimed(profile: &Profile, classes: &[&str]) -> Vec<SymbolShare> {
     found.sort_by(|a, b| b.share.total_cmp(&a.share));
     found.truncate(UNCLAIMED_MAX);
     found
+}
+
+/// From which system calls the samples of a class came, most first, as shares of them.
+fn by_call(profile: &Profile, classes: &[&str], class: &str) -> Vec<SymbolShare> {
+    let mut calls = std::collections::BTreeMap::<&str, u64>::new();
+    let of_class = |number: &usize| classes[*number] == class && profile.counts[*number] > 0;
+    for number in (0..profile.stacks.len()).filter(of_class) {
+        let mut symbols = profile.symbols_of(&profile.stacks[number]);
+        let call = symbols.find_map(|symbol| call_of(&symbol.name)).unwrap_or("[no call]");
+        *calls.entry(call).or_default() += profile.counts[number];
+    }
+    let all = calls.values().sum::<u64>().max(1) as f64;
+    let share = |(call, count): (&str, u64)| SymbolShare {
+        symbol: call.to_owned(),
+        share: count as f64 / all,
+    };
+    let mut found: Vec<SymbolShare> = calls.into_iter().map(share).collect();
+    found.sort_by(|a, b| b.share.total_cmp(&a.share));
+    found
+}
+
+/// The system call that a function of the kernel's begins.
+fn call_of(symbol: &str) -> Option<&str> {
+    ["__x64_sys_", "__arm64_sys_", "__ia32_sys_", "__se_sys_", "__sys_"]
+        .iter()
+        .find_map(|prefix| symbol.strip_prefix(prefix))
 }
 
 /// The CPUs that the work may run on.
@@ -301,4 +328,28 @@ fn idle_s(cpus: &[u32]) -> Option<f64> {
     });
     let sum: f64 = ticks.map(|(idle, waiting)| idle + waiting).sum();
     Some(sum / rustix::param::clock_ticks_per_second() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Symbol;
+
+    fn symbol(name: &str) -> Symbol {
+        Symbol { name: name.to_owned(), is_kernel: true, file: None }
+    }
+
+    #[test]
+    fn descriptor_lookups_are_told_by_the_call_that_made_them() {
+        assert!(Classes::built_in().named(DESCRIPTORS).is_some());
+        let mut profile = Profile::default();
+        profile.symbols = ["__x64_sys_recvfrom", "__x64_sys_sendto", "fdget"].map(symbol).to_vec();
+        add(&mut profile, "service", Part::Work, 3);
+        add(&mut profile, "service", Part::Work, 1);
+        profile.stacks[0].frames = vec![0, 2];
+        profile.stacks[1].frames = vec![1, 2];
+        let calls = by_call(&profile, &[DESCRIPTORS; 2], DESCRIPTORS);
+        let told: Vec<_> = calls.iter().map(|call| (call.symbol.as_str(), call.share)).collect();
+        assert_eq!(told, [("recvfrom", 0.75), ("sendto", 0.25)]);
+    }
 }

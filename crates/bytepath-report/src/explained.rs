@@ -34,6 +34,9 @@ pub struct Explained {
     /// The symbols at which samples ended that no class claims, largest first.
     #[serde(default)]
     pub unclaimed: Vec<SymbolShare>,
+    /// From which system calls descriptors were looked up: shares of the class `descriptor lookup`.
+    #[serde(default)]
+    pub descriptor_calls: Vec<SymbolShare>,
     /// The stacks, folded, most frequent first. Those that were seen too rarely to be kept are merged into one
     /// for each thread and class, `THREAD;[rare];CLASS`.
     #[serde(default)]

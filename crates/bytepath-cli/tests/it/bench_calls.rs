@@ -73,7 +73,8 @@ fn the_table_ends_with_what_batching_saves() {
         return;
     }
     // Two blocks have no interval, and so say nothing.
-    let words = ["bench", "calls", "--ops", "nop,poll", "--batch", "8", "--blocks", "3"];
+    let words =
+        ["bench", "calls", "--ops", "nop,poll", "--batch", "8", "--blocks", "3", "--no-store"];
     let said = run(&mut bytepath(&[&words[..], &SHORT[2..]].concat())).well().stdout;
     let last = said.trim_end().rsplit("\n\n").next().unwrap_or_default();
     assert!(last.starts_with("Here ") && last.contains("batch"), "{last}");

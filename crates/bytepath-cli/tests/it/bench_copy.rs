@@ -265,7 +265,8 @@ fn without_root_an_image_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(folder.path(), mode).expect("ours");
-    let bench = ["bench", "copy", "--on", "ext4,tmpfs,dir", "--work", "one", "--arms", "cp"];
+    let bench =
+        ["bench", "copy", "--on", "ext4,tmpfs,dir", "--work", "one", "--arms", "cp", "--no-store"];
     command.args(user).arg(crate::program::BYTEPATH).args(bench).args(SHORT);
     command.arg("--dir").arg(folder.path()).env("XDG_STATE_HOME", folder.path().join("state"));
     let record = run(command.stdin(Stdio::null())).well().json();

@@ -266,7 +266,7 @@ fn arms_are_named_and_what_cannot_be_is_refused() {
     let process = |words: &[&str], says: &str| {
         run(&mut bytepath(words)).refused(2, &[says]);
     };
-    process(&["ask", "udp:1"], "no address");
+    process(&["fetch", "udp:1"], "no address");
     process(&["upstream", "tcp:0"], "is no port");
     process(&["upstream", "--protocol", "gopher", "tcp:1"], "http, fastcgi");
     process(&["keepalive", "--sample", "{}"], "missing field");

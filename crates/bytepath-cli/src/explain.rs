@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
     /// Look at it for so long; 5s unless given
-    #[arg(long = "for", value_name = "TIME", value_parser = values::some_time, requires = "pid")]
+    #[arg(long = "for", value_name = "TIME", value_parser = values::some_time, requires = "pid", conflicts_with = "command")]
     time: Option<Duration>,
     /// Write what was found as a record to a file; - for standard output, with --pid
     #[arg(long, value_name = "FILE")]

@@ -68,8 +68,8 @@ fn alone() -> File {
     lock
 }
 
-const BENCH: [&str; 8] =
-    ["bench", "pipes", "--blocks", "2", "--time", "3ms", "--placement", "free"];
+const BENCH: [&str; 9] =
+    ["bench", "pipes", "--blocks", "2", "--time", "3ms", "--placement", "free", "--no-store"];
 
 #[test]
 fn a_spent_quota_of_pipes_makes_arms_unavailable_with_the_reason_and_the_remedy() {

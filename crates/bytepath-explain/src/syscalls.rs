@@ -2,8 +2,8 @@
 //! call's beginning and end.
 //!
 //! Where calls are few, all are traced. Where they come in their tens of thousands a second, tracing each
-//! would make them slower: then a tenth of the time is traced, and the numbers are what that tenth
-//! gives, ten times. Samples that were taken meanwhile are left out of the shares.
+//! would make them slower: then a tenth of the time is traced, and the numbers of that time are what the
+//! tenth gives, ten times. Samples that were taken meanwhile are left out of the shares.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -50,9 +50,9 @@ pub(crate) struct Traced {
     threads: HashMap<u32, Caller>,
     /// The times in which calls were traced, and others not.
     pub(crate) windows: Vec<(u64, u64)>,
-    /// How long was traced, and how long the whole lasted.
-    traced_ns: u64,
-    whole_ns: u64,
+    /// Where calls were many: how long was traced, and how long not.
+    on_ns: u64,
+    off_ns: u64,
     pub(crate) lost: u64,
 }
 
@@ -62,7 +62,9 @@ struct Caller {
     pid: u32,
     /// The call that it is in, and since when it was seen to be.
     within: Option<(u64, u64)>,
-    calls: HashMap<u64, (u64, u64)>,
+    /// How many and how long, by number: of the time in which all were traced, and of that in which a
+    /// part was.
+    calls: [HashMap<u64, (u64, u64)>; 2],
 }
 
 struct Events {
@@ -224,10 +226,9 @@ fn call(bytes: &[u8], enter_ids: &HashSet<u64>) -> Option<Call> {
 
 fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
     let mut traced = Traced::default();
-    let began = now_ns();
     let mut many = false;
     let mut recent = VecDeque::new();
-    let mut from = began;
+    let mut from = now_ns();
     loop {
         events.switch(true);
         let last = !matches!(stopped.recv_timeout(ON), Err(RecvTimeoutError::Timeout));
@@ -243,25 +244,26 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
         }
         many = match were_many {
             true => calls.len() > MANY,
-            false => recent.iter().sum::<usize>() > MANY * TURNS,
+            // What is over before that many turns is traced whole.
+            false => recent.len() == TURNS && recent.iter().sum::<usize>() > MANY * TURNS,
         };
-        calls.iter().for_each(|call| traced.take(call));
-        traced.traced_ns += to - from;
+        calls.iter().for_each(|call| traced.take(call, were_many));
         if were_many {
             traced.windows.push((from, to));
-            traced.stretch_of_time_ends(to);
+            traced.on_ns += to - from;
         }
-        traced.whole_ns = to - began;
+        if were_many || many || last {
+            traced.stretch_of_time_ends(to, were_many);
+        }
         from = to;
         if last {
-            traced.stretch_of_time_ends(to);
             return traced;
         }
         if many {
             events.switch(false);
             let last = !matches!(stopped.recv_timeout(OFF), Err(RecvTimeoutError::Timeout));
             let now = now_ns();
-            traced.whole_ns = now - began;
+            traced.off_ns += now - to;
             if last {
                 return traced;
             }
@@ -273,23 +275,25 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
 }
 
 impl Traced {
-    fn take(&mut self, call: &Call) {
+    fn take(&mut self, call: &Call, in_part: bool) {
         let caller = self.threads.entry(call.tid).or_default();
         caller.pid = call.pid;
+        let calls = &mut caller.calls[usize::from(in_part)];
         if call.begins {
             caller.within = Some((call.number, call.time_ns));
-            caller.calls.entry(call.number).or_default().0 += 1;
+            calls.entry(call.number).or_default().0 += 1;
         } else if let Some((number, since)) = caller.within.take() {
-            let (_, spent) = caller.calls.entry(number).or_default();
+            let (_, spent) = calls.entry(number).or_default();
             *spent += call.time_ns.saturating_sub(since);
         }
     }
 
     /// Those that are in a call have been so until now.
-    fn stretch_of_time_ends(&mut self, now: u64) {
+    fn stretch_of_time_ends(&mut self, now: u64, in_part: bool) {
         for caller in self.threads.values_mut() {
             if let Some((number, since)) = &mut caller.within {
-                caller.calls.entry(*number).or_default().1 += now.saturating_sub(*since);
+                let calls = &mut caller.calls[usize::from(in_part)];
+                calls.entry(*number).or_default().1 += now.saturating_sub(*since);
                 *since = now;
             }
         }
@@ -305,25 +309,26 @@ impl Traced {
 
     /// The calls of these processes, but not those of some threads; what took longest first.
     pub(crate) fn counts(&self, pids: &HashSet<u32>, without: &[u32]) -> Vec<SyscallCount> {
-        let scale =
-            self.whole_ns.max(1) as f64 / self.traced_ns.clamp(1, self.whole_ns.max(1)) as f64;
-        let mut sums: HashMap<u64, (u64, u64)> = HashMap::new();
+        let scales = [1.0, (self.on_ns + self.off_ns) as f64 / self.on_ns.max(1) as f64];
+        let mut sums: HashMap<u64, (f64, f64)> = HashMap::new();
         for (tid, caller) in &self.threads {
             if !pids.contains(&caller.pid) || without.contains(tid) {
                 continue;
             }
-            for (number, (count, spent)) in &caller.calls {
-                let sum = sums.entry(*number).or_default();
-                sum.0 += count;
-                sum.1 += spent;
+            for (calls, scale) in caller.calls.iter().zip(scales) {
+                for (number, (count, spent)) in calls {
+                    let sum = sums.entry(*number).or_default();
+                    sum.0 += *count as f64 * scale;
+                    sum.1 += *spent as f64 * scale;
+                }
             }
         }
         let mut counts: Vec<SyscallCount> = sums
             .into_iter()
             .map(|(number, (count, spent))| SyscallCount {
                 name: name_of(number),
-                count: (count as f64 * scale).round() as u64,
-                seconds: Some(spent as f64 * scale / 1e9),
+                count: count.round() as u64,
+                seconds: Some(spent / 1e9),
             })
             .collect();
         counts

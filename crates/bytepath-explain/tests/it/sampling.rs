@@ -60,10 +60,14 @@ fn of_thread(profile: &Profile, thread: &str, class: &str) -> (u64, u64) {
 
 #[inline(never)]
 fn spins_here(stop: &AtomicBool) -> u64 {
+    // Nothing in it is a call of a function, which would stand between where there are no frame
+    // pointers: not even without optimisation.
     let mut sum = 0_u64;
     while !stop.load(Ordering::Relaxed) {
-        for number in 0..10_000_u64 {
-            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(number));
+        let mut number = 0_u64;
+        while number != 1 << 20 {
+            sum ^= number << 3;
+            number += 1;
         }
     }
     sum
@@ -178,7 +182,8 @@ fn system_calls_are_counted_by_name_and_switches_with_them() {
     // It opens, loads and closes besides. So few calls are all traced.
     assert!((500..600).contains(&calls("read")), "{:?}", looked.explained.syscalls);
     assert!((500..600).contains(&calls("write")), "{:?}", looked.explained.syscalls);
-    assert_eq!(calls("execve"), 1, "{:?}", looked.explained.syscalls);
+    // Once for each folder of PATH that is searched.
+    assert!((1..100).contains(&calls("execve")), "{:?}", looked.explained.syscalls);
     let counters = &looked.explained.counters;
     assert!(counters[name::FAULTS_MINOR] > 0.0, "{counters:?}");
     assert!(counters[name::SYSCALLS] >= 1000.0, "{counters:?}");

@@ -374,7 +374,7 @@ mod tests {
 
     /// Words of which each is another.
     fn words(bytes: usize) -> Vec<u8> {
-        (0..bytes as u64 / 8).flat_map(|word| (word * WORD).to_ne_bytes()).collect()
+        (0..bytes as u64 / 8).flat_map(|word| word.wrapping_mul(WORD).to_ne_bytes()).collect()
     }
 
     #[test]

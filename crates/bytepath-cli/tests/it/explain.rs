@@ -1,7 +1,7 @@
 //! `bytepath explain`: of commands, processes and arms; without rights; cut short.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytepath_report::{Record, schema};
@@ -135,6 +135,7 @@ fn an_interruption_shows_what_there_is_and_leaves_nothing_running() {
     }
     use std::os::unix::process::CommandExt;
     let mut command = bytepath(&["explain", "--", "sh", "-c", "echo $$; exec sleep 300"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = spawned(command.process_group(0));
     let pid = Pid::from_child(running.child());
     // Its child does not run before it is watched.

@@ -342,8 +342,8 @@ mod tests {
     #[test]
     fn descriptor_lookups_are_told_by_the_call_that_made_them() {
         assert!(Classes::built_in().named(DESCRIPTORS).is_some());
-        let mut profile = Profile::default();
-        profile.symbols = ["__x64_sys_recvfrom", "__x64_sys_sendto", "fdget"].map(symbol).to_vec();
+        let symbols = ["__x64_sys_recvfrom", "__x64_sys_sendto", "fdget"].map(symbol).to_vec();
+        let mut profile = Profile { symbols, ..Profile::default() };
         add(&mut profile, "service", Part::Work, 3);
         add(&mut profile, "service", Part::Work, 1);
         profile.stacks[0].frames = vec![0, 2];

@@ -220,13 +220,14 @@ fn nothing_stays_when_the_bench_is_killed() {
     let mut bench = bytepath(&[&words[..], &more].concat());
     let mut bench = spawned(bench.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let pid = bench.child().id();
-    let children = || shell(&format!("pgrep -P {pid} | wc -l")).stdout.trim().parse::<u32>();
+    let children = || shell(&format!("pgrep -P {pid}")).stdout;
     let begun = std::time::Instant::now();
-    while children() != Ok(2) && begun.elapsed() < std::time::Duration::from_secs(60) {
-        std::thread::yield_now();
+    let mut of = children();
+    while of.lines().count() != 2 && begun.elapsed() < std::time::Duration::from_secs(60) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        of = children();
     }
-    let of = shell(&format!("pgrep -P {pid}")).stdout;
-    assert!(!of.is_empty(), "{BYTEPATH} starts a service and clients");
+    assert_eq!(of.lines().count(), 2, "{BYTEPATH} starts a service and clients");
     bench.child().kill().expect("killed");
     bench.child().wait().expect("it is gone");
     let gone = || {

@@ -167,17 +167,26 @@ impl MessageReceiver {
     /// # Errors
     /// As of [`MessageReceiver::receive`].
     pub fn try_receive(&mut self) -> Result<MessageNow<'_>, ChannelError> {
-        let found = loop {
-            match self.link.has_room(HEADER_BYTES as u64)? {
-                None => return Ok(MessageNow::Nothing),
-                Some(false) => return Ok(MessageNow::End),
-                Some(true) => {}
-            }
-            if let Some(found) = self.found()? {
-                break found;
-            }
-        };
+        match self.is_there()? {
+            None => return Ok(MessageNow::Nothing),
+            Some(false) => return Ok(MessageNow::End),
+            Some(true) => {}
+        }
+        let found = self.found()?.ok_or(ChannelError::Broken("its messages change"))?;
         Ok(MessageNow::Message(Message { link: &mut self.link, len: found, kept: false }))
+    }
+
+    /// Whether a message is there now; false where none will be any more.
+    ///
+    /// # Errors
+    /// As of [`MessageReceiver::receive`].
+    pub fn is_there(&mut self) -> Result<Option<bool>, ChannelError> {
+        loop {
+            match self.link.has_room(HEADER_BYTES as u64)? {
+                Some(true) if self.found()?.is_none() => {}
+                answer => return Ok(answer),
+            }
+        }
     }
 
     /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once

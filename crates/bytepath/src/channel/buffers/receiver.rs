@@ -143,6 +143,14 @@ impl BufferReceiver {
         }
     }
 
+    /// Whether a message is there now; false where none will be any more.
+    ///
+    /// # Errors
+    /// As of [`BufferReceiver::try_receive`].
+    pub fn is_there(&mut self) -> Result<Option<bool>, ChannelError> {
+        self.messages.is_there()
+    }
+
     fn borrow(&mut self, place: Place) -> Result<Borrowed, ChannelError> {
         if !self.segments.contains_key(&place.segment) || self.slots.is_none() {
             self.messages.link.take_packets()?;

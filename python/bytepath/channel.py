@@ -182,7 +182,7 @@ class AsyncChannel:
         pickle, buffers = dumps(obj)
         await until(
             lambda: outbox.send(pickle, buffers, 0.0) or None,
-            lambda: outbox.watch(len(pickle)),
+            outbox.watch,
             outbox.fileno(),
             channel._readers,
         )

@@ -136,7 +136,7 @@ class Queue:
                 await asyncio.sleep(_MOMENT)
             elif outbox.send(pickle, buffers, 0.0):
                 break
-            elif not outbox.watch(len(pickle)):
+            elif not outbox.watch():
                 await self._readers.wait(outbox.fileno())
         if board is not None:
             self._begins(board)

@@ -1,12 +1,13 @@
 //! The end that objects come out of: of one sender, or of all that connect to a listener, each with a
 //! ring of its own.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytepath::channel::{
-    Address, BufferMessage, BufferReceiver, Buffers, ChannelError, Connection, Listener,
+    self, Address, BufferMessage, BufferReceiver, Buffers, ChannelError, Connection, Listener,
 };
 use pyo3::exceptions::{PyEOFError, PyValueError};
 use pyo3::prelude::*;
@@ -14,7 +15,7 @@ use pyo3::types::{PyBytes, PyList};
 use rustix::event::epoll;
 
 use super::errors::{os_error, raised};
-use super::head::Head;
+use super::head::{Part, Parts};
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
 use crate::sys::view::view;
@@ -196,39 +197,54 @@ impl Inbox {
         }
         let lane = &mut state.lanes[state.next];
         let given = match lane.try_receive().map_err(|error| raised(py, error))? {
-            Buffers::Message(message) => given(py, message)?,
+            Buffers::Message(message) => Given::of(py, message)?,
             _ => return Ok(None),
         };
         state.next += 1;
         drop(guard);
-        let (pickle, buffers) = given;
-        Ok(Some((pickle, PyList::new(py, buffers)?)))
+        given.objects(py).map(Some)
     }
 }
 
-/// A message as Python's objects: views where the bytes are the sender's, copies of small ones.
-fn given<'py>(
-    py: Python<'py>,
-    mut message: BufferMessage<'_>,
-) -> PyResult<(Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>)> {
-    let mut borrowed = message.take_buffers().into_iter();
-    let strange = || {
-        let broken = ChannelError::Broken("its message is none of Python's");
-        raised(py, broken)
-    };
-    let head = Head::understood(message.head()).ok_or_else(strange)?;
-    let mut buffers = Vec::with_capacity(head.buffers.len());
-    for small in head.buffers {
-        buffers.push(match small {
-            Some(bytes) => copied(py, bytes)?,
-            None => view(py, borrowed.next().ok_or_else(strange)?)?,
-        });
+/// A message that is in the ring no more: copies of what was there, and its block.
+struct Given<'py> {
+    block: Option<Arc<channel::Borrowed>>,
+    pickle: Copied<'py>,
+    buffers: Vec<Copied<'py>>,
+}
+
+enum Copied<'py> {
+    Bytes(Bound<'py, PyAny>),
+    Block(Range<usize>),
+}
+
+impl<'py> Given<'py> {
+    fn of(py: Python<'py>, mut message: BufferMessage<'_>) -> PyResult<Given<'py>> {
+        let block = message.take_buffers().into_iter().next().map(Arc::new);
+        let head = message.head();
+        let parts = Parts::of(head, block.as_ref().map(|block| block.bytes()));
+        let strange = || raised(py, ChannelError::Broken("its message is none of Python's"));
+        let Parts { pickle, buffers } = parts.ok_or_else(strange)?;
+        let copied = |part| match part {
+            Part::Here(range) => copied(py, head.range(range)).map(Copied::Bytes),
+            Part::Block(range) => Ok(Copied::Block(range)),
+        };
+        let pickle = copied(pickle)?;
+        let buffers = buffers.into_iter().map(copied).collect::<PyResult<Vec<_>>>()?;
+        Ok(Given { block, pickle, buffers })
     }
-    let pickle = match head.pickle {
-        Some(bytes) => copied(py, bytes)?,
-        None => view(py, borrowed.next().ok_or_else(strange)?)?,
-    };
-    Ok((pickle, buffers))
+
+    fn objects(self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
+        let Given { block, pickle, buffers } = self;
+        let object = |part| match (part, &block) {
+            (Copied::Bytes(bytes), _) => Ok(bytes),
+            (Copied::Block(range), Some(block)) => view(py, block, range),
+            (Copied::Block(_), None) => Err(PyValueError::new_err("a message without its block")),
+        };
+        let pickle = object(pickle)?;
+        let buffers = buffers.into_iter().map(object).collect::<PyResult<Vec<_>>>()?;
+        Ok((pickle, PyList::new(py, buffers)?))
+    }
 }
 
 fn copied<'py>(

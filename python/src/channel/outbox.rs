@@ -10,8 +10,9 @@ use pyo3::prelude::*;
 use rustix::event::epoll;
 
 use super::errors::raised;
+use super::head::Plan;
+use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
-use super::{head, setup};
 use crate::sys::buffer::LentBytes;
 
 /// Copies of more bytes are made without the interpreter's lock.
@@ -31,6 +32,14 @@ pub(crate) struct Outbox {
 struct State {
     sender: Option<BufferSender>,
     looked: Instant,
+    lacked: Lacked,
+}
+
+/// What the last message that was refused was refused for.
+#[derive(Debug, Clone, Copy)]
+enum Lacked {
+    Memory,
+    Room { head: usize, buffers: usize },
 }
 
 /// A message that waits for room.
@@ -88,14 +97,17 @@ impl Outbox {
         Ok(wait(py, &waits, deadline)?.is_some())
     }
 
-    /// Has the descriptor become readable once there may be room again; true where there may be now.
-    /// For event loops, after a send that was refused.
-    fn watch(&self, py: Python<'_>, full: usize) -> PyResult<bool> {
+    /// For event loops, after a send that was refused: has the descriptor become readable once there is
+    /// what it lacked; true where there is now.
+    fn watch(&self, py: Python<'_>) -> PyResult<bool> {
         let mut state = self.state();
+        let lacked = state.lacked;
         let sender = state.open().map_err(|error| error(py))?;
-        let room =
-            sender.watch(full.min(sender.longest(0)), 0).map_err(|error| raised(py, error))?;
-        Ok(room && sender.watch_buffers().map_err(|error| raised(py, error))?)
+        let watched = match lacked {
+            Lacked::Memory => sender.watch_buffers(),
+            Lacked::Room { head, buffers } => sender.watch(head, buffers),
+        };
+        watched.map_err(|error| raised(py, error))
     }
 
     /// Whether all that was sent was received, and every view of it is gone.
@@ -153,7 +165,11 @@ impl Outbox {
             Ok((sender, events))
         });
         let (sender, events) = made.map_err(|error| raised(py, error))?;
-        let state = Mutex::new(State { sender: Some(sender), looked: Instant::now() });
+        let state = Mutex::new(State {
+            sender: Some(sender),
+            looked: Instant::now(),
+            lacked: Lacked::Memory,
+        });
         Ok(Outbox { state, events: Arc::new(events) })
     }
 
@@ -171,7 +187,7 @@ impl Outbox {
         sender.look().map_err(|error| raised(py, error))
     }
 
-    /// The message as it goes: what is large is in buffers of the channel's.
+    /// The message as it goes: what is large is in a block of the channel's.
     fn packed(
         &self,
         py: Python<'_>,
@@ -179,58 +195,30 @@ impl Outbox {
         buffers: &[LentBytes],
         deadline: Deadline,
     ) -> PyResult<Option<Parcel>> {
-        let is_out = |bytes: &LentBytes| bytes.len() > head::INLINE_MAX;
-        let small: usize =
-            buffers.iter().filter(|bytes| !is_out(bytes)).map(|bytes| bytes.len()).sum();
-        // Many small ones do not fit together either.
-        let all_out = small > 2 * head::PICKLE_INLINE_MAX || buffers.len() > 256;
-        let goes_out = |bytes: &LentBytes| is_out(bytes) || (all_out && bytes.len() > 0);
-        let pickle_out = pickle.len() > head::PICKLE_INLINE_MAX;
-        let told = buffers.iter().map(|bytes| (bytes.len(), goes_out(bytes)));
-        let mut head = head::words(pickle_out, told);
+        let longest = self.state().open().map_err(|error| error(py))?.longest(1);
+        let plan = Plan::of(pickle, buffers, longest);
         let mut drafts = Vec::new();
-        for bytes in buffers {
-            if goes_out(bytes) {
-                let Some(draft) = self.filled(py, bytes, deadline)? else { return Ok(None) };
-                drafts.push(draft);
-            } else {
-                bytes.append_to(&mut head);
-                head::pad(&mut head);
-            }
-        }
-        if pickle_out {
-            let Some(draft) = self.filled(py, pickle, deadline)? else { return Ok(None) };
-            drafts.push(draft);
-        } else {
-            pickle.append_to(&mut head);
-        }
-        Ok(Some(Parcel { head, drafts }))
-    }
-
-    /// A copy of these bytes in memory of the channel's.
-    fn filled(
-        &self,
-        py: Python<'_>,
-        bytes: &LentBytes,
-        deadline: Deadline,
-    ) -> PyResult<Option<Draft>> {
-        let waits = WaitsForMemory { outbox: self, bytes: bytes.len() };
-        let mut draft = match waits.look().map_err(|error| error(py))? {
-            Some(draft) => draft,
-            None => match wait(py, &waits, deadline)? {
+        if plan.block_bytes > 0 {
+            let waits = WaitsForMemory { outbox: self, bytes: plan.block_bytes };
+            let mut draft = match waits.look().map_err(|error| error(py))? {
                 Some(draft) => draft,
-                None => return Ok(None),
-            },
-        };
-        match bytes.len() > COPY_HELD_MAX {
-            true => py.detach(|| bytes.copy_to(draft.space())),
-            false => bytes.copy_to(draft.space()),
+                None => match wait(py, &waits, deadline)? {
+                    Some(draft) => draft,
+                    None => return Ok(None),
+                },
+            };
+            match plan.block_bytes > COPY_HELD_MAX {
+                true => py.detach(|| plan.fill(pickle, buffers, &mut draft)),
+                false => plan.fill(pickle, buffers, &mut draft),
+            }
+            drafts.push(draft);
         }
-        Ok(Some(draft))
+        Ok(Some(Parcel { head: plan.head(pickle, buffers), drafts }))
     }
 
     fn try_send(&self, parcel: &mut Parcel) -> Result<Option<()>, PyError> {
         let mut state = self.state();
+        state.lacked = Lacked::Room { head: parcel.head.len(), buffers: parcel.drafts.len() };
         let sent = state.open()?.try_send(&parcel.head, &mut parcel.drafts);
         sent.map(|sent| sent.then_some(())).map_err(error)
     }
@@ -270,7 +258,9 @@ impl Waiter for WaitsForMemory<'_> {
     type Got = Draft;
 
     fn look(&self) -> Result<Option<Draft>, PyError> {
-        self.outbox.state().open()?.try_lend(self.bytes).map_err(error)
+        let mut state = self.outbox.state();
+        state.lacked = Lacked::Memory;
+        state.open()?.try_lend(self.bytes).map_err(error)
     }
 
     fn spins_in_vain(&self) -> bool {

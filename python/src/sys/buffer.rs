@@ -76,16 +76,17 @@ impl LentBytes {
         usize::try_from(self.0.len).unwrap_or(0)
     }
 
-    /// Copies all of it to where so many bytes have room.
+    /// Copies all of it to this place of a space.
     ///
     /// # Panics
-    /// They have no room there.
-    pub(crate) fn copy_to(&self, mut into: bytepath::channel::SharedSpace<'_>) {
-        assert_eq!(into.len(), self.len(), "as many bytes as there is room for");
-        let from = self.0.buf.cast::<u8>();
-        // SAFETY: Python lends so many bytes until this is dropped, and the space is mapped, as long,
-        // and nobody else's.
-        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), self.len()) }
+    /// It has no room there.
+    pub(crate) fn copy_to(&self, into: &mut bytepath::channel::SharedSpace<'_>, at: usize) {
+        let end = at.checked_add(self.len());
+        assert!(end.is_some_and(|end| end <= into.len()), "there is room for all of it");
+        let (from, to) = (self.0.buf.cast::<u8>(), into.as_mut_ptr().wrapping_add(at));
+        // SAFETY: Python lends so many bytes until this is dropped, and the space is mapped, has room for
+        // them behind `at`, and is nobody else's.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, self.len()) }
     }
 
     /// Puts a copy of all of it behind what is there.

@@ -7,6 +7,8 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::sync::Arc;
 
 use bytepath::channel::Borrowed;
 use pyo3::ffi::{
@@ -42,22 +44,36 @@ unsafe extern "C" {
 struct View {
     base: PyObject,
     /// From Box::into_raw, until Python drops the object.
-    lends: *mut Borrowed,
+    lends: *mut Lends,
+}
+
+/// A part of a buffer.
+struct Lends {
+    buffer: Arc<Borrowed>,
+    part: Range<usize>,
 }
 
 static TYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// An object that lends the bytes of a buffer.
+/// An object that lends some bytes of a buffer.
 ///
 /// # Errors
 /// There is no memory for it.
-pub(crate) fn view(py: Python<'_>, borrowed: Borrowed) -> PyResult<Bound<'_, PyAny>> {
+///
+/// # Panics
+/// The buffer does not have them.
+pub(crate) fn view<'py>(
+    py: Python<'py>,
+    buffer: &Arc<Borrowed>,
+    part: Range<usize>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _ = buffer.bytes().range(part.clone());
     let kind = TYPE.get_or_try_init(py, || make_type(py))?;
     // SAFETY: it is a type of ours whose objects are as large as a View, and the interpreter is held.
     let object = unsafe { PyType_GenericAlloc(kind.as_ptr().cast(), 0) };
     // SAFETY: a new reference, or null with an error set.
     let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
-    let lends = Box::into_raw(Box::new(borrowed));
+    let lends = Box::into_raw(Box::new(Lends { buffer: Arc::clone(buffer), part }));
     // SAFETY: the object is a View that nobody else has yet, zero until now.
     unsafe { (*object.as_ptr().cast::<View>()).lends = lends };
     Ok(object)
@@ -97,7 +113,8 @@ unsafe extern "C" fn get_buffer(
     // SAFETY: Python calls this with an object of the type, which is whole, and alive.
     let lends = unsafe { (*object.cast::<View>()).lends };
     // SAFETY: it was made by Box::into_raw and is freed with the object only.
-    let bytes = unsafe { (*lends).bytes() };
+    let lends = unsafe { &*lends };
+    let bytes = lends.buffer.bytes().range(lends.part.clone());
     let (start, len) = (bytes.as_ptr() as *mut c_void, bytes.len() as Py_ssize_t);
     // SAFETY: so many bytes are mapped to be read for as long as the object lives, which the record
     // refers to; Python says whether it asks for more than reading.

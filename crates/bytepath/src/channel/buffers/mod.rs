@@ -78,10 +78,51 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::{ChannelError, Connection, Setup};
+    use crate::pages::PageSize;
 
     #[test]
     fn a_place_is_understood_as_it_was_told() {
         let place = Place { segment: 7, slot: u32::MAX, from: 1 << 40, len: 3 };
         assert_eq!(Place::understood(place.bytes()), place);
+    }
+
+    /// Both ends, after a buffer of 100 bytes that came back.
+    fn pair() -> (BufferSender, BufferReceiver) {
+        let setup = Setup { ring_bytes: 4096, pages: PageSize::Base, ..Setup::default() };
+        let (here, there) = Connection::pair().expect("a pair");
+        let mut sender = here.buffer_sender(&setup, 1 << 20).expect("a sender");
+        let mut receiver = there.buffer_receiver(&setup).expect("a receiver");
+        let draft = sender.try_lend(100).expect("it lends").expect("memory");
+        assert!(sender.try_send(b"", &mut vec![draft]).expect("it goes"));
+        assert!(matches!(receiver.try_receive(), Ok(Buffers::Message(_))));
+        (sender, receiver)
+    }
+
+    #[test]
+    fn a_message_that_tells_of_what_was_never_handed_over_is_refused() {
+        let honest = Place { segment: 1, slot: 0, from: 0, len: 100 };
+        let lies = [
+            Place { segment: 9, ..honest },
+            Place { slot: 4096, ..honest },
+            Place { from: 16 << 20, ..honest },
+            Place { from: u64::MAX, ..honest },
+            Place { len: u64::MAX, ..honest },
+        ];
+        for place in lies {
+            let (mut sender, mut receiver) = pair();
+            let forged = [&1_u64.to_le_bytes()[..], &place.bytes()].concat();
+            sender.messages.send(&forged).expect("it goes");
+            let refused = receiver.try_receive();
+            assert!(matches!(refused, Err(ChannelError::Broken(_))), "{place:?}: {refused:?}");
+        }
+        for count in [1, 7, u64::MAX] {
+            let (mut sender, mut receiver) = pair();
+            sender.messages.send(&count.to_le_bytes()).expect("it goes");
+            assert!(matches!(receiver.try_receive(), Err(ChannelError::Broken(_))), "{count}");
+        }
+        let (mut sender, mut receiver) = pair();
+        sender.messages.send(b"short").expect("it goes");
+        assert!(matches!(receiver.try_receive(), Err(ChannelError::Broken(_))));
     }
 }

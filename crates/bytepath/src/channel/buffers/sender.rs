@@ -24,7 +24,7 @@ pub(super) const TABLE: u8 = b'#';
 /// committed, and an error in the place of an end.
 #[derive(Debug)]
 pub struct BufferSender {
-    messages: MessageSender,
+    pub(super) messages: MessageSender,
     depot: Depot,
     /// This end has told the other one to wake it when a buffer comes back.
     watching: bool,

@@ -85,7 +85,7 @@ class Channel:
         message = inbox.receive(timeout)
         if message is None:
             raise TimeoutError("nothing came in time")
-        return loads(message[0], buffers=message[1])
+        return loads(*message)
 
     def poll(self, timeout: float | None = 0.0) -> bool:
         """Whether there is something to receive, be it the end; waits so many seconds for it."""
@@ -192,7 +192,7 @@ class AsyncChannel:
         channel = self._channel
         inbox = channel._inbox or channel._receive_first()
         message = await until(lambda: inbox.receive(0.0), inbox.watch, inbox.fileno(), channel._readers)
-        return loads(message[0], buffers=message[1])
+        return loads(*message)
 
     def close(self) -> None:
         """Closes this end."""

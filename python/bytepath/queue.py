@@ -189,7 +189,7 @@ class Queue:
         if self._board is not None:
             self._board.add_inside(-1)
         pickle, buffers = message
-        return loads(pickle, buffers=buffers)
+        return loads(pickle, buffers)
 
     def _get_first(self) -> _bytepath.Inbox:
         self._check_open()

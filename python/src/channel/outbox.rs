@@ -17,6 +17,8 @@ use crate::sys::buffer::LentBytes;
 
 /// Copies of more bytes are made without the interpreter's lock.
 const COPY_HELD_MAX: usize = 256 << 10;
+/// A receiver that is at work gives memory back within so many seconds.
+const MOMENT: f64 = 0.005;
 /// An end that need not wait looks so often whether the other one is still there.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -33,6 +35,8 @@ struct State {
     sender: Option<BufferSender>,
     looked: Instant,
     lacked: Lacked,
+    /// How many blocks had come back when waiting for one was in vain.
+    hopeless: Option<u64>,
 }
 
 /// What the last message that was refused was refused for.
@@ -169,6 +173,7 @@ impl Outbox {
             sender: Some(sender),
             looked: Instant::now(),
             lacked: Lacked::Memory,
+            hopeless: None,
         });
         Ok(Outbox { state, events: Arc::new(events) })
     }
@@ -199,13 +204,8 @@ impl Outbox {
         let plan = Plan::of(pickle, buffers, longest);
         let mut drafts = Vec::new();
         if plan.block_bytes > 0 {
-            let waits = WaitsForMemory { outbox: self, bytes: plan.block_bytes };
-            let mut draft = match waits.look().map_err(|error| error(py))? {
-                Some(draft) => draft,
-                None => match wait(py, &waits, deadline)? {
-                    Some(draft) => draft,
-                    None => return Ok(None),
-                },
+            let Some(mut draft) = self.lent(py, plan.block_bytes, deadline)? else {
+                return Ok(None);
             };
             match plan.block_bytes > COPY_HELD_MAX {
                 true => py.detach(|| plan.fill(pickle, buffers, &mut draft)),
@@ -214,6 +214,35 @@ impl Outbox {
             drafts.push(draft);
         }
         Ok(Some(Parcel { head: plan.head(pickle, buffers), drafts }))
+    }
+
+    /// A block: of memory that is warm, if some comes back in a moment; else of any.
+    fn lent(&self, py: Python<'_>, bytes: usize, deadline: Deadline) -> PyResult<Option<Draft>> {
+        let mut waits = WaitsForMemory { outbox: self, bytes, warm: true };
+        if let Some(draft) = waits.look().map_err(|error| error(py))? {
+            return Ok(Some(draft));
+        }
+        if !self.is_hopeless(py)? {
+            let moment = Deadline::after(Some(MOMENT)).earlier(deadline);
+            if let Some(draft) = wait(py, &waits, moment)? {
+                return Ok(Some(draft));
+            }
+            let mut state = self.state();
+            let returned = state.open().map_err(|error| error(py))?.returned();
+            state.hopeless = Some(returned);
+        }
+        waits.warm = false;
+        match waits.look().map_err(|error| error(py))? {
+            Some(draft) => Ok(Some(draft)),
+            None => wait(py, &waits, deadline),
+        }
+    }
+
+    /// Whether a moment was waited in vain for what comes back, and nothing has since.
+    fn is_hopeless(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut state = self.state();
+        let returned = state.open().map_err(|error| error(py))?.returned();
+        Ok(state.hopeless == Some(returned))
     }
 
     fn try_send(&self, parcel: &mut Parcel) -> Result<Option<()>, PyError> {
@@ -252,6 +281,7 @@ fn error(error: ChannelError) -> PyError {
 struct WaitsForMemory<'o> {
     outbox: &'o Outbox,
     bytes: usize,
+    warm: bool,
 }
 
 impl Waiter for WaitsForMemory<'_> {
@@ -260,7 +290,11 @@ impl Waiter for WaitsForMemory<'_> {
     fn look(&self) -> Result<Option<Draft>, PyError> {
         let mut state = self.outbox.state();
         state.lacked = Lacked::Memory;
-        state.open()?.try_lend(self.bytes).map_err(error)
+        let sender = state.open()?;
+        match self.warm {
+            true => sender.try_lend_warm(self.bytes).map_err(error),
+            false => sender.try_lend(self.bytes).map_err(error),
+        }
     }
 
     fn spins_in_vain(&self) -> bool {

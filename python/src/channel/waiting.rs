@@ -34,6 +34,13 @@ impl Deadline {
         }))
     }
 
+    pub(crate) fn earlier(self, other: Deadline) -> Deadline {
+        match (self.0, other.0) {
+            (Some(one), Some(other)) => Deadline(Some(one.min(other))),
+            (one, other) => Deadline(one.or(other)),
+        }
+    }
+
     pub(crate) fn is_over(self) -> bool {
         self.0.is_some_and(|until| Instant::now() >= until)
     }

@@ -22,6 +22,18 @@ const OWN_SEGMENT_STEP: usize = 2 << 20;
 /// A segment is taken for a buffer that is at least this part of it.
 const OWN_SEGMENT_PART_MIN: usize = 4;
 
+/// What is under way stays in the caches of both ends if it is no more than this, or no more buffers: the
+/// receiver reads one while the next is written.
+const WARM_BYTES: usize = 8 << 20;
+const WARM_BUFFERS_MIN: usize = 2;
+
+/// Of which memory is lent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memory {
+    Warm,
+    All,
+}
+
 /// A buffer to be filled and sent. Dropped unsent, its memory is the sender's again.
 #[derive(Debug)]
 pub struct Draft {
@@ -109,10 +121,11 @@ impl Depot {
         })
     }
 
-    /// A buffer of so many bytes (above 0); none while the receiver has too much.
-    pub(super) fn lend(&mut self, bytes: usize) -> Result<Option<Draft>, ChannelError> {
+    /// A buffer of so many bytes (above 0); none while the receiver has too much, be it of all memory,
+    /// or of what stays warm.
+    pub(super) fn lend(&mut self, bytes: usize, of: Memory) -> Result<Option<Draft>, ChannelError> {
         self.take_back();
-        if self.free_slots.is_empty() {
+        if self.free_slots.is_empty() || (of == Memory::Warm && self.lends_enough(bytes)) {
             return Ok(None);
         }
         let Some((at, range)) = self.found(bytes)? else { return Ok(None) };
@@ -144,6 +157,12 @@ impl Depot {
     /// How many had come back when a buffer was last asked for.
     pub(super) fn returned(&self) -> u64 {
         self.returned
+    }
+
+    /// Whether with so many bytes more than what stays warm is lent.
+    fn lends_enough(&self, bytes: usize) -> bool {
+        let lent: usize = self.lent.iter().map(|lent| lent.range.len()).sum();
+        self.lent.len() >= WARM_BUFFERS_MIN && lent.saturating_add(bytes) > WARM_BYTES
     }
 
     fn take_back(&mut self) {

@@ -11,7 +11,7 @@ use super::super::link::Link;
 use super::super::messages::MessageSender;
 use super::super::packets::FILE;
 use super::super::setup::Setup;
-use super::depot::{Depot, Draft, Told};
+use super::depot::{Depot, Draft, Memory, Told};
 use super::{COUNT_BYTES, PLACE_BYTES};
 use crate::meter::Meter;
 
@@ -61,8 +61,27 @@ impl BufferSender {
     /// # Errors
     /// There is no memory; or the receiver is gone.
     pub fn try_lend(&mut self, bytes: usize) -> Result<Option<Draft>, ChannelError> {
+        self.lend(bytes, Memory::All)
+    }
+
+    /// Likewise, but none either while so much is lent that more would not stay in the processor's caches.
+    /// A sender that is faster than its receiver gains nothing by getting further ahead: waiting a moment
+    /// for memory that both have just used is cheaper than memory that neither has.
+    ///
+    /// # Errors
+    /// As of [`BufferSender::try_lend`].
+    pub fn try_lend_warm(&mut self, bytes: usize) -> Result<Option<Draft>, ChannelError> {
+        self.lend(bytes, Memory::Warm)
+    }
+
+    /// How many buffers the receiver has given back, as was last seen.
+    pub fn returned(&self) -> u64 {
+        self.depot.returned()
+    }
+
+    fn lend(&mut self, bytes: usize, of: Memory) -> Result<Option<Draft>, ChannelError> {
         self.stop_watching()?;
-        let lent = self.depot.lend(bytes)?;
+        let lent = self.depot.lend(bytes, of)?;
         self.tell()?;
         if lent.is_none() {
             // A receiver that is gone gives nothing back.

@@ -6,9 +6,6 @@
     True
 """
 
-import atexit
-
-from bytepath import _bytepath
 from bytepath._bench import Arm, Record, bench
 from bytepath._bytepath import __version__
 from bytepath._copy import Copied, Plan, PlannedRoute, copy, plan, routes
@@ -38,6 +35,3 @@ __all__ = [
     "routes",
     "tune",
 ]
-
-# Threads that are in the compiled half when the interpreter ends have to be stopped before.
-atexit.register(_bytepath.leave)

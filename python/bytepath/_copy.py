@@ -181,6 +181,8 @@ def plan(
         "stall": None,
     }
     opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
+    opened_source.check_open()
+    opened_sink.check_open()
     with tempfile.TemporaryFile(buffering=0, dir=_stand_in_for(opened_sink)) as stand_in:
         opened_source.open(os.O_RDONLY | os.O_NONBLOCK)
         try:
@@ -235,6 +237,9 @@ class _Both:
         self._starts = (0, 0)
 
     def __enter__(self) -> _Both:
+        # Before anything is opened, which would get the number of what was closed.
+        self._source.check_open()
+        self._sink.check_open()
         self._source.open(os.O_RDONLY)
         try:
             self._open_sink()

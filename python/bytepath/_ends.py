@@ -10,7 +10,7 @@ import socket
 import stat
 from typing import Any, BinaryIO, Union
 
-from bytepath._errors import make
+from bytepath._errors import CopyError, make
 
 #: What may be the source or the sink of a copy.
 End = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]", int, BinaryIO, socket.socket]
@@ -83,13 +83,28 @@ class Opened:
         """Opens a path; anything else is open."""
         if not self._owned:
             return
-        flags |= os.O_CLOEXEC | os.O_NOCTTY
-        self.descriptor = os.open(self.name, flags, 0o666)
+        try:
+            self.descriptor = os.open(self.name, flags | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
+        except OSError as error:
+            raise self._unopened(error.errno or errno.EIO) from None
         if stat.S_ISDIR(os.fstat(self.descriptor).st_mode):
             os.close(self.descriptor)
-            raise IsADirectoryError(
-                errno.EISDIR, f"the {self.role} is a directory; copytree copies trees", self.name
-            )
+            raise self._unopened(errno.EISDIR)
+
+    def _unopened(self, number: int) -> CopyError:
+        hint = "; bytepath.copytree copies trees" if number == errno.EISDIR else ""
+        text = f"cannot open the {self.role}: {os.strerror(number)}{hint}"
+        return make(number, text, side=self.role, filename=self.name)
+
+    def check_open(self) -> None:
+        """Refuses what was closed before it came here."""
+        if self._owned:
+            return
+        try:
+            os.fstat(self.descriptor)
+        except OSError:
+            text = f"the {self.role} is closed (descriptor {self.descriptor})"
+            raise make(errno.EBADF, text, side=self.role) from None
 
     def close(self) -> None:
         """Closes what `open` opened."""

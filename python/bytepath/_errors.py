@@ -23,7 +23,8 @@ class CopyError(OSError):
 
     def __reduce__(self) -> Any:
         # The classes made below have no place to be found in.
-        return make, (self.errno, self.strerror, self.offset, self.route, self.side, self.stranded)
+        told = (self.offset, self.route, self.side, self.stranded, self.filename)
+        return make, (self.errno, self.strerror, *told)
 
 
 _classes: dict[type[OSError], type[CopyError]] = {}
@@ -36,6 +37,7 @@ def make(
     route: str | None = None,
     side: str | None = None,
     stranded: bytes = b"",
+    filename: str | bytes | None = None,
 ) -> CopyError:
     """The exception for an errno, as OSError itself would choose its class."""
     python_class = type(OSError(errno, text))
@@ -45,7 +47,7 @@ def make(
             python_class,
             type("CopyError", (CopyError, python_class), {"__module__": "bytepath"}),
         )
-    error = error_class(errno, text)
+    error = error_class(errno, text) if filename is None else error_class(errno, text, filename)
     error.offset, error.route, error.side, error.stranded = offset, route, side, stranded
     return error
 

@@ -37,12 +37,14 @@ def tune(
     quick: bool = False,
     directories: _Path | Iterable[_Path] = (),
     blocks: int | None = None,
+    bytes: int | str | None = None,
     profile: _Path | None = None,
     show: bool = True,
 ) -> Profile:
     """Measures this machine once (30 s; 8 s if `quick`), so that every copy can choose by it.
 
     `directories`: measure files in these, and so on their file systems; the current one unless given.
+    `blocks`: rounds in which every choice is measured once. `bytes`: moved by each sample.
     `profile`: where to keep it, instead of the usual place. `show`: how it goes on is told on standard
     error.
     """
@@ -55,6 +57,8 @@ def tune(
         arguments += ["--dir", os.fspath(directory)]
     if blocks is not None:
         arguments += ["--blocks", str(blocks)]
+    if bytes is not None:
+        arguments += ["--bytes", str(bytes)]
     if profile is not None:
         arguments += ["--profile", os.fspath(profile)]
     return Profile(json.loads(checked(arguments, show=show)))

@@ -96,7 +96,9 @@ pub(crate) fn move_bytes(
     match (moved, ended) {
         (moved, Some(ended)) => {
             // Where it stopped, and bytes that were under way, go along with what stopped it.
-            ended.set_cause(py, moved.err());
+            if ended.cause(py).is_none() {
+                ended.set_cause(py, moved.err());
+            }
             Err(ended)
         }
         (Err(error), None) => Err(error),

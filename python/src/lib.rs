@@ -3,7 +3,6 @@
 
 mod copying;
 mod errors;
-mod exits;
 mod machine;
 mod planned;
 mod running;
@@ -22,8 +21,6 @@ mod _bytepath {
 
     #[pymodule_export]
     use crate::copying::{Moved, move_bytes};
-    #[pymodule_export]
-    use crate::exits::leave;
     #[pymodule_export]
     use crate::machine::machine;
     #[pymodule_export]

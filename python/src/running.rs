@@ -1,17 +1,19 @@
 //! Runs work that may take long without holding the interpreter: in a thread of its own, while the
 //! calling thread looks after signals, progress and peers that do not move.
+//!
+//! Where the interpreter ends meanwhile, the calling thread (a daemon, as others are waited for) sleeps
+//! until the process is gone: PyO3 sees to that, also before Python 3.14, which would end the thread
+//! through frames of Rust.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytepath::{Cancel, Meter};
-use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 
 use crate::errors;
-use crate::exits::{self, Inside};
 
 /// A signal wakes the main thread at once, unless the kernel gave it to another; so often it looks by
 /// itself.
@@ -34,12 +36,7 @@ pub(crate) type Outcome<T> = (T, Option<PyErr>);
 
 /// Does short work on this thread, the interpreter let go of meanwhile.
 pub(crate) fn at_once<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
-    let _inside = Inside::enter();
-    py.detach(|| {
-        let done = work();
-        Inside::about_to_return();
-        done
-    })
+    py.detach(work)
 }
 
 /// Does work on a thread of its own. An exception (of a signal's handler, of the callback, or because
@@ -53,18 +50,17 @@ pub(crate) fn watched<T: Send>(
     work: impl FnOnce(&Cancel) -> T + Send,
 ) -> PyResult<Outcome<T>> {
     let lacking = |what, error: std::io::Error| errors::lacking(py, what, &error);
-    let cancel = exits::cancel().map_err(|error| lacking("descriptor", error))?;
+    let cancel = Cancel::new().map_err(|error| lacking("descriptor", error))?;
     let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .map_err(|errno| lacking("descriptor", errno.into()))?;
-    let _inside = Inside::enter();
     std::thread::scope(|scope| {
-        let (own_cancel, own_done) = (Arc::clone(&cancel), done.as_fd());
+        let (own_cancel, own_done) = (&cancel, done.as_fd());
         let worker = std::thread::Builder::new().name("bytepath".to_owned()).spawn_scoped(
             scope,
             move || {
                 // Also where the work panics, so that nobody waits for it.
                 let _told = Told(own_done);
-                work(&own_cancel)
+                work(own_cancel)
             },
         );
         let worker = worker.map_err(|error| lacking("thread", error))?;
@@ -73,7 +69,7 @@ pub(crate) fn watched<T: Send>(
         let mut ended = None;
         while !wait(py, done.as_fd(), watch.every.min(LOOK_EVERY)) {
             let looked =
-                py.check_signals().and_then(|()| stalled.look(watch.meter)).and_then(|()| {
+                py.check_signals().and_then(|()| stalled.look(py, watch.meter)).and_then(|()| {
                     if told.elapsed() < watch.every {
                         return Ok(());
                     }
@@ -87,12 +83,7 @@ pub(crate) fn watched<T: Send>(
             }
         }
         // After a cancel it stops within a call, which nothing can hurry.
-        let joined = py.detach(|| {
-            let joined = worker.join();
-            Inside::about_to_return();
-            joined
-        });
-        match joined {
+        match py.detach(|| worker.join()) {
             Ok(done) => Ok((done, ended)),
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -115,9 +106,7 @@ fn wait(py: Python<'_>, done: std::os::fd::BorrowedFd<'_>, most: Duration) -> bo
     py.detach(|| {
         let most = Timespec::try_from(most).ok();
         let mut ends = [PollFd::from_borrowed_fd(done, PollFlags::IN)];
-        let ready = poll(&mut ends, most.as_ref()).is_ok_and(|count| count > 0);
-        Inside::about_to_return();
-        ready
+        poll(&mut ends, most.as_ref()).is_ok_and(|count| count > 0)
     })
 }
 
@@ -142,7 +131,7 @@ impl Stalled {
         Stalled { most, bytes: 0, since: Instant::now() }
     }
 
-    fn look(&mut self, meter: &Meter) -> PyResult<()> {
+    fn look(&mut self, py: Python<'_>, meter: &Meter) -> PyResult<()> {
         let Some(most) = self.most else { return Ok(()) };
         let bytes = meter.bytes();
         if bytes != self.bytes {
@@ -152,6 +141,6 @@ impl Stalled {
             return Ok(());
         }
         let text = format!("nothing moved for {} s, after byte {bytes}", most.as_secs_f64());
-        Err(PyTimeoutError::new_err((rustix::io::Errno::TIMEDOUT.raw_os_error(), text)))
+        Err(errors::CopyError::new(Errno::TIMEDOUT, text, bytes).raise(py))
     }
 }

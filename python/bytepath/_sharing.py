@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import weakref
+from collections.abc import Callable
 from multiprocessing import util
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 RING_BYTES = 512 << 10
 CAPACITY = 256 << 20
@@ -47,6 +50,8 @@ class Readers:
         self._futures: dict[int, list[asyncio.Future[None]]] = {}
 
     async def wait(self, fd: int) -> None:
+        import asyncio  # where an event loop runs it is there, and elsewhere it takes long
+
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         waiting = self._futures.setdefault(fd, [])

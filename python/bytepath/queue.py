@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import socket
@@ -127,6 +126,8 @@ class Queue:
 
     async def put_async(self, obj: Any) -> None:
         """Puts an object, for event loops. A task that is cancelled meanwhile has put nothing."""
+        import asyncio
+
         outbox = self._outbox or self._put_first()
         pickle, buffers = dumps(obj)
         board = self._board

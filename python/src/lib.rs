@@ -2,7 +2,13 @@
 //! the library tells back to Python. It decides nothing; the package's own files make it comfortable.
 
 mod channel;
+mod copying;
+mod errors;
+mod machine;
+mod planned;
+mod running;
 mod sys;
+mod verifying;
 
 use pyo3::prelude::*;
 
@@ -16,4 +22,13 @@ mod _bytepath {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    use crate::copying::{Moved, move_bytes};
+    #[pymodule_export]
+    use crate::machine::machine;
+    #[pymodule_export]
+    use crate::planned::{Planned, Route, plan_for, routes};
+    #[pymodule_export]
+    use crate::verifying::first_difference;
 }

@@ -12,6 +12,7 @@ use rustix::event::Timespec;
 use rustix::process::Pid;
 use rustix::thread::futex;
 
+use super::errors::taken_fd;
 use super::waiting::Deadline;
 
 /// Words: each that is waited for is followed by one that changes with it and by how many wait.
@@ -39,7 +40,7 @@ impl Board {
     /// One that was inherited, or passed on, as a descriptor, which it takes.
     #[staticmethod]
     fn from_fd(fd: i32) -> PyResult<Board> {
-        let memory = SharedMemory::open(crate::sys::taken_fd(fd)?);
+        let memory = SharedMemory::open(taken_fd(fd)?);
         memory.map(Board).map_err(|error| PyMemoryError::new_err(error.to_string()))
     }
 

@@ -1,10 +1,14 @@
 //! What went wrong, as Python's exceptions.
 
+use std::os::fd::OwnedFd;
+
 use bytepath::channel::ChannelError;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+
+use crate::sys::descriptors::taken;
 
 static PEER_GONE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static CHANNEL_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -42,4 +46,9 @@ pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {
 pub(crate) fn os_error(doing: &str, errno: rustix::io::Errno) -> PyErr {
     let message = format!("{doing}: {}", std::io::Error::from(errno));
     PyOSError::new_err((errno.raw_os_error(), message))
+}
+
+/// The descriptor of this number, which was the caller's, and is ours from now on.
+pub(crate) fn taken_fd(number: i32) -> PyResult<OwnedFd> {
+    taken(number).map_err(|errno| os_error("cannot take the descriptor", errno))
 }

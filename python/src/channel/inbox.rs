@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use rustix::event::epoll;
 
-use super::errors::{os_error, raised};
+use super::errors::{os_error, raised, taken_fd};
 use super::head::{Part, Parts};
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
@@ -73,7 +73,7 @@ impl Inbox {
     /// Receives from all that connect to this listener, a descriptor that it takes.
     #[staticmethod]
     fn listening(py: Python<'_>, fd: i32, ring_bytes: usize) -> PyResult<Inbox> {
-        let listener = Listener::from_fd(crate::sys::taken_fd(fd)?);
+        let listener = Listener::from_fd(taken_fd(fd)?);
         let listener = listener.map_err(|error| raised(py, error))?;
         let inbox = Inbox::empty(ring_bytes)?;
         inbox.watch_fd(&listener)?;
@@ -84,7 +84,7 @@ impl Inbox {
     /// Receives from the other end of this connection, a descriptor that it takes.
     #[staticmethod]
     fn from_fd(py: Python<'_>, fd: i32, ring_bytes: usize) -> PyResult<Inbox> {
-        let connection = Connection::from_fd(crate::sys::taken_fd(fd)?);
+        let connection = Connection::from_fd(taken_fd(fd)?);
         let connection = connection.map_err(|error| raised(py, error))?;
         let inbox = Inbox::empty(ring_bytes)?;
         inbox.watch_fd(&connection)?;

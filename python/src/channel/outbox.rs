@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::event::epoll;
 
-use super::errors::raised;
+use super::errors::{raised, taken_fd};
 use super::head::Plan;
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
@@ -72,7 +72,7 @@ impl Outbox {
     /// The end that was inherited, or passed on, as a descriptor, which it takes.
     #[staticmethod]
     fn from_fd(py: Python<'_>, fd: i32, ring_bytes: usize, capacity: usize) -> PyResult<Outbox> {
-        let connection = Connection::from_fd(crate::sys::taken_fd(fd)?);
+        let connection = Connection::from_fd(taken_fd(fd)?);
         Outbox::of(py, connection.map_err(|error| raised(py, error))?, ring_bytes, capacity)
     }
 

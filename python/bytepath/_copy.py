@@ -135,7 +135,7 @@ def copy(
         deliver(opened_sink, ahead)
         if given is not None:
             asked["limit"] = given - len(ahead)
-        with teller(progress, ends.total(given)) as tell:
+        with teller(progress, lambda: ends.total(given)) as tell:
             told = tell and (lambda done: tell(done + len(ahead)))
             try:
                 moved = _bytepath.move_bytes(ends.source, ends.sink, asked, told)
@@ -234,7 +234,7 @@ class _Both:
         self, source: Opened, sink: Opened, offsets: tuple[int | None, int | None]
     ) -> None:
         self._source, self._sink, self._offsets = source, sink, offsets
-        self._starts = (0, 0)
+        self._start = 0
 
     def __enter__(self) -> _Both:
         # Before anything is opened, which would get the number of what was closed.
@@ -249,8 +249,6 @@ class _Both:
         try:
             self._source.begin(self._offsets[0])
             self._sink.begin(self._offsets[1])
-            if self._source.regular() and self._sink.regular():
-                self._starts = (self._source.position(), self._sink.position())
         except BaseException:
             self.__exit__()
             raise
@@ -301,10 +299,11 @@ class _Both:
         """Refuses before anything was moved."""
         if not (self._source.regular() and self._sink.regular()):
             raise ValueError("verify reads both ends again, so both have to be files")
+        self._start = self._source.position()
 
     def verify(self, count: int) -> None:
         """Reads both again, and compares."""
-        starts = (self._starts[0], self._sink.position() - count)
+        starts = (self._start, self._sink.position() - count)
         again = [os.open(f"/proc/self/fd/{fd}", os.O_RDONLY) for fd in (self.source, self.sink)]
         try:
             different = _bytepath.first_difference(again[0], again[1], starts, count)

@@ -271,9 +271,11 @@ class _Both:
 
     def _open_sink(self) -> None:
         """Empties it only once it is known not to be the source."""
+        # Some routes map the sink, which takes one that can be read. A FIFO that is open for reading here
+        # would have a reader that never reads.
+        both = os.O_RDWR if self._sink.may_be_read() else os.O_WRONLY
         try:
-            # Some routes map the sink, which takes one that can be read.
-            self._sink.open(os.O_RDWR | os.O_CREAT)
+            self._sink.open(both | os.O_CREAT)
         except PermissionError:
             self._sink.open(os.O_WRONLY | os.O_CREAT)
         if not self._sink.is_path:

@@ -127,6 +127,12 @@ def copy(
         "every": _seconds("progress_seconds", progress_seconds),
         "stall": _seconds("timeout", timeouts[0]) if timeouts else None,
     }
+    if not verify and progress is None and opened_source.is_path and opened_sink.is_path:
+        if source_offset is None and sink_offset is None:
+            names = os.fsdecode(opened_source.name), os.fsdecode(opened_sink.name)
+            moved = _bytepath.copy_file(*names, asked)
+            if moved is not None:
+                return _copied(moved, 0)
     begin_at = (_count("source_offset", source_offset), _count("sink_offset", sink_offset))
     with _Both(opened_source, opened_sink, begin_at) as ends:
         if verify:
@@ -144,8 +150,12 @@ def copy(
                 raise
         if verify:
             ends.verify(moved.bytes)
+    return _copied(moved, len(ahead))
+
+
+def _copied(moved: _bytepath.Moved, ahead: int) -> Copied:
     return Copied(
-        bytes=moved.bytes + len(ahead),
+        bytes=moved.bytes + ahead,
         route=moved.route,
         calls=moved.calls,
         seconds=moved.seconds,

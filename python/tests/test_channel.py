@@ -244,7 +244,7 @@ def test_who_never_receives_has_the_sender_wait_and_not_take_all_memory():
     with pytest.raises(TimeoutError):
         for _ in range(100):
             channel.send(np.zeros(50_000), timeout=0.02)
-    assert channel._outbox.buffer_bytes() <= 16 << 20
+    assert channel._outbox.buffer_bytes() <= SMALL["capacity"]
     other.recv()
     with pytest.raises(TimeoutError):
         while True:
@@ -534,4 +534,5 @@ def test_whoever_is_killed_at_whatever_moment_nothing_hangs_and_nothing_is_lost(
         child.join()
         queue.close()
     gc.collect()
-    assert mapped_kib() == 0
+    # The last queue's page of counts.
+    assert mapped_kib() < 64

@@ -76,13 +76,6 @@ impl Board {
         let _ = self.word(RECEIVER).compare_exchange(ours, 0, SeqCst, SeqCst);
     }
 
-    /// The process that was the receiver, and is gone without a word; 0 where none is.
-    fn lost_receiver(&self) -> u32 {
-        let theirs = self.word(RECEIVER).load(SeqCst);
-        let pid = (theirs >> 32) as u32;
-        if theirs != 0 && identity(pid) != theirs { pid } else { 0 }
-    }
-
     fn inside(&self) -> i64 {
         (self.word(INSIDE).load(SeqCst) as i64).max(0)
     }

@@ -13,12 +13,13 @@ use crate::pages::{PageSize, PagesError, SharedMemory};
 use crate::sys::shared::SharedMapping;
 use crate::sys::shared_bytes::SharedSpace;
 
-/// Small buffers share segments of this size.
+/// Small buffers share segments of this size, or of as much as there may be in all.
 const SHARED_SEGMENT_BYTES: usize = 16 << 20;
-/// Larger buffers have a segment to themselves.
-const SHARED_BUFFER_BYTES_MAX: usize = 4 << 20;
-/// The size of such a segment is a multiple of this.
-const OWN_SEGMENT_STEP: usize = 2 << 20;
+const SHARED_SEGMENT_BYTES_MIN: usize = 64 << 10;
+/// Those that are more than this part of it have a segment to themselves.
+const SHARED_PART: usize = 4;
+/// The size of such a segment is a multiple of this part of it.
+const STEP_PART: usize = 16;
 /// A segment is taken for a buffer that is at least this part of it.
 const OWN_SEGMENT_PART_MIN: usize = 4;
 
@@ -96,6 +97,8 @@ pub(super) struct Depot {
     pub(super) slots: Arc<Slots>,
     /// Bytes of all segments together, at the most; but one buffer may be larger.
     most: usize,
+    /// Bytes of a segment that small buffers share.
+    shared_bytes: usize,
     segments: Vec<Segment>,
     lent: Vec<Lent>,
     free_slots: Vec<u32>,
@@ -109,9 +112,11 @@ pub(super) struct Depot {
 impl Depot {
     pub(super) fn new(most: usize) -> Result<Depot, ChannelError> {
         let free_slots = (0..SLOTS as u32).rev().collect();
+        let shared_bytes = most.clamp(SHARED_SEGMENT_BYTES_MIN, SHARED_SEGMENT_BYTES);
         Ok(Depot {
             slots: Arc::new(Slots::create()?),
             most,
+            shared_bytes: shared_bytes.next_multiple_of(SHARED_SEGMENT_BYTES_MIN),
             segments: Vec::new(),
             lent: Vec::new(),
             free_slots,
@@ -186,11 +191,11 @@ impl Depot {
 
     /// Room in a segment that is there, or that is made.
     fn found(&mut self, bytes: usize) -> Result<Option<(usize, Range<usize>)>, ChannelError> {
-        let shares = bytes <= SHARED_BUFFER_BYTES_MAX;
+        let shares = bytes <= self.shared_bytes / SHARED_PART;
         if let Some(found) = self.found_here(bytes, shares) {
             return Ok(Some(found));
         }
-        let step = if shares { SHARED_SEGMENT_BYTES } else { OWN_SEGMENT_STEP };
+        let step = if shares { self.shared_bytes } else { self.shared_bytes / STEP_PART };
         let whole = bytes.checked_next_multiple_of(step).ok_or(PagesError::Map {
             bytes,
             size: "shared",
@@ -206,7 +211,7 @@ impl Depot {
 
     fn found_here(&mut self, bytes: usize, shares: bool) -> Option<(usize, Range<usize>)> {
         let fits = |segment: &Segment| match shares {
-            true => segment.bytes == SHARED_SEGMENT_BYTES,
+            true => segment.bytes == self.shared_bytes,
             false => segment.is_idle() && segment.bytes / OWN_SEGMENT_PART_MIN <= bytes,
         };
         let mut candidates: Vec<usize> =

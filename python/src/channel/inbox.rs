@@ -1,6 +1,7 @@
 //! The end that objects come out of: of one sender, or of all that connect to a listener, each with a
 //! ring of its own.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,12 +48,15 @@ struct State {
     /// Whose turn it is.
     next: usize,
     looked: Instant,
+    /// Why senders are no more, to be told.
+    lost: VecDeque<ChannelError>,
     ring_bytes: usize,
 }
 
 /// What there is now.
 enum Found {
     Message,
+    Loss,
     Nothing,
     End,
 }
@@ -167,6 +171,7 @@ impl Inbox {
             lanes: Vec::new(),
             next: 0,
             looked: Instant::now(),
+            lost: VecDeque::new(),
             ring_bytes,
         };
         Ok(Inbox { state: Mutex::new(state), events: Arc::new(events) })
@@ -192,6 +197,10 @@ impl Inbox {
         }
         match state.find(&self.events).map_err(|error| error(py))? {
             Found::Nothing => return Ok(None),
+            Found::Loss => {
+                let lost = state.lost.pop_front().unwrap_or(ChannelError::HungUp);
+                return Err(raised(py, lost));
+            }
             Found::End => return Err(PyEOFError::new_err("the other end is closed")),
             Found::Message => {}
         }
@@ -284,11 +293,11 @@ impl State {
                     Err(error @ ChannelError::Socket { .. }) => return Err(self::error(error)),
                     Err(error) => {
                         drop(self.lanes.remove(self.next));
-                        return Err(self::error(error));
+                        self.lost.push_back(error);
                     }
                 }
             }
-            if met {
+            if met || !self.lost.is_empty() {
                 break;
             }
             met = true;
@@ -297,6 +306,9 @@ impl State {
             if self.lanes.len() == before {
                 break;
             }
+        }
+        if !self.lost.is_empty() {
+            return Ok(Found::Loss);
         }
         let waits_for_nobody = self.listener.is_none() && self.newcomers.is_empty();
         Ok(if waits_for_nobody && self.lanes.is_empty() { Found::End } else { Found::Nothing })
@@ -342,8 +354,12 @@ impl State {
             Err(
                 ChannelError::Stranger { .. } | ChannelError::Stray(_) | ChannelError::Silent(_),
             ) if self.listener.is_some() => Ok(()),
+            // It ended before it had begun.
             Err(ChannelError::HungUp) => Ok(()),
-            Err(error) => Err(self::error(error)),
+            Err(error) => {
+                self.lost.push_back(error);
+                Ok(())
+            }
         }
     }
 }

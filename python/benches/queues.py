@@ -187,9 +187,9 @@ WAYS = {
 }
 
 
-def receive(way: Queue, count: int, told) -> None:
+def receive(way: Queue, warm_up: int, count: int, told) -> None:
     total = 0.0
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         way.get()
         way.done()
     told.send(None)
@@ -201,15 +201,13 @@ def receive(way: Queue, count: int, told) -> None:
     told.send(total)
 
 
-WARM_UP = 3
-
-
 def seconds(kind: type[Queue], array: np.ndarray, count: int) -> float:
     way = kind(count, array.nbytes)
+    warm_up = 3 if array.nbytes < 64 << 20 else 1
     hears, told = context.Pipe(False)
-    child = context.Process(target=receive, args=(way, count, told))
+    child = context.Process(target=receive, args=(way, warm_up, count, told))
     child.start()
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         way.put(array)
     hears.recv()
     began = time.perf_counter()
@@ -249,7 +247,7 @@ def main() -> None:
     print(f"{os.cpu_count()} CPUs, {options.rounds} rounds, seed {seed}; ratios to {options.beside}: median (least to most)")
     for nbytes in options.sizes:
         array = np.random.default_rng(7).integers(0, 1000, nbytes // 8).astype(np.float64)
-        count = min(max(options.bytes // nbytes, 3), 10_000)
+        count = min(max(options.bytes // nbytes, 2), 10_000)
         runs: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(options.rounds):
             for way in order.sample(ways, len(ways)):

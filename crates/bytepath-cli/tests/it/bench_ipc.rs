@@ -154,5 +154,5 @@ fn streams_bring_every_word_beside_the_bare_memory_that_is_their_reference() {
         assert!(arms(&record).iter().any(|arm| name(arm).starts_with(&way)), "{way}");
     }
     let wrong = run(&mut bytepath(&["bench", "ipc", "--bandwidth", "--latency"]));
-    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(2), "{}", wrong.stderr);
 }

@@ -7,12 +7,14 @@ mod plain;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use bytepath::{Endpoint, Kind};
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
 use crate::classic::{Called, Classic, closed_well, word};
+use crate::metrics::{Metered, MetricsOptions};
 use crate::planning::PlanOptions;
 use crate::sys::start;
 use format::Formatter;
@@ -71,6 +73,8 @@ pub(crate) struct Options {
     version: Option<bool>,
     #[command(flatten)]
     plan: PlanOptions,
+    #[command(flatten)]
+    metrics: MetricsOptions,
     /// The files; - is standard input
     #[arg(value_name = "FILE")]
     files: Vec<OsString>,
@@ -120,10 +124,16 @@ pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
         called.say(format_args!("standard output: {}", word(Errno::BADF)));
         return ExitCode::FAILURE;
     }
+    let metered = Arc::new(Metered::default());
+    options.metrics.begin("cat", {
+        let metered = metered.clone();
+        move || metered.figures()
+    });
     let stdout = std::io::stdout();
     let mut copy = Copy {
         called,
         plan: &options.plan,
+        metered: &metered,
         stdout: stdout.as_fd(),
         sink: Endpoint::sink(stdout.as_fd()).ok(),
         formatter,
@@ -150,6 +160,7 @@ enum Trouble {
 struct Copy<'a> {
     called: &'a Called,
     plan: &'a PlanOptions,
+    metered: &'a Metered,
     stdout: BorrowedFd<'a>,
     /// `None` where standard output is not open for writing, which matters once there are bytes.
     sink: Option<Endpoint<'a>>,
@@ -198,10 +209,13 @@ impl Copy<'_> {
             return Err(Trouble::Other("input file is output file".into()));
         }
         match (&mut self.formatter, &self.sink) {
-            (None, Some(sink)) => plain::copy(source, sink, itself, self.plan),
-            (Some(formatter), _) => formatter.copy(source, self.stdout),
+            (None, Some(sink)) => plain::copy(source, sink, itself, (self.plan, self.metered)),
+            (Some(formatter), _) => formatter.copy(source, self.stdout, self.metered),
             // There is nothing to write by but the call that says why not.
-            (None, None) => Formatter::new(format::Style::default()).copy(source, self.stdout),
+            (None, None) => {
+                let mut formatter = Formatter::new(format::Style::default());
+                formatter.copy(source, self.stdout, self.metered)
+            }
         }
     }
 

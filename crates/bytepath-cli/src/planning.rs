@@ -10,11 +10,12 @@ use bytepath::machine::Machine;
 use bytepath::plan::{Basis, PlanError};
 use bytepath::profile::ProfileError;
 use bytepath::routes::ROUTES;
-use bytepath::{Cancel, Job, Knobs, Meter, Moved, Plan, Profile, Transfer, TransferError};
+use bytepath::{Cancel, Job, Knobs, Moved, Plan, Profile, Transfer, TransferError};
 use clap::Args;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::metrics::Metered;
 use crate::say;
 use watch::{Advice, Trying, Watch, Window};
 
@@ -83,9 +84,16 @@ pub(crate) struct Carrying<'a> {
     /// What the mover insists on.
     pub(crate) knobs: Knobs,
     /// Whom to tell.
-    pub(crate) meter: &'a Meter,
+    pub(crate) metered: &'a Metered,
     /// Who may stop it.
     pub(crate) cancel: Option<&'a Cancel>,
+}
+
+impl<'a> Carrying<'a> {
+    /// The job, as the planner likes it.
+    pub(crate) fn new(job: Job<'a>, metered: &'a Metered) -> Carrying<'a> {
+        Carrying { job, knobs: Knobs::default(), metered, cancel: None }
+    }
 }
 
 impl PlanOptions {
@@ -159,6 +167,7 @@ impl PlanOptions {
                 most => carrying.job.limit(most),
             };
             let clock = Clock::now();
+            carrying.metered.goes(planning.first());
             let moved = match run(carrying, &job, planning.plan()) {
                 Ok(moved) => moved,
                 Err(error) => {
@@ -168,6 +177,7 @@ impl PlanOptions {
                 }
             };
             let bytes = moved.bytes;
+            carrying.metered.went(moved.route);
             planning.went(&carrying.job, moved, clock)?;
             after(bytes).map_err(CarryError::Syncing)?;
             if bytes < most || most == left {
@@ -237,6 +247,11 @@ impl Planning<'_> {
     /// The plan now.
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The route that is tried first now.
+    pub(crate) fn first(&self) -> &'static str {
+        self.plan.routes().first().map_or("", |choice| choice.route.name())
     }
 
     /// The bytes of the next stretch at most: so many that it lasts a tenth of a second, or all.
@@ -457,7 +472,7 @@ fn next_is_measured(plan: &Plan) -> bool {
 }
 
 fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, TransferError> {
-    let transfer = Transfer::new(job, plan).meter(carrying.meter);
+    let transfer = Transfer::new(job, plan).meter(&carrying.metered.meter);
     match carrying.cancel {
         Some(cancel) => transfer.cancel(cancel).run(),
         None => transfer.run(),

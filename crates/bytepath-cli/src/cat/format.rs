@@ -10,10 +10,11 @@ mod shown;
 use std::os::fd::BorrowedFd;
 
 use bytepath::inlets::Setup;
-use bytepath::{Endpoint, Meter, Stop, inlets};
+use bytepath::{Endpoint, Stop, inlets};
 use rustix::io::Errno;
 
 use super::Trouble;
+use crate::metrics::Metered;
 use number::LineNumber;
 use output::Output;
 use shown::Shown;
@@ -91,10 +92,11 @@ impl Formatter {
         &mut self,
         source: &Endpoint<'_>,
         stdout: BorrowedFd<'_>,
+        metered: &Metered,
     ) -> Result<(), Trouble> {
-        let meter = Meter::new();
+        metered.goes("read-write");
         let read = inlets::by_name("read").expect("the library lists it");
-        let setup = Setup { buf_bytes: CHUNK_BYTES, untouched: true, ..Setup::new(&meter) };
+        let setup = Setup { buf_bytes: CHUNK_BYTES, untouched: true, ..Setup::new(&metered.meter) };
         let mut consumer = read.open(source, &setup).map_err(reading)?;
         while consumer.take(CHUNK_BYTES as u64).map_err(reading)? > 0 {
             self.chunk(consumer.bytes(), stdout).map_err(Trouble::Writing)?;

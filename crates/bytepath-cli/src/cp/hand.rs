@@ -6,18 +6,45 @@ use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-use bytepath::Meter;
+use crate::metrics::{Figures, Metered};
 
 /// One thread's, in cache lines that no other thread writes.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Hand {
     /// Told by the engine, within files too.
-    pub(super) meter: Meter,
-    /// Bytes that the engine did not see: of small files, shared, or left out as holes.
-    other_bytes: AtomicU64,
+    pub(super) metered: Metered,
+    /// Bytes that the engine did not see, by the way they went.
+    other_bytes: [AtomicU64; Other::ALL.len()],
     files: AtomicU64,
     file: Mutex<Held>,
+}
+
+/// Ways of bytes that the engine does not see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Other {
+    /// Of small files and between holes, through memory.
+    ReadWrite,
+    /// Of small files, inside the kernel.
+    CopyFileRange,
+    /// Blocks were shared.
+    Reflink,
+    /// An earlier run had copied them.
+    Kept,
+}
+
+impl Other {
+    const ALL: [Other; 4] = [Other::ReadWrite, Other::CopyFileRange, Other::Reflink, Other::Kept];
+
+    /// As a route; none for what was not moved.
+    pub(super) fn route(self) -> Option<&'static str> {
+        match self {
+            Other::ReadWrite => Some("read-write"),
+            Other::CopyFileRange => Some("copy-file-range"),
+            Other::Reflink => Some("reflink"),
+            Other::Kept => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -39,13 +66,13 @@ impl Hand {
         let mut held = self.held();
         held.name.clear();
         held.name.push(name);
-        (held.offset, held.metered) = (0, self.meter.bytes());
+        (held.offset, held.metered) = (0, self.metered.meter.bytes());
     }
 
     /// The file is copied up to here; what the meter counts from now on comes behind.
     pub(super) fn reached(&self, offset: u64) {
         let mut held = self.held();
-        (held.offset, held.metered) = (offset, self.meter.bytes());
+        (held.offset, held.metered) = (offset, self.metered.meter.bytes());
     }
 
     /// It is done.
@@ -53,8 +80,8 @@ impl Hand {
         self.held().name.clear();
     }
 
-    pub(super) fn add(&self, bytes: u64) {
-        self.other_bytes.fetch_add(bytes, Relaxed);
+    pub(super) fn add(&self, way: Other, bytes: u64) {
+        self.other_bytes[way as usize].fetch_add(bytes, Relaxed);
     }
 
     pub(super) fn file_done(&self) {
@@ -68,13 +95,24 @@ impl Hand {
 
     /// Bytes that it has copied.
     pub(super) fn bytes(&self) -> u64 {
-        self.meter.bytes() + self.other_bytes.load(Relaxed)
+        let other = self.other_bytes.iter().map(|bytes| bytes.load(Relaxed));
+        self.metered.meter.bytes() + other.sum::<u64>()
+    }
+
+    /// What it has moved, for whoever measures.
+    pub(super) fn figures(&self) -> Figures {
+        let mut figures = self.metered.figures();
+        for way in Other::ALL {
+            let bytes = self.other_bytes[way as usize].load(Relaxed);
+            way.route().inspect(|route| figures.add(route, bytes));
+        }
+        figures
     }
 
     /// The file that is being copied, and the bytes of it that are.
     pub(super) fn holds(&self) -> Option<(OsString, u64)> {
         let held = self.held();
-        let metered = self.meter.bytes() - held.metered;
+        let metered = self.metered.meter.bytes() - held.metered;
         (!held.name.is_empty()).then(|| (held.name.clone(), held.offset + metered))
     }
 }

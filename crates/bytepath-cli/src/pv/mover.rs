@@ -231,7 +231,9 @@ impl Work<'_> {
             }
             let job = whole.limit(most);
             let clock = Clock::now();
-            let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
+            let metered = &self.tally.metered;
+            metered.goes(planning.first());
+            let mut transfer = Transfer::new(&job, planning.plan()).meter(&metered.meter);
             // Waking it costs a call each time it waits, which is worth it where it holds bytes.
             let first = planning.plan().routes().first();
             let holds_bytes = first.is_some_and(|choice| choice.route.name() == "read-write");
@@ -260,6 +262,7 @@ impl Work<'_> {
                     break self.failed(error, source);
                 }
             };
+            metered.went(moved.route);
             pace.used(moved.bytes);
             left.take(moved.bytes, 0);
             if route != moved.route {

@@ -3,15 +3,15 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use bytepath::Meter;
-
+use super::Settings;
 use super::display::{Buffer, Way};
+use crate::metrics::{Figures, Metered};
 
 /// Counts of one side's transfer.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// Told by the library's routes.
-    pub(crate) meter: Meter,
+    pub(crate) metered: Metered,
     /// Bytes that went through a buffer of ours, and left it.
     by_hand_bytes: AtomicU64,
     lines: AtomicU64,
@@ -32,7 +32,7 @@ const WAYS: [Way; 3] = [Way::Splice, Way::SplicePipe, Way::CopyFileRange];
 impl Tally {
     /// Bytes that the sink has taken.
     pub(crate) fn bytes(&self) -> u64 {
-        self.meter.bytes() + self.by_hand_bytes.load(Relaxed)
+        self.metered.meter.bytes() + self.by_hand_bytes.load(Relaxed)
     }
 
     /// Lines that the sink has taken.
@@ -88,6 +88,21 @@ impl Tally {
 
     pub(crate) fn durable_bytes(&self) -> u64 {
         self.durable_bytes.load(Relaxed)
+    }
+
+    /// How far it is, for whoever measures.
+    pub(crate) fn figures(&self, settings: &Settings) -> Figures {
+        let lines = settings.options.display.counts_lines();
+        let durable = settings.options.transfer.durable;
+        let mut figures = Figures {
+            // What is counted in lines has no size in bytes.
+            expected_bytes: self.size().filter(|_| !lines),
+            durable_bytes: durable.then(|| self.durable_bytes()),
+            lines: lines.then(|| self.lines()),
+            ..self.metered.figures()
+        };
+        figures.add("read-write", self.by_hand_bytes.load(Relaxed));
+        figures
     }
 
     pub(crate) fn set_size(&self, size: Option<u64>) {

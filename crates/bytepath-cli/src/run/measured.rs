@@ -41,7 +41,8 @@ impl Measured {
             let pipe = kept.pipe(from + 1, to + 1);
             // What is told of a pipe comes from both its ends, and a counter must not go back.
             pipe.moved_bytes = pipe.moved_bytes.max(family.through(joint).bytes());
-            pipe.fill_bytes = joint.fill_bytes;
+            let reads = family.member(joint.reader).is_some_and(|reader| reader.alive);
+            pipe.fill_bytes = if reads { joint.fill_bytes } else { 0 };
             pipe.holds_bytes = joint.holds_bytes as u64;
         }
         let moved = kept.pipes.iter().filter_map(|pipe| pipe.moved_bytes).sum();

@@ -25,6 +25,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::output;
+use crate::sys::start;
 pub(crate) use figures::{Figures, PipeFigures, StageFigures};
 use page::Page;
 pub(crate) use routes::Metered;
@@ -177,10 +178,10 @@ pub(crate) fn ended(code: u8) {
     }
 }
 
-/// The same for a code that the standard library keeps to itself.
+/// The same, at the end of `main`.
 pub(crate) fn ended_with(code: ExitCode) {
     if TELLING.get().is_some() {
-        ended((0..=u8::MAX).find(|&number| code == number.into()).unwrap_or(1));
+        ended(start::number(code));
     }
 }
 

@@ -1,8 +1,8 @@
 //! `bytepath cat`: files one after the other to standard output, by the fastest route.
 
-mod format;
 mod itself;
 mod plain;
+mod shown;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bytepath::{Endpoint, Kind};
+use bytepath_show::{Formatter, Numbers, Style};
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
@@ -17,7 +18,6 @@ use crate::classic::{Called, Classic, closed_well, word};
 use crate::metrics::{Metered, MetricsOptions};
 use crate::planning::PlanOptions;
 use crate::sys::start;
-use format::Formatter;
 
 /// For the table of commands that have a classic.
 pub(crate) const CLASSIC: Classic = Classic { name: "cat", run: called };
@@ -84,11 +84,11 @@ impl Options {
     /// What has to be shown otherwise than it is; `None` where the bytes stay as they are.
     fn formatter(&self) -> Option<Formatter> {
         let all = self.show_all;
-        let style = format::Style {
+        let style = Style {
             numbers: match (self.number_nonblank, self.number) {
-                (true, _) => format::Numbers::NonBlank,
-                (false, true) => format::Numbers::All,
-                (false, false) => format::Numbers::None,
+                (true, _) => Numbers::NonBlank,
+                (false, true) => Numbers::All,
+                (false, false) => Numbers::None,
             },
             squeeze: self.squeeze_blank,
             ends: self.show_ends || self.ends_and_nonprinting || all,
@@ -98,7 +98,7 @@ impl Options {
                 || self.tabs_and_nonprinting
                 || all,
         };
-        (style != format::Style::default()).then(|| Formatter::new(style))
+        (style != Style::default()).then(|| Formatter::new(style))
     }
 }
 
@@ -210,11 +210,11 @@ impl Copy<'_> {
         }
         match (&mut self.formatter, &self.sink) {
             (None, Some(sink)) => plain::copy(source, sink, itself, (self.plan, self.metered)),
-            (Some(formatter), _) => formatter.copy(source, self.stdout, self.metered),
+            (Some(formatter), _) => shown::copy(source, self.stdout, formatter, self.metered),
             // There is nothing to write by but the call that says why not.
             (None, None) => {
-                let mut formatter = Formatter::new(format::Style::default());
-                formatter.copy(source, self.stdout, self.metered)
+                let mut formatter = Formatter::new(Style::default());
+                shown::copy(source, self.stdout, &mut formatter, self.metered)
             }
         }
     }

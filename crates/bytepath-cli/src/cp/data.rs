@@ -306,7 +306,7 @@ impl<'a> Data<'a> {
     fn write_but_holes(&self, start: u64, bytes: &[u8]) -> Result<(), Fault> {
         let mut at = start;
         for block in bytes.chunks(self.block_bytes) {
-            if block.iter().any(|byte| *byte != 0) {
+            if !bytepath_show::is_zeros(block) {
                 self.write_at(at, block)?;
             }
             at += block.len() as u64;

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytepath::pages::{Memory, Pages};
 use bytepath::placement::pin_this_thread;
-use bytepath::{Cpu, Endpoint, Job, Knobs, Plan, Transfer, TransferError, Wait};
+use bytepath::{Cpu, Endpoint, Job, Knobs, Meter, Plan, Transfer, TransferError, Wait};
 use bytepath_lab::ends::{EndReport, Starter, Usage};
 use clap::Args;
 use rustix::io::Errno;
 
-use crate::metrics::Metered;
 use crate::planning::{CarryError, Carrying, PlanOptions};
 use crate::{ends, values};
 
@@ -72,15 +71,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(cpu) = options.cpu {
         pin_this_thread(cpu)?.keep();
     }
-    let metered = Metered::default();
-    let meter = &metered.meter;
+    let meter = Meter::new();
     if options.repeat_for.is_some() {
-        repeated(options, options.warm_up, &metered)?;
+        repeated(options, options.warm_up, &meter)?;
     }
     let (calls, started, before) = (meter.read().calls, Instant::now(), Usage::of_this_process());
     let bytes = match options.repeat_for {
-        Some(time) => repeated(options, time, &metered)?,
-        None => job(options, options.limit, &metered)?,
+        Some(time) => repeated(options, time, &meter)?,
+        None => job(options, options.limit, &meter)?,
     };
     let report = EndReport {
         mechanism: options.route.clone().unwrap_or_else(|| "plan".to_owned()),
@@ -96,13 +94,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn repeated(options: &Options, time: Duration, metered: &Metered) -> anyhow::Result<u64> {
+fn repeated(options: &Options, time: Duration, meter: &Meter) -> anyhow::Result<u64> {
     let started = Instant::now();
     let call_bytes = options.buf_size.map_or(REPEATED_BYTES, |bytes| bytes as u64);
     let job_bytes = REPEATED_BYTES.min(call_bytes.saturating_mul(REPEATED_CALLS));
     let mut bytes = 0;
     while started.elapsed() < time {
-        let moved = job(options, Some(job_bytes), metered)?;
+        let moved = job(options, Some(job_bytes), meter)?;
         bytes += moved;
         if moved < job_bytes {
             // The source has ended, or the reader is gone: nothing more will ever move.
@@ -113,11 +111,11 @@ fn repeated(options: &Options, time: Duration, metered: &Metered) -> anyhow::Res
 }
 
 /// How many bytes moved. A reader that leaves has had enough, here as with the writing end.
-fn job(options: &Options, limit: Option<u64>, metered: &Metered) -> anyhow::Result<u64> {
-    if options.bare { bare(options, limit) } else { engine(options, limit, metered) }
+fn job(options: &Options, limit: Option<u64>, meter: &Meter) -> anyhow::Result<u64> {
+    if options.bare { bare(options, limit) } else { engine(options, limit, meter) }
 }
 
-fn engine(options: &Options, limit: Option<u64>, metered: &Metered) -> anyhow::Result<u64> {
+fn engine(options: &Options, limit: Option<u64>, meter: &Meter) -> anyhow::Result<u64> {
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     let (source, sink) = (Endpoint::source(stdin.as_fd())?, Endpoint::sink(stdout.as_fd())?);
     let job = Job { limit, ..Job::new(&source, &sink) }.allow_aliasing();
@@ -131,12 +129,12 @@ fn engine(options: &Options, limit: Option<u64>, metered: &Metered) -> anyhow::R
     let carried = match &options.route {
         Some(name) => {
             let plan = Plan::only(name, &job, knobs)?;
-            Transfer::new(&job, &plan).meter(&metered.meter).run().map_err(CarryError::from)
+            Transfer::new(&job, &plan).meter(meter).run().map_err(CarryError::from)
         }
         None => {
             let profile = options.profile.clone();
             let plan = PlanOptions { profile, ..PlanOptions::default() };
-            plan.carry(&Carrying { knobs, ..Carrying::new(job, metered) })
+            plan.carry(&Carrying { job, knobs, meter, cancel: None })
         }
     };
     match carried {

@@ -9,13 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bytepath::{Endpoint, Kind};
+use bytepath::{Endpoint, Kind, Meter};
 use bytepath_show::{Formatter, Numbers, Style};
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
 use crate::classic::{Called, Classic, closed_well, word};
-use crate::metrics::{Metered, MetricsOptions};
+use crate::metrics::{Figures, MetricsOptions};
 use crate::planning::PlanOptions;
 use crate::sys::start;
 
@@ -124,16 +124,16 @@ pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
         called.say(format_args!("standard output: {}", word(Errno::BADF)));
         return ExitCode::FAILURE;
     }
-    let metered = Arc::new(Metered::default());
+    let meter = Arc::new(Meter::default());
     options.metrics.begin("cat", {
-        let metered = metered.clone();
-        move || metered.figures()
+        let meter = meter.clone();
+        move || Figures::of(&meter)
     });
     let stdout = std::io::stdout();
     let mut copy = Copy {
         called,
         plan: &options.plan,
-        metered: &metered,
+        meter: &meter,
         stdout: stdout.as_fd(),
         sink: Endpoint::sink(stdout.as_fd()).ok(),
         formatter,
@@ -160,7 +160,7 @@ enum Trouble {
 struct Copy<'a> {
     called: &'a Called,
     plan: &'a PlanOptions,
-    metered: &'a Metered,
+    meter: &'a Meter,
     stdout: BorrowedFd<'a>,
     /// `None` where standard output is not open for writing, which matters once there are bytes.
     sink: Option<Endpoint<'a>>,
@@ -209,12 +209,12 @@ impl Copy<'_> {
             return Err(Trouble::Other("input file is output file".into()));
         }
         match (&mut self.formatter, &self.sink) {
-            (None, Some(sink)) => plain::copy(source, sink, itself, (self.plan, self.metered)),
-            (Some(formatter), _) => shown::copy(source, self.stdout, formatter, self.metered),
+            (None, Some(sink)) => plain::copy(source, sink, itself, (self.plan, self.meter)),
+            (Some(formatter), _) => shown::copy(source, self.stdout, formatter, self.meter),
             // There is nothing to write by but the call that says why not.
             (None, None) => {
                 let mut formatter = Formatter::new(Style::default());
-                shown::copy(source, self.stdout, &mut formatter, self.metered)
+                shown::copy(source, self.stdout, &mut formatter, self.meter)
             }
         }
     }

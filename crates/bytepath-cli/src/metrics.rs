@@ -6,7 +6,6 @@
 
 mod figures;
 mod page;
-mod routes;
 mod served;
 
 use std::ffi::OsString;
@@ -28,7 +27,6 @@ use crate::output;
 use crate::sys::start;
 pub(crate) use figures::{Figures, PipeFigures, StageFigures};
 use page::Page;
-pub(crate) use routes::Metered;
 
 /// The option of every mover that may take long.
 #[derive(Args, Debug, Clone, Default)]

@@ -158,7 +158,7 @@ impl Tee<'_> {
         let stdin = std::io::stdin();
         let source = Endpoint::source(stdin.as_fd()).map_err(|error| error.errno())?;
         let told = Arc::new(Told::new(outputs, extras.queue.is_some()));
-        let (meter, lags, began) = (&told.metered.meter, &told.lags, Instant::now());
+        let (meter, lags, began) = (&told.meter, &told.lags, Instant::now());
         extras.metrics.begin("tee", {
             let told = told.clone();
             move || told.figures()

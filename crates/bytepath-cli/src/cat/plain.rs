@@ -1,10 +1,9 @@
 //! Bytes as they are: by the engine.
 
-use bytepath::{Endpoint, Job, Side, TransferError};
+use bytepath::{Endpoint, Job, Knobs, Meter, Side, TransferError};
 
 use super::Trouble;
 use super::itself::Met;
-use crate::metrics::Metered;
 use crate::planning::{CarryError, Carrying, PlanOptions};
 
 /// Copies `source` to its end.
@@ -12,11 +11,11 @@ pub(super) fn copy(
     source: &Endpoint<'_>,
     sink: &Endpoint<'_>,
     itself: Met,
-    (options, metered): (&PlanOptions, &Metered),
+    (options, meter): (&PlanOptions, &Meter),
 ) -> Result<(), Trouble> {
     // The classic hands on a file's pages too, since coreutils 9.11.
     let job = limited(Job::new(source, sink).allow_aliasing(), itself);
-    let carrying = Carrying::new(job, metered);
+    let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None };
     let carried = match (itself, &options.route) {
         // Within one file the bytes go one after the other through memory of ours: pages handed
         // over would be written while they wait.

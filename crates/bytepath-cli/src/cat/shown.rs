@@ -3,11 +3,10 @@
 use std::os::fd::BorrowedFd;
 
 use bytepath::inlets::Setup;
-use bytepath::{Endpoint, Stop, inlets};
+use bytepath::{Endpoint, Meter, Stop, inlets};
 use bytepath_show::Formatter;
 
 use super::Trouble;
-use crate::metrics::Metered;
 
 /// Bytes read at a time: enough to forget the call, and the output still fits into an L2 cache.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -17,11 +16,11 @@ pub(super) fn copy(
     source: &Endpoint<'_>,
     stdout: BorrowedFd<'_>,
     formatter: &mut Formatter,
-    metered: &Metered,
+    meter: &Meter,
 ) -> Result<(), Trouble> {
-    metered.goes("read-write");
+    meter.goes("read-write");
     let read = inlets::by_name("read").expect("the library lists it");
-    let setup = Setup { buf_bytes: CHUNK_BYTES, untouched: true, ..Setup::new(&metered.meter) };
+    let setup = Setup { buf_bytes: CHUNK_BYTES, untouched: true, ..Setup::new(meter) };
     let mut consumer = read.open(source, &setup).map_err(reading)?;
     while consumer.take(CHUNK_BYTES as u64).map_err(reading)? > 0 {
         formatter.chunk(consumer.bytes(), stdout).map_err(Trouble::Writing)?;

@@ -10,7 +10,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use bytepath::pages::{Memory, Pages};
-use bytepath::{Endpoint, Job, Moved, Side, TransferError};
+use bytepath::{Endpoint, Job, Knobs, Moved, Side, TransferError};
 use rustix::fs::{FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -229,7 +229,8 @@ impl<'a> Data<'a> {
             Some(bytes) => job.limit(bytes),
             None => job,
         };
-        let carrying = Carrying::new(job, &self.shared.hand.metered);
+        let carrying =
+            Carrying { job, knobs: Knobs::default(), meter: &self.shared.hand.meter, cancel: None };
         let (settings, extras) = (self.shared.settings, self.shared.extras);
         let shares = settings.reflink != Reflink::Never && way == Way::Any && !extras.uncached;
         match self.shared.moved(&carrying, shares, &mut self.dirty_bytes) {

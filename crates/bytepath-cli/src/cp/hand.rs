@@ -6,14 +6,16 @@ use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::metrics::{Figures, Metered};
+use bytepath::Meter;
+
+use crate::metrics::Figures;
 
 /// One thread's, in cache lines that no other thread writes.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Hand {
     /// Told by the engine, within files too.
-    pub(super) metered: Metered,
+    pub(super) meter: Meter,
     /// Bytes that the engine did not see, by the way they went.
     other_bytes: [AtomicU64; Other::ALL.len()],
     files: AtomicU64,
@@ -66,13 +68,13 @@ impl Hand {
         let mut held = self.held();
         held.name.clear();
         held.name.push(name);
-        (held.offset, held.metered) = (0, self.metered.meter.bytes());
+        (held.offset, held.metered) = (0, self.meter.bytes());
     }
 
     /// The file is copied up to here; what the meter counts from now on comes behind.
     pub(super) fn reached(&self, offset: u64) {
         let mut held = self.held();
-        (held.offset, held.metered) = (offset, self.metered.meter.bytes());
+        (held.offset, held.metered) = (offset, self.meter.bytes());
     }
 
     /// It is done.
@@ -96,12 +98,12 @@ impl Hand {
     /// Bytes that it has copied.
     pub(super) fn bytes(&self) -> u64 {
         let other = self.other_bytes.iter().map(|bytes| bytes.load(Relaxed));
-        self.metered.meter.bytes() + other.sum::<u64>()
+        self.meter.bytes() + other.sum::<u64>()
     }
 
     /// What it has moved, for whoever measures.
     pub(super) fn figures(&self) -> Figures {
-        let mut figures = self.metered.figures();
+        let mut figures = Figures::of(&self.meter);
         for way in Other::ALL {
             let bytes = self.other_bytes[way as usize].load(Relaxed);
             way.route().inspect(|route| figures.add(route, bytes));
@@ -112,7 +114,7 @@ impl Hand {
     /// The file that is being copied, and the bytes of it that are.
     pub(super) fn holds(&self) -> Option<(OsString, u64)> {
         let held = self.held();
-        let metered = self.metered.meter.bytes() - held.metered;
+        let metered = self.meter.bytes() - held.metered;
         (!held.name.is_empty()).then(|| (held.name.clone(), held.offset + metered))
     }
 }

@@ -11,7 +11,7 @@ use bytepath_lab::ends::{EndReport, Usage};
 use rustix::io::Errno;
 
 use super::source::Source;
-use crate::metrics::{Figures, Metered};
+use crate::metrics::Figures;
 use crate::say;
 
 /// What goes out before the outlet is chosen: a reader that leaves before has had enough of so few
@@ -44,7 +44,7 @@ pub(super) struct Sender<'a> {
     sink: &'a Endpoint<'a>,
     source: &'a mut Source,
     limit: Limit,
-    metered: Arc<Metered>,
+    meter: Arc<Meter>,
     ranked: Option<Ranked>,
     /// Those that gave up: by which byte, and why.
     declined: Vec<(&'static str, u64, Refusal)>,
@@ -60,7 +60,7 @@ impl<'a> Sender<'a> {
             sink,
             source,
             limit,
-            metered: Arc::default(),
+            meter: Arc::default(),
             ranked: None,
             declined: Vec::new(),
             last: EndReport::default(),
@@ -100,7 +100,7 @@ impl<'a> Sender<'a> {
         for choice in &choices {
             match self.stretch(choice, choice.settings.wait(), u64::MAX) {
                 Err(Stop::Declined(why)) => {
-                    self.declined.push((choice.outlet.name(), self.metered.meter.bytes(), why));
+                    self.declined.push((choice.outlet.name(), self.meter.bytes(), why));
                 }
                 went => return ended(went),
             }
@@ -111,16 +111,16 @@ impl<'a> Sender<'a> {
     /// Sends at most so many bytes.
     fn stretch(&mut self, choice: &Choice, wait: Wait, most: u64) -> Result<Stretch, Stop> {
         let jobs = if let Source::Made(_, jobs) = self.source { *jobs } else { 1 };
-        self.metered.goes(choice.outlet.name());
+        self.meter.goes(choice.outlet.name());
         let setup = Setup {
             buf_bytes: choice.settings.buf_bytes.unwrap_or(BUF_BYTES * jobs),
             pipe_bytes: choice.settings.pipe_bytes,
             pages: choice.pages(),
             wait,
-            ..Setup::new(&self.metered.meter)
+            ..Setup::new(&self.meter)
         };
         self.last.mechanism = choice.outlet.name().into();
-        let offset = self.metered.meter.bytes();
+        let offset = self.meter.bytes();
         let went = match self.source {
             Source::Zeros => {
                 repeated(choice, self.sink, &setup, (self.limit, most), &mut self.last)
@@ -135,13 +135,13 @@ impl<'a> Sender<'a> {
             Source::Made(crew, _) => {
                 let mut producer = choice.outlet.open(self.sink, &setup)?;
                 tell(producer.as_ref(), &mut self.last);
-                streamed(producer.as_mut(), crew, &mut self.limit, most, &self.metered.meter)
+                streamed(producer.as_mut(), crew, &mut self.limit, most, &self.meter)
             }
         };
         match went {
             Err(Stop::Failed(failed)) if failed.errno == Errno::PIPE => Ok(Stretch::ReaderLeft),
             Err(Stop::Failed(failed)) => {
-                let (offset, stranded) = (self.metered.meter.bytes(), Vec::new());
+                let (offset, stranded) = (self.meter.bytes(), Vec::new());
                 Err(Stop::Failed(Failed { offset, stranded, ..failed }))
             }
             went => went,
@@ -150,14 +150,14 @@ impl<'a> Sender<'a> {
 
     /// How far it is, at any time.
     pub(super) fn figures(&self) -> impl Fn() -> Figures + Send + 'static {
-        let metered = self.metered.clone();
+        let meter = self.meter.clone();
         let expected_bytes = if let Limit::Bytes(bytes) = self.limit { bytes } else { None };
-        move || Figures { expected_bytes, ..metered.figures() }
+        move || Figures { expected_bytes, ..Figures::of(&meter) }
     }
 
     /// What was done, for whoever measures.
     pub(super) fn report(&self) -> EndReport {
-        let counts = self.metered.meter.read();
+        let counts = self.meter.read();
         EndReport {
             bytes: counts.bytes,
             seconds: self.began.elapsed().as_secs_f64(),

@@ -1,5 +1,7 @@
 //! What a job may have to tell.
 
+use bytepath::Meter;
+
 /// How far a job is. What a command does not know is left out of the metrics.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
@@ -40,6 +42,17 @@ pub(crate) struct PipeFigures {
 }
 
 impl Figures {
+    /// Those of a meter.
+    pub(crate) fn of(meter: &Meter) -> Figures {
+        let reading = meter.read();
+        Figures {
+            routes: meter.by_route(),
+            calls: Some(reading.calls),
+            waits: Some(reading.waits),
+            ..Figures::default()
+        }
+    }
+
     /// Adds bytes that went by a route.
     pub(crate) fn add(&mut self, route: &'static str, bytes: u64) {
         match self.routes.iter_mut().find(|(name, _)| *name == route) {

@@ -231,9 +231,7 @@ impl Work<'_> {
             }
             let job = whole.limit(most);
             let clock = Clock::now();
-            let metered = &self.tally.metered;
-            metered.goes(planning.first());
-            let mut transfer = Transfer::new(&job, planning.plan()).meter(&metered.meter);
+            let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
             // Waking it costs a call each time it waits, which is worth it where it holds bytes.
             let first = planning.plan().routes().first();
             let holds_bytes = first.is_some_and(|choice| choice.route.name() == "read-write");
@@ -262,7 +260,6 @@ impl Work<'_> {
                     break self.failed(error, source);
                 }
             };
-            metered.went(moved.route);
             pace.used(moved.bytes);
             left.take(moved.bytes, 0);
             if route != moved.route {
@@ -282,7 +279,7 @@ impl Work<'_> {
                 break Ended::AtEnd;
             }
         };
-        planning.explain();
+        options.explain(&planning, &endless);
         ended
     }
 

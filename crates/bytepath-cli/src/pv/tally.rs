@@ -3,15 +3,17 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use bytepath::Meter;
+
 use super::Settings;
 use super::display::{Buffer, Way};
-use crate::metrics::{Figures, Metered};
+use crate::metrics::Figures;
 
 /// Counts of one side's transfer.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// Told by the library's routes.
-    pub(crate) metered: Metered,
+    pub(crate) meter: Meter,
     /// Bytes that went through a buffer of ours, and left it.
     by_hand_bytes: AtomicU64,
     lines: AtomicU64,
@@ -32,7 +34,7 @@ const WAYS: [Way; 3] = [Way::Splice, Way::SplicePipe, Way::CopyFileRange];
 impl Tally {
     /// Bytes that the sink has taken.
     pub(crate) fn bytes(&self) -> u64 {
-        self.metered.meter.bytes() + self.by_hand_bytes.load(Relaxed)
+        self.meter.bytes() + self.by_hand_bytes.load(Relaxed)
     }
 
     /// Lines that the sink has taken.
@@ -99,7 +101,7 @@ impl Tally {
             expected_bytes: self.size().filter(|_| !lines),
             durable_bytes: durable.then(|| self.durable_bytes()),
             lines: lines.then(|| self.lines()),
-            ..self.metered.figures()
+            ..Figures::of(&self.meter)
         };
         figures.add("read-write", self.by_hand_bytes.load(Relaxed));
         figures

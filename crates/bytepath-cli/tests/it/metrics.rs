@@ -167,7 +167,14 @@ fn a_job_that_a_signal_ends_tells_so() {
     let mut input = pv.child().stdin.take().expect("piped");
     input.write_all(b"some").expect("it reads");
     until(&file, |page| moved(page) == 4.0);
-    kill_process(Pid::from_child(pv.child()), Signal::TERM).expect("it runs");
+    let pid = Pid::from_child(pv.child());
+    // In its first moment it leaves signals to the kernel, which tells nobody.
+    until(Path::new(&format!("/proc/{pid}/status")), |status| {
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask >> (Signal::TERM.as_raw() - 1) & 1 == 1)
+    });
+    kill_process(pid, Signal::TERM).expect("it runs");
     let done = pv.done();
     let page = std::fs::read_to_string(&file).expect("it stays");
     let code = done.status.code().map(f64::from);

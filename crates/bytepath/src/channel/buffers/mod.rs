@@ -29,8 +29,8 @@
 //! no system call, unless a segment is made or an end sleeps.
 //!
 //! The receiver's mapping of a segment cannot be written. The sender's can: one that is hostile may
-//! change a buffer while it is looked at, so it is seen as [`SharedBytes`](super::SharedBytes), or by pointer. It cannot
-//! take the memory away, and a message that names what is no part of a segment is refused.
+//! change a buffer while it is looked at, so it is seen as
+//! [`SharedBytes`](super::SharedBytes), or by pointer. It cannot take the memory away, and a message that names what is no part of a segment is refused.
 
 mod depot;
 mod receiver;

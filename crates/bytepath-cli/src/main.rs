@@ -27,6 +27,7 @@ mod import;
 mod kept;
 mod live;
 mod load;
+mod metrics;
 mod null;
 mod output;
 mod pages;
@@ -127,6 +128,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let code = answered();
+    metrics::ended_with(code);
+    code
+}
+
+fn answered() -> ExitCode {
     match classic::called(CLASSICS, std::env::args_os().collect()) {
         Ok((classic, called, words)) => (classic.run)(&called, words),
         Err(words) => ours(words),

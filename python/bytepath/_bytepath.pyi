@@ -1,0 +1,3 @@
+"""The compiled half of the package; `bytepath` offers it."""
+
+__version__: str

@@ -43,8 +43,8 @@ use rustix::fs::statfs;
 
 use crate::classic::{Called, Classic, Written};
 pub(crate) use options::Options;
-pub(crate) use piece::{Options as PieceOptions, run as piece};
 use options::Reading;
+pub(crate) use piece::{Options as PieceOptions, run as piece};
 use settings::{Context, Dereference, Existing, Make, Reflink, Settings, Sparse};
 use voice::Voice;
 

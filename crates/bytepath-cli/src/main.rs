@@ -20,6 +20,7 @@ mod doctor;
 mod drive;
 mod ends;
 mod explain;
+mod fleet;
 mod generate;
 mod hand;
 mod history;
@@ -98,6 +99,7 @@ enum Command {
     Explain(Box<explain::Options>),
     Report(report::Options),
     Import(import::Options),
+    Fleet(fleet::Options),
     Compare(compare::Options),
     History(history::Options),
     Pages(pages::Options),
@@ -159,6 +161,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Import(options) => import::run(&options),
+        Command::Fleet(options) => fleet::run(&options),
         Command::Compare(options) => match compare::run(&options) {
             Ok(code) => return code,
             Err(error) => Err(error),

@@ -105,9 +105,16 @@ impl Process {
         let tally = Tally::for_threads(1);
         let stage = Stage::open(&self.ground.stage(request.stage), &self.ground.token);
         let mut answer = Answer::default();
-        // Preparing and ending need no stage; everything else is over without one.
+        // What replaces files needs a stage, and is over without one.
         let needs = |item: &Item| {
-            !matches!(item, Item::Prepare | Item::Fence { .. } | Item::Sync | Item::Clean)
+            matches!(
+                item,
+                Item::Tree(_)
+                    | Item::Begin { .. }
+                    | Item::Range { .. }
+                    | Item::End { .. }
+                    | Item::Links { .. }
+            )
         };
         if let Err(errno) = &stage
             && request.items.iter().any(needs)
@@ -174,7 +181,8 @@ impl Work<'_> {
         }
         self.answer.rest.extend(items);
         self.list_directories();
-        self.answer.told = self.shared.voice.take_gathered().into_iter().map(|said| said.0).collect();
+        self.answer.told =
+            self.shared.voice.take_gathered().into_iter().map(|said| said.0).collect();
         self.answer
     }
 

@@ -67,9 +67,7 @@ impl Shared<'_> {
         let done = done.and_then(|()| self.settle(pair, source, &copy));
         let done = done.and_then(|()| match copy.unnamed {
             None => Ok(()),
-            Some(unnamed) => {
-                unnamed.name(&copy.open).map_err(|errno| self.not_made(pair, errno))
-            }
+            Some(unnamed) => unnamed.name(&copy.open).map_err(|errno| self.not_made(pair, errno)),
         });
         let closed = close(copy.open).map_err(|errno| {
             self.voice.failed(format!("failed to close {}", q(&pair.sink.shown)), errno)

@@ -73,7 +73,10 @@ impl Entries {
     }
 
     /// Of so many names at most, from where the reader stands; whether there may be more.
-    pub(super) fn read_some(reader: &mut RawDir<'_, &OwnedFd>, most: usize) -> Result<Entries, Errno> {
+    pub(super) fn read_some(
+        reader: &mut RawDir<'_, &OwnedFd>,
+        most: usize,
+    ) -> Result<Entries, Errno> {
         let mut entries = Entries { names: Vec::new(), order: Vec::new() };
         while entries.len() < most
             && let Some(entry) = reader.next()

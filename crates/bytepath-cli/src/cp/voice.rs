@@ -57,7 +57,8 @@ impl<'a> Voice<'a> {
     /// Gives up what was gathered.
     pub(super) fn take_gathered(&self) -> Vec<Said> {
         let gathered = self.gathered.as_ref();
-        gathered.map(|said| std::mem::take(&mut *said.lock().expect("nobody panics holding it")))
+        gathered
+            .map(|said| std::mem::take(&mut *said.lock().expect("nobody panics holding it")))
             .unwrap_or_default()
     }
 

@@ -103,7 +103,8 @@ impl Work<'_> {
             let (name, file) = (q(&name_shown), q(&file_shown));
             voice.failed(format!("cannot create hard link {name} to {file}"), errno)
         };
-        let places = |path: &Name| self.process.ground.places(&path.0).map_err(|(_, errno)| failed(errno));
+        let places =
+            |path: &Name| self.process.ground.places(&path.0).map_err(|(_, errno)| failed(errno));
         let ((_, file), (_, name)) = (places(file)?, places(name)?);
         match link::hard(&file, Follow::No, &name, Replace::No) {
             Err(Errno::EXIST) => {}
@@ -118,7 +119,8 @@ impl Work<'_> {
         let stage = self.shared.stage.ok_or(Errno::NOENT).map_err(failed)?;
         let staged = stage.new_place();
         link::hard(&file, Follow::No, &staged, Replace::No).map_err(failed)?;
-        let renamed = rustix::fs::renameat(&staged.directory, &staged.name, &name.directory, &name.name);
+        let renamed =
+            rustix::fs::renameat(&staged.directory, &staged.name, &name.directory, &name.name);
         // Renaming a name over another of the same file leaves both.
         let _ = staged.remove();
         renamed.map_err(failed)
@@ -145,7 +147,8 @@ impl Work<'_> {
         match self.process.ground.write_list(&self.directories) {
             Ok(list) => self.answer.attributes = Some((Name(list), count)),
             Err(error) => {
-                let what = format!("cannot write a list in {}", self.process.ground.lists().display());
+                let what =
+                    format!("cannot write a list in {}", self.process.ground.lists().display());
                 self.answer.stop.get_or_insert(format!("{what}: {error}"));
             }
         }
@@ -158,7 +161,11 @@ impl Work<'_> {
             Ok(bytes) => bytes,
             Err(error) => {
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                return self.failed_by(Item::Attributes { l, a }, "cannot read a list".into(), errno);
+                return self.failed_by(
+                    Item::Attributes { l, a },
+                    "cannot read a list".into(),
+                    errno,
+                );
             }
         };
         let mut at = 0;
@@ -198,9 +205,14 @@ impl Work<'_> {
         let there = rustix::fs::fstat(&open).map_err(failed)?;
         let place = |shown: &OsStr| crate::cp::place::Place::operand(shown);
         let (source_place, sink_place) = (place(&shown), place(&sink_shown));
-        let pair =
-            Pair { source: source_place, sink: sink_place, sink_is: SinkIs::There, argument: false };
-        let sink = Sink { is: SinkIs::There, stat: Some(there), link: None, backup: None, within: None };
+        let pair = Pair {
+            source: source_place,
+            sink: sink_place,
+            sink_is: SinkIs::There,
+            argument: false,
+        };
+        let sink =
+            Sink { is: SinkIs::There, stat: Some(there), link: None, backup: None, within: None };
         let ends = (&Arc::new(open), &Target::there(&there));
         self.shared.finish_directory(&pair, &stat, &sink, ends, Some(&source))?;
         self.answer.others += 1;
@@ -225,7 +237,10 @@ impl Work<'_> {
         let ground = &self.process.ground;
         let source = ground.source_root().and_then(|root| ground::below(root, &path.0));
         let sink = ground.sink_root().and_then(|root| ground::below(root, &path.0));
-        Ok((source.map_err(|errno| (Side::Source, errno))?, sink.map_err(|errno| (Side::Sink, errno))?))
+        Ok((
+            source.map_err(|errno| (Side::Source, errno))?,
+            sink.map_err(|errno| (Side::Sink, errno))?,
+        ))
     }
 }
 

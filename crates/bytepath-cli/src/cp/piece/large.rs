@@ -43,12 +43,14 @@ impl Work<'_> {
         let (pair, stat) = self.large(f)?;
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
         let staged = self.staged(k, &pair)?;
-        let said = |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
+        let said =
+            |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
         let sink = staged.open(flags, PART_MODE).map_err(said)?;
         let shares = self.shared.settings.reflink != Reflink::Never;
         let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
-        let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), (&stat, Some(&sink_stat)));
+        let mut data =
+            Data::new(self.shared, source.as_fd(), sink.as_fd(), (&stat, Some(&sink_stat)));
         let cloned = shares && data.reflink().is_ok();
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         match cloned {
@@ -77,7 +79,8 @@ impl Work<'_> {
         let (pair, stat) = self.large(f)?;
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
         let staged = self.staged(k, &pair)?;
-        let said = |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
+        let said =
+            |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
         let sink = match staged.open(OFlags::RDWR | OFlags::NOFOLLOW, 0) {
             // Another was faster, and the file has its name.
             Err(Errno::NOENT) => {
@@ -121,7 +124,12 @@ impl Work<'_> {
     }
 
     /// Reads a range of source and copy again, the copy from the device where it can be.
-    fn compare(&self, pair: &Pair, (source, sink): (&OwnedFd, &OwnedFd), (a, z): (u64, u64)) -> Done {
+    fn compare(
+        &self,
+        pair: &Pair,
+        (source, sink): (&OwnedFd, &OwnedFd),
+        (a, z): (u64, u64),
+    ) -> Done {
         let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
         let failed = |what: String| move |errno| self.shared.voice.failed(what, errno);
         rustix::fs::fdatasync(sink).map_err(failed(format!("error syncing {to}")))?;
@@ -130,11 +138,15 @@ impl Work<'_> {
         let (mut one, mut other) = (vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]);
         let mut at = a;
         while at < z {
-            let most = usize::try_from(z - at).map_or(COMPARED_BYTES, |left| left.min(COMPARED_BYTES));
+            let most =
+                usize::try_from(z - at).map_or(COMPARED_BYTES, |left| left.min(COMPARED_BYTES));
             let count = rustix::io::pread(source, &mut one[..most], at)
                 .map_err(failed(format!("error reading {from}")))?;
             if count == 0 {
-                return Err(self.shared.voice.wrong(format!("{from} became shorter while it was copied")));
+                return Err(self
+                    .shared
+                    .voice
+                    .wrong(format!("{from} became shorter while it was copied")));
             }
             let mut done = 0;
             while done < count {
@@ -145,9 +157,11 @@ impl Work<'_> {
                 }
             }
             if done < count || one[..count] != other[..count] {
-                let same = one[..done].iter().zip(&other[..done]).take_while(|(one, other)| one == other);
+                let same =
+                    one[..done].iter().zip(&other[..done]).take_while(|(one, other)| one == other);
                 let at = at + same.count() as u64;
-                let what = format!("{to} differs from {from} at byte {at}; was either changed meanwhile?");
+                let what =
+                    format!("{to} differs from {from} at byte {at}; was either changed meanwhile?");
                 return Err(self.shared.voice.wrong(what));
             }
             at += count as u64;
@@ -172,10 +186,14 @@ impl Work<'_> {
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
         if (u64::try_from(stat.st_size).unwrap_or(0), self::mtime(&stat)) != expected {
             let name = q(&pair.source.shown);
-            return Err(voice.wrong(format!("{name} was changed while it was copied; copy it again")));
+            return Err(
+                voice.wrong(format!("{name} was changed while it was copied; copy it again"))
+            );
         }
         let staged = self.staged(k, &pair)?;
-        let failed = |errno| voice.failed(format!("cannot create regular file {}", q(&pair.sink.shown)), errno);
+        let failed = |errno| {
+            voice.failed(format!("cannot create regular file {}", q(&pair.sink.shown)), errno)
+        };
         let sink = match staged.open(OFlags::RDWR | OFlags::NOFOLLOW, 0) {
             // Another was faster: it has its name.
             Err(Errno::NOENT) => return self.is_ended(&pair, &stat),
@@ -218,7 +236,9 @@ impl Work<'_> {
     /// Where the file waits until it is whole.
     fn staged(&self, k: u64, pair: &Pair) -> Done<Place> {
         match self.shared.stage {
-            Some(stage) => Ok(Place { shown: pair.sink.shown.clone(), ..stage.place(&format!("large-{k}")) }),
+            Some(stage) => {
+                Ok(Place { shown: pair.sink.shown.clone(), ..stage.place(&format!("large-{k}")) })
+            }
             None => Err(self.shared.voice.failed("the stage is gone", Errno::NOENT)),
         }
     }

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use rustix::fs::{Mode, RawDir, Stat};
 use rustix::io::Errno;
 
+use super::Work;
 use super::ground::{self, Ends, Side};
 use super::words::{Item, Large, Name, Several, Tree};
-use super::Work;
 use crate::cp::attributes::may_give_lists;
 use crate::cp::entry::{Copier, Pair, SinkIs, Within};
 use crate::cp::later::Later;
@@ -135,7 +135,9 @@ impl Work<'_> {
             entries = Entries::read_some(&mut reader, PART_NAMES)?;
         }
         let (w, l) = (tree.w / parts.len() as f64, Some(Name(list)));
-        let part = |(a, z)| Item::Tree(Tree { d: tree.d.clone(), l: l.clone(), a, z, w, ..Tree::default() });
+        let part = |(a, z)| {
+            Item::Tree(Tree { d: tree.d.clone(), l: l.clone(), a, z, w, ..Tree::default() })
+        };
         self.answer.rest.extend(parts.into_iter().map(part));
         Ok(None)
     }
@@ -147,8 +149,11 @@ impl Work<'_> {
         let list = match &tree.l {
             Some(_) => Some(Tree { a: tree.z - lines.len() as u64, ..rest.clone() }),
             None if entries.len() - from <= SENT_NAMES => None,
-            None => self.process.ground.write_list(&lines).ok().map(|list| {
-                Tree { l: Some(Name(list)), a: 0, z: lines.len() as u64, ..rest.clone() }
+            None => self.process.ground.write_list(&lines).ok().map(|list| Tree {
+                l: Some(Name(list)),
+                a: 0,
+                z: lines.len() as u64,
+                ..rest.clone()
             }),
         };
         let names = || (from..entries.len()).map(|at| entries.name(at).into()).collect();
@@ -167,7 +172,11 @@ impl Work<'_> {
                 let what = match side {
                     Side::Source => format!("cannot access {}", q(from)),
                     Side::Sink if matches!(errno, Errno::NOTDIR | Errno::LOOP) => {
-                        format!("cannot overwrite non-directory {} with directory {}", q(to), q(from))
+                        format!(
+                            "cannot overwrite non-directory {} with directory {}",
+                            q(to),
+                            q(from)
+                        )
                     }
                     Side::Sink => format!("cannot create directory {}", q(to)),
                 };
@@ -187,7 +196,8 @@ impl Work<'_> {
         let (from, to) = (|errno| (Side::Source, errno), |errno| (Side::Sink, errno));
         let path = &tree.d.0;
         if path.is_empty() {
-            let (source, sink) = (ground.source_root().map_err(from)?, ground.sink_root().map_err(to)?);
+            let (source, sink) =
+                (ground.source_root().map_err(from)?, ground.sink_root().map_err(to)?);
             let stat = rustix::fs::fstat(&source).map_err(from)?;
             let ends = Ends { source: Arc::new(source), sink: Arc::new(sink) };
             return Ok(Some((ends, stat, SinkIs::Unknown)));
@@ -197,13 +207,14 @@ impl Work<'_> {
         let name = OsStr::from_bytes(&bytes[slash.map_or(0, |slash| slash + 1)..]);
         let folder = OsStr::from_bytes(&bytes[..slash.unwrap_or(0)]);
         let (source, sink_above) = match above {
-            Some(ends) => (
-                ground::directory(ends.source.as_fd(), name).map_err(from)?,
-                ends.sink.clone(),
-            ),
+            Some(ends) => {
+                (ground::directory(ends.source.as_fd(), name).map_err(from)?, ends.sink.clone())
+            }
             None => (
                 ground.source_root().and_then(|root| ground::below(root, path)).map_err(from)?,
-                Arc::new(ground.sink_root().and_then(|root| ground::below(root, folder)).map_err(to)?),
+                Arc::new(
+                    ground.sink_root().and_then(|root| ground::below(root, folder)).map_err(to)?,
+                ),
             ),
         };
         let stat = rustix::fs::fstat(&source).map_err(from)?;
@@ -247,7 +258,8 @@ impl Work<'_> {
             self.note_attributes(&tree.d, stat);
         }
         let root = settings.one_file_system.then(|| std::fs::metadata(&self.process.ground.source));
-        let device = root.and_then(Result::ok).map(|root| std::os::unix::fs::MetadataExt::dev(&root));
+        let device =
+            root.and_then(Result::ok).map(|root| std::os::unix::fs::MetadataExt::dev(&root));
         if device.is_some_and(|device| device != stat.st_dev) {
             return None;
         }

@@ -20,8 +20,10 @@ impl Serialize for Name {
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Name, D::Error> {
         let text = String::deserialize(from)?;
-        let bytes: Result<Vec<u8>, _> = text.chars().map(|char| u8::try_from(u32::from(char))).collect();
-        let bytes = bytes.map_err(|_| serde::de::Error::custom("a name has a character that is no byte"))?;
+        let bytes: Result<Vec<u8>, _> =
+            text.chars().map(|char| u8::try_from(u32::from(char))).collect();
+        let bytes = bytes
+            .map_err(|_| serde::de::Error::custom("a name has a character that is no byte"))?;
         Ok(Name(OsString::from_vec(bytes)))
     }
 }

@@ -15,7 +15,7 @@ from .errors import FleetError, Lost, WrongUsage
 
 Answer = TypeVar("Answer")
 
-CONNECT_S = 10
+CONNECT_S = 5
 WORKERS_S = 30
 """How long a cluster may take to have its first worker."""
 

@@ -58,12 +58,18 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--one-after-another", action="store_true", help="one machine at a time, not all at once")
     parser.add_argument("--json", metavar="FILE", help="write all that was found to FILE, or to standard output (-)")
     parser.add_argument(
+        "--patience", metavar="SECONDS", type=float, default=BACK_S,
+        help=f"wait so long for a machine that has lost its workers ({BACK_S:.0f})",
+    )  # fmt: skip
+    parser.add_argument(
         "--timeout", metavar="SECONDS", type=float, default=MACHINE_S, help="give a machine up after so long (a day)"
     )
 
 
 async def run_bench(arguments: argparse.Namespace) -> int:
     """Runs an experiment everywhere."""
+    if arguments.words[:1] == ["--"]:
+        del arguments.words[0]
     if not arguments.words:
         raise WrongUsage("no experiment is named; `bytepath bench --help` lists them, and pipes --quick is a short one")
     taken = [word for word in arguments.words if word.split("=")[0] in ("--json", "--csv")]
@@ -82,7 +88,8 @@ async def run_bench(arguments: argparse.Namespace) -> int:
 
 async def run_tune(arguments: argparse.Namespace) -> int:
     """Measures every machine."""
-    found = await _everywhere(arguments, ["tune", *arguments.words], True)
+    words = arguments.words[arguments.words[:1] == ["--"] :]
+    found = await _everywhere(arguments, ["tune", *words], True)
     if arguments.profiles:
         arguments.profiles.mkdir(parents=True, exist_ok=True)
         for machine in found["machines"]:
@@ -130,7 +137,7 @@ async def _everywhere(arguments: argparse.Namespace, words: list[str], record: b
 
         async def one(machine: Machine) -> dict[str, Any]:
             async with turns:
-                found = await _on(client, machine, words, record, arguments.timeout)
+                found = await _on(client, machine, words, record, arguments)
                 _say(f"{machine.name}: {found['status']}{': ' + found['why'] if found['why'] else ''}, "
                      f"{found['seconds']:.0f} s")
                 return found
@@ -144,17 +151,19 @@ async def _everywhere(arguments: argparse.Namespace, words: list[str], record: b
     }
 
 
-async def _on(client: Client, machine: Machine, words: list[str], record: bool, timeout_s: float) -> dict[str, Any]:
+async def _on(
+    client: Client, machine: Machine, words: list[str], record: bool, arguments: argparse.Namespace
+) -> dict[str, Any]:
     """What became of the command on a machine, whatever became of the machine."""
     found: dict[str, Any] = {"name": machine.name, "key": machine.key, "facts": machine.facts,
                              "workers": list(machine.workers), "status": "lost", "why": "", "record": None}
     began = time.monotonic()
     for _ in range(ATTEMPTS_MAX):
         try:
-            answer = await _once(client, machine, words, record, timeout_s)
+            answer = await _once(client, machine, words, record, arguments.timeout)
         except _Gone:
             found["why"] = "its worker was lost in the middle"
-            if not await _is_back(client, machine):
+            if not await _is_back(client, machine, arguments.patience):
                 break
             continue
         except FleetError as error:
@@ -166,8 +175,8 @@ async def _on(client: Client, machine: Machine, words: list[str], record: bool, 
         found.update(status="ok", why="", record=answer.get("record"), said=answer["said"])
         # doctor ends with 1 where something is poor, and tells all the same.
         if answer["code"] != 0 and answer.get("record") is None:
-            last = answer["said"].splitlines() or ["without a word"]
-            found.update(status="failed", why=f"exit code {answer['code']}: {last[-1]}")
+            first = answer["said"].splitlines() or ["without a word"]
+            found.update(status="failed", why=f"exit code {answer['code']}: {first[0]}")
         break
     found["seconds"] = time.monotonic() - began
     return found
@@ -205,9 +214,9 @@ async def _once(client: Client, machine: Machine, words: list[str], record: bool
             await asyncio.wait_for(client.cancel([future], force=True), 5)
 
 
-async def _is_back(client: Client, machine: Machine) -> bool:
+async def _is_back(client: Client, machine: Machine, patience_s: float) -> bool:
     """Whether the machine has workers again, which are then known."""
-    until = time.monotonic() + BACK_S
+    until = time.monotonic() + patience_s
     while time.monotonic() < until:
         with contextlib.suppress(FleetError):
             for other in await probe(client):

@@ -204,9 +204,13 @@ def sees(source: str, destination: str, run: str | None) -> dict[str, Any]:
     return found
 
 
-def mark(path: str, text: str) -> None:
-    """Leaves a word in a file, for others to find."""
-    Path(path).write_text(text)
+def mark(path: str, text: str) -> str | None:
+    """Leaves a word in a file, for others to find; why it cannot."""
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        return str(error)
+    return None
 
 
 def marked(path: str) -> str | None:

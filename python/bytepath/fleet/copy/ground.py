@@ -41,7 +41,12 @@ class Ground:
         """Sees that the destination is one storage: what one machine writes there, the others find."""
         path, word = os.path.join(self.run, "mark"), uuid.uuid4().hex
         first = machines[0].workers[0]
-        await _ask(client, first, machines[0].name, worker.mark, path, word)
+        refused = await _ask(client, first, machines[0].name, worker.mark, path, word)
+        if refused:
+            raise FleetError(
+                f"{machines[0].name} does not find what another machine made in {self.destination} ({refused}): it is "
+                "another storage there. Mount the same file system on all machines, or name a path that is on it"
+            )
         waiting = {machine.name: machine for machine in machines}
         for _ in range(NAMES_S * 5):
             answers = await asyncio.gather(

@@ -135,6 +135,7 @@ class Journal:
         if not self.is_open([id for id, _ in taken]):
             return False
         self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in taken])
+        self.add_to("pieces", 1)
         for key in ("files", "bytes", "directories"):
             self.add_to(key, int(answer[key]))
         self.add_to("w", float(answer["w"]))

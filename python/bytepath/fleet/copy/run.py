@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,10 @@ PATIENCE_S = 60.0
 STAGE = {"files": 0, "links": 1}
 _EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
           "told": [], "closed": []}
+
+
+Piece = Callable[[dict[str, Any], bytes], bytes]
+"""What does a piece on a worker."""
 
 
 @dataclass
@@ -94,8 +99,8 @@ class Full(FleetError):
 class Run:
     """One copying, from when a journal is open."""
 
-    def __init__(self, options: Options, journal: Journal) -> None:
-        self.options, self.journal = options, journal
+    def __init__(self, options: Options, journal: Journal, piece: Piece = worker.piece) -> None:
+        self.options, self.journal, self.piece = options, journal, piece
         self.outcome = Outcome(resumed=not journal.is_new)
         self.progress = Progress(options.progress)
         id = journal.get("id")
@@ -109,7 +114,8 @@ class Run:
         self.machines: list[Machine] = []
         self.flights: dict[asyncio.Task[bytes], Flight] = {}
         self.over: set[int] = set()
-        self.groups = 0
+        self.groups = self.pieces = 0
+        self.session = uuid.uuid4().hex
         self.stop: str | None = None
 
     async def copy(self) -> Outcome:
@@ -179,8 +185,9 @@ class Run:
                     await self._alone(client, {"do": "sync"}, machine.workers)
         if not journal.failures(0)[0]:
             await self._alone(client, {"do": "clean"})
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(client.run(worker.release), 10)
+        # Making and removing what is in it has changed its time.
+        await self._alone(client, {"do": "closed", "dirs": [""]})
+        await self._release(client)
         journal.set("phase", "done")
         journal.commit()
 
@@ -202,7 +209,10 @@ class Run:
                 raise Full(f"{self.stop}\n{self._later()}")
             await self._look_after(client, stage)
             shares = [float(self.journal.get(key, "0") or 0) for key in ("files", "bytes", "w")]
-            self.progress.look(int(shares[0]), int(shares[1]), shares[2], len(client.scheduler_info(n_workers=-1)["workers"]))
+            self.progress.look(int(shares[0]), int(shares[1]), shares[2], self._workers())
+
+    def _workers(self) -> int:
+        return sum(len(machine.workers) for machine in self.machines)
 
     def _threads(self) -> int:
         return max(1, sum(machine.threads for machine in self.machines))
@@ -235,8 +245,10 @@ class Run:
     async def _one(self, client: Client, request: dict[str, Any], workers: list[str] | None) -> bytes:
         setup = self.ground.setup(self.options.words, self.options.per_machine)
         body = json.dumps(request, separators=(",", ":")).encode()
-        key = f"bytepath-{uuid.uuid4().hex}"
-        future = client.submit(worker.piece, setup, body, key=key, pure=False, workers=workers)
+        # One group of tasks: the scheduler keeps account of every group until the fleet is idle.
+        self.pieces += 1
+        key = (f"bytepath-{self.session}", self.pieces)
+        future = client.submit(self.piece, setup, body, key=key, pure=False, workers=workers)
         try:
             return await future
         finally:
@@ -348,6 +360,11 @@ class Run:
                 raise FleetError(f"{'; '.join(answer['failed'][0]['why'])}\n{self._later()}")
             return
         raise FleetError(f"{item['do']} failed: {why}\n{self._later()}")
+
+    async def _release(self, client: Client) -> None:
+        """Ends the engines. A worker that does not hear of it ends them with its next copying, or its own end."""
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(client.run(worker.release, on_error="return"), 5)
 
     async def _abandon(self) -> None:
         """Lets go of what is in flight. Whatever of it is still done does no harm."""

@@ -130,6 +130,10 @@ impl Work<'_> {
     pub(super) fn note_attributes(&mut self, path: &Name, stat: &Stat) {
         let preserve = &self.shared.settings.preserve;
         let kept = preserve.mode || preserve.timestamps || preserve.ownership || preserve.xattr;
+        // The root gets its own once the directory for the work is gone from it.
+        if path.0.is_empty() {
+            return;
+        }
         if stat.st_mode & 0o700 != 0o700 {
             self.answer.closed.push(path.clone());
         } else if kept {

@@ -170,7 +170,7 @@ impl Work<'_> {
     }
 
     /// Gives a file whose ranges are copied its attributes and its name.
-    pub(super) fn end(&mut self, f: Name, k: u64, (size, mtime): (u64, i128), w: f64) {
+    pub(super) fn end(&mut self, f: Name, k: u64, (size, mtime): (u64, i64), w: f64) {
         match self.ended(&f, k, (size, mtime)) {
             Ok(()) => {
                 self.hand().file_done();
@@ -180,7 +180,7 @@ impl Work<'_> {
         }
     }
 
-    fn ended(&self, f: &Name, k: u64, expected: (u64, i128)) -> Done {
+    fn ended(&self, f: &Name, k: u64, expected: (u64, i64)) -> Done {
         let voice = self.shared.voice;
         let (pair, stat) = self.large(f)?;
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
@@ -244,6 +244,7 @@ impl Work<'_> {
     }
 }
 
-fn mtime(stat: &Stat) -> i128 {
-    i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
+/// In nanoseconds; only whether it is the same matters.
+fn mtime(stat: &Stat) -> i64 {
+    (stat.st_mtime as i64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec as i64)
 }

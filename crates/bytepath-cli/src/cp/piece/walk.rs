@@ -53,8 +53,6 @@ struct Open {
     pair: Pair,
     within: Within,
     alone: bool,
-    /// The device of the source's root, where others are not gone into.
-    device: Option<u64>,
     weight: f64,
     /// Directories below.
     below: Vec<Name>,
@@ -282,7 +280,6 @@ impl Work<'_> {
             within: Within { device: sink.st_dev, gives_lists },
             ends: Arc::new(ends),
             alone: tree.alone,
-            device,
             weight: tree.w,
             below: Vec::new(),
             levels,

@@ -60,7 +60,7 @@ pub(super) enum Item {
     /// Copies the bytes from `a` to `z`.
     Range { f: Name, k: u64, a: u64, z: u64, w: f64 },
     /// Gives a file whose ranges are copied its attributes and its name.
-    End { f: Name, k: u64, size: u64, mtime: i128, w: f64 },
+    End { f: Name, k: u64, size: u64, mtime: i64, w: f64 },
     /// Gives files more names: the one that there is, the one that is to be.
     Links { links: Vec<(Name, Name)> },
     /// Gives the directories that a list names their attributes, from byte `a` on.
@@ -152,7 +152,7 @@ pub(super) struct Begun {
     pub(super) k: u64,
     pub(super) cloned: bool,
     pub(super) size: u64,
-    pub(super) mtime: i128,
+    pub(super) mtime: i64,
 }
 
 /// What could not be done, so that it can be tried again, and why.

@@ -33,6 +33,14 @@ def remove_left() -> None:
             subprocess.run(["ip", "netns", "del", path.name], capture_output=True)
 
 
+def remove_left_mounts() -> None:
+    """Removes what tests left mounted which were killed."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        device, place = line.split()[:2]
+        if device.startswith(f"{START}-") and not Path(f"/proc/{device.split('-')[1]}").exists():
+            subprocess.run(["umount", "-l", place], capture_output=True)
+
+
 class Hosts:
     """Namespaces around a bridge that is in one of them; without rights, this machine's own loopback."""
 
@@ -90,6 +98,7 @@ class Fleet:
         self.folder, self.names = folder, names
         self.hosts = Hosts(names)
         self.port = PORT if self.hosts.apart else 18000 + os.getpid() % 20000
+        self.small: Path | None = None
         self.scheduler: subprocess.Popen[bytes] | None = None
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
@@ -118,6 +127,16 @@ class Fleet:
                 preexec_fn=_end_with_the_parent,  # noqa: PLW1509
             )
 
+    def mount_small(self) -> Path | None:
+        """A file system of 1 MiB that all workers see which are started from now on; none without rights."""
+        remove_left_mounts()
+        self.small = self.folder / "small"
+        self.small.mkdir()
+        words = ["mount", "-t", "tmpfs", "-o", "size=1M", f"{START}-{os.getpid()}", str(self.small)]
+        if os.geteuid() != 0 or subprocess.run(words, capture_output=True).returncode != 0:
+            self.small = None
+        return self.small
+
     def begin(self) -> None:
         """Starts the scheduler, and what workers there are not."""
         words = ["--host", self.hosts.address(), "--port", str(self.port), "--no-dashboard"]
@@ -135,6 +154,9 @@ class Fleet:
 
     def all_there(self) -> None:
         """Starts again what was ended, and waits for all of it."""
+        processes = [self.scheduler, *self.workers.values()]
+        if len(processes) == 1 + len(self.names) and all(p is not None and p.poll() is None for p in processes):
+            return
         if self.scheduler is None or self.scheduler.poll() is not None:
             self.begin()
         for name in self.names:
@@ -184,6 +206,8 @@ class Fleet:
         if self.scheduler is not None:
             self.scheduler.kill()
             self.scheduler.wait()
+        if self.small is not None:
+            subprocess.run(["umount", "-l", str(self.small)], capture_output=True)
         if self.hosts.apart:
             self.hosts.remove()
 

@@ -34,6 +34,9 @@ ITEMS_MAX = 64
 LATE_S = 20.0
 """A piece that takes so much longer than its budget is given to another worker as well."""
 
+SILENT_S = 5.0
+"""A worker that has told nothing for so long may be asleep."""
+
 ATTEMPTS_MAX = 5
 LINKS_TOGETHER = 500
 PATIENCE_S = 60.0
@@ -73,8 +76,8 @@ class Flight:
     began: float = 0.0
     budget_ms: int = 0
     attempts: int = 1
-    twins: int = 0
     group: int = 0
+    key: tuple[str, int] = ("", 0)
 
 
 @dataclass
@@ -113,7 +116,6 @@ class Run:
         self.ground = Ground(options.source, options.destination, id)
         self.machines: list[Machine] = []
         self.flights: dict[asyncio.Task[bytes], Flight] = {}
-        self.over: set[int] = set()
         self.groups = self.pieces = 0
         self.session = uuid.uuid4().hex
         self.stop: str | None = None
@@ -233,21 +235,23 @@ class Run:
             self.groups += 1
             self._fly(client, Flight(taken, budget_ms=budget, group=self.groups), stage)
 
-    def _fly(self, client: Client, flight: Flight, stage: int, but: set[str] | None = None) -> None:
+    def _fly(self, client: Client, flight: Flight, stage: int, workers: list[str] | None = None) -> None:
         request = {"items": [item for _, item in flight.taken], "budget_ms": flight.budget_ms, "stage": stage}
         if self._rate():
             request["bytes_per_second"] = self._rate()
-        others = [name for machine in self.machines for name in machine.workers if name not in (but or set())]
-        flight.began = time.monotonic()
-        task = asyncio.create_task(self._one(client, request, others if but and others else None))
-        self.flights[task] = flight
+        flight.began, flight.key = time.monotonic(), self._key()
+        self.flights[asyncio.create_task(self._one(client, flight.key, request, workers))] = flight
 
-    async def _one(self, client: Client, request: dict[str, Any], workers: list[str] | None) -> bytes:
-        setup = self.ground.setup(self.options.words, self.options.per_machine)
-        body = json.dumps(request, separators=(",", ":")).encode()
+    def _key(self) -> tuple[str, int]:
         # One group of tasks: the scheduler keeps account of every group until the fleet is idle.
         self.pieces += 1
-        key = (f"bytepath-{self.session}", self.pieces)
+        return (f"bytepath-{self.session}", self.pieces)
+
+    async def _one(
+        self, client: Client, key: tuple[str, int], request: dict[str, Any], workers: list[str] | None
+    ) -> bytes:
+        setup = self.ground.setup(self.options.words, self.options.per_machine)
+        body = json.dumps(request, separators=(",", ":")).encode()
         future = client.submit(self.piece, setup, body, key=key, pure=False, workers=workers)
         try:
             return await future
@@ -271,10 +275,8 @@ class Run:
         return max(1, sum(self._at_once(machine) for machine in self.machines))
 
     def _landed(self, client: Client, task: asyncio.Task[bytes], stage: int) -> None:
-        flight = self.flights.pop(task)
-        if flight.group in self.over:
-            # Another did it, and was faster. Its outcome is the same.
-            task.cancelled() or task.exception()
+        flight = self.flights.pop(task, None)
+        if flight is None:
             return
         try:
             answer = json.loads(task.result())
@@ -287,14 +289,17 @@ class Run:
         answer = {**_EMPTY, **answer}
         if answer.get("fenced"):
             return self._again(client, flight, stage, f"{self.ground.run} is gone: did somebody remove it?")
-        self.over.add(flight.group)
-        if flight.twins == 0:
-            self.over.discard(flight.group)
+        for other in [task for task, twin in self.flights.items() if twin.group == flight.group]:
+            # Another is at it still, or asleep: what it does changes nothing any more.
+            del self.flights[other]
+            other.cancel()
         if self.journal.settle(flight.taken, answer):
             self.outcome.told += answer["told"][: max(0, 100 - len(self.outcome.told))]
         self.stop = self.stop or answer.get("stop")
 
     def _again(self, client: Client, flight: Flight, stage: int, why: str) -> None:
+        if not self.journal.is_open([id for id, _ in flight.taken]):
+            return
         if any(other.group == flight.group for other in self.flights.values()):
             # Its twin is still at it.
             return
@@ -309,22 +314,38 @@ class Run:
         if client.status != "running":
             raise Lost(f"the scheduler at {self.options.scheduler} is gone")
         now = time.monotonic()
-        late = [flight for flight in self.flights.values()
-                if flight.twins == 0 and now - flight.began > self.options.late_s + flight.budget_ms / 1000]
+        newest: dict[int, Flight] = {}
+        for flight in self.flights.values():
+            if flight.group not in newest or flight.began > newest[flight.group].began:
+                newest[flight.group] = flight
+        late = [flight for flight in newest.values() if now - flight.began > self._late_s(flight.budget_ms)]
         if not late:
             return
-        info = (await client.scheduler.identity(n_workers=-1))["workers"]
-        if not info:
+        busy = await self._busy(client)
+        if not busy:
             await self._workers_back(client)
             return
-        where = await asyncio.wait_for(client.processing(), 10)
-        busy = {name for name, keys in where.items() if keys}
         for flight in late:
-            flight.twins = 1
-            twin = Flight(flight.taken, 0.0, flight.budget_ms, flight.attempts, 1, flight.group)
-            # Whoever has not told of anything for long is the least likely to.
-            silent = {name for name in busy if name in info and time.time() - info[name]["last_seen"] > 5}
-            self._fly(client, twin, stage, silent or None)
+            keys = {other.key for other in self.flights.values() if other.group == flight.group}
+            others = [name for name, there in busy.items() if not keys & there]
+            flight.began = now
+            if others:
+                twin = Flight(flight.taken, 0.0, flight.budget_ms, flight.attempts, flight.group)
+                self._fly(client, twin, stage, others)
+
+    def _late_s(self, budget_ms: int) -> float:
+        return self.options.late_s + budget_ms / 1000
+
+    async def _busy(self, client: Client) -> dict[str, set[Any]]:
+        """What each worker has to do. Those that have told nothing for long are left out, if others are there."""
+        try:
+            where = await asyncio.wait_for(client.processing(), 10)
+            info = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10))["workers"]
+        except (TimeoutError, asyncio.TimeoutError, OSError) as error:
+            raise Lost(f"the scheduler at {self.options.scheduler} does not answer") from error
+        all = {name: set(where.get(name, ())) for name in info}
+        awake = {name: keys for name, keys in all.items() if time.time() - info[name]["last_seen"] < SILENT_S}
+        return awake or all
 
     async def _workers_back(self, client: Client) -> None:
         try:
@@ -338,12 +359,7 @@ class Run:
         request = {"items": [item], "budget_ms": BUDGET_MS}
         why = ""
         for _ in range(ATTEMPTS_MAX):
-            task = asyncio.create_task(self._one(client, request, workers))
-            while not task.done():
-                await asyncio.wait([task], timeout=1.0)
-                if client.status != "running":
-                    task.cancel()
-                    raise Lost(f"the scheduler at {self.options.scheduler} is gone")
+            task = await self._awaited(client, request, workers)
             try:
                 answer = {**_EMPTY, **json.loads(task.result())}
             except asyncio.CancelledError as error:
@@ -360,6 +376,29 @@ class Run:
                 raise FleetError(f"{'; '.join(answer['failed'][0]['why'])}\n{self._later()}")
             return
         raise FleetError(f"{item['do']} failed: {why}\n{self._later()}")
+
+    async def _awaited(self, client: Client, request: dict[str, Any], workers: list[str] | None) -> asyncio.Task[bytes]:
+        """The first to be done of as many as it takes: a worker that does not get on is not waited for alone."""
+        tasks: dict[asyncio.Task[bytes], tuple[str, int]] = {}
+        among = workers
+        try:
+            while True:
+                key = self._key()
+                tasks[asyncio.create_task(self._one(client, key, request, among))] = key
+                began = time.monotonic()
+                while time.monotonic() - began < self._late_s(BUDGET_MS):
+                    done, _ = await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                    if done:
+                        return done.pop()
+                    if client.status != "running":
+                        raise Lost(f"the scheduler at {self.options.scheduler} is gone")
+                keys = set(tasks.values())
+                others = [name for name, there in (await self._busy(client)).items() if not keys & there]
+                among = [name for name in others if workers is None or name in workers] or workers
+        finally:
+            for task in tasks:
+                if not task.done():
+                    task.cancel()
 
     async def _release(self, client: Client) -> None:
         """Ends the engines. A worker that does not hear of it ends them with its next copying, or its own end."""

@@ -150,10 +150,12 @@ impl Work<'_> {
         let count = self.directories.iter().filter(|byte| **byte == 0).count() as u64;
         match self.process.ground.write_list(&self.directories) {
             Ok(list) => self.answer.attributes = Some((Name(list), count)),
-            Err(error) => {
-                let what =
-                    format!("cannot write a list in {}", self.process.ground.lists().display());
-                self.answer.stop.get_or_insert(format!("{what}: {error}"));
+            // Where there is no room for a list, the names are sent.
+            Err(_) => {
+                let paths =
+                    self.directories.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+                let paths = paths.map(|path| Name(OsStr::from_bytes(path).to_owned()));
+                self.answer.closed.extend(paths);
             }
         }
     }

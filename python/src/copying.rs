@@ -1,0 +1,199 @@
+//! Moves bytes from one descriptor to another by the best plan for them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bytepath::planning::{CarryError, Carrying, Planning, Wishes};
+use bytepath::{Cancel, Endpoint, Job, Kind, Knobs, Meter};
+use pyo3::prelude::*;
+use rustix::fs::{FileType, Mode, OFlags, Stat, ftruncate, open, stat};
+use rustix::io::Errno;
+
+use crate::errors::{self, own};
+use crate::running::{Outcome, Watch, at_once, tell, watched};
+
+/// Between files, a job of at most this many bytes is over before anybody could want to interrupt it,
+/// and a thread for it would take a tenth of its time.
+const AT_ONCE_BYTES: u64 = 4 << 20;
+
+/// What a movement did.
+#[pyclass(frozen, get_all)]
+pub(crate) struct Moved {
+    /// Bytes that the sink took.
+    bytes: u64,
+    /// The route that brought it to the end.
+    route: &'static str,
+    /// System calls made.
+    calls: u64,
+    /// Seconds it took.
+    seconds: f64,
+    /// Routes that gave up before: name, offset, why.
+    declined: Vec<(&'static str, u64, String)>,
+    /// The plan, its reason, and what came of it, for people.
+    explained: String,
+}
+
+/// What is asked of a movement.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Asked {
+    limit: Option<u64>,
+    route: Option<String>,
+    profile: Option<PathBuf>,
+    enlarge_pipes: bool,
+    allow_aliasing: bool,
+    leave_cache: bool,
+    every: f64,
+    stall: Option<f64>,
+}
+
+impl Asked {
+    fn wishes(&self) -> Wishes<'_> {
+        let (route, profile) = (self.route.as_deref(), self.profile.as_deref());
+        Wishes { route, profile, leave_pipes: !self.enlarge_pipes }
+    }
+
+    pub(crate) fn job<'a>(&self, source: &'a Endpoint<'a>, sink: &'a Endpoint<'a>) -> Job<'a> {
+        let mut job = Job { limit: self.limit, ..Job::new(source, sink) };
+        if self.allow_aliasing {
+            job = job.allow_aliasing();
+        }
+        if self.leave_cache { job.leave_cache() } else { job }
+    }
+
+    pub(crate) fn begin(&self, job: &Job<'_>) -> Result<Planning<'_>, CarryError> {
+        self.wishes().begin(job, Knobs::default())
+    }
+}
+
+/// Moves bytes between descriptors, each from where it stands. `progress` is called with the bytes so
+/// far, every so many seconds, and once more at the end.
+#[pyfunction]
+pub(crate) fn move_bytes(
+    py: Python<'_>,
+    source: i32,
+    sink: i32,
+    asked: Asked,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Moved> {
+    let (source, sink) = (own(py, source)?, own(py, sink)?);
+    let source = Endpoint::source(source.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
+    let sink = Endpoint::sink(sink.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
+    move_between(py, &source, &sink, &asked, progress.as_ref())
+}
+
+/// Copies one regular file to another, by name: what `move_bytes` takes a dozen calls from Python for,
+/// which a small file would notice. Nothing where it is not as simple as that; nothing was done then.
+#[pyfunction]
+pub(crate) fn copy_file(
+    py: Python<'_>,
+    source: PathBuf,
+    sink: PathBuf,
+    asked: Asked,
+) -> PyResult<Option<Moved>> {
+    let Some(opened) = py.detach(|| open_both(&source, &sink)) else { return Ok(None) };
+    let moved = copy_opened(py, &opened, &asked);
+    // Closing may wait for a file system, as that of ext4 does for a file that was emptied before.
+    py.detach(|| drop(opened));
+    moved
+}
+
+/// Opens both, if both are regular files and can be opened. The sink keeps what it holds.
+fn open_both(source: &Path, sink: &Path) -> Option<(OwnedFd, OwnedFd)> {
+    let regular = |found: Stat| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    // Looked at before it is opened: opening a FIFO wakes, or waits for, whoever is at its other end.
+    match stat(sink) {
+        Ok(found) if regular(found) => {}
+        Err(Errno::NOENT) => {}
+        _ => return None,
+    }
+    if !stat(source).is_ok_and(regular) {
+        return None;
+    }
+    let (flags, mode) = (OFlags::CLOEXEC | OFlags::NOCTTY, Mode::from_raw_mode(0o666));
+    let source = open(source, flags | OFlags::RDONLY, mode).ok()?;
+    // Some routes map the sink, which takes one that can be read.
+    let sink = open(sink, flags | OFlags::RDWR | OFlags::CREATE, mode).ok()?;
+    Some((source, sink))
+}
+
+fn copy_opened(
+    py: Python<'_>,
+    (source, sink): &(OwnedFd, OwnedFd),
+    asked: &Asked,
+) -> PyResult<Option<Moved>> {
+    let ends = (Endpoint::source(source.as_fd()), Endpoint::sink(sink.as_fd()));
+    let (Ok(source), Ok(sink)) = ends else { return Ok(None) };
+    let files = (source.kind(), sink.kind()) == (Kind::File, Kind::File);
+    if !files || source.same_file(&sink) {
+        return Ok(None);
+    }
+    if sink.bytes() > 0 && py.detach(|| ftruncate(&sink, 0)).is_err() {
+        return Ok(None);
+    }
+    move_between(py, &source, &sink, asked, None).map(Some)
+}
+
+fn move_between(
+    py: Python<'_>,
+    source: &Endpoint<'_>,
+    sink: &Endpoint<'_>,
+    asked: &Asked,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Moved> {
+    let (meter, job) = (Meter::new(), asked.job(source, sink));
+    let watch = Watch {
+        progress,
+        every: Duration::try_from_secs_f64(asked.every).unwrap_or(Duration::MAX),
+        stall: asked.stall.and_then(|stall| Duration::try_from_secs_f64(stall).ok()),
+        meter: &meter,
+    };
+    let began = Instant::now();
+    let carry = |cancel: Option<&Cancel>| carry(asked, job, &meter, cancel);
+    let (carried, ended): Outcome<_> = match is_short(&job) {
+        true => (at_once(py, || carry(None)), None),
+        false => watched(py, &watch, |cancel| carry(Some(cancel)))?,
+    };
+    let seconds = began.elapsed().as_secs_f64();
+    let moved = carried.map_err(|error| errors::carrying(py, error));
+    match (moved, ended) {
+        (moved, Some(ended)) => {
+            // Where it stopped, and bytes that were under way, go along with what stopped it.
+            if ended.cause(py).is_none() {
+                ended.set_cause(py, moved.err());
+            }
+            Err(ended)
+        }
+        (Err(error), None) => Err(error),
+        (Ok((moved, explained)), None) => {
+            tell(&watch)?;
+            let gave = moved.declined.into_iter();
+            Ok(Moved {
+                bytes: moved.bytes,
+                route: moved.route,
+                calls: meter.read().calls,
+                seconds,
+                declined: gave.map(|gave| (gave.route, gave.offset, gave.why)).collect(),
+                explained,
+            })
+        }
+    }
+}
+
+/// Whether it is over in a moment: neither end can keep it waiting.
+fn is_short(job: &Job<'_>) -> bool {
+    (job.source.kind(), job.sink.kind()) == (Kind::File, Kind::File)
+        && job.bytes_known().is_some_and(|bytes| bytes <= AT_ONCE_BYTES)
+}
+
+fn carry(
+    asked: &Asked,
+    job: Job<'_>,
+    meter: &Meter,
+    cancel: Option<&Cancel>,
+) -> Result<(bytepath::Moved, String), CarryError> {
+    let mut planning = asked.begin(&job)?;
+    let moved = planning.carry(&Carrying { job, meter, cancel })?;
+    Ok((moved, format!("{}\n{}", planning.reason(), planning.told().join("\n"))))
+}

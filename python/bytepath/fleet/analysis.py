@@ -69,7 +69,7 @@ def _speed(row: dict[str, Any], value: float, against: float) -> float:
 
 def outliers(row: dict[str, Any]) -> dict[str, float]:
     """The machines that are far from the rest, and how many times as fast as the rest they are."""
-    found = {}
+    found: dict[str, float] = {}
     if len(row["by"]) < MACHINES_MIN:
         return found
     for name, (value, low, high) in row["by"].items():

@@ -86,7 +86,10 @@ def _strip(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
         return {"row": row, "lines": [], "ticks": []}
     low, high = math.log(min(values)), math.log(max(values))
     span = max(high - low, 0.05)
-    place = lambda value: round(100 * (math.log(value) - low) / span, 2)  # noqa: E731
+
+    def place(value: float) -> float:
+        return round(100 * (math.log(value) - low) / span, 2)
+
     lines = [{"name": name, "far": name in row["outliers"],
               "points": [place(value) for value in row["samples"].get(name, []) if value > 0],
               "median": place(row["by"][name][0])}

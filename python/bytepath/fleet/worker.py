@@ -5,15 +5,18 @@ import fcntl
 import functools
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from bytepath import _program
+from bytepath._errors import ProgramError
 
 PROTOCOL = 1
 """Changes whenever what is sent to workers does."""
@@ -24,12 +27,10 @@ SAID_BYTES = 4096
 
 def program() -> str | None:
     """The `bytepath` program of this machine."""
-    named = os.environ.get("BYTEPATH_PROGRAM")
-    beside = Path(sys.executable).with_name("bytepath")
-    for candidate in [named, str(beside), shutil.which("bytepath")]:
-        if candidate and os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
-            return candidate
-    return None
+    try:
+        return _program.program()
+    except ProgramError:
+        return None
 
 
 @functools.cache
@@ -116,11 +117,11 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
                 for engine in _idle.pop(other):
                     engine.close()
             waiting = _idle.setdefault(setup["id"], [])
-            engine = waiting.pop() if waiting else None
-        if engine is not None and engine.process.poll() is not None:
-            engine.close()
-            engine = None
-        engine = engine or Engine(setup)
+            found = waiting.pop() if waiting else None
+        if found is not None and found.process.poll() is not None:
+            found.close()
+            found = None
+        engine = found or Engine(setup)
         try:
             answer = engine.ask(request)
         except BaseException as error:
@@ -146,7 +147,7 @@ def release() -> None:
 
 
 @contextlib.contextmanager
-def _slot(run: str, count: int):
+def _slot(run: str, count: int) -> Iterator[None]:
     """One of so many places on this machine, whichever workers share it. Who dies leaves its place."""
     folder = machine_folder()
     while True:

@@ -195,7 +195,7 @@ impl Work<'_> {
             Item::Links { links } => self.links(links),
             Item::Attributes { l, a } => self.attributes(l, a),
             Item::Closed { dirs } => self.closed(&dirs),
-            Item::Prepare => self.prepared(),
+            Item::Prepare { stages } => self.prepared(stages),
             Item::Fence { stage } => self.fence(stage),
             Item::Sync => self.sync(),
             Item::Clean => self.clean(),

@@ -42,7 +42,10 @@ LINKS_TOGETHER = 500
 PATIENCE_S = 60.0
 """How long a scheduler that is gone is waited for."""
 
+PHASES = ["files", "links", "attributes", "closed", "ending"]
 STAGE = {"files": 0, "links": 1}
+"""What replaces others waits in a stage of its own in each of these phases."""
+
 _EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
           "told": [], "closed": []}
 
@@ -155,7 +158,9 @@ class Run:
             if again or self.journal.get("phase") == "done":
                 self.journal.set("phase", "files")
             self.journal.commit()
-        await self._alone(client, {"do": "prepare"})
+        # A stage that was ended is never made again: somebody who is late would find it.
+        left = [number for name, number in STAGE.items() if PHASES.index(self._phase()) <= PHASES.index(name)]
+        await self._alone(client, {"do": "prepare", "stages": left})
         await self.ground.agree(client, self.machines)
         try:
             await self._phases(client)
@@ -163,19 +168,22 @@ class Run:
             await self._abandon()
             raise
 
+    def _phase(self) -> str:
+        phase = self.journal.get("phase")
+        return phase if phase in PHASES else PHASES[0]
+
     async def _phases(self, client: Client) -> None:
         journal = self.journal
-        phases = ["files", "links", "attributes", "closed", "ending"]
-        for phase in phases[phases.index(journal.get("phase", "files") or "files") :]:
+        for phase in PHASES[PHASES.index(self._phase()) :]:
             journal.set("phase", phase)
             journal.commit()
             if phase == "files":
-                await self._work(client, 0)
-                await self._alone(client, {"do": "fence", "stage": 0})
+                await self._work(client, STAGE[phase])
+                await self._alone(client, {"do": "fence", "stage": STAGE[phase]})
             elif phase == "links":
                 while journal.put_links(LINKS_TOGETHER, 64) or journal.free():
-                    await self._work(client, 1)
-                await self._alone(client, {"do": "fence", "stage": 1})
+                    await self._work(client, STAGE[phase])
+                await self._alone(client, {"do": "fence", "stage": STAGE[phase]})
             elif phase == "attributes":
                 while journal.put_attributes(256) or journal.free():
                     await self._work(client, 1)

@@ -31,16 +31,16 @@ const ROUNDS_MAX: usize = 100;
 
 impl Work<'_> {
     /// Makes the destination, and in it what the work needs.
-    pub(super) fn prepared(&mut self) {
+    pub(super) fn prepared(&mut self, stages: Vec<u32>) {
         let ground = &self.process.ground;
         let made = make(&ground.sink)
             .and_then(|()| make(&ground.run))
             .and_then(|()| make(&ground.lists()))
-            .and_then(|()| (0..STAGES).try_for_each(|number| make(&ground.stage(number))));
+            .and_then(|()| stages.iter().try_for_each(|number| make(&ground.stage(*number))));
         if let Err(error) = made {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             let what = format!("cannot prepare {}", q(&ground.run));
-            self.failed_by(Item::Prepare, what, errno);
+            self.failed_by(Item::Prepare { stages }, what, errno);
         }
     }
 

@@ -51,8 +51,8 @@ pub(super) struct Request {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub(super) enum Item {
-    /// Makes what the work needs in the destination.
-    Prepare,
+    /// Makes what the work needs in the destination, these stages among it: none that was ended already.
+    Prepare { stages: Vec<u32> },
     /// A directory with all below it, or some of its entries.
     Tree(Tree),
     /// Makes the file that ranges are copied to, or a clone.

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import resource
 import tempfile
@@ -39,8 +40,8 @@ def pretend(setup: dict[str, Any], request: bytes) -> bytes:
                               "failed": [], "told": [], "closed": [], "fenced": False}  # fmt: skip
     wait = float(os.environ.get("BYTEPATH_PRETEND_S", "0"))
     left = list(asked["items"])
-    done = 0
-    while left and done < PIECE_ENTRIES:
+    done, most = 0, int(os.environ.get("BYTEPATH_PRETEND_ENTRIES", PIECE_ENTRIES))
+    while left and done < most:
         item = left.pop()
         if item["do"] != "tree":
             continue
@@ -119,7 +120,9 @@ async def over_machines(counts: list[int], piece_s: float | None) -> None:
         wait = piece_s or max(copying.BUDGET_MS, 1000 * machines // copying.PIECES_PER_S_MAX) / 1000
         os.environ["BYTEPATH_PRETEND_S"] = str(wait)
         # About ten pieces for each.
-        entries = machines * 10 * PIECE_ENTRIES
+        # All of them are in this one process, so that names are few.
+        os.environ["BYTEPATH_PRETEND_ENTRIES"] = "100"
+        entries = machines * 10 * 100
         async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
             workers = [Worker(scheduler.address, nthreads=1, memory_limit=0, dashboard=False, host="127.0.0.1",
                               name=f"m{at}") for at in range(machines)]  # fmt: skip
@@ -142,6 +145,7 @@ def main() -> None:
     arguments = parser.parse_args()
     dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.tick.limit": "60s",
                      "distributed.worker.memory.terminate": False})  # fmt: skip
+    logging.getLogger("distributed").setLevel(logging.ERROR)
     work = over_entries(arguments.counts) if arguments.what == "entries" else \
         over_machines(arguments.counts, arguments.piece)
     asyncio.run(work)

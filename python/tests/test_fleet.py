@@ -195,13 +195,19 @@ def state(pid: int) -> str:
 
 def test_a_copying_that_is_killed_goes_on_where_it_was(fleet, tree, tmp_path):
     copy = tmp_path / "copy"
-    words = ("cp", "--limit", "3M", str(tree), str(copy))
+    words = ("cp", "--limit", "1M", str(tree), str(copy))
     command = fleet.begin_command(*words)
     wait_until(some_are_copied(copy))
     command.kill()
     command.communicate()
-    done = fleet.run("cp", str(tree), str(copy))
+    command = fleet.begin_command(*words)
+    assert "going on with an earlier run" in command.stderr.readline()
+    command.send_signal(signal.SIGINT)
+    command.communicate(timeout=30)
+    assert command.returncode == 130
+    done = fleet.run("cp", "--progress", str(tree), str(copy))
     ended_well(done)
+    assert " left" in done.stderr and "3 workers" in done.stderr
     assert "going on with an earlier run" in done.stderr
     assert_copied(tree, copy)
     assert not list(copy.glob(".bytepath*"))

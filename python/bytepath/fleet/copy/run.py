@@ -4,6 +4,7 @@ is lost. However large the tree is, only a window of pieces is in memory here an
 import asyncio
 import contextlib
 import json
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -139,6 +140,10 @@ class Run:
                         raise FleetError(f"{error}\n{self._later()}") from error
                     self._tell(f"{first_line(error)}; waiting for it to come back")
                     await asyncio.sleep(1.0)
+        except asyncio.CancelledError:
+            self.progress.end()
+            print(f"bytepath fleet: {self._later()}", file=sys.stderr)
+            raise
         finally:
             self.progress.end()
         self.outcome.seconds = time.monotonic() - began

@@ -27,7 +27,7 @@ BUDGET_MS = 500
 BUDGET_MS_SHORT = 40
 """What it may take while there is not enough work for all, and near the end."""
 
-PIECES_PER_S_MAX = 500
+PIECES_PER_S_MAX = 100
 WINDOW_PER_THREAD = 2
 ITEMS_MAX = 64
 """Directories of a piece, at most."""

@@ -41,6 +41,7 @@ mod report;
 mod requests;
 mod run;
 mod serve;
+mod stream;
 mod sweep;
 mod sys;
 mod tee;
@@ -117,6 +118,7 @@ enum Command {
     Pass(pass::Options),
     Piece(cp::PieceOptions),
     Trip(trip::Options),
+    Stream(stream::Options),
     Sweep(sweep::Options),
     Paging(paging::Options),
     Descriptor(descriptor::Options),
@@ -189,6 +191,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Pass(options) => pass::run(&options),
         Command::Piece(options) => cp::piece(&options),
         Command::Trip(options) => trip::run(&options),
+        Command::Stream(options) => stream::run(&options),
         Command::Sweep(options) => sweep::run(&options),
         Command::Paging(options) => paging::run(&options),
         Command::Descriptor(options) => descriptor::run(&options),
@@ -209,7 +212,8 @@ fn ours(words: Vec<OsString>) -> ExitCode {
 /// The ends of measurements are processes of this one program: their threads are named by what they
 /// do, so that lists of processes, and profiles, tell them apart.
 fn name_ends(words: &ArgMatches) {
-    const ENDS: [&str; 7] = ["call", "carry", "drive", "hand", "pass", "read", "write"];
+    const ENDS: [&str; 9] =
+        ["call", "carry", "drive", "hand", "pass", "read", "stream", "trip", "write"];
     let Some(end) = words.subcommand_name().filter(|name| ENDS.contains(name)) else { return };
     // A name is a convenience.
     if let Ok(name) = std::ffi::CString::new(format!("bytepath {end}")) {

@@ -1,20 +1,24 @@
 """What sharing a tree out costs, and what memory it takes, as the tree grows and as the fleet grows.
 
     python python/benches/fleet_scale.py entries 10000 100000 1000000 10000000
-    python python/benches/fleet_scale.py machines 10 100 1000
+    python python/benches/fleet_scale.py machines 10 100
+    python python/benches/fleet_scale.py model 10 100 1000 4000
 
 The first has a tree of so many entries gone through by two workers: names alone, which are made up instead of being
 read from a disk, so that all that is measured is the sharing out. Pieces are of 10,000 entries, as those of half a
 second are where a worker copies 20,000 files a second. The second has pieces done by so many workers
 at a time that do nothing but wait (all in one process, with Dask's own scheduler and the real journal), and
-says how busy they were kept."""
+says how busy they were kept. The third has no fleet at all: it computes how busy machines are kept by a
+scheduler that needs so much of a CPU for each piece."""
 
 import argparse
 import asyncio
 import contextlib
+import heapq
 import json
 import logging
 import os
+import random
 import resource
 import tempfile
 import time
@@ -137,12 +141,43 @@ async def over_machines(counts: list[int], piece_s: float | None) -> None:
             await asyncio.gather(*(worker.close() for worker in workers))
 
 
+def modelled(machines: int, piece_s: float, cost_s: float, pieces_each: int) -> float:
+    """How busy so many machines are where one server hands out each piece, and takes its answer, in `cost_s`: two
+    pieces for each machine are on their way, and pieces take between half and one and a half times as long."""
+    chance = random.Random(1)
+    left = machines * pieces_each
+    server, busy, end = 0.0, 0.0, 0.0
+    free = [0.0] * machines
+    # When the server is asked for the next piece of a machine.
+    asked = [(0.0, machine) for _ in range(2) for machine in range(machines)]
+    heapq.heapify(asked)
+    while left and asked:
+        at, machine = heapq.heappop(asked)
+        server = max(server, at) + cost_s
+        takes = piece_s * chance.uniform(0.5, 1.5)
+        free[machine] = max(free[machine], server) + takes
+        busy, end, left = busy + takes, max(end, free[machine]), left - 1
+        heapq.heappush(asked, (free[machine], machine))
+    return busy / (machines * end)
+
+
+def model(counts: list[int], piece_s: float | None, cost_s: float) -> None:
+    print(f"machines  piece s  kept busy, of an hour's work, where a piece costs {cost_s * 1000:.0f} ms")
+    for machines in counts:
+        takes = piece_s or max(copying.BUDGET_MS, 1000 * machines // copying.PIECES_PER_S_MAX) / 1000
+        busy = modelled(machines, takes, cost_s, max(1, round(3600 / takes)))
+        print(f"{machines:<9} {takes:<8.2f} {busy:.1%}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["entries", "machines"])
+    parser.add_argument("what", choices=["entries", "machines", "model"])
     parser.add_argument("counts", type=int, nargs="+")
     parser.add_argument("--piece", type=float, help="seconds that a piece takes")
+    parser.add_argument("--cost", type=float, default=0.008, help="seconds of one CPU that handing out a piece takes")
     arguments = parser.parse_args()
+    if arguments.what == "model":
+        return model(arguments.counts, arguments.piece, arguments.cost)
     dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.tick.limit": "60s",
                      "distributed.worker.memory.terminate": False})  # fmt: skip
     logging.getLogger("distributed").setLevel(logging.ERROR)

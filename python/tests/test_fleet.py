@@ -304,7 +304,7 @@ def test_nobody_at_the_address_is_said_within_seconds(fleet):
 def test_an_experiment_leaves_a_record_of_each_machine_and_one_report(fleet, tmp_path):
     files = {kind: tmp_path / f"run.{kind}" for kind in ("json", "html")}
     words = ["--json", str(files["json"]), "--html", str(files["html"])]
-    experiment = ["pipes", "--quick", "--blocks", "2", "--time", "30ms", "--arms", "write-read@same-cpu"]
+    experiment = ["pipes", "--quick", "--blocks", "3", "--time", "30ms", "--arms", "write-read@same-cpu"]
     done = fleet.run("bench", *words, *experiment)
     ended_well(done)
     found = json.loads(files["json"].read_text())

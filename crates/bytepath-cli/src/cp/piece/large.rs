@@ -246,5 +246,5 @@ impl Work<'_> {
 
 /// In nanoseconds; only whether it is the same matters.
 fn mtime(stat: &Stat) -> i64 {
-    (stat.st_mtime as i64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec as i64)
+    stat.st_mtime.wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec as i64)
 }

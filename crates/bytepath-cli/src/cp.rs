@@ -20,6 +20,7 @@ mod moving;
 mod operands;
 mod options;
 mod parents;
+mod piece;
 mod place;
 mod progress;
 mod quick;
@@ -28,6 +29,7 @@ mod resume;
 mod same;
 mod seen;
 mod settings;
+mod stage;
 mod tree;
 mod turns;
 mod uncached;
@@ -42,6 +44,7 @@ use rustix::fs::statfs;
 use crate::classic::{Called, Classic, Written};
 pub(crate) use options::Options;
 use options::Reading;
+pub(crate) use piece::{Options as PieceOptions, run as piece};
 use settings::{Context, Dereference, Existing, Make, Reflink, Settings, Sparse};
 use voice::Voice;
 
@@ -92,6 +95,14 @@ enum Wrong {
     Usage(String),
     /// Without.
     Plain(String),
+}
+
+impl Wrong {
+    fn text(&self) -> &str {
+        match self {
+            Wrong::Usage(what) | Wrong::Plain(what) => what,
+        }
+    }
 }
 
 fn settings(called: &Called, written: &[Written]) -> Result<Settings, Wrong> {

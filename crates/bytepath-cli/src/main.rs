@@ -20,6 +20,7 @@ mod doctor;
 mod drive;
 mod ends;
 mod explain;
+mod fleet;
 mod generate;
 mod hand;
 mod history;
@@ -100,6 +101,7 @@ enum Command {
     Explain(Box<explain::Options>),
     Report(report::Options),
     Import(import::Options),
+    Fleet(fleet::Options),
     Compare(compare::Options),
     History(history::Options),
     Pages(pages::Options),
@@ -115,6 +117,7 @@ enum Command {
     Hand(hand::Options),
     Clock(clock::Options),
     Pass(pass::Options),
+    Piece(cp::PieceOptions),
     Trip(trip::Options),
     Stream(stream::Options),
     Sweep(sweep::Options),
@@ -167,6 +170,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Import(options) => import::run(&options),
+        Command::Fleet(options) => fleet::run(&options),
         Command::Compare(options) => match compare::run(&options) {
             Ok(code) => return code,
             Err(error) => Err(error),
@@ -192,6 +196,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         },
         Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
+        Command::Piece(options) => cp::piece(&options),
         Command::Trip(options) => trip::run(&options),
         Command::Stream(options) => stream::run(&options),
         Command::Sweep(options) => sweep::run(&options),

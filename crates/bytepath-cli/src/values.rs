@@ -167,8 +167,9 @@ pub(crate) fn kebab_case(args: impl Iterator<Item = OsString>) -> Vec<OsString> 
     let mut options = true;
     args.enumerate()
         .map(|(place, arg)| {
-            // Those of `gen` have none of that spelling, and the words of `gen yes` are what it writes.
-            options &= arg != "--" && !(place == 1 && arg == "gen");
+            // Those of `gen` have none of that spelling, and the words of `gen yes` are what it writes;
+            // those of `fleet` are read by somebody else.
+            options &= arg != "--" && !(place == 1 && (arg == "gen" || arg == "fleet"));
             match arg.to_str() {
                 Some(text) if options && text.starts_with("--") => {
                     let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::entry::Sink;
 use super::link;
 use super::place::{Directory, Follow, Place, kind, same_file};
+use super::stage::Stage;
 
 /// A file that has no name yet, or one that nobody knows.
 pub(super) struct Unnamed {
@@ -22,6 +23,15 @@ pub(super) struct Unnamed {
     replaces: bool,
     /// Whether what did not become whole is left for the next run.
     left: Left,
+    /// Whether its bytes are brought to the device before it is named.
+    durable: Durable,
+}
+
+/// Whether a name is given to bytes that are on the device alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durable {
+    Yes,
+    No,
 }
 
 /// What becomes of a file that did not become whole.
@@ -46,6 +56,35 @@ pub(super) enum Begun {
 pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, Errno> {
     begin_by(place, sink, force, |place| {
         make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing))
+    })
+}
+
+/// As [`begin`], in a stage, with no fsync; by [`begin`] itself where the stage is on another device.
+///
+/// # Errors
+/// As [`begin`]; ENOENT once the stage is gone.
+pub(super) fn begin_staged(
+    place: &Place,
+    sink: &Sink,
+    mode: u32,
+    force: bool,
+    stage: &Stage,
+) -> Result<Begun, Errno> {
+    let folder = rustix::fs::statat(&place.directory, place.parent().0, AtFlags::empty())?;
+    if !stage.is_on(folder.st_dev) {
+        return begin(place, sink, mode, force);
+    }
+    let begun = begin_by(place, sink, force, |_| {
+        let staged = stage.new_place();
+        let open = staged.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
+        Ok((open, Some(staged), Left::Nothing))
+    })?;
+    Ok(match begun {
+        Begun::Unnamed(open, mut unnamed) => {
+            unnamed.durable = Durable::No;
+            Begun::Unnamed(open, unnamed)
+        }
+        Begun::AsItIs => Begun::AsItIs,
     })
 }
 
@@ -86,7 +125,8 @@ fn begin_by(
     if let Some(stat) = there {
         be_like(&open, stat)?;
     }
-    Ok(Begun::Unnamed(open, Unnamed { place, meanwhile, replaces: there.is_some(), left }))
+    let (replaces, durable) = (there.is_some(), Durable::Yes);
+    Ok(Begun::Unnamed(open, Unnamed { place, meanwhile, replaces, left, durable }))
 }
 
 /// The place that a symbolic link leads to.
@@ -206,7 +246,9 @@ impl Unnamed {
     /// # Errors
     /// The kernel's word; the destination is as it was.
     pub(super) fn name(mut self, file: &OwnedFd) -> Result<(), Errno> {
-        rustix::fs::fsync(file)?;
+        if self.durable == Durable::Yes {
+            rustix::fs::fsync(file)?;
+        }
         let (place, by_number) = (self.place.clone(), by_number(file));
         let named = match self.meanwhile.take() {
             Some(meanwhile) => rename(&meanwhile, &place),
@@ -215,6 +257,9 @@ impl Unnamed {
                 .and_then(|beside| rename(&beside, &place)),
         };
         named?;
+        if self.durable == Durable::No {
+            return Ok(());
+        }
         // The name is on the device once its directory is. What cannot be opened to be synced is
         // synced when the kernel thinks fit.
         match rustix::fs::fsync(place.directory.as_fd()) {

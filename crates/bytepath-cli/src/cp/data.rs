@@ -3,6 +3,7 @@
 //! Costs per extent: two seeks, and one more on either side where it is long. Only `--sparse=always`
 //! looks at the bytes, in a buffer of its own.
 
+mod range;
 mod small;
 
 use std::ffi::OsStr;

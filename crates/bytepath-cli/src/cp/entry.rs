@@ -13,6 +13,7 @@ use super::place::{Directory, Follow, Place, is_directory, is_link, kind};
 use super::progress::Tally;
 use super::seen::{Earlier, Seen, identity};
 use super::settings::{Backup, Make, Settings};
+use super::stage::Stage;
 use super::tree::Level;
 use super::voice::{Done, Voice, q};
 use crate::planning::PlanOptions;
@@ -28,6 +29,8 @@ pub(super) struct Shared<'a> {
     pub(super) voice: &'a Voice<'a>,
     /// The bits that new files do not get.
     pub(super) umask: u32,
+    /// Where files wait that replace others, when several machines copy one tree.
+    pub(super) stage: Option<&'a Stage>,
 }
 
 /// What goes through the operands and their trees.

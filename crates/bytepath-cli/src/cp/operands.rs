@@ -47,7 +47,8 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
     let jobs = jobs(settings, options);
     let tally = Arc::new(Tally::for_threads(jobs));
     let hand = &tally.hands[0];
-    let shared = Shared { settings, plan, extras, tally: &tally, hand, voice, umask: umask() };
+    let (umask, stage) = (umask(), None);
+    let shared = Shared { settings, plan, extras, tally: &tally, hand, voice, umask, stage };
     let target = target(settings, &options.files, voice)?;
     let sources = match &target {
         Target::Directory { sources, .. } => &options.files[..*sources],
@@ -78,7 +79,7 @@ fn on_large_stack(work: impl FnOnce() + Send) {
 }
 
 /// The bits that new files do not get. They can only be read by setting them.
-fn umask() -> u32 {
+pub(super) fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);
     mask.as_raw_mode()

@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use super::atomic::{self, Begun, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::data::Data;
-use super::entry::{Pair, Shared, Sink, Within};
-use super::place::{Place, same_file};
+use super::entry::{Pair, Shared, Sink, SinkIs, Within};
+use super::place::{Follow, Place, same_file};
 use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
-use super::voice::{Done, q};
+use super::voice::{Done, Told, q};
 
 /// A new file's permissions, but for the umask.
 const NEW_FILE: u32 = 0o666;
@@ -33,7 +33,7 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    fn new(open: OwnedFd, is_new: bool, omitted: u32, unnamed: Option<Unnamed>) -> Copy {
+    pub(super) fn new(open: OwnedFd, is_new: bool, omitted: u32, unnamed: Option<Unnamed>) -> Copy {
         Copy { open, is_new, omitted, unnamed, kept: Kept::Nothing, within: None }
     }
 
@@ -67,10 +67,7 @@ impl Shared<'_> {
         let done = done.and_then(|()| self.settle(pair, source, &copy));
         let done = done.and_then(|()| match copy.unnamed {
             None => Ok(()),
-            Some(unnamed) => unnamed.name(&copy.open).map_err(|errno| {
-                let what = format!("cannot create regular file {}", q(&pair.sink.shown));
-                self.voice.failed(what, errno)
-            }),
+            Some(unnamed) => unnamed.name(&copy.open).map_err(|errno| self.not_made(pair, errno)),
         });
         let closed = close(copy.open).map_err(|errno| {
             self.voice.failed(format!("failed to close {}", q(&pair.sink.shown)), errno)
@@ -82,7 +79,7 @@ impl Shared<'_> {
         done
     }
 
-    fn open_source(&self, pair: &Pair, stat: &Stat) -> Done<(OwnedFd, Stat)> {
+    pub(super) fn open_source(&self, pair: &Pair, stat: &Stat) -> Done<(OwnedFd, Stat)> {
         let follow = match self.settings.follows(pair.argument) {
             true => OFlags::empty(),
             false => OFlags::NOFOLLOW,
@@ -102,7 +99,8 @@ impl Shared<'_> {
 
     /// Opens what is there, or makes it, as POSIX has it for `cp`.
     fn open_sink(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Copy> {
-        if self.extras.atomic
+        let staged = self.stage.is_some() && !sink.is_new();
+        if (self.extras.atomic || staged)
             && let Some(copy) = self.begin_unnamed(pair, stat, sink)?
         {
             return Ok(copy);
@@ -123,32 +121,43 @@ impl Shared<'_> {
             None => self.make_file(&pair.sink, mode)?,
         };
         match made {
+            // Another who does the same was faster: it is replaced, never written into.
+            Err(Errno::EXIST) if self.stage.is_some() && sink.is_new() => {
+                (sink.is, sink.stat) = (SinkIs::There, pair.sink.stat(Follow::No).ok());
+                match self.begin_unnamed(pair, stat, sink)? {
+                    Some(copy) => Ok(copy),
+                    None => Err(self.not_made(pair, Errno::EXIST)),
+                }
+            }
             Ok(open) => {
                 sink.gone();
                 Ok(Copy { within: sink.within, ..Copy::new(open, true, omitted, None) })
             }
-            Err(errno) => {
-                let what = format!("cannot create regular file {}", q(&pair.sink.shown));
-                Err(self.voice.failed(what, errno))
-            }
+            Err(errno) => Err(self.not_made(pair, errno)),
         }
+    }
+
+    fn not_made(&self, pair: &Pair, errno: Errno) -> Told {
+        self.voice.failed(format!("cannot create regular file {}", q(&pair.sink.shown)), errno)
     }
 
     /// Makes a file that gets its name later; none where the destination is no file.
     fn begin_unnamed(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Option<Copy>> {
         let omitted = self.omitted(stat);
         let mode = stat.st_mode & 0o777 & !omitted;
-        match atomic::begin(&pair.sink, sink, mode, self.settings.force) {
+        let force = self.settings.force;
+        let begun = match self.stage {
+            Some(stage) => atomic::begin_staged(&pair.sink, sink, mode, force, stage),
+            None => atomic::begin(&pair.sink, sink, mode, force),
+        };
+        match begun {
             Ok(Begun::Unnamed(open, unnamed)) => {
                 let is_new = sink.stat.is_none();
                 let omitted = if is_new { omitted } else { 0 };
                 Ok(Some(Copy::new(open, is_new, omitted, Some(unnamed))))
             }
             Ok(Begun::AsItIs) => Ok(None),
-            Err(errno) => {
-                let what = format!("cannot create regular file {}", q(&pair.sink.shown));
-                Err(self.voice.failed(what, errno))
-            }
+            Err(errno) => Err(self.not_made(pair, errno)),
         }
     }
 
@@ -306,7 +315,7 @@ impl Shared<'_> {
         }
     }
 
-    fn keep_attributes(
+    pub(super) fn keep_attributes(
         &self,
         pair: &Pair,
         stat: &Stat,

@@ -31,7 +31,7 @@ const LEVELS_MAX: usize = 8192;
 const OPEN_MAX: usize = 64;
 
 /// Bytes of entries read at once.
-const ENTRIES_BYTES: usize = 32 << 10;
+pub(super) const ENTRIES_BYTES: usize = 32 << 10;
 
 /// A directory that is being copied.
 pub(super) struct Level {
@@ -67,25 +67,64 @@ impl Entries {
     /// Reads them all, in the order of their inodes, in which most file systems have them lie on
     /// the device.
     fn read(directory: &OwnedFd) -> Result<Entries, Errno> {
-        let mut entries = Entries { names: Vec::new(), order: Vec::new() };
         let mut room = Vec::with_capacity(ENTRIES_BYTES);
         let mut reader = RawDir::new(directory, room.spare_capacity_mut());
-        while let Some(entry) = reader.next() {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                // Names of 4 GiB and more are more than there is memory for.
-                let start = u32::try_from(entries.names.len()).map_err(|_| Errno::NOMEM)?;
-                entries.names.push(u8::from(entry.file_type() == FileType::RegularFile));
-                entries.names.extend_from_slice(entry.file_name().to_bytes_with_nul());
-                entries.order.push((entry.ino(), start));
-            }
+        Entries::read_some(&mut reader, usize::MAX)
+    }
+
+    /// Of so many names at most, from where the reader stands; whether there may be more.
+    pub(super) fn read_some(
+        reader: &mut RawDir<'_, &OwnedFd>,
+        most: usize,
+    ) -> Result<Entries, Errno> {
+        let mut entries = Entries { names: Vec::new(), order: Vec::new() };
+        while entries.len() < most
+            && let Some(entry) = reader.next()
+        {
+            entries.add(&entry?)?;
         }
         entries.order.sort_unstable();
         Ok(entries)
     }
 
-    fn len(&self) -> usize {
+    /// Those that [`Entries::lines`] wrote.
+    pub(super) fn of_lines(names: Vec<u8>) -> Entries {
+        let starts = std::iter::once(0).chain(memchr::memchr_iter(0, &names).map(|end| end + 1));
+        let order = starts.take_while(|start| *start < names.len());
+        let order = order.map(|start| (0, start as u32)).collect();
+        Entries { names, order }
+    }
+
+    /// From this one on, in their order: each a byte that says whether it is a file's, its name, a
+    /// zero.
+    pub(super) fn lines(&self, from: usize) -> Vec<u8> {
+        let mut lines = Vec::with_capacity(self.names.len());
+        for at in from..self.len() {
+            lines.push(self.names[self.order[at].1 as usize]);
+            lines.extend_from_slice(self.name(at).as_bytes());
+            lines.push(0);
+        }
+        lines
+    }
+
+    fn add(&mut self, entry: &rustix::fs::RawDirEntry<'_>) -> Result<(), Errno> {
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            // Names of 4 GiB and more are more than there is memory for.
+            let start = u32::try_from(self.names.len()).map_err(|_| Errno::NOMEM)?;
+            self.names.push(u8::from(entry.file_type() == FileType::RegularFile));
+            self.names.extend_from_slice(entry.file_name().to_bytes_with_nul());
+            self.order.push((entry.ino(), start));
+        }
+        Ok(())
+    }
+
+    /// Whether this is a file, as far as the directory tells.
+    pub(super) fn is_file(&self, at: usize) -> bool {
+        self.names[self.order[at].1 as usize] == 1
+    }
+
+    pub(super) fn len(&self) -> usize {
         self.order.len()
     }
 
@@ -118,6 +157,13 @@ pub(super) struct Target {
     /// The mode that it is to have again.
     mode: Option<u32>,
     is_new: bool,
+}
+
+impl Target {
+    /// A directory that is there, open for more than looking names up.
+    pub(super) fn there(stat: &Stat) -> Target {
+        Target { inode: identity(stat), whole: true, mode: None, is_new: false }
+    }
 }
 
 impl Copier<'_> {

@@ -35,12 +35,31 @@ pub(super) struct Voice<'a> {
     /// Why standard output could not be written.
     mute: Mutex<Option<Errno>>,
     failed: AtomicBool,
+    /// What would have been said on standard error, where somebody else says it.
+    gathered: Option<Mutex<Vec<Said>>>,
 }
+
+/// Something said: the message, and the kernel's word in it.
+pub(super) type Said = (String, Option<Errno>);
 
 impl<'a> Voice<'a> {
     pub(super) fn new(called: &'a Called, ledger: Ledger) -> Self {
         let (unsaid, held, mute) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Voice { called, ledger, unsaid, held, mute, failed: AtomicBool::new(false) }
+        let failed = AtomicBool::new(false);
+        Voice { called, ledger, unsaid, held, mute, failed, gathered: None }
+    }
+
+    /// One that says nothing, and gives up what it was to say when asked.
+    pub(super) fn gathering(called: &'a Called, ledger: Ledger) -> Self {
+        Voice { gathered: Some(Mutex::default()), ..Voice::new(called, ledger) }
+    }
+
+    /// Gives up what was gathered.
+    pub(super) fn take_gathered(&self) -> Vec<Said> {
+        let gathered = self.gathered.as_ref();
+        gathered
+            .map(|said| std::mem::take(&mut *said.lock().expect("nobody panics holding it")))
+            .unwrap_or_default()
     }
 
     /// Tells of a failure that the kernel has a word for.
@@ -62,6 +81,10 @@ impl<'a> Voice<'a> {
     fn say(&self, what: impl std::fmt::Display, errno: Option<Errno>) {
         if self.ledger.is_kept() {
             self.ledger.said(&what.to_string(), errno);
+        }
+        if let Some(gathered) = &self.gathered {
+            let said = (what.to_string(), errno);
+            return gathered.lock().expect("nobody panics holding it").push(said);
         }
         let mut unsaid = self.unsaid();
         match turns::own() {

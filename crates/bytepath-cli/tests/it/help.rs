@@ -48,6 +48,7 @@ fn processes_of_an_arm_are_no_commands_for_people() {
         "load",
         "paging",
         "pass",
+        "piece",
         "serve",
         "sweep",
         "touch",

@@ -19,6 +19,7 @@ mod doctor;
 mod ends;
 mod explain;
 mod files;
+mod fleet;
 mod help;
 mod history;
 mod import;

@@ -1,0 +1,46 @@
+//! A range of a file, where others copy the rest of it at the same time: holes stay holes, and only
+//! the range is written.
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+use super::{Data, Fault, Way, has_holes};
+use crate::cp::settings::Sparse;
+
+impl Data<'_> {
+    /// Copies the bytes from one place to another into a sink that has its size already.
+    pub(in crate::cp) fn copy_range(&mut self, start: u64, end: u64) -> Result<(), Fault> {
+        let sparse = self.shared.settings.sparse;
+        if sparse == Sparse::Never || !has_holes(&self.source_stat) && sparse != Sparse::Always {
+            return self.copy_between(start, end);
+        }
+        let mut at = start;
+        while at < end {
+            let data = match rustix::fs::seek(self.source, SeekFrom::Data(at)) {
+                Ok(data) => data,
+                Err(Errno::NXIO) => break,
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => return self.copy_between(at, end),
+                Err(errno) => return Err(Fault::Seeking(errno)),
+            };
+            if data >= end {
+                break;
+            }
+            let hole = rustix::fs::seek(self.source, SeekFrom::Hole(data));
+            at = hole.map_err(Fault::Seeking)?.min(end);
+            self.copy_between(data, at)?;
+        }
+        Ok(())
+    }
+
+    fn copy_between(&mut self, start: u64, end: u64) -> Result<(), Fault> {
+        self.stand_at(start)?;
+        let count = match self.shared.settings.sparse {
+            Sparse::Always => self.look_through(end - start)? - start,
+            _ => self.carry(Some(end - start), Way::Any)?,
+        };
+        match count == end - start {
+            true => Ok(()),
+            false => Err(Fault::Other("it became shorter while it was copied".into())),
+        }
+    }
+}

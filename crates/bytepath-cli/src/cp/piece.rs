@@ -1,0 +1,307 @@
+//! `bytepath piece`: the part of one process in a copying that a fleet shares out; not shown in the help.
+//!
+//! Reads requests from standard input and answers each on standard output (words). What it does can be
+//! done again, and by several at once, with the same outcome: a name that is taken is never written
+//! into, but replaced by a whole file from the stage; and once the stage is gone, nobody who was
+//! asleep meanwhile changes anything any more.
+//!
+//! Costs per file what `cp` costs; per request a line each way.
+
+mod ends;
+mod ground;
+mod large;
+mod walk;
+mod words;
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, Write as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::entry::Shared;
+use super::hand::Hand;
+use super::ledger::Ledger;
+use super::options::Options as CopyOptions;
+use super::progress::Tally;
+use super::seen::{Identity, identity};
+use super::settings::{Preserve, Settings};
+use super::stage::Stage;
+use super::voice::{Said, Voice};
+use crate::classic::Called;
+use ground::Ground;
+use words::{Answer, Failed, Item, Request};
+
+/// Do what standard input asks for of a copying that several processes share, an answer a line
+#[derive(Args)]
+#[command(hide = true)]
+pub(crate) struct Options {
+    /// What is copied
+    #[arg(long, value_name = "DIR")]
+    source: PathBuf,
+    /// What it is copied to
+    #[arg(long, value_name = "DIR")]
+    destination: PathBuf,
+    /// A directory in the destination for what is not whole yet
+    #[arg(long, value_name = "DIR")]
+    run: PathBuf,
+    /// What names of this process begin with, and no others
+    #[arg(long, value_name = "WORD")]
+    token: String,
+    /// Options of cp
+    #[arg(last = true)]
+    options: Vec<OsString>,
+}
+
+/// Between two entries, a process that was stopped for so long looks whether the work still goes on.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let called = Called::as_command("cp");
+    let (copy, written) = called
+        .ordered_options::<CopyOptions>(options.options.clone(), super::WRONG_USAGE)
+        .map_err(|_| anyhow!("the options for cp are not understood"))?;
+    let settings = super::settings(&called, &written)
+        .map_err(|wrong| anyhow!("the options for cp do not fit together: {}", wrong.text()))?;
+    // What is in the way of a link is replaced at once.
+    let settings = Settings { force: true, ..settings };
+    end_with_the_asker();
+    let token = &options.token;
+    let ground = Ground::new(&options.source, &options.destination, &options.run, token);
+    let process = Process { settings, copy, called, ground };
+    process.serve()
+}
+
+/// What stays the same for all requests.
+struct Process {
+    settings: Settings,
+    copy: CopyOptions,
+    called: Called,
+    ground: Ground,
+}
+
+impl Process {
+    fn serve(&self) -> anyhow::Result<()> {
+        let ledger = Ledger::open(&self.copy.extras)?;
+        let voice = Voice::gathering(&self.called, ledger);
+        let umask = super::operands::umask();
+        let mut out = std::io::stdout().lock();
+        for line in std::io::stdin().lock().lines() {
+            let line = line.context("standard input")?;
+            let request: Request = serde_json::from_str(&line).context("a request")?;
+            let answer = self.answer(request, &voice, umask);
+            let mut line = serde_json::to_vec(&answer)?;
+            line.push(b'\n');
+            out.write_all(&line).and_then(|()| out.flush()).context("standard output")?;
+        }
+        Ok(())
+    }
+
+    fn answer(&self, request: Request, voice: &Voice<'_>, umask: u32) -> Answer {
+        let tally = Tally::for_threads(1);
+        let stage = Stage::open(&self.ground.stage(request.stage), &self.ground.token);
+        let mut answer = Answer::default();
+        // What replaces files needs a stage, and is over without one.
+        let needs = |item: &Item| {
+            matches!(
+                item,
+                Item::Tree(_)
+                    | Item::Begin { .. }
+                    | Item::Range { .. }
+                    | Item::End { .. }
+                    | Item::Links { .. }
+            )
+        };
+        if let Err(errno) = &stage
+            && request.items.iter().any(needs)
+        {
+            answer.fenced = matches!(*errno, Errno::NOENT | Errno::STALE);
+            if !answer.fenced {
+                let at = self.ground.stage(request.stage);
+                let word = crate::classic::word(*errno);
+                answer.stop = Some(format!("cannot open {}: {word}", at.display()));
+            }
+            answer.rest = request.items;
+            return answer;
+        }
+        let shared = Shared {
+            settings: &self.settings,
+            plan: &self.copy.plan,
+            extras: &self.copy.extras,
+            tally: &tally,
+            hand: &tally.hands[0],
+            voice,
+            umask,
+            stage: stage.as_ref().ok(),
+        };
+        let preserve = Preserve { links: false, ..self.settings.preserve };
+        let alone = Settings { preserve, ..self.settings.clone() };
+        let work = Work {
+            process: self,
+            shared: &shared,
+            alone: &Shared { settings: &alone, ..shared },
+            pace: Pace::new(&request),
+            answer,
+            own: rustix::fs::stat(&self.ground.run).ok().map(|stat| identity(&stat)),
+            directories: Vec::new(),
+        };
+        let mut answer = work.all(request.items);
+        (answer.files, answer.bytes) = tally.copied();
+        answer
+    }
+}
+
+/// One request being worked on.
+struct Work<'a> {
+    process: &'a Process,
+    /// Files with several names are left out.
+    shared: &'a Shared<'a>,
+    /// They are not.
+    alone: &'a Shared<'a>,
+    pace: Pace,
+    answer: Answer,
+    /// The directory for the work.
+    own: Option<Identity>,
+    /// Paths of directories that are to get their attributes, each with a zero behind it.
+    directories: Vec<u8>,
+}
+
+impl Work<'_> {
+    fn all(mut self, items: Vec<Item>) -> Answer {
+        let mut items = items.into_iter();
+        for item in items.by_ref() {
+            self.item(item);
+            if self.is_over() {
+                break;
+            }
+        }
+        self.answer.rest.extend(items);
+        self.list_directories();
+        self.answer.told =
+            self.shared.voice.take_gathered().into_iter().map(|said| said.0).collect();
+        self.answer
+    }
+
+    fn item(&mut self, item: Item) {
+        match item {
+            Item::Tree(tree) => self.tree(tree),
+            Item::Begin { f, k, w } => self.begin(f, k, w),
+            Item::Range { f, k, a, z, w } => self.range(f, k, (a, z), w),
+            Item::End { f, k, size, mtime, w } => self.end(f, k, (size, mtime), w),
+            Item::Links { links } => self.links(links),
+            Item::Attributes { l, a } => self.attributes(l, a),
+            Item::Closed { dirs } => self.closed(&dirs),
+            Item::Prepare { stages } => self.prepared(stages),
+            Item::Fence { stage } => self.fence(stage),
+            Item::Sync => self.sync(),
+            Item::Clean => self.clean(),
+        }
+    }
+
+    /// Whether the rest is to be given back.
+    fn is_over(&self) -> bool {
+        self.answer.fenced || self.answer.stop.is_some() || self.pace.is_over()
+    }
+
+    /// Between two entries: waits where there is a limit, and looks around after a pause.
+    fn breathe(&mut self) {
+        let bytes = self.shared.hand.bytes();
+        if self.pace.step(bytes) && !self.shared.stage.is_some_and(Stage::is_there) {
+            self.answer.fenced = true;
+        }
+    }
+
+    /// Takes note of something that failed, as what was just said tells, and of what to try again.
+    fn failed(&mut self, item: Item) {
+        let said = self.shared.voice.take_gathered();
+        self.failed_for(item, said);
+    }
+
+    fn failed_for(&mut self, item: Item, said: Vec<Said>) {
+        let errno = said.iter().find_map(|said| said.1);
+        let full = matches!(errno, Some(Errno::NOSPC | Errno::DQUOT));
+        let why: Vec<String> = said.into_iter().map(|said| said.0).collect();
+        if full {
+            // Nothing is lost by stopping: all that is left can be done when there is room.
+            self.answer.stop = Some(why.join("; "));
+            return self.answer.rest.push(item);
+        }
+        // A late one's failures are nobody's.
+        if errno == Some(Errno::NOENT) && !self.shared.stage.is_some_and(Stage::is_there) {
+            self.answer.fenced = true;
+        }
+        let errno = errno.map(Errno::raw_os_error);
+        self.answer.failed.push(Failed { item, why, errno });
+    }
+
+    /// As [`Work::failed`], with the message.
+    fn failed_by(&mut self, item: Item, what: String, errno: Errno) {
+        let mut said = self.shared.voice.take_gathered();
+        said.push((format!("{what}: {}", crate::classic::word(errno)), Some(errno)));
+        self.failed_for(item, said);
+    }
+
+    fn hand(&self) -> &Hand {
+        self.shared.hand
+    }
+}
+
+/// How long, and how fast.
+struct Pace {
+    began: Instant,
+    looked: Instant,
+    budget: Duration,
+    bytes_per_second: Option<u64>,
+}
+
+impl Pace {
+    fn new(request: &Request) -> Pace {
+        let now = Instant::now();
+        let budget = Duration::from_millis(request.budget_ms);
+        Pace { began: now, looked: now, budget, bytes_per_second: request.bytes_per_second }
+    }
+
+    fn is_over(&self) -> bool {
+        self.looked - self.began >= self.budget
+    }
+
+    /// Waits until so many bytes are within the limit; whether much time has passed since the last
+    /// step, from which nobody knows what happened meanwhile.
+    fn step(&mut self, bytes: u64) -> bool {
+        let mut now = Instant::now();
+        let paused = now - self.looked > PAUSE;
+        if let Some(rate) = self.bytes_per_second {
+            let due = self.began + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+            if due > now {
+                std::thread::sleep(due - now);
+                now = Instant::now();
+            }
+        }
+        self.looked = now;
+        paused
+    }
+}
+
+/// Ends the process when whoever asks has ended, in the middle of whatever it does: the other end of
+/// standard input is closed then.
+fn end_with_the_asker() {
+    let watch = || loop {
+        let stdin = std::io::stdin();
+        let mut ends = [PollFd::new(&stdin, PollFlags::empty())];
+        match poll(&mut ends, None) {
+            Err(Errno::INTR) => {}
+            Err(_) => return,
+            Ok(_) if ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => {
+                std::process::exit(0)
+            }
+            // Not a pipe that could tell.
+            Ok(_) => return,
+        }
+    };
+    // Without a thread it ends with the next request that does not come.
+    let _ = std::thread::Builder::new().name("asker".into()).spawn(watch);
+}

@@ -1,0 +1,281 @@
+//! What comes before all files and after them: the directory for the work, more names of files, attributes
+//! of directories.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use super::Work;
+use super::ground::{self, Side};
+use super::words::{Item, Name};
+use crate::cp::attributes::MODE_BITS;
+use crate::cp::entry::{Pair, Sink, SinkIs};
+use crate::cp::link::{self, Replace};
+use crate::cp::place::{Follow, same_file};
+use crate::cp::tree::Target;
+use crate::cp::voice::{Done, q};
+
+/// Stages that there are: one for files, and one for names.
+const STAGES: u32 = 2;
+
+/// Bytes of a list that are read at once.
+const LIST_BYTES: u64 = 1 << 20;
+
+/// Rounds of removing what others still make.
+const ROUNDS_MAX: usize = 100;
+
+impl Work<'_> {
+    /// Makes the destination, and in it what the work needs.
+    pub(super) fn prepared(&mut self, stages: Vec<u32>) {
+        let ground = &self.process.ground;
+        let made = make(&ground.sink)
+            .and_then(|()| make(&ground.run))
+            .and_then(|()| make(&ground.lists()))
+            .and_then(|()| stages.iter().try_for_each(|number| make(&ground.stage(*number))));
+        if let Err(error) = made {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let what = format!("cannot prepare {}", q(&ground.run));
+            self.failed_by(Item::Prepare { stages }, what, errno);
+        }
+    }
+
+    /// Removes a stage with all in it. From then on nobody can replace anything by way of it.
+    pub(super) fn fence(&mut self, stage: u32) {
+        let path = self.process.ground.stage(stage);
+        if let Err(error) = remove(&path) {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            self.failed_by(Item::Fence { stage }, format!("cannot remove {}", q(&path)), errno);
+        }
+    }
+
+    pub(super) fn clean(&mut self) {
+        let ground = &self.process.ground;
+        let removed = (0..STAGES)
+            .map(|number| ground.stage(number))
+            .chain([ground.lists()])
+            .try_for_each(|path| remove(&path))
+            .and_then(|()| remove(&ground.run));
+        if let Err(error) = removed {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let what = format!("cannot remove {}", q(&ground.run));
+            self.failed_by(Item::Clean, what, errno);
+        }
+    }
+
+    /// Brings to the device what this machine has written.
+    pub(super) fn sync(&mut self) {
+        let synced = self.process.ground.sink_root().and_then(|root| rustix::fs::syncfs(&root));
+        if let Err(errno) = synced {
+            let what = format!("error syncing {}", q(&self.process.ground.sink));
+            self.failed_by(Item::Sync, what, errno);
+        }
+    }
+
+    /// Gives files more names.
+    pub(super) fn links(&mut self, links: Vec<(Name, Name)>) {
+        let mut links = links.into_iter();
+        for (file, name) in links.by_ref() {
+            match self.link(&file, &name) {
+                Ok(()) => self.hand().file_done(),
+                Err(_) => self.failed(Item::Links { links: vec![(file, name)] }),
+            }
+            self.breathe();
+            if self.is_over() {
+                break;
+            }
+        }
+        let left: Vec<_> = links.collect();
+        if !left.is_empty() {
+            self.answer.rest.push(Item::Links { links: left });
+        }
+    }
+
+    fn link(&self, file: &Name, name: &Name) -> Done {
+        let voice = self.shared.voice;
+        let (_, file_shown) = self.process.ground.shown(&file.0);
+        let (_, name_shown) = self.process.ground.shown(&name.0);
+        let failed = |errno| {
+            let (name, file) = (q(&name_shown), q(&file_shown));
+            voice.failed(format!("cannot create hard link {name} to {file}"), errno)
+        };
+        let places =
+            |path: &Name| self.process.ground.places(&path.0).map_err(|(_, errno)| failed(errno));
+        let ((_, file), (_, name)) = (places(file)?, places(name)?);
+        match link::hard(&file, Follow::No, &name, Replace::No) {
+            Err(Errno::EXIST) => {}
+            made => return made.map(drop).map_err(failed),
+        }
+        let inodes = (file.stat(Follow::No), name.stat(Follow::No));
+        if let (Ok(file), Ok(name)) = &inodes
+            && same_file(file, name)
+        {
+            return Ok(());
+        }
+        let stage = self.shared.stage.ok_or(Errno::NOENT).map_err(failed)?;
+        let staged = stage.new_place();
+        link::hard(&file, Follow::No, &staged, Replace::No).map_err(failed)?;
+        let renamed =
+            rustix::fs::renameat(&staged.directory, &staged.name, &name.directory, &name.name);
+        // Renaming a name over another of the same file leaves both.
+        let _ = staged.remove();
+        renamed.map_err(failed)
+    }
+
+    /// Notes a directory that is to get its attributes once all is in it.
+    pub(super) fn note_attributes(&mut self, path: &Name, stat: &Stat) {
+        let preserve = &self.shared.settings.preserve;
+        let kept = preserve.mode || preserve.timestamps || preserve.ownership || preserve.xattr;
+        // The root gets its own once the directory for the work is gone from it.
+        if path.0.is_empty() {
+            return;
+        }
+        if stat.st_mode & 0o700 != 0o700 {
+            self.answer.closed.push(path.clone());
+        } else if kept {
+            self.directories.extend_from_slice(path.0.as_bytes());
+            self.directories.push(0);
+        }
+    }
+
+    /// Writes down the directories that were noted.
+    pub(super) fn list_directories(&mut self) {
+        if self.directories.is_empty() {
+            return;
+        }
+        let count = self.directories.iter().filter(|byte| **byte == 0).count() as u64;
+        match self.process.ground.write_list(&self.directories) {
+            Ok(list) => self.answer.attributes = Some((Name(list), count)),
+            // Where there is no room for a list, the names are sent.
+            Err(_) => {
+                let paths =
+                    self.directories.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+                let paths = paths.map(|path| Name(OsStr::from_bytes(path).to_owned()));
+                self.answer.closed.extend(paths);
+            }
+        }
+    }
+
+    /// Gives the directories of a list their attributes.
+    pub(super) fn attributes(&mut self, l: Name, a: u64) {
+        let read = self.process.ground.read_list(&l.0, a, a + LIST_BYTES);
+        let bytes = match read {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                return self.failed_by(
+                    Item::Attributes { l, a },
+                    "cannot read a list".into(),
+                    errno,
+                );
+            }
+        };
+        let mut at = 0;
+        while let Some(length) = memchr::memchr(0, &bytes[at..]) {
+            let path = Name(OsStr::from_bytes(&bytes[at..at + length]).to_owned());
+            at += length + 1;
+            if self.directory(&path).is_err() {
+                self.failed(Item::Closed { dirs: vec![path] });
+            }
+            self.breathe();
+            if self.is_over() {
+                break;
+            }
+        }
+        if at > 0 && (at < bytes.len() || bytes.len() as u64 == LIST_BYTES) {
+            self.answer.rest.push(Item::Attributes { l, a: a + at as u64 });
+        }
+    }
+
+    pub(super) fn closed(&mut self, paths: &[Name]) {
+        for path in paths {
+            if self.directory(path).is_err() {
+                self.failed(Item::Closed { dirs: vec![path.clone()] });
+            }
+        }
+    }
+
+    /// Gives a directory its attributes.
+    fn directory(&mut self, path: &Name) -> Done {
+        let (shown, sink_shown) = self.process.ground.shown(&path.0);
+        let (source, open) = self.both(path).map_err(|(side, errno)| {
+            let name = if side == Side::Source { &shown } else { &sink_shown };
+            self.shared.voice.failed(format!("cannot access {}", q(name)), errno)
+        })?;
+        let failed = |errno| self.shared.voice.failed(format!("cannot stat {}", q(&shown)), errno);
+        let stat = rustix::fs::fstat(&source).map_err(failed)?;
+        let there = rustix::fs::fstat(&open).map_err(failed)?;
+        let place = |shown: &OsStr| crate::cp::place::Place::operand(shown);
+        let (source_place, sink_place) = (place(&shown), place(&sink_shown));
+        let pair = Pair {
+            source: source_place,
+            sink: sink_place,
+            sink_is: SinkIs::There,
+            argument: false,
+        };
+        let sink =
+            Sink { is: SinkIs::There, stat: Some(there), link: None, backup: None, within: None };
+        let ends = (&Arc::new(open), &Target::there(&there));
+        self.shared.finish_directory(&pair, &stat, &sink, ends, Some(&source))?;
+        self.answer.others += 1;
+        self.close_again(ends.0, &stat, &there)
+    }
+
+    /// Takes away what a new directory was given so that it could be filled, where modes are not kept.
+    fn close_again(&self, open: &Arc<std::os::fd::OwnedFd>, stat: &Stat, there: &Stat) -> Done {
+        let given = (stat.st_mode & 0o777 | 0o700) & !self.shared.umask;
+        if self.shared.settings.preserve.mode || there.st_mode & MODE_BITS != given {
+            return Ok(());
+        }
+        let mode = rustix::fs::Mode::from_raw_mode(stat.st_mode & 0o777 & !self.shared.umask);
+        rustix::fs::fchmod(open.as_fd(), mode)
+            .map_err(|errno| self.shared.voice.failed("setting permissions of a directory", errno))
+    }
+
+    fn both(
+        &self,
+        path: &Name,
+    ) -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), (Side, Errno)> {
+        let ground = &self.process.ground;
+        let source = ground.source_root().and_then(|root| ground::below(root, &path.0));
+        let sink = ground.sink_root().and_then(|root| ground::below(root, &path.0));
+        Ok((
+            source.map_err(|errno| (Side::Source, errno))?,
+            sink.map_err(|errno| (Side::Sink, errno))?,
+        ))
+    }
+}
+
+/// Makes a directory, unless it is there.
+fn make(path: &Path) -> std::io::Result<()> {
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+/// Removes a directory of files, until nobody makes any more in it.
+fn remove(path: &Path) -> std::io::Result<()> {
+    for _ in 0..ROUNDS_MAX {
+        let entries = match std::fs::read_dir(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            match std::fs::remove_file(entry?.path()) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+        }
+        match std::fs::remove_dir(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            removed => return removed,
+        }
+    }
+    Err(std::io::Error::from(std::io::ErrorKind::DirectoryNotEmpty))
+}

@@ -1,0 +1,133 @@
+//! Where a part of the work is done: source and destination held open, and the directory in the
+//! destination that is there as long as the work: stages, and lists of names too long to be sent.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::cp::place::{Directory, Place, joined};
+
+/// A directory in source and destination.
+pub(super) struct Ends {
+    pub(super) source: Arc<OwnedFd>,
+    pub(super) sink: Arc<OwnedFd>,
+}
+
+/// Both roots, and the directory for the work.
+pub(super) struct Ground {
+    pub(super) source: PathBuf,
+    pub(super) sink: PathBuf,
+    pub(super) run: PathBuf,
+    /// Nobody else's names begin with it.
+    pub(super) token: String,
+    lists: std::cell::Cell<u64>,
+}
+
+/// Where lists lie, in the directory for the work.
+const LISTS: &str = "lists";
+
+impl Ground {
+    pub(super) fn new(source: &Path, sink: &Path, run: &Path, token: &str) -> Ground {
+        let (source, sink, run) = (source.to_owned(), sink.to_owned(), run.to_owned());
+        Ground { source, sink, run, token: token.to_owned(), lists: Default::default() }
+    }
+
+    pub(super) fn source_root(&self) -> Result<OwnedFd, Errno> {
+        rustix::fs::open(&self.source, DIRECTORY, Mode::empty())
+    }
+
+    pub(super) fn sink_root(&self) -> Result<OwnedFd, Errno> {
+        rustix::fs::open(&self.sink, DIRECTORY, Mode::empty())
+    }
+
+    /// The stage of this part of the work.
+    pub(super) fn stage(&self, number: u32) -> PathBuf {
+        self.run.join(format!("stage-{number}"))
+    }
+
+    pub(super) fn lists(&self) -> PathBuf {
+        self.run.join(LISTS)
+    }
+
+    /// Makes a list of names, and says how it is called.
+    pub(super) fn new_list(&self) -> std::io::Result<(std::fs::File, OsString)> {
+        let number = self.lists.replace(self.lists.get() + 1);
+        let name = OsString::from(format!("{}-{number}", self.token));
+        let file = std::fs::File::create_new(self.lists().join(&name))?;
+        Ok((file, name))
+    }
+
+    /// Writes a list of names; how it is called.
+    pub(super) fn write_list(&self, lines: &[u8]) -> std::io::Result<OsString> {
+        let (mut file, name) = self.new_list()?;
+        file.write_all(lines)?;
+        Ok(name)
+    }
+
+    /// A list's bytes from one place to another.
+    pub(super) fn read_list(&self, name: &OsStr, from: u64, to: u64) -> std::io::Result<Vec<u8>> {
+        let mut file = std::fs::File::open(self.lists().join(name))?;
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(to.saturating_sub(from)).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The name as messages show it, in the source and in the destination.
+    pub(super) fn shown(&self, path: &OsStr) -> (OsString, OsString) {
+        match path.is_empty() {
+            true => (self.source.clone().into(), self.sink.clone().into()),
+            false => (joined(self.source.as_os_str(), path), joined(self.sink.as_os_str(), path)),
+        }
+    }
+
+    /// The places of this path, its directories held open.
+    pub(super) fn places(&self, path: &OsStr) -> Result<(Place, Place), (Side, Errno)> {
+        let bytes = path.as_bytes();
+        let (folder, name) = match memchr::memrchr(b'/', bytes) {
+            Some(slash) => (&bytes[..slash], &bytes[slash + 1..]),
+            None => (&bytes[..0], bytes),
+        };
+        let folder = OsStr::from_bytes(folder);
+        let source = self.source_root().and_then(|root| below(root, folder));
+        let source = source.map_err(|errno| (Side::Source, errno))?;
+        let sink = self.sink_root().and_then(|root| below(root, folder));
+        let sink = sink.map_err(|errno| (Side::Sink, errno))?;
+        let (from, to) = self.shown(path);
+        let place = |open, shown| Place {
+            directory: Directory::Held(Arc::new(open)),
+            name: OsStr::from_bytes(name).to_owned(),
+            shown,
+            base_bytes: 0,
+        };
+        Ok((place(source, from), place(sink, to)))
+    }
+}
+
+/// Which of the two roots something is below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Source,
+    Sink,
+}
+
+/// How directories are opened. No symbolic link is followed below the roots.
+pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Opens a directory by its name in another.
+pub(super) fn directory(above: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(above, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Opens a directory by its path below another, one component after the other: paths may be longer
+/// than one call takes.
+pub(super) fn below(root: OwnedFd, path: &OsStr) -> Result<OwnedFd, Errno> {
+    let names = path.as_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    names.map(OsStr::from_bytes).try_fold(root, |above, name| directory(above.as_fd(), name))
+}

@@ -1,0 +1,250 @@
+//! Large files, cut into ranges: a file is made in the stage, several processes fill it, and one gives it
+//! its attributes and its name. Ranges can only ever be written with the bytes that belong there.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Advice, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::words::{Begun, Item, Name};
+use super::{PAUSE, Work};
+use crate::cp::data::Data;
+use crate::cp::entry::{Pair, SinkIs};
+use crate::cp::place::{Follow, Place};
+use crate::cp::regular::Copy;
+use crate::cp::settings::Reflink;
+use crate::cp::voice::{Done, q};
+
+/// Bytes copied between two looks at the clock.
+const STEP_BYTES: u64 = 16 << 20;
+
+/// Bytes compared at once.
+const COMPARED_BYTES: usize = 256 << 10;
+
+/// Permissions of a file that is not whole yet.
+const PART_MODE: u32 = 0o600;
+
+/// What its permissions are still without.
+const ALL_OMITTED: u32 = 0o777;
+
+impl Work<'_> {
+    /// Makes the file that ranges are copied to; where blocks can be shared, it is whole at once.
+    pub(super) fn begin(&mut self, f: Name, k: u64, w: f64) {
+        match self.begun(&f, k) {
+            Ok(begun) => {
+                self.answer.w += if begun.cloned { w } else { 0.0 };
+                self.answer.begun = Some(begun);
+            }
+            Err(_) => self.failed(Item::Begin { f, k, w }),
+        }
+    }
+
+    fn begun(&self, f: &Name, k: u64) -> Done<Begun> {
+        let (pair, stat) = self.large(f)?;
+        let (source, stat) = self.shared.open_source(&pair, &stat)?;
+        let staged = self.staged(k, &pair)?;
+        let said =
+            |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
+        let sink = staged.open(flags, PART_MODE).map_err(said)?;
+        let shares = self.shared.settings.reflink != Reflink::Never;
+        let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
+        let mut data =
+            Data::new(self.shared, source.as_fd(), sink.as_fd(), (&stat, Some(&sink_stat)));
+        let cloned = shares && data.reflink().is_ok();
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        match cloned {
+            true => self.shared.hand.add(size),
+            false => rustix::fs::ftruncate(&sink, size).map_err(said)?,
+        }
+        Ok(Begun { k, cloned, size, mtime: mtime(&stat) })
+    }
+
+    /// Copies a part of a file.
+    pub(super) fn range(&mut self, f: Name, k: u64, (a, z): (u64, u64), w: f64) {
+        let mut at = a;
+        match self.ranged(&f, k, (&mut at, z)) {
+            Ok(()) => {
+                let left = if z > a { (z - at) as f64 / (z - a) as f64 } else { 0.0 };
+                self.answer.w += w * (1.0 - left);
+                if at < z && !self.answer.fenced {
+                    self.answer.rest.push(Item::Range { f, k, a: at, z, w: w * left });
+                }
+            }
+            Err(_) => self.failed(Item::Range { f, k, a: at, z, w }),
+        }
+    }
+
+    fn ranged(&mut self, f: &Name, k: u64, (at, z): (&mut u64, u64)) -> Done {
+        let (pair, stat) = self.large(f)?;
+        let (source, stat) = self.shared.open_source(&pair, &stat)?;
+        let staged = self.staged(k, &pair)?;
+        let said =
+            |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
+        let sink = match staged.open(OFlags::RDWR | OFlags::NOFOLLOW, 0) {
+            // Another was faster, and the file has its name.
+            Err(Errno::NOENT) => {
+                *at = z;
+                return Ok(());
+            }
+            opened => opened.map_err(said)?,
+        };
+        let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
+        let began = std::time::Instant::now();
+        while *at < z {
+            let end = z.min(*at + STEP_BYTES);
+            let ends = (&stat, Some(&sink_stat));
+            let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), ends);
+            let (from, to) = (&pair.source.shown, &pair.sink.shown);
+            let said = |fault: crate::cp::data::Fault| {
+                self.shared.voice.wrong_by(fault.said(from, to), fault.errno())
+            };
+            data.copy_range(*at, end).map_err(said)?;
+            if self.shared.extras.verify {
+                self.compare(&pair, (&source, &sink), (*at, end))?;
+            }
+            *at = end;
+            self.breathe();
+            if self.is_over() {
+                break;
+            }
+        }
+        if self.shared.extras.fsync {
+            self.shared.sync(&sink, &pair)?;
+        }
+        // Whoever was stopped may have written into a file that was whole meanwhile. The bytes are
+        // the same; its time would not be.
+        let gone = matches!(staged.stat(Follow::No), Err(Errno::NOENT));
+        let late = gone && began.elapsed() > PAUSE;
+        if late && self.shared.settings.preserve.timestamps {
+            let subject = crate::cp::attributes::Subject::new(&pair.sink, Some(sink.as_fd()));
+            self.shared.keep_times(&subject, &stat)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a range of source and copy again, the copy from the device where it can be.
+    fn compare(
+        &self,
+        pair: &Pair,
+        (source, sink): (&OwnedFd, &OwnedFd),
+        (a, z): (u64, u64),
+    ) -> Done {
+        let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
+        let failed = |what: String| move |errno| self.shared.voice.failed(what, errno);
+        rustix::fs::fdatasync(sink).map_err(failed(format!("error syncing {to}")))?;
+        // Where dropping is refused, the copy in memory is all there is.
+        let _ = rustix::fs::fadvise(sink, a, std::num::NonZeroU64::new(z - a), Advice::DontNeed);
+        let (mut one, mut other) = (vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]);
+        let mut at = a;
+        while at < z {
+            let most =
+                usize::try_from(z - at).map_or(COMPARED_BYTES, |left| left.min(COMPARED_BYTES));
+            let count = rustix::io::pread(source, &mut one[..most], at)
+                .map_err(failed(format!("error reading {from}")))?;
+            if count == 0 {
+                return Err(self
+                    .shared
+                    .voice
+                    .wrong(format!("{from} became shorter while it was copied")));
+            }
+            let mut done = 0;
+            while done < count {
+                match rustix::io::pread(sink, &mut other[done..count], at + done as u64) {
+                    Ok(0) => break,
+                    Ok(read) => done += read,
+                    Err(errno) => return Err(failed(format!("error reading {to}"))(errno)),
+                }
+            }
+            if done < count || one[..count] != other[..count] {
+                let same =
+                    one[..done].iter().zip(&other[..done]).take_while(|(one, other)| one == other);
+                let at = at + same.count() as u64;
+                let what =
+                    format!("{to} differs from {from} at byte {at}; was either changed meanwhile?");
+                return Err(self.shared.voice.wrong(what));
+            }
+            at += count as u64;
+        }
+        Ok(())
+    }
+
+    /// Gives a file whose ranges are copied its attributes and its name.
+    pub(super) fn end(&mut self, f: Name, k: u64, (size, mtime): (u64, i64), w: f64) {
+        match self.ended(&f, k, (size, mtime)) {
+            Ok(()) => {
+                self.hand().file_done();
+                self.answer.w += w;
+            }
+            Err(_) => self.failed(Item::End { f, k, size, mtime, w }),
+        }
+    }
+
+    fn ended(&self, f: &Name, k: u64, expected: (u64, i64)) -> Done {
+        let voice = self.shared.voice;
+        let (pair, stat) = self.large(f)?;
+        let (source, stat) = self.shared.open_source(&pair, &stat)?;
+        if (u64::try_from(stat.st_size).unwrap_or(0), self::mtime(&stat)) != expected {
+            let name = q(&pair.source.shown);
+            return Err(
+                voice.wrong(format!("{name} was changed while it was copied; copy it again"))
+            );
+        }
+        let staged = self.staged(k, &pair)?;
+        let failed = |errno| {
+            voice.failed(format!("cannot create regular file {}", q(&pair.sink.shown)), errno)
+        };
+        let sink = match staged.open(OFlags::RDWR | OFlags::NOFOLLOW, 0) {
+            // Another was faster: it has its name.
+            Err(Errno::NOENT) => return self.is_ended(&pair, &stat),
+            opened => opened.map_err(failed)?,
+        };
+        let sink_stat = rustix::fs::fstat(&sink).map_err(failed)?;
+        let copy = Copy::new(sink, true, ALL_OMITTED, None);
+        self.alone.keep_attributes(&pair, &stat, &source, &copy, Some(&sink_stat))?;
+        let (from, to) = (&staged, &pair.sink);
+        match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
+            Err(Errno::NOENT) => self.is_ended(&pair, &stat),
+            renamed => renamed.map_err(failed),
+        }
+    }
+
+    /// Sees that a file has its name already, and is as it is to be.
+    fn is_ended(&self, pair: &Pair, stat: &Stat) -> Done {
+        match pair.sink.stat(Follow::No) {
+            Ok(there) if there.st_size == stat.st_size => Ok(()),
+            Ok(_) => {
+                let what = format!("{} has another size than its source", q(&pair.sink.shown));
+                Err(self.shared.voice.wrong(what))
+            }
+            Err(errno) => {
+                Err(self.shared.voice.failed(format!("cannot stat {}", q(&pair.sink.shown)), errno))
+            }
+        }
+    }
+
+    fn large(&self, f: &Name) -> Done<(Pair, Stat)> {
+        let voice = self.shared.voice;
+        let (from, _) = self.process.ground.shown(&f.0);
+        let what = || format!("cannot stat {}", q(&from));
+        let places = self.process.ground.places(&f.0);
+        let (source, sink) = places.map_err(|(_, errno)| voice.failed(what(), errno))?;
+        let stat = source.stat(Follow::No).map_err(|errno| voice.failed(what(), errno))?;
+        Ok((Pair { source, sink, sink_is: SinkIs::Unknown, argument: false }, stat))
+    }
+
+    /// Where the file waits until it is whole.
+    fn staged(&self, k: u64, pair: &Pair) -> Done<Place> {
+        match self.shared.stage {
+            Some(stage) => {
+                Ok(Place { shown: pair.sink.shown.clone(), ..stage.place(&format!("large-{k}")) })
+            }
+            None => Err(self.shared.voice.failed("the stage is gone", Errno::NOENT)),
+        }
+    }
+}
+
+/// In nanoseconds; only whether it is the same matters.
+fn mtime(stat: &Stat) -> i64 {
+    stat.st_mtime.wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec as i64)
+}

@@ -1,0 +1,164 @@
+//! What is asked of a part of a fleet's copying, and what it answers: a line of JSON each.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A path or name, which in JSON is a string of one character for each byte: names of any bytes are
+/// told apart and come back as they were.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Name(pub(super) OsString);
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let text: String = self.0.as_bytes().iter().map(|byte| char::from(*byte)).collect();
+        to.serialize_str(&text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Name, D::Error> {
+        let text = String::deserialize(from)?;
+        let bytes: Result<Vec<u8>, _> =
+            text.chars().map(|char| u8::try_from(u32::from(char))).collect();
+        let bytes = bytes
+            .map_err(|_| serde::de::Error::custom("a name has a character that is no byte"))?;
+        Ok(Name(OsString::from_vec(bytes)))
+    }
+}
+
+impl From<&OsStr> for Name {
+    fn from(name: &OsStr) -> Name {
+        Name(name.to_owned())
+    }
+}
+
+/// Work, and how much of it is done before the rest is given back.
+#[derive(Debug, Deserialize)]
+pub(super) struct Request {
+    pub(super) items: Vec<Item>,
+    pub(super) budget_ms: u64,
+    /// Bytes a second at most.
+    #[serde(default)]
+    pub(super) bytes_per_second: Option<u64>,
+    /// Which stage is used: each part of the work has its own.
+    #[serde(default)]
+    pub(super) stage: u32,
+}
+
+/// A piece of the work. Each can be done several times, and by several at once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub(super) enum Item {
+    /// Makes what the work needs in the destination, these stages among it: none that was ended already.
+    Prepare { stages: Vec<u32> },
+    /// A directory with all below it, or some of its entries.
+    Tree(Tree),
+    /// Makes the file that ranges are copied to, or a clone.
+    Begin { f: Name, k: u64, w: f64 },
+    /// Copies the bytes from `a` to `z`.
+    Range { f: Name, k: u64, a: u64, z: u64, w: f64 },
+    /// Gives a file whose ranges are copied its attributes and its name.
+    End { f: Name, k: u64, size: u64, mtime: i64, w: f64 },
+    /// Gives files more names: the one that there is, the one that is to be.
+    Links { links: Vec<(Name, Name)> },
+    /// Gives the directories that a list names their attributes, from byte `a` on.
+    Attributes { l: Name, a: u64 },
+    /// Gives directories their attributes that nobody could enter once they have them.
+    Closed { dirs: Vec<Name> },
+    /// Ends the use of a stage.
+    Fence { stage: u32 },
+    /// Brings all to the device.
+    Sync,
+    /// Removes all that was there for the work.
+    Clean,
+}
+
+/// A directory, or a part of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Tree {
+    /// Its path in source and destination; empty for their roots.
+    pub(super) d: Name,
+    /// Entries, if these are all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) n: Option<Vec<Name>>,
+    /// The list of its entries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) l: Option<Name>,
+    /// The first byte in the list, and the one behind the last.
+    #[serde(default)]
+    pub(super) a: u64,
+    #[serde(default)]
+    pub(super) z: u64,
+    /// Whether files are copied although they have more names.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) alone: bool,
+    /// Its share of the whole work, as far as that can be told.
+    #[serde(default)]
+    pub(super) w: f64,
+}
+
+/// What was done, and what is left.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Answer {
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    pub(super) directories: u64,
+    pub(super) others: u64,
+    /// What is left, and what was found.
+    pub(super) rest: Vec<Item>,
+    /// Files that are worth cutting.
+    pub(super) large: Vec<Large>,
+    /// Names of files that have several.
+    pub(super) links: Vec<Several>,
+    pub(super) failed: Vec<Failed>,
+    /// What is worth a message and no failure.
+    pub(super) told: Vec<String>,
+    /// The list of directories that are to get their attributes, and how many those are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) attributes: Option<(Name, u64)>,
+    /// Directories that nobody could enter once they have their attributes.
+    pub(super) closed: Vec<Name>,
+    /// The file that was begun: whether it is whole already, its size, its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) begun: Option<Begun>,
+    /// Share of the whole work that was done.
+    pub(super) w: f64,
+    /// Why nothing more can be done at all: the destination is full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stop: Option<String>,
+    /// Whether the work was found to be over.
+    pub(super) fenced: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Large {
+    pub(super) f: Name,
+    pub(super) size: u64,
+    pub(super) w: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Several {
+    pub(super) f: Name,
+    pub(super) dev: u64,
+    pub(super) ino: u64,
+    pub(super) w: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Begun {
+    pub(super) k: u64,
+    pub(super) cloned: bool,
+    pub(super) size: u64,
+    pub(super) mtime: i64,
+}
+
+/// What could not be done, so that it can be tried again, and why.
+#[derive(Debug, Serialize)]
+pub(super) struct Failed {
+    pub(super) item: Item,
+    pub(super) why: Vec<String>,
+    pub(super) errno: Option<i32>,
+}

@@ -1,0 +1,155 @@
+//! `fleet` hands its words to a Python that has the package; `piece` does what such a Python asks for, however
+//! often it asks. The package's own tests have whole fleets.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::program::{bytepath, run};
+
+fn script(folder: &Path, text: &str) -> std::path::PathBuf {
+    let path = folder.join("python3");
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a script");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
+    path
+}
+
+#[test]
+fn words_of_a_fleet_reach_the_package_as_they_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let python = script(folder.path(), r#"[ "$1" = -c ] || printf '<%s>' "$@""#);
+    let words = ["fleet", "--scheduler", "local:2", "cp", "--jobs_like", "-a", "--help", "a b"];
+    let done = run(bytepath(&words).env("BYTEPATH_PYTHON", &python)).well();
+    let wanted = "<-m><bytepath.fleet><--scheduler><local:2><cp><--jobs_like><-a><--help><a b>";
+    assert_eq!(done.stdout, wanted);
+}
+
+#[test]
+fn a_python_without_the_package_is_named_with_the_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let python = script(folder.path(), "exit 1");
+    let done = run(bytepath(&["fleet", "doctor"]).env("BYTEPATH_PYTHON", &python));
+    done.refused(1, &["pip install 'bytepath[fleet]'", "BYTEPATH_PYTHON", "python3"]);
+}
+
+#[test]
+fn completions_know_what_a_fleet_does() {
+    let said = run(&mut bytepath(&["completions", "bash"])).well().stdout;
+    for command in ["bench", "tune", "doctor", "compare", "cp"] {
+        let known = said.lines().any(|line| line.contains("fleet") && line.contains(command));
+        assert!(known, "{command}");
+    }
+}
+
+/// A process that does pieces.
+struct Piece {
+    child: Child,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Piece {
+    fn new(folder: &Path, token: &str) -> Piece {
+        let path = |name| folder.join(name).into_os_string().into_string().expect("UTF-8");
+        let (source, sink, own) = (path("from"), path("to"), path("to/run"));
+        let words = ["piece", "--source", &source, "--destination", &sink, "--run", &own];
+        let words = [&words[..], &["--token", token, "--", "-a"]].concat();
+        let mut command = bytepath(&words);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let answers = BufReader::new(child.stdout.take().expect("it is piped"));
+        Piece { child, answers }
+    }
+
+    fn ask(&mut self, items: Value) -> Value {
+        let request = json!({ "items": items, "budget_ms": 10_000 });
+        let stdin = self.child.stdin.as_mut().expect("it is piped");
+        writeln!(stdin, "{request}").expect("it reads");
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("it answers");
+        serde_json::from_str(&line).expect("JSON")
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn prepared(folder: &Path) -> Piece {
+    fs::create_dir_all(folder.join("from/d")).expect("a folder");
+    fs::write(folder.join("from/d/f"), b"all of it").expect("a file");
+    let mut piece = Piece::new(folder, "one");
+    let answer = piece.ask(json!([{ "do": "prepare", "stages": [0, 1] }]));
+    assert_eq!(answer["failed"], json!([]));
+    piece
+}
+
+#[test]
+fn a_piece_that_is_done_again_replaces_what_another_left_half() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    let copy = folder.path().join("to/d/f");
+    fs::create_dir(folder.path().join("to/d")).expect("a folder");
+    // As somebody leaves it who is stopped in the middle, and still has it open.
+    let mut half = fs::File::create(&copy).expect("a file");
+    half.write_all(b"all").expect("room");
+    let tree = json!([{ "do": "tree", "d": "", "w": 1.0 }]);
+    assert_eq!(piece.ask(tree.clone())["files"], 1);
+    assert_eq!(fs::read(&copy).expect("a file"), b"all of it");
+    half.write_all(b" of what was long ago").expect("room");
+    assert_eq!(fs::read(&copy).expect("a file"), b"all of it");
+    let before = fs::metadata(&copy).expect("a file").ino();
+    assert_eq!(piece.ask(tree)["files"], 1);
+    assert_ne!(fs::metadata(&copy).expect("a file").ino(), before);
+}
+
+#[test]
+fn a_piece_that_comes_when_all_is_over_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    let mut late = Piece::new(folder.path(), "late");
+    let tree = json!([{ "do": "tree", "d": "", "w": 1.0 }]);
+    piece.ask(tree.clone());
+    let copy = folder.path().join("to/d/f");
+    let before = fs::metadata(&copy).expect("a file").ino();
+    assert_eq!(piece.ask(json!([{ "do": "fence", "stage": 0 }]))["failed"], json!([]));
+    let answer = late.ask(tree);
+    assert_eq!((&answer["fenced"], &answer["files"]), (&json!(true), &json!(0)));
+    assert_eq!(fs::metadata(&copy).expect("a file").ino(), before);
+    assert_eq!(piece.ask(json!([{ "do": "clean" }]))["failed"], json!([]));
+    assert!(!folder.path().join("to/run").exists());
+}
+
+#[test]
+fn a_process_for_pieces_ends_with_whoever_asks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    drop(piece.child.stdin.take());
+    assert!(piece.child.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_request_that_is_none_ends_it_with_a_message() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("from")).expect("a folder");
+    let path = folder.path().join("from").into_os_string().into_string().expect("UTF-8");
+    let words =
+        ["piece", "--source", &path, "--destination", &path, "--run", &path, "--token", "t"];
+    let mut command = bytepath(&words);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    writeln!(child.stdin.as_mut().expect("it is piped"), "{{}}").expect("it reads");
+    let done = child.wait_with_output().expect("it ends");
+    assert_eq!(done.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("a request"));
+}

@@ -1,0 +1,94 @@
+"""The command line: `bytepath fleet` executes `python -m bytepath.fleet`."""
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from .errors import FleetError, WrongUsage
+
+Command = Callable[[argparse.Namespace], Coroutine[Any, Any, int]]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of all commands."""
+    top = argparse.ArgumentParser(
+        prog="bytepath fleet",
+        description="Measure and copy by many machines at once, by way of Dask",
+        epilog="Docs: docs/fleet.md",
+        allow_abbrev=False,
+    )
+    top.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        default=os.environ.get("DASK_SCHEDULER_ADDRESS") or os.environ.get("BYTEPATH_SCHEDULER"),
+        help="the Dask scheduler, such as tcp://HOST:8786, or local[:N] for N workers on this machine, started for the "
+        "command alone. DASK_SCHEDULER_ADDRESS, unless given",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in ("each", "compare", "copy.command"):
+        importlib.import_module(f"{__package__}.{name}").add_to(commands)
+    return top
+
+
+def main(words: list[str] | None = None) -> int:
+    """Runs a command; its exit code."""
+    try:
+        arguments = parser().parse_args(words)
+        if arguments.needs_scheduler and not arguments.scheduler:
+            raise WrongUsage(
+                "no scheduler is named; --scheduler tcp://HOST:8786 names one, --scheduler local:2 (before the "
+                "command) starts two workers here"
+            )
+        return asyncio.run(_interruptible(arguments.run(arguments)))
+    except WrongUsage as error:
+        print(f"bytepath fleet: {error}", file=sys.stderr)
+        return 2
+    except FleetError as error:
+        print(f"bytepath fleet: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "bytepath":
+            raise
+        print(
+            f"bytepath fleet: Python's package {error.name} is missing; "
+            f"`{sys.executable} -m pip install 'bytepath[fleet]'` gets what fleets need",
+            file=sys.stderr,
+        )
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Who reads the output had enough of it.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+
+
+async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
+    """The work's exit code; a signal cancels it, so that all it holds is let go of."""
+    task = asyncio.ensure_future(work)
+    caught: list[int] = []
+
+    def cancel(number: int) -> None:
+        caught.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, cancel, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not caught:
+            raise
+        print("bytepath fleet: interrupted", file=sys.stderr)
+        return 128 + caught[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

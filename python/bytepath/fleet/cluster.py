@@ -1,0 +1,118 @@
+"""The scheduler: one that runs somewhere, or one of our own on this machine."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, TypeVar
+
+import dask
+from distributed import Client, LocalCluster
+
+from .errors import FleetError, Lost, WrongUsage
+
+Answer = TypeVar("Answer")
+
+CONNECT_S = 5
+WORKERS_S = 30
+"""How long a cluster may take to have its first worker."""
+
+CLOSE_S = 10
+
+
+def local_workers(scheduler: str) -> int | None:
+    """How many workers `local[:N]` asks for; None for an address."""
+    found = re.fullmatch(r"local(?::(\d+))?", scheduler)
+    if not found:
+        return None
+    count = int(found[1]) if found[1] else len(os.sched_getaffinity(0))
+    if not 1 <= count <= 1024:
+        raise WrongUsage(f"--scheduler {scheduler}: between 1 and 1024 workers")
+    return count
+
+
+@contextlib.asynccontextmanager
+async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterator[Client]:
+    """A client of the scheduler, which has at least one worker."""
+    count = local_workers(scheduler)
+    # What a lost connection means is said by us, once; Dask's log would say it for each of its parts.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    async with contextlib.AsyncExitStack() as stack:
+        if count is not None:
+            scheduler = await stack.enter_async_context(_own(count))
+        client = await _client(scheduler)
+        stack.push_async_callback(_closed, client)
+        await _workers(client, scheduler, count or 1, workers_s)
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def _own(count: int) -> AsyncIterator[Any]:
+    # A worker for each of so many threads of work: they are processes, as on machines of their own.
+    cluster = LocalCluster(
+        n_workers=count,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address=None,
+        worker_dashboard_address=None,
+        memory_limit=0,
+        silence_logs=logging.CRITICAL,
+        asynchronous=True,
+    )
+    await cluster
+    try:
+        yield cluster
+    finally:
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(cluster.close(timeout=CLOSE_S), CLOSE_S)
+
+
+async def _client(scheduler: Any) -> Client:
+    client = Client(scheduler, asynchronous=True, timeout=CONNECT_S, set_as_default=False)
+    try:
+        return await client
+    except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, TypeError) as error:
+        with contextlib.suppress(Exception):
+            await client.close(timeout=1)
+        raise Lost(
+            f"no Dask scheduler answers at {scheduler} ({first_line(error)}); is it running, and is the address "
+            "one of tcp://HOST:8786, tls://HOST:8786? `dask scheduler` starts one and prints its address, "
+            "and --scheduler local:2 needs none"
+        ) from error
+
+
+async def _closed(client: Client) -> None:
+    with contextlib.suppress(Exception):
+        await asyncio.wait_for(client.close(timeout=CLOSE_S), CLOSE_S)
+
+
+async def _workers(client: Client, scheduler: Any, count: int, workers_s: float) -> None:
+    try:
+        await client.wait_for_workers(count, timeout=workers_s)
+    except (TimeoutError, asyncio.TimeoutError) as error:
+        raise Lost(
+            f"the scheduler at {client.scheduler.address if client.scheduler else scheduler} has no workers after "
+            f"{workers_s:.0f} s; start some with `dask worker ADDRESS` on the machines"
+        ) from error
+
+
+async def within(seconds: float, what: Awaitable[Answer], otherwise: str) -> Answer:
+    """The answer, or the error that is said otherwise."""
+    try:
+        return await asyncio.wait_for(what, seconds)
+    except (TimeoutError, asyncio.TimeoutError) as error:
+        raise FleetError(otherwise) from error
+
+
+def first_line(error: BaseException) -> str:
+    """An error in one line, with its kind where it says nothing."""
+    text = str(error).strip().splitlines()
+    return text[0] if text else type(error).__name__
+
+
+def configure() -> None:
+    """Sets what is Dask's own business for this process."""
+    dask.config.set({"distributed.admin.tick.limit": "60s", "distributed.comm.timeouts.connect": f"{CONNECT_S}s"})

@@ -1,0 +1,164 @@
+"""`bytepath fleet cp`."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import WrongUsage
+from . import journal as journals
+from .journal import Journal
+from .progress import clock, size
+from .run import LATE_S, PATIENCE_S, Options, Run
+
+_UNITS = {
+    "": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40,
+    "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+}  # fmt: skip
+
+
+def bytes_of(text: str) -> int:
+    """A size as all commands take it: 200M, 1.5GiB."""
+    digits = text.rstrip("kKmMgGtTiIbB")
+    unit = text[len(digits) :].upper()
+    try:
+        count = int(float(digits) * _UNITS[unit])
+    except (ValueError, KeyError, OverflowError):
+        count = 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; 200M is one, or 1GiB")
+    return count
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return value
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command's arguments."""
+    cp = commands.add_parser(
+        "cp",
+        allow_abbrev=False,
+        help="copy a tree on storage that all machines mount",
+        description="Copies all that is in the directory SOURCE to the directory DEST, as `cp -a -T` would: by all "
+        "machines of the fleet, on storage that they all mount under the same names. Interrupted, the same command "
+        "goes on where it was.",
+    )
+    cp.add_argument("source", metavar="SOURCE")
+    cp.add_argument("destination", metavar="DEST")
+    what = cp.add_argument_group("what is kept")
+    what.add_argument("-a", "--archive", action="store_true", help="keep all that cp -a keeps; so it is unless -r is given")
+    what.add_argument("-r", "-R", "--recursive", action="store_true", help="keep what cp -r keeps: bytes and permissions")
+    what.add_argument("--preserve", metavar="LIST", help="as for cp")
+    what.add_argument("--no-preserve", metavar="LIST", help="as for cp")
+    what.add_argument("--sparse", choices=["auto", "always", "never"], help="as for cp")
+    what.add_argument("--reflink", choices=["auto", "always", "never"], help="as for cp")
+    what.add_argument("-x", "--one-file-system", action="store_true", help="stay on the file system of SOURCE")
+    safety = cp.add_argument_group("safety and progress")
+    safety.add_argument("--verify", action="store_true", help="read source and copy again, and compare them")
+    safety.add_argument("--fsync", action="store_true", help="bring each file to the device before going on")
+    safety.add_argument("--sync", action="store_true", help="bring all to the devices at the end, on every machine")
+    safety.add_argument(
+        "--progress", action="store_true", help="show files, bytes, rate and time left on standard error"
+    )
+    safety.add_argument("--journal", metavar="FILE", type=Path, help="keep account of what is done here, on a local disk")
+    safety.add_argument("--anew", action="store_true", help="forget an earlier run of the same command")
+    safety.add_argument("--json", metavar="FILE", help="write how it went to FILE, or to standard output (-)")
+    load = cp.add_argument_group("load")
+    load.add_argument("--limit", metavar="RATE", type=bytes_of, help="bytes a second of all machines together, such as 1G")
+    load.add_argument("--limit-per-machine", metavar="RATE", type=bytes_of, help="bytes a second of each machine")
+    load.add_argument("--jobs-per-machine", metavar="N", type=_count, help="pieces that one machine does at a time")
+    load.add_argument(
+        "--late", metavar="SECONDS", type=_seconds, default=LATE_S,
+        help=f"give a piece to another worker as well after so long ({LATE_S:.0f})",
+    )  # fmt: skip
+    load.add_argument(
+        "--patience", metavar="SECONDS", type=_seconds, default=PATIENCE_S,
+        help=f"wait so long for a scheduler that is gone, or for workers ({PATIENCE_S:.0f})",
+    )  # fmt: skip
+    cp.set_defaults(run=run, needs_scheduler=True)
+
+
+def words_for_cp(arguments: argparse.Namespace) -> list[str]:
+    """The options by which each machine's cp does its part."""
+    words = ["-R", "-P"] if arguments.recursive and not arguments.archive else ["-a"]
+    for name in ("preserve", "no_preserve", "sparse", "reflink"):
+        value = getattr(arguments, name)
+        if value is not None:
+            words.append(f"--{name.replace('_', '-')}={value}")
+    for name in ("one_file_system", "verify", "fsync"):
+        if getattr(arguments, name):
+            words.append(f"--{name.replace('_', '-')}")
+    return words
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Copies, and says how it went."""
+    source, destination = (os.path.abspath(path) for path in (arguments.source, arguments.destination))
+    for path in (source, destination):
+        if "\0" in path or not path.strip("/"):
+            raise WrongUsage(f"{path!r} is no directory that is copied by a fleet")
+    words = words_for_cp(arguments)
+    path = arguments.journal or journals.default_path(source, destination, words)
+    if arguments.anew:
+        journals.remove(path)
+    journal = Journal(path, [source, destination, *words])
+    resumed = not journal.is_new
+    if resumed:
+        print(f"bytepath fleet: going on with an earlier run (journal {path}; --anew begins again)", file=sys.stderr)
+    options = Options(
+        source, destination, arguments.scheduler, words, arguments.jobs_per_machine, arguments.limit,
+        arguments.limit_per_machine, arguments.progress, arguments.sync, arguments.late, arguments.patience,
+    )  # fmt: skip
+    keep = True
+    try:
+        outcome = await Run(options, journal).copy()
+        keep = bool(outcome.failed)
+    finally:
+        if keep:
+            journal.close()
+        else:
+            journal.remove()
+    for line in outcome.told:
+        print(f"bytepath fleet: {line}", file=sys.stderr)
+    for why in outcome.why:
+        print(f"bytepath fleet: {why}", file=sys.stderr)
+    if outcome.failed:
+        more = f", the first {len(outcome.why)} above" if outcome.failed > len(outcome.why) else ""
+        print(
+            f"bytepath fleet: {outcome.failed} entries were not copied{more}; the same command tries them again",
+            file=sys.stderr,
+        )
+    _write(arguments, outcome, destination)
+    return 1 if outcome.failed else 0
+
+
+def _write(arguments: argparse.Namespace, outcome: Any, destination: str) -> None:
+    found = {"schema": "bytepath.fleet-cp/1", "source": arguments.source, "destination": arguments.destination}
+    found.update({key: getattr(outcome, key) for key in
+                  ("files", "bytes", "directories", "failed", "why", "seconds", "resumed", "machines")})
+    if arguments.json == "-":
+        print(json.dumps(found))
+        return
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(found) + "\n")
+    rate = size(outcome.bytes / max(outcome.seconds, 1e-9))
+    print(
+        f"{outcome.files} files in {outcome.directories} directories, {size(outcome.bytes)}, in "
+        f"{clock(outcome.seconds)} ({rate}/s) by {outcome.machines} machine{'' if outcome.machines == 1 else 's'}"
+    )

@@ -1,0 +1,116 @@
+"""Source and destination as the machines see them: all of them have to see the same."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from distributed import Client
+
+from .. import worker
+from ..errors import FleetError
+from ..machines import Machine
+
+LOOK_S = 20
+NAMES_S = 10
+"""How long a file system may take to show a new name on all machines."""
+
+RUN_START = ".bytepath-fleet-"
+
+
+class Ground:
+    """Where a copying goes on: paths that mean the same on every machine."""
+
+    def __init__(self, source: str, destination: str, id: str) -> None:
+        self.source, self.destination, self.id = source, destination, id
+        self.run = os.path.join(destination, f"{RUN_START}{id}")
+
+    def setup(self, words: list[str], per_machine: int | None) -> dict[str, Any]:
+        """What an engine has to know."""
+        return {
+            "id": self.id,
+            "source": self.source,
+            "destination": self.destination,
+            "run": self.run,
+            "options": words,
+            "per_machine": per_machine,
+        }
+
+    async def agree(self, client: Client, machines: list[Machine]) -> None:
+        """Sees that the destination is one storage: what one machine writes there, the others find."""
+        path, word = os.path.join(self.run, "mark"), uuid.uuid4().hex
+        first = machines[0].workers[0]
+        refused = await _ask(client, first, machines[0].name, worker.mark, path, word)
+        if refused:
+            raise FleetError(
+                f"{machines[0].name} does not find what another machine made in {self.destination} ({refused}): it is "
+                "another storage there. Mount the same file system on all machines, or name a path that is on it"
+            )
+        waiting = {machine.name: machine for machine in machines}
+        for _ in range(NAMES_S * 5):
+            answers = await asyncio.gather(
+                *(_ask(client, m.workers[0], m.name, worker.marked, path) for m in waiting.values())
+            )
+            waiting = {m.name: m for m, found in zip(list(waiting.values()), answers, strict=True) if found != word}
+            if not waiting:
+                return
+            await asyncio.sleep(0.2)
+        names = ", ".join(list(waiting)[:10])
+        raise FleetError(
+            f"{self.destination} is another storage on {names} than on {machines[0].name}: what one writes there the "
+            "other does not find. Mount the same file system on all machines, or name a path that is on it"
+        )
+
+
+async def check(client: Client, ground: Ground, machines: list[Machine], words: list[str]) -> None:
+    """Refuses paths that not all machines see, or that lie in each other."""
+    answers = await asyncio.gather(
+        *(_ask(client, m.workers[0], m.name, worker.sees, ground.source, ground.destination, None) for m in machines)
+    )
+    seen = {m.name: answer for m, answer in zip(machines, answers, strict=True)}
+    _all(seen, "source_error", lambda who, why: f"{who} cannot read {ground.source} ({why})")
+    _all(seen, "destination_error", lambda who, why: f"{who} cannot reach {ground.destination} ({why})")
+    first, one = next(iter(seen.items()))
+    for who, other in seen.items():
+        if not other["source"]["directory"]:
+            raise FleetError(f"{ground.source} is no directory; `bytepath cp` copies a file")
+        if other["destination"]["exists"] and not other["destination"]["directory"]:
+            raise FleetError(f"{ground.destination} is there, and no directory")
+        if other["source"]["ino"] != one["source"]["ino"]:
+            raise FleetError(
+                f"{ground.source} is not the same directory on {first} and on {who}: mount the same file system on "
+                "both, or name a path that is on it"
+            )
+        source, sink = other["source"]["real"], other["destination"]["real"]
+        if source == sink:
+            raise FleetError(f"{ground.source} and {ground.destination} are the same directory")
+        if sink.startswith(source.rstrip("/") + "/"):
+            raise FleetError(f"cannot copy {ground.source} into itself, {ground.destination}")
+        if source.startswith(sink.rstrip("/") + "/"):
+            raise FleetError(f"{ground.source} lies in {ground.destination}, which it would be copied over")
+
+
+def _all(seen: dict[str, dict[str, Any]], key: str, say: Callable[[str, str], str]) -> None:
+    wrong = [say(who, answer[key]) for who, answer in seen.items() if key in answer]
+    if wrong:
+        more = f"\n  and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+        raise FleetError(
+            "not every machine sees the paths:\n  "
+            + "\n  ".join(wrong[:10])
+            + more
+            + "\nMount them there under the same names, or leave these machines out"
+        )
+
+
+async def _ask(client: Client, address: str, name: str, function: Callable[..., Any], *words: Any) -> Any:
+    try:
+        answers = await asyncio.wait_for(client.run(function, *words, workers=[address], on_error="return"), LOOK_S)
+    except (TimeoutError, asyncio.TimeoutError) as error:
+        raise FleetError(
+            f"{name} ({address}) does not answer within {LOOK_S} s: is a file system there waiting for its server?"
+        ) from error
+    answer = answers.get(address)
+    if isinstance(answer, BaseException):
+        raise FleetError(f"{name} ({address}): {answer}")
+    return answer

@@ -1,0 +1,276 @@
+"""The journal of a copying: what is left to be done, on disk, so that neither a crash nor the size of the tree
+matters. Work is taken out of it last in, first out, which goes down into a tree before it goes across, and keeps
+what is open small."""
+
+import fcntl
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..errors import FleetError
+
+FORMAT = "1"
+
+RANGE_BYTES_MIN = 64 << 20
+RANGES_MAX = 4096
+"""Ranges that a file is cut into, at most."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY AUTOINCREMENT, taken INTEGER NOT NULL DEFAULT 0, body TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS items_free ON items (taken, id);
+CREATE TABLE IF NOT EXISTS firsts (dev INTEGER, ino INTEGER, f TEXT NOT NULL, PRIMARY KEY (dev, ino)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS links (id INTEGER PRIMARY KEY, f TEXT NOT NULL, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, mtime TEXT,
+                                  open INTEGER NOT NULL DEFAULT 0, w REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS attributes (l TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS closed (f TEXT PRIMARY KEY, depth INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS failed (id INTEGER PRIMARY KEY, body TEXT NOT NULL, why TEXT NOT NULL);
+"""
+
+
+def default_path(source: str, destination: str, options: Iterable[str]) -> Path:
+    """Where the journal of this copying lies: the same words find it again."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
+    words = "\0".join([source, destination, *options])
+    return state / "bytepath" / "fleet" / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.journal"
+
+
+class Journal:
+    """What is left to be done. Every change is on disk once `commit` is back."""
+
+    def __init__(self, path: Path, words: list[str]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise FleetError(f"another process is at this copying: it has {path}; wait for it, or end it") from error
+        try:
+            self.db = sqlite3.connect(path, isolation_level=None)
+            self.db.execute("PRAGMA journal_mode=WAL")
+            self.db.execute("PRAGMA synchronous=FULL")
+            self.db.execute("PRAGMA cache_size=-8192")
+            self.db.executescript(_TABLES)
+        except sqlite3.DatabaseError as error:
+            os.close(self._lock)
+            raise FleetError(
+                f"the journal {path} cannot be used ({error}); --anew begins the copying again without it"
+            ) from error
+        self.is_new = self.get("words") is None
+        if self.is_new:
+            self.db.execute("BEGIN")
+            self.set("format", FORMAT)
+            self.set("words", json.dumps(words))
+            self.set("phase", "files")
+            self.db.execute("COMMIT")
+        elif self.get("format") != FORMAT or json.loads(self.get("words") or "[]") != words:
+            self.close()
+            raise FleetError(f"{path} is the journal of another copying; name another file with --journal, or use --anew")
+        self.db.execute("UPDATE items SET taken = 0 WHERE taken != 0")
+        self.db.execute("BEGIN")
+
+    def close(self) -> None:
+        self.db.close()
+        os.close(self._lock)
+
+    def remove(self) -> None:
+        """All is done: nobody needs it any more."""
+        self.close()
+        remove(self.path)
+
+    def commit(self) -> None:
+        self.db.execute("COMMIT")
+        self.db.execute("BEGIN")
+
+    def rollback(self) -> None:
+        """Forgets what was said since the last commit."""
+        if self.db.in_transaction:
+            self.db.execute("ROLLBACK")
+        self.db.execute("BEGIN")
+
+    def get(self, key: str, otherwise: str | None = None) -> str | None:
+        row = self.db.execute("SELECT v FROM meta WHERE k = ?", (key,)).fetchone()
+        return row[0] if row else otherwise
+
+    def set(self, key: str, value: str) -> None:
+        self.db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v", (key, value))
+
+    def add_to(self, key: str, count: int | float) -> None:
+        if count:
+            self.set(key, repr(type(count)(self.get(key, "0") or 0) + count))
+
+    # -- work --
+
+    def put(self, items: Iterable[dict[str, Any]]) -> None:
+        """Puts work where the next to be taken is, the last of it on top."""
+        bodies = [(json.dumps(item, separators=(",", ":")),) for item in items]
+        self.db.executemany("INSERT INTO items (body) VALUES (?)", bodies)
+
+    def take(self, most: int) -> list[tuple[int, dict[str, Any]]]:
+        """Takes work out; until it is done, it comes back whenever the journal is opened."""
+        query = "SELECT id, body FROM items WHERE taken = 0 ORDER BY id DESC LIMIT ?"
+        rows = self.db.execute(query, (most,)).fetchall()
+        self.db.executemany("UPDATE items SET taken = 1 WHERE id = ?", [(row[0],) for row in rows])
+        return [(row[0], json.loads(row[1])) for row in rows]
+
+    def free(self) -> int:
+        """How much work nobody has taken, as far as it matters: at most 10,000."""
+        query = "SELECT count(*) FROM (SELECT 1 FROM items WHERE taken = 0 LIMIT 10000)"
+        return int(self.db.execute(query).fetchone()[0])
+
+    def is_open(self, ids: list[int]) -> bool:
+        """Whether this work is still to be done: not if somebody else did it meanwhile."""
+        marks = ",".join("?" * len(ids))
+        return bool(self.db.execute(f"SELECT 1 FROM items WHERE id IN ({marks}) LIMIT 1", ids).fetchone())
+
+    def settle(self, taken: list[tuple[int, dict[str, Any]]], answer: dict[str, Any]) -> bool:
+        """Takes over what was answered about work; false if it had been answered before."""
+        if not self.is_open([id for id, _ in taken]):
+            return False
+        self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in taken])
+        self.add_to("pieces", 1)
+        for key in ("files", "bytes", "directories"):
+            self.add_to(key, int(answer[key]))
+        self.add_to("w", float(answer["w"]))
+        self.put(answer["rest"])
+        for found in answer["large"]:
+            self._large(found["f"], found["size"], found["w"])
+        for found in answer["links"]:
+            self._several(found)
+        for failed in answer["failed"]:
+            self._failed(failed["item"], failed["why"])
+        if answer.get("attributes"):
+            self.db.execute("INSERT OR IGNORE INTO attributes VALUES (?, ?)", answer["attributes"])
+        rows = [(path, path.count("/") + 1 if path else 0) for path in answer["closed"]]
+        self.db.executemany("INSERT OR IGNORE INTO closed VALUES (?, ?)", rows)
+        if answer.get("begun"):
+            self._begun(answer["begun"])
+        ended = [item["k"] for _, item in taken if item["do"] == "range"]
+        if ended:
+            self._ranges_done(ended, answer)
+        return True
+
+    def _large(self, path: str, size: int, weight: float) -> None:
+        row = self.db.execute("SELECT k FROM large WHERE f = ?", (path,)).fetchone()
+        if row:
+            # It was met before, by a piece that was done twice.
+            return
+        cursor = self.db.execute("INSERT INTO large (f, size, w) VALUES (?, ?, ?)", (path, size, weight))
+        self.put([{"do": "begin", "f": path, "k": cursor.lastrowid, "w": weight}])
+
+    def _begun(self, begun: dict[str, Any]) -> None:
+        row = self.db.execute("SELECT f, w FROM large WHERE k = ?", (begun["k"],)).fetchone()
+        path, weight = row
+        size, end = begun["size"], {"do": "end", "f": path, "k": begun["k"], "size": begun["size"]}
+        ranges = [] if begun["cloned"] else list(cut(size))
+        self.db.execute(
+            "UPDATE large SET size = ?, mtime = ?, open = ? WHERE k = ?",
+            (size, str(begun["mtime"]), len(ranges), begun["k"]),
+        )
+        if not ranges:
+            self.put([{**end, "mtime": begun["mtime"], "w": 0.0}])
+            return
+        each = weight / len(ranges)
+        parts = [{"do": "range", "f": path, "k": begun["k"], "a": a, "z": z, "w": each} for a, z in ranges]
+        self.put(reversed(parts))
+
+    def _ranges_done(self, ended: list[int], answer: dict[str, Any]) -> None:
+        for k in ended:
+            self.db.execute("UPDATE large SET open = open - 1 WHERE k = ?", (k,))
+        for item in [*answer["rest"], *(failed["item"] for failed in answer["failed"])]:
+            if item["do"] == "range":
+                # The rest of a range counts as one again, and one that failed is never over.
+                self.db.execute("UPDATE large SET open = open + 1 WHERE k = ?", (item["k"],))
+        for k in set(ended):
+            query = "SELECT f, size, mtime FROM large WHERE k = ? AND open = 0"
+            row = self.db.execute(query, (k,)).fetchone()
+            if row:
+                path, size, mtime = row
+                self.put([{"do": "end", "f": path, "k": k, "size": size, "mtime": int(mtime), "w": 0.0}])
+
+    def _several(self, found: dict[str, Any]) -> None:
+        path, key = found["f"], (_signed(found["dev"]), _signed(found["ino"]))
+        row = self.db.execute("SELECT f FROM firsts WHERE dev = ? AND ino = ?", key).fetchone()
+        if row is None:
+            self.db.execute("INSERT INTO firsts VALUES (?, ?, ?)", (*key, path))
+            folder, _, name = path.rpartition("/")
+            self.put([{"do": "tree", "d": folder, "n": [name], "alone": True, "w": found["w"]}])
+        elif row[0] != path:
+            self.db.execute("INSERT OR IGNORE INTO links (f, name) VALUES (?, ?)", (row[0], path))
+
+    def _failed(self, item: dict[str, Any], why: list[str]) -> None:
+        body = json.dumps(item, separators=(",", ":"))
+        self.db.execute("INSERT INTO failed (body, why) VALUES (?, ?)", (body, "; ".join(why)))
+
+    # -- what comes after the files --
+
+    def put_links(self, together: int, most: int) -> bool:
+        """Puts some names that are to be made; whether there were any."""
+        rows = self.db.execute("SELECT id, f, name FROM links ORDER BY id LIMIT ?", (together * most,)).fetchall()
+        for at in range(0, len(rows), together):
+            self.put([{"do": "links", "links": [[f, name] for _, f, name in rows[at : at + together]]}])
+        self.db.executemany("DELETE FROM links WHERE id = ?", [(row[0],) for row in rows])
+        return bool(rows)
+
+    def put_attributes(self, most: int) -> bool:
+        """Puts some lists of directories; whether there were any."""
+        rows = self.db.execute("SELECT l FROM attributes LIMIT ?", (most,)).fetchall()
+        self.put([{"do": "attributes", "l": row[0], "a": 0} for row in rows])
+        self.db.executemany("DELETE FROM attributes WHERE l = ?", rows)
+        return bool(rows)
+
+    def put_closed(self, together: int) -> bool:
+        """Puts some of the deepest directories that close behind whoever leaves; whether there were any."""
+        query = "SELECT f FROM closed WHERE depth = (SELECT max(depth) FROM closed) LIMIT ?"
+        rows = self.db.execute(query, (together,)).fetchall()
+        if rows:
+            self.put([{"do": "closed", "dirs": [row[0] for row in rows]}])
+            self.db.executemany("DELETE FROM closed WHERE f = ?", rows)
+        return bool(rows)
+
+    def failures(self, most: int) -> tuple[int, list[str]]:
+        """How many entries failed, and why the first did."""
+        count = int(self.db.execute("SELECT count(*) FROM failed").fetchone()[0])
+        rows = self.db.execute("SELECT why FROM failed ORDER BY id LIMIT ?", (most,)).fetchall()
+        return count, [row[0] for row in rows]
+
+    def try_failed_again(self) -> int:
+        """Puts what failed as work again; how much. Files of which a range failed begin anew."""
+        rows = self.db.execute("SELECT id, body FROM failed ORDER BY id").fetchall()
+        again = {}
+        for _, body in rows:
+            item = json.loads(body)
+            if item["do"] in ("begin", "range", "end"):
+                again[item["k"]] = item["f"]
+            else:
+                self.put([item])
+        for k, path in again.items():
+            row = self.db.execute("SELECT size, w FROM large WHERE k = ?", (k,)).fetchone()
+            self.db.execute("DELETE FROM large WHERE k = ?", (k,))
+            self._large(path, *(row or (0, 0.0)))
+        self.db.execute("DELETE FROM failed")
+        return len(rows)
+
+
+def cut(size: int) -> Iterable[tuple[int, int]]:
+    """The ranges of a file."""
+    each = max(RANGE_BYTES_MIN, -(-size // RANGES_MAX))
+    return ((at, min(at + each, size)) for at in range(0, size, each))
+
+
+def _signed(number: int) -> int:
+    # SQLite's integers have 64 bits with a sign.
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def remove(path: Path) -> None:
+    """Removes a journal, whatever state it is in."""
+    for end in ("", "-wal", "-shm", ".lock"):
+        Path(f"{path}{end}").unlink(missing_ok=True)

@@ -1,0 +1,231 @@
+"""`bytepath fleet bench`, `tune` and `doctor`: a command on every machine, one at a time on each, and one report."""
+
+import argparse
+import asyncio
+import contextlib
+import datetime
+import json
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from distributed import Client
+
+from . import report, worker
+from .cluster import connected, first_line
+from .errors import FleetError, WrongUsage
+from .machines import Machine, clocks, probe
+
+ATTEMPTS_MAX = 2
+"""How often a machine is tried whose worker is lost in the middle."""
+
+BACK_S = 15.0
+"""How long a machine that has lost its workers may take to have one again."""
+
+LOOK_S = 1.0
+MACHINE_S = 24 * 3600.0
+
+
+def add_to(commands: Any) -> None:
+    """Adds the commands' arguments."""
+    bench = commands.add_parser(
+        "bench", allow_abbrev=False, help="run an experiment on every machine",
+        description="Runs `bytepath bench WORDS` on every machine: a record of each, and one report.",
+    )  # fmt: skip
+    _common(bench)
+    bench.add_argument("--html", metavar="FILE", type=Path, help="write the report as a page to FILE")
+    bench.add_argument("words", metavar="EXPERIMENT", nargs=argparse.REMAINDER, help="the experiment, and its options")
+    bench.set_defaults(run=run_bench, needs_scheduler=True)
+    tune = commands.add_parser(
+        "tune", allow_abbrev=False, help="measure every machine once, and keep a profile on each",
+        description="Runs `bytepath tune` on every machine, which keeps its profile there.",
+    )  # fmt: skip
+    _common(tune)
+    tune.add_argument("--profiles", metavar="DIR", type=Path, help="write a copy of each profile into DIR")
+    tune.add_argument("words", metavar="WORD", nargs=argparse.REMAINDER, help="options of tune")
+    tune.set_defaults(run=run_tune, needs_scheduler=True)
+    doctor = commands.add_parser(
+        "doctor", allow_abbrev=False, help="find out what holds each machine back",
+        description="Runs `bytepath doctor` on every machine, and tells what is poor where.",
+    )  # fmt: skip
+    _common(doctor)
+    doctor.set_defaults(run=run_doctor, needs_scheduler=True, words=[])
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--one-after-another", action="store_true", help="one machine at a time, not all at once")
+    parser.add_argument("--json", metavar="FILE", help="write all that was found to FILE, or to standard output (-)")
+    parser.add_argument(
+        "--patience", metavar="SECONDS", type=float, default=BACK_S,
+        help=f"wait so long for a machine that has lost its workers ({BACK_S:.0f})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=MACHINE_S, help="give a machine up after so long (a day)"
+    )
+
+
+async def run_bench(arguments: argparse.Namespace) -> int:
+    """Runs an experiment everywhere."""
+    if arguments.words[:1] == ["--"]:
+        del arguments.words[0]
+    if not arguments.words:
+        raise WrongUsage("no experiment is named; `bytepath bench --help` lists them, and pipes --quick is a short one")
+    taken = [word for word in arguments.words if word.split("=")[0] in ("--json", "--csv")]
+    if taken:
+        raise WrongUsage(f"{taken[0]} stands before the experiment: fleet bench {taken[0]} FILE {arguments.words[0]}")
+    found = await _everywhere(arguments, ["bench", *arguments.words], True)
+    for machine in found["machines"]:
+        if machine["status"] == "ok" and machine.get("record") is None:
+            machine.update(status="failed", why="it left no record")
+    view = report.view(found)
+    if arguments.html:
+        arguments.html.write_text(report.page(found, view))
+    _tell(arguments, found, report.terminal(found, view))
+    return _code(found)
+
+
+async def run_tune(arguments: argparse.Namespace) -> int:
+    """Measures every machine."""
+    words = arguments.words[arguments.words[:1] == ["--"] :]
+    found = await _everywhere(arguments, ["tune", *words], True)
+    if arguments.profiles:
+        arguments.profiles.mkdir(parents=True, exist_ok=True)
+        for machine in found["machines"]:
+            if machine.get("record") is not None:
+                name = machine["name"].replace("/", "_")
+                (arguments.profiles / f"{name}.json").write_text(json.dumps(machine["record"], indent=1) + "\n")
+    lines = [f"{m['name']}: {_tuned(m)}" for m in found["machines"]]
+    _tell(arguments, found, "\n".join(lines))
+    return _code(found)
+
+
+def _tuned(machine: dict[str, Any]) -> str:
+    if machine["status"] != "ok":
+        return f"{machine['status']}: {machine['why']}"
+    return f"measured in {machine['seconds']:.0f} s; the profile is kept there"
+
+
+async def run_doctor(arguments: argparse.Namespace) -> int:
+    """Asks every machine what holds it back."""
+    found = await _everywhere(arguments, ["doctor"], True)
+    _tell(arguments, found, report.diagnoses(found))
+    return _code(found)
+
+
+def _tell(arguments: argparse.Namespace, found: dict[str, Any], text: str) -> None:
+    if arguments.json == "-":
+        print(json.dumps(found))
+        return
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(found) + "\n")
+    print(text)
+
+
+def _code(found: dict[str, Any]) -> int:
+    return 0 if all(machine["status"] == "ok" for machine in found["machines"]) else 1
+
+
+async def _everywhere(arguments: argparse.Namespace, words: list[str], record: bool) -> dict[str, Any]:
+    started = datetime.datetime.now(datetime.timezone.utc)
+    async with connected(arguments.scheduler) as client:
+        machines = await probe(client)
+        for line in clocks(machines):
+            _say(line)
+        turns = asyncio.Semaphore(1 if arguments.one_after_another else len(machines))
+
+        async def one(machine: Machine) -> dict[str, Any]:
+            async with turns:
+                found = await _on(client, machine, words, record, arguments)
+                _say(f"{machine.name}: {found['status']}{': ' + found['why'] if found['why'] else ''}, "
+                     f"{found['seconds']:.0f} s")
+                return found
+
+        results = await asyncio.gather(*(one(machine) for machine in machines))
+    return {
+        "schema": "bytepath.fleet/1",
+        "started": started.isoformat(timespec="seconds"),
+        "words": words,
+        "machines": results,
+    }
+
+
+async def _on(
+    client: Client, machine: Machine, words: list[str], record: bool, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """What became of the command on a machine, whatever became of the machine."""
+    found: dict[str, Any] = {"name": machine.name, "key": machine.key, "facts": machine.facts,
+                             "workers": list(machine.workers), "status": "lost", "why": "", "record": None}
+    began = time.monotonic()
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            answer = await _once(client, machine, words, record, arguments.timeout)
+        except _Gone:
+            found["why"] = "its worker was lost in the middle"
+            if not await _is_back(client, machine, arguments.patience):
+                break
+            continue
+        except FleetError as error:
+            found.update(status="failed", why=str(error))
+            break
+        except Exception as error:
+            found.update(status="failed", why=first_line(error))
+            break
+        found.update(status="ok", why="", record=answer.get("record"), said=answer["said"])
+        # doctor ends with 1 where something is poor, and tells all the same.
+        if answer["code"] != 0 and answer.get("record") is None:
+            first = answer["said"].splitlines() or ["without a word"]
+            found.update(status="failed", why=f"exit code {answer['code']}: {first[0]}")
+        break
+    found["seconds"] = time.monotonic() - began
+    return found
+
+
+class _Gone(Exception):
+    pass
+
+
+async def _once(client: Client, machine: Machine, words: list[str], record: bool, timeout_s: float) -> dict[str, Any]:
+    future = client.submit(worker.command, words, record, workers=machine.workers, allow_other_workers=False,
+                           key=f"bytepath-{uuid.uuid4().hex}", pure=False)
+    waiting = asyncio.ensure_future(future.result())
+    began = time.monotonic()
+    try:
+        while not waiting.done():
+            await asyncio.wait([waiting], timeout=LOOK_S)
+            if waiting.done():
+                break
+            if client.status != "running":
+                raise FleetError("the scheduler is gone")
+            if time.monotonic() - began > timeout_s:
+                raise FleetError(f"not done within {timeout_s:.0f} s; --timeout gives it longer")
+            info = await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10)
+            if not set(machine.workers) & set(info["workers"]):
+                raise _Gone
+        answer: dict[str, Any] = waiting.result()
+        return answer
+    finally:
+        waiting.cancel()
+        with contextlib.suppress(BaseException):
+            await waiting
+        with contextlib.suppress(Exception):
+            # Nobody waits for it any more: it is not begun where it has not been.
+            await asyncio.wait_for(client.cancel([future], force=True), 5)
+
+
+async def _is_back(client: Client, machine: Machine, patience_s: float) -> bool:
+    """Whether the machine has workers again, which are then known."""
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until:
+        with contextlib.suppress(FleetError):
+            for other in await probe(client):
+                if other.key == machine.key:
+                    machine.workers = other.workers
+                    return True
+        await asyncio.sleep(LOOK_S)
+    return False
+
+
+def _say(line: str) -> None:
+    print(f"bytepath fleet: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,178 @@
+"""The machines of a fleet: which workers share one, and whether all of them can do what is asked."""
+
+import asyncio
+import hashlib
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client
+
+from .errors import FleetError
+
+PROBE_S = 20
+CLOCK_S = 1.0
+"""Clocks that are apart by more are told of."""
+
+
+def hello() -> dict[str, Any]:
+    """What a worker knows of itself. Sent by value: it needs nothing of this package there."""
+    import os
+    import platform
+    import socket
+    import sys
+    import time
+
+    def read(path: str) -> str:
+        try:
+            with open(path) as file:
+                return file.read().strip()
+        except OSError:
+            return ""
+
+    found: dict[str, Any] = {
+        "host": os.environ.get("BYTEPATH_MACHINE") or socket.gethostname(),
+        "named": bool(os.environ.get("BYTEPATH_MACHINE")),
+        "machine_id": read("/etc/machine-id"),
+        "boot_id": read("/proc/sys/kernel/random/boot_id"),
+        "kernel": platform.release(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "pid": os.getpid(),
+        "clock": time.time(),
+    }
+    try:
+        from bytepath.fleet import worker
+    except Exception as error:
+        found["missing"] = f"{type(error).__name__}: {error}"
+        return found
+    found.update(worker.about())
+    return found
+
+
+# A function of the main module is sent as its code; any other by its name, which a worker without the package
+# could not look up.
+hello.__module__ = "__main__"
+
+
+@dataclass
+class Machine:
+    """One machine: what it says of itself, and its workers."""
+
+    name: str
+    key: str
+    facts: dict[str, Any]
+    workers: list[str] = field(default_factory=list)
+    threads: int = 0
+
+    @property
+    def clock_apart_s(self) -> float:
+        return float(self.facts.get("clock_apart_s", 0.0))
+
+
+def key_of(facts: dict[str, Any]) -> str:
+    """What tells machines apart: the boot of a kernel, as containers on one machine have machine ids and names
+    of their own. A worker that was given a name by BYTEPATH_MACHINE is on a machine of that name."""
+    parts = [facts["boot_id"] or facts["machine_id"] or facts["host"]]
+    if facts.get("named"):
+        parts.append(facts["host"])
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+async def probe(client: Client) -> list[Machine]:
+    """Every machine of the fleet; an error where a worker does not answer, or lacks the package."""
+    info = (await client.scheduler.identity(n_workers=-1))["workers"] if client.scheduler else {}
+    if not info:
+        raise FleetError("the fleet has no workers left; start some with `dask worker ADDRESS`")
+    answers = await asyncio.gather(*(_ask(client, worker) for worker in info))
+    facts = dict(zip(info, answers, strict=True))
+    silent = [worker for worker, answer in facts.items() if isinstance(answer, str)]
+    if silent:
+        raise FleetError(
+            f"{_count(len(silent), 'worker')} of {len(info)} did not answer: "
+            + "; ".join(f"{worker} ({facts[worker]})" for worker in silent[:5])
+            + ". Restart or remove them, and try again"
+        )
+    machines: dict[str, Machine] = {}
+    for worker, answer in facts.items():
+        key = key_of(answer)
+        machine = machines.setdefault(key, Machine(answer["host"], key, answer))
+        machine.workers.append(worker)
+        machine.threads += info[worker]["nthreads"]
+    found = sorted(machines.values(), key=lambda machine: (machine.name, machine.key))
+    _tell_names_apart(found)
+    check_packages(facts)
+    return found
+
+
+async def _ask(client: Client, worker: str) -> dict[str, Any] | str:
+    began = time.time()
+    try:
+        answers = await asyncio.wait_for(client.run(hello, workers=[worker], on_error="return"), PROBE_S)
+    except (TimeoutError, asyncio.TimeoutError):
+        return f"no answer within {PROBE_S} s"
+    except Exception as error:
+        return str(error) or type(error).__name__
+    answer = answers.get(worker)
+    if not isinstance(answer, dict):
+        return f"{type(answer).__name__}: {answer}"
+    # Half the way there and back is as near as it gets.
+    answer["clock_apart_s"] = answer["clock"] - (began + time.time()) / 2
+    answer["clock_known_to_s"] = (time.time() - began) / 2
+    return answer
+
+
+def _tell_names_apart(machines: list[Machine]) -> None:
+    names = [machine.name for machine in machines]
+    for machine in machines:
+        if names.count(machine.name) > 1:
+            machine.name = f"{machine.name}-{machine.key[:4]}"
+
+
+def check_packages(facts: dict[str, dict[str, Any]]) -> None:
+    """Refuses workers that have no bytepath, or another one than this."""
+    from . import worker as own
+
+    here = own.about()
+    wrong = []
+    for address, there in facts.items():
+        who = f"{address} on {there['host']}"
+        if "missing" in there:
+            wrong.append(
+                f"{who} has no Python package bytepath ({there['missing']}): run "
+                f"`{there['executable']} -m pip install 'bytepath[fleet]'` there"
+            )
+        elif there["program"] is None:
+            wrong.append(
+                f"{who} has the package, but finds no program bytepath: install it there, or set BYTEPATH_PROGRAM "
+                "before its worker starts"
+            )
+        elif (there["version"], there["protocol"]) != (here["version"], here["protocol"]):
+            wrong.append(
+                f"{who} has {there['version']} (protocol {there['protocol']}), and here is {here['version']} "
+                f"(protocol {here['protocol']}): install one version on all machines"
+            )
+    if here["program"] is None:
+        wrong.append("here is no program bytepath: install it, or set BYTEPATH_PROGRAM")
+    if wrong:
+        more = f"\n  and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+        raise FleetError("not every worker can do the work:\n  " + "\n  ".join(wrong[:10]) + more)
+
+
+def clocks(machines: list[Machine]) -> list[str]:
+    """What there is to say about clocks that are apart from this machine's."""
+    told = []
+    for machine in machines:
+        apart = machine.clock_apart_s
+        if abs(apart) > CLOCK_S + machine.facts.get("clock_known_to_s", 0.0):
+            way = "ahead of" if apart > 0 else "behind"
+            told.append(
+                f"the clock of {machine.name} is {abs(apart):.1f} s {way} this machine's: nothing here depends on it, "
+                "but files that are copied without their times, and logs, do"
+            )
+    return told
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

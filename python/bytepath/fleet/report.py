@@ -1,0 +1,124 @@
+"""One report of many machines: a table for the terminal, and a page with a heat map and distributions."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from . import analysis
+
+COLUMN_MAX = 18
+
+
+def view(found: dict[str, Any]) -> dict[str, Any]:
+    """What is shown, whichever way."""
+    machines = found["machines"]
+    rows = analysis.arms(machines)
+    differing = analysis.settings(machines)
+    return {
+        "arms": rows,
+        "settings": differing,
+        "sentences": analysis.sentences(rows, differing),
+        "names": [machine["name"] for machine in machines],
+        "missing": [(m["name"], m["status"], m["why"]) for m in machines if not m.get("record")],
+        "untrusted": [m["name"] for m in analysis.measured(machines) if m["record"].get("trusted") is False],
+    }
+
+
+def terminal(found: dict[str, Any], shown: dict[str, Any]) -> str:
+    """Arms against machines: each machine's speed as a part of the median of all."""
+    names = [name for name in shown["names"] if any(name in row["by"] for row in shown["arms"])]
+    lines = []
+    if names and shown["arms"]:
+        head = ["arm", "median", *(name[:COLUMN_MAX] for name in names)]
+        body = [[row["name"], _figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
+                for row in shown["arms"]]
+        widths = [max(len(line[at]) for line in [head, *body]) for at in range(len(head))]
+        lines += ["  ".join(text.ljust(width) if at == 0 else text.rjust(width)
+                            for at, (text, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+                  for line in [head, *body]]
+        lines.append("times as fast as the median of all machines; ! is far from the rest, – was not measured")
+    lines += [f"{name}: {status}{': ' + why if why else ''}" for name, status, why in shown["missing"]]
+    lines += shown["sentences"]
+    lines += [_differs(row) for row in shown["settings"]]
+    if shown["untrusted"]:
+        lines.append(f"not to be trusted, as their control differed from itself: {', '.join(shown['untrusted'])}")
+    return "\n".join(lines)
+
+
+def _differs(row: dict[str, Any]) -> str:
+    others = [f"{name} {row['by'][name]}" for name in row["others"][:8]]
+    more = f" and {len(row['others']) - 8} more" if len(row["others"]) > 8 else ""
+    return f"{row['name']} differs: {row['usual']}, but on {', '.join(others)}{more}"
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    if name not in row["speed"]:
+        return "–"
+    return f"{row['speed'][name]:.2f}{'!' if name in row['outliers'] else ''}"
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "–" if value is None else f"{value:.3g} {unit}"
+
+
+def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
+    """The report as a page that needs nothing else."""
+    from jinja2 import Environment
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(colour=_colour, figure=_figure)
+    template = environment.from_string(Path(__file__).with_name("report.html").read_text())
+    return template.render(found=found, shown=shown, strips=[_strip(row, shown["names"]) for row in shown["arms"]])
+
+
+def _colour(speed: float) -> str:
+    """Red is slower than the median, green faster; twofold is the full colour."""
+    at = max(-1.0, min(1.0, math.log2(speed))) if speed > 0 else -1.0
+    hue, light = (8 if at < 0 else 140), 96 - 38 * abs(at)
+    return f"hsl({hue} 65% {light:.0f}%)"
+
+
+def _strip(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """An arm's samples as points on a logarithmic line for each machine."""
+    values = [value for samples in row["samples"].values() for value in samples if value > 0]
+    values += [value[0] for value in row["by"].values() if value[0] > 0]
+    if not values:
+        return {"row": row, "lines": [], "ticks": []}
+    low, high = math.log(min(values)), math.log(max(values))
+    span = max(high - low, 0.05)
+
+    def place(value: float) -> float:
+        return round(100 * (math.log(value) - low) / span, 2)
+
+    lines = [{"name": name, "far": name in row["outliers"],
+              "points": [place(value) for value in row["samples"].get(name, []) if value > 0],
+              "median": place(row["by"][name][0])}
+             for name in names if name in row["by"] and row["by"][name][0] > 0]
+    return {"row": row, "lines": lines, "ticks": [(0, math.exp(low)), (100, math.exp(low + span))]}
+
+
+def diagnoses(found: dict[str, Any]) -> str:
+    """What is poor where, the most common first; then what is not the same everywhere."""
+    machines = analysis.measured(found["machines"])
+    lines = [f"{m['name']}: {m['status']}: {m['why']}" for m in found["machines"] if not m.get("record")]
+    by: dict[str, dict[str, Any]] = {}
+    for machine in machines:
+        for finding in machine["record"]["findings"]:
+            by.setdefault(finding["name"], {})[machine["name"]] = finding
+    poor = {name: {who: f for who, f in all.items() if f["verdict"] == "poor"} for name, all in by.items()}
+    for name, where in sorted(poor.items(), key=lambda entry: -len(entry[1])):
+        if where:
+            first = next(iter(where.values()))
+            who = "every machine" if len(where) == len(machines) else ", ".join(where)
+            lines.append(f"poor: {name} on {who}: {first['found']}. {first['why']}"
+                         + (f" Change it by: {first['setting']}" if first.get("setting") else ""))
+    for name, all in by.items():
+        kinds: dict[str, list[str]] = {}
+        for who, finding in all.items():
+            kinds.setdefault(finding["found"], []).append(who)
+        if len(kinds) > 1:
+            lines.append(f"differs: {name}: " + "; ".join(f"{found} on {', '.join(who)}" for found, who in kinds.items()))
+    good = [machine["name"] for machine in machines if not any(machine["name"] in where for where in poor.values())]
+    if good:
+        lines.append(f"nothing poor on {', '.join(good)}")
+    return "\n".join(lines)

@@ -1,0 +1,283 @@
+"""What runs on the workers: pieces of a copying by a `bytepath` that stays, and commands of it."""
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bytepath import _program
+from bytepath._errors import ProgramError
+
+PROTOCOL = 1
+"""Changes whenever what is sent to workers does."""
+
+SLOT_WAIT_S = 0.02
+SAID_BYTES = 4096
+
+
+def program() -> str | None:
+    """The `bytepath` program of this machine."""
+    try:
+        return _program.program()
+    except ProgramError:
+        return None
+
+
+@functools.cache
+def _version(path: str) -> str:
+    try:
+        run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{path}: {error}"
+    return run.stdout.strip() or f"{path}: exit code {run.returncode}"
+
+
+def about() -> dict[str, Any]:
+    """This process's bytepath."""
+    found = program()
+    return {"program": found, "version": _version(found) if found else None, "protocol": PROTOCOL}
+
+
+# -- pieces of a copying --
+
+
+class Engine:
+    """A `bytepath piece` that answers requests until it is closed, or this process ends."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        path = program()
+        if path is None:
+            raise FileNotFoundError("no program bytepath")
+        words = [path, "piece", "--source", setup["source"], "--destination", setup["destination"]]
+        words += ["--run", setup["run"], "--token", uuid.uuid4().hex[:12], "--", *setup["options"]]
+        self.said = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [os.fsencode(word) for word in words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.said,
+            # Signals that the terminal sends are the submitter's to answer.
+            start_new_session=True,
+        )
+
+    def ask(self, request: bytes) -> bytes:
+        assert self.process.stdin and self.process.stdout
+        try:
+            self.process.stdin.write(request + b"\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = b""
+        if not answer.endswith(b"\n"):
+            code = self.process.wait()
+            raise EngineDied(f"bytepath piece ended with {code}: {self.last_words()}")
+        return answer
+
+    def last_words(self) -> str:
+        size = self.said.seek(0, os.SEEK_END)
+        self.said.seek(max(0, size - SAID_BYTES))
+        return self.said.read().decode(errors="replace").strip() or "without a word"
+
+    def close(self) -> None:
+        assert self.process.stdin and self.process.stdout
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.said.close()
+
+
+class EngineDied(Exception):
+    """The program ended in the middle of a piece: its words."""
+
+
+_idle: dict[str, list[Engine]] = {}
+_lock = threading.Lock()
+
+
+def piece(setup: dict[str, Any], request: bytes) -> bytes:
+    """Does a piece of a copying; its answer. Engines that wait are kept for the next piece."""
+    with contextlib.ExitStack() as stack:
+        if setup.get("per_machine"):
+            stack.enter_context(_slot(setup["id"], setup["per_machine"]))
+        with _lock:
+            # Those of a copying that is over end here; there is one at a time.
+            for other in [key for key in _idle if key != setup["id"]]:
+                for engine in _idle.pop(other):
+                    engine.close()
+            waiting = _idle.setdefault(setup["id"], [])
+            found = waiting.pop() if waiting else None
+        if found is not None and found.process.poll() is not None:
+            found.close()
+            found = None
+        engine = found or Engine(setup)
+        try:
+            answer = engine.ask(request)
+        except BaseException as error:
+            engine.close()
+            if isinstance(error, EngineDied):
+                return json.dumps({"died": str(error)}).encode()
+            raise
+        with _lock:
+            if setup["id"] in _idle:
+                _idle[setup["id"]].append(engine)
+            else:
+                engine.close()
+        return answer
+
+
+def release() -> None:
+    """Ends the engines that wait in this process."""
+    with _lock:
+        for engines in _idle.values():
+            for engine in engines:
+                engine.close()
+        _idle.clear()
+
+
+@contextlib.contextmanager
+def _slot(run: str, count: int) -> Iterator[None]:
+    """One of so many places on this machine, whichever workers share it. Who dies leaves its place."""
+    folder = machine_folder()
+    while True:
+        for number in range(count):
+            file = os.open(folder / f"{run}-{number}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(file)
+                continue
+            try:
+                yield
+            finally:
+                os.close(file)
+            return
+        time.sleep(SLOT_WAIT_S)
+
+
+def machine_folder() -> Path:
+    """A folder of this user on this machine, for locks."""
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    machine = os.environ.get("BYTEPATH_MACHINE", "").replace("/", "_")
+    folder = Path(base) / f"bytepath-fleet-{os.getuid()}{machine and '-' + machine}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to somebody else")
+    return folder
+
+
+def sees(source: str, destination: str, run: str | None) -> dict[str, Any]:
+    """What this machine sees of the paths of a copying."""
+    found: dict[str, Any] = {}
+    try:
+        stat = os.stat(source)
+        found["source"] = {"ino": stat.st_ino, "directory": os.path.isdir(source), "real": os.path.realpath(source)}
+        with os.scandir(source) as entries:
+            next(entries, None)
+    except OSError as error:
+        found["source_error"] = str(error)
+    parent = os.path.dirname(os.path.abspath(destination))
+    there = destination if os.path.lexists(destination) else parent
+    try:
+        stat = os.stat(there)
+        exists = there == destination
+        found["destination"] = {
+            "exists": exists,
+            "ino": stat.st_ino,
+            "directory": os.path.isdir(there),
+            "real": os.path.realpath(destination),
+        }
+    except OSError as error:
+        found["destination_error"] = str(error)
+    if run is not None:
+        found["run"] = os.path.isdir(run)
+    return found
+
+
+def mark(path: str, text: str) -> str | None:
+    """Leaves a word in a file, for others to find; why it cannot."""
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def marked(path: str) -> str | None:
+    """The word that somebody left in a file."""
+    try:
+        # Some file systems tell of new names only once the directory is looked at.
+        os.listdir(os.path.dirname(path))
+        return Path(path).read_text()
+    except OSError:
+        return None
+
+
+# -- commands of bytepath --
+
+
+def command(words: list[str], record: bool, environment: dict[str, str] | None = None) -> dict[str, Any]:
+    """Runs a command of `bytepath`, one at a time on this machine; it ends with this process."""
+    path = program()
+    if path is None:
+        raise FileNotFoundError("no program bytepath")
+    lock = os.open(machine_folder() / "measuring", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _command(path, words, record, environment or {})
+    finally:
+        os.close(lock)
+
+
+def _command(path: str, words: list[str], record: bool, environment: dict[str, str]) -> dict[str, Any]:
+    guard = str(Path(__file__).with_name("guard.py"))
+    # Who has the lock has these files; what a killed worker left in them is overwritten.
+    file, said = (str(machine_folder() / name) for name in ("record.json", "said"))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(file)
+    more = ["--json", file] if record else []
+    began = time.time()
+    with open(said, "wb") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-I", guard, path, *words, *more],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=err,
+            env={**os.environ, **environment},
+        )
+    assert process.stdin and process.stdout
+    with process.stdin, process.stdout:
+        out = process.stdout.read()
+        code = process.wait()
+    found: dict[str, Any] = {
+        "code": code,
+        "out": out.decode(errors="replace"),
+        "said": _end_of(said),
+        "began": began,
+        "seconds": time.time() - began,
+    }
+    if record and os.path.exists(file) and os.path.getsize(file):
+        with open(file) as opened:
+            found["record"] = json.load(opened)
+    for path in (file, said):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    return found
+
+
+def _end_of(path: str) -> str:
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - SAID_BYTES))
+        return file.read().decode(errors="replace").strip()

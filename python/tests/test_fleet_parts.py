@@ -1,0 +1,228 @@
+"""The parts of fleets that need no fleet: the journal, what is said of outliers, the page, the line of progress."""
+
+import argparse
+import json
+from collections import deque
+
+import pytest
+
+pytest.importorskip("distributed", reason="fleets need the package distributed")
+
+from bytepath.fleet import analysis, machines, report  # noqa: E402
+from bytepath.fleet.cluster import local_workers  # noqa: E402
+from bytepath.fleet.copy import journal as journals  # noqa: E402
+from bytepath.fleet.copy.command import bytes_of  # noqa: E402
+from bytepath.fleet.copy.journal import Journal  # noqa: E402
+from bytepath.fleet.copy.progress import text  # noqa: E402
+from bytepath.fleet.errors import FleetError, WrongUsage  # noqa: E402
+
+EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
+         "told": [], "closed": []}  # fmt: skip
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = Journal(tmp_path / "a.journal", ["from", "to"])
+    yield journal
+    journal.close()
+
+
+def answer(**found):
+    return {**EMPTY, **found}
+
+
+def tree(path):
+    return {"do": "tree", "d": path, "w": 0.5}
+
+
+def test_work_that_was_taken_comes_back_when_the_journal_is_opened_again(tmp_path):
+    journal = Journal(tmp_path / "a.journal", ["from", "to"])
+    journal.put([tree("a"), tree("b")])
+    taken = journal.take(1)
+    assert [item["d"] for _, item in taken] == ["b"]
+    assert journal.settle(taken, answer(files=3, rest=[tree("b/c")]))
+    journal.take(1)
+    journal.commit()
+    journal.close()
+    again = Journal(tmp_path / "a.journal", ["from", "to"])
+    assert [item["d"] for _, item in again.take(9)] == ["b/c", "a"]
+    assert again.get("files") == "3"
+    again.close()
+
+
+def test_what_was_not_committed_is_as_if_it_had_not_been_answered(tmp_path):
+    journal = Journal(tmp_path / "a.journal", ["from", "to"])
+    journal.put([tree("a")])
+    journal.commit()
+    journal.settle(journal.take(1), answer(files=7))
+    journal.close()
+    again = Journal(tmp_path / "a.journal", ["from", "to"])
+    assert [item["d"] for _, item in again.take(9)] == ["a"]
+    assert again.get("files") is None
+    again.close()
+
+
+def test_work_that_was_answered_twice_counts_once(journal):
+    journal.put([tree("a")])
+    taken = journal.take(1)
+    assert journal.settle(taken, answer(files=5))
+    # A number is not given out again, so that a late answer is not taken for another's.
+    journal.put([tree("b")])
+    assert not journal.settle(taken, answer(files=5))
+    assert journal.get("files") == "5" and len(journal.take(9)) == 1
+
+
+def test_a_large_file_is_named_once_all_its_ranges_are_there(journal):
+    journal.put([tree("")])
+    journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 200 << 20, "w": 0.5}]))
+    [(id, begin)] = journal.take(9)
+    assert begin["do"] == "begin"
+    journal.settle([(id, begin)], answer(begun={"k": begin["k"], "cloned": False, "size": 200 << 20, "mtime": 1 << 61}))
+    ranges = journal.take(9)
+    assert [(item["a"], item["z"]) for _, item in ranges] == list(journals.cut(200 << 20))
+    assert ranges[0][1]["a"] == 0 and ranges[-1][1]["z"] == 200 << 20
+    first, *others = ranges
+    rest = {**first[1], "a": 5}
+    journal.settle([first], answer(rest=[rest]))
+    for other in others:
+        journal.settle([other], EMPTY)
+    left = journal.take(9)
+    assert [item for _, item in left] == [rest]
+    journal.settle(left, EMPTY)
+    [(_, end)] = journal.take(9)
+    assert (end["do"], end["f"], end["size"], end["mtime"]) == ("end", "big", 200 << 20, 1 << 61)
+
+
+def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(journal):
+    journal.put([tree("")])
+    journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 100 << 20, "w": 0.5}]))
+    [(id, begin)] = journal.take(9)
+    journal.settle([(id, begin)], answer(begun={"k": begin["k"], "cloned": False, "size": 100 << 20, "mtime": 1}))
+    first, second = journal.take(9)
+    journal.settle([first], answer(failed=[{"item": first[1], "why": ["error reading"], "errno": 5}]))
+    journal.settle([second], EMPTY)
+    assert journal.take(9) == []
+    assert journal.failures(9) == (1, ["error reading"])
+    assert journal.try_failed_again() == 1
+    [(_, again)] = journal.take(9)
+    assert again["do"] == "begin" and again["k"] != begin["k"]
+
+
+def test_the_first_name_of_a_file_is_copied_and_the_others_become_names_of_it(journal):
+    journal.put([tree("")])
+    links = [{"f": name, "dev": 1, "ino": (1 << 64) - 2, "w": 0.1} for name in ("d/a", "d/b", "c", "d/b", "d/a")]
+    journal.settle(journal.take(1), answer(links=links))
+    [(_, first)] = journal.take(9)
+    assert (first["d"], first["n"], first["alone"]) == ("d", ["a"], True)
+    assert journal.put_links(9, 9)
+    [(_, item)] = journal.take(9)
+    assert item["links"] == [["d/a", "d/b"], ["d/a", "c"]]
+
+
+def test_directories_that_close_come_deepest_first(journal):
+    journal.put([tree("")])
+    journal.settle(journal.take(1), answer(closed=["a", "a/b/c", "", "x/y"]))
+    found = []
+    while journal.put_closed(9):
+        found += [item["dirs"] for _, item in journal.take(9)]
+    assert found == [["a/b/c"], ["x/y"], ["a"], [""]]
+
+
+def test_a_journal_has_one_user_and_one_copying(tmp_path, journal):
+    with pytest.raises(FleetError, match="another process is at this copying"):
+        Journal(tmp_path / "a.journal", ["from", "to"])
+    other = Journal(tmp_path / "b.journal", ["from", "to"])
+    other.close()
+    with pytest.raises(FleetError, match="the journal of another copying"):
+        Journal(tmp_path / "b.journal", ["from", "elsewhere"])
+    (tmp_path / "c.journal").write_bytes(b"no journal at all, but long enough to look like something" * 99)
+    with pytest.raises(FleetError, match="--anew"):
+        Journal(tmp_path / "c.journal", ["from", "to"])
+
+
+def machine(name, medians, **settings):
+    arms = [{"name": arm, "unit": "GiB/s", "better": "higher", "status": "ok", "median": value,
+             "ci95": [value * 0.98, value * 1.02], "samples": [{"value": value * by} for by in (0.99, 1.0, 1.01)]}
+            for arm, value in medians.items()]  # fmt: skip
+    record = {"arms": arms, "trusted": True, "machine": {"governor": "performance", "kernel": "6.18", **settings}}
+    return {"name": name, "status": "ok", "why": "", "record": record}
+
+
+def fleet_of(*found):
+    return {"words": ["bench", "pipes"], "started": "2026-01-01", "machines": list(found)}
+
+
+def test_an_outlier_is_named_with_what_is_set_otherwise_there():
+    found = fleet_of(*(machine(f"node-{at}", {"wake": 1.0 + at / 100, "copy": 5.0}) for at in range(6)),
+                     machine("node-17", {"wake": 1.0 / 6, "copy": 5.0}, governor="powersave"))  # fmt: skip
+    shown = report.view(found)
+    assert shown["sentences"] == [
+        "node-17 is 6.1x slower than the rest at wake: another governor (powersave, elsewhere performance)"
+    ]
+    told = report.terminal(found, shown)
+    assert "0.16!" in told and "governor differs: performance, but on node-17 powersave" in told
+
+
+def test_where_less_is_better_the_slow_one_is_slow():
+    found = fleet_of(*(machine(f"n{at}", {"wake": 2.0}) for at in range(4)), machine("slow", {"wake": 12.0}))
+    for entry in found["machines"]:
+        entry["record"]["arms"][0]["better"] = "lower"
+    [sentence] = report.view(found)["sentences"]
+    assert sentence.startswith("slow is 6.0x slower than the rest at wake: none of the settings")
+
+
+def test_machines_that_are_alike_or_too_few_have_no_outlier():
+    alike = fleet_of(*(machine(f"n{at}", {"wake": 1.0 + at / 50}) for at in range(8)))
+    few = fleet_of(machine("a", {"wake": 1.0}), machine("b", {"wake": 9.0}))
+    assert report.view(alike)["sentences"] == report.view(few)["sentences"] == []
+
+
+def test_a_machine_that_was_lost_and_an_arm_that_could_not_run_are_in_the_report():
+    there = machine("here", {"wake": 1.0})
+    there["record"]["arms"].append({"name": "odd", "unit": "s", "better": "lower", "status": "unavailable", "why": "EPERM"})
+    found = fleet_of(there, {"name": "gone", "status": "lost", "why": "its worker was lost", "record": None})
+    shown = report.view(found)
+    assert "gone: lost: its worker was lost" in report.terminal(found, shown)
+    page = report.page(found, shown)
+    assert "EPERM" in page and "its worker was lost" in page
+
+
+def test_a_page_has_nothing_of_a_machine_as_markup():
+    found = fleet_of(machine("<script>alert(1)</script>", {"<b>": 1.0}), machine("b", {"<b>": 1.0}, kernel="<i>"))
+    page = report.page(found, report.view(found))
+    assert "<script>" not in page and "<b>" not in page.replace("<b>&lt;", "") and "&lt;i&gt;" in page
+
+
+def test_workers_of_one_kernel_share_a_machine_unless_they_are_named():
+    facts = {"boot_id": "b", "machine_id": "m", "host": "x"}
+    assert machines.key_of(facts) == machines.key_of({**facts, "machine_id": "other", "host": "container"})
+    assert machines.key_of(facts) != machines.key_of({**facts, "boot_id": "c"})
+    assert machines.key_of(facts) != machines.key_of({**facts, "named": True})
+
+
+def test_clocks_that_are_apart_are_told_of():
+    apart = machines.Machine("far", "k", {"clock_apart_s": -37.2, "clock_known_to_s": 0.1})
+    near = machines.Machine("near", "l", {"clock_apart_s": 0.5})
+    [told] = machines.clocks([apart, near])
+    assert told.startswith("the clock of far is 37.2 s behind")
+
+
+def test_progress_says_how_far_it_is():
+    seen = deque([(100.0, 0, 0.1), (104.0, 4 << 30, 0.3)])
+    assert text(5, 4 << 30, 0.3, 3, seen) == "5 files, 4 GiB, 1 GiB/s, about 30%, about 0:14 left, 3 workers"
+    assert "time left unknown" in text(0, 0, 0.0, 1, deque([(1.0, 0, 0.0)]))
+
+
+def test_words_on_the_command_line_that_mean_nothing_are_refused():
+    assert local_workers("local:3") == 3 and local_workers("tcp://host:8786") is None
+    with pytest.raises(WrongUsage):
+        local_workers("local:0")
+    assert bytes_of("1.5GiB") == 3 << 29 and bytes_of("200M") == 200 << 20 and bytes_of("2kB") == 2000
+    for wrong in ("", "-1", "M", "1Q", "0", "nan"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            bytes_of(wrong)
+
+
+def test_names_that_are_no_text_go_through_json():
+    name = b"\xff\x00\n\xe4".decode("latin-1")
+    assert json.loads(json.dumps({"n": name}))["n"].encode("latin-1") == b"\xff\x00\n\xe4"

@@ -15,6 +15,7 @@ use bytepath_report::SyscallCount;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 use rustix::thread::gettid;
+use syscalls::Sysno;
 
 use crate::Whom;
 use crate::sampler::now_ns;
@@ -33,6 +34,10 @@ const OFF: Duration = Duration::from_millis(90);
 const MANY: usize = 300;
 /// So many turns it takes to tell.
 const TURNS: usize = 10;
+
+/// Calls that do not return.
+const NO_RETURN: [u64; 2] = [Sysno::exit as u64, EXIT_GROUP];
+const EXIT_GROUP: u64 = Sysno::exit_group as u64;
 
 /// Where, behind what all tracepoints have in common, the number of the call is.
 const NUMBER_AT: usize = 8;
@@ -53,7 +58,6 @@ pub(crate) struct Traced {
     /// Where calls were many: how long was traced, and how long not.
     on_ns: u64,
     off_ns: u64,
-    pub(crate) lost: u64,
 }
 
 /// The calls of a thread.
@@ -161,21 +165,46 @@ impl Events {
     }
 
     /// What the rings hold, in the order of its times.
-    fn emptied(&mut self, lost: &mut u64) -> Vec<Call> {
+    fn emptied(&mut self) -> Emptied {
         const LOST: u32 = 2;
-        let mut calls = Vec::new();
+        let mut all = Emptied { calls: Vec::new(), full_ns: None };
         for ring in &mut self.rings {
+            let (mut held_bytes, mut last_ns) = (0, None);
             while let Some(record) = ring.next_record() {
                 let bytes = record.to_contiguous();
-                match (record.ty(), call(&bytes, &self.enter_ids)) {
-                    (LOST, _) => *lost += number(&bytes, 8).unwrap_or(0),
-                    (_, Some(call)) => calls.push(call),
-                    _ => {}
+                held_bytes += bytes.len() + HEADER_BYTES;
+                if let Some(call) = (record.ty() != LOST).then(|| call(&bytes, &self.enter_ids)) {
+                    last_ns = call.as_ref().map(|call| call.time_ns).or(last_ns);
+                    all.calls.extend(call);
                 }
             }
+            if held_bytes + ROOM_BYTES > RING_BYTES {
+                all.full_ns = [all.full_ns, last_ns].into_iter().flatten().min();
+            }
         }
-        calls.sort_by_key(|call| call.time_ns);
-        calls
+        all.in_order()
+    }
+}
+
+/// Of each record, before what it says.
+const HEADER_BYTES: usize = 8;
+/// A ring that has no more room than this was full.
+const ROOM_BYTES: usize = 4096;
+
+/// What rings held.
+struct Emptied {
+    calls: Vec<Call>,
+    /// When a ring was full, if one was: nothing is known of what came behind that.
+    full_ns: Option<u64>,
+}
+
+impl Emptied {
+    fn in_order(mut self) -> Emptied {
+        if let Some(full_ns) = self.full_ns {
+            self.calls.retain(|call| call.time_ns <= full_ns);
+        }
+        self.calls.sort_by_key(|call| call.time_ns);
+        self
     }
 }
 
@@ -226,8 +255,8 @@ fn call(bytes: &[u8], enter_ids: &HashSet<u64>) -> Option<Call> {
 
 fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
     let mut traced = Traced::default();
+    let mut pace = Pace::default();
     let mut many = false;
-    let mut recent = VecDeque::new();
     let mut from = now_ns();
     loop {
         events.switch(true);
@@ -235,35 +264,29 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
         if many || last {
             events.switch(false);
         }
-        let to = now_ns();
-        let calls = events.emptied(&mut traced.lost);
-        let were_many = many;
-        recent.push_back(calls.len());
-        if recent.len() > TURNS {
-            recent.pop_front();
+        let turn = Turn { from, to: now_ns(), in_part: many };
+        let seen = events.emptied();
+        many = pace.are_many(turn.from, &seen);
+        if many && !turn.in_part {
+            // Tracing has made what was sampled meanwhile slower.
+            traced.windows.push((pace.since(), turn.to));
         }
-        many = match were_many {
-            true => calls.len() > MANY,
-            // What is over before that many turns is traced whole.
-            false => recent.len() == TURNS && recent.iter().sum::<usize>() > MANY * TURNS,
-        };
-        calls.iter().for_each(|call| traced.take(call, were_many));
-        if were_many {
-            traced.windows.push((from, to));
-            traced.on_ns += to - from;
-        }
-        if were_many || many || last {
-            traced.stretch_of_time_ends(to, were_many);
-        }
-        from = to;
+        traced.turn(&turn, &seen, many || last);
+        from = turn.to;
         if last {
             return traced;
         }
         if many {
             events.switch(false);
+            if !turn.in_part {
+                // What came while the rings were emptied.
+                let now = now_ns();
+                traced.turn(&Turn { from, to: now, in_part: false }, &events.emptied(), true);
+                from = now;
+            }
             let last = !matches!(stopped.recv_timeout(OFF), Err(RecvTimeoutError::Timeout));
             let now = now_ns();
-            traced.off_ns += now - to;
+            traced.off_ns += now - from;
             if last {
                 return traced;
             }
@@ -274,17 +297,84 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
     }
 }
 
+/// A stretch of time in which calls were traced.
+struct Turn {
+    from: u64,
+    to: u64,
+    /// Whether it stands for time beside it in which they were not.
+    in_part: bool,
+}
+
+/// When the last turns began, and how many records each brought.
+#[derive(Default)]
+struct Pace(VecDeque<(u64, usize)>);
+
+impl Pace {
+    /// Whether calls are many, with those of one more turn. The turns before count as much as this
+    /// one: a turn in which others had the CPU says nothing. What is over before there are so many
+    /// turns is traced whole, unless there are more calls than can be.
+    fn are_many(&mut self, from: u64, seen: &Emptied) -> bool {
+        self.0.push_back((from, seen.calls.len()));
+        if self.0.len() > TURNS {
+            self.0.pop_front();
+        }
+        let records = self.0.iter().map(|(_, records)| records).sum::<usize>();
+        seen.full_ns.is_some() || (self.0.len() == TURNS && records > MANY * TURNS)
+    }
+
+    /// When the first of the turns began that it goes by.
+    fn since(&self) -> u64 {
+        self.0.front().map_or(0, |(from, _)| *from)
+    }
+}
+
 impl Traced {
+    /// Takes what a turn has brought. Where calls were many behind it, all that is known of those that
+    /// somebody is in ends with it.
+    fn turn(&mut self, turn: &Turn, seen: &Emptied, ends: bool) {
+        // Where a ring was full, the time until then stands for the rest.
+        let in_part = turn.in_part || seen.full_ns.is_some();
+        let to = seen.full_ns.map_or(turn.to, |full| full.clamp(turn.from, turn.to));
+        seen.calls.iter().for_each(|call| self.take(call, in_part));
+        if in_part {
+            self.windows.push((turn.from, turn.to));
+            self.on_ns += to - turn.from;
+            self.off_ns += turn.to - to;
+        }
+        if in_part || ends {
+            self.stretch_of_time_ends(to, in_part);
+        }
+        if to < turn.to {
+            self.stretch_of_time_begins(turn.to);
+        }
+    }
+
     fn take(&mut self, call: &Call, in_part: bool) {
         let caller = self.threads.entry(call.tid).or_default();
         caller.pid = call.pid;
-        let calls = &mut caller.calls[usize::from(in_part)];
+        let part = usize::from(in_part);
+        let calls = &mut caller.calls[part];
         if call.begins {
-            caller.within = Some((call.number, call.time_ns));
             calls.entry(call.number).or_default().0 += 1;
+            // What does not come back is no waiting.
+            let ends = NO_RETURN.contains(&call.number);
+            caller.within = (!ends).then_some((call.number, call.time_ns));
+            if call.number == EXIT_GROUP {
+                self.end_process(call, part);
+            }
         } else if let Some((number, since)) = caller.within.take() {
             let (_, spent) = calls.entry(number).or_default();
             *spent += call.time_ns.saturating_sub(since);
+        }
+    }
+
+    /// The other threads of a process that ends leave their calls.
+    fn end_process(&mut self, at: &Call, part: usize) {
+        for caller in self.threads.values_mut().filter(|caller| caller.pid == at.pid) {
+            if let Some((number, since)) = caller.within.take() {
+                let (_, spent) = caller.calls[part].entry(number).or_default();
+                *spent += at.time_ns.saturating_sub(since);
+            }
         }
     }
 
@@ -339,6 +429,60 @@ impl Traced {
 
 /// The name of a system call of this machine.
 pub(crate) fn name_of(number: u64) -> String {
-    let known = usize::try_from(number).ok().and_then(syscalls::Sysno::new);
+    let known = usize::try_from(number).ok().and_then(Sysno::new);
     known.map_or_else(|| format!("call {number}"), |call| call.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: u64 = Sysno::ppoll as u64;
+
+    fn call(tid: u32, time_ns: u64, number: u64, begins: bool) -> Call {
+        Call { pid: 1, tid, time_ns, number, begins }
+    }
+
+    #[test]
+    fn a_call_that_does_not_return_takes_no_time_and_ends_what_others_wait_in() {
+        let mut traced = Traced::default();
+        traced.take(&call(1, 100, WAIT, true), false);
+        traced.take(&call(2, 150, EXIT_GROUP, true), false);
+        traced.stretch_of_time_ends(1_000_000, false);
+        let counts = traced.counts(&HashSet::from([1]), &[]);
+        let seconds = |name: &str| {
+            let call = counts.iter().find(|call| call.name == name).expect("it was made");
+            (call.count, call.seconds.map(|seconds| (seconds * 1e9).round() as u64))
+        };
+        assert_eq!(seconds("exit_group"), (1, Some(0)));
+        assert_eq!(seconds("ppoll"), (1, Some(50)));
+    }
+
+    #[test]
+    fn a_turn_in_which_others_had_the_cpu_does_not_make_calls_few() {
+        let mut pace = Pace::default();
+        let mut are_many = |records: usize| {
+            let calls = (0..records).map(|_| call(1, 1, WAIT, true)).collect();
+            pace.are_many(7, &Emptied { calls, full_ns: None })
+        };
+        assert!((1..TURNS).all(|_| !are_many(10 * MANY)), "what is short is traced whole");
+        assert!(are_many(10 * MANY));
+        assert!(are_many(0), "one turn says nothing");
+        assert!((0..TURNS).any(|_| !are_many(0)), "calls have become few");
+    }
+
+    #[test]
+    fn what_did_not_fit_into_a_ring_is_made_up_for() {
+        // A call a microsecond, and a ring that is full after a quarter of the turn.
+        let calls = (0..2000).map(|at| call(1, at * 500, WAIT, at % 2 == 0)).collect();
+        let seen = Emptied { calls, full_ns: Some(250_000) }.in_order();
+        assert!(Pace::default().are_many(0, &seen), "more than can be traced are many");
+        let mut traced = Traced::default();
+        traced.turn(&Turn { from: 0, to: 1_000_000, in_part: false }, &seen, true);
+        let counts = traced.counts(&HashSet::from([1]), &[]);
+        assert!(counts[0].count.abs_diff(1000) < 10, "{counts:?}");
+        let seconds = counts[0].seconds.expect("it took some");
+        assert!((seconds - 0.0005).abs() < 0.00001, "{counts:?}");
+        assert_eq!(traced.windows, [(0, 1_000_000)], "samples of the turn are left out");
+    }
 }

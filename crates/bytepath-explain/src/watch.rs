@@ -1,5 +1,6 @@
 //! Looks at some work while it runs, and explains afterwards where its time went.
 
+use std::borrow::Cow;
 use std::fs;
 
 use bytepath_report::{ClassShare, Explained, SymbolShare};
@@ -8,7 +9,7 @@ use crate::classes::{Classes, DESCRIPTORS, UNCLAIMED, UNDIVIDED};
 use crate::counters::{Counted, Counting, name, why};
 use crate::missing::Missing;
 use crate::open::{Source, View};
-use crate::profile::{IDLE, Part, Profile, Stack, Thread};
+use crate::profile::{IDLE, Part, Profile, Stack, Symbol, Thread};
 use crate::sampler::{Sampled, Sampling, online};
 use crate::sentence::sentence;
 use crate::shares::{Seen, Share, shares};
@@ -122,7 +123,7 @@ impl Watch {
             let explained = Explained { seconds, counters, ..Explained::default() };
             let explained = Explained { missing: self.missing, ..explained };
             return Looked {
-                explained: Explained { sentence: sentence(&explained), ..explained },
+                explained: Explained { sentence: sentence(&explained, 0), ..explained },
                 profile: Profile::default(),
             };
         };
@@ -232,12 +233,19 @@ fn filled(mut explained: Explained, profile: &Profile, seen: Seen) -> Explained 
     explained.unclaimed = unclaimed(profile, &classes);
     explained.descriptor_calls = by_call(profile, &classes, DESCRIPTORS);
     explained.stacks = folded::bounded(profile, &classes);
-    explained.sentence = sentence(&explained);
+    explained.sentence = sentence(&explained, of_the_work(profile));
     explained
 }
 
 fn class_share(share: Share) -> ClassShare {
     ClassShare { name: share.class, share: share.share, ci95: share.ci95, published: None }
+}
+
+/// How many samples are of the work itself.
+fn of_the_work(profile: &Profile) -> u64 {
+    let own = profile.stacks.iter().zip(&profile.counts);
+    let own = own.filter(|(stack, _)| profile.thread_of(stack).part == Part::Work);
+    own.map(|(_, count)| count).sum()
 }
 
 /// The leaves of what no class claims.
@@ -260,16 +268,15 @@ fn unclaimed(profile: &Profile, classes: &[&str]) -> Vec<SymbolShare> {
 
 /// From which system calls the samples of a class came, most first, as shares of them.
 fn by_call(profile: &Profile, classes: &[&str], class: &str) -> Vec<SymbolShare> {
-    let mut calls = std::collections::BTreeMap::<&str, u64>::new();
+    let mut calls = std::collections::BTreeMap::<Cow<'_, str>, u64>::new();
     let of_class = |number: &usize| classes[*number] == class && profile.counts[*number] > 0;
     for number in (0..profile.stacks.len()).filter(of_class) {
-        let mut symbols = profile.symbols_of(&profile.stacks[number]);
-        let call = symbols.find_map(|symbol| call_of(&symbol.name)).unwrap_or("[no call]");
-        *calls.entry(call).or_default() += profile.counts[number];
+        let symbols = profile.symbols_of(&profile.stacks[number]);
+        *calls.entry(call_from(symbols)).or_default() += profile.counts[number];
     }
     let all = calls.values().sum::<u64>().max(1) as f64;
-    let share = |(call, count): (&str, u64)| SymbolShare {
-        symbol: call.to_owned(),
+    let share = |(call, count): (Cow<'_, str>, u64)| SymbolShare {
+        symbol: call.into_owned(),
         share: count as f64 / all,
     };
     let mut found: Vec<SymbolShare> = calls.into_iter().map(share).collect();
@@ -277,9 +284,38 @@ fn by_call(profile: &Profile, classes: &[&str], class: &str) -> Vec<SymbolShare>
     found
 }
 
+/// The system call that a stack, root first, is in. Compilers jump from a call's first function to the
+/// one that does it, so that only what comes behind the entry is seen of it: `ksys_write`, or a
+/// function with a name of its own, which is told in brackets.
+fn call_from<'a>(symbols: impl Iterator<Item = &'a Symbol>) -> Cow<'a, str> {
+    const ENTRIES: [&str; 4] =
+        ["do_syscall_64", "x64_sys_call", "invoke_syscall", "el0_svc_common"];
+    let mut symbols = symbols.filter(|symbol| symbol.is_kernel).map(|symbol| symbol.name.as_str());
+    let mut entered = false;
+    let first = symbols.find(|name| {
+        let is_entry = ENTRIES.iter().any(|entry| name.starts_with(entry));
+        entered |= is_entry;
+        call_of(name).is_some() || (entered && !is_entry)
+    });
+    match first.map(|name| (name, call_of(name))) {
+        Some((_, Some(call))) => call.into(),
+        // On the way back, and in a call whose own functions are gone from the stack.
+        Some((name, None)) if name.contains("exit_to_user") || name.contains("exit_work") => {
+            RETURNING.into()
+        }
+        Some((name, None)) => format!("[{name}]").into(),
+        None => NO_CALL.into(),
+    }
+}
+
+/// Where a lookup came from no call: a fault, an interrupt, a thread of the kernel's.
+const NO_CALL: &str = "[no call]";
+/// Where it was done on the way back to the program, whatever the call.
+const RETURNING: &str = "[returning]";
+
 /// The system call that a function of the kernel's begins.
 fn call_of(symbol: &str) -> Option<&str> {
-    ["__x64_sys_", "__arm64_sys_", "__ia32_sys_", "__se_sys_", "__sys_"]
+    ["__x64_sys_", "__arm64_sys_", "__ia32_sys_", "__se_sys_", "__do_sys_", "__sys_", "ksys_"]
         .iter()
         .find_map(|prefix| symbol.strip_prefix(prefix))
 }
@@ -333,7 +369,6 @@ fn idle_s(cpus: &[u32]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Symbol;
 
     fn symbol(name: &str) -> Symbol {
         Symbol { name: name.to_owned(), is_kernel: true, file: None }
@@ -351,5 +386,24 @@ mod tests {
         let calls = by_call(&profile, &[DESCRIPTORS; 2], DESCRIPTORS);
         let told: Vec<_> = calls.iter().map(|call| (call.symbol.as_str(), call.share)).collect();
         assert_eq!(told, [("recvfrom", 0.75), ("sendto", 0.25)]);
+    }
+
+    #[test]
+    fn a_call_is_known_also_where_compilers_jumped_out_of_its_first_function() {
+        let from = |names: &[&str]| {
+            let symbols: Vec<Symbol> = names.iter().map(|name| symbol(name)).collect();
+            call_from(symbols.iter()).into_owned()
+        };
+        let entry = ["entry_SYSCALL_64_after_hwframe", "do_syscall_64"];
+        assert_eq!(from(&[&entry[..], &["ksys_write", "fdget_pos"]].concat()), "write");
+        assert_eq!(
+            from(&[&entry[..], &["x64_sys_call", "do_epoll_ctl"]].concat()),
+            "[do_epoll_ctl]"
+        );
+        assert_eq!(
+            from(&[&entry[..], &["exit_to_user_mode_loop", "____fput"]].concat()),
+            RETURNING
+        );
+        assert_eq!(from(&["asm_exc_page_fault", "fput"]), NO_CALL);
     }
 }

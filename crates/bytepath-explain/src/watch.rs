@@ -131,6 +131,7 @@ impl Watch {
         let mut profile = symbols::named(&sampled.collected, &mut self.missing);
         if let Some(traced) = &traced {
             without_windows(&mut profile, traced);
+            self.missing.extend(traced.part().map(|part| Missing::calls_in_part(part).0));
         }
         let beside = Beside { system_s, idle_s, hz: self.settings.hz };
         beside.put_in(&mut profile, &sampled);

@@ -5,6 +5,7 @@
 //! | look at some work while it runs | [`Watch::start`], [`Watch::stop`] |
 //! | trace it by eBPF: sleeps, wake-ups, system calls, files, connections | [`trace::Tracing`] |
 
+mod came_from;
 pub mod classes;
 mod collect;
 pub mod counters;

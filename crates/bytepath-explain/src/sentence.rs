@@ -3,6 +3,8 @@
 use crate::Explained;
 use crate::classes::{Classes, IDLE, OTHERS, UNCLAIMED, UNDIVIDED, USER};
 use crate::counters::name;
+use crate::folded::RARE;
+use crate::profile::Profile;
 
 /// From this share on a class dominates.
 const DOMINATES: f64 = 0.25;
@@ -128,17 +130,17 @@ fn working(explained: &Explained) -> String {
     text
 }
 
-/// Where programs themselves dominate, where in them.
+/// Where programs themselves dominate, where in them: in what is of that class, and of no other.
 fn leaf_of_user(explained: &Explained) -> String {
+    let stacks = explained.stacks.iter();
+    let profile = Profile::from_folded(stacks.map(|stack| (stack.frames.as_str(), stack.count)));
+    let classes = Classes::built_in().of_all(&profile);
     let mut leaves = std::collections::HashMap::<&str, u64>::new();
-    let beside = |frames: &str| {
-        let thread = frames.split(';').next().unwrap_or_default();
-        thread == crate::profile::IDLE || thread == crate::profile::OTHERS
-    };
-    for stack in explained.stacks.iter().filter(|stack| !beside(&stack.frames)) {
-        let leaf = stack.frames.rsplit(';').next().unwrap_or_default();
-        if !leaf.ends_with(crate::profile::KERNEL_MARK) && leaf != "[rare]" {
-            *leaves.entry(leaf).or_default() += stack.count;
+    for (number, stack) in profile.stacks.iter().enumerate() {
+        let leaf = profile.symbols_of(stack).next_back();
+        let is_rare = profile.symbols_of(stack).next().is_some_and(|first| first.name == RARE);
+        if let Some(leaf) = leaf.filter(|_| classes[number] == USER && !is_rare) {
+            *leaves.entry(&leaf.name).or_default() += profile.counts[number];
         }
     }
     let most = leaves.into_iter().max_by(|a, b| (a.1, b.0).cmp(&(b.1, a.0)));
@@ -224,6 +226,20 @@ mod tests {
         let even = ["copying", "locks and spinning", "user code", "compression", "checksums"];
         let text = sentence(&explained(&even.map(|class| (class, 0.2)), &[]), 1000);
         assert!(text.starts_with("No cost dominates. The largest is copying, 20%"), "{text}");
+    }
+
+    #[test]
+    fn where_programs_work_is_not_where_they_do_what_has_a_class_of_its_own() {
+        let mut user = explained(&[(USER, 0.6), ("checksums", 0.4)], &[]);
+        let stack = |frames: &str, count| bytepath_report::Stack { frames: frames.into(), count };
+        user.stacks = vec![
+            stack("work;main;parse", 20),
+            stack("work;main;print", 30),
+            stack("work;main;lib::xxh3::consume", 40),
+            stack("other programs", 900),
+        ];
+        let text = sentence(&user, 1000);
+        assert!(text.contains("most of all in print") && !text.contains("xxh3"), "{text}");
     }
 
     #[test]

@@ -1,45 +1,17 @@
-//! How every mover comes to its plan, what its user may say about it, and what is told of it.
+//! What the user of a mover may say about its plan, and how it is explained; the library plans.
 
 mod between;
-mod watch;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use bytepath::machine::Machine;
-use bytepath::plan::{Basis, PlanError};
-use bytepath::profile::ProfileError;
+pub(crate) use bytepath::planning::{CarryError, Clock, Planning, usual_profile};
+use bytepath::planning::{Carrying as Work, Wishes};
 use bytepath::routes::ROUTES;
-use bytepath::{Cancel, Job, Knobs, Meter, Moved, Plan, Profile, Transfer, TransferError};
+use bytepath::{Cancel, Job, Knobs, Meter, Moved};
 use clap::Args;
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::say;
-use watch::{Advice, Trying, Watch, Window};
-
-/// Looking at the profile takes about as long as moving 1 MiB, so a job that is known to be smaller
-/// than this goes by rules, and a larger one looks before it begins.
-const LOOK_FROM_BYTES: u64 = 16 << 20;
-
-/// A job of unknown size may end any moment. Once it has moved this much it makes its pipes larger,
-/// which takes a tenth of the time of looking.
-const GROW_FROM_BYTES: u64 = (128 << 10) + (64 << 10);
-/// Once it has moved this much it looks. A little more than a round number: a job of just that is over.
-const UNSURE_BYTES: u64 = (1 << 20) + (64 << 10);
-
-/// Stretches that are longer than this end at a multiple of it: what begins between two large pieces of
-/// the page cache is copied to and from smaller ones for the rest of the file.
-const EVEN_BYTES: u64 = 1 << 20;
-
-/// A stretch lasts about a tenth of a second, or takes that many bytes.
-const STRETCH_BYTES_MIN: u64 = 64 << 10;
-const STRETCH_BYTES_MAX: u64 = 16 << 30;
-/// The same for movers that notice in between what their user wants: a fast source may become slow
-/// in the middle of a stretch.
-const NOTICING_BYTES_MAX: u64 = 64 << 20;
-const STRETCH_SHORT: Duration = Duration::from_millis(50);
-const STRETCH_LONG: Duration = Duration::from_millis(200);
 
 /// Options of every mover.
 #[derive(Args, Debug, Clone, Default)]
@@ -57,23 +29,6 @@ pub(crate) struct PlanOptions {
     /// Leave pipes at either end at the size they have, instead of making them larger
     #[arg(long)]
     pub(crate) no_enlarge: bool,
-}
-
-/// Why there is no movement, or why it ended short.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CarryError {
-    /// No plan.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// The profile that was named cannot be used.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// The movement ended short.
-    #[error(transparent)]
-    Transfer(#[from] TransferError),
-    /// What was moved could not be brought to the device.
-    #[error("error syncing: {0}")]
-    Syncing(Errno),
 }
 
 /// What is needed to carry a job out.
@@ -94,40 +49,8 @@ impl PlanOptions {
     /// # Errors
     /// There is none.
     pub(crate) fn begin(&self, job: &Job<'_>, knobs: Knobs) -> Result<Planning<'_>, CarryError> {
-        let plan = match &self.route {
-            Some(name) => Plan::only(name, job, knobs.clone())?,
-            None => Plan::best(job, knobs.clone())?,
-        };
-        let mut planning = Planning {
-            options: self,
-            between: self.explain_plan.then(|| between::between(job)),
-            knobs,
-            plan: self.sparing(plan),
-            stage: Stage::Settled,
-            stretch_bytes: u64::MAX,
-            always_stretches: false,
-            watch: Watch::default(),
-            passed: 0,
-            total: Moved::default(),
-            broke_off: false,
-            began: Instant::now(),
-            why: None,
-            changes: Vec::new(),
-        };
-        match job.bytes_known() {
-            _ if self.route.is_some() => {}
-            // A profile that was named has to be good, however small the job.
-            _ if self.profile.is_some() => planning.look(job)?,
-            Some(bytes) if bytes >= LOOK_FROM_BYTES => planning.look(job)?,
-            Some(_) => {}
-            None => planning.wait_and_see(),
-        }
-        Ok(planning)
-    }
-
-    /// The plan, with pipes left as they are if they are to be.
-    fn sparing(&self, plan: Plan) -> Plan {
-        if self.no_enlarge { plan.leave_pipes() } else { plan }
+        let (route, profile) = (self.route.as_deref(), self.profile.as_deref());
+        Wishes { route, profile, leave_pipes: self.no_enlarge }.begin(job, knobs)
     }
 
     /// Carries a job out by the best plan for it, and explains that if asked to.
@@ -149,344 +72,21 @@ impl PlanOptions {
         carrying: &Carrying<'_>,
         after: &mut dyn FnMut(u64) -> Result<(), Errno>,
     ) -> Result<Moved, CarryError> {
-        let mut planning = self.begin(&carrying.job, carrying.knobs.clone())?;
-        loop {
-            let before = planning.total.bytes;
-            let left = carrying.job.limit.map_or(u64::MAX, |limit| limit - before);
-            let most = planning.most_bytes().min(left).min(window_bytes);
-            let job = match most {
-                u64::MAX => carrying.job,
-                most => carrying.job.limit(most),
-            };
-            let clock = Clock::now();
-            let moved = match run(carrying, &job, planning.plan()) {
-                Ok(moved) => moved,
-                Err(error) => {
-                    planning.broke_off(&error);
-                    planning.explain();
-                    return Err(beyond(error, before).into());
-                }
-            };
-            let bytes = moved.bytes;
-            planning.went(&carrying.job, moved, clock)?;
-            after(bytes).map_err(CarryError::Syncing)?;
-            if bytes < most || most == left {
-                break;
-            }
-        }
-        planning.explain();
-        Ok(planning.total)
-    }
-}
-
-/// When a stretch began, on the wall and on the CPU.
-pub(crate) struct Clock {
-    wall: Instant,
-    cpu: Duration,
-}
-
-impl Clock {
-    pub(crate) fn now() -> Clock {
-        let cpu = clock_gettime(ClockId::ThreadCPUTime);
-        let cpu = Duration::try_from(cpu).unwrap_or_default();
-        Clock { wall: Instant::now(), cpu }
-    }
-
-    /// What was moved since.
-    fn window(&self, bytes: u64) -> Window {
-        let now = Clock::now();
-        Window { bytes, wall: now.wall - self.wall, cpu: now.cpu.saturating_sub(self.cpu) }
-    }
-}
-
-/// How far the choice has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// By rules; the profile is looked at after this stretch.
-    Unsure,
-    /// By the profile, and watched.
-    Watched,
-    /// As it is to the end.
-    Settled,
-}
-
-/// The plan of a movement as it goes on, stretch by stretch.
-pub(crate) struct Planning<'o> {
-    options: &'o PlanOptions,
-    /// The ends by name, where the plan is to be explained.
-    between: Option<String>,
-    knobs: Knobs,
-    plan: Plan,
-    stage: Stage,
-    stretch_bytes: u64,
-    always_stretches: bool,
-    watch: Watch,
-    /// How many routes of the plan were left behind for their speed.
-    passed: usize,
-    total: Moved,
-    /// Whether an error ended it.
-    broke_off: bool,
-    began: Instant,
-    /// Why the profile has no say.
-    why: Option<String>,
-    /// What was changed on the way, for people.
-    changes: Vec<String>,
-}
-
-impl Planning<'_> {
-    /// The plan now.
-    pub(crate) fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The bytes of the next stretch at most: so many that it lasts a tenth of a second, or all.
-    pub(crate) fn most_bytes(&self) -> u64 {
-        match (self.stretch_bytes, self.total.bytes % EVEN_BYTES) {
-            (bytes, 0) => bytes,
-            (u64::MAX, over) => EVEN_BYTES - over,
-            (bytes, over) if bytes >= EVEN_BYTES => bytes - over,
-            (bytes, _) => bytes,
-        }
-    }
-
-    /// The same, in stretches also where the plan is settled, for movers with something to do in
-    /// between.
-    pub(crate) fn in_stretches(self) -> Self {
-        let stretch_bytes = self.stretch_bytes.min(UNSURE_BYTES);
-        Planning { stretch_bytes, always_stretches: true, ..self }
-    }
-
-    /// Goes by rules for one short stretch; pipes are as they are until it is known that the job
-    /// is worth it.
-    fn wait_and_see(&mut self) {
-        self.plan = self.plan.clone().leave_pipes();
-        self.stage = Stage::Unsure;
-        self.stretch_bytes = GROW_FROM_BYTES;
-    }
-
-    /// To be told of each stretch, as it began and what it moved. Changes the plan for what is left
-    /// of the job if there is reason to.
-    ///
-    /// # Errors
-    /// The profile that was named cannot be used.
-    pub(crate) fn went(
-        &mut self,
-        job: &Job<'_>,
-        moved: Moved,
-        clock: Clock,
-    ) -> Result<(), CarryError> {
-        let whole = moved.bytes == self.most_bytes();
-        let window = clock.window(moved.bytes);
-        let as_planned = moved.declined.is_empty();
-        self.total.bytes += moved.bytes;
-        self.total.route = moved.route;
-        // The next stretch begins with what brought this one to its end.
-        for gave in &moved.declined {
-            self.plan = self.plan.clone().without(gave.route, &gave.why);
-        }
-        self.total.declined.extend(moved.declined);
-        self.total.small_pipe = moved.small_pipe.or(self.total.small_pipe.take());
-        match self.stage {
-            Stage::Unsure if self.total.bytes >= UNSURE_BYTES => self.look(job)?,
-            Stage::Unsure if self.total.bytes >= GROW_FROM_BYTES => {
-                return self.go_by_rules(job);
-            }
-            Stage::Watched if whole && as_planned => self.heed(&window),
-            Stage::Unsure | Stage::Watched | Stage::Settled => {}
-        }
-        self.stretch_bytes = match (self.stretch_bytes, window.wall) {
-            (u64::MAX, _) => u64::MAX,
-            (bytes, short) if whole && short < STRETCH_SHORT => self.within(bytes * 2),
-            (bytes, long) if long > STRETCH_LONG => self.within(bytes / 2),
-            (bytes, _) => bytes,
-        };
-        Ok(())
-    }
-
-    /// To be told of the error that ended the last stretch, as it is without [`beyond`].
-    pub(crate) fn broke_off(&mut self, error: &TransferError) {
-        self.broke_off = true;
-        match error {
-            TransferError::Failed(failed) => {
-                self.total.bytes += failed.offset;
-                self.total.route = failed.route;
-            }
-            TransferError::Declined { offset, declined } => {
-                self.total.bytes += offset;
-                self.total.declined.extend_from_slice(declined);
-            }
-            TransferError::Cancelled { offset, .. } => self.total.bytes += offset,
-            TransferError::MeterInUse | TransferError::PipeSize(_) => {}
-        }
-    }
-
-    /// Goes by rules, with pipes as large as they want them, until it is worth while to look.
-    fn go_by_rules(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
-        self.take(Plan::best(job, self.knobs.clone())?);
-        self.stretch_bytes = UNSURE_BYTES - self.total.bytes;
-        Ok(())
-    }
-
-    /// Settles on the plan for a job, by the profile if there is one.
-    fn look(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
-        let found = match &self.options.profile {
-            // One that was named has to be good.
-            Some(path) => {
-                let profile = Profile::read(path)?;
-                profile.check_machine(Machine::this())?;
-                Ok(profile)
-            }
-            None => usual_profile(),
-        };
-        let plan = match &found {
-            Ok(profile) => Plan::by_profile(job, self.knobs.clone(), profile)?,
-            Err(_) => Plan::best(job, self.knobs.clone())?,
-        };
-        self.why = match found {
-            Ok(_) if plan.basis() == Basis::Rules => {
-                Some("the profile has no figures for these ends".into())
-            }
-            Ok(_) => None,
-            Err(why) => Some(why),
-        };
-        self.take(plan);
-        self.stage = match self.plan.basis() {
-            Basis::Profile => Stage::Watched,
-            Basis::Rules | Basis::Asked => Stage::Settled,
-        };
-        self.stretch_bytes = match self.stage {
-            // They grow from small ones on, as nobody knows how fast the other end is.
-            _ if self.always_stretches => self.stretch_bytes,
-            Stage::Watched => self.tenth_of_a_second(),
-            Stage::Unsure | Stage::Settled => u64::MAX,
-        };
-        Ok(())
-    }
-
-    /// A plan for what is left of the job: what has given up would do so again.
-    fn take(&mut self, plan: Plan) {
-        let plan = self.options.sparing(plan);
-        let gave = self.total.declined.iter();
-        self.plan = gave.fold(plan, |plan, gave| plan.without(gave.route, &gave.why));
-    }
-
-    /// The bytes that the plan is expected to move in that time.
-    fn tenth_of_a_second(&self) -> u64 {
-        let expected = self.plan.routes().first().and_then(|choice| choice.expected_gib_per_s);
-        let bytes = expected.unwrap_or(1.0) * f64::from(1 << 30) / 10.0;
-        self.within(bytes as u64)
-    }
-
-    /// The nearest length of a stretch.
-    fn within(&self, bytes: u64) -> u64 {
-        let most = if self.always_stretches { NOTICING_BYTES_MAX } else { STRETCH_BYTES_MAX };
-        bytes.clamp(STRETCH_BYTES_MIN, most)
-    }
-
-    /// Does as the watch advises.
-    fn heed(&mut self, window: &Window) {
-        let Some(first) = self.plan.routes().first() else { return };
-        let trying = Trying {
-            expected_gib_per_s: first.expected_gib_per_s,
-            spins: first.knobs.wait.spins(),
-            has_next: self.passed + 1 < self.plan.routes().len() && next_is_measured(&self.plan),
-        };
-        let advice = self.watch.saw(window, trying);
-        let plan = self.plan.clone();
-        self.plan = match advice {
-            Advice::Stay => return,
-            Advice::Sleep => plan.sleeping(),
-            Advice::Next => plan.by_next(),
-            Advice::Back => plan.by_previous(),
-        };
-        match advice {
-            Advice::Next => self.passed += 1,
-            Advice::Back => self.passed -= 1,
-            Advice::Stay | Advice::Sleep => {}
-        }
-        let to = match advice {
-            Advice::Sleep => "sleeping instead of spinning".to_owned(),
-            _ => self.plan.routes().first().map_or(String::new(), |now| now.route.name().into()),
-        };
-        self.changes.push(format!(
-            "at byte {}: {:.2} GiB/s; went on by {to}",
-            self.total.bytes,
-            window.gib_per_s()
-        ));
+        let Carrying { job, meter, cancel, .. } = *carrying;
+        let mut planning = self.begin(&job, carrying.knobs.clone())?;
+        let moved = planning.carry_in(window_bytes, &Work { job, meter, cancel }, after);
+        self.explain(&planning, &job);
+        moved
     }
 
     /// Tells of the plan and what came of it, if asked to.
-    pub(crate) fn explain(&self) {
-        let Some(between) = &self.between else { return };
-        let basis = match (self.plan.basis(), &self.why) {
-            (Basis::Asked, _) => "the route that was asked for".to_owned(),
-            (Basis::Profile, _) => "by what was measured on this machine".to_owned(),
-            (Basis::Rules, Some(why)) => format!("by rules; {why}"),
-            (Basis::Rules, None) => {
-                "by rules; the job was too small to look at the profile".to_owned()
-            }
-        };
-        say(format_args!("plan for {between}: {basis}"));
-        for line in self.plan.to_string().lines() {
-            say(format_args!("  {line}"));
+    pub(crate) fn explain(&self, planning: &Planning<'_>, job: &Job<'_>) {
+        if !self.explain_plan {
+            return;
         }
-        let total = &self.total;
-        if let Some(refusal) = &total.small_pipe {
-            say(format_args!("{refusal}"));
+        say(format_args!("plan for {}: {}", between::between(job), planning.reason()));
+        for line in planning.told() {
+            say(format_args!("{line}"));
         }
-        for gave in &total.declined {
-            say(format_args!("{} gave up at byte {}: {}", gave.route, gave.offset, gave.why));
-        }
-        for change in &self.changes {
-            say(format_args!("{change}"));
-        }
-        let rate =
-            total.bytes as f64 / f64::from(1 << 30) / self.began.elapsed().as_secs_f64().max(1e-9);
-        let by = match total.route {
-            "" => String::new(),
-            route => format!(" by {route}"),
-        };
-        let end = if self.broke_off { "; then it broke off" } else { "" };
-        say(format_args!("came: {} bytes{by}, {rate:.2} GiB/s{end}", total.bytes));
-    }
-}
-
-/// Whether there are figures of the second route: what was never measured is not tried for its speed.
-fn next_is_measured(plan: &Plan) -> bool {
-    plan.routes().get(1).is_some_and(|choice| choice.expected_gib_per_s.is_some())
-}
-
-fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, TransferError> {
-    let transfer = Transfer::new(job, plan).meter(carrying.meter);
-    match carrying.cancel {
-        Some(cancel) => transfer.cancel(cancel).run(),
-        None => transfer.run(),
-    }
-}
-
-/// The profile in its usual place, or why it cannot be used.
-pub(crate) fn usual_profile() -> Result<Profile, String> {
-    let Some(path) = Profile::default_path() else {
-        return Err("no HOME and no XDG_STATE_HOME, so no profile".into());
-    };
-    let profile = Profile::read(&path).map_err(|error| error.to_string())?;
-    profile.check_machine(Machine::this()).map_err(|error| error.to_string())?;
-    Ok(profile)
-}
-
-/// The same error, told by its place in the whole job.
-fn beyond(error: TransferError, first_bytes: u64) -> TransferError {
-    match error {
-        TransferError::Failed(failed) => TransferError::Failed(bytepath::Failed {
-            offset: failed.offset + first_bytes,
-            ..failed
-        }),
-        TransferError::Declined { offset, declined } => {
-            TransferError::Declined { offset: offset + first_bytes, declined }
-        }
-        TransferError::Cancelled { offset, stranded } => {
-            TransferError::Cancelled { offset: offset + first_bytes, stranded }
-        }
-        other => other,
     }
 }

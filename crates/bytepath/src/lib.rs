@@ -37,7 +37,8 @@
 //! ```
 //!
 //! The way of a byte: a [`Job`] joins a source and a sink [`Endpoint`]; a [`Plan`] ranks the
-//! [`routes`] that suit it; a [`Transfer`] runs the plan and tells the [`Meter`]. Where bytes begin
+//! [`routes`] that suit it; a [`Transfer`] runs the plan and tells the [`Meter`]; what movers for people
+//! do, [`planning`] does: it looks at the profile where that is worth it, and watches the plan. Where bytes begin
 //! or end in this process, [`outlets`] send memory into a descriptor and [`inlets`] take it out.
 //! One source goes to many sinks by a [`FanOut`]. Requests to io_uring of one's own go through [`ring`]. What is true of the machine is in [`machine`], and which CPUs the ends run on in
 //! [`placement`].
@@ -59,6 +60,7 @@ pub mod page_cache;
 pub mod pages;
 pub mod placement;
 pub mod plan;
+pub mod planning;
 pub mod profile;
 pub mod ring;
 pub mod routes;

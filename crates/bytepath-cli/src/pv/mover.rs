@@ -279,7 +279,7 @@ impl Work<'_> {
                 break Ended::AtEnd;
             }
         };
-        planning.explain();
+        options.explain(&planning, &endless);
         ended
     }
 

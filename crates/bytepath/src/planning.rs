@@ -1,0 +1,385 @@
+//! How a mover comes to its plan, and how it goes on with it: by rules where the job is small, by the
+//! profile where it is worth a look, and from then on watched, stretch by stretch.
+//!
+//! ```
+//! use bytepath::planning::{Carrying, Wishes};
+//! use bytepath::{Endpoint, Job, Knobs, Meter};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (source, sink) = (Endpoint::open_source("/etc/hostname")?, Endpoint::open_sink("/dev/null")?);
+//! let (meter, job) = (Meter::new(), Job::new(&source, &sink));
+//! let mut planning = Wishes::default().begin(&job, Knobs::default())?;
+//! let moved = planning.carry(&Carrying { job, meter: &meter, cancel: None })?;
+//! println!("{}", planning.told().join("\n"));
+//! assert_eq!(moved.bytes, meter.bytes());
+//! # Ok(()) }
+//! ```
+
+mod carrying;
+mod watch;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::machine::Machine;
+use crate::plan::{Basis, PlanError};
+use crate::profile::ProfileError;
+use crate::{Job, Knobs, Moved, Plan, Profile, TransferError};
+pub use carrying::{Carrying, Clock};
+use watch::{Advice, Trying, Watch, Window};
+
+/// Looking at the profile takes about as long as moving 1 MiB, so a job that is known to be smaller
+/// than this goes by rules, and a larger one looks before it begins.
+const LOOK_FROM_BYTES: u64 = 16 << 20;
+
+/// A job of unknown size may end any moment. Once it has moved this much it makes its pipes larger,
+/// which takes a tenth of the time of looking.
+const GROW_FROM_BYTES: u64 = (128 << 10) + (64 << 10);
+/// Once it has moved this much it looks. A little more than a round number: a job of just that is over.
+const UNSURE_BYTES: u64 = (1 << 20) + (64 << 10);
+
+/// Stretches that are longer than this end at a multiple of it: what begins between two large pieces of
+/// the page cache is copied to and from smaller ones for the rest of the file.
+const EVEN_BYTES: u64 = 1 << 20;
+
+/// A stretch lasts about a tenth of a second, or takes that many bytes.
+const STRETCH_BYTES_MIN: u64 = 64 << 10;
+const STRETCH_BYTES_MAX: u64 = 16 << 30;
+/// The same for movers that notice in between what their user wants: a fast source may become slow
+/// in the middle of a stretch.
+const NOTICING_BYTES_MAX: u64 = 64 << 20;
+const STRETCH_SHORT: Duration = Duration::from_millis(50);
+const STRETCH_LONG: Duration = Duration::from_millis(200);
+
+/// What a user may say about the plan; nothing unless said.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wishes<'o> {
+    /// This route alone.
+    pub route: Option<&'o str>,
+    /// The profile in this file; the one in its usual place unless given.
+    pub profile: Option<&'o Path>,
+    /// Pipes at either end keep the size they have.
+    pub leave_pipes: bool,
+}
+
+/// Why there is no movement, or why it ended short.
+#[derive(Debug, thiserror::Error)]
+pub enum CarryError {
+    /// No plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The profile that was named cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The movement ended short.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    /// What was moved could not be brought to the device.
+    #[error("error syncing: {0}")]
+    Syncing(Errno),
+}
+
+impl<'o> Wishes<'o> {
+    /// The plan that a job begins with: the route named, or the best for what is known of the job,
+    /// with the knobs that the mover insists on.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn begin(self, job: &Job<'_>, knobs: Knobs) -> Result<Planning<'o>, CarryError> {
+        let plan = match self.route {
+            Some(name) => Plan::only(name, job, knobs.clone())?,
+            None => Plan::best(job, knobs.clone())?,
+        };
+        let mut planning = Planning {
+            wishes: self,
+            knobs,
+            plan: self.sparing(plan),
+            stage: Stage::Settled,
+            stretch_bytes: u64::MAX,
+            always_stretches: false,
+            watch: Watch::default(),
+            passed: 0,
+            total: Moved::default(),
+            broke_off: false,
+            began: Instant::now(),
+            why: None,
+            changes: Vec::new(),
+        };
+        match job.bytes_known() {
+            _ if self.route.is_some() => {}
+            // A profile that was named has to be good, however small the job.
+            _ if self.profile.is_some() => planning.look(job)?,
+            Some(bytes) if bytes >= LOOK_FROM_BYTES => planning.look(job)?,
+            Some(_) => {}
+            None => planning.wait_and_see(),
+        }
+        Ok(planning)
+    }
+
+    /// The plan, with pipes left as they are if they are to be.
+    fn sparing(self, plan: Plan) -> Plan {
+        if self.leave_pipes { plan.leave_pipes() } else { plan }
+    }
+}
+
+/// How far the choice has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// By rules; the profile is looked at after this stretch.
+    Unsure,
+    /// By the profile, and watched.
+    Watched,
+    /// As it is to the end.
+    Settled,
+}
+
+/// The plan of a movement as it goes on, stretch by stretch.
+pub struct Planning<'o> {
+    wishes: Wishes<'o>,
+    knobs: Knobs,
+    plan: Plan,
+    stage: Stage,
+    stretch_bytes: u64,
+    always_stretches: bool,
+    watch: Watch,
+    /// How many routes of the plan were left behind for their speed.
+    passed: usize,
+    total: Moved,
+    /// Whether an error ended it.
+    broke_off: bool,
+    began: Instant,
+    /// Why the profile has no say.
+    why: Option<String>,
+    /// What was changed on the way, for people.
+    changes: Vec<String>,
+}
+
+impl Planning<'_> {
+    /// The plan now.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The bytes of the next stretch at most: so many that it lasts a tenth of a second, or all.
+    pub fn most_bytes(&self) -> u64 {
+        match (self.stretch_bytes, self.total.bytes % EVEN_BYTES) {
+            (bytes, 0) => bytes,
+            (u64::MAX, over) => EVEN_BYTES - over,
+            (bytes, over) if bytes >= EVEN_BYTES => bytes - over,
+            (bytes, _) => bytes,
+        }
+    }
+
+    /// The same, in stretches also where the plan is settled, for movers with something to do in
+    /// between.
+    pub fn in_stretches(self) -> Self {
+        let stretch_bytes = self.stretch_bytes.min(UNSURE_BYTES);
+        Planning { stretch_bytes, always_stretches: true, ..self }
+    }
+
+    /// Goes by rules for one short stretch; pipes are as they are until it is known that the job
+    /// is worth it.
+    fn wait_and_see(&mut self) {
+        self.plan = self.plan.clone().leave_pipes();
+        self.stage = Stage::Unsure;
+        self.stretch_bytes = GROW_FROM_BYTES;
+    }
+
+    /// To be told of each stretch, as it began and what it moved. Changes the plan for what is left
+    /// of the job if there is reason to.
+    ///
+    /// # Errors
+    /// The profile that was named cannot be used.
+    pub fn went(&mut self, job: &Job<'_>, moved: Moved, clock: Clock) -> Result<(), CarryError> {
+        let whole = moved.bytes == self.most_bytes();
+        let window = clock.window(moved.bytes);
+        let as_planned = moved.declined.is_empty();
+        self.total.bytes += moved.bytes;
+        self.total.route = moved.route;
+        // The next stretch begins with what brought this one to its end.
+        for gave in &moved.declined {
+            self.plan = self.plan.clone().without(gave.route, &gave.why);
+        }
+        self.total.declined.extend(moved.declined);
+        self.total.small_pipe = moved.small_pipe.or(self.total.small_pipe.take());
+        match self.stage {
+            Stage::Unsure if self.total.bytes >= UNSURE_BYTES => self.look(job)?,
+            Stage::Unsure if self.total.bytes >= GROW_FROM_BYTES => {
+                return self.go_by_rules(job);
+            }
+            Stage::Watched if whole && as_planned => self.heed(&window),
+            Stage::Unsure | Stage::Watched | Stage::Settled => {}
+        }
+        self.stretch_bytes = match (self.stretch_bytes, window.wall) {
+            (u64::MAX, _) => u64::MAX,
+            (bytes, short) if whole && short < STRETCH_SHORT => self.within(bytes * 2),
+            (bytes, long) if long > STRETCH_LONG => self.within(bytes / 2),
+            (bytes, _) => bytes,
+        };
+        Ok(())
+    }
+
+    /// To be told of the error that ended the last stretch, as it is without [`beyond`].
+    pub fn broke_off(&mut self, error: &TransferError) {
+        self.broke_off = true;
+        match error {
+            TransferError::Failed(failed) => {
+                self.total.bytes += failed.offset;
+                self.total.route = failed.route;
+            }
+            TransferError::Declined { offset, declined } => {
+                self.total.bytes += offset;
+                self.total.declined.extend_from_slice(declined);
+            }
+            TransferError::Cancelled { offset, .. } => self.total.bytes += offset,
+            TransferError::MeterInUse | TransferError::PipeSize(_) => {}
+        }
+    }
+
+    /// Goes by rules, with pipes as large as they want them, until it is worth while to look.
+    fn go_by_rules(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
+        self.take(Plan::best(job, self.knobs.clone())?);
+        self.stretch_bytes = UNSURE_BYTES - self.total.bytes;
+        Ok(())
+    }
+
+    /// Settles on the plan for a job, by the profile if there is one.
+    fn look(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
+        let found = match &self.wishes.profile {
+            // One that was named has to be good.
+            Some(path) => {
+                let profile = Profile::read(path)?;
+                profile.check_machine(Machine::this())?;
+                Ok(profile)
+            }
+            None => usual_profile(),
+        };
+        let plan = match &found {
+            Ok(profile) => Plan::by_profile(job, self.knobs.clone(), profile)?,
+            Err(_) => Plan::best(job, self.knobs.clone())?,
+        };
+        self.why = match found {
+            Ok(_) if plan.basis() == Basis::Rules => {
+                Some("the profile has no figures for these ends".into())
+            }
+            Ok(_) => None,
+            Err(why) => Some(why),
+        };
+        self.take(plan);
+        self.stage = match self.plan.basis() {
+            Basis::Profile => Stage::Watched,
+            Basis::Rules | Basis::Asked => Stage::Settled,
+        };
+        self.stretch_bytes = match self.stage {
+            // They grow from small ones on, as nobody knows how fast the other end is.
+            _ if self.always_stretches => self.stretch_bytes,
+            Stage::Watched => self.tenth_of_a_second(),
+            Stage::Unsure | Stage::Settled => u64::MAX,
+        };
+        Ok(())
+    }
+
+    /// A plan for what is left of the job: what has given up would do so again.
+    fn take(&mut self, plan: Plan) {
+        let plan = self.wishes.sparing(plan);
+        let gave = self.total.declined.iter();
+        self.plan = gave.fold(plan, |plan, gave| plan.without(gave.route, &gave.why));
+    }
+
+    /// The bytes that the plan is expected to move in that time.
+    fn tenth_of_a_second(&self) -> u64 {
+        let expected = self.plan.routes().first().and_then(|choice| choice.expected_gib_per_s);
+        let bytes = expected.unwrap_or(1.0) * f64::from(1 << 30) / 10.0;
+        self.within(bytes as u64)
+    }
+
+    /// The nearest length of a stretch.
+    fn within(&self, bytes: u64) -> u64 {
+        let most = if self.always_stretches { NOTICING_BYTES_MAX } else { STRETCH_BYTES_MAX };
+        bytes.clamp(STRETCH_BYTES_MIN, most)
+    }
+
+    /// Does as the watch advises.
+    fn heed(&mut self, window: &Window) {
+        let Some(first) = self.plan.routes().first() else { return };
+        let trying = Trying {
+            expected_gib_per_s: first.expected_gib_per_s,
+            spins: first.knobs.wait.spins(),
+            has_next: self.passed + 1 < self.plan.routes().len() && next_is_measured(&self.plan),
+        };
+        let advice = self.watch.saw(window, trying);
+        let plan = self.plan.clone();
+        self.plan = match advice {
+            Advice::Stay => return,
+            Advice::Sleep => plan.sleeping(),
+            Advice::Next => plan.by_next(),
+            Advice::Back => plan.by_previous(),
+        };
+        match advice {
+            Advice::Next => self.passed += 1,
+            Advice::Back => self.passed -= 1,
+            Advice::Stay | Advice::Sleep => {}
+        }
+        let to = match advice {
+            Advice::Sleep => "sleeping instead of spinning".to_owned(),
+            _ => self.plan.routes().first().map_or(String::new(), |now| now.route.name().into()),
+        };
+        self.changes.push(format!(
+            "at byte {}: {:.2} GiB/s; went on by {to}",
+            self.total.bytes,
+            window.gib_per_s()
+        ));
+    }
+
+    /// What the plan goes by, and why.
+    pub fn reason(&self) -> String {
+        match (self.plan.basis(), &self.why) {
+            (Basis::Asked, _) => "the route that was asked for".to_owned(),
+            (Basis::Profile, _) => "by what was measured on this machine".to_owned(),
+            (Basis::Rules, Some(why)) => format!("by rules; {why}"),
+            (Basis::Rules, None) => {
+                "by rules; the job was too small to look at the profile".to_owned()
+            }
+        }
+    }
+
+    /// Tells people of the plan and what came of it so far, line by line.
+    pub fn told(&self) -> Vec<String> {
+        let total = &self.total;
+        let mut told: Vec<String> =
+            self.plan.to_string().lines().map(|line| format!("  {line}")).collect();
+        told.extend(total.small_pipe.iter().map(ToString::to_string));
+        told.extend(
+            total.declined.iter().map(|gave| {
+                format!("{} gave up at byte {}: {}", gave.route, gave.offset, gave.why)
+            }),
+        );
+        told.extend(self.changes.iter().cloned());
+        let rate =
+            total.bytes as f64 / f64::from(1 << 30) / self.began.elapsed().as_secs_f64().max(1e-9);
+        let by = match total.route {
+            "" => String::new(),
+            route => format!(" by {route}"),
+        };
+        let end = if self.broke_off { "; then it broke off" } else { "" };
+        told.push(format!("came: {} bytes{by}, {rate:.2} GiB/s{end}", total.bytes));
+        told
+    }
+}
+
+/// Whether there are figures of the second route: what was never measured is not tried for its speed.
+fn next_is_measured(plan: &Plan) -> bool {
+    plan.routes().get(1).is_some_and(|choice| choice.expected_gib_per_s.is_some())
+}
+
+/// The profile in its usual place, or why it cannot be used.
+pub fn usual_profile() -> Result<Profile, String> {
+    let Some(path) = Profile::default_path() else {
+        return Err("no HOME and no XDG_STATE_HOME, so no profile".into());
+    };
+    let profile = Profile::read(&path).map_err(|error| error.to_string())?;
+    profile.check_machine(Machine::this()).map_err(|error| error.to_string())?;
+    Ok(profile)
+}

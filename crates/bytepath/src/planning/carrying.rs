@@ -1,0 +1,114 @@
+//! Carries a job out stretch by stretch, as its planning says.
+
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::watch::Window;
+use super::{CarryError, Planning};
+use crate::{Cancel, Failed, Job, Meter, Moved, Plan, Transfer, TransferError};
+
+/// What is needed to carry a job out.
+pub struct Carrying<'a> {
+    /// The job.
+    pub job: Job<'a>,
+    /// Whom to tell.
+    pub meter: &'a Meter,
+    /// Who may stop it.
+    pub cancel: Option<&'a Cancel>,
+}
+
+impl Planning<'_> {
+    /// Carries the job out, from where it stands to its end.
+    ///
+    /// # Errors
+    /// See [`CarryError`].
+    pub fn carry(&mut self, carrying: &Carrying<'_>) -> Result<Moved, CarryError> {
+        self.carry_in(u64::MAX, carrying, &mut |_| Ok(()))
+    }
+
+    /// The same in windows of so many bytes at most; `after` is called with the bytes of each, to
+    /// bring them to the device.
+    ///
+    /// # Errors
+    /// See [`CarryError`].
+    pub fn carry_in(
+        &mut self,
+        window_bytes: u64,
+        carrying: &Carrying<'_>,
+        after: &mut dyn FnMut(u64) -> Result<(), Errno>,
+    ) -> Result<Moved, CarryError> {
+        loop {
+            let before = self.total.bytes;
+            let left = carrying.job.limit.map_or(u64::MAX, |limit| limit - before);
+            let most = self.most_bytes().min(left).min(window_bytes);
+            let job = match most {
+                u64::MAX => carrying.job,
+                most => carrying.job.limit(most),
+            };
+            let clock = Clock::now();
+            let moved = match run(carrying, &job, self.plan()) {
+                Ok(moved) => moved,
+                Err(error) => {
+                    self.broke_off(&error);
+                    return Err(beyond(error, before).into());
+                }
+            };
+            let bytes = moved.bytes;
+            self.went(&carrying.job, moved, clock)?;
+            if let Err(errno) = after(bytes) {
+                self.broke_off = true;
+                return Err(CarryError::Syncing(errno));
+            }
+            if bytes < most || most == left {
+                return Ok(self.total.clone());
+            }
+        }
+    }
+}
+
+/// When a stretch began, on the wall and on the CPU.
+pub struct Clock {
+    wall: Instant,
+    cpu: Duration,
+}
+
+impl Clock {
+    /// Now.
+    pub fn now() -> Clock {
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        let cpu = Duration::try_from(cpu).unwrap_or_default();
+        Clock { wall: Instant::now(), cpu }
+    }
+
+    /// What was moved since.
+    pub(super) fn window(&self, bytes: u64) -> Window {
+        let now = Clock::now();
+        Window { bytes, wall: now.wall - self.wall, cpu: now.cpu.saturating_sub(self.cpu) }
+    }
+}
+
+fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, TransferError> {
+    let transfer = Transfer::new(job, plan).meter(carrying.meter);
+    match carrying.cancel {
+        Some(cancel) => transfer.cancel(cancel).run(),
+        None => transfer.run(),
+    }
+}
+
+/// The same error, told by its place in the whole job.
+fn beyond(error: TransferError, first_bytes: u64) -> TransferError {
+    match error {
+        TransferError::Failed(failed) => {
+            TransferError::Failed(Failed { offset: failed.offset + first_bytes, ..failed })
+        }
+        TransferError::Declined { offset, declined } => {
+            TransferError::Declined { offset: offset + first_bytes, declined }
+        }
+        TransferError::Cancelled { offset, stranded } => {
+            TransferError::Cancelled { offset: offset + first_bytes, stranded }
+        }
+        other => other,
+    }
+}

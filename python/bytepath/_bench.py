@@ -1,0 +1,205 @@
+"""Published experiments, run by `bytepath bench`, and their records."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Union
+
+from bytepath._errors import ProgramError
+from bytepath._program import checked
+
+if TYPE_CHECKING:
+    import pandas
+
+#: Options that say where the record goes, which is here.
+_OURS = {"json", "csv", "report", "plot", "list", "no_store"}
+
+#: Where a notebook shows a record.
+_FRAME = (
+    '<iframe srcdoc="{page}" sandbox="allow-scripts" style="width:100%;height:640px;border:0"'
+    ' title="{title}"></iframe>'
+)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way of doing an experiment's work, as it was measured."""
+
+    name: str
+    #: "GiB/s", "op/s", "s" or "ns".
+    unit: str
+    #: "ok", or "unavailable": then `why` says why.
+    status: str
+    why: str | None
+    #: What each block gave, superseded ones left out.
+    samples: list[float]
+    median: float | None
+    #: The 95% interval of the median.
+    ci95: tuple[float, float] | None
+    #: Beside the reference arm, block by block, and the interval of that.
+    ratio: float | None
+    ratio_ci95: tuple[float, float] | None
+    #: Whether the reader looked at the bytes.
+    touched: bool
+    params: dict[str, Any] = field(repr=False)
+    costs: dict[str, Any] = field(repr=False)
+
+
+class Record:
+    """What a run of an experiment left. A notebook shows it with its plots; `print` as a table.
+
+    `data` is the whole of it, in the published format (`bytepath.record/1`).
+    """
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        if not str(data.get("schema", "")).startswith("bytepath.record/"):
+            raise ValueError(f"this is no record of bytepath's: its schema is {data.get('schema')!r}")
+        self.data = data
+        self.arms = [_arm(arm) for arm in data["arms"]]
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Record:
+        """Reads a record that `save`, or `bytepath bench --json`, wrote."""
+        with open(path, encoding="utf-8") as file:
+            return cls(json.load(file))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the record to a file, which all of bytepath's commands read."""
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(self.data, file)
+
+    @property
+    def id(self) -> str:
+        """The name of the run."""
+        return str(self.data["id"])
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the control, the reference measured twice, came out as the same."""
+        return bool(self.data["trusted"])
+
+    def __getitem__(self, name: str) -> Arm:
+        for arm in self.arms:
+            if arm.name == name:
+                return arm
+        raise KeyError(name)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """An arm a row: what it gave, its interval, its ratio to the reference, parameters, costs."""
+        rows = [
+            {
+                "arm": arm.name,
+                "median": arm.median,
+                "low": arm.ci95[0] if arm.ci95 else None,
+                "high": arm.ci95[1] if arm.ci95 else None,
+                "unit": arm.unit,
+                "ratio": arm.ratio,
+                "ratio_low": arm.ratio_ci95[0] if arm.ratio_ci95 else None,
+                "ratio_high": arm.ratio_ci95[1] if arm.ratio_ci95 else None,
+                "touched": arm.touched,
+                "status": arm.status,
+                "why": arm.why,
+                **arm.params,
+                **arm.costs,
+            }
+            for arm in self.arms
+        ]
+        return _pandas().DataFrame(rows).set_index("arm")
+
+    def samples(self) -> pandas.DataFrame:
+        """A sample a row: arm, block, value, and what disturbed it."""
+        rows = [
+            {"arm": arm["name"], "unit": arm["unit"], **sample}
+            for arm in self.data["arms"]
+            for sample in arm["samples"]
+        ]
+        return _pandas().DataFrame(rows)
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+    def __repr__(self) -> str:
+        return f"<bytepath record {self.id}: {len(self.arms)} arms>"
+
+    def __str__(self) -> str:
+        return checked(["report", "--plot", "-"], given=json.dumps(self.data)).rstrip()
+
+    def to_html(self) -> str:
+        """The page that `bytepath report` makes: it needs no network, and no other file."""
+        return checked(["report", "--format", "html", "-o", "-", "-"], given=json.dumps(self.data))
+
+    def _repr_html_(self) -> str | None:
+        try:
+            page = self.to_html()
+        except (ProgramError, OSError):
+            # Without the command there are the figures still, as text.
+            return None
+        # A frame of its own: neither disturbs the other's styles, and its script reaches nothing else.
+        return _FRAME.format(page=html.escape(page), title=html.escape(f"bytepath {self.id}"))
+
+
+def _arm(arm: dict[str, Any]) -> Arm:
+    def pair(name: str) -> Any:
+        return tuple(arm[name]) if arm.get(name) else None
+
+    return Arm(
+        name=arm["name"],
+        unit=arm["unit"],
+        status=arm["status"],
+        why=arm.get("why"),
+        samples=[s["value"] for s in arm["samples"] if not s.get("superseded")],
+        median=arm.get("median"),
+        ci95=pair("ci95"),
+        ratio=arm.get("ratio"),
+        ratio_ci95=pair("ratio_ci95"),
+        touched=bool(arm.get("touched")),
+        params=arm.get("params") or {},
+        costs=arm.get("costs") or {},
+    )
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("a DataFrame takes pandas: pip install pandas") from None
+    return pandas
+
+
+_Option = Union[str, int, float, "os.PathLike[str]", bool, None]
+
+
+def bench(
+    experiment: str,
+    *arguments: str,
+    store: bool = False,
+    show: bool = True,
+    **options: _Option | list[_Option],
+) -> Record:
+    """Runs a published experiment on this machine: `bench("pipes", quick=True)`.
+
+    Options are those of `bytepath bench EXPERIMENT --help`, with `_` for `-`: True for those that take
+    no value, a list for those that are given several times. `arguments` follow them (commands, for
+    `bench("cmd", …)`). `store`: keep the run for `bytepath history`. `show`: how it goes on is told on
+    standard error.
+    """
+    taken = _OURS.intersection(options)
+    if taken:
+        raise TypeError(f"bench() gives a record; {', '.join(sorted(taken))} would send it elsewhere")
+    if experiment == "all":
+        raise ValueError("bench() gives one record: name one experiment, or run bytepath bench all")
+    command: list[Any] = ["bench", experiment, "--json", "-"]
+    if not store:
+        command.append("--no-store")
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if one is True:
+                command.append(option)
+            elif one is not None and one is not False:
+                command.append(f"{option}={os.fspath(one) if isinstance(one, os.PathLike) else one}")
+    text = checked([*command, *(["--", *arguments] if arguments else [])], show=show)
+    return Record(json.loads(text))

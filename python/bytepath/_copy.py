@@ -1,0 +1,321 @@
+"""Copies of single files and streams, and the plans for them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any
+
+from bytepath import _bytepath
+from bytepath._ends import End, Opened, deliver
+from bytepath._errors import CopyError, make
+from bytepath._progress import Progress, teller
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What a copy did."""
+
+    #: Bytes that the sink took.
+    bytes: int
+    #: The route that brought it to the end.
+    route: str
+    #: System calls that moved them.
+    calls: int
+    #: Seconds that the moving took.
+    seconds: float
+    #: Routes that gave up before: name, byte reached, why.
+    declined: list[tuple[str, int, str]] = field(default_factory=list)
+    #: The plan and what came of it, in words.
+    explained: str = field(default="", repr=False)
+
+    @property
+    def gib_per_s(self) -> float:
+        """How fast it was."""
+        return self.bytes / (1 << 30) / max(self.seconds, 1e-9)
+
+    def __str__(self) -> str:
+        return f"{self.bytes} bytes by {self.route}, {self.gib_per_s:.2f} GiB/s"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The routes between two ends, best first, and why the others are refused."""
+
+    #: What the order goes by, in words.
+    reason: str
+    #: The routes in the order in which they are tried: name, measured GiB/s or None, in words.
+    routes: list[PlannedRoute]
+    #: The routes that are not tried, and why.
+    refused: dict[str, str]
+    _text: str = field(repr=False, default="")
+
+    def __str__(self) -> str:
+        return f"{self.reason}\n{self._text}".rstrip()
+
+
+@dataclass(frozen=True)
+class PlannedRoute:
+    """One route of a plan."""
+
+    name: str
+    #: What it gave when this machine was measured; None where it was not.
+    expected_gib_per_s: float | None
+    #: Its standing and its knobs, in words.
+    why: str
+
+    def __str__(self) -> str:
+        return self.why
+
+
+def copy(
+    source: End,
+    sink: End,
+    *,
+    source_offset: int | None = None,
+    sink_offset: int | None = None,
+    length: int | None = None,
+    route: str | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    progress: Progress = None,
+    progress_seconds: float = 0.1,
+    timeout: float | None = None,
+    verify: bool = False,
+    enlarge_pipes: bool = True,
+    allow_aliasing: bool = False,
+    leave_cache: bool = False,
+) -> Copied:
+    """Copies bytes from `source` to `sink` by the fastest route that this machine offers.
+
+    Each end is a path, a file that is open in binary mode, a socket, or a descriptor. A path as the
+    sink is made, or emptied, unless `sink_offset` is given. Files, sockets and descriptors are used
+    from where they stand, and stand right after the bytes afterwards. Attributes of files are not
+    copied.
+
+    `source_offset`, `sink_offset`: where to begin in a file, in bytes. With `sink_offset` a path keeps
+    what it holds around the bytes.
+    `length`: bytes at most; all that there are unless given.
+    `route`: this route alone, or fail (`bytepath.routes()` names them).
+    `profile`: a profile of this machine, instead of that in its usual place.
+    `progress`: a function of (bytes so far, bytes in all or None), a bar of tqdm's, or True for one;
+    called every `progress_seconds`, and at the end. What it raises ends the copy.
+    `timeout`: TimeoutError where nothing moves for so many seconds; a socket's own unless given.
+    `verify`: read both files again, and compare.
+    `enlarge_pipes`: make pipes at either end larger where that is faster.
+    `allow_aliasing`: later writes to the source may show in a pipe or socket whose reader has not
+    read yet, which allows routes that hand over pages instead of copying.
+    `leave_cache`: leave the page cache as it was.
+
+    The interpreter is free for other threads meanwhile, and Ctrl-C ends the copy.
+
+    Raises CopyError, which is an OSError with the byte reached (`offset`) and the `route`; ValueError
+    or TypeError for arguments that make no sense.
+    """
+    given = _count("length", length)
+    opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
+    timeouts = [t for t in (timeout, opened_source.timeout, opened_sink.timeout) if t is not None]
+    asked = {
+        "limit": given,
+        "route": route,
+        "profile": None if profile is None else os.fspath(profile),
+        "enlarge_pipes": bool(enlarge_pipes),
+        "allow_aliasing": bool(allow_aliasing),
+        "leave_cache": bool(leave_cache),
+        "every": _seconds("progress_seconds", progress_seconds),
+        "stall": _seconds("timeout", timeouts[0]) if timeouts else None,
+    }
+    begin_at = (_count("source_offset", source_offset), _count("sink_offset", sink_offset))
+    with _Both(opened_source, opened_sink, begin_at) as ends:
+        if verify:
+            ends.check_verifiable()
+        ahead = opened_source.read_ahead(given)
+        deliver(opened_sink, ahead)
+        if given is not None:
+            asked["limit"] = given - len(ahead)
+        with teller(progress, ends.total(given)) as tell:
+            told = tell and (lambda done: tell(done + len(ahead)))
+            try:
+                moved = _bytepath.move_bytes(ends.source, ends.sink, asked, told)
+            except CopyError as error:
+                error.offset += len(ahead)
+                raise
+        if verify:
+            ends.verify(moved.bytes)
+    return Copied(
+        bytes=moved.bytes + len(ahead),
+        route=moved.route,
+        calls=moved.calls,
+        seconds=moved.seconds,
+        declined=moved.declined,
+        explained=moved.explained,
+    )
+
+
+def plan(
+    source: End,
+    sink: End,
+    *,
+    length: int | None = None,
+    route: str | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    enlarge_pipes: bool = True,
+    allow_aliasing: bool = False,
+    leave_cache: bool = False,
+) -> Plan:
+    """The plan that `copy` would begin with, without moving anything. `print` shows it.
+
+    The ends and options are those of `copy`. A path that is not there yet stands for a file in its
+    directory.
+    """
+    asked = {
+        "limit": _count("length", length),
+        "route": route,
+        "profile": None if profile is None else os.fspath(profile),
+        "enlarge_pipes": bool(enlarge_pipes),
+        "allow_aliasing": bool(allow_aliasing),
+        "leave_cache": bool(leave_cache),
+        "every": 1.0,
+        "stall": None,
+    }
+    opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
+    opened_source.check_open()
+    opened_sink.check_open()
+    with tempfile.TemporaryFile(buffering=0, dir=_stand_in_for(opened_sink)) as stand_in:
+        opened_source.open(os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            if opened_sink.is_path and not os.path.exists(opened_sink.name):
+                opened_sink = Opened(stand_in, "sink")
+            # Opened both ways, a FIFO needs no reader.
+            opened_sink.open(os.O_RDWR | os.O_NONBLOCK)
+            try:
+                planned = _bytepath.plan_for(opened_source.descriptor, opened_sink.descriptor, asked)
+            finally:
+                opened_sink.close()
+        finally:
+            opened_source.close()
+    routes = [PlannedRoute(r.name, r.expected_gib_per_s, r.why) for r in planned.routes]
+    return Plan(planned.reason, routes, dict(planned.refused), planned.text)
+
+
+def _stand_in_for(sink: Opened) -> Any:
+    """The directory in which a sink that is not there yet would be made."""
+    if not sink.is_path or os.path.exists(sink.name):
+        return None
+    directory = os.path.dirname(sink.name) or os.curdir
+    return os.fsdecode(directory)
+
+
+def _count(name: str, value: int | None) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} has to be a whole number of bytes, not {type(value).__name__}")
+    number = value.__index__()
+    if not 0 <= number < 1 << 63:
+        raise ValueError(f"{name} has to be between 0 and 2**63 - 1, not {number}")
+    return number
+
+
+def _seconds(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} has to be a number of seconds, not {type(value).__name__}")
+    if not value > 0:
+        raise ValueError(f"{name} has to be more than 0 seconds, not {value}")
+    return float(value)
+
+
+class _Both:
+    """Both ends, open and standing where the copy begins."""
+
+    def __init__(
+        self, source: Opened, sink: Opened, offsets: tuple[int | None, int | None]
+    ) -> None:
+        self._source, self._sink, self._offsets = source, sink, offsets
+        self._starts = (0, 0)
+
+    def __enter__(self) -> _Both:
+        # Before anything is opened, which would get the number of what was closed.
+        self._source.check_open()
+        self._sink.check_open()
+        self._source.open(os.O_RDONLY)
+        try:
+            self._open_sink()
+        except BaseException:
+            self._source.close()
+            raise
+        try:
+            self._source.begin(self._offsets[0])
+            self._sink.begin(self._offsets[1])
+            if self._source.regular() and self._sink.regular():
+                self._starts = (self._source.position(), self._sink.position())
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in (self._source, self._sink):
+            try:
+                end.end()
+            finally:
+                end.close()
+
+    @property
+    def source(self) -> int:
+        return self._source.descriptor
+
+    @property
+    def sink(self) -> int:
+        return self._sink.descriptor
+
+    def _open_sink(self) -> None:
+        """Empties it only once it is known not to be the source."""
+        try:
+            # Some routes map the sink, which takes one that can be read.
+            self._sink.open(os.O_RDWR | os.O_CREAT)
+        except PermissionError:
+            self._sink.open(os.O_WRONLY | os.O_CREAT)
+        if not self._sink.is_path:
+            return
+        try:
+            if self._offsets[1] is None and stat.S_ISREG(os.fstat(self.sink).st_mode):
+                if os.path.sameopenfile(self.source, self.sink):
+                    raise make(errno.EINVAL, "the source is the sink: nothing was copied")
+                os.ftruncate(self.sink, 0)
+        except BaseException:
+            self._sink.close()
+            raise
+
+    def total(self, length: int | None) -> int | None:
+        """The bytes in all, where they are known."""
+        status = os.fstat(self.source)
+        if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
+            return length
+        left = max(0, status.st_size - self._source.position())
+        return left if length is None else min(left, length)
+
+    def check_verifiable(self) -> None:
+        """Refuses before anything was moved."""
+        if not (self._source.regular() and self._sink.regular()):
+            raise ValueError("verify reads both ends again, so both have to be files")
+
+    def verify(self, count: int) -> None:
+        """Reads both again, and compares."""
+        starts = (self._starts[0], self._sink.position() - count)
+        again = [os.open(f"/proc/self/fd/{fd}", os.O_RDONLY) for fd in (self.source, self.sink)]
+        try:
+            different = _bytepath.first_difference(again[0], again[1], starts, count)
+        finally:
+            for descriptor in again:
+                os.close(descriptor)
+        if different is not None:
+            text = f"byte {different} is not what was read: it was written since, or the device lies"
+            raise make(errno.EIO, text, different, None, "sink")
+
+
+def routes() -> dict[str, str]:
+    """The routes that there are, and what each does."""
+    return dict(_bytepath.routes())

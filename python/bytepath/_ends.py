@@ -1,0 +1,178 @@
+"""The ends of a copy: what Python calls a file, as a descriptor that stands at the right place."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import select
+import socket
+import stat
+from typing import Any, BinaryIO, Union
+
+from bytepath._errors import CopyError, make
+
+#: What may be the source or the sink of a copy.
+End = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]", int, BinaryIO, socket.socket]
+
+#: Taken from a file object at once.
+_PIECE_BYTES = 64 << 10
+
+_BUFFERED = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
+
+
+class Opened:
+    """One end, open. `descriptor` is what the bytes go through."""
+
+    descriptor: int
+    #: Seconds after which a peer that does not move is given up.
+    timeout: float | None = None
+
+    def __init__(self, end: Any, role: str) -> None:
+        self.role = role
+        self._file: Any = None
+        self._stood: int | None = None
+        self._owned = False
+        if isinstance(end, (str, bytes, os.PathLike)):
+            self._owned = True
+            self.name = os.fspath(end)
+            return
+        self.name = getattr(end, "name", None)
+        if isinstance(end, bool) or end is None:
+            raise self._wrong_type(end, "a path, a file, a socket or a descriptor is wanted")
+        if isinstance(end, int):
+            self.descriptor = end
+            return
+        if isinstance(end, io.TextIOBase):
+            raise self._wrong_type(
+                end, "it is open in text mode, which has other bytes than the file: open it with 'b'"
+            )
+        # tempfile's wrapper: the file itself is inside.
+        if type(end).__module__ == "tempfile" and hasattr(end, "file"):
+            end = end.file
+        self._from_object(end)
+
+    def _from_object(self, end: Any) -> None:
+        if isinstance(end, socket.socket):
+            if type(end).__module__ == "ssl":
+                raise self._wrong_type(end, "its bytes are enciphered in Python: use its own methods")
+            self.timeout = end.gettimeout() or None
+        elif isinstance(end, _BUFFERED):
+            if not isinstance(end.raw, (io.FileIO, socket.SocketIO)):
+                raise self._made_in_python(end.raw)
+            if isinstance(end.raw, socket.SocketIO):
+                self.timeout = end.raw._sock.gettimeout() or None  # type: ignore[attr-defined]
+            self._file = end
+        elif isinstance(end, io.IOBase) and not isinstance(end, (io.FileIO, socket.SocketIO)):
+            raise self._made_in_python(end)
+        fileno = getattr(end, "fileno", None)
+        if fileno is None:
+            raise self._wrong_type(end, "a path, a file, a socket or a descriptor is wanted")
+        self.descriptor = fileno()
+        if not isinstance(self.descriptor, int):
+            raise self._wrong_type(end, "its fileno() is no number")
+
+    def _wrong_type(self, end: Any, why: str) -> TypeError:
+        return TypeError(f"the {self.role} cannot be {type(end).__name__}: {why}")
+
+    def _made_in_python(self, end: Any) -> TypeError:
+        why = "its bytes are made in Python, not read from a descriptor: use shutil.copyfileobj"
+        return self._wrong_type(end, why)
+
+    def open(self, flags: int) -> None:
+        """Opens a path; anything else is open."""
+        if not self._owned:
+            return
+        try:
+            self.descriptor = os.open(self.name, flags | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
+        except OSError as error:
+            raise self._unopened(error.errno or errno.EIO) from None
+        if stat.S_ISDIR(os.fstat(self.descriptor).st_mode):
+            os.close(self.descriptor)
+            raise self._unopened(errno.EISDIR)
+
+    def _unopened(self, number: int) -> CopyError:
+        hint = "; bytepath.copytree copies trees" if number == errno.EISDIR else ""
+        text = f"cannot open the {self.role}: {os.strerror(number)}{hint}"
+        return make(number, text, side=self.role, filename=self.name)
+
+    def check_open(self) -> None:
+        """Refuses what was closed before it came here."""
+        if self._owned:
+            return
+        try:
+            os.fstat(self.descriptor)
+        except OSError:
+            text = f"the {self.role} is closed (descriptor {self.descriptor})"
+            raise make(errno.EBADF, text, side=self.role) from None
+
+    def close(self) -> None:
+        """Closes what `open` opened."""
+        if self._owned:
+            os.close(self.descriptor)
+
+    @property
+    def is_path(self) -> bool:
+        """Whether it was given by name."""
+        return self._owned
+
+    def regular(self) -> bool:
+        """Whether it is a regular file or a block device."""
+        mode = os.fstat(self.descriptor).st_mode
+        return stat.S_ISREG(mode) or stat.S_ISBLK(mode)
+
+    def position(self) -> int:
+        """Where the descriptor stands."""
+        return os.lseek(self.descriptor, 0, os.SEEK_CUR)
+
+    def go_to(self, offset: int) -> None:
+        """Sets the descriptor to an offset."""
+        try:
+            os.lseek(self.descriptor, offset, os.SEEK_SET)
+        except OSError as error:
+            text = f"the {self.role} has no offsets to begin at: {error.strerror}"
+            raise make(error.errno or errno.ESPIPE, text, side=self.role) from None
+
+    def begin(self, offset: int | None) -> None:
+        """Brings the descriptor to where the file object stands, or to the offset."""
+        file = self._file
+        if file is not None and file.writable():
+            file.flush()
+        if file is not None and file.seekable():
+            # The object keeps account of where the descriptor stands, so it is put back afterwards.
+            self._stood = self.position()
+            self.go_to(file.tell() if offset is None else offset)
+        elif offset is not None:
+            self.go_to(offset)
+
+    def read_ahead(self, most: int | None) -> bytes:
+        """What a file object holds of a pipe or socket comes before what the descriptor gives.
+
+        How much it holds cannot be asked without reading when it is nothing: a piece, then.
+        """
+        file = self._file
+        if file is None or self._stood is not None or not file.readable() or most == 0:
+            return b""
+        return file.read1(-1 if most is None else min(most, _PIECE_BYTES)) or b""
+
+    def end(self) -> None:
+        """Lets the file object stand where the descriptor does."""
+        if self._file is None or self._stood is None:
+            return
+        stands = self.position()
+        os.lseek(self.descriptor, self._stood, os.SEEK_SET)
+        self._file.seek(stands)
+
+
+def deliver(sink: Opened, piece: bytes) -> None:
+    """Writes a piece to a descriptor, whatever its O_NONBLOCK says."""
+    left = memoryview(piece)
+    while left:
+        try:
+            left = left[os.write(sink.descriptor, left) :]
+        except BlockingIOError:
+            select.select([], [sink.descriptor], [])
+        except OSError as error:
+            offset, text = len(piece) - len(left), f"writing failed: {error.strerror}"
+            number = error.errno or errno.EIO
+            raise make(number, text, offset, None, "sink", bytes(left)) from None

@@ -1,0 +1,102 @@
+"""The command `bytepath`: where it is, and how it is run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from typing import Any
+
+from bytepath._errors import ProgramError
+
+#: How long a program that was told to stop may take for it.
+_STOP_SECONDS = 10.0
+
+
+def program() -> str:
+    """The path of the command that came with this package, or of the one on PATH.
+
+    The environment variable BYTEPATH_PROGRAM names another.
+    """
+    named = os.environ.get("BYTEPATH_PROGRAM")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise ProgramError(f"BYTEPATH_PROGRAM names no program: {named}")
+        return named
+    folders = [sysconfig.get_path("scripts")]
+    # pip install --user, --target
+    folders.append(sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user")))
+    folders.append(os.path.join(os.path.dirname(os.path.dirname(__file__)), "bin"))
+    for folder in folders:
+        path = os.path.join(folder, "bytepath")
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    found = shutil.which("bytepath")
+    if found is None:
+        raise ProgramError(
+            "the command bytepath is missing: wheels bring it along; with a package that was built"
+            " without it, put it on PATH, or name it in BYTEPATH_PROGRAM"
+        )
+    return found
+
+
+def run(
+    arguments: list[Any], *, given: str | None = None, show: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end. With `show`, what it says on standard error is shown as it comes.
+
+    An exception meanwhile (Ctrl-C) stops the command, which leaves nothing behind, before it goes on.
+    """
+    command = [program(), *arguments]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=None if show and _is_real(sys.stderr) else subprocess.PIPE,
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
+    try:
+        out, err = process.communicate(given)
+    except BaseException:
+        _stop(process)
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err or "")
+
+
+def checked(arguments: list[Any], *, given: str | None = None, show: bool = False) -> str:
+    """Runs the command, which has to succeed; what it wrote to standard output."""
+    done = run(arguments, given=given, show=show)
+    if done.returncode != 0:
+        said = done.stderr.strip() or "it said why above"
+        raise ProgramError(f"bytepath {arguments[0]} failed ({_how(done.returncode)}): {said}")
+    return done.stdout
+
+
+def _how(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _is_real(stream: Any) -> bool:
+    """Whether a program can write to it: in a notebook it is none of the kernel's files."""
+    try:
+        return stream.fileno() == 2
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    # Under a terminal it has had SIGINT already.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        process.send_signal(number)
+        try:
+            process.wait(_STOP_SECONDS)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()

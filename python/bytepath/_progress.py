@@ -1,0 +1,62 @@
+"""What a copy tells while it goes on: a function that is called, or a bar that moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, Union
+
+
+class Bar(Protocol):
+    """A bar as tqdm makes them."""
+
+    total: Any
+
+    def update(self, n: Any = 1) -> Any:
+        """Moves the bar on by `n`."""
+
+
+#: A function of the bytes so far and of all of them (None where nobody knows), a bar, or True for a
+#: bar of tqdm's.
+Progress = Union[Callable[[int, Union[int, None]], Any], Bar, bool, None]
+
+
+@contextmanager
+def teller(progress: Progress, total: int | None) -> Iterator[Callable[[int], None] | None]:
+    """A function to be called with the bytes so far; None where nobody wants to know."""
+    if progress is None or progress is False:
+        yield None
+    elif progress is True:
+        with _tqdm(total) as bar:
+            yield _mover(bar)
+    elif hasattr(progress, "update") and hasattr(progress, "total"):
+        if progress.total is None:
+            progress.total = total
+        yield _mover(progress)
+    elif callable(progress):
+        function = progress
+        yield lambda done: function(done, total)
+    else:
+        raise TypeError(
+            f"progress cannot be {type(progress).__name__}: a function of (done, total), a bar of tqdm's,"
+            " or True is wanted"
+        )
+
+
+def _tqdm(total: int | None) -> Any:
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        raise ImportError("progress=True draws with tqdm: pip install tqdm") from None
+    return tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024)
+
+
+def _mover(bar: Any) -> Callable[[int], None]:
+    told = 0
+
+    def move(done: int) -> None:
+        nonlocal told
+        bar.update(done - told)
+        told = done
+
+    return move

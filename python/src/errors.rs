@@ -1,0 +1,113 @@
+//! What went wrong, as the package's exceptions.
+
+use std::os::fd::OwnedFd;
+
+use bytepath::endpoint::EndpointError;
+use bytepath::plan::PlanError;
+use bytepath::planning::CarryError;
+use bytepath::{Side, TransferError};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use rustix::io::Errno;
+
+use crate::sys::descriptors;
+
+/// What the package's `CopyError` is made of.
+pub(crate) struct CopyError {
+    errno: Errno,
+    text: String,
+    offset: u64,
+    route: Option<&'static str>,
+    side: Option<&'static str>,
+    stranded: Vec<u8>,
+}
+
+impl CopyError {
+    pub(crate) fn new(errno: Errno, text: String, offset: u64) -> CopyError {
+        CopyError { errno, text, offset, route: None, side: None, stranded: Vec::new() }
+    }
+
+    /// The exception, of the class that Python has for the errno.
+    pub(crate) fn raise(self, py: Python<'_>) -> PyErr {
+        let made = py.import("bytepath._errors").and_then(|module| {
+            let stranded = PyBytes::new(py, &self.stranded);
+            let errno = self.errno.raw_os_error();
+            module.call_method1(
+                "make",
+                (errno, self.text, self.offset, self.route, self.side, stranded),
+            )
+        });
+        made.map_or_else(|error| error, PyErr::from_value)
+    }
+}
+
+/// The exception for what a copy needs and this process cannot have.
+pub(crate) fn lacking(py: Python<'_>, what: &str, error: &std::io::Error) -> PyErr {
+    let errno = Errno::from_io_error(error).unwrap_or(Errno::NOMEM);
+    CopyError::new(errno, format!("there is no {what} to be had: {error}"), 0).raise(py)
+}
+
+/// A descriptor of ours on what the number is open on.
+///
+/// # Errors
+/// It is closed, or the process is out of descriptors.
+pub(crate) fn own(py: Python<'_>, number: i32) -> PyResult<OwnedFd> {
+    descriptors::own(number).map_err(|errno| {
+        let word = std::io::Error::from(errno);
+        CopyError::new(errno, format!("descriptor {number}: {word}"), 0).raise(py)
+    })
+}
+
+/// The exception for an end that cannot be one.
+pub(crate) fn endpoint(py: Python<'_>, error: &EndpointError) -> PyErr {
+    CopyError::new(error.errno(), error.to_string(), 0).raise(py)
+}
+
+/// The exception for a plan that there is not.
+pub(crate) fn plan(py: Python<'_>, error: &PlanError) -> PyErr {
+    let text = error.to_string();
+    let errno = match error {
+        PlanError::UnknownRoute { .. } => return PyValueError::new_err(text),
+        PlanError::SameFile => Errno::INVAL,
+        PlanError::Refused { .. } | PlanError::None(_) => Errno::OPNOTSUPP,
+    };
+    CopyError::new(errno, text, 0).raise(py)
+}
+
+/// The exception for a movement that ended short.
+pub(crate) fn carrying(py: Python<'_>, error: CarryError) -> PyErr {
+    match error {
+        CarryError::Plan(error) => plan(py, &error),
+        CarryError::Profile(error) => PyValueError::new_err(error.to_string()),
+        CarryError::Syncing(errno) => CopyError::new(errno, error.to_string(), 0).raise(py),
+        CarryError::Transfer(error) => transfer(error).raise(py),
+    }
+}
+
+fn transfer(error: TransferError) -> CopyError {
+    let text = error.to_string();
+    match error {
+        TransferError::Failed(failed) => CopyError {
+            route: Some(failed.route),
+            side: match failed.side {
+                Side::Source => Some("source"),
+                Side::Sink => Some("sink"),
+                Side::Either => None,
+            },
+            stranded: failed.stranded,
+            ..CopyError::new(failed.errno, text, failed.offset)
+        },
+        TransferError::Declined { offset, declined } => {
+            let route = declined.last().map(|gave| gave.route);
+            CopyError { route, ..CopyError::new(Errno::OPNOTSUPP, text, offset) }
+        }
+        TransferError::Cancelled { offset, stranded } => {
+            CopyError { stranded, ..CopyError::new(Errno::CANCELED, text, offset) }
+        }
+        TransferError::MeterInUse => CopyError::new(Errno::BUSY, text, 0),
+        TransferError::PipeSize(refusal) => {
+            CopyError::new(refusal.errno.unwrap_or(Errno::INVAL), text, 0)
+        }
+    }
+}

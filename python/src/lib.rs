@@ -1,0 +1,30 @@
+//! The compiled half of the Python package `bytepath`: hands what Python gives to the library, and what
+//! the library tells back to Python. It decides nothing; the package's own files make it comfortable.
+
+mod copying;
+mod errors;
+mod machine;
+mod planned;
+mod running;
+mod sys;
+mod verifying;
+
+use pyo3::prelude::*;
+
+/// The compiled half of bytepath; use the package `bytepath`.
+#[pymodule]
+mod _bytepath {
+    /// The version of bytepath that this was built from.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's name for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    use crate::copying::{Moved, move_bytes};
+    #[pymodule_export]
+    use crate::machine::machine;
+    #[pymodule_export]
+    use crate::planned::{Planned, Route, plan_for, routes};
+    #[pymodule_export]
+    use crate::verifying::first_difference;
+}

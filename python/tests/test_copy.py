@@ -1,0 +1,261 @@
+"""Copies between files, pipes, sockets and descriptors."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import socket
+import subprocess
+import tempfile
+import threading
+
+import pytest
+
+import bytepath
+
+
+def test_a_file_is_copied_by_name(tmp_path, some_bytes):
+    for count in (0, 1, 70_000, 9 << 20):
+        (tmp_path / "a").write_bytes(some_bytes(count))
+        copied = bytepath.copy(tmp_path / "a", str(tmp_path / "b"))
+        assert copied.bytes == count
+        assert (tmp_path / "b").read_bytes() == some_bytes(count)
+        assert copied.route in bytepath.routes()
+
+
+def test_names_may_be_bytes(tmp_path):
+    source, sink = os.fsencode(tmp_path) + b"/\xff", os.fsencode(tmp_path) + b"/\xfe"
+    with open(source, "wb") as file:
+        file.write(b"bytes")
+    bytepath.copy(source, sink)
+    with open(sink, "rb") as file:
+        assert file.read() == b"bytes"
+
+
+def test_what_the_sink_held_before_is_gone(tmp_path):
+    (tmp_path / "a").write_bytes(b"short")
+    (tmp_path / "b").write_bytes(b"much longer than that")
+    bytepath.copy(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"short"
+
+
+def test_a_file_copied_to_itself_stays_whole(tmp_path):
+    (tmp_path / "a").write_bytes(b"precious")
+    os.link(tmp_path / "a", tmp_path / "b")
+    for sink in ("a", "b"):
+        with pytest.raises(bytepath.CopyError, match="the source is the sink"):
+            bytepath.copy(tmp_path / "a", tmp_path / sink)
+    assert (tmp_path / "a").read_bytes() == b"precious"
+
+
+def test_a_range_goes_into_the_same_range(tmp_path, some_bytes):
+    whole = some_bytes(6 << 20)
+    (tmp_path / "a").write_bytes(whole)
+    (tmp_path / "b").write_bytes(bytes(len(whole)))
+    at, length = 1_000_003, 5 << 19
+    copied = bytepath.copy(
+        tmp_path / "a", tmp_path / "b", source_offset=at, sink_offset=at, length=length, verify=True
+    )
+    assert copied.bytes == length
+    wanted = bytes(at) + whole[at : at + length] + bytes(len(whole) - at - length)
+    assert (tmp_path / "b").read_bytes() == wanted
+
+
+def test_a_range_beyond_the_end_is_what_there_is(tmp_path):
+    (tmp_path / "a").write_bytes(b"0123456789")
+    assert bytepath.copy(tmp_path / "a", tmp_path / "b", source_offset=7, length=100).bytes == 3
+    assert (tmp_path / "b").read_bytes() == b"789"
+    assert bytepath.copy(tmp_path / "a", tmp_path / "b", source_offset=99).bytes == 0
+
+
+def test_many_threads_copy_at_once(tmp_path, some_bytes):
+    (tmp_path / "a").write_bytes(some_bytes(5 << 20))
+    sinks = [tmp_path / f"b{n}" for n in range(8)]
+    threads = [threading.Thread(target=bytepath.copy, args=(tmp_path / "a", s)) for s in sinks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {sink.read_bytes() for sink in sinks} == {some_bytes(5 << 20)}
+
+
+def test_other_threads_run_while_bytes_move():
+    reader, writer = os.pipe()
+    copying = threading.Thread(target=bytepath.copy, args=(reader, os.devnull))
+    copying.start()
+    # This thread could do none of this if the copy, which waits for it, held the interpreter.
+    os.write(writer, b"bytes")
+    os.close(writer)
+    copying.join(30)
+    assert not copying.is_alive()
+    os.close(reader)
+
+
+@pytest.mark.parametrize("mode", ["rb", "r+b"])
+@pytest.mark.parametrize("read_before", [0, 1, 8192, 100_000])
+def test_file_objects_go_on_where_the_copy_ended(tmp_path, some_bytes, mode, read_before):
+    whole = some_bytes(200_000)
+    (tmp_path / "a").write_bytes(whole)
+    with open(tmp_path / "a", mode) as source, open(tmp_path / "b", "w+b") as sink:
+        assert source.read(read_before) == whole[:read_before]
+        sink.write(b"before ")
+        copied = bytepath.copy(source, sink, length=100)
+        assert copied.bytes == 100
+        assert source.tell() == read_before + 100
+        assert source.read() == whole[read_before + 100 :]
+        assert sink.tell() == 107
+        sink.write(b" after")
+    assert (tmp_path / "b").read_bytes() == b"before " + whole[read_before:][:100] + b" after"
+
+
+def test_unbuffered_and_temporary_files_are_taken(tmp_path, some_bytes):
+    with tempfile.TemporaryFile() as source, tempfile.NamedTemporaryFile() as sink:
+        source.write(some_bytes(100_000))
+        source.seek(10)
+        assert bytepath.copy(source, sink).bytes == 99_990
+        with open(sink.name, "rb", buffering=0) as again, open(tmp_path / "b", "wb", 0) as raw:
+            bytepath.copy(again, raw)
+    assert (tmp_path / "b").read_bytes() == some_bytes(100_000)[10:]
+
+
+def test_a_file_that_appends_is_appended_to(tmp_path):
+    (tmp_path / "a").write_bytes(b"new")
+    (tmp_path / "b").write_bytes(b"old ")
+    with open(tmp_path / "b", "ab") as sink:
+        bytepath.copy(tmp_path / "a", sink, verify=True)
+        sink.write(b"er")
+    assert (tmp_path / "b").read_bytes() == b"old newer"
+
+
+def test_what_a_reader_took_from_a_pipe_comes_first(tmp_path):
+    with subprocess.Popen(["seq", "100000"], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"1\n"
+        copied = bytepath.copy(process.stdout, tmp_path / "b")
+    wanted = subprocess.run(["seq", "2", "100000"], capture_output=True, check=True).stdout
+    assert (tmp_path / "b").read_bytes() == wanted
+    assert copied.bytes == len(wanted)
+
+
+def test_a_length_leaves_the_rest_in_the_pipe():
+    reader, writer = os.pipe()
+    os.write(writer, b"0123456789")
+    assert bytepath.copy(reader, os.devnull, length=4).bytes == 4
+    assert os.read(reader, 100) == b"456789"
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("timeout", [None, 20.0])
+def test_sockets_are_taken_blocking_or_not(tmp_path, some_bytes, timeout):
+    (tmp_path / "a").write_bytes(some_bytes(3 << 20))
+    near, far = socket.socketpair()
+    with near, far:
+        near.settimeout(timeout)
+        far.settimeout(timeout)
+
+        def send() -> None:
+            bytepath.copy(tmp_path / "a", near)
+            near.shutdown(socket.SHUT_WR)
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        copied = bytepath.copy(far, tmp_path / "b")
+        sending.join()
+    assert copied.bytes == 3 << 20
+    assert (tmp_path / "b").read_bytes() == some_bytes(3 << 20)
+
+
+def test_a_socket_as_a_file_gives_what_it_read_ahead(tmp_path):
+    near, far = socket.socketpair()
+    with near, far, far.makefile("rb") as file:
+        near.sendall(b"a line\nand the rest")
+        near.shutdown(socket.SHUT_WR)
+        assert file.readline() == b"a line\n"
+        bytepath.copy(file, tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"and the rest"
+
+
+def test_fifos_are_copied(tmp_path, some_bytes):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "a").write_bytes(some_bytes(300_000))
+    sending = threading.Thread(target=bytepath.copy, args=(tmp_path / "a", tmp_path / "fifo"))
+    sending.start()
+    with open(tmp_path / "fifo", "rb") as source:
+        assert bytepath.copy(source, tmp_path / "b").bytes == 300_000
+    sending.join()
+    assert (tmp_path / "b").read_bytes() == some_bytes(300_000)
+
+
+def test_a_route_alone_is_the_one_that_moves(tmp_path, some_bytes):
+    (tmp_path / "a").write_bytes(some_bytes(100_000))
+    for route in ("read-write", "sendfile", "mmap-write", "parallel"):
+        copied = bytepath.copy(tmp_path / "a", tmp_path / "b", route=route)
+        assert copied.route == route
+        assert (tmp_path / "b").read_bytes() == some_bytes(100_000)
+
+
+def test_a_plan_is_told_and_nothing_moves(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    plan = bytepath.plan(tmp_path / "a", tmp_path / "not-there")
+    assert not (tmp_path / "not-there").exists()
+    assert plan.routes[0].name in bytepath.routes()
+    assert "tee" in plan.refused
+    assert plan.routes[0].name in str(plan).splitlines()[1]
+    (tmp_path / "b").write_bytes(b"stays")
+    bytepath.plan(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"stays"
+
+
+def test_progress_is_told_to_functions_and_bars(tmp_path, some_bytes):
+    (tmp_path / "a").write_bytes(some_bytes(20 << 20))
+    told = []
+    bytepath.copy(
+        tmp_path / "a",
+        tmp_path / "b",
+        progress=lambda done, total: told.append((done, total)),
+        progress_seconds=0.0001,
+        route="read-write",
+    )
+    assert told[-1] == (20 << 20, 20 << 20)
+    assert told == sorted(told)
+    tqdm = pytest.importorskip("tqdm")
+    with tqdm.tqdm(file=io.StringIO(), unit="B") as bar:
+        bytepath.copy(tmp_path / "a", tmp_path / "b", progress=bar)
+        assert (bar.n, bar.total) == (20 << 20, 20 << 20)
+
+
+def test_progress_true_draws_a_bar(tmp_path, capsys):
+    pytest.importorskip("tqdm")
+    (tmp_path / "a").write_bytes(b"bytes")
+    bytepath.copy(tmp_path / "a", tmp_path / "b", progress=True)
+    assert "5.00/5.00" in capsys.readouterr().err
+
+
+def test_verify_tells_when_the_sink_is_another(tmp_path, some_bytes):
+    (tmp_path / "a").write_bytes(some_bytes(5 << 20))
+
+    def spoil(done: int, total: int | None) -> None:
+        with open(tmp_path / "b", "r+b") as file:
+            file.seek(1_234_567)
+            file.write(bytes([some_bytes(5 << 20)[1_234_567] ^ 1]))
+
+    with pytest.raises(bytepath.CopyError, match="byte 1234567 ") as raised:
+        bytepath.copy(tmp_path / "a", tmp_path / "b", verify=True, progress=spoil)
+    assert raised.value.offset == 1_234_567
+    bytepath.copy(tmp_path / "a", tmp_path / "b", verify=True)
+
+
+def test_errors_can_be_sent_to_another_process(tmp_path):
+    with pytest.raises(FileNotFoundError) as raised:
+        bytepath.copy(tmp_path / "not-there", tmp_path / "b")
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert isinstance(again, FileNotFoundError) and isinstance(again, bytepath.CopyError)
+    assert (again.errno, again.side, str(again)) == (2, "source", str(raised.value))
+
+
+def test_the_machine_tells_of_itself():
+    machine = bytepath.machine()
+    assert machine["kernel"] == os.uname().release
+    assert f"kernel: {os.uname().release}" in str(machine)
+    assert "<td" in machine._repr_html_()

@@ -1,0 +1,274 @@
+"""What goes wrong, and how it is told."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import io
+import os
+import shutil
+import signal
+import socket
+import ssl
+import threading
+import time
+
+import pytest
+
+import bytepath
+
+
+def test_what_is_no_file_is_refused_by_name(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    with open(tmp_path / "a") as text, gzip.open(tmp_path / "z", "wb") as packed:
+        refused = [
+            (text, "text mode"),
+            (packed, "shutil.copyfileobj"),
+            (io.BytesIO(), "shutil.copyfileobj"),
+            (io.BufferedReader(io.BytesIO()), "shutil.copyfileobj"),
+            (None, "NoneType"),
+            (True, "bool"),
+            (1.5, "float"),
+            ([], "list"),
+        ]
+        for end, why in refused:
+            with pytest.raises(TypeError, match=f"the sink cannot be .*{why}"):
+                bytepath.copy(tmp_path / "a", end)
+            with pytest.raises(TypeError, match="the source cannot be"):
+                bytepath.copy(end, tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_compressed_file_is_not_taken_for_its_bytes(tmp_path):
+    with bz2.open(tmp_path / "z", "wb") as packed:
+        packed.write(b"bytes")
+    with bz2.open(tmp_path / "z") as packed, pytest.raises(TypeError):
+        bytepath.copy(packed, tmp_path / "b")
+
+
+def test_an_enciphered_socket_is_not_taken_for_its_bytes(tmp_path):
+    near, far = socket.socketpair()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with near, far, context.wrap_socket(near, do_handshake_on_connect=False) as wrapped:
+        with pytest.raises(TypeError, match="enciphered"):
+            bytepath.copy(os.devnull, wrapped)
+
+
+def test_arguments_that_make_no_sense_are_refused(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    for wrong, error in [
+        ({"length": -1}, ValueError),
+        ({"length": 1 << 63}, ValueError),
+        ({"length": "5"}, TypeError),
+        ({"source_offset": 1.5}, TypeError),
+        ({"timeout": 0}, ValueError),
+        ({"timeout": float("nan")}, ValueError),
+        ({"progress": 7}, TypeError),
+        ({"progress": {}}, TypeError),
+        ({"progress_seconds": "often"}, TypeError),
+        ({"route": "teleport"}, ValueError),
+        ({"profile": tmp_path / "not-there"}, ValueError),
+    ]:
+        with pytest.raises(error):
+            bytepath.copy(tmp_path / "a", tmp_path / "b", **wrong)
+
+
+def test_closed_ends_are_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    with open(tmp_path / "a", "rb") as file:
+        number = file.fileno()
+    with pytest.raises(ValueError, match="closed file"):
+        bytepath.copy(file, tmp_path / "b")
+    near, far = socket.socketpair()
+    near.close()
+    far.close()
+    for closed in (number, near, -1):
+        with pytest.raises(bytepath.CopyError, match="source is closed") as raised:
+            bytepath.copy(closed, tmp_path / "b")
+        assert raised.value.errno == errno.EBADF
+
+
+def test_ends_the_wrong_way_round_are_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    with open(tmp_path / "a", "rb") as reads, open(tmp_path / "b", "wb") as writes:
+        with pytest.raises(bytepath.CopyError, match="not open for writing"):
+            bytepath.copy(tmp_path / "a", reads)
+        with pytest.raises(bytepath.CopyError, match="not open for reading"):
+            bytepath.copy(writes, tmp_path / "c")
+
+
+def test_errors_are_of_pythons_own_classes(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    with pytest.raises(FileNotFoundError) as raised:
+        bytepath.copy(tmp_path / "not-there", tmp_path / "b")
+    assert raised.value.filename == str(tmp_path / "not-there")
+    assert not (tmp_path / "b").exists()
+    with pytest.raises(IsADirectoryError, match="copytree"):
+        bytepath.copy(tmp_path, tmp_path / "b")
+    with pytest.raises(IsADirectoryError):
+        bytepath.copy(tmp_path / "a", tmp_path)
+    with pytest.raises(OSError, match="has no offsets"):
+        reader, writer = os.pipe()
+        try:
+            bytepath.copy(reader, tmp_path / "b", source_offset=5)
+        finally:
+            os.close(reader)
+            os.close(writer)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    (tmp_path / "a").chmod(0)
+    with pytest.raises(PermissionError):
+        bytepath.copy(tmp_path / "a", tmp_path / "b")
+
+
+def test_root_without_its_powers_is_told_that_it_may_not_read(tmp_path, python):
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root, and setpriv")
+    (tmp_path / "a").write_bytes(b"bytes")
+    (tmp_path / "a").chmod(0)
+    done = python(
+        "import bytepath, sys\n"
+        "try:\n    bytepath.copy(sys.argv[1], sys.argv[1] + 'b')\n"
+        "except PermissionError as error:\n    print(error.errno, error.offset, error.side)\n",
+        str(tmp_path / "a"),
+        prefix=("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"),
+    )
+    assert done.stdout == "13 0 source\n", done.stderr
+
+
+def test_a_full_device_is_told_with_offset_and_route(tmp_path):
+    (tmp_path / "a").write_bytes(bytes(100_000))
+    with pytest.raises(bytepath.CopyError, match="No space left") as raised:
+        bytepath.copy(tmp_path / "a", "/dev/full")
+    error = raised.value
+    assert (error.errno, error.offset, error.side) == (errno.ENOSPC, 0, "sink")
+    assert error.route in bytepath.routes()
+
+
+def test_a_full_file_system_is_told_with_what_it_took(tmp_path, python):
+    script = (
+        "import bytepath, os, subprocess, sys\n"
+        "folder = sys.argv[1]\n"
+        "subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'none', folder], check=True)\n"
+        "try:\n    bytepath.copy('/dev/zero', folder + '/b')\n"
+        "except OSError as error:\n"
+        "    print(error.errno, error.offset == os.path.getsize(folder + '/b') == 1 << 20)\n"
+    )
+    (tmp_path / "full").mkdir()
+    # The mount goes with its namespace, however that ends.
+    done = python(script, str(tmp_path / "full"), prefix=("unshare", "--mount", "--map-root-user"))
+    if done.returncode != 0 and "unshare" in done.stderr:
+        pytest.skip(f"no namespace for a mount: {done.stderr.strip()}")
+    assert done.stdout == f"{errno.ENOSPC} True\n", done.stderr
+
+
+def test_a_reader_that_is_gone_is_a_broken_pipe(tmp_path):
+    (tmp_path / "a").write_bytes(bytes(1 << 20))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with pytest.raises(BrokenPipeError) as raised:
+        bytepath.copy(tmp_path / "a", writer)
+    os.close(writer)
+    assert isinstance(raised.value, bytepath.CopyError) and raised.value.offset == 0
+
+
+def test_a_callback_that_raises_ends_the_copy():
+    class Enough(Exception):
+        pass
+
+    def tell(done: int, total: int | None) -> None:
+        raise Enough
+
+    with pytest.raises(Enough) as raised:
+        bytepath.copy("/dev/zero", os.devnull, progress=tell, progress_seconds=0.01)
+    cause = raised.value.__cause__
+    assert isinstance(cause, bytepath.CopyError) and cause.errno == errno.ECANCELED
+
+
+def test_a_peer_that_does_not_move_is_given_up(tmp_path):
+    near, far = socket.socketpair()
+    with near, far:
+        far.settimeout(0.2)
+        with pytest.raises(TimeoutError, match="nothing moved") as raised:
+            bytepath.copy(far, tmp_path / "b")
+        assert raised.value.offset == 0
+    reader, writer = os.pipe()
+    os.write(writer, b"some")
+    with pytest.raises(TimeoutError) as raised:
+        bytepath.copy(reader, tmp_path / "b", timeout=0.2)
+    assert raised.value.offset == 4
+    assert (tmp_path / "b").read_bytes() == b"some"
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("ends", ["endless", "pipe", "full socket"])
+def test_an_interrupt_ends_a_copy(ends):
+    reader, writer = os.pipe()
+    near, far = socket.socketpair()
+    source, sink = {
+        "endless": ("/dev/zero", os.devnull),
+        "pipe": (reader, os.devnull),
+        "full socket": ("/dev/zero", near),
+    }[ends]
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    began = time.monotonic()
+    with near, far, pytest.raises(KeyboardInterrupt) as raised:
+        timer.start()
+        bytepath.copy(source, sink)
+    # Not a matter of speed: an uninterruptible copy would never end.
+    assert time.monotonic() - began < 30
+    cause = raised.value.__cause__
+    assert isinstance(cause, bytepath.CopyError) and cause.errno == errno.ECANCELED
+    timer.join()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_handlers_of_signals_run_and_the_copy_goes_on():
+    reader, writer = os.pipe()
+
+    def feed(*_: object) -> None:
+        os.write(writer, b"from the handler")
+        os.close(writer)
+
+    before = signal.signal(signal.SIGUSR1, feed)
+    try:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        assert bytepath.copy(reader, os.devnull).bytes == 16
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        os.close(reader)
+
+
+@pytest.mark.parametrize("told", ["", ", progress=lambda *_: None, progress_seconds=0.0001"])
+def test_an_interpreter_ends_while_threads_copy(python, told):
+    done = python(
+        "import bytepath, os, sys, threading, time\n"
+        "reader, writer = os.pipe()\n"
+        "for source in ('/dev/zero', reader, reader, '/dev/zero'):\n"
+        f"    copy = lambda source=source: bytepath.copy(source, os.devnull{told})\n"
+        "    threading.Thread(target=copy, daemon=True).start()\n"
+        "time.sleep(0.1)\n"
+        "sys.exit(7)\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+
+
+def test_nothing_is_left_open(tmp_path):
+    (tmp_path / "a").write_bytes(bytes(5 << 20))
+    bytepath.copy(tmp_path / "a", tmp_path / "b", verify=True)
+    before = sorted(os.listdir("/proc/self/fd"))
+    for sink in (tmp_path / "b", "/dev/full", tmp_path, tmp_path / "a"):
+        try:
+            bytepath.copy(tmp_path / "a", sink, progress=lambda *_: None)
+        except OSError:
+            pass
+        bytepath.plan(tmp_path / "a", tmp_path / "c")
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert [t.name for t in threading.enumerate() if t.name == "bytepath"] == []

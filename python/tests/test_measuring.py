@@ -1,0 +1,176 @@
+"""What runs the command: tune, bench, and what is told where it is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import bytepath
+
+
+@pytest.fixture(scope="module")
+def record():
+    try:
+        return bytepath.bench(
+            "pipes",
+            arms=["write-read@same-cpu", "vmsplice-read@same-cpu"],
+            blocks=3,
+            time="5ms",
+            warm_up="1ms",
+            show=False,
+        )
+    except bytepath.ProgramError as error:
+        if "is missing" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
+def test_a_record_tells_of_its_arms(record):
+    assert {arm.name for arm in record.arms} >= {"write-read@same-cpu", "vmsplice-read@same-cpu"}
+    arm = record["write-read@same-cpu"]
+    assert arm.status == "ok" and len(arm.samples) == 3
+    assert min(arm.samples) <= arm.median <= max(arm.samples)
+    assert arm.ci95[0] <= arm.median <= arm.ci95[1]
+    assert "write-read@same-cpu" in str(record) and record.id in repr(record)
+
+
+def test_a_record_is_a_data_frame(record):
+    pytest.importorskip("pandas")
+    frame = record.to_pandas()
+    assert frame.loc["write-read@same-cpu", "median"] == record["write-read@same-cpu"].median
+    assert frame.loc["write-read@same-cpu", "pipe_bytes"] == 65536
+    samples = record.samples()
+    assert len(samples) == sum(len(arm["samples"]) for arm in record.data["arms"])
+    # A sample that was disturbed is taken again, and both are kept.
+    ours = samples[(samples.arm == "write-read@same-cpu") & ~samples.superseded]
+    assert list(ours.value) == record["write-read@same-cpu"].samples
+
+
+def test_a_record_is_kept_and_read_again(record, tmp_path):
+    record.save(tmp_path / "run.json")
+    assert bytepath.Record.load(tmp_path / "run.json").data == record.data
+    (tmp_path / "other.json").write_text('{"schema": "other/1"}')
+    with pytest.raises(ValueError, match="no record"):
+        bytepath.Record.load(tmp_path / "other.json")
+
+
+def test_a_notebook_shows_the_plots_without_a_network(record):
+    shown = record._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    page = record.to_html()
+    assert "write-read@same-cpu" in page
+    # Nothing is fetched: the page names no other file.
+    assert not re.search(r"<(script|img|link|iframe)[^>]+(src|href)=[\"']?(https?:)?//", page)
+    assert "connect-src" in page or "default-src 'none'" in page
+
+
+def test_a_notebook_shows_a_record_in_a_browser(record, tmp_path):
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("no chromium")
+    (tmp_path / "cell.html").write_text(f"<!doctype html><body>{record._repr_html_()}</body>")
+    # The frame by itself, as its parts are not told from outside.
+    (tmp_path / "page.html").write_text(record.to_html())
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+         "--virtual-time-budget=5000", f"file://{tmp_path}/page.html"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert "<svg" in done.stdout, done.stderr[-1000:]
+
+
+def test_what_the_command_says_is_the_message(command):
+    with pytest.raises(bytepath.ProgramError, match="nonsense"):
+        bytepath.bench("nonsense", show=False)
+    with pytest.raises(bytepath.ProgramError, match="exit code 2"):
+        bytepath.bench("pipes", nonsense=3, show=False)
+    with pytest.raises(TypeError, match="json"):
+        bytepath.bench("pipes", json="-")
+    with pytest.raises(ValueError, match="one record"):
+        bytepath.bench("all")
+
+
+def test_commands_are_measured(command):
+    record = bytepath.bench("cmd", "true", "sleep 0", blocks=3, show=False)
+    assert {arm.unit for arm in record.arms} == {"s"}
+
+
+@pytest.fixture
+def profile(tmp_path):
+    """A profile of this machine that was never measured: by it, an odd route is the fastest."""
+    facts = bytepath.machine()
+    choice = {"ci95": [1.0, 9.0], "overall_gib_per_s": 8.0, "cpu_s_per_gib": 0.1}
+    place = {"directory": str(tmp_path), "file_system": "any", "options": []}
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        boot_id = file.read().strip()
+    return {
+        "schema": "bytepath.profile/1",
+        "made": "2026-01-01T00:00:00Z",
+        "bytepath": bytepath.__version__,
+        "machine": {
+            "kernel": facts["kernel"],
+            "cpu_model": facts["processor"],
+            "cpus_allowed": facts["CPUs allowed"],
+            "virtualisation": facts["virtualisation"],
+            "boot_id": boot_id,
+        },
+        "costs": [{"name": "system call", "unit": "ns", "value": 154.8}],
+        "pairs": [
+            {
+                "source": "file",
+                "sink": "file",
+                "place": {**place, "device": os.stat(tmp_path).st_dev},
+                "choices": [{"route": "mmap-write", "gib_per_s": 8.5, **choice}],
+            }
+        ],
+    }
+
+
+def test_a_profile_is_what_the_command_measured(profile, tmp_path, monkeypatch):
+    # Measuring takes a minute: a stand-in tells what it was asked, and gives what it was given.
+    (tmp_path / "profile.json").write_text(json.dumps(profile))
+    (tmp_path / "stand-in").write_text(
+        f"#!/bin/sh\necho \"$@\" >{tmp_path}/asked\ncat {tmp_path}/profile.json\n"
+    )
+    (tmp_path / "stand-in").chmod(0o755)
+    monkeypatch.setenv("BYTEPATH_PROGRAM", str(tmp_path / "stand-in"))
+    got = bytepath.tune(quick=True, directories=["/a", "/b"], profile="/p", blocks=2, bytes="1M")
+    asked = "tune --json - --quick --dir /a --dir /b --blocks 2 --bytes 1M --profile /p\n"
+    assert (tmp_path / "asked").read_text() == asked
+    assert got == profile
+    assert "system call: 154.8 ns" in str(got)
+    assert "file to file on any: mmap-write, 8.50 GiB/s" in str(got)
+
+
+def test_copies_go_by_a_profile(profile, tmp_path):
+    kept = tmp_path / "profile.json"
+    kept.write_text(json.dumps(profile))
+    (tmp_path / "a").write_bytes(bytes(100_000))
+    plan = bytepath.plan(tmp_path / "a", tmp_path / "b", profile=kept)
+    assert plan.reason == "by what was measured on this machine"
+    assert (plan.routes[0].name, plan.routes[0].expected_gib_per_s) == ("mmap-write", 8.5)
+    copied = bytepath.copy(tmp_path / "a", tmp_path / "b", profile=kept)
+    assert copied.route == "mmap-write"
+    assert (tmp_path / "b").read_bytes() == bytes(100_000)
+    profile["machine"]["boot_id"] = "another"
+    profile["machine"]["cpu_model"] = "another"
+    kept.write_text(json.dumps(profile))
+    with pytest.raises(ValueError, match="stale"):
+        bytepath.copy(tmp_path / "a", tmp_path / "b", profile=kept)
+
+
+def test_a_command_that_is_missing_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("BYTEPATH_PROGRAM", str(tmp_path / "not-there"))
+    with pytest.raises(bytepath.ProgramError, match="BYTEPATH_PROGRAM names no program"):
+        bytepath.tune()
+    monkeypatch.delenv("BYTEPATH_PROGRAM")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda *_: str(tmp_path))
+    monkeypatch.setattr("bytepath._program.__file__", str(tmp_path / "a" / "b" / "c.py"))
+    with pytest.raises(bytepath.ProgramError, match="is missing"):
+        bytepath.copytree(tmp_path, tmp_path / "new")

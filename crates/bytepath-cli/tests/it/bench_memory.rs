@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell, spawned};
+use crate::program::{
+    BYTEPATH, as_nobody, bytepath, installed, root, run, shell, signal_of, spawned,
+};
 
 /// Blocks and times that take no time; the figures mean nothing.
 const SHORT: [&str; 7] = ["--blocks", "2", "--time", "1ms", "--warm-up", "1ms", "--no-store"];
@@ -257,7 +259,9 @@ fn what_all_measured_until_it_is_interrupted_is_reported_and_nothing_older() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     kill_process_group(all.group, Signal::INT).expect("it is there");
-    let done = all.done().refused(1, &["interrupted after"]);
+    let done = all.done();
+    assert_eq!(signal_of(&done), Some(Signal::INT.as_raw()), "{done:?}");
+    assert!(done.stderr.contains("interrupted after"), "{done:?}");
     assert!(done.stdout.contains("what was measured is in"), "{done:?}");
     let page = std::fs::read_to_string(&page).expect("the page");
     assert!(page.contains("overhead") && !page.contains("of some other day"));

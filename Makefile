@@ -10,13 +10,14 @@ COMPLETIONS := bash-completion/completions/bytepath zsh/site-functions/_bytepath
 .SHELLFLAGS := -ec
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test build deny install clean
+.PHONY: help run test build deny install dist clean
 
 help:
 	@echo 'make run [FILE=...]      build bytepath and take the tour (on FILE, if given)'
 	@echo 'make test                install what the tests need, then run every check and test'
 	@echo 'make build               build target/release/bytepath'
 	@echo 'make install             copy it, its manual and completions to $$(DESTDIR)$$(PREFIX) (PREFIX=$(PREFIX))'
+	@echo 'make dist                build all that is handed out, twice, and try it in clean roots (1 to 2 hours)'
 	@echo 'make deny                check the licences and advisories of the dependencies'
 	@echo 'make clean               remove what was built'
 
@@ -51,6 +52,11 @@ install:
 	$(TARGET)/release/bytepath completions bash >'$(SHARE)/$(word 1,$(COMPLETIONS))'
 	$(TARGET)/release/bytepath completions zsh >'$(SHARE)/$(word 2,$(COMPLETIONS))'
 	$(TARGET)/release/bytepath completions fish >'$(SHARE)/$(word 3,$(COMPLETIONS))'
+
+# What is committed: archives, Debian packages and wheels, for x86-64 and aarch64.
+dist:
+	@tools/setup dist
+	@tools/dist
 
 clean:
 	@$(RUST) cargo clean

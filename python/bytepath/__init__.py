@@ -13,16 +13,24 @@ from bytepath._errors import CopyError, ProgramError, TreeError
 from bytepath._machine import Machine, machine
 from bytepath._tree import TreeCopied, copytree
 from bytepath._tune import Profile, tune
+from bytepath.channel import Channel, ChannelError, ChannelListener, PeerGone
+from bytepath.queue import JoinableQueue, Queue
 
 __all__ = [
     "Arm",
+    "Channel",
+    "ChannelError",
+    "ChannelListener",
     "Copied",
     "CopyError",
+    "JoinableQueue",
     "Machine",
+    "PeerGone",
     "Plan",
     "PlannedRoute",
     "Profile",
     "ProgramError",
+    "Queue",
     "Record",
     "TreeCopied",
     "TreeError",

@@ -107,7 +107,8 @@ class Record:
             }
             for arm in self.arms
         ]
-        return _pandas().DataFrame(rows).set_index("arm")
+        frame: pandas.DataFrame = _pandas().DataFrame(rows)
+        return frame.set_index("arm")
 
     def samples(self) -> pandas.DataFrame:
         """A sample a row: arm, block, value, and what disturbed it."""
@@ -116,7 +117,8 @@ class Record:
             for arm in self.data["arms"]
             for sample in arm["samples"]
         ]
-        return _pandas().DataFrame(rows)
+        frame: pandas.DataFrame = _pandas().DataFrame(rows)
+        return frame
 
     def __len__(self) -> int:
         return len(self.arms)

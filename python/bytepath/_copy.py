@@ -127,6 +127,12 @@ def copy(
         "every": _seconds("progress_seconds", progress_seconds),
         "stall": _seconds("timeout", timeouts[0]) if timeouts else None,
     }
+    if not verify and progress is None and opened_source.is_path and opened_sink.is_path:
+        if source_offset is None and sink_offset is None:
+            names = os.fsdecode(opened_source.name), os.fsdecode(opened_sink.name)
+            moved = _bytepath.copy_file(*names, asked)
+            if moved is not None:
+                return _copied(moved, 0)
     begin_at = (_count("source_offset", source_offset), _count("sink_offset", sink_offset))
     with _Both(opened_source, opened_sink, begin_at) as ends:
         if verify:
@@ -135,7 +141,7 @@ def copy(
         deliver(opened_sink, ahead)
         if given is not None:
             asked["limit"] = given - len(ahead)
-        with teller(progress, ends.total(given)) as tell:
+        with teller(progress, lambda: ends.total(given)) as tell:
             told = tell and (lambda done: tell(done + len(ahead)))
             try:
                 moved = _bytepath.move_bytes(ends.source, ends.sink, asked, told)
@@ -144,8 +150,12 @@ def copy(
                 raise
         if verify:
             ends.verify(moved.bytes)
+    return _copied(moved, len(ahead))
+
+
+def _copied(moved: _bytepath.Moved, ahead: int) -> Copied:
     return Copied(
-        bytes=moved.bytes + len(ahead),
+        bytes=moved.bytes + ahead,
         route=moved.route,
         calls=moved.calls,
         seconds=moved.seconds,
@@ -234,7 +244,7 @@ class _Both:
         self, source: Opened, sink: Opened, offsets: tuple[int | None, int | None]
     ) -> None:
         self._source, self._sink, self._offsets = source, sink, offsets
-        self._starts = (0, 0)
+        self._start = 0
 
     def __enter__(self) -> _Both:
         # Before anything is opened, which would get the number of what was closed.
@@ -249,8 +259,6 @@ class _Both:
         try:
             self._source.begin(self._offsets[0])
             self._sink.begin(self._offsets[1])
-            if self._source.regular() and self._sink.regular():
-                self._starts = (self._source.position(), self._sink.position())
         except BaseException:
             self.__exit__()
             raise
@@ -273,9 +281,11 @@ class _Both:
 
     def _open_sink(self) -> None:
         """Empties it only once it is known not to be the source."""
+        # Some routes map the sink, which takes one that can be read. A FIFO that is open for reading here
+        # would have a reader that never reads.
+        both = os.O_RDWR if self._sink.may_be_read() else os.O_WRONLY
         try:
-            # Some routes map the sink, which takes one that can be read.
-            self._sink.open(os.O_RDWR | os.O_CREAT)
+            self._sink.open(both | os.O_CREAT)
         except PermissionError:
             self._sink.open(os.O_WRONLY | os.O_CREAT)
         if not self._sink.is_path:
@@ -301,10 +311,11 @@ class _Both:
         """Refuses before anything was moved."""
         if not (self._source.regular() and self._sink.regular()):
             raise ValueError("verify reads both ends again, so both have to be files")
+        self._start = self._source.position()
 
     def verify(self, count: int) -> None:
         """Reads both again, and compares."""
-        starts = (self._starts[0], self._sink.position() - count)
+        starts = (self._start, self._sink.position() - count)
         again = [os.open(f"/proc/self/fd/{fd}", os.O_RDONLY) for fd in (self.source, self.sink)]
         try:
             different = _bytepath.first_difference(again[0], again[1], starts, count)

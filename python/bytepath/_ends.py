@@ -106,6 +106,13 @@ class Opened:
             text = f"the {self.role} is closed (descriptor {self.descriptor})"
             raise make(errno.EBADF, text, side=self.role) from None
 
+    def may_be_read(self) -> bool:
+        """Whether a path names a regular file, or nothing yet."""
+        try:
+            return self._owned and stat.S_ISREG(os.stat(self.name).st_mode)
+        except OSError:
+            return True
+
     def close(self) -> None:
         """Closes what `open` opened."""
         if self._owned:

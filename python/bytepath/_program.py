@@ -83,7 +83,7 @@ def _how(code: int) -> str:
 def _is_real(stream: Any) -> bool:
     """Whether a program can write to it: in a notebook it is none of the kernel's files."""
     try:
-        return stream.fileno() == 2
+        return bool(stream.fileno() == 2)
     except (AttributeError, OSError, ValueError):
         return False
 

@@ -22,11 +22,15 @@ Progress = Union[Callable[[int, Union[int, None]], Any], Bar, bool, None]
 
 
 @contextmanager
-def teller(progress: Progress, total: int | None) -> Iterator[Callable[[int], None] | None]:
+def teller(
+    progress: Progress, known: Callable[[], int | None]
+) -> Iterator[Callable[[int], None] | None]:
     """A function to be called with the bytes so far; None where nobody wants to know."""
     if progress is None or progress is False:
         yield None
-    elif progress is True:
+        return
+    total = known()
+    if progress is True:
         with _tqdm(total) as bar:
             yield _mover(bar)
     elif hasattr(progress, "update") and hasattr(progress, "total"):
@@ -45,7 +49,7 @@ def teller(progress: Progress, total: int | None) -> Iterator[Callable[[int], No
 
 def _tqdm(total: int | None) -> Any:
     try:
-        from tqdm.auto import tqdm
+        from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
         raise ImportError("progress=True draws with tqdm: pip install tqdm") from None
     return tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024)

@@ -82,9 +82,10 @@ def _error(told: dict[str, Any]) -> TreeError:
         }
         for error in told["errors"]
     ]
-    first = errors[0] if errors else {"message": "bytepath cp failed", "errno": None}
     more = max(len(errors) - 1, 0) + told["errors_left_out"]
-    text = first["message"] + (f"; and {more} more" if more else "")
+    text = told["errors"][0]["message"] if errors else "bytepath cp failed"
+    if more:
+        text += f"; and {more} more"
     numbers = (error["errno"] for error in errors)
     return TreeError(next((n for n in numbers if n is not None), errno.EIO), text, errors)
 

@@ -1,12 +1,14 @@
 //! Moves bytes from one descriptor to another by the best plan for them.
 
-use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytepath::planning::{CarryError, Carrying, Planning, Wishes};
 use bytepath::{Cancel, Endpoint, Job, Kind, Knobs, Meter};
 use pyo3::prelude::*;
+use rustix::fs::{FileType, Mode, OFlags, Stat, ftruncate, open, stat};
+use rustix::io::Errno;
 
 use crate::errors::{self, own};
 use crate::running::{Outcome, Watch, at_once, tell, watched};
@@ -78,15 +80,77 @@ pub(crate) fn move_bytes(
     let (source, sink) = (own(py, source)?, own(py, sink)?);
     let source = Endpoint::source(source.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
     let sink = Endpoint::sink(sink.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
-    let (meter, job) = (Meter::new(), asked.job(&source, &sink));
+    move_between(py, &source, &sink, &asked, progress.as_ref())
+}
+
+/// Copies one regular file to another, by name: what `move_bytes` takes a dozen calls from Python for,
+/// which a small file would notice. Nothing where it is not as simple as that; nothing was done then.
+#[pyfunction]
+pub(crate) fn copy_file(
+    py: Python<'_>,
+    source: PathBuf,
+    sink: PathBuf,
+    asked: Asked,
+) -> PyResult<Option<Moved>> {
+    let Some(opened) = py.detach(|| open_both(&source, &sink)) else { return Ok(None) };
+    let moved = copy_opened(py, &opened, &asked);
+    // Closing may wait for a file system, as that of ext4 does for a file that was emptied before.
+    py.detach(|| drop(opened));
+    moved
+}
+
+/// Opens both, if both are regular files and can be opened. The sink keeps what it holds.
+fn open_both(source: &Path, sink: &Path) -> Option<(OwnedFd, OwnedFd)> {
+    let regular = |found: Stat| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    // Looked at before it is opened: opening a FIFO wakes, or waits for, whoever is at its other end.
+    match stat(sink) {
+        Ok(found) if regular(found) => {}
+        Err(Errno::NOENT) => {}
+        _ => return None,
+    }
+    if !stat(source).is_ok_and(regular) {
+        return None;
+    }
+    let (flags, mode) = (OFlags::CLOEXEC | OFlags::NOCTTY, Mode::from_raw_mode(0o666));
+    let source = open(source, flags | OFlags::RDONLY, mode).ok()?;
+    // Some routes map the sink, which takes one that can be read.
+    let sink = open(sink, flags | OFlags::RDWR | OFlags::CREATE, mode).ok()?;
+    Some((source, sink))
+}
+
+fn copy_opened(
+    py: Python<'_>,
+    (source, sink): &(OwnedFd, OwnedFd),
+    asked: &Asked,
+) -> PyResult<Option<Moved>> {
+    let ends = (Endpoint::source(source.as_fd()), Endpoint::sink(sink.as_fd()));
+    let (Ok(source), Ok(sink)) = ends else { return Ok(None) };
+    let files = (source.kind(), sink.kind()) == (Kind::File, Kind::File);
+    if !files || source.same_file(&sink) {
+        return Ok(None);
+    }
+    if sink.bytes() > 0 && py.detach(|| ftruncate(&sink, 0)).is_err() {
+        return Ok(None);
+    }
+    move_between(py, &source, &sink, asked, None).map(Some)
+}
+
+fn move_between(
+    py: Python<'_>,
+    source: &Endpoint<'_>,
+    sink: &Endpoint<'_>,
+    asked: &Asked,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Moved> {
+    let (meter, job) = (Meter::new(), asked.job(source, sink));
     let watch = Watch {
-        progress: progress.as_ref(),
+        progress,
         every: Duration::try_from_secs_f64(asked.every).unwrap_or(Duration::MAX),
         stall: asked.stall.and_then(|stall| Duration::try_from_secs_f64(stall).ok()),
         meter: &meter,
     };
     let began = Instant::now();
-    let carry = |cancel: Option<&Cancel>| carry(&asked, job, &meter, cancel);
+    let carry = |cancel: Option<&Cancel>| carry(asked, job, &meter, cancel);
     let (carried, ended): Outcome<_> = match is_short(&job) {
         true => (at_once(py, || carry(None)), None),
         false => watched(py, &watch, |cancel| carry(Some(cancel)))?,

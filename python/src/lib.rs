@@ -1,6 +1,7 @@
 //! The compiled half of the Python package `bytepath`: hands what Python gives to the library, and what
 //! the library tells back to Python. It decides nothing; the package's own files make it comfortable.
 
+mod channel;
 mod copying;
 mod errors;
 mod machine;
@@ -14,13 +15,16 @@ use pyo3::prelude::*;
 /// The compiled half of bytepath; use the package `bytepath`.
 #[pymodule]
 mod _bytepath {
+    #[pymodule_export]
+    use crate::channel::{Board, Inbox, Meeting, Outbox, connect};
+
     /// The version of bytepath that this was built from.
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
     #[pymodule_export]
-    use crate::copying::{Moved, move_bytes};
+    use crate::copying::{Moved, copy_file, move_bytes};
     #[pymodule_export]
     use crate::machine::machine;
     #[pymodule_export]

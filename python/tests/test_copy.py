@@ -187,6 +187,18 @@ def test_fifos_are_copied(tmp_path, some_bytes):
     assert (tmp_path / "b").read_bytes() == some_bytes(300_000)
 
 
+def test_a_fifo_is_written_to_when_somebody_reads(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "a").write_bytes(b"bytes")
+    sending = threading.Thread(target=bytepath.copy, args=(tmp_path / "a", tmp_path / "fifo"))
+    sending.start()
+    # Nobody reads yet: were it written to now, the bytes would be gone when it is closed.
+    sending.join(0.2)
+    assert sending.is_alive()
+    assert (tmp_path / "fifo").read_bytes() == b"bytes"
+    sending.join()
+
+
 def test_a_route_alone_is_the_one_that_moves(tmp_path, some_bytes):
     (tmp_path / "a").write_bytes(some_bytes(100_000))
     for route in ("read-write", "sendfile", "mmap-write", "parallel"):

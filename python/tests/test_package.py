@@ -2,8 +2,10 @@
 
 import importlib.metadata
 import importlib.resources
+import re
 
 import bytepath
+from bytepath import _bytepath
 
 
 def test_the_compiled_half_and_the_package_have_one_version():
@@ -13,4 +15,13 @@ def test_the_compiled_half_and_the_package_have_one_version():
 def test_the_package_says_that_it_is_typed():
     files = importlib.resources.files(bytepath)
     assert files.joinpath("py.typed").is_file()
-    assert files.joinpath("_bytepath.pyi").is_file()
+    stub = files.joinpath("_bytepath.pyi").read_text()
+    told = set(re.findall(r"^(?:def|class) (\w+)", stub, re.MULTILINE))
+    there = {name for name in dir(_bytepath) if not name.startswith("_")}
+    assert told == there
+
+
+def test_all_names_are_there():
+    assert sorted(bytepath.__all__) == sorted(set(bytepath.__all__))
+    for name in bytepath.__all__:
+        assert hasattr(bytepath, name)

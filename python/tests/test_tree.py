@@ -7,8 +7,10 @@ import os
 import pickle
 import shutil
 import signal
+import sys
 import threading
 import time
+import traceback
 
 import pytest
 
@@ -89,8 +91,16 @@ def test_an_interrupt_ends_the_command_that_copies(command, tmp_path, monkeypatc
     monkeypatch.setenv("BYTEPATH_PROGRAM", str(stand_in))
     (tmp_path / "tree").mkdir()
 
+    main = threading.main_thread().ident
+
+    def waits() -> bool:
+        """Whether the command runs, and the copy waits for it."""
+        stack = traceback.extract_stack(sys._current_frames()[main])
+        started = (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()
+        return bool(started) and "communicate" in [frame.name for frame in stack]
+
     def interrupt() -> None:
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        while not waits():
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -1,21 +1,23 @@
 //! `bytepath cat`: files one after the other to standard output, by the fastest route.
 
-mod format;
 mod itself;
 mod plain;
+mod shown;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use bytepath::{Endpoint, Kind};
+use bytepath::{Endpoint, Kind, Meter};
+use bytepath_show::{Formatter, Numbers, Style};
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
 use crate::classic::{Called, Classic, closed_well, word};
+use crate::metrics::{Figures, MetricsOptions};
 use crate::planning::PlanOptions;
 use crate::sys::start;
-use format::Formatter;
 
 /// For the table of commands that have a classic.
 pub(crate) const CLASSIC: Classic = Classic { name: "cat", run: called };
@@ -71,6 +73,8 @@ pub(crate) struct Options {
     version: Option<bool>,
     #[command(flatten)]
     plan: PlanOptions,
+    #[command(flatten)]
+    metrics: MetricsOptions,
     /// The files; - is standard input
     #[arg(value_name = "FILE")]
     files: Vec<OsString>,
@@ -80,11 +84,11 @@ impl Options {
     /// What has to be shown otherwise than it is; `None` where the bytes stay as they are.
     fn formatter(&self) -> Option<Formatter> {
         let all = self.show_all;
-        let style = format::Style {
+        let style = Style {
             numbers: match (self.number_nonblank, self.number) {
-                (true, _) => format::Numbers::NonBlank,
-                (false, true) => format::Numbers::All,
-                (false, false) => format::Numbers::None,
+                (true, _) => Numbers::NonBlank,
+                (false, true) => Numbers::All,
+                (false, false) => Numbers::None,
             },
             squeeze: self.squeeze_blank,
             ends: self.show_ends || self.ends_and_nonprinting || all,
@@ -94,7 +98,7 @@ impl Options {
                 || self.tabs_and_nonprinting
                 || all,
         };
-        (style != format::Style::default()).then(|| Formatter::new(style))
+        (style != Style::default()).then(|| Formatter::new(style))
     }
 }
 
@@ -120,10 +124,16 @@ pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
         called.say(format_args!("standard output: {}", word(Errno::BADF)));
         return ExitCode::FAILURE;
     }
+    let meter = Arc::new(Meter::default());
+    options.metrics.begin("cat", {
+        let meter = meter.clone();
+        move || Figures::of(&meter)
+    });
     let stdout = std::io::stdout();
     let mut copy = Copy {
         called,
         plan: &options.plan,
+        meter: &meter,
         stdout: stdout.as_fd(),
         sink: Endpoint::sink(stdout.as_fd()).ok(),
         formatter,
@@ -150,6 +160,7 @@ enum Trouble {
 struct Copy<'a> {
     called: &'a Called,
     plan: &'a PlanOptions,
+    meter: &'a Meter,
     stdout: BorrowedFd<'a>,
     /// `None` where standard output is not open for writing, which matters once there are bytes.
     sink: Option<Endpoint<'a>>,
@@ -198,10 +209,13 @@ impl Copy<'_> {
             return Err(Trouble::Other("input file is output file".into()));
         }
         match (&mut self.formatter, &self.sink) {
-            (None, Some(sink)) => plain::copy(source, sink, itself, self.plan),
-            (Some(formatter), _) => formatter.copy(source, self.stdout),
+            (None, Some(sink)) => plain::copy(source, sink, itself, (self.plan, self.meter)),
+            (Some(formatter), _) => shown::copy(source, self.stdout, formatter, self.meter),
             // There is nothing to write by but the call that says why not.
-            (None, None) => Formatter::new(format::Style::default()).copy(source, self.stdout),
+            (None, None) => {
+                let mut formatter = Formatter::new(Style::default());
+                shown::copy(source, self.stdout, &mut formatter, self.meter)
+            }
         }
     }
 

@@ -183,6 +183,7 @@ impl Called {
 /// of its container, which no default action reaches.
 pub(crate) fn end_by_broken_pipe() {
     if !start::pipe_was_ignored() && !rustix::process::getpid().is_init() {
+        crate::metrics::ended_by(signal_hook::consts::SIGPIPE);
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     }
 }

@@ -20,6 +20,7 @@ use bytepath_lab::ends::{Pattern, Starter};
 use clap::{Args, Subcommand};
 use rustix::io::Errno;
 
+use crate::metrics::MetricsOptions;
 use crate::output::Output;
 use crate::sys::start;
 use crate::{classic, ends, values, wrong_usage};
@@ -174,6 +175,8 @@ struct How {
     /// Write what was done to a file, as JSON; a reader that leaves is no error then
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    metrics: MetricsOptions,
     /// End when this process, which started us, ends
     #[arg(long, value_name = "PID", hide = true, value_parser = values::starter)]
     starter: Option<Starter>,
@@ -238,6 +241,7 @@ fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
     let asked = how.asked(&sink, source.used_for())?;
     let why = asked.is_none().then(|| how.profile()).transpose()?;
     let mut sender = Sender::new(&sink, &mut source, limit);
+    how.metrics.begin("gen", sender.figures());
     let (profile, no_profile) = match why {
         Some(Ok(profile)) => (Some(profile), None),
         Some(Err(why)) => (None, Some(why)),

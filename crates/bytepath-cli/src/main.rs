@@ -27,6 +27,7 @@ mod import;
 mod kept;
 mod live;
 mod load;
+mod metrics;
 mod null;
 mod output;
 mod pages;
@@ -40,6 +41,7 @@ mod report;
 mod requests;
 mod run;
 mod serve;
+mod stream;
 mod sweep;
 mod sys;
 mod tee;
@@ -114,6 +116,7 @@ enum Command {
     Clock(clock::Options),
     Pass(pass::Options),
     Trip(trip::Options),
+    Stream(stream::Options),
     Sweep(sweep::Options),
     Paging(paging::Options),
     Descriptor(descriptor::Options),
@@ -125,6 +128,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let code = answered();
+    metrics::ended_with(code);
+    code
+}
+
+fn answered() -> ExitCode {
     match classic::called(CLASSICS, std::env::args_os().collect()) {
         Ok((classic, called, words)) => (classic.run)(&called, words),
         Err(words) => ours(words),
@@ -184,6 +193,7 @@ fn ours(words: Vec<OsString>) -> ExitCode {
         Command::Clock(options) => clock::run(&options),
         Command::Pass(options) => pass::run(&options),
         Command::Trip(options) => trip::run(&options),
+        Command::Stream(options) => stream::run(&options),
         Command::Sweep(options) => sweep::run(&options),
         Command::Paging(options) => paging::run(&options),
         Command::Descriptor(options) => descriptor::run(&options),
@@ -204,7 +214,8 @@ fn ours(words: Vec<OsString>) -> ExitCode {
 /// The ends of measurements are processes of this one program: their threads are named by what they
 /// do, so that lists of processes, and profiles, tell them apart.
 fn name_ends(words: &ArgMatches) {
-    const ENDS: [&str; 7] = ["call", "carry", "drive", "hand", "pass", "read", "write"];
+    const ENDS: [&str; 9] =
+        ["call", "carry", "drive", "hand", "pass", "read", "stream", "trip", "write"];
     let Some(end) = words.subcommand_name().filter(|name| ENDS.contains(name)) else { return };
     // A name is a convenience.
     if let Ok(name) = std::ffi::CString::new(format!("bytepath {end}")) {

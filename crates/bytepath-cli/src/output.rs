@@ -56,6 +56,17 @@ impl Output {
     }
 }
 
+/// Writes a file that is replaced again and again; one that is no regular file is left as it is.
+///
+/// # Errors
+/// It is none, or cannot be replaced; what was there is as it was.
+pub(crate) fn replace_file(path: &Path, text: &[u8]) -> anyhow::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        anyhow::bail!("it is no regular file");
+    }
+    replace(path, text)
+}
+
 /// Puts a new file in the place of the old one, if there was one, with its permissions.
 fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     // What a link points to is replaced, and the link kept.

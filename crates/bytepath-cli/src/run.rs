@@ -8,6 +8,7 @@
 
 mod family;
 mod live;
+mod measured;
 mod placing;
 mod process;
 mod script;
@@ -33,12 +34,14 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::explain::Explaining;
 use crate::explain::shown::Shown;
+use crate::metrics::MetricsOptions;
 use crate::output::{self, Output};
 use crate::planning::usual_profile;
 use crate::sys::spawn;
 use crate::{values, wrong_usage};
 use family::Family;
 use live::Live;
+use measured::Measured;
 use placing::Placer;
 use script::Script;
 pub(crate) use signals::{Signals, end_by};
@@ -93,6 +96,8 @@ pub(crate) struct Options {
     /// Write what the summary says, and each stage's status, to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    metrics: MetricsOptions,
     /// Say at the end where the time went: samples are taken meanwhile; see bytepath explain
     #[arg(long)]
     explain: bool,
@@ -170,8 +175,13 @@ fn run_and_explain(
         began,
         ended_by: None,
         live: (options.progress && rustix::termios::isatty(stderr())).then(Live::default),
+        measured: options.metrics.metrics.is_some().then(Measured::default),
     };
+    if let Some(measured) = &watched.measured {
+        options.metrics.begin("run", measured.figures());
+    }
     watched.watch(&mut signals);
+    watched.measure();
     let took = began.elapsed();
     if let Some(live) = &mut watched.live {
         live.end();
@@ -343,7 +353,8 @@ impl Options {
             || !self.no_place
             || self.says_summary()
             || self.progress
-            || self.json.is_some();
+            || self.json.is_some()
+            || self.metrics.metrics.is_some();
         let shell = self.pipeline.is_some().then(|| self.shell()).and_then(|shell| program(&shell));
         (of_interest && Family::can_be_seen()).then(|| Family::new(*size, allowed.clone(), shell))
     }

@@ -7,17 +7,19 @@ mod mode;
 mod outputs;
 mod planned;
 mod progress;
+mod told;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use std::time::Instant;
 
-use bytepath::fan_out::{AfterLoss, Ending, FannedOut, Lags, Lost, Queue};
-use bytepath::{Endpoint, FanOut, Meter};
+use bytepath::fan_out::{AfterLoss, Ending, FannedOut, Lost, Queue};
+use bytepath::{Endpoint, FanOut};
 use bytepath_report::numbers;
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
@@ -29,6 +31,7 @@ use hash::Hashing;
 use mode::Mode;
 use outputs::{Opening, Outputs};
 use planned::Planned;
+use told::Told;
 
 /// For the table of commands that have a classic.
 pub(crate) const CLASSIC: Classic = Classic { name: "tee", run: called };
@@ -154,10 +157,15 @@ impl Tee<'_> {
         }
         let stdin = std::io::stdin();
         let source = Endpoint::source(stdin.as_fd()).map_err(|error| error.errno())?;
-        let (meter, lags, began) = (Meter::new(), Lags::of(outputs.ends().len()), Instant::now());
+        let told = Arc::new(Told::new(outputs, extras.queue.is_some()));
+        let (meter, lags, began) = (&told.meter, &told.lags, Instant::now());
+        extras.metrics.begin("tee", {
+            let told = told.clone();
+            move || told.figures()
+        });
         let planner = || planned.plan(&source, outputs.ends());
         let mut fan_out = FanOut::new(&source, outputs.ends())
-            .meter(&meter)
+            .meter(meter)
             .listeners(outputs.listeners())
             .planned_by(&planner);
         if self.mode.lets_readers_go() {
@@ -172,11 +180,11 @@ impl Tee<'_> {
             Some(memory_bytes) => {
                 let queue = Queue { memory_bytes, spill: spill.map(AsFd::as_fd) };
                 let on_full = |place: usize| self.full(outputs, place, lags.bytes(place));
-                fan_out.run_queued(queue, &lags, &on_loss, &on_full)
+                fan_out.run_queued(queue, lags, &on_loss, &on_full)
             }
         };
         let done = match extras.progress {
-            true => progress::watched(outputs, &meter, &lags, work),
+            true => progress::watched(outputs, meter, lags, work),
             false => work(),
         };
         let done = done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;

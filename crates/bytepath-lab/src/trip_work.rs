@@ -3,16 +3,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
 use bytepath_report::{Costs, Latency, latency};
 use hdrhistogram::Histogram;
 
-use crate::arm::{Measured, Outcome, Timing, Work};
-use crate::ends::Starter;
-use crate::passing::controls;
-use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::arm::{Outcome, Timing, Work};
 use crate::trips::{Medium, TripReport};
+use crate::two_ends::TwoEnds;
 
 /// Round trips of so many bytes.
 pub struct TripWork {
@@ -29,33 +26,11 @@ pub struct TripWork {
 }
 
 impl TripWork {
-    fn end(&self, side: &str, cpu: usize) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(["trip", side, "--medium", self.medium.name()]);
-        command.args(["--size", &self.bytes.to_string(), "--cpu", &cpu.to_string()]);
-        command.args(Starter::this().words()).stderr(Stdio::piped());
-        command
-    }
-
     fn run(&self, timing: &Timing) -> Result<TripReport, String> {
-        let Measured::Time(time) = timing.measured else {
-            return Err("round trips are made for a time; give one".into());
-        };
-        let (near, far) = controls().map_err(|error| error.to_string())?;
-        let [begins, answers] = self.cpus;
-        let mut running = Running::default();
-        let mut beginning = self.end("begin", begins);
-        beginning.args(["--time", &format!("{}us", time.as_micros())]);
-        beginning.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
-        beginning.stdin(near).stdout(Stdio::piped());
-        running.begins = Some(spawn_on(&mut beginning, Some(begins))?);
-        // Its control socket is ours too until it is forgotten.
-        drop(beginning);
-        let mut answering = self.end("answer", answers);
-        answering.stdin(far).stdout(Stdio::null());
-        running.answers = Some(spawn_on(&mut answering, Some(answers))?);
-        drop(answering);
-        ended(&mut running.begins, Says::Output, timing.patience())
+        let options = ["--medium", self.medium.name(), "--size", &self.bytes.to_string()];
+        let options = options.map(str::to_owned);
+        TwoEnds { program: &self.program, command: "trip", options: &options, cpus: self.cpus }
+            .run(timing)
     }
 
     /// How long the trips of all samples took so far, with these.
@@ -88,20 +63,5 @@ impl Work for TripWork {
             costs,
             found: BTreeMap::from([(latency::PARAM.to_owned(), found)]),
         })
-    }
-}
-
-/// The processes of one sample; ended when dropped. The one that answers never ends by itself.
-#[derive(Default)]
-struct Running {
-    begins: Option<Child>,
-    answers: Option<Child>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        for child in [&mut self.begins, &mut self.answers] {
-            end(child);
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a movement has done so far, told by the mover and read by whoever draws.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Counts of one movement: bytes, system calls, waits.
 ///
@@ -12,6 +13,17 @@ pub struct Meter {
     calls: AtomicU64,
     waits: AtomicU64,
     told: AtomicBool,
+    routes: Mutex<Routes>,
+}
+
+/// Whose the bytes are; only told between routes, so that it costs nothing within one.
+#[derive(Debug, Default)]
+struct Routes {
+    /// Bytes that were given to a route.
+    seen: u64,
+    /// The route that the rest goes by.
+    goes: &'static str,
+    bytes: Vec<(&'static str, u64)>,
 }
 
 /// The counts of a [`Meter`] at one moment.
@@ -33,7 +45,26 @@ impl Meter {
             calls: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             told: AtomicBool::new(false),
+            routes: Mutex::new(Routes { seen: 0, goes: "", bytes: Vec::new() }),
         }
+    }
+
+    /// From here on, bytes go by this route, or outlet. A [`Transfer`](crate::Transfer) tells so itself.
+    pub fn goes(&self, route: &'static str) {
+        let mut routes = self.routes();
+        routes.give(self.bytes());
+        routes.goes = route;
+    }
+
+    /// The bytes by route, as far as it was told. They only ever grow.
+    pub fn by_route(&self) -> Vec<(&'static str, u64)> {
+        let mut routes = self.routes();
+        routes.give(self.bytes());
+        routes.bytes.clone()
+    }
+
+    fn routes(&self) -> MutexGuard<'_, Routes> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counts now. Each is exact; between them a call may have been counted.
@@ -90,6 +121,19 @@ impl Meter {
     }
 }
 
+impl Routes {
+    /// Gives what came since to the route that it went by.
+    fn give(&mut self, bytes: u64) {
+        let rest = bytes.saturating_sub(self.seen);
+        self.seen = self.seen.max(bytes);
+        match self.bytes.iter_mut().find(|(name, _)| *name == self.goes) {
+            Some((_, bytes)) => *bytes += rest,
+            None if rest > 0 => self.bytes.push((self.goes, rest)),
+            None => {}
+        }
+    }
+}
+
 /// Counts that are stored in a meter and never read back from it. Nothing else tells the meter
 /// meanwhile.
 pub(crate) struct Teller<'m> {
@@ -131,6 +175,21 @@ mod tests {
         assert!(claim.is_some() && meter.claim().is_none());
         drop(claim);
         assert!(meter.claim().is_some());
+    }
+
+    #[test]
+    fn bytes_belong_to_the_route_that_they_went_by() {
+        let meter = Meter::new();
+        meter.goes("splice");
+        meter.moved(10);
+        assert_eq!(meter.by_route(), [("splice", 10)]);
+        meter.moved(1);
+        meter.goes("read-write");
+        meter.delivered(5);
+        meter.goes("splice");
+        meter.goes("splice");
+        meter.moved(2);
+        assert_eq!(meter.by_route(), [("splice", 13), ("read-write", 5)]);
     }
 
     #[test]

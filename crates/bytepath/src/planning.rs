@@ -221,7 +221,7 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// To be told of the error that ended the last stretch, as it is without [`beyond`].
+    /// To be told of the error that ended the last stretch, by its place in that stretch.
     pub fn broke_off(&mut self, error: &TransferError) {
         self.broke_off = true;
         match error {

@@ -104,6 +104,7 @@ impl<'a> Transfer<'a> {
         let mut declined = Vec::new();
         for (place, choice) in self.plan.routes().iter().enumerate() {
             let done = meter.bytes() - start;
+            meter.goes(choice.route.name());
             let stop = match self.carry(choice, meter, done) {
                 Ok(()) => {
                     let bytes = meter.bytes() - start;

@@ -1,6 +1,6 @@
 //! Descriptors that Python names by number.
 
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 
@@ -17,4 +17,19 @@ pub(crate) fn own(number: RawFd) -> Result<OwnedFd, Errno> {
     // number that is not open. The interpreter's lock is held, so no Python code closes it meanwhile.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     rustix::io::fcntl_dupfd_cloexec(borrowed, 3)
+}
+
+/// The descriptor of this number, which was the caller's, and is ours from now on.
+///
+/// # Errors
+/// The number is open on nothing.
+pub(crate) fn taken(number: RawFd) -> Result<OwnedFd, Errno> {
+    if number < 0 {
+        return Err(Errno::BADF);
+    }
+    // SAFETY: as in `own`.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_getfd(borrowed)?;
+    // SAFETY: it is open, and the package gives it away with this call.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }

@@ -1,5 +1,8 @@
-//! The only unsafe code of the bindings.
+//! The only unsafe code of the bindings: memory that Python lends to us, and that we lend to it;
+//! descriptors that it names by number.
 
 #![allow(unsafe_code)]
 
+pub(crate) mod buffer;
 pub(crate) mod descriptors;
+pub(crate) mod view;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytepath::placement::Placement;
-use bytepath_lab::experiments::{ipc, ipc_latency};
+use bytepath_lab::arm::Arm;
+use bytepath_lab::experiments::{Description, ipc, ipc_bandwidth, ipc_latency};
 use bytepath_lab::passing::{Keeps, checksum};
 use bytepath_lab::tune::Site;
 use clap::Args;
@@ -26,6 +27,10 @@ pub(crate) struct Ipc {
     /// How long do some bytes take there and back, instead: pipe, socket, eventfd, futex, channel
     #[arg(long, conflicts_with_all = ["sink", "file", "bytes", "dir"])]
     latency: bool,
+    /// How near to the speed of shared memory do bytes go that are made by one process and looked at
+    /// by another, instead: channels, beside bare memory and a pipe
+    #[arg(long, conflicts_with_all = ["sink", "file", "bytes", "dir", "latency"])]
+    bandwidth: bool,
     /// Bytes of a trip there and back; 8, 512, 4K, 64K and 1M unless given
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = trip::size, requires = "latency")]
     size: Vec<usize>,
@@ -54,8 +59,18 @@ const TRIPS_USUAL: Sampling =
 const TRIPS_QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(50), warm_up: Duration::from_millis(10) };
 
+/// 14 arms in under a minute and a half.
+const STREAMS_USUAL: Sampling =
+    Sampling { blocks: 10, time: Duration::from_millis(300), warm_up: Duration::from_millis(50) };
+const STREAMS_QUICK: Sampling =
+    Sampling { blocks: 3, time: Duration::from_millis(100), warm_up: Duration::from_millis(20) };
+
 pub(super) fn run(options: &Ipc) -> anyhow::Result<()> {
-    if options.latency { trips(options) } else { passes(options) }
+    match (options.latency, options.bandwidth) {
+        (true, _) => trips(options),
+        (_, true) => streams(options),
+        _ => passes(options),
+    }
 }
 
 /// There and back.
@@ -63,15 +78,32 @@ fn trips(options: &Ipc) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let placements = placements(&options.placement.concat())?;
     let sizes = if options.size.is_empty() { ipc_latency::SIZES } else { &*options.size };
-    let arms = ipc_latency::arms(&placements, sizes, &program);
-    let arms = those_matching(arms, &options.arms)?;
+    let arms = those_matching(ipc_latency::arms(&placements, sizes, &program), &options.arms)?;
+    timed(options, &ipc_latency::DESCRIPTION, arms, [TRIPS_USUAL, TRIPS_QUICK])
+}
+
+/// Made by one, looked at by the other.
+fn streams(options: &Ipc) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let placements = placements(&options.placement.concat())?;
+    let arms = those_matching(ipc_bandwidth::arms(&placements, &program), &globs(&options.arms))?;
+    timed(options, &ipc_bandwidth::DESCRIPTION, arms, [STREAMS_USUAL, STREAMS_QUICK])
+}
+
+/// Arms that run for a time, usually or quickly.
+fn timed(
+    options: &Ipc,
+    asked: &Description,
+    arms: Vec<Arm>,
+    [usual, quick]: [Sampling; 2],
+) -> anyhow::Result<()> {
     if options.list {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
     let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
-    let settings = options.measuring.settings_between(TRIPS_USUAL, TRIPS_QUICK, None);
-    let record = measured(ipc_latency::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let settings = options.measuring.settings_between(usual, quick, None);
+    let record = measured(asked.recorded(), arms, &reference, &settings)?;
     show(&record, None, outputs)
 }
 

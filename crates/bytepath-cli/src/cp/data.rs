@@ -15,6 +15,7 @@ use rustix::fs::{FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::entry::Shared;
+use super::hand::Other;
 use super::place::kind;
 use super::settings::{Reflink, Sparse};
 use super::voice::q;
@@ -148,7 +149,7 @@ impl<'a> Data<'a> {
 
     /// Counts all bytes as copied.
     pub(super) fn count_whole(&mut self) -> Result<(), Fault> {
-        self.count("reflink", u64::try_from(self.source_stat.st_size).unwrap_or(0))
+        self.count(Other::Reflink, u64::try_from(self.source_stat.st_size).unwrap_or(0))
     }
 
     /// Copies the bytes.
@@ -228,8 +229,8 @@ impl<'a> Data<'a> {
             Some(bytes) => job.limit(bytes),
             None => job,
         };
-        let meter = &self.shared.hand.meter;
-        let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None };
+        let carrying =
+            Carrying { job, knobs: Knobs::default(), meter: &self.shared.hand.meter, cancel: None };
         let (settings, extras) = (self.shared.settings, self.shared.extras);
         let shares = settings.reflink != Reflink::Never && way == Way::Any && !extras.uncached;
         match self.shared.moved(&carrying, shares, &mut self.dirty_bytes) {
@@ -270,7 +271,7 @@ impl<'a> Data<'a> {
             self.write_but_holes(start + done, &room[..count])?;
             done += count as u64;
             self.shared.hand.reached(start + done);
-            self.count("read-write", count as u64)?;
+            self.count(Other::ReadWrite, count as u64)?;
             filled?;
             if count < most {
                 break;
@@ -306,7 +307,7 @@ impl<'a> Data<'a> {
     fn write_but_holes(&self, start: u64, bytes: &[u8]) -> Result<(), Fault> {
         let mut at = start;
         for block in bytes.chunks(self.block_bytes) {
-            if block.iter().any(|byte| *byte != 0) {
+            if !bytepath_show::is_zeros(block) {
                 self.write_at(at, block)?;
             }
             at += block.len() as u64;

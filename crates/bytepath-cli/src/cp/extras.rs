@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::metrics::MetricsOptions;
 use crate::output;
 
 /// Threads at most: more gain nothing anywhere, and each has its files open.
@@ -60,6 +61,8 @@ pub(crate) struct Extras {
     /// Write a line of JSON for each entry as it is done to FILE, or to standard output (-)
     #[arg(long, value_name = "FILE")]
     pub(super) json_files: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) metrics: MetricsOptions,
 }
 
 /// What progress counts.

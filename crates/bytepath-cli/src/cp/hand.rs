@@ -8,16 +8,45 @@ use std::sync::{Mutex, MutexGuard};
 
 use bytepath::Meter;
 
+use crate::metrics::Figures;
+
 /// One thread's, in cache lines that no other thread writes.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Hand {
     /// Told by the engine, within files too.
     pub(super) meter: Meter,
-    /// Bytes that the engine did not see: of small files, shared, or left out as holes.
-    other_bytes: AtomicU64,
+    /// Bytes that the engine did not see, by the way they went.
+    other_bytes: [AtomicU64; Other::ALL.len()],
     files: AtomicU64,
     file: Mutex<Held>,
+}
+
+/// Ways of bytes that the engine does not see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Other {
+    /// Of small files and between holes, through memory.
+    ReadWrite,
+    /// Of small files, inside the kernel.
+    CopyFileRange,
+    /// Blocks were shared.
+    Reflink,
+    /// An earlier run had copied them.
+    Kept,
+}
+
+impl Other {
+    const ALL: [Other; 4] = [Other::ReadWrite, Other::CopyFileRange, Other::Reflink, Other::Kept];
+
+    /// As a route; none for what was not moved.
+    pub(super) fn route(self) -> Option<&'static str> {
+        match self {
+            Other::ReadWrite => Some("read-write"),
+            Other::CopyFileRange => Some("copy-file-range"),
+            Other::Reflink => Some("reflink"),
+            Other::Kept => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -53,8 +82,8 @@ impl Hand {
         self.held().name.clear();
     }
 
-    pub(super) fn add(&self, bytes: u64) {
-        self.other_bytes.fetch_add(bytes, Relaxed);
+    pub(super) fn add(&self, way: Other, bytes: u64) {
+        self.other_bytes[way as usize].fetch_add(bytes, Relaxed);
     }
 
     pub(super) fn file_done(&self) {
@@ -68,7 +97,18 @@ impl Hand {
 
     /// Bytes that it has copied.
     pub(super) fn bytes(&self) -> u64 {
-        self.meter.bytes() + self.other_bytes.load(Relaxed)
+        let other = self.other_bytes.iter().map(|bytes| bytes.load(Relaxed));
+        self.meter.bytes() + other.sum::<u64>()
+    }
+
+    /// What it has moved, for whoever measures.
+    pub(super) fn figures(&self) -> Figures {
+        let mut figures = Figures::of(&self.meter);
+        for way in Other::ALL {
+            let bytes = self.other_bytes[way as usize].load(Relaxed);
+            way.route().inspect(|route| figures.add(route, bytes));
+        }
+        figures
     }
 
     /// The file that is being copied, and the bytes of it that are.

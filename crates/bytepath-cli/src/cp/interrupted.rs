@@ -71,6 +71,7 @@ fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     let _ = shared.voice.flush();
     // What cannot be written now is not worth another message.
     let _ = shared.voice.ledger.close(u8::try_from(BY_SIGNAL + signal).unwrap_or(u8::MAX));
+    crate::metrics::ended_by(signal);
     let _ = emulate_default_handler(signal);
     // The first process of a container is ended by no default action.
     std::process::exit(BY_SIGNAL + signal)

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::data::{Data, Fault};
 use super::entry::Shared;
+use super::hand::Other;
 use crate::device;
 use crate::planning::{CarryError, Carrying, PlanOptions};
 
@@ -21,9 +22,9 @@ const DIRECT: [&str; 2] = ["uring-direct", "linux-aio"];
 
 impl Data<'_> {
     /// Counts bytes that did not go through the engine.
-    pub(super) fn count(&mut self, route: &str, bytes: u64) -> Result<(), Fault> {
-        self.shared.hand.add(bytes);
-        self.shared.voice.ledger.went(route, bytes);
+    pub(super) fn count(&mut self, way: Other, bytes: u64) -> Result<(), Fault> {
+        self.shared.hand.add(way, bytes);
+        self.shared.voice.ledger.went(way.route().unwrap_or_default(), bytes);
         self.dirty_bytes += bytes;
         match self.dirty_bytes >= WINDOW_BYTES {
             true => self.settle(),
@@ -187,7 +188,7 @@ fn behind<'a>(carrying: &Carrying<'a>, bytes: u64) -> Carrying<'a> {
         Some(limit) => carrying.job.limit(limit - bytes),
         None => carrying.job,
     };
-    Carrying { job, knobs: carrying.knobs.clone(), meter: carrying.meter, cancel: carrying.cancel }
+    Carrying { job, knobs: carrying.knobs.clone(), ..*carrying }
 }
 
 /// Two movements as one.

@@ -45,7 +45,7 @@ pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) ->
 fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result<(), ExitCode> {
     let (plan, extras) = (&options.plan, &options.extras);
     let jobs = jobs(settings, options);
-    let tally = Tally::for_threads(jobs);
+    let tally = Arc::new(Tally::for_threads(jobs));
     let hand = &tally.hands[0];
     let shared = Shared { settings, plan, extras, tally: &tally, hand, voice, umask: umask() };
     let target = target(settings, &options.files, voice)?;
@@ -57,6 +57,10 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
         true => on_large_stack(|| with_crew(&shared, jobs, &options.files, target)),
         false => copy_to(&shared, None, &options.files, target),
     };
+    extras.metrics.begin("cp", {
+        let (tally, durable) = (tally.clone(), extras.is_durable());
+        move || tally.figures(durable)
+    });
     progress::watched(&shared, sources, work);
     match voice.flush() {
         Some(errno) => Err(voice.called.write_failed(errno)),

@@ -16,6 +16,7 @@ use super::hand::Hand;
 use super::interrupted::{Interrupts, Reached};
 use super::settings::Settings;
 use crate::live::{EVERY, Lines, Rate};
+use crate::metrics::Figures;
 
 /// Nobody asks how far a copying is that is over before this.
 const ANSWERS_AFTER: Duration = Duration::from_millis(50);
@@ -34,6 +35,7 @@ pub(super) struct Tally {
     /// The devices of source and sink between which blocks could not be shared last, in one number,
     /// which every thread reads for every file; 0 for none.
     unshared: AtomicU64,
+    total: Total,
 }
 
 impl Tally {
@@ -62,6 +64,19 @@ impl Tally {
     /// Files and bytes.
     pub(super) fn copied(&self) -> (u64, u64) {
         (self.files(), self.bytes())
+    }
+
+    /// How far it is, for whoever measures.
+    pub(super) fn figures(&self, durable: bool) -> Figures {
+        let hands = self.hands.iter().map(Hand::figures);
+        let durable_bytes = durable.then(|| self.durable_bytes.load(Relaxed));
+        let counted = self.total.complete.load(Relaxed);
+        Figures {
+            files: Some(self.files()),
+            expected_bytes: counted.then(|| self.total.bytes.load(Relaxed)),
+            durable_bytes,
+            ..hands.fold(Figures::default(), Figures::with)
+        }
     }
 
     fn files(&self) -> u64 {
@@ -95,14 +110,14 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
     let asked = Arc::new(AtomicBool::new(false));
     // Where handlers are refused, the signal ends the program as it always did.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, asked.clone());
-    let (total, interrupts) = (Total::default(), Interrupts::default());
+    let (total, interrupts) = (&shared.tally.total, Interrupts::default());
     std::thread::scope(|scope| {
         let (done, over) = channel::<()>();
         // Many copyings are over before a thread has begun.
         let large = progress.is_some() || settings.recursive || sources.iter().any(is_large);
         if large {
-            let (total, interrupts) = (&total, &interrupts);
-            let counts = progress.is_some();
+            let interrupts = &interrupts;
+            let counts = progress.is_some() || shared.extras.metrics.metrics.is_some();
             let watch = move || watch(shared, total, (&asked, interrupts), &over);
             // Without memory for a thread there is no display.
             if std::thread::Builder::new().spawn_scoped(scope, watch).is_ok() {

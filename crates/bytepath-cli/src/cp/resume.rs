@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::atomic::{self, Begun};
 use super::entry::{Pair, Shared, Sink};
 use super::extras::Extras;
+use super::hand::Other;
 use super::leftovers;
 use super::place::{kind, same_file};
 use super::regular::Copy;
@@ -182,7 +183,7 @@ impl Shared<'_> {
 
     /// Counts what an earlier run copied.
     fn count_kept(&self, pair: &Pair, copy: &OwnedFd, mut bytes: u64, outcome: Outcome) -> Done {
-        self.hand.add(bytes);
+        self.hand.add(Other::Kept, bytes);
         self.voice.ledger.kept(bytes, outcome);
         self.put_on_device(copy, &mut bytes).map_err(|errno| {
             self.voice.failed(format!("error syncing {}", q(&pair.sink.shown)), errno)

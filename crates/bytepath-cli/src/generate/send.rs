@@ -1,5 +1,6 @@
 //! Sends what is made by one outlet after the other: the next goes on where the last gave up.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytepath::outlets::{BUF_BYTES, Choice, Contents, Producer, Ranked, Setup, by_name};
@@ -10,6 +11,7 @@ use bytepath_lab::ends::{EndReport, Usage};
 use rustix::io::Errno;
 
 use super::source::Source;
+use crate::metrics::Figures;
 use crate::say;
 
 /// What goes out before the outlet is chosen: a reader that leaves before has had enough of so few
@@ -42,7 +44,7 @@ pub(super) struct Sender<'a> {
     sink: &'a Endpoint<'a>,
     source: &'a mut Source,
     limit: Limit,
-    meter: Meter,
+    meter: Arc<Meter>,
     ranked: Option<Ranked>,
     /// Those that gave up: by which byte, and why.
     declined: Vec<(&'static str, u64, Refusal)>,
@@ -58,7 +60,7 @@ impl<'a> Sender<'a> {
             sink,
             source,
             limit,
-            meter: Meter::new(),
+            meter: Arc::default(),
             ranked: None,
             declined: Vec::new(),
             last: EndReport::default(),
@@ -109,6 +111,7 @@ impl<'a> Sender<'a> {
     /// Sends at most so many bytes.
     fn stretch(&mut self, choice: &Choice, wait: Wait, most: u64) -> Result<Stretch, Stop> {
         let jobs = if let Source::Made(_, jobs) = self.source { *jobs } else { 1 };
+        self.meter.goes(choice.outlet.name());
         let setup = Setup {
             buf_bytes: choice.settings.buf_bytes.unwrap_or(BUF_BYTES * jobs),
             pipe_bytes: choice.settings.pipe_bytes,
@@ -143,6 +146,13 @@ impl<'a> Sender<'a> {
             }
             went => went,
         }
+    }
+
+    /// How far it is, at any time.
+    pub(super) fn figures(&self) -> impl Fn() -> Figures + Send + 'static {
+        let meter = self.meter.clone();
+        let expected_bytes = if let Limit::Bytes(bytes) = self.limit { bytes } else { None };
+        move || Figures { expected_bytes, ..Figures::of(&meter) }
     }
 
     /// What was done, for whoever measures.

@@ -30,6 +30,7 @@ mod watchfd;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -47,6 +48,7 @@ use usage::Wrong;
 use watch::{Bar, Watch};
 use watcher::Watcher;
 
+use crate::metrics::Figures;
 use crate::sys::start;
 
 /// The program, given the words after its name.
@@ -122,7 +124,8 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
         let status = store::run(path, &inputs, &sink, settings, live)?;
         return Ok((status | sink.closed(live)).into());
     }
-    let tally = Tally::default();
+    let tally = Arc::new(Tally::default());
+    measured(settings, vec![tally.clone()]);
     let screen = Screen::wanted(settings);
     let left = whole(settings, &inputs, &sink, &tally);
     let mut bar = Bar::new(&settings.options.display, watch::LAST, &tally)?;
@@ -144,6 +147,15 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
         start::let_the_reader_go();
         end(status)
     })
+}
+
+/// Tells whoever asked with --metrics how far the movements are together.
+fn measured(settings: &Settings, tallies: Vec<Arc<Tally>>) {
+    let of = settings.clone();
+    settings.options.metrics.begin("pv", move || {
+        let each = tallies.iter().map(|tally| tally.figures(&of));
+        each.reduce(Figures::with).unwrap_or_default()
+    });
 }
 
 /// Tells the tally the size of the whole; what is to be moved of it.
@@ -184,6 +196,7 @@ fn tell_unwritten(live: &Live, bytes: u64) {
 /// is in one end or the other.
 fn end(status: Status) -> ! {
     pidfile::remove_all();
+    crate::metrics::ended(status.code());
     std::process::exit(i32::from(status.code()));
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use bytepath::Endpoint;
 use clap::ValueEnum;
@@ -68,7 +69,8 @@ pub(crate) fn run(
         }
     };
     let (into, out) = (child.stdin.take(), child.stdout.take());
-    let (sent, got) = (Tally::default(), Tally::default());
+    let (sent, got) = (Arc::new(Tally::default()), Arc::new(Tally::default()));
+    super::measured(settings, vec![sent.clone(), got.clone()]);
     let inputs = [OsString::from("-")];
     super::ends::expect(settings, &inputs, &sent);
     got.set_size(settings.size.filter(|_| watched_side == Watched::Out));

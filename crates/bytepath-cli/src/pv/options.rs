@@ -11,6 +11,7 @@ use super::display::DisplayOptions;
 use super::monitor::Watched;
 use super::quantity::{self, Units};
 use super::usage::{self, Wrong};
+use crate::metrics::MetricsOptions;
 use crate::planning::PlanOptions;
 
 /// Copy each FILE, or standard input, to standard output, and show how far it is
@@ -35,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) modes: ModeOptions,
     #[command(flatten)]
     pub(crate) plan: PlanOptions,
+    #[command(flatten)]
+    pub(crate) metrics: MetricsOptions,
     /// What to copy, in this order; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<OsString>,
@@ -148,8 +151,8 @@ struct Shown {
 impl From<Shown> for Options {
     fn from(shown: Shown) -> Options {
         let Shown { display, files } = shown;
-        let (transfer, modes, plan) = Default::default();
-        Options { display, transfer, modes, plan, files }
+        let (transfer, modes, plan, metrics) = Default::default();
+        Options { display, transfer, modes, plan, metrics, files }
     }
 }
 
@@ -192,7 +195,7 @@ const INTERVAL_S: std::ops::RangeInclusive<f64> = 0.1..=600.0;
 const BUFFER_BYTES_MAX: u64 = 1 << 30;
 
 /// Where nothing is moved, nothing can be said about how.
-const NOT_WHILE_WATCHING: [&str; 17] = [
+const NOT_WHILE_WATCHING: [&str; 18] = [
     "output",
     "rate_limit",
     "buffer_size",
@@ -210,6 +213,7 @@ const NOT_WHILE_WATCHING: [&str; 17] = [
     "store_and_forward",
     "line_mode",
     "null",
+    "metrics",
 ];
 
 impl Settings {
@@ -274,6 +278,11 @@ impl Settings {
             (_, Some(_)) => Some("-Q"),
             _ => None,
         };
+        if let (Some(option), true) = (other, self.options.metrics.metrics.is_some()) {
+            return Err(Wrong::plain(format!(
+                "--metrics: nothing is moved here, but by another pv ({option})"
+            )));
+        }
         if let (Some(option), false) = (other, self.options.files.is_empty()) {
             return Err(Wrong::plain(format!(
                 "{option}: another pv moves its own files; name none"

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Seek;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytepath::Endpoint;
 
@@ -40,7 +41,8 @@ pub(crate) fn run(
         Ok(file) => file,
         Err(error) => return failed(error),
     };
-    let stored = Tally::default();
+    let (stored, forwarded) = (Arc::new(Tally::default()), Arc::new(Tally::default()));
+    super::measured(settings, vec![stored.clone(), forwarded.clone()]);
     super::ends::expect(settings, inputs, &stored);
     let left = Left::asked(settings);
     let mut status = {
@@ -70,7 +72,6 @@ pub(crate) fn run(
         Err(error) => return failed(std::io::Error::other(error)),
     };
     let source = Source { name: name(), endpoint };
-    let forwarded = Tally::default();
     forwarded.set_size(match settings.options.display.counts_lines() {
         true => Some(stored.lines()),
         false => source.bytes(),

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use bytepath::Meter;
 
+use super::Settings;
 use super::display::{Buffer, Way};
+use crate::metrics::Figures;
 
 /// Counts of one side's transfer.
 #[derive(Debug, Default)]
@@ -88,6 +90,21 @@ impl Tally {
 
     pub(crate) fn durable_bytes(&self) -> u64 {
         self.durable_bytes.load(Relaxed)
+    }
+
+    /// How far it is, for whoever measures.
+    pub(crate) fn figures(&self, settings: &Settings) -> Figures {
+        let lines = settings.options.display.counts_lines();
+        let durable = settings.options.transfer.durable;
+        let mut figures = Figures {
+            // What is counted in lines has no size in bytes.
+            expected_bytes: self.size().filter(|_| !lines),
+            durable_bytes: durable.then(|| self.durable_bytes()),
+            lines: lines.then(|| self.lines()),
+            ..Figures::of(&self.meter)
+        };
+        figures.add("read-write", self.by_hand_bytes.load(Relaxed));
+        figures
     }
 
     pub(crate) fn set_size(&self, size: Option<u64>) {

@@ -78,5 +78,6 @@ pub(crate) fn end_by(signal: i32) {
     use nix::sys::resource::{Resource, setrlimit};
     // What it ran has left its memory already, if anybody wants it.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    crate::metrics::ended_by(signal);
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }

@@ -27,6 +27,8 @@ pub(super) struct Watched {
     pub(super) ended_by: Option<i32>,
     /// Draws, after each look.
     pub(super) live: Option<super::live::Live>,
+    /// Tells whoever asked with --metrics, after each look.
+    pub(super) measured: Option<super::measured::Measured>,
 }
 
 /// A shell's first pipes appear within a few milliseconds.
@@ -63,10 +65,20 @@ impl Watched {
         self.stages.reap(self.family.as_mut());
     }
 
+    /// Tells how far it is now.
+    pub(super) fn measure(&self) {
+        if let (Some(family), Some(measured)) = (&self.family, &self.measured) {
+            measured.take(family);
+        }
+    }
+
     /// Looks, and gives the time until the next look.
     fn look(&mut self) -> Duration {
         let Some(family) = &mut self.family else { return USUAL_WINDOW };
         family.look();
+        if let Some(measured) = &self.measured {
+            measured.take(family);
+        }
         if let Some(live) = &mut self.live {
             live.draw(family, self.began.elapsed());
         }

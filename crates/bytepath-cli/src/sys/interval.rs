@@ -58,8 +58,8 @@ impl Drop for Interval {
 
 /// Sets the timer that sends SIGALRM; a time of 0 switches it off.
 fn set_timer(every: Duration) -> std::io::Result<()> {
-    let tv_sec = libc::time_t::try_from(every.as_secs()).map_err(Error::other)?;
-    let tv_usec = libc::suseconds_t::from(every.subsec_micros());
+    let tv_sec = every.as_secs().try_into().map_err(Error::other)?;
+    let tv_usec = every.subsec_micros().into();
     let time = libc::timeval { tv_sec, tv_usec };
     let timer = libc::itimerval { it_interval: time, it_value: time };
     // SAFETY: it reads the timer, and writes nowhere.

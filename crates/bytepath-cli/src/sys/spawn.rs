@@ -44,10 +44,14 @@ pub(crate) fn spawn_as_we_were(
             unsafe { libc::close(*fd) };
         }
         if patient {
-            let no_priority = libc::sched_param { sched_priority: 0 };
+            // The kernel's structure; some C libraries' own has more, and their function refuses.
+            let no_priority: libc::c_int = 0;
             // Where it is refused, all runs as it would have.
-            // SAFETY: it reads one structure, which is there.
-            unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const no_priority) };
+            // SAFETY: it reads one number, which is there.
+            unsafe {
+                let (call, batch) = (libc::SYS_sched_setscheduler, libc::SCHED_BATCH);
+                libc::syscall(call, 0, batch, &raw const no_priority)
+            };
         }
         // SAFETY: `mask` was filled by the same call, and the old mask is not asked for.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, null_mut()) };
@@ -64,9 +68,10 @@ pub(crate) fn spawn_as_we_were(
 /// one that runs sleeps or has had its share. Of two programs with a pipe between them on one CPU,
 /// each then goes on until the pipe is full or empty, and not only until it has moved one piece.
 pub(crate) fn may_be_patient() -> bool {
+    // Of the kernel itself: some C libraries refuse to ask it.
     // SAFETY: it takes a number and gives a number.
-    let policy = unsafe { libc::sched_getscheduler(0) };
-    policy == libc::SCHED_OTHER
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+    policy == libc::c_long::from(libc::SCHED_OTHER)
 }
 
 /// While it lives, signals that end a program wait, and have no handler that a new process would

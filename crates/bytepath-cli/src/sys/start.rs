@@ -41,8 +41,7 @@ pub(crate) fn let_the_reader_go() {
 }
 
 /// The number that an exit code was made from, which the standard library keeps to itself.
-#[cfg(all(not(test), target_env = "gnu"))]
-fn number(code: std::process::ExitCode) -> u8 {
+pub(crate) fn number(code: std::process::ExitCode) -> u8 {
     (0..=u8::MAX).find(|&number| code == number.into()).unwrap_or(1)
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::hash::Algorithm;
+use crate::metrics::MetricsOptions;
 use crate::values;
 
 /// Options of ours.
@@ -34,4 +35,6 @@ pub(super) struct Extras {
     /// Leave pipes at the size they have, instead of making them larger
     #[arg(long)]
     pub(super) no_enlarge: bool,
+    #[command(flatten)]
+    pub(super) metrics: MetricsOptions,
 }

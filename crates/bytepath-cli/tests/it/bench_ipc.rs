@@ -131,3 +131,28 @@ fn trips_that_cannot_be_made_are_refused() {
     refused(&["trip", "begin", "--medium", "eventfd", "--size", "9"], "does not carry 9 bytes");
     refused(&["trip", "begin", "--medium", "owl"], "there is no medium");
 }
+
+#[test]
+fn streams_bring_every_word_beside_the_bare_memory_that_is_their_reference() {
+    let words = ["bench", "ipc", "--bandwidth", "--quick", "--blocks", "2", "--time", "20ms"];
+    let record = run(&mut bytepath(&[&words[..], &["--json", "-"]].concat())).well().json();
+    assert_eq!(record["experiment"]["name"], "ipc-bandwidth");
+    for arm in arms(&record) {
+        if arm["status"] != "ok" {
+            let why = arm["why"].as_str().unwrap_or_default();
+            assert!(why.contains("2 MiB pages"), "{arm}");
+            println!("skipped: {}: {why}", name(arm));
+            continue;
+        }
+        assert_eq!((&arm["unit"], &arm["touched"]), (&"GiB/s".into(), &true.into()), "{arm}");
+        assert!(arm["median"].as_f64().is_some_and(|gib_per_s| gib_per_s > 0.0), "{arm}");
+        let is_bare = name(arm).starts_with("memory@");
+        assert_eq!(arm["reference"] == true && !name(arm).contains("A/A"), is_bare, "{arm}");
+    }
+    for way in bytepath_lab::streams::STREAMS {
+        let way = format!("{}@", way.name());
+        assert!(arms(&record).iter().any(|arm| name(arm).starts_with(&way)), "{way}");
+    }
+    let wrong = run(&mut bytepath(&["bench", "ipc", "--bandwidth", "--latency"]));
+    assert_eq!(wrong.status.code(), Some(2), "{}", wrong.stderr);
+}

@@ -16,6 +16,7 @@
 use crate::counted::template::{DIGITS, SEGMENTS, Template};
 
 /// Bytes of a register.
+#[cfg(target_arch = "x86_64")]
 const WIDE: usize = 32;
 
 /// Added to a digit, so that a tenth makes the byte overflow.

@@ -10,6 +10,7 @@ pub mod file_pipe;
 pub mod files;
 pub mod generators;
 pub mod ipc;
+pub mod ipc_bandwidth;
 pub mod ipc_latency;
 pub mod keepalive;
 pub mod memory;
@@ -43,6 +44,7 @@ pub const EXPERIMENTS: &[&Description] = &[
     &files::DESCRIPTION,
     &ipc::DESCRIPTION,
     &ipc_latency::DESCRIPTION,
+    &ipc_bandwidth::DESCRIPTION,
     &run::DESCRIPTION,
     &memory::DESCRIPTION,
     &pages::DESCRIPTION,

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use bytepath::channel::{Connection, Receiver, Sender, Setup};
 use bytepath::pages::PageSize;
 
-use super::{PIECE_BYTES, Receives, Sends, Sink, Way, uninterrupted};
+use super::{PIECE_BYTES, Receives, Sends, Sink, Way, are_in, uninterrupted};
 
 /// A channel with its usual ring, in pages of this size.
 pub(super) struct Channel {
@@ -44,12 +44,7 @@ impl Way for Channel {
     fn sender(&self, link: OwnedFd) -> io::Result<Box<dyn Sends>> {
         let sender = Connection::from_fd(link)?.sender(&self.setup())?;
         let huge = sender.memory().huge_bytes().map_err(io::Error::other)?;
-        match (self.pages, huge) {
-            (PageSize::Base, 0) => {}
-            (PageSize::Base, _) => return Err(io::Error::other(ALWAYS_HUGE)),
-            (_, 0) => return Err(io::Error::other(NEVER_HUGE)),
-            _ => {}
-        }
+        are_in(self.pages, huge)?;
         Ok(Box::new(Sending(Some(sender))))
     }
 
@@ -57,12 +52,6 @@ impl Way for Channel {
         Ok(Box::new(Receiving(Connection::from_fd(link)?.receiver(&self.setup())?)))
     }
 }
-
-const ALWAYS_HUGE: &str = "shared memory is always given 2 MiB pages here; write advise to \
-                           /sys/kernel/mm/transparent_hugepage/shmem_enabled as root";
-const NEVER_HUGE: &str = "shared memory has no 2 MiB pages here; memory may be fragmented, or \
-                          /sys/kernel/mm/transparent_hugepage/shmem_enabled is deny (root may write \
-                          advise to it, or fill the pool of /proc/sys/vm/nr_hugepages)";
 
 struct Sending(Option<Sender>);
 

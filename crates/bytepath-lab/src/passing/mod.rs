@@ -183,3 +183,23 @@ fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         }
     }
 }
+
+/// Whether memory that was asked for in pages of one size is in such, by how much of it is in large
+/// ones.
+///
+/// # Errors
+/// It is not; with what would change that.
+pub(crate) fn are_in(pages: PageSize, huge_bytes: usize) -> io::Result<()> {
+    match (pages, huge_bytes) {
+        (PageSize::Base, 0) => Ok(()),
+        (PageSize::Base, _) => Err(io::Error::other(ALWAYS_HUGE)),
+        (_, 0) => Err(io::Error::other(NEVER_HUGE)),
+        _ => Ok(()),
+    }
+}
+
+const ALWAYS_HUGE: &str = "shared memory is always given 2 MiB pages here; write advise to \
+                           /sys/kernel/mm/transparent_hugepage/shmem_enabled as root";
+const NEVER_HUGE: &str = "shared memory has no 2 MiB pages here; memory may be fragmented, or \
+                          /sys/kernel/mm/transparent_hugepage/shmem_enabled is deny (root may write \
+                          advise to it, or fill the pool of /proc/sys/vm/nr_hugepages)";

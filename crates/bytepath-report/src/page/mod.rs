@@ -13,8 +13,11 @@ mod text;
 mod tree;
 mod view;
 
+use std::io::Read as _;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use flate2::read::ZlibDecoder;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
@@ -31,8 +34,9 @@ pub const PAGE_BYTES_MAX: usize = 3 << 20;
 
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const D3: &str = include_str!("vendor/d3-7.9.2.min.js");
-const PLOT: &str = include_str!("vendor/plot-0.6.17.umd.min.js");
+/// Packed by build.rs.
+const D3: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/d3-7.9.2.min.js.z"));
+const PLOT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plot-0.6.17.umd.min.js.z"));
 const SCRIPT: &str = concat!(
     "(() => {\n\"use strict\";\n",
     include_str!("js/base.js"),
@@ -144,7 +148,8 @@ fn page(records: &[Record], made: &str, here: &Here, limits: &Limits) -> Result<
     let data = text::json_in_script(&serde_json::to_string(&Data::of(records, limits))?);
     let runs: Vec<Run> =
         (1..).zip(records).map(|(number, record)| Run::of(number, record, here, limits)).collect();
-    let hashes: Vec<String> = [D3, PLOT, SCRIPT].iter().map(|script| hash(script)).collect();
+    let (d3, plot) = (unpacked(D3), unpacked(PLOT));
+    let hashes: Vec<String> = [&d3, &plot, SCRIPT].iter().map(|script| hash(script)).collect();
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
     templates.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
@@ -153,10 +158,18 @@ fn page(records: &[Record], made: &str, here: &Here, limits: &Limits) -> Result<
         context! {
             title => title(records),
             hashes => hashes.join(" "),
-            style => STYLE, d3 => D3, plot => PLOT, script => SCRIPT,
+            style => STYLE, d3, plot, script => SCRIPT,
             data, runs => Value::from(Serde(&runs)), made,
         },
     )?)
+}
+
+/// A library that draws, as its authors published it.
+fn unpacked(packed: &[u8]) -> String {
+    let mut text = String::new();
+    let whole = ZlibDecoder::new(packed).read_to_string(&mut text);
+    whole.expect("build.rs packed it, and a checksum says that it is whole");
+    text
 }
 
 /// What a browser shows for the page.
@@ -180,16 +193,16 @@ mod tests {
     #[test]
     fn the_vendored_libraries_are_as_their_authors_published_them() {
         let told = include_str!("vendor/README.md");
-        for library in [D3, PLOT] {
+        for library in [D3, PLOT].map(unpacked) {
             let sum: String =
-                Sha256::digest(library).iter().map(|byte| format!("{byte:02x}")).collect();
+                Sha256::digest(&library).iter().map(|byte| format!("{byte:02x}")).collect();
             assert!(told.contains(&sum), "{sum} is not in the README");
         }
     }
 
     #[test]
     fn no_script_of_the_page_ends_early() {
-        for script in [D3, PLOT, SCRIPT] {
+        for script in [unpacked(D3), unpacked(PLOT), SCRIPT.to_owned()] {
             assert!(!script.contains("</script") && !script.contains("<!--"));
             // A browser turns them into line feeds before it looks at the hash.
             assert!(!script.contains('\r'));

@@ -14,7 +14,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
 };
-use rustix::process::{getegid, geteuid, getpid};
+use rustix::process::{Pid, getegid, geteuid, getpid};
 
 use super::address::Address;
 use super::error::ChannelError;
@@ -23,7 +23,7 @@ use super::setup::{Setup, Users};
 use crate::sys::peer_user::peer_user;
 
 /// Connections that wait to be accepted, at the most.
-const BACKLOG: i32 = 16;
+const BACKLOG: i32 = 1024;
 
 /// Descriptors that come with a packet, at the most: a ring's, and a receiver's page.
 const FILES_MAX: usize = 2;
@@ -41,6 +41,8 @@ pub struct Listener {
 
 #[derive(Debug)]
 struct Made {
+    /// By this process; what it forked leaves it there.
+    by: Pid,
     path: PathBuf,
     /// Its device and inode: somebody may have replaced it.
     is: (u64, u64),
@@ -89,6 +91,29 @@ impl Listener {
         }
     }
 
+    /// A listener that was inherited as a descriptor, or passed on. A path that it listens at is left
+    /// to who made it.
+    ///
+    /// # Errors
+    /// It is no Unix socket of packets (SOCK_SEQPACKET).
+    pub fn from_fd(socket: OwnedFd) -> Result<Listener, ChannelError> {
+        let Connection { socket } = Connection::from_fd(socket)?;
+        Ok(Listener { socket, made: None })
+    }
+
+    /// Somebody who has connected; `None` where nobody has.
+    ///
+    /// # Errors
+    /// The kernel's word, such as that there are no more descriptors to be had.
+    pub fn try_accept(&self) -> Result<Option<Connection>, ChannelError> {
+        self.wait_no_more()?;
+        match self.accept() {
+            Ok(connection) => Ok(Some(connection)),
+            Err(ChannelError::Socket { errno: Errno::AGAIN, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// From now on accepting does not wait: where nobody wants to connect, it fails (EAGAIN).
     pub(super) fn wait_no_more(&self) -> Result<(), ChannelError> {
         rustix::io::ioctl_fionbio(&self.socket, true)
@@ -106,13 +131,15 @@ impl AsFd for Listener {
 impl Made {
     fn at(path: &std::path::Path) -> Option<Made> {
         let found = std::fs::symlink_metadata(path).ok()?;
-        Some(Made { path: path.into(), is: (found.dev(), found.ino()) })
+        let is = (found.dev(), found.ino());
+        Some(Made { by: getpid(), path: path.into(), is })
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(made) = &self.made
+            && made.by == getpid()
             && Made::at(&made.path).is_some_and(|now| now.is == made.is)
         {
             let _ = std::fs::remove_file(&made.path);
@@ -253,12 +280,7 @@ impl Connection {
 
     /// Sends a packet, and up to [`FILES_MAX`] descriptors with it.
     pub(super) fn say(&self, packet: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
-        let mut with = SendAncillaryBuffer::new(&mut space);
-        if !files.is_empty() {
-            assert!(with.push(SendAncillaryMessage::ScmRights(files)), "there is room for them");
-        }
-        self.said(packet, &mut with)
+        say(self.socket.as_fd(), packet, files)
     }
 
     /// Sends a packet that says, by the kernel's word, which process this is.
@@ -267,7 +289,7 @@ impl Connection {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
         let mut with = SendAncillaryBuffer::new(&mut space);
         assert!(with.push(SendAncillaryMessage::ScmCredentials(ours)), "there is room for one");
-        self.said(packet, &mut with)
+        said(self.socket.as_fd(), packet, &mut with)
     }
 
     /// Sends a packet; waits while the socket holds too many that were not taken.
@@ -277,19 +299,6 @@ impl Connection {
                 Err(ChannelError::Socket { errno: Errno::AGAIN, .. }) => self.wait_writable()?,
                 said => return said,
             }
-        }
-    }
-
-    fn said(
-        &self,
-        packet: &[u8],
-        with: &mut SendAncillaryBuffer<'_, '_, '_>,
-    ) -> Result<(), ChannelError> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::sendmsg(&self.socket, &[IoSlice::new(packet)], with, flags) {
-            Ok(_) => Ok(()),
-            Err(Errno::PIPE | Errno::CONNRESET) => Err(ChannelError::HungUp),
-            Err(errno) => Err(ChannelError::Socket { doing: "cannot greet the other end", errno }),
         }
     }
 
@@ -303,6 +312,7 @@ impl Connection {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let mut reset = false;
         loop {
             let into = &mut [IoSliceMut::new(&mut bytes)];
             match rustix::net::recvmsg(&self.socket, into, &mut with, flags) {
@@ -317,6 +327,8 @@ impl Connection {
                 Err(Errno::AGAIN) if Instant::now() < until => self.wait_readable(until)?,
                 Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
                 Err(Errno::INTR) => {}
+                // Told once, where the other end went without having read all; before what it said.
+                Err(Errno::CONNRESET) if !reset => reset = true,
                 Err(Errno::CONNRESET) => return Err(ChannelError::HungUp),
                 Err(errno) => {
                     return Err(ChannelError::Socket { doing: "cannot hear the other end", errno });
@@ -356,5 +368,32 @@ impl From<Connection> for OwnedFd {
     /// For a process that is to inherit it; [`Connection::from_fd`] takes it there.
     fn from(connection: Connection) -> OwnedFd {
         connection.socket
+    }
+}
+
+/// Sends a packet, and up to [`FILES_MAX`] descriptors with it.
+pub(super) fn say(
+    socket: BorrowedFd<'_>,
+    packet: &[u8],
+    files: &[BorrowedFd<'_>],
+) -> Result<(), ChannelError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        assert!(with.push(SendAncillaryMessage::ScmRights(files)), "there is room for them");
+    }
+    said(socket, packet, &mut with)
+}
+
+fn said(
+    socket: BorrowedFd<'_>,
+    packet: &[u8],
+    with: &mut SendAncillaryBuffer<'_, '_, '_>,
+) -> Result<(), ChannelError> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    match rustix::net::sendmsg(socket, &[IoSlice::new(packet)], with, flags) {
+        Ok(_) => Ok(()),
+        Err(Errno::PIPE | Errno::CONNRESET) => Err(ChannelError::HungUp),
+        Err(errno) => Err(ChannelError::Socket { doing: "cannot greet the other end", errno }),
     }
 }

@@ -18,6 +18,8 @@ const MAGIC: [u8; 8] = *b"bytepath";
 pub(super) enum Flow {
     Bytes = 1,
     Messages = 2,
+    /// Messages, and beside the ring the buffers that come with them.
+    Buffers = 4,
     /// Nothing: one end reaches the other's memory.
     Memory = 8,
 }
@@ -83,6 +85,9 @@ impl Hello {
             (ours, theirs) if ours as u8 == theirs => Ok(()),
             (Flow::Bytes, 2) | (Flow::Messages, 1) => {
                 Err(ChannelError::Mismatch("one passes bytes, the other messages"))
+            }
+            (Flow::Buffers, 1 | 2 | 8) | (_, 4) => {
+                Err(ChannelError::Mismatch("one passes messages with buffers, the other does not"))
             }
             (Flow::Memory, 1 | 2) | (Flow::Bytes | Flow::Messages, 8) => {
                 Err(ChannelError::Mismatch("one passes on, the other visits or is visited"))

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::SendFlags;
 use rustix::thread::futex;
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
 use super::hello::{Agreed, Flow, Offer, REFUSED, Role, TAKEN, TAKES_HUGETLB};
+use super::packets::{Packets, WAKE};
 use super::ring::{Desk, End, IN_FUTEX, IN_POLL, Impossible};
 use super::setup::Setup;
 use crate::meter::Meter;
@@ -120,24 +121,22 @@ const ALONE: Duration = Duration::from_micros(20);
 /// let run at once, so many times, and where that is of no use, an end that may sleep does.
 const YIELDS: u32 = 2;
 
-/// Packets taken from the socket at once, at the most: a peer may send more for ever.
-const PACKETS_MAX: u32 = 256;
-
 #[derive(Debug)]
 pub(super) struct Link {
     memory: SharedMemory,
-    socket: OwnedFd,
+    pub(super) socket: OwnedFd,
     end: End,
     role: Role,
     wait: Wait,
     /// The other end's socket is closed.
-    gone: bool,
+    pub(super) gone: bool,
     /// The other end did what it could not have done.
     broken: bool,
     /// This end has told the other one to wake it through the socket.
     watching: bool,
     /// The CPU that this end has told of, and 1.
     told_cpu: u64,
+    pub(super) packets: Packets,
     meter: Meter,
 }
 
@@ -163,6 +162,25 @@ impl Link {
             _ => return Err(ChannelError::Stray("its answer to the offer is none")),
         }
         Ok(Link::new(connection, memory, End::sender(ring_bytes), setup))
+    }
+
+    /// Makes a ring and hands it over without waiting for an answer: what is sent lies there when
+    /// the other end comes. What that one answers is heard among the packets.
+    pub(super) fn offer_ahead(
+        connection: Connection,
+        flow: Flow,
+        setup: &Setup,
+    ) -> Result<Link, ChannelError> {
+        let hello = connection.introduce(Role::Sender, flow, setup.users)?;
+        let ring_bytes = ring_bytes(setup);
+        // Whether the other end would take memory of the pool is not known yet.
+        let memory = memory(CONTROL_BYTES + ring_bytes, setup.pages, 0, SharedMemory::create)?;
+        let version = hello.versions.1;
+        let offer = Offer { version, ring_bytes: ring_bytes as u64, begins: 0 };
+        connection.say(&offer.packet(), &[memory.as_fd()])?;
+        let mut link = Link::new(connection, memory, End::sender(ring_bytes), setup);
+        link.packets.unanswered = Some(hello);
+        Ok(link)
     }
 
     /// Takes the ring that the other end has made.
@@ -217,9 +235,21 @@ impl Link {
         let role = if end.room() > 0 { Role::Sender } else { Role::Receiver };
         let socket = connection.into_socket();
         let (gone, broken, watching) = (false, false, false);
-        let (wait, meter) = (setup.wait, Meter::new());
-        let mut link =
-            Link { memory, socket, end, role, wait, gone, broken, watching, told_cpu: 0, meter };
+        let (wait, meter, packets) = (setup.wait, Meter::new(), Packets::default());
+        let told_cpu = 0;
+        let mut link = Link {
+            memory,
+            socket,
+            end,
+            role,
+            wait,
+            gone,
+            broken,
+            watching,
+            told_cpu,
+            packets,
+            meter,
+        };
         link.tell_cpu();
         link
     }
@@ -360,7 +390,7 @@ impl Link {
     }
 
     /// Whether the other end ran on this CPU when it last told.
-    fn shares_cpu(&mut self) -> bool {
+    pub(super) fn shares_cpu(&mut self) -> bool {
         self.tell_cpu();
         let (_, theirs) = lines(self.role);
         self.told_cpu != 0
@@ -454,26 +484,7 @@ impl Link {
         self.take_packets()
     }
 
-    /// Takes the packets that have woken this end, and notices where there will be no more.
-    pub(super) fn take_packets(&mut self) -> Result<(), ChannelError> {
-        for _ in 0..PACKETS_MAX {
-            let mut packet = [0; 8];
-            match rustix::net::recv(&self.socket, &mut packet, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) | Err(Errno::CONNRESET) => {
-                    self.gone = true;
-                    return Ok(());
-                }
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(errno) => {
-                    return Err(ChannelError::Socket { doing: "cannot hear the other end", errno });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn notice_hang_up(&mut self) -> Result<(), ChannelError> {
+    pub(super) fn notice_hang_up(&mut self) -> Result<(), ChannelError> {
         let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.meter.called();
@@ -527,7 +538,7 @@ impl Link {
     }
 
     #[cold]
-    fn wake(&mut self, how: u32) {
+    pub(super) fn wake(&mut self, how: u32) {
         self.meter.called();
         // Whoever is woken decides by it how to wait from then on.
         self.tell_cpu();
@@ -539,7 +550,7 @@ impl Link {
         // A socket that is full (EAGAIN) is readable already; one that is closed is noticed where
         // this end waits.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let _ = rustix::net::send(&self.socket, b"w", flags);
+        let _ = rustix::net::send(&self.socket, WAKE, flags);
     }
 }
 

@@ -20,14 +20,16 @@ use crate::sys::shared_bytes::SharedBytes;
 /// committed, and an error in the place of an end.
 #[derive(Debug)]
 pub struct MessageSender {
-    link: Link,
+    pub(super) link: Link,
 }
 
 /// The end of a queue that messages come out of: of a [`MessageSender`]'s, or of a
 /// [`Broadcast`](super::Broadcast)'s, whose receivers each get all that is sent after they joined.
 #[derive(Debug)]
 pub struct MessageReceiver {
-    link: Link,
+    pub(super) link: Link,
+    /// Nothing is told when it is dropped.
+    pub(super) silent: bool,
 }
 
 impl Connection {
@@ -44,7 +46,7 @@ impl Connection {
     /// # Errors
     /// The other end is not what it should be, or the ring that it offers is not safe to use.
     pub fn message_receiver(self, setup: &Setup) -> Result<MessageReceiver, ChannelError> {
-        Ok(MessageReceiver { link: Link::take(self, Flow::Messages, setup)? })
+        Ok(MessageReceiver { link: Link::take(self, Flow::Messages, setup)?, silent: false })
     }
 }
 
@@ -157,7 +159,7 @@ impl MessageReceiver {
                 break found;
             }
         };
-        Ok(Some(Message { link: &mut self.link, len: found }))
+        Ok(Some(Message { link: &mut self.link, len: found, kept: false }))
     }
 
     /// The message that is there now, without waiting.
@@ -165,17 +167,26 @@ impl MessageReceiver {
     /// # Errors
     /// As of [`MessageReceiver::receive`].
     pub fn try_receive(&mut self) -> Result<MessageNow<'_>, ChannelError> {
-        let found = loop {
+        match self.is_there()? {
+            None => return Ok(MessageNow::Nothing),
+            Some(false) => return Ok(MessageNow::End),
+            Some(true) => {}
+        }
+        let found = self.found()?.ok_or(ChannelError::Broken("its messages change"))?;
+        Ok(MessageNow::Message(Message { link: &mut self.link, len: found, kept: false }))
+    }
+
+    /// Whether a message is there now; false where none will be any more.
+    ///
+    /// # Errors
+    /// As of [`MessageReceiver::receive`].
+    pub fn is_there(&mut self) -> Result<Option<bool>, ChannelError> {
+        loop {
             match self.link.has_room(HEADER_BYTES as u64)? {
-                None => return Ok(MessageNow::Nothing),
-                Some(false) => return Ok(MessageNow::End),
-                Some(true) => {}
+                Some(true) if self.found()?.is_none() => {}
+                answer => return Ok(answer),
             }
-            if let Some(found) = self.found()? {
-                break found;
-            }
-        };
-        Ok(MessageNow::Message(Message { link: &mut self.link, len: found }))
+        }
     }
 
     /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
@@ -224,7 +235,9 @@ impl AsFd for MessageReceiver {
 impl Drop for MessageReceiver {
     /// Tells the sender that nobody wants more.
     fn drop(&mut self) {
-        self.link.finish();
+        if !self.silent {
+            self.link.finish();
+        }
     }
 }
 
@@ -244,6 +257,7 @@ pub enum MessageNow<'c> {
 pub struct Message<'c> {
     link: &'c mut Link,
     len: usize,
+    kept: bool,
 }
 
 impl Message<'_> {
@@ -255,8 +269,17 @@ impl Message<'_> {
     }
 }
 
+impl Message<'_> {
+    /// Leaves it in the ring: it comes again.
+    pub(super) fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
 impl Drop for Message<'_> {
     fn drop(&mut self) {
-        self.link.pass(record_bytes(self.len));
+        if !self.kept {
+            self.link.pass(record_bytes(self.len));
+        }
     }
 }

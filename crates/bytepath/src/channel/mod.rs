@@ -55,6 +55,7 @@
 mod address;
 mod audience;
 mod broadcast;
+mod buffers;
 mod connection;
 mod error;
 mod hello;
@@ -62,6 +63,7 @@ mod link;
 mod messages;
 #[cfg(test)]
 mod model;
+mod packets;
 mod parcel;
 mod records;
 mod ring;
@@ -73,6 +75,7 @@ pub use crate::sys::shared_bytes::{SharedBytes, SharedSpace, SharedWord};
 pub use address::Address;
 pub use audience::{RECEIVERS_MAX, Receivers};
 pub use broadcast::Broadcast;
+pub use buffers::{Borrowed, BufferMessage, BufferReceiver, BufferSender, Buffers, Draft};
 pub use connection::{Connection, Listener};
 pub use error::ChannelError;
 pub use messages::{Message, MessageNow, MessageReceiver, MessageSender};

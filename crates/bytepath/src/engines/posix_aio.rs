@@ -25,8 +25,13 @@ impl Kind for PosixAio {
         true
     }
 
+    /// What is compared here is glibc's: another C library's is other work under the same name.
     fn suits(&self, _: Cache, _: bool) -> Result<(), Refusal> {
-        Ok(())
+        if cfg!(target_env = "gnu") {
+            return Ok(());
+        }
+        Err(Refusal::because("this program was built without glibc, whose aio it would be")
+            .remedy("take a program that was built with it (make build)"))
     }
 
     fn open<'fd>(&self, opening: &Opening<'_, 'fd>) -> Result<Box<dyn Engine + 'fd>, Refusal> {

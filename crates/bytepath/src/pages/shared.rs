@@ -163,6 +163,11 @@ impl SharedMemory {
         self.mapping.space(range)
     }
 
+    /// The mapping alone: the descriptor is closed.
+    pub(crate) fn into_mapping(self) -> SharedMapping {
+        self.mapping
+    }
+
     pub(crate) fn mapping(&self) -> &SharedMapping {
         &self.mapping
     }

@@ -44,6 +44,14 @@ impl SharedMapping {
         SharedMapping::from(place, 0, bytes)
     }
 
+    /// Maps all of such a file to be read: whoever writes there ends by SIGSEGV.
+    pub(crate) fn to_read(file: BorrowedFd<'_>) -> Result<SharedMapping, Errno> {
+        let bytes = lasting_bytes(file)?;
+        let place = Place::reserve(0, bytes)?;
+        place.map(0..bytes, file, ProtFlags::READ)?;
+        SharedMapping::from(place, 0, bytes)
+    }
+
     /// Maps the last [`RECEIVER_PAGE_BYTES`] of a file of one page, to be read and written, and
     /// behind them all of another file, which is only read: whoever writes there ends by SIGSEGV.
     /// Both are sealed against shrinking.
@@ -75,6 +83,20 @@ impl SharedMapping {
     /// Has all pages there to be written, so that there is none to be missed later.
     pub(crate) fn populate(&self) -> Result<(), Errno> {
         self.advise(Advice::LinuxPopulateWrite)
+    }
+
+    /// Has the pages of a range there, to be written or to be read. Linux before 5.14 does not know
+    /// the advice: there they come as they are touched.
+    pub(crate) fn populate_range(&self, range: Range<usize>, write: bool) -> Result<(), Errno> {
+        let page = rustix::param::page_size();
+        let from = range.start / page * page;
+        let (start, len) = self.place_of(from..range.end);
+        let advice = if write { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
+        // SAFETY: the range is of this mapping; these advices change no content.
+        match unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, advice) } {
+            Err(Errno::INVAL) => Ok(()),
+            answer => answer,
+        }
     }
 
     /// Has all pages there to be read.

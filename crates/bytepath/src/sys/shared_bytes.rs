@@ -51,6 +51,12 @@ impl<'m> SharedBytes<'m> {
         self.len == 0
     }
 
+    /// Where they are, for code that copies them or looks at them by pointer: as the other process may
+    /// write to them, nothing that is read through it stays true.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.start.as_ptr()
+    }
+
     /// Those in this range of them.
     ///
     /// # Panics
@@ -131,6 +137,11 @@ impl<'m> SharedSpace<'m> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Where it is, for code that fills it by pointer.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.start.as_ptr()
     }
 
     /// Writes these bytes to the place `at` of it.

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::{Data, Fault};
 use crate::cp::entry::Shared;
+use crate::cp::hand::Other;
 use crate::cp::place::kind;
 use crate::cp::settings::{Reflink, Sparse};
 
@@ -70,7 +71,7 @@ impl Data<'_> {
                     answer => answer.map_err(Fault::Reading)?,
                 };
                 self.write_at(at + done, &room[..count])?;
-                self.shared.hand.add(count as u64);
+                self.shared.hand.add(Other::ReadWrite, count as u64);
                 done += count as u64;
                 self.shared.hand.reached(at + done);
             }
@@ -98,7 +99,7 @@ impl Data<'_> {
                     return Ok(());
                 }
                 self.write(&room[..count])?;
-                self.shared.hand.add(count as u64);
+                self.shared.hand.add(Other::ReadWrite, count as u64);
                 done += count;
                 if self.is_all(done) {
                     return Ok(());
@@ -120,7 +121,7 @@ impl Data<'_> {
         }
         match copy_file_range(self.source, None, self.sink, None, SMALL_BYTES) {
             Ok(count) => {
-                self.shared.hand.add(count as u64);
+                self.shared.hand.add(Other::CopyFileRange, count as u64);
                 self.shared.hand.reached(count as u64);
                 count
             }

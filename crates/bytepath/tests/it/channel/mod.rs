@@ -2,6 +2,7 @@
 //! killed.
 
 mod broadcast;
+mod buffers;
 mod ends;
 mod hostile;
 mod killed;

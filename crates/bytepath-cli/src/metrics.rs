@@ -1,0 +1,193 @@
+//! `--metrics`: how far a job is, in the text format of Prometheus: in a file that is replaced every
+//! second, or to whoever asks for it by HTTP on a Unix socket.
+//!
+//! Costs a thread that wakes once a second (or when asked) and reads what the mover counts anyway:
+//! nothing per chunk. Nothing that goes wrong here ever holds up or fails the job.
+
+mod figures;
+mod page;
+mod served;
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use nix::sys::signal::{SigSet, SigmaskHow};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use crate::output;
+use crate::sys::start;
+pub(crate) use figures::{Figures, PipeFigures, StageFigures};
+use page::Page;
+
+/// The option of every mover that may take long.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct MetricsOptions {
+    /// Tell how far the job is, as metrics of Prometheus: in FILE, which is replaced whole every second
+    /// and at the end (one that ends in .prom, in the folder of node_exporter's textfile collector), or
+    /// to whoever asks for /metrics by HTTP on the Unix socket PATH
+    #[arg(long, value_name = "FILE|unix:PATH", help_heading = "Metrics", value_parser = OsStringValueParser::new().try_map(Target::of))]
+    pub(crate) metrics: Option<Target>,
+}
+
+/// Where the metrics go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    File(PathBuf),
+    Socket(PathBuf),
+}
+
+impl Target {
+    fn of(word: OsString) -> Result<Target, String> {
+        let bytes = word.as_bytes();
+        match bytes.strip_prefix(b"unix:") {
+            Some(b"") => Err("unix: is followed by the path of the socket".into()),
+            Some(path) => Ok(Target::Socket(OsString::from_vec(path.to_vec()).into())),
+            None if bytes.is_empty() || bytes == b"-" => {
+                Err("a file that can be replaced is needed, or unix:PATH".into())
+            }
+            None => Ok(Target::File(word.into())),
+        }
+    }
+
+    fn path(&self) -> &PathBuf {
+        let (Target::File(path) | Target::Socket(path)) = self;
+        path
+    }
+}
+
+/// Time between two writings of the file.
+const EVERY: Duration = Duration::from_secs(1);
+/// What the end of the job waits for its last state to be told, at most: where the folder hangs (a
+/// network's), nobody waits for it.
+const LAST: Duration = Duration::from_secs(2);
+
+/// The code while the job runs; above every exit code.
+const RUNNING: u16 = u16::MAX;
+
+/// The one job of this process that is told of.
+struct Telling {
+    code: AtomicU16,
+    /// Wakes the thread that tells.
+    wake: OwnedFd,
+    /// The thread is done.
+    over: Mutex<Receiver<()>>,
+}
+
+static TELLING: OnceLock<Telling> = OnceLock::new();
+
+impl MetricsOptions {
+    /// Tells of the job from now on until [`ended`], where that was asked for. `figures` says how far
+    /// it is; it is called from another thread.
+    pub(crate) fn begin(
+        &self,
+        command: &'static str,
+        figures: impl Fn() -> Figures + Send + 'static,
+    ) {
+        let Some(target) = self.metrics.clone() else { return };
+        let page = Page::of(command, target.path());
+        if let Err(error) = start(target, page, Box::new(figures)) {
+            warn(format_args!("no thread for --metrics: {error}; the job goes on without"));
+        }
+    }
+}
+
+type Source = Box<dyn Fn() -> Figures + Send>;
+
+fn start(target: Target, page: Page, figures: Source) -> std::io::Result<()> {
+    let (done, over) = channel();
+    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let telling = Telling { code: AtomicU16::new(RUNNING), wake, over: Mutex::new(over) };
+    let telling = TELLING.get_or_init(|| telling);
+    // Signals are for the threads that expect them.
+    let mut mask = SigSet::empty();
+    let all = SigSet::all();
+    nix::sys::signal::pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&all), Some(&mut mask))?;
+    let tell = move || tell(target, telling, &page, &figures, &done);
+    let started = std::thread::Builder::new().name("metrics".into()).spawn(tell);
+    mask.thread_set_mask()?;
+    started.map(drop)
+}
+
+/// What the thread does: each of the ways ends when the job does.
+fn tell(target: Target, telling: &Telling, page: &Page, figures: &Source, done: &Sender<()>) {
+    match target {
+        Target::File(path) => {
+            let mut warned = false;
+            loop {
+                let code = telling.code();
+                let text = page.text(&figures(), code);
+                if let Err(error) = output::replace_file(&path, text.as_bytes())
+                    && !std::mem::replace(&mut warned, true)
+                {
+                    let path = path.display();
+                    warn(format_args!(
+                        "--metrics: cannot write {path}: {error:#}; the job goes on without"
+                    ));
+                }
+                if code.is_some() {
+                    break;
+                }
+                telling.wait(Some(EVERY), None);
+            }
+        }
+        Target::Socket(path) => {
+            served::serve(&path, telling, || page.text(&figures(), telling.code()))
+        }
+    }
+    // Nobody listens any more where the end came too late.
+    let _ = done.send(());
+}
+
+impl Telling {
+    /// The exit code, once the job has ended.
+    fn code(&self) -> Option<u16> {
+        Some(self.code.load(SeqCst)).filter(|code| *code != RUNNING)
+    }
+
+    /// Waits for the end, or for somebody at this socket, at most so long; whether it is the latter.
+    fn wait(&self, most: Option<Duration>, socket: Option<&dyn AsFd>) -> bool {
+        let timeout = most.and_then(|most| Timespec::try_from(most).ok());
+        let mut fds = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
+        fds.extend(socket.map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)));
+        // An interruption is one more look.
+        let _ = poll(&mut fds, timeout.as_ref());
+        fds.get(1).is_some_and(|socket| !socket.revents().is_empty())
+    }
+}
+
+/// The job has ended, or is about to be, with this code: its last state is told. Costs nothing where
+/// nothing is told.
+pub(crate) fn ended(code: u8) {
+    let Some(telling) = TELLING.get() else { return };
+    if telling.code.compare_exchange(RUNNING, code.into(), SeqCst, SeqCst).is_ok() {
+        let _ = rustix::io::write(&telling.wake, &1u64.to_ne_bytes());
+        if let Ok(over) = telling.over.lock() {
+            let _ = over.recv_timeout(LAST);
+        }
+    }
+}
+
+/// The same, at the end of `main`.
+pub(crate) fn ended_with(code: ExitCode) {
+    if TELLING.get().is_some() {
+        ended(start::number(code));
+    }
+}
+
+/// By a signal, as shells number that.
+pub(crate) fn ended_by(signal: i32) {
+    ended(u8::try_from(128 + signal).unwrap_or(u8::MAX));
+}
+
+fn warn(text: std::fmt::Arguments<'_>) {
+    crate::say(format_args!("bytepath: {text}"));
+}

@@ -1,0 +1,63 @@
+//! `--metrics`: the programs and pipes of a run in figures, as they were at the last look.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::family::Family;
+use crate::metrics::{Figures, PipeFigures, StageFigures};
+
+/// Of more programs than this, the first are told: a loop may run thousands.
+const TOLD_MAX: usize = 64;
+
+/// What the last look saw.
+#[derive(Default)]
+pub(super) struct Measured(Arc<Mutex<Figures>>);
+
+impl Measured {
+    /// Tells it at any time.
+    pub(super) fn figures(&self) -> impl Fn() -> Figures + Send + 'static {
+        let kept = self.0.clone();
+        move || kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes in what is known now.
+    pub(super) fn take(&self, family: &Family) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = || family.members.iter().take(TOLD_MAX);
+        kept.stages = members()
+            .map(|member| StageFigures {
+                program: member.now.name.clone(),
+                cpu_seconds: member.now.user_s + member.now.system_s,
+                read_and_written_bytes: member
+                    .now
+                    .moved
+                    .map(|moved| (moved.read_bytes, moved.written_bytes)),
+            })
+            .collect();
+        for joint in family.joints.values() {
+            let place = |pid| members().position(|member| member.pid == pid);
+            let (Some(from), Some(to)) = (place(joint.writer), place(joint.reader)) else {
+                continue;
+            };
+            let pipe = kept.pipe(from + 1, to + 1);
+            // What is told of a pipe comes from both its ends, and a counter must not go back.
+            pipe.moved_bytes = pipe.moved_bytes.max(family.through(joint).bytes());
+            let reads = family.member(joint.reader).is_some_and(|reader| reader.alive);
+            pipe.fill_bytes = if reads { joint.fill_bytes } else { 0 };
+            pipe.holds_bytes = joint.holds_bytes as u64;
+        }
+        let moved = kept.pipes.iter().filter_map(|pipe| pipe.moved_bytes).sum();
+        kept.routes = vec![("pipe", moved)];
+    }
+}
+
+impl Figures {
+    /// The pipe between two places; several between the same two are told as one.
+    fn pipe(&mut self, from: usize, to: usize) -> &mut PipeFigures {
+        let known = self.pipes.iter().position(|pipe| (pipe.from, pipe.to) == (from, to));
+        let place = known.unwrap_or_else(|| {
+            self.pipes.push(PipeFigures { from, to, ..PipeFigures::default() });
+            self.pipes.len() - 1
+        });
+        &mut self.pipes[place]
+    }
+}

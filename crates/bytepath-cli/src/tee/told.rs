@@ -1,0 +1,35 @@
+//! What is told of a copying while it lasts.
+
+use bytepath::Meter;
+use bytepath::fan_out::Lags;
+
+use super::outputs::Outputs;
+use crate::metrics::Figures;
+
+/// Counted by the fan-out.
+pub(super) struct Told {
+    pub(super) meter: Meter,
+    pub(super) lags: Lags,
+    /// Of the outputs, in their order.
+    names: Vec<String>,
+    queued: bool,
+}
+
+impl Told {
+    pub(super) fn new(outputs: &Outputs<'_>, queued: bool) -> Told {
+        let meter = Meter::new();
+        meter.goes(if queued { "fan-out-queue" } else { "fan-out" });
+        let places = 0..outputs.ends().len();
+        let places = places.filter(|place| outputs.is_output(*place));
+        let names = places.map(|place| outputs.name(place).to_string_lossy().into_owned());
+        let (lags, names) = (Lags::of(outputs.ends().len()), names.collect());
+        Told { meter, lags, names, queued }
+    }
+
+    /// Only with a queue can an output be behind the others.
+    pub(super) fn figures(&self) -> Figures {
+        let names = self.names.iter().enumerate().filter(|_| self.queued);
+        let outputs = names.map(|(place, name)| (name.clone(), self.lags.bytes(place))).collect();
+        Figures { outputs, ..Figures::of(&self.meter) }
+    }
+}

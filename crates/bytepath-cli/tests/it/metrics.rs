@@ -1,0 +1,333 @@
+//! `--metrics`: the page of every command, while it runs, at its end, and where it cannot be written.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::program::{Bounded, bytepath, installed, run, shell, signal_of, spawned};
+
+/// Nothing that a test waits for takes longer.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+/// The value of the one sample that has this name and holds these words in its labels.
+fn sample(page: &str, name: &str, labels: &str) -> Option<f64> {
+    let head = format!("bytepath_{name}{{");
+    let mut lines = page.lines().filter(|line| line.starts_with(&head) && line.contains(labels));
+    let value = lines.next()?.rsplit(' ').next()?.parse().ok();
+    assert!(lines.next().is_none(), "more than one {name} {labels}: {page}");
+    value
+}
+
+/// The sum over all routes.
+fn moved(page: &str) -> f64 {
+    let lines = page.lines().filter(|line| line.starts_with("bytepath_moved_bytes_total{"));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+/// Reads it until it is as it should be.
+#[track_caller]
+fn until(path: &Path, what: impl Fn(&str) -> bool) -> String {
+    let end = Instant::now() + HANGS_AFTER;
+    loop {
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        if what(&page) {
+            return page;
+        }
+        assert!(Instant::now() < end, "{path:?} stays {page:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Every series once, every family with help and type, and what promtool says.
+#[track_caller]
+fn well_formed(page: &str) {
+    let series = page.lines().filter(|line| !line.starts_with('#'));
+    let mut series: Vec<_> = series.filter_map(|line| line.rsplit_once(' ')).collect();
+    for (name, value) in &series {
+        value.parse::<f64>().unwrap_or_else(|error| panic!("{error}: {value:?} in {page}"));
+        let family = name.split('{').next().expect("it has a name");
+        assert!(page.contains(&format!("# TYPE {family} ")), "{family}: {page}");
+        assert!(page.contains(&format!("# HELP {family} ")), "{family}: {page}");
+    }
+    let all = series.len();
+    series.dedup_by_key(|(name, _)| *name);
+    series.sort_unstable();
+    series.dedup_by_key(|(name, _)| *name);
+    assert!(all > 0 && series.len() == all, "a series is there twice: {page}");
+    if !installed("promtool") {
+        return;
+    }
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped());
+    let mut promtool =
+        promtool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    promtool.stdin.take().expect("piped").write_all(page.as_bytes()).expect("it reads");
+    let said = promtool.wait_with_output().expect("it ends");
+    let words = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.status.success() && words.is_empty(), "{words}: {page}");
+}
+
+const BYTES: u64 = 3 << 20;
+
+#[test]
+fn every_mover_tells_its_last_state() {
+    let folder = folder();
+    let path = folder.path();
+    std::fs::create_dir(path.join("tree")).expect("a folder");
+    std::fs::write(path.join("tree/large"), vec![b'x'; BYTES as usize - 5]).expect("a file");
+    std::fs::write(path.join("tree/small"), b"12345").expect("a file");
+    let lines = [
+        ("gen", "$bytepath gen zeros --bytes 3M --metrics m.prom >/dev/null"),
+        ("gen", "$bytepath gen fizzbuzz --bytes 3M --metrics m.prom | cat >/dev/null"),
+        ("cat", "$bytepath cat --metrics m.prom tree/large tree/small | wc -c >/dev/null"),
+        ("cat", "$bytepath cat -n --metrics m.prom tree/large tree/small >/dev/null"),
+        ("cp", "$bytepath cp -r --metrics m.prom tree copy"),
+        ("cp", "$bytepath cp --sparse=always --metrics m.prom tree/* copy"),
+        ("pv", "$bytepath pv -q --metrics m.prom tree/large tree/small >/dev/null"),
+        ("pv", "$bytepath pv -q -C --metrics m.prom tree/large tree/small >/dev/null"),
+        ("tee", "cat tree/* | $bytepath tee --metrics m.prom out >/dev/null"),
+        ("tee", "cat tree/* | $bytepath tee --queue 1M --metrics m.prom out out2 >/dev/null"),
+    ];
+    for (command, line) in lines {
+        shell(&format!("cd '{}' && {line}", path.display())).well();
+        let page = std::fs::read_to_string(path.join("m.prom")).expect("it was written");
+        well_formed(&page);
+        assert_eq!(moved(&page), BYTES as f64, "{line}: {page}");
+        let labels = format!("job=\"m\",command=\"{command}\"");
+        assert_eq!(sample(&page, "job_running", &labels), Some(0.0), "{line}: {page}");
+        assert_eq!(sample(&page, "job_exit_code", &labels), Some(0.0), "{line}: {page}");
+        std::fs::remove_file(path.join("m.prom")).expect("it is there");
+    }
+    // Nothing is left beside what was asked for.
+    let names = std::fs::read_dir(path).expect("a folder").flatten();
+    let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    assert_eq!(names.len(), 4, "{names:?}");
+}
+
+#[test]
+fn a_pipeline_tells_of_its_programs_and_pipes() {
+    let folder = folder();
+    let line = format!(
+        "cd '{}' && $bytepath run --no-summary --metrics m.prom -- \
+         $bytepath gen zeros --bytes 50M ::: cat ::: wc -c",
+        folder.path().display()
+    );
+    assert_eq!(shell(&line).well().stdout, "52428800\n");
+    let page = std::fs::read_to_string(folder.path().join("m.prom")).expect("it was written");
+    well_formed(&page);
+    let first = sample(&page, "pipe_moved_bytes_total", "from=\"1\",to=\"2\"");
+    // What no program tells of, the kernel does not either; it is left out then.
+    if let Some(bytes) = first {
+        assert!((1.0..=60e6).contains(&bytes), "{page}");
+    }
+    assert!(sample(&page, "stage_cpu_seconds_total", "program=\"cat\"").is_some(), "{page}");
+    assert_eq!(sample(&page, "job_exit_code", "command=\"run\""), Some(0.0), "{page}");
+}
+
+/// A pv that waits for its input.
+fn waiting(target: &str) -> Bounded {
+    let mut pv = bytepath(&["pv", "-q", "--metrics", target]);
+    spawned(pv.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+}
+
+#[test]
+fn the_file_follows_the_job_and_is_never_seen_in_part() {
+    let folder = folder();
+    let file = folder.path().join("live.prom");
+    let mut pv = waiting(file.to_str().expect("letters"));
+    let begun = until(&file, |page| !page.is_empty());
+    assert_eq!(sample(&begun, "job_running", ""), Some(1.0), "{begun}");
+    let mut input = pv.child().stdin.take().expect("piped");
+    for bytes in [1000.0, 2000.0] {
+        input.write_all(&[b'x'; 1000]).expect("it reads");
+        // Each page is whole: it ends as the others do.
+        let page = until(&file, |page| moved(page) == bytes);
+        well_formed(&page);
+    }
+    drop(input);
+    assert_eq!(pv.done().well().bytes.len(), 2000);
+    let page = std::fs::read_to_string(&file).expect("it stays");
+    assert_eq!((sample(&page, "job_running", ""), moved(&page)), (Some(0.0), 2000.0), "{page}");
+}
+
+#[test]
+fn a_job_that_a_signal_ends_tells_so() {
+    let folder = folder();
+    let file = folder.path().join("live.prom");
+    let mut pv = waiting(file.to_str().expect("letters"));
+    let mut input = pv.child().stdin.take().expect("piped");
+    input.write_all(b"some").expect("it reads");
+    until(&file, |page| moved(page) == 4.0);
+    let pid = Pid::from_child(pv.child());
+    // In its first moment it leaves signals to the kernel, which tells nobody.
+    until(Path::new(&format!("/proc/{pid}/status")), |status| {
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask >> (Signal::TERM.as_raw() - 1) & 1 == 1)
+    });
+    kill_process(pid, Signal::TERM).expect("it runs");
+    let done = pv.done();
+    let page = std::fs::read_to_string(&file).expect("it stays");
+    let code = done.status.code().map(f64::from);
+    assert!(code.is_some() && sample(&page, "job_exit_code", "") == code, "{done:?} {page}");
+    drop(input);
+    // A reader that leaves.
+    let line =
+        format!("$bytepath gen zeros --metrics '{}' | head -c 1M >/dev/null", file.display());
+    shell(&line).well();
+    let page = until(&file, |page| page.contains("command=\"gen\"") && page.contains("exit_code"));
+    assert_eq!(sample(&page, "job_exit_code", ""), Some(141.0), "{page}");
+}
+
+#[test]
+fn what_cannot_be_written_is_said_once_and_disturbs_nothing() {
+    let folder = folder();
+    let gone = folder.path().join("gone");
+    std::fs::create_dir(&gone).expect("a folder");
+    let file = gone.join("m.prom");
+    let mut pv = waiting(file.to_str().expect("letters"));
+    let mut input = pv.child().stdin.take().expect("piped");
+    input.write_all(b"before").expect("it reads");
+    until(&file, |page| moved(page) == 6.0);
+    std::fs::remove_dir_all(&gone).expect("it is ours");
+    input.write_all(b" after").expect("it reads");
+    drop(input);
+    let done = pv.done();
+    assert!(done.status.success() && done.stdout == "before after", "{done:?}");
+    assert_eq!(done.stderr.matches("--metrics: cannot write").count(), 1, "{done:?}");
+    // Devices, folders and links to them are left as they are.
+    for target in ["/dev/null", "/dev/full", "/", "/nowhere/m.prom"] {
+        let done = run(&mut bytepath(&["gen", "zeros", "--bytes", "9", "--metrics", target]));
+        assert!(done.status.success() && done.bytes == [0; 9], "{done:?}");
+        assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
+    }
+    assert!(!Path::new("/dev/null").is_file() && !Path::new("/dev/full").is_file());
+    // A full disk: a file may have no bytes at all, those of the job are none.
+    let line = format!(
+        "cd '{}' && ulimit -f 0; $bytepath gen zeros --bytes 9 --metrics m.prom | cat",
+        folder.path().display()
+    );
+    let done = shell(&line);
+    assert!(done.status.success() && done.bytes == [0; 9], "{done:?}");
+    assert_eq!(done.stderr.matches("cannot write").count(), 1, "{done:?}");
+    for target in ["", "-", "unix:"] {
+        run(&mut bytepath(&["gen", "zeros", "--metrics", target])).refused(2, &["--metrics"]);
+    }
+    run(&mut bytepath(&["pv", "-d", "1", "--metrics", "m"])).refused(64, &["--metrics"]);
+}
+
+/// What the socket answers.
+#[track_caller]
+fn asked(socket: &Path, request: &str) -> String {
+    let end = Instant::now() + HANGS_AFTER;
+    let mut stream = loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => break stream,
+            Err(error) => assert!(Instant::now() < end, "nobody listens: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+#[test]
+fn a_socket_serves_the_page_while_the_job_runs() {
+    let folder = folder();
+    let socket: PathBuf = folder.path().join("job");
+    let target = format!("unix:{}", socket.display());
+    // A killed job has left its socket.
+    drop(UnixListener::bind(&socket).expect("a socket"));
+    let mut pv = waiting(&target);
+    let mut input = pv.child().stdin.take().expect("piped");
+    input.write_all(b"twelve bytes").expect("it reads");
+    let end = Instant::now() + HANGS_AFTER;
+    let page = loop {
+        let answer = asked(&socket, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let (head, page) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(head.contains("Content-Type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
+        assert!(head.contains(&format!("Content-Length: {}\r\n", page.len())), "{head}");
+        if moved(page) == 12.0 {
+            break page.to_owned();
+        }
+        assert!(Instant::now() < end, "{page}");
+    };
+    well_formed(&page);
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\n\r\n", "404"),
+        ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        ("nonsense\r\n\r\n", "400"),
+        ("HEAD /metrics HTTP/1.0\r\n\r\n", "200"),
+    ] {
+        let answer = asked(&socket, request);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
+    }
+    // One who asks and says nothing holds up neither the job nor, for long, the next.
+    let silent = UnixStream::connect(&socket).expect("it listens");
+    assert!(asked(&socket, "GET /metrics HTTP/1.1\r\n\r\n").contains("job_running"));
+    drop((silent, input));
+    pv.done().well();
+    assert!(!socket.exists(), "the socket is left");
+    // What is no socket, or another's, stays.
+    std::fs::write(&socket, "mine").expect("a file");
+    let done = run(&mut bytepath(&["gen", "zeros", "--bytes", "9", "--metrics", &target]));
+    assert!(done.status.success() && done.stderr.contains("cannot listen"), "{done:?}");
+    assert_eq!(std::fs::read_to_string(&socket).expect("it stays"), "mine");
+}
+
+#[test]
+fn it_costs_no_call_per_chunk() {
+    let may = || Command::new("strace").args(["-o", "/dev/null", "true"]).status();
+    if !installed("strace") || !may().is_ok_and(|status| status.success()) {
+        println!("skipped: strace cannot be had");
+        return;
+    }
+    let folder = folder();
+    let calls = |name: &str, metrics: &str| {
+        let told = folder.path().join(name);
+        let line = format!(
+            "$bytepath gen zeros --bytes 64M | strace -f -qqq -e signal=none -o '{}' \
+             $bytepath cat --route read-write --no-enlarge {metrics} | cat >/dev/null",
+            told.display()
+        );
+        shell(&line).well();
+        let text = std::fs::read_to_string(told).expect("strace wrote it");
+        // How full the pipe was is not ours: only what is not moving is counted.
+        let moving = |line: &&str| line.contains(" read(") || line.contains(" write(");
+        text.lines().filter(|line| !moving(line)).count()
+    };
+    let file = folder.path().join("m.prom");
+    let (without, with) = (calls("a", ""), calls("b", &format!("--metrics '{}'", file.display())));
+    // A thread, and a file that is made and renamed, a few times at most; 64 MiB are 256 chunks.
+    let seconds = {
+        let page = std::fs::read_to_string(&file).expect("written");
+        sample(&page, "job_duration_seconds", "").expect("told") as usize
+    };
+    assert!(with < without + 80 + 20 * seconds, "{with} calls, {without} without");
+}
+
+#[test]
+fn a_job_that_is_killed_leaves_no_half_page() {
+    let folder = folder();
+    let file = folder.path().join("live.prom");
+    let pv = waiting(file.to_str().expect("letters"));
+    until(&file, |page| !page.is_empty());
+    let mut pv = pv;
+    kill_process(Pid::from_child(pv.child()), Signal::KILL).expect("it runs");
+    assert_eq!(signal_of(&pv.done()), Some(9));
+    let page = std::fs::read_to_string(&file).expect("it stays");
+    well_formed(&page);
+    assert_eq!(sample(&page, "job_running", ""), Some(1.0), "{page}");
+}

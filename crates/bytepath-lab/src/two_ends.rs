@@ -1,0 +1,71 @@
+//! Two processes of `bytepath` that a control socket joins: one begins, measures and reports; the
+//! other answers until it is ended.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde::de::DeserializeOwned;
+
+use crate::arm::{Measured, Timing};
+use crate::ends::Starter;
+use crate::passing::controls;
+use crate::pipe_work::{Says, end, ended, spawn_on};
+
+/// The two, as they are to be started.
+pub(crate) struct TwoEnds<'a> {
+    /// The `bytepath` executable.
+    pub(crate) program: &'a Path,
+    /// The command, to be followed by `begin` or `answer`.
+    pub(crate) command: &'static str,
+    /// What both are told besides.
+    pub(crate) options: &'a [String],
+    /// The CPU of the end that begins, and of the one that answers.
+    pub(crate) cpus: [usize; 2],
+}
+
+impl TwoEnds<'_> {
+    fn end(&self, side: &str, cpu: usize) -> Command {
+        let mut command = Command::new(self.program);
+        command.args([self.command, side]).args(self.options);
+        command.args(["--cpu", &cpu.to_string()]);
+        command.args(Starter::this().words()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs them for the time asked for; what the one that begins reports.
+    pub(crate) fn run<Report: DeserializeOwned>(&self, timing: &Timing) -> Result<Report, String> {
+        let Measured::Time(time) = timing.measured else {
+            return Err("this is measured for a time; give one".into());
+        };
+        let (near, far) = controls().map_err(|error| error.to_string())?;
+        let [begins, answers] = self.cpus;
+        let mut running = Running::default();
+        let mut beginning = self.end("begin", begins);
+        beginning.args(["--time", &format!("{}us", time.as_micros())]);
+        beginning.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
+        beginning.stdin(near).stdout(Stdio::piped());
+        running.begins = Some(spawn_on(&mut beginning, Some(begins))?);
+        // Its control socket is ours too until it is forgotten.
+        drop(beginning);
+        let mut answering = self.end("answer", answers);
+        answering.stdin(far).stdout(Stdio::null());
+        running.answers = Some(spawn_on(&mut answering, Some(answers))?);
+        drop(answering);
+        ended(&mut running.begins, Says::Output, timing.patience())
+    }
+}
+
+/// The processes of one sample; ended when dropped. The one that answers never ends by itself.
+#[derive(Default)]
+struct Running {
+    begins: Option<Child>,
+    answers: Option<Child>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in [&mut self.begins, &mut self.answers] {
+            end(child);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The sender's memory for buffers: what is lent, what came back, and when a segment is made or let
+//! go.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use super::super::error::ChannelError;
+use super::Place;
+use super::segments::Segment;
+use super::slots::{SLOTS, Slots};
+use crate::pages::{PageSize, PagesError, SharedMemory};
+use crate::sys::shared::SharedMapping;
+use crate::sys::shared_bytes::SharedSpace;
+
+/// Small buffers share segments of this size, or of as much as there may be in all.
+const SHARED_SEGMENT_BYTES: usize = 16 << 20;
+const SHARED_SEGMENT_BYTES_MIN: usize = 64 << 10;
+/// Those that are more than this part of it have a segment to themselves.
+const SHARED_PART: usize = 4;
+/// The size of such a segment is a multiple of this part of it.
+const STEP_PART: usize = 16;
+/// A segment is taken for a buffer that is at least this part of it.
+const OWN_SEGMENT_PART_MIN: usize = 4;
+
+/// What is under way stays in the caches of both ends if it is no more than this, or no more buffers: the
+/// receiver reads one while the next is written.
+const WARM_BYTES: usize = 8 << 20;
+const WARM_BUFFERS_MIN: usize = 2;
+
+/// Of which memory is lent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memory {
+    Warm,
+    All,
+}
+
+/// A buffer to be filled and sent. Dropped unsent, its memory is the sender's again.
+#[derive(Debug)]
+pub struct Draft {
+    mapping: Arc<SharedMapping>,
+    slots: Arc<Slots>,
+    pub(super) place: Place,
+    sent: bool,
+}
+
+impl Draft {
+    /// The buffer, to be filled.
+    pub fn space(&mut self) -> SharedSpace<'_> {
+        let from = self.place.from as usize;
+        self.mapping.space(from..from + self.place.len as usize)
+    }
+
+    pub(super) fn sent(mut self) -> Place {
+        self.sent = true;
+        self.place
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.sent {
+            self.slots.give_back(self.place.slot);
+        }
+    }
+}
+
+/// What the receiver is to be told of before a message.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// A segment, by its descriptor.
+    Made { id: u32, file: OwnedFd },
+    /// That it is needed no more.
+    LetGo { id: u32 },
+}
+
+impl Told {
+    pub(super) fn packet(&self) -> ([u8; 5], Option<BorrowedFd<'_>>) {
+        let (kind, id, file) = match self {
+            Told::Made { id, file } => (b'+', id, Some(file.as_fd())),
+            Told::LetGo { id } => (b'-', id, None),
+        };
+        let [a, b, c, d] = id.to_le_bytes();
+        ([kind, a, b, c, d], file)
+    }
+}
+
+#[derive(Debug)]
+struct Lent {
+    slot: u32,
+    segment: u32,
+    range: Range<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Depot {
+    pub(super) slots: Arc<Slots>,
+    /// Bytes of all segments together, at the most; but one buffer may be larger.
+    most: usize,
+    /// Bytes of a segment that small buffers share.
+    shared_bytes: usize,
+    segments: Vec<Segment>,
+    lent: Vec<Lent>,
+    free_slots: Vec<u32>,
+    /// How many had come back when that was last looked at.
+    returned: u64,
+    newest: u32,
+    /// What is still to be told, in its order.
+    pub(super) to_tell: Vec<Told>,
+}
+
+impl Depot {
+    pub(super) fn new(most: usize) -> Result<Depot, ChannelError> {
+        let free_slots = (0..SLOTS as u32).rev().collect();
+        let shared_bytes = most.clamp(SHARED_SEGMENT_BYTES_MIN, SHARED_SEGMENT_BYTES);
+        Ok(Depot {
+            slots: Arc::new(Slots::create()?),
+            most,
+            shared_bytes: shared_bytes.next_multiple_of(SHARED_SEGMENT_BYTES_MIN),
+            segments: Vec::new(),
+            lent: Vec::new(),
+            free_slots,
+            returned: 0,
+            newest: 0,
+            to_tell: Vec::new(),
+        })
+    }
+
+    /// A buffer of so many bytes (above 0); none while the receiver has too much, be it of all memory,
+    /// or of what stays warm.
+    pub(super) fn lend(&mut self, bytes: usize, of: Memory) -> Result<Option<Draft>, ChannelError> {
+        self.take_back();
+        if self.free_slots.is_empty() || (of == Memory::Warm && self.lends_enough(bytes)) {
+            return Ok(None);
+        }
+        let Some((at, range)) = self.found(bytes)? else { return Ok(None) };
+        let segment = &mut self.segments[at];
+        if let Err(error) = segment.populate(&range) {
+            segment.give_back(range);
+            return Err(error.into());
+        }
+        let slot = self.free_slots.pop().expect("there is one");
+        self.slots.lend(slot);
+        let place =
+            Place { segment: segment.id, slot, from: range.start as u64, len: bytes as u64 };
+        let mapping = Arc::clone(&segment.mapping);
+        self.lent.push(Lent { slot, segment: segment.id, range });
+        Ok(Some(Draft { mapping, slots: Arc::clone(&self.slots), place, sent: false }))
+    }
+
+    /// Whether nothing is lent.
+    pub(super) fn is_whole(&mut self) -> bool {
+        self.take_back();
+        self.lent.is_empty()
+    }
+
+    /// Bytes of all segments.
+    pub(super) fn bytes(&self) -> usize {
+        self.segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// How many had come back when a buffer was last asked for.
+    pub(super) fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    /// Whether with so many bytes more than what stays warm is lent.
+    fn lends_enough(&self, bytes: usize) -> bool {
+        let lent: usize = self.lent.iter().map(|lent| lent.range.len()).sum();
+        self.lent.len() >= WARM_BUFFERS_MIN && lent.saturating_add(bytes) > WARM_BYTES
+    }
+
+    fn take_back(&mut self) {
+        let returned = self.slots.returned();
+        if returned == self.returned {
+            return;
+        }
+        self.returned = returned;
+        let mut at = 0;
+        while at < self.lent.len() {
+            if !self.slots.is_back(self.lent[at].slot) {
+                at += 1;
+                continue;
+            }
+            let Lent { slot, segment, range } = self.lent.swap_remove(at);
+            self.free_slots.push(slot);
+            let segment = self.segments.iter_mut().find(|it| it.id == segment);
+            segment.expect("it is kept while some of it is lent").give_back(range);
+        }
+    }
+
+    /// Room in a segment that is there, or that is made.
+    fn found(&mut self, bytes: usize) -> Result<Option<(usize, Range<usize>)>, ChannelError> {
+        let shares = bytes <= self.shared_bytes / SHARED_PART;
+        if let Some(found) = self.found_here(bytes, shares) {
+            return Ok(Some(found));
+        }
+        let step = if shares { self.shared_bytes } else { self.shared_bytes / STEP_PART };
+        let whole = bytes.checked_next_multiple_of(step).ok_or(PagesError::Map {
+            bytes,
+            size: "shared",
+            errno: rustix::io::Errno::NOMEM,
+        })?;
+        self.let_go_for(whole);
+        if !self.segments.is_empty() && self.bytes().saturating_add(whole) > self.most {
+            return Ok(None);
+        }
+        self.make(whole)?;
+        Ok(self.found_here(bytes, shares))
+    }
+
+    fn found_here(&mut self, bytes: usize, shares: bool) -> Option<(usize, Range<usize>)> {
+        let fits = |segment: &Segment| match shares {
+            true => segment.bytes == self.shared_bytes,
+            false => segment.is_idle() && segment.bytes / OWN_SEGMENT_PART_MIN <= bytes,
+        };
+        let mut candidates: Vec<usize> =
+            (0..self.segments.len()).filter(|&at| fits(&self.segments[at])).collect();
+        if !shares {
+            candidates.sort_by_key(|&at| self.segments[at].bytes);
+        }
+        candidates.into_iter().find_map(|at| Some((at, self.segments[at].take(bytes)?)))
+    }
+
+    /// Lets idle segments go, the largest first, until there may be one of so many bytes.
+    fn let_go_for(&mut self, whole: usize) {
+        while self.bytes().saturating_add(whole) > self.most {
+            let idle = (0..self.segments.len()).filter(|&at| self.segments[at].is_idle());
+            let Some(at) = idle.max_by_key(|&at| self.segments[at].bytes) else { return };
+            let Segment { id, .. } = self.segments.swap_remove(at);
+            self.to_tell.push(Told::LetGo { id });
+        }
+    }
+
+    fn make(&mut self, whole: usize) -> Result<(), ChannelError> {
+        let memory = SharedMemory::create_for_readers(whole, PageSize::Base)?;
+        let file = rustix::io::fcntl_dupfd_cloexec(&memory, 0)
+            .map_err(ChannelError::socket("cannot hand memory over"))?;
+        self.newest += 1;
+        let id = self.newest;
+        self.to_tell.push(Told::Made { id, file });
+        self.segments.push(Segment::new(id, memory.into_mapping(), whole));
+        Ok(())
+    }
+}

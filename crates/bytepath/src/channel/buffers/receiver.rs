@@ -1,0 +1,297 @@
+//! The end that messages with buffers come out of.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use rustix::process::{Pid, getpid};
+
+use super::super::connection::Connection;
+use super::super::error::ChannelError;
+use super::super::hello::Flow;
+use super::super::link::Link;
+use super::super::messages::{Message, MessageNow, MessageReceiver};
+use super::super::setup::Setup;
+use super::sender::TABLE;
+use super::slots::{SLOTS, Slots};
+use super::{COUNT_BYTES, PLACE_BYTES, Place};
+use crate::meter::Meter;
+use crate::sys::shared::SharedMapping;
+use crate::sys::shared_bytes::SharedBytes;
+
+/// Segments that one sender may have, at the most.
+const SEGMENTS_MAX: usize = 4096;
+
+/// The end that messages with buffers come out of.
+#[derive(Debug)]
+pub struct BufferReceiver {
+    messages: MessageReceiver,
+    segments: HashMap<u32, Arc<Mapped>>,
+    slots: Option<Arc<Slots>>,
+}
+
+/// A segment as the receiver sees it.
+#[derive(Debug)]
+struct Mapped {
+    mapping: SharedMapping,
+    bytes: usize,
+    /// The pages before this were there once.
+    seen: AtomicUsize,
+}
+
+impl Connection {
+    /// Makes this the end that receives messages with buffers.
+    ///
+    /// # Errors
+    /// The other end is not what it should be, or the ring that it offers is not safe to use.
+    pub fn buffer_receiver(self, setup: &Setup) -> Result<BufferReceiver, ChannelError> {
+        let mut link = Link::take(self, Flow::Buffers, setup)?;
+        link.take_files()?;
+        let messages = MessageReceiver { link, silent: false };
+        Ok(BufferReceiver { messages, segments: HashMap::new(), slots: None })
+    }
+}
+
+/// What a receiver has at one moment.
+#[derive(Debug)]
+pub enum Buffers<'c> {
+    /// A message.
+    Message(BufferMessage<'c>),
+    /// None yet.
+    Nothing,
+    /// None any more.
+    End,
+}
+
+/// A message in the ring, and its buffers. Its place in the ring is the sender's again when it is
+/// dropped; its buffers are when each of them is.
+#[derive(Debug)]
+pub struct BufferMessage<'c> {
+    message: Message<'c>,
+    head_from: usize,
+    buffers: Vec<Borrowed>,
+}
+
+impl BufferMessage<'_> {
+    /// What it says beside its buffers.
+    pub fn head(&self) -> SharedBytes<'_> {
+        let bytes = self.message.bytes();
+        bytes.range(self.head_from..bytes.len())
+    }
+
+    /// Its buffers, to be kept.
+    pub fn take_buffers(&mut self) -> Vec<Borrowed> {
+        std::mem::take(&mut self.buffers)
+    }
+}
+
+/// A buffer of the sender's, which is this end's to read until it is dropped; also after the channel.
+#[derive(Debug)]
+pub struct Borrowed {
+    segment: Arc<Mapped>,
+    range: Range<usize>,
+    slots: Arc<Slots>,
+    slot: u32,
+    by: Pid,
+}
+
+impl Borrowed {
+    /// Its bytes.
+    pub fn bytes(&self) -> SharedBytes<'_> {
+        self.segment.mapping.bytes(self.range.clone())
+    }
+}
+
+impl Drop for Borrowed {
+    /// What a forked process inherits is its parent's to give back.
+    fn drop(&mut self) {
+        if self.by == getpid() {
+            self.slots.give_back(self.slot);
+        }
+    }
+}
+
+impl BufferReceiver {
+    /// The message that is there now, without waiting.
+    ///
+    /// # Errors
+    /// The sender is gone without having ended, after all that it had committed; it is broken; or this
+    /// process is out of descriptors or addresses, and the message is there again later.
+    pub fn try_receive(&mut self) -> Result<Buffers<'_>, ChannelError> {
+        let places = match self.messages.try_receive()? {
+            MessageNow::Nothing => return Ok(Buffers::Nothing),
+            MessageNow::End => return Ok(Buffers::End),
+            MessageNow::Message(message) => {
+                let places = places(message.bytes());
+                // It stays in the ring until its buffers are there.
+                message.keep();
+                places?
+            }
+        };
+        let mut buffers = Vec::with_capacity(places.len());
+        for place in &places {
+            buffers.push(self.borrow(*place)?);
+        }
+        let head_from = COUNT_BYTES + places.len() * PLACE_BYTES;
+        match self.messages.try_receive()? {
+            MessageNow::Message(message) if message.bytes().len() >= head_from => {
+                Ok(Buffers::Message(BufferMessage { message, head_from, buffers }))
+            }
+            _ => Err(ChannelError::Broken("it takes a message back")),
+        }
+    }
+
+    /// Whether a message is there now; false where none will be any more.
+    ///
+    /// # Errors
+    /// As of [`BufferReceiver::try_receive`].
+    pub fn is_there(&mut self) -> Result<Option<bool>, ChannelError> {
+        self.messages.is_there()
+    }
+
+    fn borrow(&mut self, place: Place) -> Result<Borrowed, ChannelError> {
+        if !self.segments.contains_key(&place.segment) || self.slots.is_none() {
+            self.messages.link.take_packets()?;
+        }
+        self.take_files()?;
+        let (segment, slots) = self
+            .segments
+            .get(&place.segment)
+            .zip(self.slots.as_ref())
+            .ok_or(ChannelError::Broken("it tells of memory that it did not hand over"))?;
+        let end = place.from.checked_add(place.len).and_then(|end| usize::try_from(end).ok());
+        let end = end.filter(|&end| end <= segment.bytes && (place.slot as usize) < SLOTS);
+        let end = end.ok_or(ChannelError::Broken("it tells of a buffer that cannot be there"))?;
+        let range = place.from as usize..end;
+        segment.see(&range);
+        let (segment, slots) = (Arc::clone(segment), Arc::clone(slots));
+        Ok(Borrowed { segment, range, slots, slot: place.slot, by: getpid() })
+    }
+
+    /// Maps what was handed over. What fails for want of descriptors or addresses is tried again.
+    fn take_files(&mut self) -> Result<(), ChannelError> {
+        const UNSAFE: ChannelError =
+            ChannelError::Unsafe("it is no memory that only the sender writes, and that stays");
+        while let Some((told, file)) = self.messages.link.packets.files.front() {
+            let id =
+                told.get(1..).and_then(|id| id.first_chunk()).map(|id| u32::from_le_bytes(*id));
+            match (told.first(), id, file) {
+                (Some(&TABLE), _, Some(file)) => {
+                    let again = ChannelError::socket("cannot keep the sender's table");
+                    let file = rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(&again)?;
+                    let bell = &self.messages.link.socket;
+                    let bell = rustix::io::fcntl_dupfd_cloexec(bell, 0).map_err(&again)?;
+                    self.slots = Some(Arc::new(Slots::open(file, bell)?));
+                }
+                (Some(b'+'), Some(id), Some(file)) if self.segments.len() < SEGMENTS_MAX => {
+                    let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| UNSAFE)?;
+                    if !seals.contains(rustix::fs::SealFlags::FUTURE_WRITE) {
+                        return Err(UNSAFE);
+                    }
+                    let mapping =
+                        SharedMapping::to_read(file.as_fd()).map_err(|errno| match errno {
+                            rustix::io::Errno::NOMEM => {
+                                ChannelError::socket("cannot map the sender's buffers")(errno)
+                            }
+                            _ => UNSAFE,
+                        })?;
+                    let bytes = mapping.words().len() * size_of::<u64>();
+                    let seen = AtomicUsize::new(0);
+                    self.segments.insert(id, Arc::new(Mapped { mapping, bytes, seen }));
+                }
+                (Some(b'-'), Some(id), None) => {
+                    self.segments.remove(&id);
+                }
+                _ => return Err(ChannelError::Broken("it hands over what nobody asked for")),
+            }
+            self.messages.link.packets.files.pop_front();
+        }
+        Ok(())
+    }
+
+    /// To be called before the descriptor ([`AsFd`]) is polled for reading: it becomes readable once
+    /// there is a message, or the sender is done or gone. True where that is so already.
+    ///
+    /// # Errors
+    /// As of [`BufferReceiver::try_receive`].
+    pub fn watch(&mut self) -> Result<bool, ChannelError> {
+        let there = self.messages.watch()?;
+        // What is let go is unmapped even where no buffer comes any more.
+        self.take_files()?;
+        Ok(there)
+    }
+
+    /// Looks whether the sender is still there.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn look(&mut self) -> Result<(), ChannelError> {
+        self.messages.link.notice_hang_up()
+    }
+
+    /// Whether the other end ran on this CPU when it last told: spinning keeps it from going on then.
+    pub fn shares_cpu(&mut self) -> bool {
+        self.messages.link.shares_cpu()
+    }
+
+    /// Bytes of heads released, system calls made, and waits.
+    pub fn meter(&self) -> &Meter {
+        self.messages.meter()
+    }
+
+    /// Lets the channel go without telling the sender: for a forked process, which has inherited an
+    /// end that is still its parent's.
+    pub fn abandon(mut self) {
+        self.messages.silent = true;
+    }
+}
+
+impl Drop for BufferReceiver {
+    fn drop(&mut self) {
+        if let Some(slots) = &self.slots {
+            slots.hang_up();
+        }
+    }
+}
+
+impl AsFd for BufferReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.messages.as_fd()
+    }
+}
+
+impl Mapped {
+    /// Has the pages of a range there: one call instead of a fault for every few of them. Without
+    /// them it goes on all the same.
+    fn see(&self, range: &Range<usize>) {
+        let seen = self.seen.load(Relaxed);
+        let fresh = range.start.max(seen)..range.end;
+        if !fresh.is_empty() {
+            let _ = self.mapping.populate_range(fresh.clone(), false);
+            self.seen.store(fresh.end, Relaxed);
+        }
+    }
+}
+
+/// Where a message's buffers are.
+fn places(bytes: SharedBytes<'_>) -> Result<Vec<Place>, ChannelError> {
+    const SHORT: ChannelError =
+        ChannelError::Broken("its message is shorter than what it tells of");
+    if bytes.len() < COUNT_BYTES {
+        return Err(SHORT);
+    }
+    let mut count = [0; COUNT_BYTES];
+    bytes.range(0..COUNT_BYTES).copy_to(&mut count);
+    let count = usize::try_from(u64::from_le_bytes(count)).map_err(|_| SHORT)?;
+    let end = count.checked_mul(PLACE_BYTES).and_then(|end| end.checked_add(COUNT_BYTES));
+    end.filter(|&end| end <= bytes.len()).ok_or(SHORT)?;
+    let place = |at: usize| {
+        let from = COUNT_BYTES + at * PLACE_BYTES;
+        let mut place = [0; PLACE_BYTES];
+        bytes.range(from..from + PLACE_BYTES).copy_to(&mut place);
+        Place::understood(place)
+    };
+    Ok((0..count).map(place).collect())
+}

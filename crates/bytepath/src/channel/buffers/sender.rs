@@ -1,0 +1,242 @@
+//! The end that messages with buffers go into.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use super::super::connection::Connection;
+use super::super::error::ChannelError;
+use super::super::hello::Flow;
+use super::super::link::Link;
+use super::super::messages::MessageSender;
+use super::super::packets::FILE;
+use super::super::setup::Setup;
+use super::depot::{Depot, Draft, Memory, Told};
+use super::{COUNT_BYTES, PLACE_BYTES};
+use crate::meter::Meter;
+
+/// The table of slots, among the files that are handed over.
+pub(super) const TABLE: u8 = b'#';
+
+/// The end that messages with buffers go into. It need not wait for the other end to come.
+///
+/// Dropped without [`BufferSender::finish`], it leaves a receiver that has all of the messages
+/// committed, and an error in the place of an end.
+#[derive(Debug)]
+pub struct BufferSender {
+    pub(super) messages: MessageSender,
+    depot: Depot,
+    /// This end has told the other one to wake it when a buffer comes back.
+    watching: bool,
+}
+
+impl Connection {
+    /// Makes this the end that sends messages with buffers; its buffers take so many bytes at the
+    /// most, or what the largest one needs. Does not wait for the other end: what is sent before that
+    /// one comes lies there for it.
+    ///
+    /// # Errors
+    /// The other end is gone, or there is no memory for the ring.
+    pub fn buffer_sender(self, setup: &Setup, most: usize) -> Result<BufferSender, ChannelError> {
+        let link = Link::offer_ahead(self, Flow::Buffers, setup)?;
+        let depot = Depot::new(most)?;
+        say_file(&link, &[TABLE], Some(depot.slots.memory().as_fd()))?;
+        Ok(BufferSender { messages: MessageSender { link }, depot, watching: false })
+    }
+}
+
+fn say_file(link: &Link, packet: &[u8], file: Option<BorrowedFd<'_>>) -> Result<(), ChannelError> {
+    link.say(&[FILE, packet].concat(), file)
+}
+
+impl BufferSender {
+    /// The longest head of a message with so many buffers.
+    pub fn longest(&self, buffers: usize) -> usize {
+        self.messages.longest().saturating_sub(COUNT_BYTES + buffers * PLACE_BYTES)
+    }
+
+    /// A buffer of so many bytes (above 0), to be filled and sent; none while the receiver has too
+    /// many, or too much.
+    ///
+    /// # Errors
+    /// There is no memory; or the receiver is gone.
+    pub fn try_lend(&mut self, bytes: usize) -> Result<Option<Draft>, ChannelError> {
+        self.lend(bytes, Memory::All)
+    }
+
+    /// Likewise, but none either while so much is lent that more would not stay in the processor's caches.
+    /// A sender that is faster than its receiver gains nothing by getting further ahead: waiting a moment
+    /// for memory that both have just used is cheaper than memory that neither has.
+    ///
+    /// # Errors
+    /// As of [`BufferSender::try_lend`].
+    pub fn try_lend_warm(&mut self, bytes: usize) -> Result<Option<Draft>, ChannelError> {
+        self.lend(bytes, Memory::Warm)
+    }
+
+    /// How many buffers the receiver has given back, as was last seen.
+    pub fn returned(&self) -> u64 {
+        self.depot.returned()
+    }
+
+    fn lend(&mut self, bytes: usize, of: Memory) -> Result<Option<Draft>, ChannelError> {
+        self.stop_watching()?;
+        let lent = self.depot.lend(bytes, of)?;
+        self.tell()?;
+        if lent.is_none() {
+            // A receiver that is gone gives nothing back.
+            self.messages.link.room(u64::MAX)?;
+        }
+        Ok(lent)
+    }
+
+    /// Sends a message with these buffers, which are taken; false where there is no room for it now,
+    /// and they stay.
+    ///
+    /// # Errors
+    /// It is too long; or the receiver wants no more, is gone, or is broken.
+    pub fn try_send(&mut self, head: &[u8], drafts: &mut Vec<Draft>) -> Result<bool, ChannelError> {
+        self.try_send_parts(&[head], drafts)
+    }
+
+    /// Likewise, of a head that lies in parts.
+    ///
+    /// # Errors
+    /// As of [`BufferSender::try_send`].
+    pub fn try_send_parts(
+        &mut self,
+        head: &[&[u8]],
+        drafts: &mut Vec<Draft>,
+    ) -> Result<bool, ChannelError> {
+        self.tell()?;
+        if !self.depot.to_tell.is_empty() {
+            return Ok(false);
+        }
+        let len = COUNT_BYTES
+            + drafts.len() * PLACE_BYTES
+            + head.iter().map(|part| part.len()).sum::<usize>();
+        let Some(mut space) = self.messages.try_space(len)? else { return Ok(false) };
+        let mut bytes = space.bytes();
+        bytes.copy_from(0, &(drafts.len() as u64).to_le_bytes());
+        let mut at = COUNT_BYTES;
+        for draft in drafts.drain(..) {
+            bytes.copy_from(at, &draft.sent().bytes());
+            at += PLACE_BYTES;
+        }
+        for part in head {
+            bytes.copy_from(at, part);
+            at += part.len();
+        }
+        space.commit(len);
+        Ok(true)
+    }
+
+    /// To be called before the descriptor ([`AsFd`]) is polled for reading, where a message could not
+    /// be sent: it becomes readable once there is room for a head of so many bytes and its buffers, or
+    /// the receiver is done or gone. True where that is so already.
+    ///
+    /// # Errors
+    /// As of [`BufferSender::try_send`].
+    pub fn watch(&mut self, head: usize, buffers: usize) -> Result<bool, ChannelError> {
+        if !self.depot.to_tell.is_empty() {
+            self.tell()?;
+            // The socket is full; that it has room is not told by reading.
+            return Ok(self.depot.to_tell.is_empty());
+        }
+        self.messages.watch(COUNT_BYTES + buffers * PLACE_BYTES + head)
+    }
+
+    /// Likewise, where a buffer could not be lent: readable once one came back.
+    ///
+    /// # Errors
+    /// As of [`BufferSender::try_lend`].
+    pub fn watch_buffers(&mut self) -> Result<bool, ChannelError> {
+        self.stop_watching()?;
+        self.watching = self.depot.slots.lie_down(self.depot.returned());
+        Ok(!self.watching)
+    }
+
+    fn stop_watching(&mut self) -> Result<(), ChannelError> {
+        if self.watching {
+            self.watching = false;
+            self.depot.slots.get_up();
+            self.messages.link.take_packets()?;
+        }
+        Ok(())
+    }
+
+    /// Looks whether the other end is still there, and takes what it has said.
+    ///
+    /// # Errors
+    /// It is gone, wants no more, or is none that this one can speak with.
+    pub fn look(&mut self) -> Result<(), ChannelError> {
+        self.messages.link.take_packets()?;
+        match self.messages.link.room(u64::MAX)? {
+            Some(_) => Err(ChannelError::Closed { passed: self.messages.link.end().passed() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the receiver has released all messages and given back all buffers.
+    ///
+    /// # Errors
+    /// It never will: it wants no more, is gone, or is broken.
+    pub fn is_taken(&mut self) -> Result<bool, ChannelError> {
+        let all = self.messages.link.end().capacity() as u64;
+        match self.messages.link.has_room(all)? {
+            Some(true) => Ok(self.depot.is_whole()),
+            Some(false) => Err(ChannelError::Closed { passed: self.messages.link.end().passed() }),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether the other end has taken the ring. Until then nobody reads what is sent.
+    pub fn is_answered(&mut self) -> bool {
+        self.messages.link.packets.unanswered.is_none()
+    }
+
+    /// Whether the other end ran on this CPU when it last told: spinning keeps it from going on then.
+    pub fn shares_cpu(&mut self) -> bool {
+        self.messages.link.shares_cpu()
+    }
+
+    /// Bytes that its buffers' memory takes now.
+    pub fn buffer_bytes(&self) -> usize {
+        self.depot.bytes()
+    }
+
+    /// Says that no more messages come.
+    pub fn finish(self) {
+        self.messages.finish();
+    }
+
+    /// Bytes of heads committed, system calls made, and waits.
+    pub fn meter(&self) -> &Meter {
+        self.messages.meter()
+    }
+
+    /// Tells of segments, as far as the socket takes it now.
+    fn tell(&mut self) -> Result<(), ChannelError> {
+        while let Some(told) = self.depot.to_tell.first() {
+            let (packet, file) = told.packet();
+            match say_file(&self.messages.link, &packet, file) {
+                // Too many were not taken yet, here or of all that this user has under way.
+                Err(ChannelError::Socket { errno: Errno::AGAIN | Errno::TOOMANYREFS, .. }) => {
+                    return Ok(());
+                }
+                Err(ChannelError::HungUp) => {
+                    return Err(ChannelError::Gone { passed: self.messages.link.end().passed() });
+                }
+                said => said?,
+            }
+            drop::<Told>(self.depot.to_tell.remove(0));
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for BufferSender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.messages.as_fd()
+    }
+}

@@ -1,0 +1,112 @@
+//! The words by which the receiver gives buffers back: one for each that it may have, and how many
+//! came back in all, so that the sender need not look at each.
+
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::fence;
+
+use rustix::net::SendFlags;
+
+use super::super::error::ChannelError;
+use super::super::packets::WAKE;
+use crate::pages::{PageSize, SharedMemory};
+
+/// Buffers that a receiver may have at once.
+pub(super) const SLOTS: usize = 4096 - FIRST;
+
+/// Words of the table: how many came back, in a pair of cache lines of its own the sender's sleep, and
+/// then a word a slot.
+const RETURNED: usize = 0;
+const SLEEP: usize = 16;
+const FIRST: usize = 32;
+const TABLE_BYTES: usize = (FIRST + SLOTS) * size_of::<u64>();
+
+const HERE: u64 = 0;
+const LENT: u64 = 1;
+
+/// The sender sleeps in poll(2).
+const ASLEEP: u32 = 2;
+
+#[derive(Debug)]
+pub(super) struct Slots {
+    memory: SharedMemory,
+    /// The receiver's, to wake the sender; gone once the channel is.
+    bell: Mutex<Option<OwnedFd>>,
+}
+
+impl Slots {
+    pub(super) fn create() -> Result<Slots, ChannelError> {
+        let memory = SharedMemory::create(TABLE_BYTES, PageSize::Base)?;
+        Ok(Slots { memory, bell: Mutex::new(None) })
+    }
+
+    pub(super) fn open(file: OwnedFd, bell: OwnedFd) -> Result<Slots, ChannelError> {
+        let memory = SharedMemory::open(file)
+            .map_err(|_| ChannelError::Unsafe("its table could be made shorter"))?;
+        match memory.len() >= TABLE_BYTES {
+            true => Ok(Slots { memory, bell: Mutex::new(Some(bell)) }),
+            false => Err(ChannelError::Unsafe("its table is too short")),
+        }
+    }
+
+    pub(super) fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    pub(super) fn lend(&self, slot: u32) {
+        self.memory.words()[FIRST + slot as usize].store(LENT, Relaxed);
+    }
+
+    pub(super) fn is_back(&self, slot: u32) -> bool {
+        self.memory.words()[FIRST + slot as usize].load(Acquire) == HERE
+    }
+
+    /// How many came back; only whether it changes counts.
+    pub(super) fn returned(&self) -> u64 {
+        self.memory.words()[RETURNED].load(Acquire)
+    }
+
+    /// Gives a buffer back, and wakes the sender if it sleeps for one.
+    pub(super) fn give_back(&self, slot: u32) {
+        self.memory.words()[FIRST + slot as usize].store(HERE, Release);
+        self.memory.words()[RETURNED].fetch_add(1, AcqRel);
+        // Either the sender sees it before it sleeps, or this end sees the sender asleep.
+        fence(SeqCst);
+        let sleep = self.memory.half_word(SLEEP);
+        if sleep.load(Acquire) == ASLEEP && sleep.swap(0, AcqRel) == ASLEEP {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        let bell = self.bell.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(bell) = &*bell {
+            // A socket that is full is readable already; one that is closed needs no wake.
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let _ = rustix::net::send(bell, WAKE, flags);
+        }
+    }
+
+    /// Wakes nobody from now on.
+    pub(super) fn hang_up(&self) {
+        *self.bell.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+    }
+
+    /// Has the socket become readable once more came back than so many; false where that is so
+    /// already.
+    pub(super) fn lie_down(&self, returned: u64) -> bool {
+        let sleep = self.memory.half_word(SLEEP);
+        sleep.store(ASLEEP, Release);
+        fence(SeqCst);
+        let sleeps = self.returned() == returned;
+        if !sleeps {
+            self.get_up();
+        }
+        sleeps
+    }
+
+    pub(super) fn get_up(&self) {
+        self.memory.half_word(SLEEP).store(0, Release);
+    }
+}

@@ -1,0 +1,138 @@
+//! What the ends tell each other over the socket once there is a ring: wakes, answers that came late,
+//! and files.
+
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+use super::connection::say;
+use super::error::ChannelError;
+use super::hello::{Hello, PACKET_BYTES, REFUSED, TAKEN};
+use super::link::Link;
+
+/// Wakes whoever sleeps in poll(2).
+pub(super) const WAKE: &[u8] = b"w";
+
+/// Before what comes with a file, or tells of one.
+pub(super) const FILE: &[u8] = b"file";
+
+/// Packets taken from the socket at once, at the most: a peer may send more for ever.
+const PACKETS_MAX: u32 = 256;
+
+/// Files that came and were not looked at, at the most.
+const FILES_MAX: usize = 256;
+
+/// What came by packets.
+#[derive(Debug, Default)]
+pub(super) struct Packets {
+    /// What was said to an end that has not answered yet.
+    pub(super) unanswered: Option<Hello>,
+    /// Files are taken.
+    takes_files: bool,
+    /// A descriptor in store: closed, it makes room for a file that comes, which the kernel would
+    /// throw away else.
+    spare: Option<OwnedFd>,
+    pub(super) files: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
+}
+
+impl Link {
+    /// Takes the packets that have woken this end, and notices where there will be no more.
+    pub(super) fn take_packets(&mut self) -> Result<(), ChannelError> {
+        let files = self.packets.takes_files;
+        let peek = if files { RecvFlags::PEEK } else { RecvFlags::empty() };
+        if files {
+            self.take_files()?;
+        }
+        for _ in 0..PACKETS_MAX {
+            let mut packet = [0; PACKET_BYTES];
+            let flags = RecvFlags::DONTWAIT | peek;
+            match rustix::net::recv(&self.socket, &mut packet, flags) {
+                Ok((_, 0)) => {
+                    self.gone = true;
+                    return Ok(());
+                }
+                // Told once, where the other end went without having read all; before what it said.
+                Err(Errno::CONNRESET) => self.gone = true,
+                Ok((_, bytes)) if files => self.take_file(&packet[..bytes])?,
+                Ok((_, bytes)) => self.understand(&packet[..bytes])?,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(errno) => return Err(deaf(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a packet, and a file with it.
+    pub(super) fn say(
+        &self,
+        packet: &[u8],
+        file: Option<BorrowedFd<'_>>,
+    ) -> Result<(), ChannelError> {
+        say(self.socket.as_fd(), packet, file.as_slice())
+    }
+
+    /// Takes the packet that was seen to come next.
+    fn take_file(&mut self, seen: &[u8]) -> Result<(), ChannelError> {
+        if !seen.starts_with(FILE) {
+            let flags = RecvFlags::DONTWAIT;
+            let _ = rustix::net::recv(&self.socket, &mut [0; PACKET_BYTES], flags);
+            return Ok(());
+        }
+        if self.packets.files.len() == FILES_MAX {
+            return Err(ChannelError::Broken("it sends files that it never tells of"));
+        }
+        self.packets.spare = None;
+        let taken = self.taken_file();
+        let (told, file) = taken.map_err(deaf)?;
+        self.packets.files.push_back((told, file));
+        // Without one in store, nothing more is taken until there is one again.
+        self.take_files()
+    }
+
+    fn taken_file(&self) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
+        let mut packet = [0; PACKET_BYTES];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let into = &mut [IoSliceMut::new(&mut packet)];
+        let bytes = rustix::net::recvmsg(&self.socket, into, &mut with, flags)?.bytes;
+        let file = with.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+            _ => None,
+        });
+        Ok((packet[FILE.len().min(bytes)..bytes].to_vec(), file))
+    }
+
+    /// Takes files from now on.
+    pub(super) fn take_files(&mut self) -> Result<(), ChannelError> {
+        self.packets.takes_files = true;
+        if self.packets.spare.is_none() {
+            let spare = rustix::io::fcntl_dupfd_cloexec(self.socket.as_fd(), 0);
+            self.packets.spare = Some(spare.map_err(ChannelError::socket(
+                "cannot keep a descriptor in store for what the other end hands over",
+            ))?);
+        }
+        Ok(())
+    }
+
+    /// Takes an answer, if this is one.
+    fn understand(&mut self, packet: &[u8]) -> Result<(), ChannelError> {
+        let Some(hello) = self.packets.unanswered else { return Ok(()) };
+        match packet {
+            TAKEN => self.packets.unanswered = None,
+            WAKE => {}
+            REFUSED => return Err(ChannelError::Refused("it is not what that end can use")),
+            packet => drop(hello.understood(packet)?),
+        }
+        Ok(())
+    }
+}
+
+fn deaf(errno: Errno) -> ChannelError {
+    ChannelError::Socket { doing: "cannot hear the other end", errno }
+}

@@ -1,0 +1,160 @@
+//! Messages with buffers: read where they were written, given back in any order, by ends that may not be
+//! there yet, or any more.
+
+use bytepath::channel::{
+    Borrowed, BufferReceiver, BufferSender, Buffers, ChannelError, Connection, Draft,
+};
+
+use super::{readable, small, until_readable};
+use crate::ends::contents;
+use crate::watch::bounded;
+
+const MOST: usize = 1 << 20;
+/// The last bytes of a buffer that tell it from others, at the most.
+const CONTENTS_BYTES: usize = 100_000;
+
+/// A sender, and the end that its receiver is made of.
+fn sender() -> (BufferSender, Connection) {
+    let (here, there) = Connection::pair().expect("a pair");
+    (here.buffer_sender(&small(), MOST).expect("a sender that waits for nobody"), there)
+}
+
+fn pair() -> (BufferSender, BufferReceiver) {
+    let (sender, there) = sender();
+    (sender, there.buffer_receiver(&small()).expect("a receiver"))
+}
+
+fn filled(sender: &mut BufferSender, bytes: usize) -> Option<Draft> {
+    let mut draft = sender.try_lend(bytes).expect("it lends")?;
+    let contents = contents(bytes.min(CONTENTS_BYTES));
+    draft.space().copy_from(bytes - contents.len(), contents);
+    Some(draft)
+}
+
+fn send(sender: &mut BufferSender, head: &[u8], buffers: &[usize]) -> bool {
+    let drafts: Option<Vec<_>> = buffers.iter().map(|&bytes| filled(sender, bytes)).collect();
+    drafts.is_some_and(|mut drafts| sender.try_send(head, &mut drafts).expect("it goes"))
+}
+
+fn received(receiver: &mut BufferReceiver) -> (Vec<u8>, Vec<Borrowed>) {
+    let Buffers::Message(mut message) = receiver.try_receive().expect("no error") else {
+        panic!("nothing came")
+    };
+    let mut head = vec![0; message.head().len()];
+    message.head().copy_to(&mut head);
+    let buffers = message.take_buffers();
+    (head, buffers)
+}
+
+fn assert_holds(borrowed: &Borrowed, bytes: usize) {
+    assert_eq!(borrowed.bytes().len(), bytes);
+    let contents = contents(bytes.min(CONTENTS_BYTES));
+    let mut copy = vec![0; contents.len()];
+    borrowed.bytes().range(bytes - copy.len()..bytes).copy_to(&mut copy);
+    assert!(copy == contents, "{bytes} bytes came as they were sent");
+}
+
+#[test]
+fn what_is_sent_before_the_receiver_comes_and_after_the_sender_went_is_received() {
+    let (mut sender, there) = sender();
+    let lens = [1, 4096, 100_000, 200_000];
+    assert!(send(&mut sender, b"four", &lens));
+    assert!(send(&mut sender, b"none", &[]));
+    assert!(!sender.is_answered());
+    sender.finish();
+    let mut receiver = there.buffer_receiver(&small()).expect("a receiver");
+    let (head, buffers) = received(&mut receiver);
+    assert_eq!(head, b"four");
+    assert_eq!(received(&mut receiver).0, b"none");
+    assert!(matches!(receiver.try_receive(), Ok(Buffers::End)));
+    drop(receiver);
+    for (borrowed, bytes) in buffers.iter().zip(lens) {
+        assert_holds(borrowed, bytes);
+    }
+}
+
+#[test]
+fn buffers_come_back_in_any_order_and_their_memory_is_used_again() {
+    let (mut sender, mut receiver) = pair();
+    let mut kept: Vec<(usize, Borrowed)> = Vec::new();
+    for turn in 0_usize..200 {
+        let bytes = 1 + turn * 7919 % 200_000;
+        while !send(&mut sender, b"", &[bytes]) {
+            assert!(!kept.is_empty(), "there is room where nothing is kept");
+            kept.swap_remove(turn * 31 % kept.len());
+        }
+        let (_, mut buffers) = received(&mut receiver);
+        kept.push((bytes, buffers.remove(0)));
+        if turn % 3 == 0 {
+            kept.swap_remove(turn * 17 % kept.len());
+        }
+        for (bytes, borrowed) in &kept {
+            assert_holds(borrowed, *bytes);
+        }
+    }
+    assert!(sender.buffer_bytes() <= 2 * MOST, "what came back is used again");
+}
+
+#[test]
+fn one_that_is_larger_than_all_memory_goes_alone() {
+    let (mut sender, mut receiver) = pair();
+    assert!(send(&mut sender, b"", &[20 << 20]));
+    assert!(sender.try_lend(20 << 20).expect("it lends").is_none());
+    assert!(sender.try_lend(100).expect("it lends").is_none(), "there is too much already");
+    let (_, buffers) = received(&mut receiver);
+    assert_holds(&buffers[0], 20 << 20);
+    drop(buffers);
+    assert!(sender.try_lend(19 << 20).expect("it lends").is_some());
+}
+
+#[test]
+fn who_waits_for_a_buffer_or_for_room_is_woken() {
+    bounded(|_| {
+        let (mut sender, mut receiver) = pair();
+        let mut kept = Vec::new();
+        while send(&mut sender, b"", &[500_000]) {
+            kept.extend(received(&mut receiver).1);
+        }
+        while sender.watch_buffers().expect("it watches") {}
+        while readable(&sender) {
+            assert!(sender.try_lend(500_000).expect("it lends").is_none());
+            while sender.watch_buffers().expect("it watches") {}
+        }
+        kept.remove(1);
+        until_readable(&sender);
+        assert!(sender.try_lend(500_000).expect("it lends").is_some());
+
+        while send(&mut sender, &[7; 500], &[]) {}
+        while sender.watch(500, 0).expect("it watches") {}
+        assert!(!readable(&sender));
+        assert_eq!(received(&mut receiver).0, [7; 500]);
+        until_readable(&sender);
+        assert!(send(&mut sender, &[7; 500], &[]));
+    });
+}
+
+#[test]
+fn ends_that_are_gone_are_told_of() {
+    let (mut sender, receiver) = pair();
+    drop(receiver);
+    assert!(matches!(sender.look(), Err(ChannelError::Closed { .. })));
+    let (mut sender, there) = self::sender();
+    drop(there);
+    assert!(matches!(sender.look(), Err(ChannelError::Gone { .. })));
+    let (mut sender, mut receiver) = pair();
+    assert!(send(&mut sender, b"last", &[5_000]));
+    drop(sender);
+    let (head, buffers) = received(&mut receiver);
+    assert_eq!(head, b"last");
+    assert_holds(&buffers[0], 5_000);
+    until_readable(&receiver);
+    receiver.look().expect("it looks");
+    assert!(matches!(receiver.try_receive(), Err(ChannelError::Gone { .. })));
+}
+
+#[test]
+fn ends_of_messages_without_buffers_do_not_fit() {
+    let (_sender, there) = sender();
+    let error = there.message_receiver(&small()).expect_err("it does not fit");
+    assert!(error.to_string().contains("the other does not"), "{error}");
+}

@@ -1,0 +1,234 @@
+"""A channel between two processes: each sends what the other receives."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+from bytepath import _bytepath
+from bytepath._channel_errors import ChannelError, PeerGone
+from bytepath._sharing import CAPACITY, RING_BYTES, Readers, keep_account_of, until
+from bytepath._pickling import dumps, loads
+
+__all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGone"]
+
+# What a channel says first where its ends meet at an address; the descriptors of its two directions come
+# with it.
+_HELLO = b"bytepath channel 1"
+
+
+class Channel:
+    """One end of a channel, as `multiprocessing.Pipe` makes two: what one sends, the other receives.
+
+    Large buffers of objects (arrays, data frames, tables) are written once into shared memory, and received
+    as views of it, read-only, whose memory is the sender's again when the last one is gone.
+
+    An end belongs to the process that uses it first, and may be given to another one as an argument until
+    then. `with` closes it.
+    """
+
+    def __init__(self, receives: int, sends: int, *, capacity: int, ring_bytes: int) -> None:
+        self._receives = receives
+        self._sends = sends
+        self._capacity = capacity
+        self._ring_bytes = ring_bytes
+        self._inbox: _bytepath.Inbox | None = None
+        self._outbox: _bytepath.Outbox | None = None
+        self._readers = Readers()
+        self._owner = 0
+        self._closed = False
+
+    @classmethod
+    def pair(cls, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> tuple[Channel, Channel]:
+        """Both ends of a new channel. Give one to another process, and close it here: while it is open here,
+        the death of that process goes unnoticed."""
+        there = [s.detach() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
+        back = [s.detach() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
+        one = cls(back[1], there[0], capacity=capacity, ring_bytes=ring_bytes)
+        return one, cls(there[1], back[0], capacity=capacity, ring_bytes=ring_bytes)
+
+    @classmethod
+    def connect(
+        cls, address: str, *, timeout: float = 5.0, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES
+    ) -> Channel:
+        """An end of a channel to a process that is not related, and listens at this address
+        (`ChannelListener`), or will before the time is over."""
+        ours, theirs = cls.pair(capacity=capacity, ring_bytes=ring_bytes)
+        with theirs, socket.socket(fileno=_bytepath.connect(address, timeout)) as meeting:
+            socket.send_fds(meeting, [_HELLO], [theirs._receives, theirs._sends])
+        return ours
+
+    # ---- sending -------------------------------------------------------------------------------
+
+    def send(self, obj: Any, timeout: float | None = None) -> None:
+        """Sends an object. Waits for room, at most so many seconds (TimeoutError). When it returns, the
+        object is in memory that outlives this process. `PeerGone` where nobody receives it any more."""
+        outbox = self._outbox or self._send_first()
+        if not outbox.send(*dumps(obj), timeout):
+            raise TimeoutError("there was no room in time: the other end receives too slowly, or not at all")
+
+    def _send_first(self) -> _bytepath.Outbox:
+        self._belongs_here()
+        fd, self._sends = self._sends, -1
+        self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
+        return self._outbox
+
+    # ---- receiving -----------------------------------------------------------------------------
+
+    def recv(self, timeout: float | None = None) -> Any:
+        """Receives the next object. Waits for one, at most so many seconds (TimeoutError). EOFError where
+        the other end is closed; `PeerGone`, which is one too, where it is gone without having been closed."""
+        inbox = self._inbox or self._receive_first()
+        message = inbox.receive(timeout)
+        if message is None:
+            raise TimeoutError("nothing came in time")
+        return loads(*message)
+
+    def poll(self, timeout: float | None = 0.0) -> bool:
+        """Whether there is something to receive, be it the end; waits so many seconds for it."""
+        return (self._inbox or self._receive_first()).poll(timeout)
+
+    def _receive_first(self) -> _bytepath.Inbox:
+        self._belongs_here()
+        fd, self._receives = self._receives, -1
+        self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
+        return self._inbox
+
+    @property
+    def aio(self) -> AsyncChannel:
+        """This end, for event loops."""
+        return AsyncChannel(self)
+
+    # ---- whose it is ---------------------------------------------------------------------------
+
+    def _belongs_here(self) -> None:
+        if self._closed:
+            raise ValueError("this end of the channel is closed")
+        if self._owner not in (0, os.getpid()):
+            raise RuntimeError(
+                f"this end of the channel belongs to process {self._owner}, which has used it; a process that "
+                "was forked from it cannot"
+            )
+        if self._owner == 0:
+            self._owner = os.getpid()
+            keep_account_of(self)
+
+    def close(self) -> None:
+        """Closes this end. The other one receives what was sent, and then EOFError."""
+        self._closed = True
+        self._let_go()
+        for fd in (self._receives, self._sends):
+            if fd >= 0:
+                os.close(fd)
+        self._receives = self._sends = -1
+
+    @property
+    def closed(self) -> bool:
+        """Whether this end is closed."""
+        return self._closed
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
+
+    def _let_go(self) -> None:
+        for end in (self._outbox, self._inbox):
+            if end is not None:
+                end.close()
+
+    def _forked(self) -> None:
+        # What the parent has used is the parent's, whose ends are not to stay open here.
+        for end in (self._outbox, self._inbox):
+            if end is not None:
+                end.abandon()
+        self._outbox = self._inbox = None
+        for fd in (self._receives, self._sends):
+            if fd >= 0:
+                os.close(fd)
+        self._receives = self._sends = -1
+
+    def __reduce__(self) -> Any:
+        if self._closed or self._owner:
+            whose = "is closed" if self._closed else "was used by this process, and belongs to it"
+            raise ValueError(f"this end of the channel {whose}: it cannot be given away")
+        given = (DupFd(self._receives), DupFd(self._sends))
+        return _received, (type(self), *given, self._capacity, self._ring_bytes)
+
+
+def _received(kind: type[Channel], receives: Any, sends: Any, capacity: int, ring_bytes: int) -> Channel:
+    return kind(receives.detach(), sends.detach(), capacity=capacity, ring_bytes=ring_bytes)
+
+
+class AsyncChannel:
+    """One end of a channel, for event loops: its descriptors are in the loop's set of readers while a task
+    waits. A task that is cancelled has sent, or taken, nothing."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    async def send(self, obj: Any) -> None:
+        """Sends an object, when there is room."""
+        channel = self._channel
+        outbox = channel._outbox or channel._send_first()
+        pickle, buffers = dumps(obj)
+        await until(
+            lambda: outbox.send(pickle, buffers, 0.0) or None,
+            outbox.watch,
+            outbox.fileno(),
+            channel._readers,
+        )
+
+    async def recv(self) -> Any:
+        """Receives the next object, when it comes."""
+        channel = self._channel
+        inbox = channel._inbox or channel._receive_first()
+        message = await until(lambda: inbox.receive(0.0), inbox.watch, inbox.fileno(), channel._readers)
+        return loads(*message)
+
+    def close(self) -> None:
+        """Closes this end."""
+        self._channel.close()
+
+
+class ChannelListener:
+    """Waits at an address, a path, or `@` and a name, for processes that are not related to connect."""
+
+    def __init__(self, address: str) -> None:
+        self._listener = _bytepath.Meeting(address)
+
+    def accept(self, timeout: float | None = None, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> Channel:
+        """A channel to the next process that connects: TimeoutError where none has in time. Processes of other
+        users are refused."""
+        fd = self._listener.accept(timeout)
+        if fd is None:
+            raise TimeoutError("nobody has connected in time")
+        with socket.socket(fileno=fd) as meeting:
+            meeting.settimeout(5.0)
+            _, user, _ = struct.unpack("3i", meeting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if user not in (os.geteuid(), 0):
+                raise ChannelError(f"user {user} has connected, and is refused")
+            hello, fds, _, _ = socket.recv_fds(meeting, len(_HELLO) + 1, 2)
+        if hello != _HELLO or len(fds) != 2:
+            for fd in fds:
+                os.close(fd)
+            raise ChannelError("who has connected is no channel of this version: use the same bytepath at both ends")
+        return Channel(fds[0], fds[1], capacity=capacity, ring_bytes=ring_bytes)
+
+    def close(self) -> None:
+        """Listens no more."""
+        self._listener.close()
+
+    def __enter__(self) -> ChannelListener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

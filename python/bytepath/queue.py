@@ -1,0 +1,331 @@
+"""A queue between processes: many put, one gets."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from multiprocessing.reduction import DupFd
+from queue import Empty, Full
+from time import monotonic
+from typing import Any
+
+from bytepath import _bytepath
+from bytepath._channel_errors import ChannelError, PeerGone
+from bytepath._sharing import CAPACITY, RING_BYTES, Readers, keep_account_of, until
+from bytepath._pickling import dumps, loads
+
+__all__ = ["Empty", "Full", "JoinableQueue", "Queue"]
+
+# Connections that wait for a receiver to take them; the kernel allows fewer where somaxconn says so.
+_BACKLOG = 1024
+# Between two looks at what no descriptor tells.
+_MOMENT = 0.002
+
+
+class Queue:
+    """A queue between processes, as `multiprocessing.Queue` is one: any number of them put, one gets.
+
+    Each process that puts has a ring of its own, in memory that it shares with the one that gets, so that
+    no lock is held between processes and a killed one leaves none behind. Arrays, data frames and tables
+    (whatever offers its buffers to pickle protocol 5) are written once into shared memory, and received as
+    views of it, read-only. Their memory is the sender's again when the last view is gone, in any order.
+
+    The queue itself may be given to processes as an argument, under every start method.
+
+    `maxsize`: how many objects it holds; 0 for as many as there is memory for. `capacity`: bytes of memory
+    for large buffers, for each process that puts; one object that is larger goes alone. `ring_bytes`: for
+    everything else.
+    """
+
+    def __init__(self, maxsize: int = 0, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> None:
+        name = "bytepath-queue-" + secrets.token_hex(16)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind("\0" + name)
+        listener.listen(_BACKLOG)
+        self._begin("@" + name, listener.detach(), _bytepath.Board.create(), maxsize, capacity, ring_bytes)
+
+    @classmethod
+    def listen(cls, address: str, *, ring_bytes: int = RING_BYTES) -> Queue:
+        """The receiving end of a queue for processes that are not related: those that `connect` to this
+        address, a path, or `@` and a name. Whoever may write to the path may put; other users may not."""
+        queue = cls.__new__(cls)
+        queue._begin(address, None, None, 0, CAPACITY, ring_bytes)
+        queue._inbox = _bytepath.Inbox.bind(address, ring_bytes)
+        keep_account_of(queue)
+        return queue
+
+    @classmethod
+    def connect(
+        cls, address: str, *, timeout: float = 5.0, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES
+    ) -> Queue:
+        """A putting end of a queue that listens at this address, or will before the time is over."""
+        queue = cls.__new__(cls)
+        queue._begin(address, None, None, 0, capacity, ring_bytes)
+        queue._outbox = _bytepath.Outbox.connect(address, ring_bytes, capacity, timeout)
+        keep_account_of(queue)
+        return queue
+
+    def _begin(
+        self,
+        address: str,
+        listener: int | None,
+        board: _bytepath.Board | None,
+        maxsize: int,
+        capacity: int,
+        ring_bytes: int,
+    ) -> None:
+        self._address = address
+        self._listener = listener
+        self._board = board
+        self._maxsize = max(maxsize, 0)
+        self._capacity = capacity
+        self._ring_bytes = ring_bytes
+        self._inbox: _bytepath.Inbox | None = None
+        self._outbox: _bytepath.Outbox | None = None
+        self._readers = Readers()
+        self._closed = False
+
+    # ---- putting -------------------------------------------------------------------------------
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Puts an object. Waits for room, at most so many seconds; `queue.Full` where there was none.
+
+        When it returns, the object is in memory that outlives this process. `PeerGone` where the process that
+        received is gone: what it had not received yet is lost."""
+        outbox = self._outbox or self._put_first()
+        pickle, buffers = dumps(obj)
+        if not block:
+            timeout = 0.0
+        deadline = None if timeout is None else monotonic() + timeout
+        board = self._board
+        if board is None:
+            if not outbox.send(pickle, buffers, timeout):
+                raise Full
+            return
+        if self._maxsize and not board.wait_for_room(self._maxsize, timeout):
+            raise Full
+        self._begins(board)
+        sent = False
+        try:
+            sent = outbox.send(pickle, buffers, None if deadline is None else max(deadline - monotonic(), 0.0))
+        except PeerGone:
+            self._lose_receiver(outbox)
+            raise
+        finally:
+            if sent:
+                board.add_inside(1)
+            else:
+                self._fails(board)
+        if not sent:
+            raise Full
+
+    def put_nowait(self, obj: Any) -> None:
+        """Puts an object if there is room now."""
+        self.put(obj, False)
+
+    async def put_async(self, obj: Any) -> None:
+        """Puts an object, for event loops. A task that is cancelled meanwhile has put nothing."""
+        import asyncio
+
+        outbox = self._outbox or self._put_first()
+        pickle, buffers = dumps(obj)
+        board = self._board
+        while True:
+            if board is not None and self._maxsize and not board.wait_for_room(self._maxsize, 0.0):
+                # How many are inside, no descriptor tells.
+                await asyncio.sleep(_MOMENT)
+            elif outbox.send(pickle, buffers, 0.0):
+                break
+            elif not outbox.watch():
+                await self._readers.wait(outbox.fileno())
+        if board is not None:
+            self._begins(board)
+            board.add_inside(1)
+
+    def _put_first(self) -> _bytepath.Outbox:
+        self._check_open()
+        if self._board is None:
+            raise ValueError(f"this end of the queue at {self._address} receives; put at one that connects")
+        self._outbox = _bytepath.Outbox.connect(self._address, self._ring_bytes, self._capacity, 5.0)
+        keep_account_of(self)
+        return self._outbox
+
+    def _lose_receiver(self, outbox: _bytepath.Outbox) -> None:
+        """The next put finds the next receiver, if one comes."""
+        outbox.close()
+        self._outbox = None
+
+    def _begins(self, board: _bytepath.Board) -> None:
+        """Before an object is put."""
+
+    def _fails(self, board: _bytepath.Board) -> None:
+        """When it was not."""
+
+    # ---- getting -------------------------------------------------------------------------------
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Gets the next object. Waits for one, at most so many seconds; `queue.Empty` where none came.
+
+        Objects of one process come in their order. `PeerGone`, once, for a process that put and is gone
+        without having closed the queue (it was killed), after all that it had put; the queue goes on.
+        RuntimeError where another process receives from the queue: one does at a time."""
+        inbox = self._inbox or self._get_first()
+        message = inbox.receive(timeout if block else 0.0)
+        if message is None:
+            raise Empty
+        return self._got(message)
+
+    def get_nowait(self) -> Any:
+        """Gets an object if one is there now."""
+        return self.get(False)
+
+    async def get_async(self) -> Any:
+        """Gets the next object, for event loops. A task that is cancelled meanwhile has taken nothing."""
+        inbox = self._inbox or self._get_first()
+        message = await until(lambda: inbox.receive(0.0), inbox.watch, inbox.fileno(), self._readers)
+        return self._got(message)
+
+    def _got(self, message: tuple[Any, list[Any]]) -> Any:
+        if self._board is not None:
+            self._board.add_inside(-1)
+        pickle, buffers = message
+        return loads(pickle, buffers)
+
+    def _get_first(self) -> _bytepath.Inbox:
+        self._check_open()
+        if self._board is None:
+            raise ValueError(f"this end of the queue at {self._address} puts; get at the one that listens")
+        other = self._board.claim()
+        if other:
+            raise RuntimeError(
+                f"process {other} receives from this queue: one process does at a time. Give each receiver "
+                "a queue of its own, or have that process close this one first"
+            )
+        assert self._listener is not None
+        self._inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes)
+        keep_account_of(self)
+        return self._inbox
+
+    # ---- what is in it -------------------------------------------------------------------------
+
+    def qsize(self) -> int:
+        """About how many objects are in it. NotImplementedError for queues at an address."""
+        if self._board is None:
+            raise NotImplementedError("how much is in a queue at an address is not told")
+        return self._board.inside()
+
+    def empty(self) -> bool:
+        """Whether nothing is in it now."""
+        if self._inbox is not None:
+            return not self._inbox.poll(0.0)
+        return self.qsize() == 0
+
+    def full(self) -> bool:
+        """Whether `maxsize` objects are in it now."""
+        return 0 < self._maxsize <= self.qsize()
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when there is something to get, after `watch` has said False."""
+        return (self._inbox or self._get_first()).fileno()
+
+    # ---- the end -------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Closes the queue for this process. What was put stays there for the receiver; what the receiver
+        has not got is lost when that one closes. Objects that were received stay as they are."""
+        self._closed = True
+        self._let_go()
+        if self._listener is not None:
+            os.close(self._listener)
+            self._listener = None
+
+    def join_thread(self) -> None:
+        """Returns: no thread is needed. What was put is where it has to be when `put` returns."""
+
+    def cancel_join_thread(self) -> None:
+        """Does nothing, as `join_thread` does."""
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_listener", None) is not None:
+            self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("this queue is closed")
+
+    def _let_go(self) -> None:
+        outbox, self._outbox = self._outbox, None
+        if outbox is not None:
+            outbox.close()
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None:
+            inbox.close()
+            if self._board is not None:
+                self._board.unclaim()
+
+    def _forked(self) -> None:
+        # The parent's ends are none of this process's: it makes its own where it puts or gets.
+        outbox, self._outbox = self._outbox, None
+        if outbox is not None:
+            outbox.abandon()
+        inbox, self._inbox = self._inbox, None
+        if inbox is not None:
+            inbox.abandon()
+        self._readers = Readers()
+        if self._board is None:
+            self._closed = True
+
+    def __reduce__(self) -> Any:
+        self._check_open()
+        if self._board is None or self._listener is None:
+            if self._inbox is not None:
+                raise TypeError("the receiving end of a queue at an address cannot be given away")
+            return _connected, (type(self), self._address, self._capacity, self._ring_bytes)
+        given = (DupFd(self._listener), DupFd(self._board.fileno()))
+        return _received, (type(self), self._address, *given, self._maxsize, self._capacity, self._ring_bytes)
+
+
+def _received(
+    kind: type[Queue], address: str, listener: Any, board: Any, maxsize: int, capacity: int, ring_bytes: int
+) -> Queue:
+    queue = kind.__new__(kind)
+    board = _bytepath.Board.from_fd(board.detach())
+    queue._begin(address, listener.detach(), board, maxsize, capacity, ring_bytes)
+    return queue
+
+
+def _connected(kind: type[Queue], address: str, capacity: int, ring_bytes: int) -> Queue:
+    return kind.connect(address, capacity=capacity, ring_bytes=ring_bytes)
+
+
+class JoinableQueue(Queue):
+    """A queue whose objects are told to be done, as `multiprocessing.JoinableQueue` is one."""
+
+    def task_done(self) -> None:
+        """Tells that the work on an object that was got is done."""
+        board = self._counts()
+        if board.undone() <= 0:
+            raise ValueError("task_done() called too many times")
+        board.add_undone(-1)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Waits until all objects that were put are told to be done; False where the time was over first."""
+        return self._counts().wait_until_done(timeout)
+
+    def _begins(self, board: _bytepath.Board) -> None:
+        board.add_undone(1)
+
+    def _fails(self, board: _bytepath.Board) -> None:
+        board.add_undone(-1)
+
+    def _counts(self) -> _bytepath.Board:
+        if self._board is None:
+            raise NotImplementedError("what is done of a queue at an address is not told")
+        return self._board

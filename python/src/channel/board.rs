@@ -1,0 +1,163 @@
+//! What all who have a queue know of it: who receives from it, how much is in it, and how much of that is
+//! not done. A page of shared words, which counts only for how to wait, and for what is told to people.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use bytepath::pages::{PageSize, SharedMemory};
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+use rustix::event::Timespec;
+use rustix::process::Pid;
+use rustix::thread::futex;
+
+use super::errors::taken_fd;
+use super::waiting::Deadline;
+
+/// Words: each that is waited for is followed by one that changes with it and by how many wait.
+const RECEIVER: usize = 0;
+const INSIDE: usize = 16;
+const UNDONE: usize = 32;
+const CHANGES: usize = 1;
+const WAITING: usize = 2;
+
+const SLICE: Duration = Duration::from_millis(50);
+
+/// A page of words that processes share.
+#[pyclass(frozen, module = "bytepath._bytepath")]
+#[derive(Debug)]
+pub(crate) struct Board(SharedMemory);
+
+#[pymethods]
+impl Board {
+    #[staticmethod]
+    fn create() -> PyResult<Board> {
+        let memory = SharedMemory::create(4096, PageSize::Base);
+        memory.map(Board).map_err(|error| PyMemoryError::new_err(error.to_string()))
+    }
+
+    /// One that was inherited, or passed on, as a descriptor, which it takes.
+    #[staticmethod]
+    fn from_fd(fd: i32) -> PyResult<Board> {
+        let memory = SharedMemory::open(taken_fd(fd)?);
+        memory.map(Board).map_err(|error| PyMemoryError::new_err(error.to_string()))
+    }
+
+    fn fileno(&self) -> i32 {
+        self.0.as_fd().as_raw_fd()
+    }
+
+    /// Makes this process the receiver; the process that is, where another one is.
+    fn claim(&self) -> u32 {
+        let (word, ours) = (self.word(RECEIVER), identity(std::process::id()));
+        loop {
+            let theirs = word.load(SeqCst);
+            if theirs == ours {
+                return 0;
+            }
+            let pid = (theirs >> 32) as u32;
+            if theirs != 0 && identity(pid) == theirs {
+                return pid;
+            }
+            if word.compare_exchange(theirs, ours, SeqCst, SeqCst).is_ok() {
+                if theirs != 0 {
+                    // What the last one had is lost.
+                    self.word(INSIDE).store(0, SeqCst);
+                }
+                return 0;
+            }
+        }
+    }
+
+    /// Ends that, if it is so.
+    fn unclaim(&self) {
+        let ours = identity(std::process::id());
+        let _ = self.word(RECEIVER).compare_exchange(ours, 0, SeqCst, SeqCst);
+    }
+
+    fn inside(&self) -> i64 {
+        (self.word(INSIDE).load(SeqCst) as i64).max(0)
+    }
+
+    fn add_inside(&self, count: i64) {
+        self.add(INSIDE, count);
+    }
+
+    /// Waits until fewer than so many are inside; false where that did not come in time.
+    fn wait_for_room(&self, py: Python<'_>, most: i64, timeout: Option<f64>) -> PyResult<bool> {
+        self.wait(py, INSIDE, timeout, |inside| inside < most)
+    }
+
+    fn undone(&self) -> i64 {
+        self.word(UNDONE).load(SeqCst) as i64
+    }
+
+    fn add_undone(&self, count: i64) {
+        self.add(UNDONE, count);
+    }
+
+    /// Waits until all is done; false where that did not come in time.
+    fn wait_until_done(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        self.wait(py, UNDONE, timeout, |undone| undone <= 0)
+    }
+}
+
+impl Board {
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.0.words()[index]
+    }
+
+    fn add(&self, index: usize, count: i64) {
+        self.word(index).fetch_add(count as u64, SeqCst);
+        if count < 0 && self.word(index + WAITING).load(SeqCst) > 0 {
+            let changes = self.0.half_word(index + CHANGES);
+            changes.fetch_add(1, SeqCst);
+            let _ = futex::wake(changes, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    fn wait(
+        &self,
+        py: Python<'_>,
+        index: usize,
+        timeout: Option<f64>,
+        enough: impl Fn(i64) -> bool + Sync,
+    ) -> PyResult<bool> {
+        let deadline = Deadline::after(timeout);
+        let is_enough = || enough(self.word(index).load(SeqCst) as i64);
+        while !is_enough() {
+            if deadline.is_over() {
+                return Ok(false);
+            }
+            py.check_signals()?;
+            py.detach(|| {
+                self.word(index + WAITING).fetch_add(1, SeqCst);
+                let changes = self.0.half_word(index + CHANGES);
+                let seen = changes.load(SeqCst);
+                if !is_enough() {
+                    let most = deadline.slice().min(SLICE);
+                    let most = Timespec::try_from(most).unwrap_or_default();
+                    let _ = futex::wait(changes, futex::Flags::empty(), seen, Some(&most));
+                }
+                self.word(index + WAITING).fetch_sub(1, SeqCst);
+            });
+        }
+        Ok(true)
+    }
+}
+
+/// A process as no other one is: its number, and when it began, in the clock's ticks. 0 where there is
+/// none, or it has ended and was not waited for.
+fn identity(pid: u32) -> u64 {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return 0 };
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    let Ok(stat) = stat else { return 0 };
+    // The second field is a name in brackets, which may hold anything.
+    let mut fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
+    if matches!(fields.next(), Some("Z" | "X")) {
+        return 0;
+    }
+    let began = fields.nth(18).and_then(|began| began.parse::<u64>().ok()).unwrap_or(0);
+    u64::from(pid.as_raw_nonzero().get().unsigned_abs()) << 32 | (began & u64::from(u32::MAX))
+}

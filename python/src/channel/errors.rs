@@ -1,0 +1,54 @@
+//! What went wrong, as Python's exceptions.
+
+use std::os::fd::OwnedFd;
+
+use bytepath::channel::ChannelError;
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use crate::sys::descriptors::taken;
+
+static PEER_GONE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static CHANNEL_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// An exception of the package's, which is written in Python.
+fn ours(
+    py: Python<'_>,
+    cell: &'static PyOnceLock<Py<PyType>>,
+    name: &'static str,
+    message: String,
+) -> PyErr {
+    match cell.import(py, "bytepath._channel_errors", name) {
+        Ok(kind) => PyErr::from_type(kind.clone(), message),
+        Err(error) => error,
+    }
+}
+
+pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        ChannelError::Gone { .. } | ChannelError::Closed { .. } | ChannelError::HungUp => {
+            ours(py, &PEER_GONE, "PeerGone", message)
+        }
+        ChannelError::Memory(error) => PyMemoryError::new_err(error.to_string()),
+        ChannelError::Socket { errno, .. } | ChannelError::Absent { errno, .. } => {
+            PyOSError::new_err((errno.raw_os_error(), message))
+        }
+        ChannelError::Address { .. } | ChannelError::TooLong { .. } => {
+            PyValueError::new_err(message)
+        }
+        _ => ours(py, &CHANNEL_ERROR, "ChannelError", message),
+    }
+}
+
+pub(crate) fn os_error(doing: &str, errno: rustix::io::Errno) -> PyErr {
+    let message = format!("{doing}: {}", std::io::Error::from(errno));
+    PyOSError::new_err((errno.raw_os_error(), message))
+}
+
+/// The descriptor of this number, which was the caller's, and is ours from now on.
+pub(crate) fn taken_fd(number: i32) -> PyResult<OwnedFd> {
+    taken(number).map_err(|errno| os_error("cannot take the descriptor", errno))
+}

@@ -1,0 +1,164 @@
+//! How an object's pickle and buffers lie in a message, and in the one buffer of the channel's that may come
+//! with it, its block.
+//!
+//! Words, little-endian: how many buffers there are; of each its length, and a bit for one that lies in the
+//! block, at the next multiple of 64. Behind them the others, each in whole words, and the pickle.
+//! Where all that is too long for the ring it is in the block, behind the buffers, and the message has one
+//! word, which tells where, with its highest bit set.
+
+use std::ops::Range;
+
+use bytepath::channel::{Draft, SharedBytes};
+
+use crate::sys::buffer::LentBytes;
+
+/// Buffers that are shorter go with the pickle: copying them costs less than keeping account of them.
+const INLINE_MAX: usize = 16 << 10;
+/// All that goes through the ring, at the most, so that it holds several messages.
+const HEAD_MAX: usize = 64 << 10;
+
+const OUT: u64 = 1;
+const FAR: u64 = 1 << 63;
+const WORD: usize = 8;
+/// Where vector registers are loaded at once.
+const ALIGN: usize = 64;
+
+/// What goes where.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Of each buffer, where in the block it begins.
+    places: Vec<Option<usize>>,
+    /// Where in the block the rest is, if it is there.
+    far: Option<usize>,
+    rest_bytes: usize,
+    pub(crate) block_bytes: usize,
+}
+
+impl Plan {
+    /// For a ring whose heads are no longer than this.
+    pub(crate) fn of(pickle: &LentBytes, buffers: &[LentBytes], longest: usize) -> Plan {
+        let (mut block_bytes, mut rest_bytes) = (0_usize, (1 + buffers.len()) * WORD);
+        let mut places = Vec::with_capacity(buffers.len());
+        for len in buffers.iter().map(LentBytes::len) {
+            if len > INLINE_MAX {
+                let at = block_bytes.next_multiple_of(ALIGN);
+                places.push(Some(at));
+                block_bytes = at + len;
+            } else {
+                places.push(None);
+                rest_bytes += len.next_multiple_of(WORD);
+            }
+        }
+        rest_bytes += pickle.len();
+        let is_far = rest_bytes > HEAD_MAX.min(longest / 2);
+        let far = is_far.then(|| block_bytes.next_multiple_of(ALIGN));
+        if let Some(at) = far {
+            block_bytes = at + rest_bytes;
+        }
+        Plan { places, far, rest_bytes, block_bytes }
+    }
+
+    /// Fills the block with what goes there.
+    pub(crate) fn fill(&self, pickle: &LentBytes, buffers: &[LentBytes], draft: &mut Draft) {
+        let mut space = draft.space();
+        for (buffer, place) in buffers.iter().zip(&self.places) {
+            if let Some(at) = place {
+                buffer.copy_to(&mut space, *at);
+            }
+        }
+        let Some(mut at) = self.far else { return };
+        let words = self.words(buffers);
+        space.copy_from(at, &words);
+        at += words.len();
+        for (buffer, _) in buffers.iter().zip(&self.places).filter(|(_, place)| place.is_none()) {
+            buffer.copy_to(&mut space, at);
+            at += buffer.len().next_multiple_of(WORD);
+        }
+        pickle.copy_to(&mut space, at);
+    }
+
+    /// What goes through the ring.
+    pub(crate) fn head(&self, pickle: &LentBytes, buffers: &[LentBytes]) -> Vec<u8> {
+        if let Some(at) = self.far {
+            return (at as u64 | FAR).to_le_bytes().to_vec();
+        }
+        let mut head = self.words(buffers);
+        head.reserve(self.rest_bytes - head.len());
+        for (buffer, _) in buffers.iter().zip(&self.places).filter(|(_, place)| place.is_none()) {
+            buffer.append_to(&mut head);
+            head.resize(head.len().next_multiple_of(WORD), 0);
+        }
+        pickle.append_to(&mut head);
+        head
+    }
+
+    fn words(&self, buffers: &[LentBytes]) -> Vec<u8> {
+        let mut words = (buffers.len() as u64).to_le_bytes().to_vec();
+        for (buffer, place) in buffers.iter().zip(&self.places) {
+            let out = if place.is_some() { OUT } else { 0 };
+            words.extend(((buffer.len() as u64) << 1 | out).to_le_bytes());
+        }
+        words
+    }
+}
+
+/// Where a part of a message is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// In the head.
+    Here(Range<usize>),
+    /// In the block.
+    Block(Range<usize>),
+}
+
+/// The parts of a message that came, and that may be anything.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) pickle: Part,
+    pub(crate) buffers: Vec<Part>,
+}
+
+impl Parts {
+    /// `None` where it makes no sense.
+    pub(crate) fn of(head: SharedBytes<'_>, block: Option<SharedBytes<'_>>) -> Option<Parts> {
+        let block_bytes = block.map_or(0, |block| block.len());
+        let first = word(head, 0)?;
+        if first & FAR == 0 {
+            return Parts::of_rest(head, Part::Here, block_bytes);
+        }
+        let at = usize::try_from(first & !FAR).ok().filter(|&at| at <= block_bytes)?;
+        let far = |range: Range<usize>| Part::Block(at + range.start..at + range.end);
+        Parts::of_rest(block?.range(at..block_bytes), far, block_bytes)
+    }
+
+    fn of_rest(
+        rest: SharedBytes<'_>,
+        part: impl Fn(Range<usize>) -> Part,
+        block_bytes: usize,
+    ) -> Option<Parts> {
+        let count = usize::try_from(word(rest, 0)?).ok()?;
+        let mut at = count.checked_add(1)?.checked_mul(WORD).filter(|&end| end <= rest.len())?;
+        let mut block_at = 0_usize;
+        let mut buffers = Vec::with_capacity(count);
+        for index in 0..count {
+            let told = word(rest, (1 + index) * WORD)?;
+            let len = usize::try_from(told >> 1).ok()?;
+            if told & OUT != 0 {
+                let from = block_at.next_multiple_of(ALIGN);
+                block_at = from.checked_add(len).filter(|&end| end <= block_bytes)?;
+                buffers.push(Part::Block(from..block_at));
+            } else {
+                let end = at.checked_add(len).filter(|&end| end <= rest.len())?;
+                buffers.push(part(at..end));
+                at = end.next_multiple_of(WORD).min(rest.len());
+            }
+        }
+        Some(Parts { pickle: part(at..rest.len()), buffers })
+    }
+}
+
+fn word(bytes: SharedBytes<'_>, at: usize) -> Option<u64> {
+    let mut word = [0; WORD];
+    (at + WORD <= bytes.len()).then(|| bytes.range(at..at + WORD).copy_to(&mut word))?;
+    Some(u64::from_le_bytes(word))
+}

@@ -1,0 +1,414 @@
+//! The end that objects come out of: of one sender, or of all that connect to a listener, each with a
+//! ring of its own.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytepath::channel::{
+    self, Address, BufferMessage, BufferReceiver, Buffers, ChannelError, Connection, Listener,
+};
+use pyo3::exceptions::{PyEOFError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use rustix::event::epoll;
+
+use super::errors::{os_error, raised, taken_fd};
+use super::head::{Part, Parts};
+use super::setup;
+use super::waiting::{Deadline, PyError, Waiter, wait};
+use crate::sys::view::view;
+
+/// An inbox that finds messages all the time looks so often whether somebody new has come, and whether
+/// somebody is gone.
+const LOOK: Duration = Duration::from_millis(10);
+/// Connections taken at once.
+const ACCEPTS_MAX: usize = 64;
+/// Whoever has connected says at once what it is.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// And has begun to after so long, or is let go.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// The end of channels that messages come out of.
+#[pyclass(frozen, module = "bytepath._bytepath")]
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    state: Mutex<State>,
+    events: Arc<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct State {
+    open: bool,
+    listener: Option<Listener>,
+    newcomers: Vec<(Connection, Instant)>,
+    lanes: Vec<BufferReceiver>,
+    /// Whose turn it is.
+    next: usize,
+    looked: Instant,
+    /// Why senders are no more, to be told.
+    lost: VecDeque<ChannelError>,
+    ring_bytes: usize,
+}
+
+/// What there is now.
+enum Found {
+    Message,
+    Loss,
+    Nothing,
+    End,
+}
+
+#[pymethods]
+impl Inbox {
+    /// Receives from all that connect to an address.
+    #[staticmethod]
+    fn bind(py: Python<'_>, address: std::ffi::OsString, ring_bytes: usize) -> PyResult<Inbox> {
+        let bound = Address::parse(address).and_then(|address| Listener::bind(&address));
+        let inbox = Inbox::empty(ring_bytes)?;
+        let listener = bound.map_err(|error| raised(py, error))?;
+        inbox.watch_fd(&listener)?;
+        inbox.state().listener = Some(listener);
+        Ok(inbox)
+    }
+
+    /// Receives from all that connect to this listener, a descriptor that it takes.
+    #[staticmethod]
+    fn listening(py: Python<'_>, fd: i32, ring_bytes: usize) -> PyResult<Inbox> {
+        let listener = Listener::from_fd(taken_fd(fd)?);
+        let listener = listener.map_err(|error| raised(py, error))?;
+        let inbox = Inbox::empty(ring_bytes)?;
+        inbox.watch_fd(&listener)?;
+        inbox.state().listener = Some(listener);
+        Ok(inbox)
+    }
+
+    /// Receives from the other end of this connection, a descriptor that it takes.
+    #[staticmethod]
+    fn from_fd(py: Python<'_>, fd: i32, ring_bytes: usize) -> PyResult<Inbox> {
+        let connection = Connection::from_fd(taken_fd(fd)?);
+        let connection = connection.map_err(|error| raised(py, error))?;
+        let inbox = Inbox::empty(ring_bytes)?;
+        inbox.watch_fd(&connection)?;
+        inbox.state().newcomers.push((connection, Instant::now()));
+        Ok(inbox)
+    }
+
+    /// A message, as its pickle and its buffers; None where none came in time. EOFError where none will.
+    fn receive<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyList>)>> {
+        let deadline = Deadline::after(timeout);
+        loop {
+            if let Some(message) = self.taken(py)? {
+                return Ok(Some(message));
+            }
+            if wait(py, &WaitsForMessage(self), deadline)?.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Whether there is something to receive, be it an end.
+    fn poll(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        if WaitsForMessage(self).look().map_err(|error| error(py))?.is_some() {
+            return Ok(true);
+        }
+        Ok(wait(py, &WaitsForMessage(self), Deadline::after(timeout))?.is_some())
+    }
+
+    /// Has the descriptor become readable once there is something to receive; true where there is now.
+    fn watch(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(WaitsForMessage(self).watch().map_err(|error| error(py))?.is_none())
+    }
+
+    fn fileno(&self) -> i32 {
+        self.events.as_raw_fd()
+    }
+
+    /// Senders that are there now.
+    fn senders(&self) -> usize {
+        self.state().lanes.len()
+    }
+
+    /// Ends it, and tells the senders so. Views of what was received stay.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let mut state = self.state();
+            state.open = false;
+            state.listener = None;
+            state.newcomers.clear();
+            state.lanes.clear();
+        });
+    }
+
+    /// Lets it go without a word: a forked process has inherited what is still its parent's.
+    fn abandon(&self) {
+        // A thread that is not here any more may hold it for ever.
+        if let Ok(mut state) = self.state.try_lock() {
+            state.open = false;
+            state.listener = None;
+            state.newcomers.clear();
+            for lane in state.lanes.drain(..) {
+                lane.abandon();
+            }
+        }
+    }
+}
+
+impl Inbox {
+    fn empty(ring_bytes: usize) -> PyResult<Inbox> {
+        let events = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|errno| os_error("cannot watch the channel", errno))?;
+        let state = State {
+            open: true,
+            listener: None,
+            newcomers: Vec::new(),
+            lanes: Vec::new(),
+            next: 0,
+            looked: Instant::now(),
+            lost: VecDeque::new(),
+            ring_bytes,
+        };
+        Ok(Inbox { state: Mutex::new(state), events: Arc::new(events) })
+    }
+
+    fn watch_fd(&self, fd: impl AsFd) -> PyResult<()> {
+        watch_fd(&self.events, fd).map_err(|errno| os_error("cannot watch the channel", errno))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next message. No code of Python's runs while the state is locked.
+    fn taken<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyList>)>> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if state.looked.elapsed() > LOOK {
+            state.meet(&self.events).map_err(|error| error(py))?;
+        }
+        match state.find(&self.events).map_err(|error| error(py))? {
+            Found::Nothing => return Ok(None),
+            Found::Loss => {
+                let lost = state.lost.pop_front().unwrap_or(ChannelError::HungUp);
+                return Err(raised(py, lost));
+            }
+            Found::End => return Err(PyEOFError::new_err("the other end is closed")),
+            Found::Message => {}
+        }
+        let lane = &mut state.lanes[state.next];
+        let given = match lane.try_receive().map_err(|error| raised(py, error))? {
+            Buffers::Message(message) => Given::of(py, message)?,
+            _ => return Ok(None),
+        };
+        state.next += 1;
+        drop(guard);
+        given.objects(py).map(Some)
+    }
+}
+
+/// A message that is in the ring no more: copies of what was there, and its block.
+struct Given<'py> {
+    block: Option<Arc<channel::Borrowed>>,
+    pickle: Copied<'py>,
+    buffers: Vec<Copied<'py>>,
+}
+
+enum Copied<'py> {
+    Bytes(Bound<'py, PyAny>),
+    Block(Range<usize>),
+}
+
+impl<'py> Given<'py> {
+    fn of(py: Python<'py>, mut message: BufferMessage<'_>) -> PyResult<Given<'py>> {
+        let block = message.take_buffers().into_iter().next().map(Arc::new);
+        let head = message.head();
+        let parts = Parts::of(head, block.as_ref().map(|block| block.bytes()));
+        let strange = || raised(py, ChannelError::Broken("its message is none of Python's"));
+        let Parts { pickle, buffers } = parts.ok_or_else(strange)?;
+        let copied = |part| match part {
+            Part::Here(range) => copied(py, head.range(range)).map(Copied::Bytes),
+            Part::Block(range) => Ok(Copied::Block(range)),
+        };
+        let pickle = copied(pickle)?;
+        let buffers = buffers.into_iter().map(copied).collect::<PyResult<Vec<_>>>()?;
+        Ok(Given { block, pickle, buffers })
+    }
+
+    fn objects(self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
+        let Given { block, pickle, buffers } = self;
+        let object = |part| match (part, &block) {
+            (Copied::Bytes(bytes), _) => Ok(bytes),
+            (Copied::Block(range), Some(block)) => view(py, block, range),
+            (Copied::Block(_), None) => Err(PyValueError::new_err("a message without its block")),
+        };
+        let pickle = object(pickle)?;
+        let buffers = buffers.into_iter().map(object).collect::<PyResult<Vec<_>>>()?;
+        Ok((pickle, PyList::new(py, buffers)?))
+    }
+}
+
+fn copied<'py>(
+    py: Python<'py>,
+    bytes: bytepath::channel::SharedBytes<'_>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let copy = PyBytes::new_with(py, bytes.len(), |into| {
+        bytes.copy_to(into);
+        Ok(())
+    })?;
+    Ok(copy.into_any())
+}
+
+impl State {
+    fn check_open(&self) -> Result<(), PyError> {
+        let closed: PyError = Box::new(|_| PyValueError::new_err("this end is closed"));
+        if self.open { Ok(()) } else { Err(closed) }
+    }
+
+    /// Looks at each sender once, beginning with the one whose turn it is; where there is a message it is
+    /// left there, and `next` says whose it is.
+    fn find(&mut self, events: &OwnedFd) -> Result<Found, PyError> {
+        self.check_open()?;
+        let mut met = false;
+        loop {
+            let mut looked_at = 0;
+            while looked_at < self.lanes.len() {
+                self.next %= self.lanes.len();
+                match self.lanes[self.next].is_there() {
+                    Ok(Some(true)) => return Ok(Found::Message),
+                    Ok(Some(false)) => drop(self.lanes.remove(self.next)),
+                    Ok(None) => {
+                        self.next += 1;
+                        looked_at += 1;
+                    }
+                    // Out of descriptors or addresses: it is tried again.
+                    Err(error @ ChannelError::Socket { .. }) => return Err(self::error(error)),
+                    Err(error) => {
+                        drop(self.lanes.remove(self.next));
+                        self.lost.push_back(error);
+                    }
+                }
+            }
+            if met || !self.lost.is_empty() {
+                break;
+            }
+            met = true;
+            let before = self.lanes.len();
+            self.meet(events)?;
+            if self.lanes.len() == before {
+                break;
+            }
+        }
+        if !self.lost.is_empty() {
+            return Ok(Found::Loss);
+        }
+        let waits_for_nobody = self.listener.is_none() && self.newcomers.is_empty();
+        Ok(if waits_for_nobody && self.lanes.is_empty() { Found::End } else { Found::Nothing })
+    }
+
+    /// Takes in those who have come.
+    fn meet(&mut self, events: &OwnedFd) -> Result<(), PyError> {
+        self.looked = Instant::now();
+        for lane in &mut self.lanes {
+            lane.look().map_err(error)?;
+        }
+        if let Some(listener) = &self.listener {
+            for _ in 0..ACCEPTS_MAX {
+                let Some(connection) = listener.try_accept().map_err(error)? else { break };
+                watch_fd(events, &connection).map_err(|errno| -> PyError {
+                    Box::new(move |_| os_error("cannot watch the channel", errno))
+                })?;
+                self.newcomers.push((connection, Instant::now()));
+            }
+        }
+        let mut at = 0;
+        while at < self.newcomers.len() {
+            let (connection, since) = &self.newcomers[at];
+            if is_readable(connection) {
+                let (connection, _) = self.newcomers.remove(at);
+                self.take_in(connection)?;
+            } else if self.listener.is_some() && since.elapsed() > SILENCE_MAX {
+                drop(self.newcomers.remove(at));
+            } else {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, connection: Connection) -> Result<(), PyError> {
+        match connection.buffer_receiver(&setup(self.ring_bytes, PATIENCE)) {
+            Ok(lane) => {
+                self.lanes.push(lane);
+                Ok(())
+            }
+            // Whoever connects to a listener may be anybody; such is let go and forgotten.
+            Err(
+                ChannelError::Stranger { .. } | ChannelError::Stray(_) | ChannelError::Silent(_),
+            ) if self.listener.is_some() => Ok(()),
+            // It ended before it had begun.
+            Err(ChannelError::HungUp) => Ok(()),
+            Err(error) => {
+                self.lost.push_back(error);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn watch_fd(events: &OwnedFd, fd: impl AsFd) -> Result<(), rustix::io::Errno> {
+    let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+    epoll::add(events, fd, data, flags)
+}
+
+fn is_readable(fd: impl AsFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+fn error(error: ChannelError) -> PyError {
+    Box::new(move |py| raised(py, error))
+}
+
+struct WaitsForMessage<'i>(&'i Inbox);
+
+impl Waiter for WaitsForMessage<'_> {
+    type Got = ();
+
+    fn look(&self) -> Result<Option<()>, PyError> {
+        let found = self.0.state().find(&self.0.events)?;
+        Ok((!matches!(found, Found::Nothing)).then_some(()))
+    }
+
+    fn spins_in_vain(&self) -> bool {
+        let mut state = self.0.state();
+        state.lanes.is_empty() || state.lanes.iter_mut().any(BufferReceiver::shares_cpu)
+    }
+
+    fn watch(&self) -> Result<Option<Arc<OwnedFd>>, PyError> {
+        let mut state = self.0.state();
+        state.check_open()?;
+        let mut there = false;
+        for lane in &mut state.lanes {
+            there |= lane.watch().or_else(ended).map_err(error)?;
+        }
+        Ok((!there).then(|| Arc::clone(&self.0.events)))
+    }
+}
+
+/// An end is something to receive, too.
+fn ended(error: ChannelError) -> Result<bool, ChannelError> {
+    match error {
+        ChannelError::Gone { .. } | ChannelError::Broken(_) => Ok(true),
+        error => Err(error),
+    }
+}

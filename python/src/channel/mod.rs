@@ -1,0 +1,26 @@
+//! Channels for Python: waiting without the interpreter's lock, and buffers handed to and fro. What an
+//! object becomes is the package's own business (bytepath/channel.py, bytepath/queue.py).
+
+mod board;
+mod errors;
+mod head;
+mod inbox;
+mod meeting;
+mod outbox;
+mod waiting;
+
+pub(crate) use board::Board;
+pub(crate) use inbox::Inbox;
+pub(crate) use meeting::{Meeting, connect};
+pub(crate) use outbox::Outbox;
+
+use std::time::Duration;
+
+use bytepath::channel::Setup;
+use bytepath::{Wait, pages::PageSize};
+
+/// How an end is to be.
+fn setup(ring_bytes: usize, patience: Duration) -> Setup {
+    // Waiting is done here, where Python's signals are seen.
+    Setup { ring_bytes, pages: PageSize::Huge, wait: Wait::Poll, patience, ..Setup::default() }
+}

@@ -1,0 +1,330 @@
+//! The end that objects go into.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytepath::channel::{Address, BufferSender, ChannelError, Connection, Draft};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use rustix::event::epoll;
+
+use super::errors::{raised, taken_fd};
+use super::head::Plan;
+use super::setup;
+use super::waiting::{Deadline, PyError, Waiter, wait};
+use crate::sys::buffer::LentBytes;
+
+/// Copies of more bytes are made without the interpreter's lock.
+const COPY_HELD_MAX: usize = 256 << 10;
+/// A receiver that is at work gives memory back within so many seconds.
+const MOMENT: f64 = 0.005;
+/// An end that need not wait looks so often whether the other one is still there.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The end of a channel that messages go into.
+#[pyclass(frozen, module = "bytepath._bytepath")]
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    events: Arc<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct State {
+    sender: Option<BufferSender>,
+    looked: Instant,
+    lacked: Lacked,
+    /// How many blocks had come back when waiting for one was in vain.
+    hopeless: Option<u64>,
+}
+
+/// What the last message that was refused was refused for.
+#[derive(Debug, Clone, Copy)]
+enum Lacked {
+    Memory,
+    Room { head: usize, buffers: usize },
+}
+
+/// A message that waits for room.
+struct Parcel {
+    head: Vec<u8>,
+    drafts: Vec<Draft>,
+}
+
+#[pymethods]
+impl Outbox {
+    /// Connects to whoever receives at an address, or will.
+    #[staticmethod]
+    fn connect(
+        py: Python<'_>,
+        address: std::ffi::OsString,
+        ring_bytes: usize,
+        capacity: usize,
+        patience: f64,
+    ) -> PyResult<Outbox> {
+        let address = Address::parse(address).map_err(|error| raised(py, error))?;
+        let patience = Duration::try_from_secs_f64(patience.clamp(0.0, 1e9)).unwrap_or_default();
+        let connected = py.detach(|| Connection::connect(&address, patience));
+        Outbox::of(py, connected.map_err(|error| raised(py, error))?, ring_bytes, capacity)
+    }
+
+    /// The end that was inherited, or passed on, as a descriptor, which it takes.
+    #[staticmethod]
+    fn from_fd(py: Python<'_>, fd: i32, ring_bytes: usize, capacity: usize) -> PyResult<Outbox> {
+        let connection = Connection::from_fd(taken_fd(fd)?);
+        Outbox::of(py, connection.map_err(|error| raised(py, error))?, ring_bytes, capacity)
+    }
+
+    /// Sends a pickle and its buffers; false where there was no room in time.
+    fn send(
+        &self,
+        py: Python<'_>,
+        pickle: &Bound<'_, PyAny>,
+        buffers: Vec<Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+    ) -> PyResult<bool> {
+        let deadline = Deadline::after(timeout);
+        self.look(py)?;
+        let buffers =
+            buffers.iter().map(|buffer| LentBytes::of(buffer)).collect::<PyResult<Vec<_>>>()?;
+        let pickle = LentBytes::of(pickle)?;
+        let Some(mut parcel) = self.packed(py, &pickle, &buffers, deadline)? else {
+            return Ok(false);
+        };
+        if self.try_send(&mut parcel).map_err(|error| error(py))?.is_some() {
+            return Ok(true);
+        }
+        let buffers = parcel.drafts.len();
+        let head = parcel.head.len();
+        let waits = WaitsForRoom { outbox: self, parcel: Mutex::new(parcel), head, buffers };
+        Ok(wait(py, &waits, deadline)?.is_some())
+    }
+
+    /// For event loops, after a send that was refused: has the descriptor become readable once there is
+    /// what it lacked; true where there is now.
+    fn watch(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut state = self.state();
+        let lacked = state.lacked;
+        let sender = state.open().map_err(|error| error(py))?;
+        let watched = match lacked {
+            Lacked::Memory => sender.watch_buffers(),
+            Lacked::Room { head, buffers } => sender.watch(head, buffers),
+        };
+        watched.map_err(|error| raised(py, error))
+    }
+
+    /// Whether all that was sent was received, and every view of it is gone.
+    fn is_taken(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut state = self.state();
+        state.open().map_err(|error| error(py))?.is_taken().map_err(|error| raised(py, error))
+    }
+
+    /// Whether a receiver has come.
+    fn is_answered(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut state = self.state();
+        let sender = state.open().map_err(|error| error(py))?;
+        sender.look().map_err(|error| raised(py, error))?;
+        Ok(sender.is_answered())
+    }
+
+    /// Bytes of memory that its buffers take now.
+    fn buffer_bytes(&self) -> usize {
+        self.state().sender.as_ref().map_or(0, BufferSender::buffer_bytes)
+    }
+
+    fn fileno(&self) -> i32 {
+        self.events.as_raw_fd()
+    }
+
+    /// Ends it, with the word that no more comes.
+    fn close(&self, py: Python<'_>) {
+        if let Some(sender) = py.detach(|| self.state().sender.take()) {
+            sender.finish();
+        }
+    }
+
+    /// Lets it go without a word: a forked process has inherited what is still its parent's.
+    fn abandon(&self) {
+        // A thread that is not here any more may hold it for ever.
+        if let Ok(mut state) = self.state.try_lock() {
+            drop(state.sender.take());
+        }
+    }
+}
+
+impl Outbox {
+    fn of(
+        py: Python<'_>,
+        connection: Connection,
+        ring_bytes: usize,
+        capacity: usize,
+    ) -> PyResult<Outbox> {
+        let made = py.detach(|| {
+            let sender = connection.buffer_sender(&setup(ring_bytes, Duration::ZERO), capacity)?;
+            let failed = |errno| ChannelError::Socket { doing: "cannot watch the channel", errno };
+            let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+            let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+            epoll::add(&events, sender.as_fd(), data, flags).map_err(failed)?;
+            Ok((sender, events))
+        });
+        let (sender, events) = made.map_err(|error| raised(py, error))?;
+        let state = Mutex::new(State {
+            sender: Some(sender),
+            looked: Instant::now(),
+            lacked: Lacked::Memory,
+            hopeless: None,
+        });
+        Ok(Outbox { state, events: Arc::new(events) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look(&self, py: Python<'_>) -> PyResult<()> {
+        let mut state = self.state();
+        if state.looked.elapsed() < LOOK && state.sender.is_some() {
+            return Ok(());
+        }
+        state.looked = Instant::now();
+        let sender = state.open().map_err(|error| error(py))?;
+        sender.look().map_err(|error| raised(py, error))
+    }
+
+    /// The message as it goes: what is large is in a block of the channel's.
+    fn packed(
+        &self,
+        py: Python<'_>,
+        pickle: &LentBytes,
+        buffers: &[LentBytes],
+        deadline: Deadline,
+    ) -> PyResult<Option<Parcel>> {
+        let longest = self.state().open().map_err(|error| error(py))?.longest(1);
+        let plan = Plan::of(pickle, buffers, longest);
+        let mut drafts = Vec::new();
+        if plan.block_bytes > 0 {
+            let Some(mut draft) = self.lent(py, plan.block_bytes, deadline)? else {
+                return Ok(None);
+            };
+            match plan.block_bytes > COPY_HELD_MAX {
+                true => py.detach(|| plan.fill(pickle, buffers, &mut draft)),
+                false => plan.fill(pickle, buffers, &mut draft),
+            }
+            drafts.push(draft);
+        }
+        Ok(Some(Parcel { head: plan.head(pickle, buffers), drafts }))
+    }
+
+    /// A block: of memory that is warm, if some comes back in a moment; else of any.
+    fn lent(&self, py: Python<'_>, bytes: usize, deadline: Deadline) -> PyResult<Option<Draft>> {
+        let mut waits = WaitsForMemory { outbox: self, bytes, warm: true };
+        if let Some(draft) = waits.look().map_err(|error| error(py))? {
+            return Ok(Some(draft));
+        }
+        if !self.is_hopeless(py)? {
+            let moment = Deadline::after(Some(MOMENT)).earlier(deadline);
+            if let Some(draft) = wait(py, &waits, moment)? {
+                return Ok(Some(draft));
+            }
+            let mut state = self.state();
+            let returned = state.open().map_err(|error| error(py))?.returned();
+            state.hopeless = Some(returned);
+        }
+        waits.warm = false;
+        match waits.look().map_err(|error| error(py))? {
+            Some(draft) => Ok(Some(draft)),
+            None => wait(py, &waits, deadline),
+        }
+    }
+
+    /// Whether a moment was waited in vain for what comes back, and nothing has since.
+    fn is_hopeless(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut state = self.state();
+        let returned = state.open().map_err(|error| error(py))?.returned();
+        Ok(state.hopeless == Some(returned))
+    }
+
+    fn try_send(&self, parcel: &mut Parcel) -> Result<Option<()>, PyError> {
+        let mut state = self.state();
+        state.lacked = Lacked::Room { head: parcel.head.len(), buffers: parcel.drafts.len() };
+        let sent = state.open()?.try_send(&parcel.head, &mut parcel.drafts);
+        sent.map(|sent| sent.then_some(())).map_err(error)
+    }
+
+    fn watched(
+        &self,
+        watch: impl FnOnce(&mut BufferSender) -> Result<bool, ChannelError>,
+    ) -> Result<Option<Arc<OwnedFd>>, PyError> {
+        let mut state = self.state();
+        let there = watch(state.open()?).map_err(error)?;
+        Ok((!there).then(|| Arc::clone(&self.events)))
+    }
+
+    fn spins_in_vain(&self) -> bool {
+        // One that nobody has taken yet is not waited for awake.
+        self.state().sender.as_mut().is_none_or(|it| !it.is_answered() || it.shares_cpu())
+    }
+}
+
+impl State {
+    fn open(&mut self) -> Result<&mut BufferSender, PyError> {
+        let closed: PyError = Box::new(|_| PyValueError::new_err("this end is closed"));
+        self.sender.as_mut().ok_or(closed)
+    }
+}
+
+fn error(error: ChannelError) -> PyError {
+    Box::new(move |py| raised(py, error))
+}
+
+struct WaitsForMemory<'o> {
+    outbox: &'o Outbox,
+    bytes: usize,
+    warm: bool,
+}
+
+impl Waiter for WaitsForMemory<'_> {
+    type Got = Draft;
+
+    fn look(&self) -> Result<Option<Draft>, PyError> {
+        let mut state = self.outbox.state();
+        state.lacked = Lacked::Memory;
+        let sender = state.open()?;
+        match self.warm {
+            true => sender.try_lend_warm(self.bytes).map_err(error),
+            false => sender.try_lend(self.bytes).map_err(error),
+        }
+    }
+
+    fn spins_in_vain(&self) -> bool {
+        self.outbox.spins_in_vain()
+    }
+
+    fn watch(&self) -> Result<Option<Arc<OwnedFd>>, PyError> {
+        self.outbox.watched(BufferSender::watch_buffers)
+    }
+}
+
+struct WaitsForRoom<'o> {
+    outbox: &'o Outbox,
+    parcel: Mutex<Parcel>,
+    head: usize,
+    buffers: usize,
+}
+
+impl Waiter for WaitsForRoom<'_> {
+    type Got = ();
+
+    fn look(&self) -> Result<Option<()>, PyError> {
+        self.outbox.try_send(&mut self.parcel.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn spins_in_vain(&self) -> bool {
+        self.outbox.spins_in_vain()
+    }
+
+    fn watch(&self) -> Result<Option<Arc<OwnedFd>>, PyError> {
+        self.outbox.watched(|sender| sender.watch(self.head, self.buffers))
+    }
+}

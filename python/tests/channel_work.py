@@ -1,0 +1,92 @@
+"""What the other processes of the channels' tests do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+import bytepath
+
+
+def put_arrays(queue: bytepath.Queue, name: int, count: int, items: int) -> None:
+    for index in range(count):
+        queue.put((name, index, np.full(items, index, dtype=np.int64)))
+
+
+def put_for_ever(queue: bytepath.Queue, items: int) -> None:
+    index = 0
+    while True:
+        queue.put((os.getpid(), index, np.full(items, index, dtype=np.int64)))
+        index += 1
+
+
+def get_for_ever(queue: bytepath.Queue, told) -> None:
+    kept = []
+    while True:
+        kept.append(queue.get())
+        told.send(kept[-1][1])
+        del kept[:-3]
+
+
+def put_then_die(queue: bytepath.Queue, count: int) -> None:
+    for index in range(count):
+        queue.put(np.full(100_000, index))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def echo(channel: bytepath.Channel) -> None:
+    with channel:
+        try:
+            while True:
+                channel.send(channel.recv())
+        except EOFError:
+            pass
+
+
+def work(tasks: bytepath.JoinableQueue, results: bytepath.Queue) -> None:
+    while (task := tasks.get()) is not None:
+        results.put(float(task.sum()))
+        tasks.task_done()
+    tasks.task_done()
+
+
+def put_to(address: str, count: int) -> None:
+    with bytepath.Queue.connect(address) as queue:
+        for index in range(count):
+            queue.put(np.full(50_000, index))
+
+
+def answer_at(address: str) -> None:
+    with bytepath.Channel.connect(address) as channel:
+        channel.send(channel.recv() * 2)
+
+
+def get_one(queue: bytepath.Queue, told) -> None:
+    try:
+        told.send(queue.get(timeout=0.2))
+    except Exception as error:
+        told.send(f"{type(error).__name__}: {error}")
+
+
+def exit_with_views() -> None:
+    queue = bytepath.Queue()
+    queue.put(np.arange(1_000_000))
+    global view
+    view = queue.get()
+    sys.modules["view_that_stays"] = view  # type: ignore[assignment]
+
+
+def wait_for_ever(queue: bytepath.Queue, told) -> None:
+    told.send("waits")
+    try:
+        queue.get()
+    except KeyboardInterrupt:
+        told.send(time.monotonic())
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*(int(word) if word.isdigit() else word for word in sys.argv[2:]))

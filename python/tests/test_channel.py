@@ -1,0 +1,538 @@
+"""Channels and queues: what goes in comes out, under every start method, whatever happens to the ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import multiprocessing
+import os
+import pickle
+import queue as queues
+import random
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import channel_work as work
+import numpy as np
+import pytest
+
+import bytepath
+
+METHODS = ["fork", "spawn", "forkserver"]
+SMALL = {"capacity": 1 << 20, "ring_bytes": 1 << 14}
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+def fork() -> multiprocessing.context.ForkContext:
+    return multiprocessing.get_context("fork")
+
+
+def program(name: str, *words: object, **options) -> subprocess.Popen:
+    """A process that is not related: it imports what it needs."""
+    arguments = [sys.executable, work.__file__, name, *map(str, words)]
+    return subprocess.Popen(arguments, **options)
+
+
+def mapped_kib() -> int:
+    """Shared memory of channels that this process has mapped, which is there."""
+    sizes, ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ")[0]:
+            ours = "/memfd:bytepath" in line
+        elif ours and line.startswith("Rss:"):
+            sizes += int(line.split()[1])
+    return sizes
+
+
+# ---- what goes in comes out -------------------------------------------------------------------------
+
+
+def objects():
+    pandas = pytest.importorskip("pandas")
+    arrow = pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"a": np.arange(50_000), "b": np.arange(50_000) * 0.5, "c": ["x", "y"] * 25_000})
+    return {
+        "nothing": None,
+        "text": "æ" * 100_000,
+        "bytes": os.urandom(3_000_000),
+        "nested": {"a": [1, 2.5, {"b": (None, True)}], "array": np.arange(10)},
+        "small array": np.arange(7, dtype=np.int16),
+        "empty array": np.empty((0, 3)),
+        "array": np.arange(300_000.0).reshape(3, -1),
+        "array in Fortran's order": np.asfortranarray(np.arange(300_000).reshape(3, -1)),
+        "array with gaps": np.arange(300_000).reshape(3, -1)[:, ::2],
+        "array of objects": np.array([{"a": 1}, None], dtype=object),
+        "many small arrays": [np.full(index, index) for index in range(600)],
+        "many large arrays": [np.full(30_000, index) for index in range(20)],
+        "frame": frame,
+        "table": arrow.Table.from_pandas(frame),
+        "buffer": pickle.PickleBuffer(b"x" * 100_000),
+        "larger than all memory for buffers": np.arange(1 << 18),
+    }
+
+
+def same(one, other) -> bool:
+    if type(one).__module__.startswith("numpy"):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, pickle.PickleBuffer):
+        return bytes(one) == bytes(other)
+    if hasattr(one, "equals"):
+        return bool(one.equals(other))
+    return one == other
+
+
+def test_any_object_comes_out_as_it_went_in():
+    channel, other = bytepath.Channel.pair(**SMALL)
+    for name, sent in objects().items():
+        channel.send(sent, timeout=10)
+        got = other.recv(timeout=10)
+        assert same(sent, got), name
+        del got
+
+
+def test_an_array_is_a_view_that_cannot_be_written_and_holds_its_memory():
+    channel, other = bytepath.Channel.pair(capacity=64 << 20)
+    channel.send(np.zeros(1 << 20))
+    before = mapped_kib()
+    assert before > 0
+    views = [other.recv()]
+    for value in (1, 2):
+        channel.send(np.full(1 << 20, value))
+        views.append(other.recv())
+    channel.close()
+    other.close()
+    gc.collect()
+    for value, view in enumerate(views):
+        assert (view == value).all() and not view.flags.owndata
+        with pytest.raises(ValueError):
+            view[0] = 1
+        with pytest.raises(ValueError):
+            view.flags.writeable = True
+    del view, views
+    gc.collect()
+    assert mapped_kib() < before
+
+
+def test_memory_comes_back_in_any_order():
+    channel, other = bytepath.Channel.pair(**SMALL)
+    order = random.Random(7)
+    kept: list = []
+    for index in range(300):
+        try:
+            channel.send(np.full(20_000, index), timeout=0)
+        except TimeoutError:
+            assert kept, "it is only full while something is kept"
+            kept.pop(order.randrange(len(kept)))
+            channel.send(np.full(20_000, index), timeout=5)
+        kept.append((index, other.recv(timeout=5)))
+        if order.random() < 0.3:
+            kept.pop(order.randrange(len(kept)))
+        assert all((view == index).all() for index, view in kept)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_many_processes_put_and_each_ones_objects_keep_their_order(method):
+    context = multiprocessing.get_context(method)
+    with bytepath.Queue(**SMALL) as queue:
+        arguments = [(queue, name, 40, 5_000 + name * 7_000) for name in range(3)]
+        children = [context.Process(target=work.put_arrays, args=words) for words in arguments]
+        for child in children:
+            child.start()
+        seen = {0: 0, 1: 0, 2: 0}
+        for _ in range(120):
+            name, index, array = queue.get(timeout=30)
+            assert index == seen[name] and (array == index).all()
+            seen[name] += 1
+        for child in children:
+            child.join()
+            assert child.exitcode == 0
+        assert queue.empty() and queue.qsize() == 0
+        with pytest.raises(queues.Empty):
+            queue.get(timeout=0.01)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_channel_goes_both_ways(method):
+    context = multiprocessing.get_context(method)
+    here, there = bytepath.Channel.pair()
+    child = context.Process(target=work.echo, args=(there,))
+    child.start()
+    there.close()
+    for sent in (1, "two", np.arange(100_000), [np.arange(3), b"x" * 100_000]):
+        here.send(sent)
+        assert same(sent, here.recv(timeout=30))
+    here.close()
+    child.join()
+    assert child.exitcode == 0
+
+
+def test_what_was_put_before_anybody_gets_is_there_after_its_process_has_ended():
+    queue = bytepath.Queue()
+    child = fork().Process(target=work.put_arrays, args=(queue, 0, 5, 100_000))
+    child.start()
+    child.join()
+    assert [queue.get(timeout=5)[1] for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert queue.qsize() == 0
+
+
+def test_tasks_are_done_when_they_are_told_to_be():
+    tasks, results = bytepath.JoinableQueue(), bytepath.Queue()
+    for value in range(10):
+        tasks.put(np.full(10_000, value))
+    tasks.put(None)
+    assert not tasks.join(0.01)
+    child = fork().Process(target=work.work, args=(tasks, results))
+    child.start()
+    assert tasks.join(30)
+    assert [results.get(timeout=5) for _ in range(10)] == [value * 10_000 for value in range(10)]
+    child.join()
+    with pytest.raises(ValueError, match="too many times"):
+        tasks.task_done()
+
+
+def test_processes_that_are_not_related_meet_at_an_address(tmp_path):
+    path = str(tmp_path / "queue")
+    with bytepath.Queue.listen(path) as queue:
+        others = [program("put_to", path, 20) for _ in range(2)]
+        assert sorted(int(queue.get(timeout=30)[0]) for _ in range(40)) == sorted(list(range(20)) * 2)
+        assert [other.wait() for other in others] == [0, 0]
+        with pytest.raises(NotImplementedError):
+            queue.qsize()
+    assert not os.path.exists(path)
+    path = str(tmp_path / "channel")
+    with bytepath.ChannelListener(path) as listener:
+        other = program("answer_at", path)
+        with listener.accept(timeout=30) as channel:
+            channel.send(np.arange(100_000))
+            assert (channel.recv(timeout=30) == np.arange(100_000) * 2).all()
+            with pytest.raises(EOFError):
+                channel.recv(timeout=30)
+        assert other.wait() == 0
+
+
+# ---- waiting ----------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_is_full_says_so_and_goes_on_when_there_is_room():
+    queue = bytepath.Queue(2)
+    queue.put(1)
+    queue.put(2)
+    assert queue.full()
+    with pytest.raises(queues.Full):
+        queue.put_nowait(3)
+    with pytest.raises(queues.Full):
+        queue.put(3, timeout=0.02)
+    threading.Timer(0.05, queue.get).start()
+    queue.put(3, timeout=10)
+    assert [queue.get(), queue.get()] == [2, 3]
+
+
+def test_who_never_receives_has_the_sender_wait_and_not_take_all_memory():
+    channel, other = bytepath.Channel.pair(**SMALL)
+    with pytest.raises(TimeoutError):
+        for _ in range(100):
+            channel.send(np.zeros(50_000), timeout=0.02)
+    assert channel._outbox.buffer_bytes() <= SMALL["capacity"]
+    other.recv()
+    with pytest.raises(TimeoutError):
+        while True:
+            channel.send("x" * 1000, timeout=0.02)
+
+
+@pytest.mark.parametrize("wait", ["get", "put"])
+def test_an_interrupt_ends_every_wait_at_once(wait):
+    queue = bytepath.Queue(**SMALL)
+    if wait == "put":
+        with pytest.raises(queues.Full):
+            while True:
+                queue.put(np.zeros(10_000), timeout=0)
+    interrupt = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.start()
+        queue.get() if wait == "get" else queue.put(np.zeros(10_000))
+    assert time.monotonic() - began < 5
+    interrupt.join()
+
+
+def test_other_threads_run_while_one_waits():
+    queue = bytepath.Queue()
+    got: list = []
+    threads = [threading.Thread(target=lambda: got.append(queue.get())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for value in range(3):
+        queue.put(value)
+    for thread in threads:
+        thread.join(10)
+    assert sorted(got) == [0, 1, 2]
+
+
+def test_event_loops_wait_for_descriptors_and_a_cancelled_task_takes_nothing():
+    async def main() -> None:
+        here, there = bytepath.Channel.pair(**SMALL)
+        receiving = asyncio.ensure_future(there.aio.recv())
+        await asyncio.sleep(0.01)
+        receiving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await receiving
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(there.aio.recv(), 0.01)
+        await here.aio.send("first")
+        assert await there.aio.recv() == "first"
+
+        async def send() -> None:
+            for index in range(100):
+                await here.aio.send(np.full(20_000, index))
+
+        sending = asyncio.ensure_future(send())
+        await asyncio.sleep(0.05)
+        assert not sending.done(), "memory for 100 arrays is more than there is"
+        for index in range(100):
+            assert (await there.aio.recv() == index).all()
+        await sending
+        queue = bytepath.Queue(1)
+        getting = asyncio.gather(*(queue.get_async() for _ in range(3)))
+        for value in range(3):
+            await queue.put_async(value)
+        assert sorted(await getting) == [0, 1, 2]
+
+    asyncio.run(main())
+
+
+# ---- ends that fail ---------------------------------------------------------------------------------
+
+
+def test_all_that_a_killed_process_had_put_is_received_and_then_its_death_told():
+    queue = bytepath.Queue()
+    child = fork().Process(target=work.put_then_die, args=(queue, 10))
+    child.start()
+    assert [int(queue.get(timeout=30)[0]) for _ in range(10)] == list(range(10))
+    with pytest.raises(bytepath.PeerGone, match="without a last word"):
+        queue.get(timeout=30)
+    child.join()
+    queue.put("it goes on")
+    assert queue.get(timeout=5) == "it goes on"
+
+
+def test_a_channel_whose_other_end_is_killed_says_so_to_both_ways():
+    here, there = bytepath.Channel.pair(**SMALL)
+    child = fork().Process(target=work.echo, args=(there,))
+    child.start()
+    there.close()
+    here.send(1)
+    assert here.recv(timeout=30) == 1
+    child.kill()
+    child.join()
+    with pytest.raises(bytepath.PeerGone):
+        here.recv(timeout=30)
+    with pytest.raises(bytepath.PeerGone):
+        while True:
+            here.send(np.zeros(10_000), timeout=30)
+
+
+def test_a_second_receiver_is_refused_while_the_first_one_is_there():
+    queue = bytepath.Queue()
+    queue.put("for the first")
+    assert queue.get() == "for the first"
+    told, tells = multiprocessing.Pipe(False)
+    child = fork().Process(target=work.get_one, args=(queue, tells))
+    child.start()
+    assert f"process {os.getpid()} receives from this queue" in told.recv()
+    child.join()
+    queue.close()
+
+
+def test_a_receiver_that_ended_is_followed_by_another_one():
+    queue = bytepath.Queue()
+    told, tells = multiprocessing.Pipe(False)
+    for value in range(3):
+        child = fork().Process(target=work.get_one, args=(queue, tells))
+        child.start()
+        try:
+            queue.put(value)
+        except bytepath.PeerGone:
+            queue.put(value)
+        assert told.recv() in (value, "Empty: ")
+        child.join()
+
+
+def test_a_forked_process_cannot_disturb_a_channel_that_it_inherits():
+    here, there = bytepath.Channel.pair()
+    here.send(np.arange(100_000))
+    view = there.recv()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            assert view.sum() == 4_999_950_000, "what it had before the fork is there"
+            for use in (lambda: here.send(1), there.recv, here.recv):
+                with pytest.raises(RuntimeError, match=f"belongs to process {os.getppid()}"):
+                    use()
+            here.close()
+            there.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    here.send("still there")
+    assert there.recv(timeout=5) == "still there"
+    # A process that was forked and lives does not hide that its parent has closed an end.
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    here.close()
+    with pytest.raises(EOFError):
+        there.recv(timeout=5)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert view[-1] == 99_999
+
+
+def test_an_interpreter_may_end_with_views_alive():
+    other = program("exit_with_views", stderr=subprocess.PIPE)
+    assert other.communicate(timeout=30)[1] == b"" and other.returncode == 0
+
+
+def test_bad_objects_and_closed_ends_are_refused_and_harm_nothing():
+    queue = bytepath.Queue()
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        queue.put(lambda: None)
+    with pytest.raises(TypeError):
+        queue.put(threading.Lock())
+    with pytest.raises((pickle.PicklingError, BufferError), match="contiguous"):
+        queue.put(pickle.PickleBuffer(memoryview(b"abcdef" * 10_000)[::2]))
+    queue.put("fine")
+    assert queue.get() == "fine"
+    queue.close()
+    queue.close()
+    for use in (queue.get, lambda: queue.put(1)):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    here, there = bytepath.Channel.pair()
+    here.send(1)
+    with pytest.raises(ValueError, match="cannot be given away"):
+        pickle.dumps(here)
+    here.close()
+    with pytest.raises(ValueError, match="closed"):
+        here.send(1)
+    assert there.recv() == 1
+
+
+def test_a_peer_of_another_version_is_told_from_one_of_this():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.send(b"bytepath" + (8).to_bytes(2, "little") + (9).to_bytes(2, "little") + bytes([1, 4, 0, 0]) + bytes(4))
+    inbox = bytepath._bytepath.Inbox.from_fd(ours.detach(), 1 << 14)
+    with pytest.raises(bytepath.ChannelError, match="versions 8 to 9"):
+        inbox.receive(5.0)
+    queue = bytepath.Queue()
+    stranger = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stranger.connect("\0" + queue._address[1:])
+    stranger.send(b"hello?")
+    queue.put("not disturbed")
+    assert queue.get(timeout=10) == "not disturbed"
+
+
+def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
+    queue = bytepath.Queue()
+    queue.put(np.arange(100_000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    taken = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                taken.append(os.dup(0))
+        with pytest.raises(OSError, match="Too many open files"):
+            queue.get(timeout=1)
+        with pytest.raises(OSError, match="Too many open files"):
+            bytepath.Queue()
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (queue.get(timeout=5) == np.arange(100_000)).all()
+
+
+def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
+    queue = bytepath.Queue()
+    queue.put(np.arange(10))
+    array = np.zeros(200 << 20, dtype=np.uint8)
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20), limits[1]))
+        with pytest.raises(MemoryError):
+            queue.put(array)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert queue.get(timeout=5).sum() == 45
+    queue.put(array)
+    assert queue.get(timeout=5).shape == array.shape
+
+
+def test_nothing_lies_in_dev_shm_nor_is_it_needed():
+    before = sorted(os.listdir("/dev/shm"))
+    queue = bytepath.Queue()
+    queue.put(np.zeros(4 << 20))
+    assert sorted(os.listdir("/dev/shm")) == before
+    child = fork().Process(target=work.put_for_ever, args=(queue, 100_000))
+    child.start()
+    queue.get(timeout=10)
+    queue.get(timeout=10)
+    child.kill()
+    child.join()
+    assert sorted(os.listdir("/dev/shm")) == before
+
+
+def test_whoever_is_killed_at_whatever_moment_nothing_hangs_and_nothing_is_lost():
+    order = random.Random(11)
+    for round in range(15):
+        queue = bytepath.Queue(**SMALL)
+        child = fork().Process(target=work.put_for_ever, args=(queue, order.choice([10, 3_000, 30_000])))
+        child.start()
+        _, seen, _ = queue.get(timeout=30)
+        killer = threading.Timer(order.random() * 0.02, child.kill)
+        killer.start()
+        with pytest.raises(bytepath.PeerGone):
+            while True:
+                _, index, array = queue.get(timeout=30)
+                seen += 1
+                assert index == seen and (array == index).all()
+        child.join()
+        queue.close()
+    for round in range(15):
+        queue = bytepath.Queue(**SMALL)
+        told, tells = multiprocessing.Pipe(False)
+        child = fork().Process(target=work.get_for_ever, args=(queue, tells))
+        child.start()
+        tells.close()
+        queue.put((0, 0, np.zeros(3_000)))
+        told.recv()
+        killer = threading.Timer(order.random() * 0.03, child.kill)
+        killer.start()
+        with pytest.raises(bytepath.PeerGone):
+            for index in range(1, 1_000_000):
+                queue.put((0, index, np.full(3_000, index)), timeout=10)
+                with contextlib.suppress(EOFError):
+                    if told.poll():
+                        told.recv()
+        child.join()
+        queue.close()
+    gc.collect()
+    # The last queue's page of counts.
+    assert mapped_kib() < 64

@@ -1,11 +1,12 @@
 //! `bytepath load`: the clients of the arms of `bench fget`; not shown in the help.
 
+use std::ffi::CString;
 use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context;
 use bytepath_lab::ends::Starter;
-use bytepath_lab::fget::load::Load;
+use bytepath_lab::fget::load::{self, Load};
 use clap::Args;
 
 use crate::{ends, values};
@@ -39,6 +40,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     ends::end_with(options.starter)?;
+    // Without a name it would only be explained along with the service.
+    let _ = rustix::thread::set_name(&CString::new(load::NAME)?);
     let load = Load {
         addresses: options.address.clone(),
         connections: options.connections as usize,

@@ -99,11 +99,28 @@ fn of_process(pid: u32, options: &Options) -> anyhow::Result<Vec<Seen>> {
     let seen: Vec<_> = pids.iter().skip(1).filter_map(|pid| look(*pid).ok()).collect();
     let first = look(pid).with_context(|| {
         match std::path::Path::new(&format!("/proc/{pid}")).exists() {
+            true if rustix::process::geteuid().is_root() => format!(
+                "cannot look at process {pid}: root takes CAP_SYS_PTRACE over it, which a container \
+                 may lack, or a user namespace above this one refuse"
+            ),
             true => format!("cannot look at process {pid}; only its user and root may"),
             false => format!("there is no process {pid}"),
         }
     })?;
+    if !has_memory(pid) {
+        bail!(
+            "process {pid} has no memory of its own: it is a thread of the kernel's, or has ended \
+             and waits for its parent"
+        );
+    }
     Ok(std::iter::once(first).chain(seen).collect())
+}
+
+/// Threads of the kernel's and what has ended have no memory.
+fn has_memory(pid: u32) -> bool {
+    // In pages; all that is mapped comes first.
+    let sizes = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    sizes.split_whitespace().next().is_some_and(|pages| pages != "0")
 }
 
 /// Runs a command, and looks at it and what it starts until its end.
@@ -119,6 +136,9 @@ fn of_command(words: &[std::ffi::OsString]) -> anyhow::Result<(Vec<Seen>, ExitCo
         }
         for pid in std::iter::once(child.id()).chain(descendants(child.id())) {
             let Ok(seen) = look(pid) else { continue };
+            if !has_memory(pid) {
+                continue;
+            }
             let more = |known: &Seen| known.resident_bytes < seen.resident_bytes;
             if most.get(&pid).is_none_or(more) {
                 most.insert(pid, seen);

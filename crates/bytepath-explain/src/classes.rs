@@ -22,6 +22,9 @@ pub const DESCRIPTORS: &str = "descriptor lookup";
 /// The class of time in the kernel that nothing more is known of.
 pub const UNDIVIDED: &str = "the kernel, not divided";
 
+/// A function of the kernel's where its names are hidden.
+pub(crate) const NAMELESS: &str = "[unknown]";
+
 /// The classes, as the data file has them.
 const DATA: &str = include_str!("classes.toml");
 
@@ -131,6 +134,7 @@ impl Classes {
                 _ if profile.thread_of(stack).name == UNDIVIDED => UNDIVIDED,
                 // Nothing is claimed where the kernel's functions have no names.
                 Part::Idle => claimed.unwrap_or(IDLE),
+                _ if claimed.is_none() && is_nameless(profile.symbols_of(stack)) => UNDIVIDED,
                 Part::Work | Part::Kernel => claimed.unwrap_or(UNCLAIMED),
             }
         };
@@ -246,4 +250,10 @@ pub(crate) fn fits(pieces: &[String], name: &str) -> bool {
         }
     }
     rest.ends_with(last.as_str())
+}
+
+/// Whether a stack ends in the kernel, where none of its functions has a name.
+fn is_nameless<'a>(symbols: impl DoubleEndedIterator<Item = &'a Symbol>) -> bool {
+    let mut of_kernel = symbols.rev().take_while(|symbol| symbol.is_kernel).peekable();
+    of_kernel.peek().is_some() && of_kernel.all(|symbol| symbol.name == NAMELESS)
 }

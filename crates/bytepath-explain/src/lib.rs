@@ -5,6 +5,7 @@
 //! | look at some work while it runs | [`Watch::start`], [`Watch::stop`] |
 //! | trace it by eBPF: sleeps, wake-ups, system calls, files, connections | [`trace::Tracing`] |
 
+mod came_from;
 pub mod classes;
 mod collect;
 pub mod counters;
@@ -64,11 +65,14 @@ pub struct Settings {
     pub stacks: Stacks,
     /// Whether system calls are counted by name.
     pub syscalls: bool,
+    /// What processes are called that only make the work's load: their time and their calls are left
+    /// out.
+    pub beside: Vec<String>,
 }
 
 impl Default for Settings {
     /// 999 a second, which does not run in step with what happens a thousand times a second.
     fn default() -> Self {
-        Settings { hz: 999, stacks: Stacks::default(), syscalls: true }
+        Settings { hz: 999, stacks: Stacks::default(), syscalls: true, beside: Vec::new() }
     }
 }

@@ -19,6 +19,16 @@ impl Missing {
         Missing(format!("no samples: cannot start a thread for them: {error}"))
     }
 
+    /// System calls came faster than they can all be traced.
+    pub(crate) fn calls_in_part(part: f64) -> Missing {
+        Missing(format!(
+            "system calls were traced for {:.0}% of the time, which stand for the rest: they came too \
+             fast to trace them all; tracing makes each slower, so that there were rather more, and \
+             shorter ones",
+            (part * 100.0).max(1.0)
+        ))
+    }
+
     /// Nothing may be sampled.
     pub(crate) fn no_samples(error: &io::Error) -> Missing {
         let why = match error.raw_os_error() {

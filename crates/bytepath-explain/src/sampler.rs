@@ -84,6 +84,7 @@ impl Sampling {
             // Whoever starts the work, and waits for it, is not of it.
             world.leave_out(std::process::id());
         }
+        world.leave_aside(&settings.beside);
         enable(&mut opened).map_err(|error| Missing::no_samples(&error))?;
         let (view, source) = (opened.view, opened.source);
         // It waits for this, and goes on until it is told to stop.

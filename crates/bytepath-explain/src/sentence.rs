@@ -3,6 +3,8 @@
 use crate::Explained;
 use crate::classes::{Classes, IDLE, OTHERS, UNCLAIMED, UNDIVIDED, USER};
 use crate::counters::name;
+use crate::folded::RARE;
+use crate::profile::Profile;
 
 /// From this share on a class dominates.
 const DOMINATES: f64 = 0.25;
@@ -13,14 +15,18 @@ const WAITS: f64 = 0.35;
 /// Above so many switches a second of each CPU, sleeping is for each other and not for a device.
 const SWITCHES_A_SECOND: f64 = 2_000.0;
 
-/// A paragraph for a person.
-pub(crate) fn sentence(explained: &Explained) -> String {
+/// Fewer samples of the work itself than these say nothing about it.
+const OWN_MIN: u64 = 20;
+
+/// A paragraph for a person. `own` samples are of the work itself.
+pub(crate) fn sentence(explained: &Explained, own: u64) -> String {
     if explained.samples == 0 {
         return "Nothing was sampled, so there is nothing to say.".to_owned();
     }
     let idle = share(explained, IDLE);
     let mut text = match idle {
         idle if idle >= WAITS => waiting(explained, idle),
+        _ if own < OWN_MIN => too_little(explained, own),
         _ => working(explained),
     };
     let others = share(explained, OTHERS);
@@ -31,6 +37,19 @@ pub(crate) fn sentence(explained: &Explained) -> String {
         );
     }
     text
+}
+
+fn too_little(explained: &Explained, own: u64) -> String {
+    let mut text = format!(
+        "Too little ran to say where its time went: {own} of {} samples are of the work itself",
+        explained.samples
+    );
+    let longest =
+        explained.syscalls.iter().find(|call| call.seconds.is_some_and(|time| time > 0.0));
+    if let Some(call) = longest {
+        text += &format!(", which was longest in {}", call.name);
+    }
+    text + "; let it run for longer, or take more samples (--hz)."
 }
 
 fn waiting(explained: &Explained, idle: f64) -> String {
@@ -111,17 +130,17 @@ fn working(explained: &Explained) -> String {
     text
 }
 
-/// Where programs themselves dominate, where in them.
+/// Where programs themselves dominate, where in them: in what is of that class, and of no other.
 fn leaf_of_user(explained: &Explained) -> String {
+    let stacks = explained.stacks.iter();
+    let profile = Profile::from_folded(stacks.map(|stack| (stack.frames.as_str(), stack.count)));
+    let classes = Classes::built_in().of_all(&profile);
     let mut leaves = std::collections::HashMap::<&str, u64>::new();
-    let beside = |frames: &str| {
-        let thread = frames.split(';').next().unwrap_or_default();
-        thread == crate::profile::IDLE || thread == crate::profile::OTHERS
-    };
-    for stack in explained.stacks.iter().filter(|stack| !beside(&stack.frames)) {
-        let leaf = stack.frames.rsplit(';').next().unwrap_or_default();
-        if !leaf.ends_with(crate::profile::KERNEL_MARK) && leaf != "[rare]" {
-            *leaves.entry(leaf).or_default() += stack.count;
+    for (number, stack) in profile.stacks.iter().enumerate() {
+        let leaf = profile.symbols_of(stack).next_back();
+        let is_rare = profile.symbols_of(stack).next().is_some_and(|first| first.name == RARE);
+        if let Some(leaf) = leaf.filter(|_| classes[number] == USER && !is_rare) {
+            *leaves.entry(&leaf.name).or_default() += profile.counts[number];
         }
     }
     let most = leaves.into_iter().max_by(|a, b| (a.1, b.0).cmp(&(b.1, a.0)));
@@ -185,7 +204,7 @@ mod tests {
             &[("idle", 0.87), ("waking and scheduling", 0.08), ("copying", 0.05)],
             &[(name::WAKEUPS_ACROSS, 90_000.0)],
         );
-        let text = sentence(&ends);
+        let text = sentence(&ends, 1000);
         assert!(text.starts_with("87% of the time of the CPUs it could use is idle"), "{text}");
         assert!(text.contains("on one CPU") && text.contains("--wait hybrid"), "{text}");
         assert!(text.contains("most is waking and scheduling (8%)"), "{text}");
@@ -193,33 +212,59 @@ mod tests {
 
     #[test]
     fn a_wait_for_a_device_is_no_matter_of_cpus() {
-        let text = sentence(&explained(&[("idle", 0.9), ("copying", 0.1)], &[]));
+        let text = sentence(&explained(&[("idle", 0.9), ("copying", 0.1)], &[]), 1000);
         assert!(text.contains("waits for a device") && !text.contains("one CPU"), "{text}");
     }
 
     #[test]
     fn what_dominates_comes_with_what_to_try() {
         let text =
-            sentence(&explained(&[("copying", 0.6), ("idle", 0.2), ("user code", 0.2)], &[]));
+            sentence(&explained(&[("copying", 0.6), ("idle", 0.2), ("user code", 0.2)], &[]), 1000);
         assert!(text.starts_with("75% of the time it ran is copying: bytes copied"), "{text}");
         assert!(text.contains("to try: routes that hand pages over"), "{text}");
         assert!(text.contains("Next is user code (25%). The CPUs were idle for 20%"), "{text}");
         let even = ["copying", "locks and spinning", "user code", "compression", "checksums"];
-        let text = sentence(&explained(&even.map(|class| (class, 0.2)), &[]));
+        let text = sentence(&explained(&even.map(|class| (class, 0.2)), &[]), 1000);
         assert!(text.starts_with("No cost dominates. The largest is copying, 20%"), "{text}");
+    }
+
+    #[test]
+    fn where_programs_work_is_not_where_they_do_what_has_a_class_of_its_own() {
+        let mut user = explained(&[(USER, 0.6), ("checksums", 0.4)], &[]);
+        let stack = |frames: &str, count| bytepath_report::Stack { frames: frames.into(), count };
+        user.stacks = vec![
+            stack("work;main;parse", 20),
+            stack("work;main;print", 30),
+            stack("work;main;lib::xxh3::consume", 40),
+            stack("other programs", 900),
+        ];
+        let text = sentence(&user, 1000);
+        assert!(text.contains("most of all in print") && !text.contains("xxh3"), "{text}");
     }
 
     #[test]
     fn what_no_class_claims_is_named() {
         let mut strange = explained(&[(UNCLAIMED, 0.7), ("copying", 0.3)], &[]);
         strange.unclaimed = vec![SymbolShare { symbol: "frobnicate_[k]".to_owned(), share: 0.7 }];
-        let text = sentence(&strange);
+        let text = sentence(&strange, 1000);
         assert!(text.contains("no class claims it; most of it is in frobnicate_[k]"), "{text}");
     }
 
     #[test]
+    fn few_samples_are_no_reason_for_advice() {
+        let mut short = explained(&[(OTHERS, 0.98), ("copying", 0.02)], &[]);
+        let call =
+            bytepath_report::SyscallCount { name: "ppoll".into(), count: 1, seconds: Some(1.0) };
+        short.syscalls = vec![call];
+        let text = sentence(&short, OWN_MIN - 1);
+        assert!(text.starts_with("Too little ran") && text.contains("19 of 1000"), "{text}");
+        assert!(text.contains("longest in ppoll") && !text.contains("copying"), "{text}");
+        assert!(sentence(&short, OWN_MIN).starts_with("100% of the time it ran is copying"));
+    }
+
+    #[test]
     fn others_that_disturb_are_told_of() {
-        let text = sentence(&explained(&[("copying", 0.6), (OTHERS, 0.4)], &[]));
+        let text = sentence(&explained(&[("copying", 0.6), (OTHERS, 0.4)], &[]), 1000);
         assert!(text.contains("Other programs took 40%"), "{text}");
     }
 }

@@ -165,7 +165,7 @@ impl<'a> Spread<'a> {
 }
 
 /// Wilson's 95% interval of a share among so many samples, which need be no whole number.
-fn wilson(share: f64, samples: f64) -> [f64; 2] {
+pub(crate) fn wilson(share: f64, samples: f64) -> [f64; 2] {
     const Z: f64 = 1.959_964;
     if samples < 1.0 {
         return [0.0, 1.0];

@@ -8,6 +8,7 @@ use bytepath_report::{ClassShare, Explained};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::classes::{IDLE, OTHERS, UNCLAIMED};
+use crate::shares::wilson;
 
 /// System calls that are shown; the record has all.
 const SYSCALLS_SHOWN: usize = 12;
@@ -142,17 +143,26 @@ fn syscalls(explained: &Explained) -> String {
 }
 
 /// Two explanations class by class: what grew and what shrank, in points of percent, and whether
-/// that is more than samples differ by.
+/// that is more than samples differ by. What other programs took is left out: it says nothing about
+/// either, and would make all else smaller.
 pub fn difference(before: &Explained, after: &Explained) -> String {
     let mut names: Vec<&str> = Vec::new();
     for class in before.classes.iter().chain(&after.classes) {
-        if !names.contains(&class.name.as_str()) {
+        if class.name != OTHERS && !names.contains(&class.name.as_str()) {
             names.push(&class.name);
         }
     }
-    let of = |explained: &Explained, name: &str| {
+    let class = |explained: &Explained, name: &str| {
         let found = explained.classes.iter().find(|class| class.name == name);
-        found.map_or((0.0, [0.0, 0.0]), |class| (class.share, class.ci95))
+        // Of what was never seen there may have been some.
+        let unseen = (0.0, wilson(0.0, explained.samples as f64));
+        found.map_or(unseen, |class| (class.share, class.ci95))
+    };
+    let others = |explained: &Explained| class(explained, OTHERS).0;
+    let of = |explained: &Explained, name: &str| {
+        let (share, ci95) = class(explained, name);
+        let rest = (1.0 - others(explained)).max(f64::MIN_POSITIVE);
+        (share / rest, ci95.map(|bound| (bound / rest).min(1.0)))
     };
     let mut rows: Vec<(f64, [String; 5])> = names
         .into_iter()
@@ -180,7 +190,16 @@ pub fn difference(before: &Explained, after: &Explained) -> String {
     for column in table.column_iter_mut().skip(1).take(3) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    format!("{}\n", table.trim_fmt())
+    let (then, now) = (others(before), others(after));
+    let note = match then.max(now) >= 0.01 {
+        true => format!(
+            "\nTime of other programs is left out: {} before, {} after.\n",
+            percent(then),
+            percent(now)
+        ),
+        false => String::new(),
+    };
+    format!("{}\n{note}", table.trim_fmt())
 }
 
 fn plain() -> Table {
@@ -253,5 +272,29 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_difference_is_of_the_work_and_not_of_what_others_did_meanwhile() {
+        let class = |name: &str, share: f64| ClassShare {
+            name: name.to_owned(),
+            share,
+            ci95: [share * 0.9, share * 1.1],
+            ..ClassShare::default()
+        };
+        let of =
+            |classes: Vec<ClassShare>| Explained { samples: 1000, classes, ..Explained::default() };
+        let alone =
+            of(vec![class("copying", 0.6), class("user code", 0.398), class("idle", 0.002)]);
+        let beside = vec![class(OTHERS, 0.5), class("copying", 0.3), class("user code", 0.2)];
+        let text = difference(&alone, &of(beside));
+        let row = |name: &str| {
+            let line = text.lines().find(|line| line.trim().starts_with(name));
+            line.unwrap_or_else(|| panic!("{name} is not in\n{text}")).to_owned()
+        };
+        assert!(row("copying").contains("60.0%  60.0%    +0.0"), "{text}");
+        assert!(!text.contains("\n other programs"), "{text}");
+        assert!(text.contains("0.0% before, 50.0% after"), "{text}");
+        assert!(row("idle").contains("within"), "two samples and none are no difference\n{text}");
     }
 }

@@ -111,7 +111,7 @@ impl Names {
         if let Some(why) = hidden() {
             missing.push(Missing::no_kernel_symbols(&why).0);
             for (number, _) in places {
-                self.0[*number] = vec![kernel("[unknown]")];
+                self.0[*number] = vec![kernel(crate::classes::NAMELESS)];
             }
             return;
         }

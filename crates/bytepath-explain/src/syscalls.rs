@@ -5,16 +5,20 @@
 //! would make them slower: then a tenth of the time is traced, and the numbers of that time are what the
 //! tenth gives, ten times. Samples that were taken meanwhile are left out of the shares.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod traced;
+
+use std::collections::HashSet;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytepath_report::SyscallCount;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 use rustix::thread::gettid;
+
+use traced::{Pace, Turn};
+pub(crate) use traced::{Traced, name_of};
 
 use crate::Whom;
 use crate::sampler::now_ns;
@@ -28,12 +32,6 @@ const RING_BYTES: usize = 4 << 20;
 const ON: Duration = Duration::from_millis(10);
 /// Where calls are many, nothing is traced for this time in between.
 const OFF: Duration = Duration::from_millis(90);
-/// More records than these in a turn, on average over some turns, are many: some 15,000 calls a
-/// second.
-const MANY: usize = 300;
-/// So many turns it takes to tell.
-const TURNS: usize = 10;
-
 /// Where, behind what all tracepoints have in common, the number of the call is.
 const NUMBER_AT: usize = 8;
 
@@ -42,29 +40,6 @@ pub(crate) struct Tracing {
     thread: JoinHandle<Traced>,
     stop: Sender<()>,
     pub(crate) tid: u32,
-}
-
-/// What was traced.
-#[derive(Default)]
-pub(crate) struct Traced {
-    threads: HashMap<u32, Caller>,
-    /// The times in which calls were traced, and others not.
-    pub(crate) windows: Vec<(u64, u64)>,
-    /// Where calls were many: how long was traced, and how long not.
-    on_ns: u64,
-    off_ns: u64,
-    pub(crate) lost: u64,
-}
-
-/// The calls of a thread.
-#[derive(Default)]
-struct Caller {
-    pid: u32,
-    /// The call that it is in, and since when it was seen to be.
-    within: Option<(u64, u64)>,
-    /// How many and how long, by number: of the time in which all were traced, and of that in which a
-    /// part was.
-    calls: [HashMap<u64, (u64, u64)>; 2],
 }
 
 struct Events {
@@ -161,21 +136,46 @@ impl Events {
     }
 
     /// What the rings hold, in the order of its times.
-    fn emptied(&mut self, lost: &mut u64) -> Vec<Call> {
+    fn emptied(&mut self) -> Emptied {
         const LOST: u32 = 2;
-        let mut calls = Vec::new();
+        let mut all = Emptied { calls: Vec::new(), full_ns: None };
         for ring in &mut self.rings {
+            let (mut held_bytes, mut last_ns) = (0, None);
             while let Some(record) = ring.next_record() {
                 let bytes = record.to_contiguous();
-                match (record.ty(), call(&bytes, &self.enter_ids)) {
-                    (LOST, _) => *lost += number(&bytes, 8).unwrap_or(0),
-                    (_, Some(call)) => calls.push(call),
-                    _ => {}
+                held_bytes += bytes.len() + HEADER_BYTES;
+                if let Some(call) = (record.ty() != LOST).then(|| call(&bytes, &self.enter_ids)) {
+                    last_ns = call.as_ref().map(|call| call.time_ns).or(last_ns);
+                    all.calls.extend(call);
                 }
             }
+            if held_bytes + ROOM_BYTES > RING_BYTES {
+                all.full_ns = [all.full_ns, last_ns].into_iter().flatten().min();
+            }
         }
-        calls.sort_by_key(|call| call.time_ns);
-        calls
+        all.in_order()
+    }
+}
+
+/// Of each record, before what it says.
+const HEADER_BYTES: usize = 8;
+/// A ring that has no more room than this was full.
+const ROOM_BYTES: usize = 4096;
+
+/// What rings held.
+struct Emptied {
+    calls: Vec<Call>,
+    /// When a ring was full, if one was: nothing is known of what came behind that.
+    full_ns: Option<u64>,
+}
+
+impl Emptied {
+    fn in_order(mut self) -> Emptied {
+        if let Some(full_ns) = self.full_ns {
+            self.calls.retain(|call| call.time_ns <= full_ns);
+        }
+        self.calls.sort_by_key(|call| call.time_ns);
+        self
     }
 }
 
@@ -226,8 +226,8 @@ fn call(bytes: &[u8], enter_ids: &HashSet<u64>) -> Option<Call> {
 
 fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
     let mut traced = Traced::default();
+    let mut pace = Pace::default();
     let mut many = false;
-    let mut recent = VecDeque::new();
     let mut from = now_ns();
     loop {
         events.switch(true);
@@ -235,35 +235,29 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
         if many || last {
             events.switch(false);
         }
-        let to = now_ns();
-        let calls = events.emptied(&mut traced.lost);
-        let were_many = many;
-        recent.push_back(calls.len());
-        if recent.len() > TURNS {
-            recent.pop_front();
+        let turn = Turn { from, to: now_ns(), in_part: many };
+        let seen = events.emptied();
+        many = pace.are_many(turn.from, &seen);
+        if many && !turn.in_part {
+            // Tracing has made what was sampled meanwhile slower.
+            traced.windows.push((pace.since(), turn.to));
         }
-        many = match were_many {
-            true => calls.len() > MANY,
-            // What is over before that many turns is traced whole.
-            false => recent.len() == TURNS && recent.iter().sum::<usize>() > MANY * TURNS,
-        };
-        calls.iter().for_each(|call| traced.take(call, were_many));
-        if were_many {
-            traced.windows.push((from, to));
-            traced.on_ns += to - from;
-        }
-        if were_many || many || last {
-            traced.stretch_of_time_ends(to, were_many);
-        }
-        from = to;
+        traced.turn(&turn, &seen, many || last);
+        from = turn.to;
         if last {
             return traced;
         }
         if many {
             events.switch(false);
+            if !turn.in_part {
+                // What came while the rings were emptied.
+                let now = now_ns();
+                traced.turn(&Turn { from, to: now, in_part: false }, &events.emptied(), true);
+                from = now;
+            }
             let last = !matches!(stopped.recv_timeout(OFF), Err(RecvTimeoutError::Timeout));
             let now = now_ns();
-            traced.off_ns += now - to;
+            traced.off_ns += now - from;
             if last {
                 return traced;
             }
@@ -272,73 +266,4 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
             from = now;
         }
     }
-}
-
-impl Traced {
-    fn take(&mut self, call: &Call, in_part: bool) {
-        let caller = self.threads.entry(call.tid).or_default();
-        caller.pid = call.pid;
-        let calls = &mut caller.calls[usize::from(in_part)];
-        if call.begins {
-            caller.within = Some((call.number, call.time_ns));
-            calls.entry(call.number).or_default().0 += 1;
-        } else if let Some((number, since)) = caller.within.take() {
-            let (_, spent) = calls.entry(number).or_default();
-            *spent += call.time_ns.saturating_sub(since);
-        }
-    }
-
-    /// Those that are in a call have been so until now.
-    fn stretch_of_time_ends(&mut self, now: u64, in_part: bool) {
-        for caller in self.threads.values_mut() {
-            if let Some((number, since)) = &mut caller.within {
-                let calls = &mut caller.calls[usize::from(in_part)];
-                calls.entry(*number).or_default().1 += now.saturating_sub(*since);
-                *since = now;
-            }
-        }
-    }
-
-    fn stretch_of_time_begins(&mut self, now: u64) {
-        for caller in self.threads.values_mut() {
-            if let Some((_, since)) = &mut caller.within {
-                *since = now;
-            }
-        }
-    }
-
-    /// The calls of these processes, but not those of some threads; what took longest first.
-    pub(crate) fn counts(&self, pids: &HashSet<u32>, without: &[u32]) -> Vec<SyscallCount> {
-        let scales = [1.0, (self.on_ns + self.off_ns) as f64 / self.on_ns.max(1) as f64];
-        let mut sums: HashMap<u64, (f64, f64)> = HashMap::new();
-        for (tid, caller) in &self.threads {
-            if !pids.contains(&caller.pid) || without.contains(tid) {
-                continue;
-            }
-            for (calls, scale) in caller.calls.iter().zip(scales) {
-                for (number, (count, spent)) in calls {
-                    let sum = sums.entry(*number).or_default();
-                    sum.0 += *count as f64 * scale;
-                    sum.1 += *spent as f64 * scale;
-                }
-            }
-        }
-        let mut counts: Vec<SyscallCount> = sums
-            .into_iter()
-            .map(|(number, (count, spent))| SyscallCount {
-                name: name_of(number),
-                count: count.round() as u64,
-                seconds: Some(spent / 1e9),
-            })
-            .collect();
-        counts
-            .sort_by(|a, b| b.seconds.partial_cmp(&a.seconds).unwrap_or(std::cmp::Ordering::Equal));
-        counts
-    }
-}
-
-/// The name of a system call of this machine.
-pub(crate) fn name_of(number: u64) -> String {
-    let known = usize::try_from(number).ok().and_then(syscalls::Sysno::new);
-    known.map_or_else(|| format!("call {number}"), |call| call.name().to_owned())
 }

@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use bytepath_report::{ClassShare, Explained, SymbolShare};
+use bytepath_report::{ClassShare, Explained};
 
+use crate::came_from::{by_call, unclaimed};
 use crate::classes::{Classes, DESCRIPTORS, UNCLAIMED, UNDIVIDED};
 use crate::counters::{Counted, Counting, name, why};
 use crate::missing::Missing;
@@ -16,9 +17,6 @@ use crate::syscalls::{Traced, Tracing};
 use crate::tracefs::Tracepoints;
 use crate::world::{threads_of, with_descendants};
 use crate::{Settings, Whom, folded, symbols};
-
-/// So many symbols that no class claims are named.
-const UNCLAIMED_MAX: usize = 20;
 
 /// Some work is being looked at.
 pub struct Watch {
@@ -122,7 +120,7 @@ impl Watch {
             let explained = Explained { seconds, counters, ..Explained::default() };
             let explained = Explained { missing: self.missing, ..explained };
             return Looked {
-                explained: Explained { sentence: sentence(&explained), ..explained },
+                explained: Explained { sentence: sentence(&explained, 0), ..explained },
                 profile: Profile::default(),
             };
         };
@@ -130,6 +128,7 @@ impl Watch {
         let mut profile = symbols::named(&sampled.collected, &mut self.missing);
         if let Some(traced) = &traced {
             without_windows(&mut profile, traced);
+            self.missing.extend(traced.part().map(|part| Missing::calls_in_part(part).0));
         }
         let beside = Beside { system_s, idle_s, hz: self.settings.hz };
         beside.put_in(&mut profile, &sampled);
@@ -229,10 +228,12 @@ fn filled(mut explained: Explained, profile: &Profile, seen: Seen) -> Explained 
     let classes = known.of_all(profile);
     explained.samples = profile.samples();
     explained.classes = shares(profile, &classes, seen).into_iter().map(class_share).collect();
-    explained.unclaimed = unclaimed(profile, &classes);
+    let share = explained.classes.iter().find(|class| class.name == UNCLAIMED);
+    let share = share.map_or(0.0, |class| class.share);
+    explained.unclaimed = unclaimed(profile, &classes, share);
     explained.descriptor_calls = by_call(profile, &classes, DESCRIPTORS);
     explained.stacks = folded::bounded(profile, &classes);
-    explained.sentence = sentence(&explained);
+    explained.sentence = sentence(&explained, of_the_work(profile));
     explained
 }
 
@@ -240,48 +241,11 @@ fn class_share(share: Share) -> ClassShare {
     ClassShare { name: share.class, share: share.share, ci95: share.ci95, published: None }
 }
 
-/// The leaves of what no class claims.
-fn unclaimed(profile: &Profile, classes: &[&str]) -> Vec<SymbolShare> {
-    let mut leaves = std::collections::BTreeMap::<String, u64>::new();
-    for (number, stack) in profile.stacks.iter().enumerate() {
-        if classes[number] == UNCLAIMED && profile.counts[number] > 0 {
-            let leaf = profile.symbols_of(stack).next_back();
-            let leaf = leaf.map_or_else(|| "[no stack]".to_owned(), folded::frame);
-            *leaves.entry(leaf).or_default() += profile.counts[number];
-        }
-    }
-    let all = profile.samples().max(1) as f64;
-    let share = |(symbol, count): (String, u64)| SymbolShare { symbol, share: count as f64 / all };
-    let mut found: Vec<SymbolShare> = leaves.into_iter().map(share).collect();
-    found.sort_by(|a, b| b.share.total_cmp(&a.share));
-    found.truncate(UNCLAIMED_MAX);
-    found
-}
-
-/// From which system calls the samples of a class came, most first, as shares of them.
-fn by_call(profile: &Profile, classes: &[&str], class: &str) -> Vec<SymbolShare> {
-    let mut calls = std::collections::BTreeMap::<&str, u64>::new();
-    let of_class = |number: &usize| classes[*number] == class && profile.counts[*number] > 0;
-    for number in (0..profile.stacks.len()).filter(of_class) {
-        let mut symbols = profile.symbols_of(&profile.stacks[number]);
-        let call = symbols.find_map(|symbol| call_of(&symbol.name)).unwrap_or("[no call]");
-        *calls.entry(call).or_default() += profile.counts[number];
-    }
-    let all = calls.values().sum::<u64>().max(1) as f64;
-    let share = |(call, count): (&str, u64)| SymbolShare {
-        symbol: call.to_owned(),
-        share: count as f64 / all,
-    };
-    let mut found: Vec<SymbolShare> = calls.into_iter().map(share).collect();
-    found.sort_by(|a, b| b.share.total_cmp(&a.share));
-    found
-}
-
-/// The system call that a function of the kernel's begins.
-fn call_of(symbol: &str) -> Option<&str> {
-    ["__x64_sys_", "__arm64_sys_", "__ia32_sys_", "__se_sys_", "__sys_"]
-        .iter()
-        .find_map(|prefix| symbol.strip_prefix(prefix))
+/// How many samples are of the work itself.
+fn of_the_work(profile: &Profile) -> u64 {
+    let own = profile.stacks.iter().zip(&profile.counts);
+    let own = own.filter(|(stack, _)| profile.thread_of(stack).part == Part::Work);
+    own.map(|(_, count)| count).sum()
 }
 
 /// The CPUs that the work may run on.
@@ -340,16 +304,27 @@ mod tests {
     }
 
     #[test]
-    fn descriptor_lookups_are_told_by_the_call_that_made_them() {
-        assert!(Classes::built_in().named(DESCRIPTORS).is_some());
-        let symbols = ["__x64_sys_recvfrom", "__x64_sys_sendto", "fdget"].map(symbol).to_vec();
-        let mut profile = Profile { symbols, ..Profile::default() };
-        add(&mut profile, "service", Part::Work, 3);
-        add(&mut profile, "service", Part::Work, 1);
-        profile.stacks[0].frames = vec![0, 2];
-        profile.stacks[1].frames = vec![1, 2];
-        let calls = by_call(&profile, &[DESCRIPTORS; 2], DESCRIPTORS);
-        let told: Vec<_> = calls.iter().map(|call| (call.symbol.as_str(), call.share)).collect();
-        assert_eq!(told, [("recvfrom", 0.75), ("sendto", 0.25)]);
+    fn what_no_class_claims_has_shares_of_the_time_that_classes_divide() {
+        let mut profile = Profile { symbols: vec![symbol("frobnicate")], ..Profile::default() };
+        add(&mut profile, "work", Part::Work, 30);
+        add(&mut profile, IDLE, Part::Idle, 170);
+        profile.stacks[0].frames = vec![0];
+        // Of two CPUs, one could be used: half of what was sampled is no time of the work's.
+        let explained = filled(Explained::default(), &profile, Seen::Cpus(2));
+        let class = explained.classes.iter().find(|class| class.name == UNCLAIMED).expect("it is");
+        let [only] = explained.unclaimed.as_slice() else { panic!("{:?}", explained.unclaimed) };
+        assert!((only.share - class.share).abs() < 1e-9, "{only:?} of {class:?}");
+        assert!((class.share - 0.3).abs() < 1e-9, "{class:?}");
+    }
+
+    #[test]
+    fn a_kernel_without_names_is_told_undivided() {
+        let nameless = symbol(crate::classes::NAMELESS);
+        let mut profile = Profile { symbols: vec![nameless], ..Profile::default() };
+        add(&mut profile, "work", Part::Work, 30);
+        profile.stacks[0].frames = vec![0, 0];
+        let explained = filled(Explained::default(), &profile, Seen::Threads);
+        assert_eq!(explained.classes[0].name, UNDIVIDED);
+        assert!(explained.unclaimed.is_empty());
     }
 }

@@ -45,6 +45,10 @@ pub(crate) struct World {
     pub(crate) ever: HashSet<u32>,
     /// The process that starts the work and waits for it.
     left_out: Option<u32>,
+    /// What processes are called that make the work's load, and are none of it.
+    beside: Vec<String>,
+    /// Those of them that there are.
+    aside: HashSet<u32>,
     /// Threads of the sampler itself, which are none of the work's.
     own: HashSet<u32>,
     /// Whether threads that are nobody's are the kernel's own, as far as was asked.
@@ -77,6 +81,8 @@ impl World {
             work: roots.iter().copied().collect(),
             ever: roots.iter().copied().collect(),
             left_out: None,
+            beside: Vec::new(),
+            aside: HashSet::new(),
             own: own.into_iter().collect(),
             of_kernel: HashMap::new(),
             files: Files::default(),
@@ -90,6 +96,11 @@ impl World {
     pub(crate) fn leave_out(&mut self, pid: u32) {
         self.ever.remove(&pid);
         self.left_out = Some(pid);
+    }
+
+    /// Processes that call themselves one of these are none of the work's from then on.
+    pub(crate) fn leave_aside(&mut self, names: &[String]) {
+        self.beside = names.to_vec();
     }
 
     /// What is there of a process that began before anybody looked.
@@ -115,6 +126,10 @@ impl World {
                 if exec && let Some(process) = self.processes.get_mut(&pid) {
                     *process = Process::new();
                 }
+                if pid == tid && self.work.contains(&pid) && self.beside.contains(&name) {
+                    self.aside.insert(pid);
+                    self.ever.remove(&pid);
+                }
                 self.names.insert(tid, name);
             }
             Kind::Fork { pid, parent_pid, tid, parent_tid } => {
@@ -139,6 +154,7 @@ impl World {
         }
         // A number may come again, for a process of somebody else.
         self.work.remove(&pid);
+        self.aside.remove(&pid);
         self.processes.remove(&pid);
         if self.work.contains(&parent) {
             self.work.insert(pid);
@@ -174,16 +190,23 @@ impl World {
         match pid {
             0 => Some(Whose::Idle),
             _ if self.own.contains(&tid) || self.left_out == Some(pid) => None,
+            _ if self.aside.contains(&pid) => None,
             _ if self.work.contains(&pid) => Some(Whose::Work),
             _ if in_kernel_alone && self.is_kernel_thread(tid) => Some(Whose::Kernel),
             _ => Some(Whose::Others),
         }
     }
 
-    /// Threads of the kernel have no memory of their own, and so no maps.
+    /// Whether a thread is one of the kernel's that may work for somebody.
     fn is_kernel_thread(&mut self, tid: u32) -> bool {
-        let ask = || fs::read(format!("/proc/{tid}/cmdline")).is_ok_and(|words| words.is_empty());
-        *self.of_kernel.entry(tid).or_insert_with(ask)
+        if let Some(known) = self.of_kernel.get(&tid) {
+            return *known;
+        }
+        let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+        let name = self.name_of(tid);
+        let is = is_of_kernel(&stat) && !UPKEEP.iter().any(|upkeep| name.starts_with(upkeep));
+        self.of_kernel.insert(tid, is);
+        is
     }
 
     /// What a thread is called.
@@ -227,6 +250,21 @@ impl Process {
             None => Place::Within(mapping.file),
         }
     }
+}
+
+/// Threads of the kernel's that look after the machine's memory and work for no program: what DAMON,
+/// compaction, khugepaged and page merging do goes on whoever runs.
+const UPKEEP: &[&str] = &["kdamond", "kcompactd", "khugepaged", "ksmd", "khungtaskd"];
+
+/// Whether this is the stat of a thread of the kernel's (PF_KTHREAD). That it has no command line says
+/// nothing: a program that is about to end has none either.
+fn is_of_kernel(stat: &str) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    const FLAGS: usize = 6;
+    // The name stands in parentheses, and may hold any character.
+    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+    let flags = behind.split_whitespace().nth(FLAGS).and_then(|flags| flags.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 /// The threads of a process; none where it has ended.
@@ -296,6 +334,33 @@ mod tests {
         world.learn(fork(child, stranger));
         assert_eq!(world.whose(child, child, false), Some(Whose::Others));
         assert_eq!(world.whose(0, 0, true), Some(Whose::Idle));
+    }
+
+    #[test]
+    fn what_only_makes_the_load_is_left_aside_until_its_number_comes_again() {
+        let [work, load] = [1 << 24, 2 << 24];
+        let mut world = World::new(&[work], []);
+        world.leave_aside(&["the-load".to_owned()]);
+        world.learn(fork(load, work));
+        assert_eq!(world.whose(load, load, false), Some(Whose::Work));
+        let comm = |pid, name: &str| Kind::Comm { pid, tid: pid, name: name.into(), exec: false };
+        world.learn(comm(load, "the-load"));
+        assert_eq!(world.whose(load, load + 1, false), None, "its threads too");
+        assert!(!world.ever.contains(&load) && world.ever.contains(&work));
+        world.learn(fork(load, work));
+        assert_eq!(world.whose(load, load, false), Some(Whose::Work));
+    }
+
+    #[test]
+    fn a_program_that_ends_is_no_thread_of_the_kernels() {
+        // Of a zombie and of kthreadd: neither has a command line.
+        let zombie = "77 (a) b) Z 1 77 77 0 -1 4228108 0 0 0 0 0 0";
+        let kthreadd = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0";
+        assert!(!is_of_kernel(zombie) && is_of_kernel(kthreadd) && !is_of_kernel(""));
+        let mut world = World::new(&[], []);
+        let number = 3 << 24;
+        world.names.insert(number, "kdamond.0".to_owned());
+        assert_eq!(world.whose(number, number, true), Some(Whose::Others));
     }
 
     #[test]

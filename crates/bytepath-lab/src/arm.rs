@@ -68,6 +68,12 @@ pub trait Work {
         false
     }
 
+    /// What processes call themselves that only make the load, where the work is what serves them:
+    /// who explains the work leaves them out.
+    fn beside(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Does the work once.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::ends::Starter;
 use crate::fget::Situation;
 use crate::fget::calls::{Called, Job};
-use crate::fget::load::Loaded;
+use crate::fget::load::{self, Loaded};
 use crate::fget::serve::{Family, Listening, Served, Service};
 use crate::interrupt::{self, Came};
 use crate::peers;
@@ -52,6 +52,10 @@ pub enum Server {
 impl Work for ServiceWork {
     fn cpus(&self) -> &[usize] {
         &[]
+    }
+
+    fn beside(&self) -> &'static [&'static str] {
+        &[load::NAME]
     }
 
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {

@@ -127,8 +127,12 @@ pub fn run(
     record.started = started;
     record.settings = recorded(settings);
     if record.reference().is_none_or(|arm| arm.name != reference) {
+        let why = match record.arms.iter().any(|arm| arm.name == reference) {
+            true => "cannot run here",
+            false => "was not asked for",
+        };
         record.notes.push(format!(
-            "the reference arm {reference} cannot run here; ratios are to {}",
+            "the reference arm {reference} {why}; ratios are to {}",
             record.reference().map_or("none", |arm| arm.name.as_str())
         ));
     }

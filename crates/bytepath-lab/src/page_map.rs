@@ -169,7 +169,12 @@ impl Lookup {
     /// Only root may.
     pub fn of(pid: &str) -> Result<Lookup, String> {
         let open = |path: String| {
-            File::open(&path).map_err(|error| format!("cannot open {path}: {error}; only root may"))
+            File::open(&path).map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    format!("cannot open {path}: {error}; it takes CAP_SYS_ADMIN here")
+                }
+                _ => format!("cannot open {path}: {error}"),
+            })
         };
         if !rustix::process::geteuid().is_root() {
             return Err("physical pages are hidden from all but root: only sizes are told".into());

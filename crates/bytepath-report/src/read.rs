@@ -39,6 +39,16 @@ pub enum ReadError {
     /// The text claims to be a record, but a field is missing or holds something else.
     #[error("damaged record: {0}")]
     Damaged(#[source] serde_json::Error),
+    /// A name that no table can hold.
+    #[error(
+        "damaged record: {what} has a name of {characters} characters, and {NAME_CHARS_MAX} is the most"
+    )]
+    LongName {
+        /// What has it.
+        what: &'static str,
+        /// How long it is.
+        characters: usize,
+    },
     /// The text is what another program measured.
     #[error("not a record, but what {program} measured: bytepath import makes records of that")]
     Foreign {
@@ -70,7 +80,8 @@ impl Record {
         let of = values.len();
         let read = |(number, value): (usize, Value)| {
             let record = check(&value)
-                .and_then(|()| serde_json::from_value(value).map_err(ReadError::Damaged));
+                .and_then(|()| serde_json::from_value(value).map_err(ReadError::Damaged))
+                .and_then(with_short_names);
             record.map_err(|why| ReadError::OneOf { number, of, why: Box::new(why) })
         };
         (1..).zip(values).map(read).collect()
@@ -81,7 +92,28 @@ impl Record {
     pub fn from_json(text: &str) -> Result<Record, ReadError> {
         check_schema(text)?;
         // From the text once more rather than from the value, because the text has line numbers.
-        serde_json::from_str(text).map_err(ReadError::Damaged)
+        serde_json::from_str(text).map_err(ReadError::Damaged).and_then(with_short_names)
+    }
+}
+
+/// Names in a record are no longer than this: tables count their columns in 16 bits.
+pub const NAME_CHARS_MAX: usize = 20_000;
+
+fn with_short_names(record: Record) -> Result<Record, ReadError> {
+    let arms = record.arms.iter().flat_map(|arm| {
+        let section = arm.section.as_deref().map(|name| ("a section", name));
+        std::iter::once(("an arm", arm.name.as_str())).chain(section)
+    });
+    let kernel = ("the kernel", record.machine.kernel.as_str());
+    let names =
+        [("the run", record.id.as_str()), ("the experiment", &record.experiment.name), kernel];
+    // A character has at least a byte.
+    let long = names.into_iter().chain(arms).find(|(_, name)| name.len() > NAME_CHARS_MAX);
+    match long.map(|(what, name)| (what, name.chars().count())) {
+        Some((what, characters)) if characters > NAME_CHARS_MAX => {
+            Err(ReadError::LongName { what, characters })
+        }
+        _ => Ok(record),
     }
 }
 

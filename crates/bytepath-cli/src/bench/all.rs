@@ -92,6 +92,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
     let passing = tempfile::tempdir().context("a folder for the records")?;
     let records = options.json_dir.as_deref().unwrap_or(passing.path());
     let (started, mut failed, mut ran) = (Instant::now(), Vec::new(), 0);
+    let mut made = Vec::new();
     let measuring = interrupt::Measuring::begin();
     for experiment in &known {
         if options.without.contains(&experiment.name) {
@@ -102,23 +103,28 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
             continue;
         }
         tell(&format!("bytepath bench {}", experiment.name))?;
+        // What a run before left in the folder is none of this one's.
+        let record = record_of(experiment, records);
+        let _ = std::fs::remove_file(&record);
         if let Err(error) = one(experiment, options, records) {
             crate::say(format_args!("bytepath: bench {}: {error:#}", experiment.name));
             failed.push(experiment.name.as_str());
         }
         ran += 1;
+        made.extend(record.exists().then_some(record));
         if bytepath_lab::interrupt::wished() {
-            bail!("interrupted after {ran} experiments");
+            break;
         }
     }
+    let interrupted = bytepath_lab::interrupt::wished();
     drop(measuring);
-    if let Some(page) = &options.report {
-        let made = known.iter().map(|experiment| record_of(experiment, records));
-        let made: Vec<_> = made.filter(|record| record.exists()).collect();
-        if !made.is_empty() {
-            report(&made, page)?;
-            tell(&format!("all of them are in {}", page.display()))?;
-        }
+    if let (Some(page), false) = (&options.report, made.is_empty()) {
+        report(&made, page)?;
+        let what = if interrupted { "what was measured is" } else { "all of them are" };
+        tell(&format!("{what} in {}", page.display()))?;
+    }
+    if interrupted {
+        bail!("interrupted after {ran} experiments");
     }
     let seconds = started.elapsed().as_secs();
     tell(&format!("{ran} experiments in {} min {} s", seconds / 60, seconds % 60))?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use bytepath_lab::cmd_work::{By, Tolerated, by_shell};
 use bytepath_lab::experiments::cmd::{self, Asked, Shared};
-use bytepath_report::{Record, Status};
+use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 
 use super::{Measuring, interrupt, listed, measured, show};
@@ -182,6 +182,12 @@ fn commands(options: &Cmd) -> anyhow::Result<Vec<Asked>> {
                 return Err(wrong_usage("an empty command takes no time; write what is to run"));
             }
             let name = options.name.get(index).map_or_else(|| text.clone(), |name| filled(name));
+            if name.len() > NAME_CHARS_MAX {
+                return Err(wrong_usage(format!(
+                    "a command of {} bytes is no name for the table: give it one with -n",
+                    name.len()
+                )));
+            }
             if asked.iter().any(|known| known.name == name) {
                 return Err(wrong_usage(format!(
                     "{name:?} would run twice: give each once, or name them with -n"

@@ -21,6 +21,10 @@ const LOOKED_AT: Duration = Duration::from_secs(1);
 /// An arm that is short is run no more often than this for it.
 const RUNS_MAX: usize = 20;
 
+/// Of work that serves others.
+const CLIENTS_LEFT_OUT: &str = "shares and system calls are the service's own: its clients are left \
+    out of them, and are among what is counted";
+
 /// An experiment that `explain` runs.
 pub(crate) trait Explains {
     /// The options that all experiments have.
@@ -93,7 +97,9 @@ pub(super) fn looked_at(
         return None;
     }
     let stacks = if how.frame_pointers { Stacks::FramePointers } else { Stacks::Tables };
-    let settings = Settings { hz: how.hz, stacks, ..Settings::default() };
+    let beside: Vec<String> = work.beside().iter().map(|name| (*name).to_owned()).collect();
+    let has_load = !beside.is_empty();
+    let settings = Settings { hz: how.hz, stacks, beside, ..Settings::default() };
     let measured = match timing.measured {
         Measured::Time(time) => Measured::Time(time.max(LOOKED_AT)),
         bytes @ Measured::Bytes(_) => bytes,
@@ -109,6 +115,9 @@ pub(super) fn looked_at(
         }
     }
     let mut explained = watch.stop().explained;
+    if has_load {
+        explained.missing.push(CLIENTS_LEFT_OUT.to_owned());
+    }
     published::beside(&arm.name, &mut explained);
     (ran && !interrupt::wished()).then_some(explained)
 }

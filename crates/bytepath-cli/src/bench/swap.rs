@@ -7,6 +7,8 @@ use anyhow::Context;
 use bytepath_lab::experiments::swap::{self, JOBS, Job};
 use bytepath_lab::swap::contents::Contents;
 use bytepath_lab::swap::places;
+use bytepath_lab::swap::turn::Turn;
+use bytepath_report::numbers;
 use clap::Args;
 
 use super::{Measuring, Sampling, chosen_by_name, interrupt, listed, measured, show};
@@ -109,6 +111,12 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
+    // What another run makes is its own until that run has ended.
+    let _turn = Turn::wait(|| {
+        crate::say(format_args!(
+            "bytepath: another bench swap is running on this machine; this one waits until it ends"
+        ))
+    })?;
     super::undo_left();
     let mut settings = match options.work {
         Job::Touch => options.measuring.settings_between(USUAL, QUICK, Some(bytes)),
@@ -145,21 +153,22 @@ impl Swap {
     /// Whether the pages have a place.
     fn fits(&self, setup: &swap::Setup<'_>) -> anyhow::Result<()> {
         // A server takes more than what it holds.
-        let (size, limit, area) = (setup.bytes, setup.limit_bytes, setup.area_bytes);
-        let memory = bytepath::machine::Machine::this().memory().total_bytes;
-        if size <= limit {
+        let memory_bytes = bytepath::machine::Machine::this().memory().total_bytes;
+        let [size, limit, area, memory] =
+            [setup.bytes, setup.limit_bytes, setup.area_bytes, memory_bytes].map(numbers::bytes);
+        if setup.bytes <= setup.limit_bytes {
             return Err(wrong_usage(format!(
                 "--size {size} fits into --limit {limit}, so nothing is swapped: write more than the limit"
             )));
         }
-        if size > limit.saturating_add(area) {
+        if setup.bytes > setup.limit_bytes.saturating_add(setup.area_bytes) {
             return Err(wrong_usage(format!(
                 "--size {size} is more than --limit {limit} and --area {area} hold together"
             )));
         }
-        if size > memory {
+        if setup.bytes > memory_bytes {
             return Err(wrong_usage(format!(
-                "--size {size} is more than this machine's memory ({memory} bytes), and the arm none \
+                "--size {size} is more than this machine's memory ({memory}), and the arm none \
                  has no other"
             )));
         }

@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell, spawned};
+use crate::program::{
+    BYTEPATH, as_nobody, bytepath, installed, root, run, shell, signal_of, spawned,
+};
 
 /// Blocks and times that take no time; the figures mean nothing.
 const SHORT: [&str; 7] = ["--blocks", "2", "--time", "1ms", "--warm-up", "1ms", "--no-store"];
@@ -236,6 +238,33 @@ fn experiments_are_listed_and_all_of_them_can_be_run_but_some() {
             .join(",")
     );
     shell(&denied).refused(1, &["bench pages", "/no/such", "these failed: pages"]);
+}
+
+#[test]
+fn what_all_measured_until_it_is_interrupted_is_reported_and_nothing_older() {
+    let listed = run(&mut bytepath(&["bench", "--list"])).well().stdout;
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    let others: Vec<_> = names.filter(|name| !["overhead", "pages"].contains(name)).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (page, json) = (folder.path().join("page.html"), folder.path().join("records"));
+    std::fs::create_dir(&json).expect("a folder");
+    std::fs::write(json.join("pages.json"), "of some other day").expect("it is written");
+    let mut command = bytepath(&["bench", "all", "--quick", "--no-store", "--dir", "/no/such"]);
+    command.args(["--without", &others.join(",")]).arg("--report").arg(&page);
+    command.arg("--json-dir").arg(&json).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let all = spawned(&mut command);
+    let began = std::time::Instant::now();
+    while !json.join("overhead.json").exists() {
+        assert!(began.elapsed().as_secs() < 90, "it measures the first");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill_process_group(all.group, Signal::INT).expect("it is there");
+    let done = all.done();
+    assert_eq!(signal_of(&done), Some(Signal::INT.as_raw()), "{done:?}");
+    assert!(done.stderr.contains("interrupted after"), "{done:?}");
+    assert!(done.stdout.contains("what was measured is in"), "{done:?}");
+    let page = std::fs::read_to_string(&page).expect("the page");
+    assert!(page.contains("overhead") && !page.contains("of some other day"));
 }
 
 #[test]

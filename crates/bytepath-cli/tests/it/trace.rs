@@ -122,3 +122,26 @@ fn an_ordinary_user_is_told_which_capabilities_it_takes() {
     }
     done.refused(1, &["cannot trace", "CAP_BPF and CAP_PERFMON", "run it as root"]);
 }
+
+/// A pipe comes without open(2), and often where a file was that has been closed.
+#[test]
+fn what_went_through_a_pipe_is_not_said_to_be_of_a_file() {
+    let line = "head -c 1000000 /dev/zero | cat >/dev/null";
+    let Some((json, done)) = traced(&["--trace", "filelife", "--", "sh", "-c", line]) else {
+        return;
+    };
+    assert!(done.status.success(), "{done:?}");
+    let rows = json["rows"].as_array().expect("rows");
+    let written = |row: &Value| row["written_bytes"].as_u64().unwrap_or(0);
+    for row in rows {
+        let is_read_only = row["path"].as_str().is_some_and(|path| path.starts_with("/etc/"));
+        assert!(!is_read_only || written(row) == 0, "nobody writes it: {row}");
+    }
+    let pipes: Vec<&Value> = rows
+        .iter()
+        .filter(|row| row["path"].as_str().is_some_and(|path| path.starts_with("pipe:")))
+        .collect();
+    let read: u64 = pipes.iter().map(|row| row["read_bytes"].as_u64().unwrap_or(0)).sum();
+    let into: u64 = pipes.iter().map(|row| written(row)).sum();
+    assert_eq!((into, read), (1_000_000, 1_000_000), "{pipes:#?}");
+}

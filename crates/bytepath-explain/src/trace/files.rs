@@ -32,7 +32,9 @@ mod file {
     pub(super) const WRITTEN_BYTES: i16 = 40;
     pub(super) const CLOSED_NS: i16 = 48;
     pub(super) const TID: i16 = 56;
-    pub(super) const BYTES: i16 = 64;
+    /// The number of its node.
+    pub(super) const NODE: i16 = 64;
+    pub(super) const BYTES: i16 = 72;
 }
 
 /// What a record of a new file has where.
@@ -66,6 +68,14 @@ const RECORD: i16 = VALUE - 8;
 const LEN: i16 = RECORD - 8;
 const MODE: i16 = LEN - 8;
 
+/// What was done to a file, and how its end is seen.
+#[derive(Clone, Copy)]
+struct Touched {
+    does: Does,
+    /// Its end is known from close(2) alone.
+    by_close: bool,
+}
+
 /// The maps of this mode.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -97,7 +107,7 @@ impl Files {
             .on_entry(&["__fput", "security_file_free"], || Ok(self.on_release(tasks, ring)))
             .err();
         let by_close = released.is_some();
-        attached.on(EXIT, |hook| self.on_exit(hook, tasks, ring))?;
+        attached.on(EXIT, |hook| self.on_exit(hook, tasks, ring, by_close))?;
         attached.on(ENTER, |hook| self.on_enter(hook, tasks, by_close))?;
         let _ = kernel;
         Ok(released.map(|why| {
@@ -126,10 +136,19 @@ impl Files {
         Ok(asm)
     }
 
-    fn on_exit(&self, hook: &Hook<'_>, tasks: &Tasks, ring: &Map) -> Result<Asm, Unknown> {
+    fn on_exit(
+        &self,
+        hook: &Hook<'_>,
+        tasks: &Tasks,
+        ring: &Map,
+        by_close: bool,
+    ) -> Result<Asm, Unknown> {
         let mut asm = hook.begin();
         let end = asm.label();
-        let each = |asm: &mut Asm, does, next| self.touch(hook, tasks, ring, asm, does, next);
+        let each = |asm: &mut Asm, does, next| {
+            let touched = Touched { does, by_close };
+            self.touch(hook, tasks, ring, asm, touched, next)
+        };
         descriptors::returned(hook, tasks, &mut asm, &[Kind::Open], each, end)?;
         asm.end(end);
         Ok(asm)
@@ -142,7 +161,7 @@ impl Files {
         tasks: &Tasks,
         ring: &Map,
         asm: &mut Asm,
-        does: Does,
+        Touched { does, by_close }: Touched,
         next: Label,
     ) -> Result<(), Unknown> {
         let (new, known) = (asm.label(), asm.label());
@@ -153,6 +172,17 @@ impl Files {
         asm.mov(Reg::R7, Reg::R0);
         if does == Does::Open {
             // Another file had this address and nobody saw it go.
+            self.emit_gone(tasks, ring, asm);
+            self.forget(asm);
+        } else if by_close {
+            // The file that was here may have gone by something else than close(2), and pipes come
+            // without open(2): the node tells whether it still is the same.
+            let node = kernel.offset("inode", "i_ino")?;
+            asm.mov(Reg::R9, Reg::R8);
+            chase(asm, Reg::R9, kernel.offset("file", "f_inode")?, Size::B8);
+            chase(asm, Reg::R9, node, Size::B8);
+            asm.load(Size::B8, Reg::R1, Reg::R7, file::NODE);
+            asm.jump_if(Reg::R1, If::Equal, Reg::R9, known);
             self.emit_gone(tasks, ring, asm);
             self.forget(asm);
         } else {
@@ -171,6 +201,9 @@ impl Files {
         asm.zero(VALUE, file::BYTES);
         asm.call(Helper::Now);
         asm.store(Size::B8, Reg::R10, VALUE + file::FIRST_NS, Reg::R0);
+        asm.mov(Reg::R7, Reg::R9);
+        chase(asm, Reg::R7, kernel.offset("inode", "i_ino")?, Size::B8);
+        asm.store(Size::B8, Reg::R10, VALUE + file::NODE, Reg::R7);
         if does == Does::Open {
             asm.store(Size::B8, Reg::R10, VALUE + file::OPENED_NS, Reg::R0);
         }

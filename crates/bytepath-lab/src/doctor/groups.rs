@@ -191,6 +191,6 @@ fn pressure(here: &Here<'_>) -> Examined {
     match waits.iter().all(|(_, part)| *part <= PRESSURE_MAX) {
         true => Examined::good(name, found.join(", "), "hardly anything waits"),
         false => Examined::poor(name, found.join(", "), "work waits: others use this machine now")
-            .by("see who: bytepath explain --trace offcpu --pid PID"),
+            .by("see who: top, by CPU (P) or memory (M)"),
     }
 }

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{FgetError, neighbours, raise_descriptor_limit};
 
+/// What a process that makes a load calls itself, so that samples of it are known for what they are.
+pub const NAME: &str = "bytepath-load";
+
 /// A load to be.
 #[derive(Debug, Clone)]
 pub struct Load {

@@ -16,6 +16,7 @@ mod sysbench;
 mod throttle;
 pub mod touch_work;
 pub mod toucher;
+pub mod turn;
 mod usage;
 mod zswap;
 

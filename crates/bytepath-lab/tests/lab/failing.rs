@@ -1,9 +1,9 @@
 //! Arms that cannot run, or stop running.
 
-use bytepath_lab::lab::Blocks;
-use bytepath_report::Status;
+use bytepath_lab::lab::{self, Blocks};
+use bytepath_report::{Experiment, Status};
 
-use crate::works::{arm, found, recorded, run, steady, worked};
+use crate::works::{Told, arm, found, recorded, run, settings, steady, worked};
 
 #[test]
 fn an_arm_that_fails_in_the_trial_is_unavailable_and_the_run_goes_on() {
@@ -55,6 +55,18 @@ fn without_its_reference_a_run_compares_with_the_first_arm_that_runs_and_says_so
     assert!(found(&record, "c").ratio.is_some_and(|ratio| (2.9..3.1).contains(&ratio)));
     let said = "the reference arm missing cannot run here; ratios are to b";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+}
+
+#[test]
+fn a_reference_that_nobody_asked_for_is_not_said_to_be_impossible() {
+    let arms = vec![steady("b", 1.0), steady("c", 3.0)];
+    let mut observer = Told::default();
+    let timing = &settings(Blocks::Exactly(3));
+    let record = lab::run(Experiment::default(), arms, "filtered", timing, &mut observer);
+    let record = record.expect("arms can run");
+    let note = record.notes.iter().find(|note| note.starts_with("the reference arm"));
+    let note = note.map_or("none", String::as_str);
+    assert!(note.ends_with("was not asked for; ratios are to b"), "{note}");
 }
 
 #[test]

@@ -57,7 +57,8 @@ impl Comparison {
                 CellAlignment::Left
             });
         }
-        let natural: u16 = table.column_max_content_widths().iter().sum::<u16>() + 6 * GAP;
+        let widths = table.column_max_content_widths();
+        let natural = widths.iter().fold(6 * GAP, |total, width| total.saturating_add(*width));
         if let Some(width) = style.width.filter(|width| natural > *width) {
             table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
             for column in table.column_iter_mut().skip(1).take(5) {

@@ -61,7 +61,7 @@ function drawCosts(box, view) {
 }
 
 // Classes that are no work of anybody's are grey.
-const GREY = { idle: "#c8ccd4", unclaimed: "#8d939e" };
+const GREY = { idle: "#c8ccd4", "other programs": "#aab0bb", unclaimed: "#8d939e" };
 
 function drawClasses(box, view) {
   box.replaceChildren();
@@ -76,8 +76,9 @@ function drawClasses(box, view) {
     rows.push([row, arm.name]);
     for (const [name, share, low, high] of arm.classes) bars.push({ row, arm, name, share, words: `${percent(share)} [${percent(low)}, ${percent(high)}]` });
     if (arm.classes.some((of) => of[4] != null)) {
-      rows.push([`${index}p`, "published"]);
-      for (const [name, , , , published] of arm.classes) if (published != null) bars.push({ row: `${index}p`, arm, name, share: published, words: `${percent(published)} published` });
+      // Others divide the time in which CPUs were busy.
+      rows.push([`${index}p`, "published, of busy time"]);
+      for (const [name, , , , published] of arm.classes) if (published != null) bars.push({ row: `${index}p`, arm, name, share: published, words: `${percent(published)} of busy time, published` });
     }
   }
   const width = widthOf(box);

@@ -1,0 +1,236 @@
+//! The calls of threads, counted and timed from their beginnings and ends; and what stands for the time
+//! in which they were not traced.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use bytepath_report::SyscallCount;
+use syscalls::Sysno;
+
+use super::{Call, Emptied};
+
+/// More records than these in a turn, on average over some turns, are many: some 15,000 calls a
+/// second.
+const MANY: usize = 300;
+/// So many turns it takes to tell.
+const TURNS: usize = 10;
+
+/// Calls that do not return.
+const NO_RETURN: [u64; 2] = [Sysno::exit as u64, EXIT_GROUP];
+const EXIT_GROUP: u64 = Sysno::exit_group as u64;
+
+/// What was traced.
+#[derive(Default)]
+pub(crate) struct Traced {
+    threads: HashMap<u32, Caller>,
+    /// The times in which calls were traced, and others not.
+    pub(crate) windows: Vec<(u64, u64)>,
+    /// Where calls were many: how long was traced, and how long not.
+    on_ns: u64,
+    pub(super) off_ns: u64,
+}
+
+/// The calls of a thread.
+#[derive(Default)]
+struct Caller {
+    pid: u32,
+    /// The call that it is in, and since when it was seen to be.
+    within: Option<(u64, u64)>,
+    /// How many and how long, by number: of the time in which all were traced, and of that in which a
+    /// part was.
+    calls: [HashMap<u64, (u64, u64)>; 2],
+}
+
+/// A stretch of time in which calls were traced.
+pub(super) struct Turn {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// Whether it stands for time beside it in which they were not.
+    pub(super) in_part: bool,
+}
+
+/// When the last turns began, and how many records each brought.
+#[derive(Default)]
+pub(super) struct Pace(VecDeque<(u64, usize)>);
+
+impl Pace {
+    /// Whether calls are many, with those of one more turn. The turns before count as much as this
+    /// one: a turn in which others had the CPU says nothing. What is over before there are so many
+    /// turns is traced whole, unless there are more calls than can be.
+    pub(super) fn are_many(&mut self, from: u64, seen: &Emptied) -> bool {
+        self.0.push_back((from, seen.calls.len()));
+        if self.0.len() > TURNS {
+            self.0.pop_front();
+        }
+        let records = self.0.iter().map(|(_, records)| records).sum::<usize>();
+        seen.full_ns.is_some() || (self.0.len() == TURNS && records > MANY * TURNS)
+    }
+
+    /// When the first of the turns began that it goes by.
+    pub(super) fn since(&self) -> u64 {
+        self.0.front().map_or(0, |(from, _)| *from)
+    }
+}
+
+impl Traced {
+    /// Takes what a turn has brought. Where calls were many behind it, all that is known of those that
+    /// somebody is in ends with it.
+    pub(super) fn turn(&mut self, turn: &Turn, seen: &Emptied, ends: bool) {
+        // Where a ring was full, the time until then stands for the rest.
+        let in_part = turn.in_part || seen.full_ns.is_some();
+        let to = seen.full_ns.map_or(turn.to, |full| full.clamp(turn.from, turn.to));
+        seen.calls.iter().for_each(|call| self.take(call, in_part));
+        if in_part {
+            self.windows.push((turn.from, turn.to));
+            self.on_ns += to - turn.from;
+            self.off_ns += turn.to - to;
+        }
+        if in_part || ends {
+            self.stretch_of_time_ends(to, in_part);
+        }
+        if to < turn.to {
+            self.stretch_of_time_begins(turn.to);
+        }
+    }
+
+    fn take(&mut self, call: &Call, in_part: bool) {
+        let caller = self.threads.entry(call.tid).or_default();
+        caller.pid = call.pid;
+        let part = usize::from(in_part);
+        let calls = &mut caller.calls[part];
+        if call.begins {
+            calls.entry(call.number).or_default().0 += 1;
+            // What does not come back is no waiting.
+            let ends = NO_RETURN.contains(&call.number);
+            caller.within = (!ends).then_some((call.number, call.time_ns));
+            if call.number == EXIT_GROUP {
+                self.end_process(call, part);
+            }
+        } else if let Some((number, since)) = caller.within.take() {
+            let (_, spent) = calls.entry(number).or_default();
+            *spent += call.time_ns.saturating_sub(since);
+        }
+    }
+
+    /// The other threads of a process that ends leave their calls.
+    fn end_process(&mut self, at: &Call, part: usize) {
+        for caller in self.threads.values_mut().filter(|caller| caller.pid == at.pid) {
+            if let Some((number, since)) = caller.within.take() {
+                let (_, spent) = caller.calls[part].entry(number).or_default();
+                *spent += at.time_ns.saturating_sub(since);
+            }
+        }
+    }
+
+    /// Those that are in a call have been so until now.
+    fn stretch_of_time_ends(&mut self, now: u64, in_part: bool) {
+        for caller in self.threads.values_mut() {
+            if let Some((number, since)) = &mut caller.within {
+                let calls = &mut caller.calls[usize::from(in_part)];
+                calls.entry(*number).or_default().1 += now.saturating_sub(*since);
+                *since = now;
+            }
+        }
+    }
+
+    pub(super) fn stretch_of_time_begins(&mut self, now: u64) {
+        for caller in self.threads.values_mut() {
+            if let Some((_, since)) = &mut caller.within {
+                *since = now;
+            }
+        }
+    }
+
+    /// What part of the time was traced, where it was not all of it.
+    pub(crate) fn part(&self) -> Option<f64> {
+        (self.off_ns > 0).then(|| self.on_ns as f64 / (self.on_ns + self.off_ns) as f64)
+    }
+
+    /// The calls of these processes, but not those of some threads; what took longest first.
+    pub(crate) fn counts(&self, pids: &HashSet<u32>, without: &[u32]) -> Vec<SyscallCount> {
+        let scales = [1.0, (self.on_ns + self.off_ns) as f64 / self.on_ns.max(1) as f64];
+        let mut sums: HashMap<u64, (f64, f64)> = HashMap::new();
+        for (tid, caller) in &self.threads {
+            if !pids.contains(&caller.pid) || without.contains(tid) {
+                continue;
+            }
+            for (calls, scale) in caller.calls.iter().zip(scales) {
+                for (number, (count, spent)) in calls {
+                    let sum = sums.entry(*number).or_default();
+                    sum.0 += *count as f64 * scale;
+                    sum.1 += *spent as f64 * scale;
+                }
+            }
+        }
+        let mut counts: Vec<SyscallCount> = sums
+            .into_iter()
+            .map(|(number, (count, spent))| SyscallCount {
+                name: name_of(number),
+                count: count.round() as u64,
+                seconds: Some(spent / 1e9),
+            })
+            .collect();
+        counts
+            .sort_by(|a, b| b.seconds.partial_cmp(&a.seconds).unwrap_or(std::cmp::Ordering::Equal));
+        counts
+    }
+}
+
+/// The name of a system call of this machine.
+pub(crate) fn name_of(number: u64) -> String {
+    let known = usize::try_from(number).ok().and_then(Sysno::new);
+    known.map_or_else(|| format!("call {number}"), |call| call.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: u64 = Sysno::ppoll as u64;
+
+    fn call(tid: u32, time_ns: u64, number: u64, begins: bool) -> Call {
+        Call { pid: 1, tid, time_ns, number, begins }
+    }
+
+    #[test]
+    fn a_call_that_does_not_return_takes_no_time_and_ends_what_others_wait_in() {
+        let mut traced = Traced::default();
+        traced.take(&call(1, 100, WAIT, true), false);
+        traced.take(&call(2, 150, EXIT_GROUP, true), false);
+        traced.stretch_of_time_ends(1_000_000, false);
+        let counts = traced.counts(&HashSet::from([1]), &[]);
+        let seconds = |name: &str| {
+            let call = counts.iter().find(|call| call.name == name).expect("it was made");
+            (call.count, call.seconds.map(|seconds| (seconds * 1e9).round() as u64))
+        };
+        assert_eq!(seconds("exit_group"), (1, Some(0)));
+        assert_eq!(seconds("ppoll"), (1, Some(50)));
+    }
+
+    #[test]
+    fn a_turn_in_which_others_had_the_cpu_does_not_make_calls_few() {
+        let mut pace = Pace::default();
+        let mut are_many = |records: usize| {
+            let calls = (0..records).map(|_| call(1, 1, WAIT, true)).collect();
+            pace.are_many(7, &Emptied { calls, full_ns: None })
+        };
+        assert!((1..TURNS).all(|_| !are_many(10 * MANY)), "what is short is traced whole");
+        assert!(are_many(10 * MANY));
+        assert!(are_many(0), "one turn says nothing");
+        assert!((0..TURNS).any(|_| !are_many(0)), "calls have become few");
+    }
+
+    #[test]
+    fn what_did_not_fit_into_a_ring_is_made_up_for() {
+        // A call a microsecond, and a ring that is full after a quarter of the turn.
+        let calls = (0..2000).map(|at| call(1, at * 500, WAIT, at % 2 == 0)).collect();
+        let seen = Emptied { calls, full_ns: Some(250_000) }.in_order();
+        assert!(Pace::default().are_many(0, &seen), "more than can be traced are many");
+        let mut traced = Traced::default();
+        traced.turn(&Turn { from: 0, to: 1_000_000, in_part: false }, &seen, true);
+        let counts = traced.counts(&HashSet::from([1]), &[]);
+        assert!(counts[0].count.abs_diff(1000) < 10, "{counts:?}");
+        let seconds = counts[0].seconds.expect("it took some");
+        assert!((seconds - 0.0005).abs() < 0.00001, "{counts:?}");
+        assert_eq!(traced.windows, [(0, 1_000_000)], "samples of the turn are left out");
+    }
+}

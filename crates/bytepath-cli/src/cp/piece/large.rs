@@ -10,6 +10,7 @@ use super::words::{Begun, Item, Name};
 use super::{PAUSE, Work};
 use crate::cp::data::Data;
 use crate::cp::entry::{Pair, SinkIs};
+use crate::cp::hand::Other;
 use crate::cp::place::{Follow, Place};
 use crate::cp::regular::Copy;
 use crate::cp::settings::Reflink;
@@ -54,7 +55,7 @@ impl Work<'_> {
         let cloned = shares && data.reflink().is_ok();
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         match cloned {
-            true => self.shared.hand.add(size),
+            true => self.shared.hand.add(Other::Reflink, size),
             false => rustix::fs::ftruncate(&sink, size).map_err(said)?,
         }
         Ok(Begun { k, cloned, size, mtime: mtime(&stat) })

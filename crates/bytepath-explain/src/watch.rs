@@ -181,12 +181,20 @@ fn no_tracefs(error: &std::io::Error) -> String {
     }
 }
 
-/// Takes out the samples that were taken while many calls were traced.
+/// Takes out the samples that were taken while many calls were traced, which made the work slower, unless
+/// most of those of the work are such.
 fn without_windows(profile: &mut Profile, traced: &Traced) {
     let in_window = |time_ns: u64| {
         let at = traced.windows.partition_point(|(_, to)| *to < time_ns);
         traced.windows.get(at).is_some_and(|(from, _)| *from <= time_ns)
     };
+    let works = |stack: u32| profile.thread_of(&profile.stacks[stack as usize]).part == Part::Work;
+    let of_work = profile.moments.iter().filter(|moment| works(moment.stack));
+    let (inside, outside): (Vec<_>, Vec<_>) = of_work.partition(|moment| in_window(moment.time_ns));
+    // Work that is over soon was hardly seen at any other time.
+    if inside.len() > outside.len() {
+        return;
+    }
     for moment in profile.moments.iter().filter(|moment| in_window(moment.time_ns)) {
         profile.counts[moment.stack as usize] -= 1;
     }

@@ -190,9 +190,12 @@ fn without_windows(profile: &mut Profile, traced: &Traced) {
     };
     let works = |stack: u32| profile.thread_of(&profile.stacks[stack as usize]).part == Part::Work;
     let of_work = profile.moments.iter().filter(|moment| works(moment.stack));
-    let (inside, outside): (Vec<_>, Vec<_>) = of_work.partition(|moment| in_window(moment.time_ns));
+    let (mut inside, mut outside) = (0, 0);
+    of_work.for_each(|moment| {
+        *if in_window(moment.time_ns) { &mut inside } else { &mut outside } += 1
+    });
     // Work that is over soon was hardly seen at any other time.
-    if inside.len() > outside.len() {
+    if inside > outside {
         return;
     }
     for moment in profile.moments.iter().filter(|moment| in_window(moment.time_ns)) {

@@ -189,13 +189,14 @@ fn without_windows(profile: &mut Profile, traced: &Traced) {
         traced.windows.get(at).is_some_and(|(from, _)| *from <= time_ns)
     };
     let works = |stack: u32| profile.thread_of(&profile.stacks[stack as usize]).part == Part::Work;
-    let of_work = profile.moments.iter().filter(|moment| works(moment.stack));
-    let (mut inside, mut outside) = (0, 0);
-    of_work.for_each(|moment| {
-        *if in_window(moment.time_ns) { &mut inside } else { &mut outside } += 1
-    });
+    let (inside, outside): (Vec<bool>, Vec<bool>) = profile
+        .moments
+        .iter()
+        .filter(|moment| works(moment.stack))
+        .map(|moment| in_window(moment.time_ns))
+        .partition(|inside| *inside);
     // Work that is over soon was hardly seen at any other time.
-    if inside > outside {
+    if inside.len() > outside.len() {
         return;
     }
     for moment in profile.moments.iter().filter(|moment| in_window(moment.time_ns)) {

@@ -111,7 +111,7 @@ def diagnoses(found: dict[str, Any]) -> str:
             first = next(iter(where.values()))
             who = "every machine" if len(where) == len(machines) else ", ".join(where)
             lines.append(f"poor: {name} on {who}: {first['found']}. {first['why']}"
-                         + (f" Change it by: {first['setting']}" if first.get("setting") else ""))
+                         + (f"; to change it: {first['setting']}" if first.get("setting") else ""))
     for name, all in by.items():
         kinds: dict[str, list[str]] = {}
         for who, finding in all.items():

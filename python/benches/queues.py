@@ -237,7 +237,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="*", type=size, default=[size(s) for s in "1K 16K 64K 256K 1M 16M 128M 1G".split()])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ways", nargs="*", default=list(WAYS))
+    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=WAYS)
     parser.add_argument("--beside", default="mp.Queue", help="what ratios are to")
     parser.add_argument("--bytes", type=size, default=256 << 20, help="bytes that a run moves, about")
     options = parser.parse_args()

@@ -25,6 +25,7 @@ mod generate;
 mod hand;
 mod history;
 mod import;
+mod joined;
 mod kept;
 mod live;
 mod load;

@@ -164,8 +164,12 @@ fn what_the_page_cache_has_of_a_file_is_told_and_changed() {
     let file = numbered();
     let bytes = BLOCKS * IO_BYTES as u64;
     let all = bytes.div_ceil(rustix::param::page_size() as u64);
-    page_cache::fill(&file, bytes).expect("read");
-    assert_eq!(page_cache::resident_pages(&file, bytes), Ok((all, all)));
+    // The kernel may take pages away at any time, and some machines do it all the time.
+    let filled = (0..20).any(|_| {
+        page_cache::fill(&file, bytes).expect("read");
+        page_cache::resident_pages(&file, bytes) == Ok((all, all))
+    });
+    assert!(filled, "the whole file is there");
     page_cache::drop_pages(&file).expect("dropped");
     let (resident, _) = page_cache::resident_pages(&file, bytes).expect("told");
     assert!(resident < all, "{resident} of {all} stay");

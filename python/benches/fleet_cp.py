@@ -20,7 +20,8 @@ from pathlib import Path
 
 from bytepath.fleet import cluster, worker
 from bytepath.fleet.copy.journal import Journal, remove
-from bytepath.fleet.copy.run import Options, Run
+from bytepath.fleet.copy.options import Options
+from bytepath.fleet.copy.run import Run
 from distributed import LocalCluster
 
 

@@ -26,8 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from bytepath.fleet.copy import run as copying
+from bytepath.fleet.copy import pieces as copying
 from bytepath.fleet.copy.journal import Journal
+from bytepath.fleet.copy.options import Options
+from bytepath.fleet.copy.run import Run
+from bytepath.fleet.machines import Machine
 from distributed import Client, Scheduler, Worker
 from distributed.deploy.subprocess import SubprocessCluster
 
@@ -81,7 +84,7 @@ def ground(entries: int):
     with tempfile.TemporaryDirectory(prefix="bytepath-scale-") as folder:
         source = Path(folder) / "source"
         source.mkdir()
-        options = copying.Options(str(source), f"{folder}/copy", "", [f"--entries={entries}"])
+        options = Options(str(source), f"{folder}/copy", "", [f"--entries={entries}"])
         journal = Journal(Path(folder) / "journal", ["scale", str(entries)])
         try:
             yield options, journal, Path(folder) / "journal"
@@ -89,14 +92,14 @@ def ground(entries: int):
             journal.close()
 
 
-async def files_phase(client: Client, options: copying.Options, journal: Journal, workers: int = 2) -> float:
+async def files_phase(client: Client, options: Options, journal: Journal, workers: int = 2) -> float:
     """Shares the tree out; the seconds that took."""
-    run = copying.Run(options, journal, pretend)
+    run = Run(options, journal, pretend)
     await client.wait_for_workers(workers, timeout=120)
     info = (await client.scheduler.identity(n_workers=-1))["workers"]
-    run.machines = [copying.Machine(name, name, {}, [name], 1) for name in info]
+    run.members.machines = [Machine(name, name, {}, [name], 1) for name in info]
     began = time.monotonic()
-    await run._work(client, 0)
+    await run.pieces.work(client, 0)
     return time.monotonic() - began
 
 

@@ -1,10 +1,12 @@
 """Fleets: what is killed, stopped, cut off or set wrong while they copy and measure."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,24 +39,35 @@ def test_a_worker_that_is_killed_costs_no_byte(fleet, tree, tmp_path, name):
     assert_copied(tree, copy)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_worker_that_sleeps_spoils_nothing_when_it_wakes(fleet, tree, tmp_path, name):
+def test_workers_that_sleep_spoil_nothing_when_they_wake(fleet, tree, tmp_path):
     copy = tmp_path / "copy"
-    command = fleet.begin_command("cp", "--limit", "3M", "--late", "1", str(tree), str(copy))
+    command = fleet.begin_command("cp", "--limit", "1M", "--late", "1", str(tree), str(copy))
     wait_until(some_are_copied(copy))
-    asleep = [fleet.workers[name].pid, *children(fleet.workers[name].pid)]
-    for pid in asleep:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    for name in NAMES[:-1]:
+        there = files_of(copy)
+        with asleep(fleet.workers[name].pid):
+            wait_until(lambda: command.poll() is not None or files_of(copy) > there + 20)  # noqa: B023
+    with asleep(fleet.workers[NAMES[-1]].pid) as pids:
         finish(command)
         assert_copied(tree, copy)
-    finally:
-        for pid in asleep:
-            os.kill(pid, signal.SIGCONT)
     # It goes on with what it was at, and finds that all is over.
-    wait_until(lambda: all(state(pid) in "SIZ?" for pid in asleep))
+    wait_until(lambda: all(state(pid) in "SIZ?" for pid in pids))
     time.sleep(0.5)
     assert_copied(tree, copy)
+
+
+@contextlib.contextmanager
+def asleep(pid: int) -> Iterator[list[int]]:
+    """Stops a process with all its children."""
+    pids = [pid, *children(pid)]
+    for each in pids:
+        os.kill(each, signal.SIGSTOP)
+    try:
+        yield pids
+    finally:
+        for each in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT)
 
 
 def test_a_machine_that_is_cut_off_costs_no_byte_and_spoils_none_when_it_is_back(fleet, tree, tmp_path):
@@ -103,14 +116,8 @@ def test_machines_that_are_stopped_or_cut_off_in_an_experiment_are_told_of(fleet
     file = tmp_path / "run.json"
     command = fleet.begin_command("bench", "--patience", "2", "--json", str(file), *MEASURED)
     wait_until(lambda: len(running("sleep 0.7")) >= 3)
-    asleep = [fleet.workers["one"].pid, *children(fleet.workers["one"].pid)]
-    for pid in asleep:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    with asleep(fleet.workers["one"].pid):
         command.communicate(timeout=90)
-    finally:
-        for pid in asleep:
-            os.kill(pid, signal.SIGCONT)
     assert command.returncode == 1
     assert status_of(file) == {"one": "lost", "two": "ok", "three": "ok"}
     assert "has told nothing" in file.read_text()

@@ -196,7 +196,9 @@ async def _on(
             found.update(status="failed", why=str(error))
             break
         except Exception as error:
-            found.update(status="failed", why=first_line(error))
+            # Who waits is told of a lost scheduler before the client's state shows it, and in Dask's words.
+            gone = client.status != "running" or "scheduler-connection-lost" in str(error)
+            found.update(status="failed", why="the scheduler is gone" if gone else first_line(error))
             break
         found.update(status="ok", why="", record=answer.get("record"), said=answer["said"])
         # doctor ends with 1 where something is poor, and tells all the same.

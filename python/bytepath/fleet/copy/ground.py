@@ -61,21 +61,23 @@ class Ground:
                 f"{machines[0].name} does not find what another machine made in {self.destination} ({refused}): it is "
                 "another storage there. Mount the same file system on all machines, or name a path that is on it"
             )
-        waiting = {machine.name: machine for machine in machines}
+        waiting = {machine.name: machine for machine in machines[1:]}
         for _ in range(NAMES_S * 5):
+            if not waiting:
+                break
             answers = await asyncio.gather(
                 *(_ask(client, m.workers[0], m.name, worker.marked, path) for m in waiting.values())
             )
             waiting = {m.name: m for m, found in zip(list(waiting.values()), answers, strict=True) if found != word}
-            if not waiting:
-                self.word = word
-                return
-            await asyncio.sleep(0.2)
-        names = ", ".join(list(waiting)[:10])
-        raise FleetError(
-            f"{self.destination} is another storage on {names} than on {machines[0].name}: what one writes there the "
-            "other does not find. Mount the same file system on all machines, or name a path that is on it"
-        )
+            if waiting:
+                await asyncio.sleep(0.2)
+        if waiting:
+            names = ", ".join(list(waiting)[:10])
+            raise FleetError(
+                f"{self.destination} is another storage on {names} than on {machines[0].name}: what one writes there "
+                "the other does not find. Mount the same file system on all machines, or name a path that is on it"
+            )
+        self.word = word
 
 
 async def check(client: Client, ground: Ground, machines: list[Machine]) -> None:

@@ -233,6 +233,11 @@ class Journal:
 
     # -- what comes after the files --
 
+    def has_links(self) -> bool:
+        """Whether names are to be made, or are being made."""
+        open = "SELECT 1 FROM links UNION ALL SELECT 1 FROM items LIMIT 1"
+        return self.db.execute(open).fetchone() is not None
+
     def put_links(self, together: int, most: int) -> bool:
         """Puts some names that are to be made; whether there were any."""
         rows = self.db.execute("SELECT id, f, name FROM links ORDER BY id LIMIT ?", (together * most,)).fetchall()

@@ -243,11 +243,12 @@ class Pieces:
 
     # -- one thing, before anything else goes on --
 
-    async def alone(self, client: Client, item: dict[str, Any], workers: list[str] | None = None) -> None:
-        """Has one thing done, by anybody or by one of these."""
-        request = {"items": [item], "budget_ms": BUDGET_MS}
-        why = ""
-        for _ in range(ATTEMPTS_MAX):
+    async def alone(self, client: Client, items: list[dict[str, Any]], workers: list[str] | None = None) -> None:
+        """Has these things done, one after the other, by anybody or by one of these."""
+        request = {"items": items, "budget_ms": BUDGET_MS}
+        attempts, why = 0, ""
+        while attempts < ATTEMPTS_MAX:
+            attempts += 1
             task = await self._awaited(client, request, workers)
             try:
                 answer = {**_EMPTY, **json.loads(task.result())}
@@ -267,8 +268,10 @@ class Pieces:
                 raise Full(f"{answer['stop']}\n{self.journal.so_far()}")
             if answer["failed"]:
                 raise FleetError(f"{'; '.join(answer['failed'][0]['why'])}\n{self.journal.so_far()}")
-            return
-        raise FleetError(f"{item['do']} failed: {why}\n{self.journal.so_far()}")
+            if not answer["rest"]:
+                return
+            request["items"], attempts = answer["rest"], 0
+        raise FleetError(f"{items[0]['do']} failed: {why}\n{self.journal.so_far()}")
 
     async def _awaited(self, client: Client, request: dict[str, Any], workers: list[str] | None) -> asyncio.Task[bytes]:
         """The first to be done of as many as it takes: a worker that does not get on is not waited for alone."""

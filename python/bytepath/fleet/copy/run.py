@@ -85,7 +85,7 @@ class Run:
             self.journal.commit()
         # A stage that was ended is never made again: somebody who is late would find it.
         left = [number for name, number in STAGE.items() if PHASES.index(self._phase()) <= PHASES.index(name)]
-        await self.pieces.alone(client, {"do": "prepare", "stages": left})
+        await self.pieces.alone(client, [{"do": "prepare", "stages": left}])
         await self.ground.agree(client, machines)
         try:
             await self._phases(client)
@@ -107,11 +107,14 @@ class Run:
             journal.commit()
             if phase == "files":
                 await pieces.work(client, STAGE[phase])
-                await pieces.alone(client, {"do": "fence", "stage": STAGE[phase]})
+                await pieces.alone(client, [{"do": "fence", "stage": STAGE[phase]}])
             elif phase == "links":
+                if not journal.has_links():
+                    # Nobody has used the stage, so that nobody has to be kept from it.
+                    continue
                 while journal.put_links(LINKS_TOGETHER, 64) or journal.free():
                     await pieces.work(client, STAGE[phase])
-                await pieces.alone(client, {"do": "fence", "stage": STAGE[phase]})
+                await pieces.alone(client, [{"do": "fence", "stage": STAGE[phase]}])
             elif phase == "attributes":
                 while journal.put_attributes(256) or journal.free():
                     await pieces.work(client, 1)
@@ -121,10 +124,9 @@ class Run:
             elif self.options.sync:
                 await self._sync(client)
         self.ground.unmark()
-        if not journal.failures(0)[0]:
-            await pieces.alone(client, {"do": "clean"})
+        clean = [] if journal.failures(0)[0] else [{"do": "clean"}]
         # Making and removing what is in it has changed its time.
-        await pieces.alone(client, {"do": "closed", "dirs": [""]})
+        await pieces.alone(client, [*clean, {"do": "closed", "dirs": [""]}])
         await pieces.release(client)
         journal.set("phase", "done")
         journal.commit()
@@ -140,7 +142,7 @@ class Run:
                 f"Start one there, and give the same command again; if it was started anew, copy with --anew\n"
                 f"{self.journal.so_far()}"
             )
-        await asyncio.gather(*(self.pieces.alone(client, {"do": "sync"}, there[key].workers) for key in there))
+        await asyncio.gather(*(self.pieces.alone(client, [{"do": "sync"}], there[key].workers) for key in there))
 
     def _tell(self, line: str) -> None:
         self.pieces.progress.end()

@@ -26,8 +26,14 @@ from .progress import Progress
 BUDGET_MS = 500
 """What a piece may take. Longer for large fleets: the scheduler hands out so many pieces a second at most."""
 
-BUDGET_MS_SHORT = 40
+BUDGET_MS_SHORT = 30
 """What it may take while there is not enough work for all, and near the end."""
+
+PATIENT = 5
+"""A piece takes at most this part of the time that the work took before it."""
+
+WORTH_S = 0.15
+"""What a piece is to take at least, where there is enough work: to be handed out costs it some milliseconds."""
 
 PIECES_PER_S_MAX = 100
 WINDOW_PER_THREAD = 2
@@ -55,6 +61,33 @@ class Flight:
     key: tuple[str, int] = ("", 0)
 
 
+class Yardstick:
+    """How long things take, as far as that has been seen: so that pieces are neither too small nor too few."""
+
+    def __init__(self) -> None:
+        self.began, self.done = time.monotonic(), 0
+
+    def count(self, flight: Flight, answer: dict[str, Any]) -> None:
+        self.done += max(int(answer["directories"]), len(flight.taken) - len(answer["rest"]))
+
+    def together(self, free: int, threads: int) -> int:
+        """How many things make a piece, where so many are left: ever fewer, so that all end at the same time."""
+        each = -(-free // threads)
+        worth = int(WORTH_S * self.done / max(1e-6, self._seconds() * threads)) if self.done else each
+        return max(1, min(ITEMS_MAX, max(free // (4 * threads), min(worth, each))))
+
+    def budget_ms(self, free: int, threads: int) -> int:
+        """How long a piece may take. While all there is may be in one piece, a part of what the work took so far: nobody
+        is then without any for longer."""
+        most = max(BUDGET_MS, 1000 * threads // PIECES_PER_S_MAX)
+        if free < 2 * threads:
+            return BUDGET_MS_SHORT
+        return max(BUDGET_MS_SHORT, min(most, int(1000 * self._seconds() / PATIENT)))
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.began
+
+
 class Full(FleetError):
     """Nothing more can be done before somebody makes room."""
 
@@ -66,6 +99,7 @@ class Pieces:
         self.options, self.journal, self.ground, self.piece = options, journal, ground, piece
         self.members = members
         self.progress = Progress(options.progress)
+        self.yardstick = Yardstick()
         self.told: list[str] = []
         self.flights: dict[asyncio.Task[bytes], Flight] = {}
         self.groups = self.count = 0
@@ -77,6 +111,7 @@ class Pieces:
 
     async def work(self, client: Client, stage: int) -> None:
         """Has all work done that is in the journal, and all that comes of it."""
+        self.yardstick = Yardstick()
         while True:
             self._fill(client, stage)
             if not self.flights:
@@ -100,9 +135,8 @@ class Pieces:
         if window <= 0:
             return
         free = self.journal.free()
-        enough = free >= 2 * threads
-        budget = max(BUDGET_MS, 1000 * threads // PIECES_PER_S_MAX) if enough else BUDGET_MS_SHORT
-        together = max(1, min(ITEMS_MAX, free // (4 * threads)))
+        budget = self.yardstick.budget_ms(free, threads)
+        together = self.yardstick.together(free, threads)
         for _ in range(window):
             taken = self.journal.take(together)
             if not taken:
@@ -171,6 +205,7 @@ class Pieces:
             del self.flights[other]
             other.cancel()
         if self.journal.settle(flight.taken, answer):
+            self.yardstick.count(flight, answer)
             self.told += answer["told"][: max(0, 100 - len(self.told))]
         self.stop = self.stop or answer.get("stop")
 

@@ -197,7 +197,13 @@ fn the_page_is_light_and_dark_and_goes_to_paper_whole() {
         browser.call("Emulation.setEmulatedMedia", features);
         assert_eq!(browser.eval(back), wanted, "{scheme}");
     }
-    browser.eval("[...document.querySelectorAll('#tools button')].find((button) => button.textContent === 'Light').click(), true");
+    // Computed styles follow at once; the page hears of the change, and its button says so, with the next frame.
+    browser.eval(
+        "(async () => { for (;;) { \
+         const button = [...document.querySelectorAll('#tools button')].find((button) => button.textContent === 'Light'); \
+         if (button) { button.click(); return true; } \
+         await new Promise(requestAnimationFrame); } })()",
+    );
     assert_eq!(browser.eval(back), "rgb(255, 255, 255)", "the button has the last word");
     browser.eval("dispatchEvent(new Event('afterprint')), true");
     assert_eq!(browser.eval("document.querySelectorAll('details[open]').length"), 0);

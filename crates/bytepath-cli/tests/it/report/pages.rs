@@ -164,6 +164,9 @@ fn the_keyboard_reaches_arms_and_calls_and_the_flame_graph_is_searched() {
             .as_str()
             .is_some_and(|tip| tip.contains("12.2 GiB/s"))
     );
+    // Focusing scrolls, which is told of with the next frame: the tip stays.
+    browser.eval("scrollBy(0, 5), new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    assert_eq!(browser.eval("document.getElementById('tip').hidden"), false);
 
     browser.eval("document.querySelector('.flame [role=treeitem]').focus(), true");
     assert_eq!(browser.eval(focused), "all, 100%, 1000 samples");

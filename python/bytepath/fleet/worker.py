@@ -172,7 +172,8 @@ def machine_folder() -> Path:
     machine = os.environ.get("BYTEPATH_MACHINE", "").replace("/", "_")
     folder = Path(base) / f"bytepath-fleet-{os.getuid()}{machine and '-' + machine}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
+    # Not where a link of somebody else's leads to, either.
+    if folder.lstat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to somebody else")
     return folder
 

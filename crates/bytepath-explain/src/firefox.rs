@@ -33,9 +33,10 @@ pub fn json(name: &str, hz: u32, profile: &Profile) -> Result<Vec<u8>, serde_jso
         let stack = &profile.stacks[moment.stack as usize];
         let of = profile.thread_of(stack);
         let thread = *threads.entry(stack.thread).or_insert_with(|| {
-            // Idle time and other programs have number 0 both, and are two things.
+            // What has no number is told apart by its name: idle time, other programs, and whatever
+            // comes from a record.
             let process = *processes
-                .entry((of.pid, of.part == Part::Idle))
+                .entry((of.pid, (of.pid == 0).then(|| of.name.clone())))
                 .or_insert_with(|| made.add_process(&of.name, of.pid, start));
             let thread = made.add_thread(process, of.tid, start, of.pid == of.tid);
             made.set_thread_name(thread, &of.name);

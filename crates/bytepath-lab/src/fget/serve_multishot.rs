@@ -99,7 +99,8 @@ fn serve<'fd>(
 impl<'fd> Client<'fd> {
     /// Whether there is anything to be done for it: one that wishes to end gets its answers first.
     fn is_there(&self) -> bool {
-        !self.gone && !(self.session.over && self.replies.is_empty())
+        let is_answered = self.session.over && self.replies.is_empty();
+        !self.gone && !is_answered
     }
 
     /// Takes what came; requests that come while answers are under way are answered behind them.

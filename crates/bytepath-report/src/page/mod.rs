@@ -9,6 +9,7 @@
 //! The charts are drawn by Observable Plot and D3, kept in `vendor/` as they were published.
 
 mod data;
+mod explained;
 mod text;
 mod tree;
 mod view;

@@ -27,10 +27,13 @@ BUDGET_MS = 500
 """What a piece may take. Longer for large fleets: the scheduler hands out so many pieces a second at most."""
 
 BUDGET_MS_SHORT = 30
-"""What it may take while there is not enough work for all, and near the end."""
+"""What it may take while there is not enough work for all."""
 
-PATIENT = 5
-"""A piece takes at most this part of the time that the work took before it."""
+BUDGET_MS_EARLY = 60
+"""What it may take at least while there is enough."""
+
+PATIENT = 4
+"""A piece takes at most this part of the time that the work took before it, or will yet take."""
 
 WORTH_S = 0.15
 """What a piece is to take at least, where there is enough work: to be handed out costs it some milliseconds."""
@@ -76,13 +79,14 @@ class Yardstick:
         worth = int(WORTH_S * self.done / max(1e-6, self._seconds() * threads)) if self.done else each
         return max(1, min(ITEMS_MAX, max(free // (4 * threads), min(worth, each))))
 
-    def budget_ms(self, free: int, threads: int) -> int:
-        """How long a piece may take. While all there is may be in one piece, a part of what the work took so far: nobody
-        is then without any for longer."""
-        most = max(BUDGET_MS, 1000 * threads // PIECES_PER_S_MAX)
+    def budget_ms(self, free: int, threads: int, share: float) -> int:
+        """How long a piece may take, where such a share of all is done. As all there is left may be in one piece, it is a
+        part of what the work took so far, and of what it will yet take: nobody is without work for longer."""
         if free < 2 * threads:
             return BUDGET_MS_SHORT
-        return max(BUDGET_MS_SHORT, min(most, int(1000 * self._seconds() / PATIENT)))
+        past = self._seconds()
+        near_s = min(past, past * (1 - share) / share if 0 < share < 1 else past) / PATIENT
+        return max(BUDGET_MS_EARLY, min(max(BUDGET_MS, 1000 * threads // PIECES_PER_S_MAX), int(1000 * near_s)))
 
     def _seconds(self) -> float:
         return time.monotonic() - self.began
@@ -135,7 +139,7 @@ class Pieces:
         if window <= 0:
             return
         free = self.journal.free()
-        budget = self.yardstick.budget_ms(free, threads)
+        budget = self.yardstick.budget_ms(free, threads, float(self.journal.get("w", "0") or 0))
         together = self.yardstick.together(free, threads)
         for _ in range(window):
             taken = self.journal.take(together)

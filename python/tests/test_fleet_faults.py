@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -145,7 +146,9 @@ def test_clocks_that_are_apart_are_told_of_and_nothing_depends_on_them(fleet, tr
     finally:
         fleet.end_worker("two")
     ended_well(done)
-    assert "the clock of two is 3600." in done.stderr and "ahead of this machine's" in done.stderr
+    [apart] = re.findall(r"the clock of two is ([0-9.]+) s ahead of this machine's", done.stderr)
+    # As near as a question and its answer tell it.
+    assert abs(float(apart) - 3600) < 60
     assert_copied(tree, tmp_path / "copy")
 
 

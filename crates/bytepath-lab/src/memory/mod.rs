@@ -56,6 +56,12 @@ enum Kernel {
 #[cfg(target_arch = "x86_64")]
 use crate::sys::vectors;
 
+// What every CPU of the kind has.
+#[cfg(target_arch = "x86_64")]
+pub(crate) use vectors::read_sse2 as summed;
+#[cfg(target_arch = "x86_64")]
+use vectors::write_sse2 as written;
+
 #[cfg(target_arch = "x86_64")]
 mod kernels {
     use super::{Kernel, vectors};
@@ -138,7 +144,7 @@ impl Sweep {
 }
 
 /// The sum of the words.
-#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn summed(bytes: &[u8]) -> u64 {
     let (rounds, rest) = bytes.as_chunks::<128>();
     debug_assert!(rest.is_empty());
@@ -152,8 +158,8 @@ pub(crate) fn summed(bytes: &[u8]) -> u64 {
 }
 
 /// Writes a word everywhere.
-#[inline(always)]
-pub(crate) fn written(bytes: &mut [u8], value: u64) {
+#[cfg(not(target_arch = "x86_64"))]
+fn written(bytes: &mut [u8], value: u64) {
     let (rounds, rest) = bytes.as_chunks_mut::<128>();
     debug_assert!(rest.is_empty());
     let mut words = [0; 128];
@@ -169,20 +175,6 @@ fn filled(bytes: &mut [u8], value: u64) {
 
 fn copied_by_library(from: &[u8], to: &mut [u8]) {
     to.copy_from_slice(from);
-}
-
-/// Copies, in rounds that the compiler does not know for a copy of the library's: each word goes
-/// through a register and an addition of nothing.
-#[inline(always)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only there"))]
-pub(crate) fn copied(from: &[u8], to: &mut [u8]) {
-    let nothing = std::hint::black_box(0_u64);
-    let ((from, _), (to, _)) = (from.as_chunks::<128>(), to.as_chunks_mut::<128>());
-    for (from, to) in from.iter().zip(to) {
-        for (from, to) in from.as_chunks::<8>().0.iter().zip(to.as_chunks_mut::<8>().0) {
-            *to = (u64::from_ne_bytes(*from) ^ nothing).to_ne_bytes();
-        }
-    }
 }
 
 /// Sweeps of a process.

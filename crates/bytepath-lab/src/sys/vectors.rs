@@ -5,9 +5,15 @@
 #![allow(unsafe_code)]
 
 use std::arch::asm;
-use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+use std::arch::x86_64::{
+    __m128i, __m256i, _mm_add_epi64, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_set1_epi64x,
+    _mm_setzero_si128, _mm_sfence, _mm_storeu_si128, _mm_stream_si128, _mm_unpackhi_epi64,
+    _mm256_add_epi64, _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_loadu_si256,
+    _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_storeu_si256, _mm256_xor_si256,
+};
 
-use crate::memory::{copied, summed, written};
+// What is written as words would be widened only by a compiler that optimises for speed, down to the
+// linking; here the width is what is measured.
 
 // AVX-512 is written in assembly: the language has it from Rust 1.89 on. A register that is named by
 // its first 16 bytes stands for all of it.
@@ -25,19 +31,123 @@ pub(crate) fn has_avx512() -> bool {
     is_x86_feature_detected!("avx512f")
 }
 
+/// The sum of the words, 16 bytes at a time.
+pub(crate) fn read_sse2(bytes: &[u8]) -> u64 {
+    let (rounds, rest) = bytes.as_chunks::<16>().0.as_chunks::<4>();
+    debug_assert!(rest.is_empty());
+    let [mut a, mut b, mut c, mut d] = [sse2::zero(); 4];
+    for [to_a, to_b, to_c, to_d] in rounds {
+        a = sse2::add(a, load(to_a));
+        b = sse2::add(b, load(to_b));
+        c = sse2::add(c, load(to_c));
+        d = sse2::add(d, load(to_d));
+    }
+    sse2::summed(sse2::add(sse2::add(a, b), sse2::add(c, d)))
+}
+
+/// Writes a word everywhere, 16 bytes at a time.
+pub(crate) fn write_sse2(bytes: &mut [u8], value: u64) {
+    let (rounds, rest) = bytes.as_chunks_mut::<16>().0.as_chunks_mut::<4>();
+    debug_assert!(rest.is_empty());
+    let both = sse2::both(value);
+    for [a, b, c, d] in rounds {
+        store(a, both);
+        store(b, both);
+        store(c, both);
+        store(d, both);
+    }
+}
+
+/// Instructions that every x86-64 CPU has; before Rust 1.89 they count as unsafe.
+mod sse2 {
+    #![allow(unused_unsafe, reason = "newer compilers know that these change nothing")]
+    use super::{
+        __m128i, _mm_add_epi64, _mm_cvtsi128_si64, _mm_set1_epi64x, _mm_setzero_si128,
+        _mm_unpackhi_epi64,
+    };
+
+    #[inline(always)]
+    pub(super) fn zero() -> __m128i {
+        // SAFETY: every x86-64 CPU has it.
+        unsafe { _mm_setzero_si128() }
+    }
+
+    #[inline(always)]
+    pub(super) fn both(value: u64) -> __m128i {
+        // SAFETY: every x86-64 CPU has it.
+        unsafe { _mm_set1_epi64x(value.cast_signed()) }
+    }
+
+    #[inline(always)]
+    pub(super) fn add(one: __m128i, other: __m128i) -> __m128i {
+        // SAFETY: every x86-64 CPU has it.
+        unsafe { _mm_add_epi64(one, other) }
+    }
+
+    /// The sum of both words.
+    pub(super) fn summed(words: __m128i) -> u64 {
+        // SAFETY: every x86-64 CPU has it.
+        let high = unsafe { _mm_unpackhi_epi64(words, words) };
+        // SAFETY: likewise.
+        unsafe { _mm_cvtsi128_si64(add(words, high)) }.cast_unsigned()
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load_wide(from: &[u8; 32]) -> __m256i {
+    // SAFETY: the 32 bytes are readable; no alignment is needed.
+    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store_wide(to: &mut [u8; 32], value: __m256i) {
+    // SAFETY: the 32 bytes are ours to write; no alignment is needed.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), value) }
+}
+
 #[target_feature(enable = "avx2")]
 fn summed_by_avx2(bytes: &[u8]) -> u64 {
-    summed(bytes)
+    let (rounds, rest) = bytes.as_chunks::<32>().0.as_chunks::<4>();
+    debug_assert!(rest.is_empty());
+    let [mut a, mut b, mut c, mut d] = [_mm256_setzero_si256(); 4];
+    for [to_a, to_b, to_c, to_d] in rounds {
+        a = _mm256_add_epi64(a, load_wide(to_a));
+        b = _mm256_add_epi64(b, load_wide(to_b));
+        c = _mm256_add_epi64(c, load_wide(to_c));
+        d = _mm256_add_epi64(d, load_wide(to_d));
+    }
+    let all = _mm256_add_epi64(_mm256_add_epi64(a, b), _mm256_add_epi64(c, d));
+    sse2::summed(sse2::add(_mm256_castsi256_si128(all), _mm256_extracti128_si256::<1>(all)))
 }
 
 #[target_feature(enable = "avx2")]
 fn written_by_avx2(bytes: &mut [u8], value: u64) {
-    written(bytes, value);
+    let (rounds, rest) = bytes.as_chunks_mut::<32>().0.as_chunks_mut::<4>();
+    debug_assert!(rest.is_empty());
+    let words = _mm256_set1_epi64x(value.cast_signed());
+    for [a, b, c, d] in rounds {
+        store_wide(a, words);
+        store_wide(b, words);
+        store_wide(c, words);
+        store_wide(d, words);
+    }
 }
 
+/// The compiler would know plain loads and stores for a copy of the library's: each goes through
+/// an exclusive or with nothing.
 #[target_feature(enable = "avx2")]
 fn copied_by_avx2(from: &[u8], to: &mut [u8]) {
-    copied(from, to);
+    let nothing = _mm256_set1_epi64x(std::hint::black_box(0));
+    let from = from.as_chunks::<32>().0.as_chunks::<4>().0;
+    let to = to.as_chunks_mut::<32>().0.as_chunks_mut::<4>().0;
+    for ([from_a, from_b, from_c, from_d], [a, b, c, d]) in from.iter().zip(to) {
+        store_wide(a, _mm256_xor_si256(load_wide(from_a), nothing));
+        store_wide(b, _mm256_xor_si256(load_wide(from_b), nothing));
+        store_wide(c, _mm256_xor_si256(load_wide(from_c), nothing));
+        store_wide(d, _mm256_xor_si256(load_wide(from_d), nothing));
+    }
 }
 
 /// The sum of the words, 32 bytes at a time.
@@ -165,6 +275,12 @@ fn stream(to: &mut [u8; 16], value: __m128i) {
 }
 
 #[inline(always)]
+fn store(to: &mut [u8; 16], value: __m128i) {
+    // SAFETY: the 16 bytes are ours to write; no alignment is needed.
+    unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), value) }
+}
+
+#[inline(always)]
 fn load(from: &[u8; 16]) -> __m128i {
     // SAFETY: the 16 bytes are readable; no alignment is needed.
     unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
@@ -183,10 +299,7 @@ fn fence() {
 pub(crate) fn write_past_caches(bytes: &mut [u8], value: u64) {
     let (pieces, rest) = bytes.as_chunks_mut::<16>();
     assert!(rest.is_empty() && pieces.as_ptr().cast::<__m128i>().is_aligned());
-    let mut both = [0; 16];
-    both[..8].copy_from_slice(&value.to_ne_bytes());
-    both[8..].copy_from_slice(&value.to_ne_bytes());
-    let both = load(&both);
+    let both = sse2::both(value);
     for piece in pieces {
         stream(piece, both);
     }

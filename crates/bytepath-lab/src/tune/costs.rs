@@ -229,7 +229,7 @@ fn memory(size: PageSize) -> Option<(f64, f64, f64)> {
         to.as_mut_slice().copy_from_slice(black_box(from.as_slice()));
         copies.push(speed(began.elapsed()));
         let began = Instant::now();
-        black_box(sum(black_box(to.as_slice())));
+        black_box(crate::memory::summed(black_box(to.as_slice())));
         reads.push(speed(began.elapsed()));
     }
     // Huge pages that were asked for need not have come.
@@ -238,11 +238,4 @@ fn memory(size: PageSize) -> Option<(f64, f64, f64)> {
 
 fn speed(time: Duration) -> f64 {
     MEMORY_BYTES as f64 / GIB / time.as_secs_f64().max(1e-9)
-}
-
-fn sum(bytes: &[u8]) -> u64 {
-    bytes
-        .chunks_exact(8)
-        .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
-        .fold(0, u64::wrapping_add)
 }

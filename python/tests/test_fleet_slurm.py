@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,9 +12,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
-pytest.importorskip("dask_jobqueue", reason="Slurm's part needs the package dask-jobqueue")
 
-from dask_jobqueue import SLURMCluster  # noqa: E402
 from fleet_servers import APART, PATH, free_port, needed, needs_namespaces, served  # noqa: E402
 from fleet_trees import assert_copied, ended_well, make_tree  # noqa: E402
 
@@ -52,6 +51,15 @@ slurmctld -f "$1/slurm.conf" && exec slurmd -D -f "$1/slurm.conf"
 
 
 @pytest.fixture
+def clusters():
+    """dask-jobqueue, whose import has SIGINT end the process (dask_jobqueue/runner.py): other tests have it
+    interrupt them."""
+    before = signal.getsignal(signal.SIGINT)
+    yield pytest.importorskip("dask_jobqueue", reason="Slurm's part needs the package dask-jobqueue")
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
 def slurm(tmp_path_factory, monkeypatch) -> Iterator[Path]:
     """A Slurm, which the commands of this process ask from now on."""
     for name in ("slurmctld", "slurmd", "sbatch", "munged"):
@@ -79,11 +87,11 @@ def slurm(tmp_path_factory, monkeypatch) -> Iterator[Path]:
         yield folder
 
 
-def test_workers_that_are_jobs_of_slurm_copy_a_tree(slurm, command, tmp_path):
+def test_workers_that_are_jobs_of_slurm_copy_a_tree(slurm, clusters, command, tmp_path):
     source, copy = tmp_path / "source", tmp_path / "copy"
     make_tree(source)
     given = [f"export BYTEPATH_PROGRAM='{command}' XDG_RUNTIME_DIR='{tmp_path}' BYTEPATH_MACHINE=$SLURM_JOB_ID"]
-    with SLURMCluster(
+    with clusters.SLURMCluster(
         cores=1, processes=1, memory="200MB", walltime="00:10:00", interface="lo", python=sys.executable,
         log_directory=str(slurm / "jobs"), local_directory=str(tmp_path), job_script_prologue=given,
         scheduler_options={"dashboard": False},

@@ -12,6 +12,8 @@ pub struct Knobs {
     pub pipe_bytes: Option<usize>,
     /// Chunks in flight at once, where a mechanism can have more than one.
     pub queue_depth: Option<usize>,
+    /// Threads that move, where a mechanism can have more than one.
+    pub threads: Option<usize>,
     /// What to do when it cannot go on.
     pub wait: Wait,
     /// The pages of buffers of our own.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs};
 use crate::profile::Profile;
-use crate::routes::{Aliasing, Cache, Job, ROUTES, Rank, Route, by_name};
+use crate::routes::{Aliasing, Allowed, Cache, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
 use crate::wait::Wait;
 
@@ -121,19 +121,25 @@ impl Plan {
 
     /// As [`Plan::best`], in the order of what was measured on this machine, each route with the
     /// knobs that [`Pair::best`](crate::profile::Pair::best) prefers; what the caller set stays as
-    /// it is. Routes that were not measured come last. Where the pair was not measured at all, the
-    /// rules decide.
+    /// it is. Routes that were not measured come last, and so do those of several threads that were
+    /// measured on another file system only. Where the pair was not measured at all, the rules decide.
     ///
     /// # Errors
     /// No route suits.
     pub fn by_profile(job: &Job<'_>, knobs: Knobs, profile: &Profile) -> Result<Plan, PlanError> {
         let mut plan = Plan::best(job, knobs.clone())?;
         let Some(pair) = profile.pair(job.source, job.sink) else { return Ok(plan) };
+        let measured_here =
+            pair.place.as_ref().is_some_and(|place| place.device == job.sink.device());
         let mut first_pipe = plan.grow_pipes_to;
         let mut fastest = f64::NEG_INFINITY;
         let mut overall = Vec::new();
         for choice in &mut plan.routes {
             let name = choice.route.name();
+            // What several threads gain is a matter of the file system's locks.
+            if choice.route.is_parallel() && !measured_here {
+                continue;
+            }
             let best = pair.best(|setting| setting.route == name && setting.agrees(&knobs));
             let Some(best) = best else { continue };
             choice.knobs = best.choice.filled(&knobs);
@@ -239,7 +245,15 @@ fn suits(route: &dyn Route, job: &Job<'_>) -> Result<Rank, Refusal> {
     if cached && job.cache == Cache::LeaveAsItWas {
         route.leaves_cache()?;
     }
-    Ok(rank)
+    match (job.sharing, rank) {
+        (Allowed::Yes, rank) => Ok(rank),
+        (Allowed::No, _) if route.may_share() => {
+            Err(Refusal::because("the file system may share blocks, or leave holes"))
+        }
+        // Reading and writing tells which end an error is of, so the others have to earn it.
+        (Allowed::No, Rank::InKernel | Rank::ByReference) => Ok(Rank::Unproven),
+        (Allowed::No, rank) => Ok(rank),
+    }
 }
 
 fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -> Choice {
@@ -322,7 +336,7 @@ mod tests {
     use super::*;
     use crate::endpoint::Endpoint;
     use crate::profile::tests::{gave, profile};
-    use crate::profile::{End, Pair};
+    use crate::profile::{End, Pair, Place};
 
     fn plan_names(plan: &Plan) -> Vec<&'static str> {
         plan.routes().iter().map(|choice| choice.route.name()).collect()
@@ -339,6 +353,41 @@ mod tests {
         assert_eq!(plan_names(&plan), ["read-write"]);
         let plan = Plan::best(&job.allow_aliasing(), Knobs::default()).expect("a plan");
         assert_eq!(plan_names(&plan), ["splice", "splice-through", "sendfile", "read-write"]);
+    }
+
+    #[test]
+    fn bytes_that_are_not_to_be_shared_go_through_memory_unless_another_copy_was_measured_to_be_better()
+     {
+        let (from, to) = (tempfile::tempfile().expect("a file"), tempfile::tempfile());
+        let to = to.expect("a file");
+        std::os::unix::fs::FileExt::write_all_at(&from, b"some", 0).expect("bytes");
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let job = Job::new(&source, &sink).unshared();
+        let plan = Plan::best(&job, Knobs::default()).expect("a plan");
+        let names = plan_names(&plan);
+        assert_eq!(names[0], "read-write");
+        assert!(!names.contains(&"copy-file-range") && !names.contains(&"reflink"), "{names:?}");
+        let choices = vec![
+            gave("copy-file-range", None, 9.0),
+            gave("parallel", None, 3.0),
+            gave("read-write", None, 2.0),
+        ];
+        let measured_on = |device| {
+            let (directory, file_system) = ("/".into(), "ext4".into());
+            let place = Some(Place { directory, file_system, options: Vec::new(), device });
+            let (source, sink, choices) = (End::File, End::File, choices.clone());
+            profile(vec![Pair { source, sink, place, choices }])
+        };
+        let first = |knobs, device| {
+            let plan = Plan::by_profile(&job, knobs, &measured_on(device)).expect("a plan");
+            plan_names(&plan)[0]
+        };
+        let (here, elsewhere) = (sink.device(), sink.device() + 1);
+        assert_eq!(first(Knobs::default(), here), "parallel");
+        assert_eq!(first(Knobs::default(), elsewhere), "read-write", "another file system");
+        let one = Knobs { threads: Some(1), ..Knobs::default() };
+        assert_eq!(first(one, here), "read-write", "one thread is not what was measured");
     }
 
     #[test]

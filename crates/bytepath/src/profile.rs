@@ -248,15 +248,21 @@ impl Setting {
             chunk_bytes: asked.chunk_bytes.or(self.chunk_bytes),
             pipe_bytes: asked.pipe_bytes,
             queue_depth: asked.queue_depth,
+            threads: asked.threads,
             wait: if asked.wait == Wait::Block { self.wait() } else { asked.wait },
             pages: asked.pages,
             cpu: if asked.cpu == Cpu::Any && self.stays { Cpu::Stay } else { asked.cpu },
         }
     }
 
-    /// Whether it is what the caller asks for, as far as that goes.
+    /// Whether it is what the caller asks for, as far as that goes. What was measured with several
+    /// threads says nothing of one.
     pub(crate) fn agrees(&self, asked: &Knobs) -> bool {
         let same = |asked: Option<usize>, own: Option<usize>| asked.is_none() || asked == own;
+        let several = crate::routes::by_name(&self.route).is_some_and(|route| route.is_parallel());
+        if several && asked.threads == Some(1) {
+            return false;
+        }
         same(asked.chunk_bytes, self.chunk_bytes)
             && same(asked.pipe_bytes, self.pipe_bytes)
             && (asked.wait == Wait::Block || asked.wait == self.wait())

@@ -60,6 +60,8 @@ fn the_profile_is_what_the_published_schema_says_and_has_every_pair() {
     for pair in kept["pairs"].as_array().expect("pairs") {
         let choices = pair["choices"].as_array().expect("choices");
         assert!(choices.len() >= 4, "{pair}");
+        let by_several = choices.iter().any(|choice| choice["route"] == "parallel");
+        assert_eq!(by_several, pair["source"] == "file" && pair["sink"] == "file", "{pair}");
         let has_file = pair["source"] == "file" || pair["sink"] == "file";
         assert_eq!(pair.get("place").is_some(), has_file, "{pair}");
     }

@@ -47,12 +47,13 @@ const CHUNK_BYTES: &[usize] = &[64 << 10, 128 << 10, 256 << 10, 1 << 20];
 /// Whether a route can join two ends.
 type Joins = fn(End, End) -> bool;
 
-/// Routes that hand pages on or copy in the kernel.
+/// Routes that hand pages on or copy in the kernel, by one thread or several.
 const IN_KERNEL: &[(&str, Joins)] = &[
     ("splice", |source, _| source != End::Null),
     ("splice-through", |source, sink| piped(source, sink) && sink != End::Null),
     ("sendfile", |source, sink| source == End::File && sink != End::Null),
     ("copy-file-range", |source, sink| (source, sink) == (End::File, End::File)),
+    ("parallel", |source, sink| (source, sink) == (End::File, End::File)),
 ];
 
 /// Whether an end is a pipe.

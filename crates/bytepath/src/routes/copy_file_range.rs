@@ -65,6 +65,10 @@ impl Route for CopyFileRange {
         ))
     }
 
+    fn may_share(&self) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut left = span.limit;
         if span.source.may_have_holes()

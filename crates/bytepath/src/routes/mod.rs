@@ -99,6 +99,9 @@ pub struct Job<'a> {
     pub keep_source: bool,
     /// What becomes of the page cache.
     pub cache: Cache,
+    /// Whether the file system may let both files have the same blocks until either is written, and
+    /// leave holes where the source has them.
+    pub sharing: Allowed,
 }
 
 /// What a movement leaves in the page cache.
@@ -124,8 +127,15 @@ pub enum Allowed {
 impl<'a> Job<'a> {
     /// Moves everything from `source` to `sink`, as copies.
     pub fn new(source: &'a Endpoint<'a>, sink: &'a Endpoint<'a>) -> Self {
-        let cache = Cache::Keep;
-        Job { source, sink, limit: None, aliasing: Allowed::No, keep_source: false, cache }
+        Job {
+            source,
+            sink,
+            limit: None,
+            aliasing: Allowed::No,
+            keep_source: false,
+            cache: Cache::Keep,
+            sharing: Allowed::Yes,
+        }
     }
 
     /// At most `bytes`.
@@ -155,6 +165,13 @@ impl<'a> Job<'a> {
     #[must_use]
     pub fn leave_cache(self) -> Self {
         Job { cache: Cache::LeaveAsItWas, ..self }
+    }
+
+    /// Writes every byte anew: no blocks are shared, and no holes are left. By rules the bytes then go
+    /// through memory of ours; a profile may prefer another route that copies.
+    #[must_use]
+    pub fn unshared(self) -> Self {
+        Job { sharing: Allowed::No, ..self }
     }
 
     /// Duplicates what a pipe holds now and leaves it there.
@@ -189,6 +206,16 @@ pub trait Route: Sync {
     /// Why it cannot.
     fn leaves_cache(&self) -> Result<(), Refusal> {
         Err(Refusal::because("what it moves stays in the page cache"))
+    }
+
+    /// Whether it may leave the sink with blocks of the source, or with its holes.
+    fn may_share(&self) -> bool {
+        false
+    }
+
+    /// Whether it moves with several threads, of which [`Knobs::threads`] says how many.
+    fn is_parallel(&self) -> bool {
+        false
     }
 
     /// Whether it maps the sink, which takes one that is open for reading as well.

@@ -1,4 +1,5 @@
-//! `parallel`: several threads, each reading other slices of the source into a mapping of the sink.
+//! `parallel`: several threads, each copying other slices, most by reading the source into a mapping of
+//! the sink.
 //!
 //! A file takes one write(2) at a time, whoever writes: its inode is locked meanwhile. Pages of a
 //! mapping are filled by several at once. The kernel alone touches the mapping, so that a disk that
@@ -7,14 +8,21 @@
 //!
 //! Costs per slice: a mapping, a lock, and one call per MiB; one copy, and a fault for every page.
 //!
-//! The sink grows by a window at a time, all of which the file system has set aside before it is
-//! mapped, and by its last page only when all before it is there: a process that is killed leaves a
-//! file that is shorter than the source. What ends the work early cuts the sink back to what it has
-//! without a gap, and is left to the next route, which says what the matter is.
+//! In a file system in memory, a fault for every page costs more than the lock of a write does: there
+//! one thread splices its slices (see [`piped`]) while the others map theirs (256 MiB from tmpfs to
+//! tmpfs by 2 CPUs: 0.155 s by copy_file_range, 0.16 by mappings alone, 0.107 so; on ext4, whose faults
+//! bring several pages, the mappings alone are faster).
+//!
+//! The sink grows by a window at a time, which a file system on a device has set aside before it is
+//! mapped (setting memory aside would be half of the work, done by one thread), and by its last page
+//! only when all before it is there: a process that is killed leaves a file that is shorter than the
+//! source. What ends the work early cuts the sink back to what it has without a gap, and is left to
+//! the next route, which says what the matter is.
 
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::endpoint::Kind;
@@ -22,8 +30,11 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::machine::CpuList;
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
-use slices::{Slice, Slices, Why};
+use crate::sys::file_mapping::FileMapping;
+use piped::Piped;
+use slices::{Copied, Slice, Slices, Why};
 
+mod piped;
 mod slices;
 
 /// What one call reads.
@@ -54,7 +65,7 @@ impl Route for Parallel {
     }
 
     fn summary(&self) -> &'static str {
-        "read(2) by several threads into a mapping of the sink, file to file"
+        "several threads, each copying other slices, most into a mapping of the sink, file to file"
     }
 
     fn aliasing(&self, _: &Job<'_>) -> Aliasing {
@@ -82,6 +93,10 @@ impl Route for Parallel {
             return Err(Refusal::because("the source says that it is empty, so it has to be read"));
         }
         Ok(Rank::Unproven)
+    }
+
+    fn is_parallel(&self) -> bool {
+        true
     }
 
     fn maps_sink(&self) -> bool {
@@ -117,6 +132,10 @@ struct Stretch<'a> {
     /// How many of them go out of order: all but those of the last page.
     bulk: u64,
     threads: usize,
+    /// The sink, open for reading as well, where the span's is not.
+    mappable: Option<OwnedFd>,
+    /// Whether the sink's bytes are in memory and nowhere else.
+    in_memory: bool,
     slices: Mutex<Slices>,
 }
 
@@ -139,8 +158,18 @@ impl<'a> Stretch<'a> {
         let threads = threads(span);
         let each = bulk / (threads as u64 * SLICES_EACH);
         let slice_bytes = each.clamp(SLICE_BYTES_MIN, SLICE_BYTES_MAX) / page * page;
-        let slices = Mutex::new(Slices::new(bulk, slice_bytes));
-        Ok(Stretch { span, source_at, sink_at, sink_ends_at, bytes, bulk, threads, slices })
+        Ok(Stretch {
+            span,
+            source_at,
+            sink_at,
+            sink_ends_at,
+            bytes,
+            bulk,
+            threads,
+            mappable: if bulk > 0 { mappable(span.sink.as_fd())? } else { None },
+            in_memory: is_in_memory(span.sink.as_fd()),
+            slices: Mutex::new(Slices::new(bulk, slice_bytes)),
+        })
     }
 
     /// Copies them; how many, which is fewer where the source has fewer than it says.
@@ -149,10 +178,13 @@ impl<'a> Stretch<'a> {
             std::thread::scope(|scope| {
                 for _ in 1..self.threads.min(self.slices().count()) {
                     // Without memory for a thread, those that there are do its work.
-                    let _ = std::thread::Builder::new().spawn_scoped(scope, || self.work(|| ()));
+                    let begin = || self.work(None, || ());
+                    let _ = std::thread::Builder::new().spawn_scoped(scope, begin);
                 }
+                // Without a pipe, all of them map.
+                let piped = if self.in_memory { Piped::open() } else { None };
                 // Of the threads, this one alone tells the meter.
-                self.work(|| self.tell());
+                self.work(piped, || self.tell());
             });
             let reached = self.leave()?;
             if reached < self.bulk {
@@ -167,12 +199,24 @@ impl<'a> Stretch<'a> {
     }
 
     /// Copies slices until there are none, or the work has ended early.
-    fn work(&self, mut after: impl FnMut()) {
+    fn work(&self, mut piped: Option<Piped>, mut after: impl FnMut()) {
         while let Some(slice) = self.next() {
-            let copied = self.copy(&slice);
+            let copied = match piped.take().map(|pipe| (self.splice(&pipe, &slice), pipe)) {
+                // Not between these two, or no more: a read of the same bytes shows which.
+                None | Some((Copied { why: Some(Why::Splicing), .. }, _)) => self.copy(&slice),
+                Some((copied, pipe)) => {
+                    piped = Some(pipe);
+                    copied
+                }
+            };
             self.slices().copied(&slice, copied);
             after();
         }
+    }
+
+    fn splice(&self, pipe: &Piped, slice: &Slice) -> Copied {
+        let places = (self.source_at + slice.at, self.sink_at + slice.at);
+        pipe.copy((self.span.source.as_fd(), self.span.sink.as_fd()), places, slice.bytes as usize)
     }
 
     /// The next slice, for which the sink has room.
@@ -196,7 +240,7 @@ impl<'a> Stretch<'a> {
         Some(slice)
     }
 
-    /// Makes the sink longer, by what the file system then has set aside.
+    /// Makes the sink longer, by what the file system then has set aside unless that is memory.
     fn grow(&self, room: u64, more: u64) -> Result<(), Errno> {
         // A file that may not become so long is the business of who writes up to there.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
@@ -205,23 +249,33 @@ impl<'a> Stretch<'a> {
             return Err(Errno::FBIG);
         }
         loop {
-            let flags = FallocateFlags::empty();
-            match rustix::fs::fallocate(self.span.sink, flags, self.sink_at + room, more) {
+            let grown = match self.in_memory {
+                true => rustix::fs::ftruncate(self.span.sink, end),
+                false => {
+                    let flags = FallocateFlags::empty();
+                    rustix::fs::fallocate(self.span.sink, flags, self.sink_at + room, more)
+                }
+            };
+            match grown {
                 Err(Errno::INTR) => {}
                 answer => return answer,
             }
         }
     }
 
-    /// Copies a slice; how much of it, the calls that took, and why it is not all.
-    fn copy(&self, slice: &Slice) -> slices::Copied {
-        let mut copied = slices::Copied { bytes: 0, calls: 1, why: None };
+    /// The sink, open for reading and writing.
+    fn mappable(&self) -> BorrowedFd<'_> {
+        self.mappable.as_ref().map_or(self.span.sink.as_fd(), |sink| sink.as_fd())
+    }
+
+    /// Copies a slice by a mapping; how much of it, the calls that took, and why it is not all.
+    fn copy(&self, slice: &Slice) -> Copied {
+        let mut copied = Copied { bytes: 0, calls: 1, why: None };
         let to = self.sink_at + slice.at;
         let bytes = slice.bytes as usize;
-        let window = match crate::sys::file_mapping::FileMapping::of_sink(self.span.sink, to, bytes)
-        {
+        let window = match FileMapping::of_sink(self.mappable(), to, bytes) {
             Ok(window) => window,
-            Err(errno) => return slices::Copied { why: Some(Why::Mapping(errno)), ..copied },
+            Err(errno) => return Copied { why: Some(Why::Mapping(errno)), ..copied },
         };
         while copied.bytes < bytes {
             let most = (bytes - copied.bytes).min(CHUNK_BYTES);
@@ -229,10 +283,10 @@ impl<'a> Stretch<'a> {
             let range = copied.bytes..copied.bytes + most;
             copied.calls += 1;
             match window.read_from(self.span.source, from, range) {
-                Ok(0) => return slices::Copied { why: Some(Why::End), ..copied },
+                Ok(0) => return Copied { why: Some(Why::End), ..copied },
                 Ok(count) => copied.bytes += count,
                 Err(Errno::INTR) => {}
-                Err(errno) => return slices::Copied { why: Some(Why::Reading(errno)), ..copied },
+                Err(errno) => return Copied { why: Some(Why::Reading(errno)), ..copied },
             }
         }
         copied
@@ -293,5 +347,27 @@ impl<'a> Stretch<'a> {
 /// How many threads copy: as many as were asked for, else as there are CPUs, up to a few.
 fn threads(span: &Span<'_>) -> usize {
     let cpus = || CpuList::of_this_thread().map_or(1, |cpus| cpus.len()).min(THREADS_USUAL);
-    span.knobs.queue_depth.unwrap_or_else(cpus).clamp(1, THREADS_MAX)
+    span.knobs.threads.unwrap_or_else(cpus).clamp(1, THREADS_MAX)
+}
+
+/// The sink once more, open for reading as well, where it is not: what a shell opens for `>` is for
+/// writing alone, which nobody may map.
+fn mappable(sink: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Stop> {
+    let declined = |errno| {
+        Stop::Declined(Refusal::errno("the sink cannot be opened for reading as well", errno))
+    };
+    let flags = rustix::fs::fcntl_getfl(sink).map_err(declined)?;
+    if flags & OFlags::RWMODE == OFlags::RDWR {
+        return Ok(None);
+    }
+    let name = format!("/proc/self/fd/{}", sink.as_raw_fd());
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
+    rustix::fs::open(name, flags, Mode::empty()).map(Some).map_err(declined)
+}
+
+/// Whether a file is in memory and nowhere else (tmpfs, memfd).
+fn is_in_memory(file: BorrowedFd<'_>) -> bool {
+    // <linux/magic.h>
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    rustix::fs::fstatfs(file).is_ok_and(|on| on.f_type as u64 == TMPFS_MAGIC)
 }

@@ -70,6 +70,10 @@ impl Route for Reflink {
         ))
     }
 
+    fn may_share(&self) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let block = block_bytes(span)?;
         let (from, to) = (position(span.source)?, position(span.sink)?);

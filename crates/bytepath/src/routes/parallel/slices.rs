@@ -46,6 +46,9 @@ pub(super) enum Why {
     Room(Errno),
     Mapping(Errno),
     Reading(Errno),
+    /// The kernel does not splice from the source; nothing is said of reading it.
+    Splicing,
+    Writing(Errno),
 }
 
 impl Slices {
@@ -125,6 +128,10 @@ impl Slices {
             Some(Why::Mapping(errno)) => declined("the sink cannot be mapped", errno),
             Some(Why::Reading(errno)) => {
                 declined("the kernel cannot read into the mapping of the sink", errno)
+            }
+            Some(Why::Writing(errno)) => declined("the sink takes no more", errno),
+            Some(Why::Splicing) => {
+                Err(Stop::Declined(Refusal::because("the source does not splice")))
             }
         }
     }

@@ -15,6 +15,7 @@ mod full;
 mod interrupted;
 mod midway;
 mod misuse;
+mod parallel;
 mod peers;
 mod refused;
 

@@ -1,0 +1,132 @@
+//! Threads that copy slices of one file: into sinks that are not to be mapped as they are, and between
+//! files that become shorter meanwhile.
+
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use bytepath::{Knobs, Meter, TransferError};
+
+use crate::ends::{contents, disk_file, memfd, tmpfs_file};
+use crate::faults::{carry, carry_on, written_after};
+use crate::trial::same;
+use crate::watch::bounded;
+
+const ONLY: Option<&str> = Some("parallel");
+
+type Make = fn() -> File;
+const MAKES: [(&str, Make); 3] = [("disk", disk_file), ("tmpfs", tmpfs_file), ("memfd", memfd)];
+
+fn filled(make: Make, bytes: &[u8]) -> File {
+    let mut file = make();
+    file.write_all(bytes).expect("written");
+    file.rewind().expect("rewound");
+    file
+}
+
+fn threads(threads: usize) -> Knobs {
+    Knobs { threads: Some(threads), ..Knobs::default() }
+}
+
+/// As a shell opens what stands behind `>`.
+fn for_writing_alone(file: &File) -> File {
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    File::options().write(true).open(name).expect("it is ours")
+}
+
+#[test]
+fn any_number_of_threads_copies_any_size_to_a_sink_for_writing_alone() {
+    bounded(|watch| {
+        for (name, make) in MAKES {
+            for bytes in [1, 4095, 4096, 4097, 300_007, (9 << 20) + 77] {
+                for count in [1, 2, 5] {
+                    watch.at(format_args!("{bytes} bytes to {name} by {count} threads"));
+                    let source = filled(memfd, contents(bytes));
+                    let mut sink = make();
+                    let written = for_writing_alone(&sink);
+                    let outcome = carry(&source, &written, ONLY, threads(count), None);
+                    let outcome = outcome.expect("it suits");
+                    assert_eq!(outcome.offset(), bytes, "{:?}", outcome.ended);
+                    same(&written_after(&mut sink, 0), contents(bytes));
+                }
+            }
+        }
+    });
+}
+
+/// Acts once so many bytes have arrived, or the movement has ended.
+fn meanwhile(bytes: u64, meter: &Meter, act: impl FnOnce() + Send, moves: impl FnOnce()) {
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while meter.bytes() < bytes && !ended.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            act();
+        });
+        moves();
+        ended.store(true, Relaxed);
+    });
+}
+
+const WHOLE: usize = 40 << 20;
+
+#[test]
+fn a_source_that_is_cut_meanwhile_gives_what_it_had() {
+    bounded(|watch| {
+        let all = vec![7_u8; WHOLE];
+        for (name, make) in MAKES {
+            for cut in [0, 4097, WHOLE / 3, WHOLE - 5] {
+                watch.at(format_args!("{cut} bytes left, to {name}"));
+                let source = filled(memfd, &all);
+                let mut sink = make();
+                let meter = Meter::new();
+                let mut moved = 0;
+                meanwhile(
+                    1 << 20,
+                    &meter,
+                    || source.set_len(cut as u64).expect("ours"),
+                    || {
+                        let ended = carry_on(&meter, &source, &sink, ONLY, threads(2), None);
+                        moved = ended.expect("it suits").expect("it ends").bytes as usize;
+                    },
+                );
+                assert!((cut..=WHOLE).contains(&moved), "{moved}");
+                let copied = written_after(&mut sink, 0);
+                assert_eq!(copied.len(), moved);
+                let kept = cut.min(moved);
+                assert!(copied[..kept].iter().all(|&byte| byte == 7), "what was there to the end");
+                // What was cut away arrived before, or as the zeros that the kernel puts there.
+                assert!(copied[kept..].iter().all(|&byte| byte == 7 || byte == 0));
+            }
+        }
+    });
+}
+
+/// Nobody else may do this to a copy under way, but if they do, nobody dies of it.
+#[test]
+fn a_sink_that_is_cut_meanwhile_is_no_bus_error() {
+    bounded(|watch| {
+        let all = vec![7_u8; WHOLE];
+        for (name, make) in MAKES {
+            watch.at(name);
+            let source = filled(memfd, &all);
+            let sink = make();
+            let meter = Meter::new();
+            meanwhile(
+                1 << 20,
+                &meter,
+                || sink.set_len(4096).expect("ours"),
+                || {
+                    let ended = carry_on(&meter, &source, &sink, ONLY, threads(2), None);
+                    match ended.expect("it suits") {
+                        Ok(moved) => assert_eq!(moved.bytes, WHOLE as u64),
+                        Err(TransferError::Declined { .. }) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                },
+            );
+        }
+    });
+}

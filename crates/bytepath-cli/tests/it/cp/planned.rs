@@ -31,22 +31,31 @@ fn profile(folder: &Path) -> String {
     profile.to_string()
 }
 
-/// Runs the lines beside a `large` file and `profile`.
+/// Runs the lines in a folder with a `large` file and `profile`.
 fn beside_large(folder: &Path, lines: &str) -> Done {
-    let contents: Vec<u8> = (0..BYTES).map(|at| (at / 7 + at / 4096) as u8).collect();
-    std::fs::write(folder.join("large"), contents).expect("a file");
-    std::fs::write(folder.join("profile"), profile(folder)).expect("a profile");
     shell(&format!("cd {} && {lines}", folder.display()))
 }
 
-/// A folder on a disk, most probably, and one in memory, where there is one.
+/// Makes the two: each page of the file is another.
+fn fill(folder: &Path) {
+    let mut contents = vec![7; BYTES];
+    for (number, page) in contents.chunks_exact_mut(4096).enumerate() {
+        page[..8].copy_from_slice(&number.to_ne_bytes());
+    }
+    std::fs::write(folder.join("large"), contents).expect("a file");
+    std::fs::write(folder.join("profile"), profile(folder)).expect("a profile");
+}
+
+/// A folder on a disk, most probably, and one in memory, where there is one; both filled.
 fn folders() -> Vec<tempfile::TempDir> {
     let disk = tempfile::tempdir().expect("a folder");
     let memory = tempfile::tempdir_in("/dev/shm");
     if memory.is_err() {
         println!("skipped: no /dev/shm");
     }
-    std::iter::once(disk).chain(memory).collect()
+    let folders: Vec<_> = std::iter::once(disk).chain(memory).collect();
+    folders.iter().for_each(|folder| fill(folder.path()));
+    folders
 }
 
 const BY_ALL: &str = "\"parallel\": 41943041";
@@ -137,6 +146,7 @@ fn a_full_disk_ends_the_copy_where_its_bytes_end() {
         return println!("skipped: mounting needs root, and mkfs.ext4");
     }
     let folder = tempfile::tempdir().expect("a folder");
+    fill(folder.path());
     // The mounts, and the loop device, are gone with the processes of their namespace.
     for mount in [
         "mount -t tmpfs -o size=24M none small",

@@ -1,4 +1,4 @@
-//! Packs the libraries that draw in pages: as published they would be 0.5 MiB of the program.
+//! Packs what pages are made of: as it is written it would be 0.5 MiB of the program.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -6,17 +6,36 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-const FOLDER: &str = "src/page/vendor";
-const LIBRARIES: [&str; 2] = ["d3-7.9.2.min.js", "plot-0.6.17.umd.min.js"];
+const FOLDER: &str = "src/page";
+/// The libraries that draw, the script that calls them, how it all looks, and what it stands in.
+const PARTS: [(&str, &[&str]); 5] = [
+    ("d3", &["vendor/d3-7.9.2.min.js"]),
+    ("plot", &["vendor/plot-0.6.17.umd.min.js"]),
+    (
+        "script",
+        &[
+            "js/base.js",
+            "js/charts.js",
+            "js/costs.js",
+            "js/tables.js",
+            "js/flame.js",
+            "js/start.js",
+        ],
+    ),
+    ("style", &["page.css"]),
+    ("template", &["page.html"]),
+];
 
 fn main() -> std::io::Result<()> {
     let into = std::env::var_os("OUT_DIR").expect("cargo says where");
-    for name in LIBRARIES {
-        let path = Path::new(FOLDER).join(name);
-        println!("cargo::rerun-if-changed={}", path.display());
-        let file = std::fs::File::create(Path::new(&into).join(format!("{name}.z")))?;
+    for (part, files) in PARTS {
+        let file = std::fs::File::create(Path::new(&into).join(part).with_extension("z"))?;
         let mut packed = ZlibEncoder::new(file, Compression::best());
-        packed.write_all(&std::fs::read(path)?)?;
+        for name in files {
+            let path = Path::new(FOLDER).join(name);
+            println!("cargo::rerun-if-changed={}", path.display());
+            packed.write_all(&std::fs::read(path)?)?;
+        }
         packed.finish()?;
     }
     Ok(())

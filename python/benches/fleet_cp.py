@@ -20,8 +20,8 @@ from pathlib import Path
 
 from bytepath.fleet import cluster, worker
 from bytepath.fleet.copy.journal import Journal, remove
-from bytepath.fleet.copy.run import Options, Run
-from distributed import LocalCluster
+from bytepath.fleet.copy.options import Options
+from bytepath.fleet.copy.run import Run
 
 
 def make(root: Path, files: int, bytes: int) -> None:
@@ -80,8 +80,7 @@ async def compare(arguments: argparse.Namespace, folder: Path) -> None:
     source = folder / "source"
     make(source, arguments.files, arguments.bytes)
     began = time.monotonic()
-    async with LocalCluster(n_workers=arguments.workers, threads_per_worker=1, processes=True, host="127.0.0.1",
-                            dashboard_address=None, memory_limit=0, asynchronous=True) as own:  # fmt: skip
+    async with cluster.local(arguments.workers) as own:
         async with cluster.connected(own.scheduler_address):
             print(f"the cluster took {time.monotonic() - began:.1f} s to start")
         all = copiers(arguments.workers, own.scheduler_address, folder)

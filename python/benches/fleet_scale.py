@@ -6,9 +6,9 @@
 
 The first has a tree of so many entries gone through by two workers: names alone, which are made up instead of being
 read from a disk, so that all that is measured is the sharing out. Pieces are of 10,000 entries, as those of half a
-second are where a worker copies 20,000 files a second. The second has pieces done by so many workers
-at a time that do nothing but wait (all in one process, with Dask's own scheduler and the real journal), and
-says how busy they were kept. The third has no fleet at all: it computes how busy machines are kept by a
+second are where a worker copies 20,000 files a second. The second has pieces done by so many workers that do nothing but
+wait (Dask's own scheduler and the real journal; many workers in a process), and says how busy they were kept, and what
+each piece cost the scheduler and the submitter. The third has no fleet at all: it computes how busy machines are kept by a
 scheduler that needs so much of a CPU for each piece."""
 
 import argparse
@@ -20,18 +20,28 @@ import logging
 import os
 import random
 import resource
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import dask
-from bytepath.fleet.copy import run as copying
+from bytepath.fleet.copy import pieces as copying
 from bytepath.fleet.copy.journal import Journal
+from bytepath.fleet.copy.options import Options
+from bytepath.fleet.copy.run import Run
+from bytepath.fleet.machines import Machine
 from distributed import Client, Scheduler, Worker
 from distributed.deploy.subprocess import SubprocessCluster
 
 PIECE_ENTRIES = 10_000
+PRETEND_ENTRIES = 100
+"""Entries of a piece that is only waited for: all workers share a machine, so that names are few."""
+
+PIECES_EACH = 10
+WORKERS_TOGETHER = 125
+START_S = 300
 FOLDERS = 10
 FILES = 90
 
@@ -81,7 +91,7 @@ def ground(entries: int):
     with tempfile.TemporaryDirectory(prefix="bytepath-scale-") as folder:
         source = Path(folder) / "source"
         source.mkdir()
-        options = copying.Options(str(source), f"{folder}/copy", "", [f"--entries={entries}"])
+        options = Options(str(source), f"{folder}/copy", "", [f"--entries={entries}"])
         journal = Journal(Path(folder) / "journal", ["scale", str(entries)])
         try:
             yield options, journal, Path(folder) / "journal"
@@ -89,14 +99,14 @@ def ground(entries: int):
             journal.close()
 
 
-async def files_phase(client: Client, options: copying.Options, journal: Journal, workers: int = 2) -> float:
+async def files_phase(client: Client, options: Options, journal: Journal, workers: int = 2) -> float:
     """Shares the tree out; the seconds that took."""
-    run = copying.Run(options, journal, pretend)
+    run = Run(options, journal, pretend)
     await client.wait_for_workers(workers, timeout=120)
     info = (await client.scheduler.identity(n_workers=-1))["workers"]
-    run.machines = [copying.Machine(name, name, {}, [name], 1) for name in info]
+    run.members.machines = [Machine(name, name, {}, [name], 1) for name in info]
     began = time.monotonic()
-    await run._work(client, 0)
+    await run.pieces.work(client, 0)
     return time.monotonic() - began
 
 
@@ -119,26 +129,64 @@ async def over_entries(counts: list[int]) -> None:
 
 
 async def over_machines(counts: list[int], piece_s: float | None) -> None:
-    print("machines  piece s  pieces  seconds  kept busy")
+    print("machines  started in  piece s  pieces  seconds  kept busy  scheduler ms/piece  submitter ms/piece  scheduler MiB")
     for machines in counts:
         wait = piece_s or max(copying.BUDGET_MS, 1000 * machines // copying.PIECES_PER_S_MAX) / 1000
-        os.environ["BYTEPATH_PRETEND_S"] = str(wait)
-        # About ten pieces for each.
-        # All of them are in this one process, so that names are few.
-        os.environ["BYTEPATH_PRETEND_ENTRIES"] = "100"
-        entries = machines * 10 * 100
-        async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
-            workers = [Worker(scheduler.address, nthreads=1, memory_limit=0, dashboard=False, host="127.0.0.1",
-                              name=f"m{at}") for at in range(machines)]  # fmt: skip
-            for at in range(0, machines, 50):
-                await asyncio.gather(*workers[at : at + 50])
+        entries = machines * PIECES_EACH * PRETEND_ENTRIES
+        began = time.monotonic()
+        async with hosted(machines, wait) as address, Client(address, asynchronous=True, timeout=60) as client:
+            await client.wait_for_workers(machines, timeout=START_S)
+            started = time.monotonic() - began
             with ground(entries) as (options, journal, _):
-                async with Client(scheduler.address, asynchronous=True) as client:
-                    seconds = await files_phase(client, options, journal, machines)
+                before = [await client.run_on_scheduler(time.process_time), time.process_time()]
+                seconds = await files_phase(client, options, journal, machines)
+                after = [await client.run_on_scheduler(time.process_time), time.process_time()]
                 pieces = int(journal.get("pieces") or 0)
-            busy = pieces * wait / (machines * seconds)
-            print(f"{machines:<9} {wait:<8.2f} {pieces:<7} {seconds:<8.2f} {busy:.0%}", flush=True)
-            await asyncio.gather(*(worker.close() for worker in workers))
+            memory = await client.run_on_scheduler(memory_mib)
+        costs = [1000 * (then - now) / pieces for now, then in zip(before, after, strict=True)]
+        busy = pieces * wait / (machines * seconds)
+        print(f"{machines:<9} {started:<11.0f} {wait:<8.2f} {pieces:<7} {seconds:<8.2f} {busy:<10.0%} {costs[0]:<19.2f} "
+              f"{costs[1]:<19.2f} {memory:.0f}", flush=True)  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def hosted(machines: int, wait_s: float):
+    """A scheduler in a process of its own, and so many workers, as many together in a process as it bears."""
+    own = {"BYTEPATH_PRETEND_S": str(wait_s), "BYTEPATH_PRETEND_ENTRIES": str(PRETEND_ENTRIES)}
+    processes = []
+
+    async def host(*words: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, __file__, "host", *words, env={**os.environ, **own}, stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        processes.append(process)
+        return (await process.stdout.readline()).decode().strip()
+
+    try:
+        address = await host("0")
+        left = [min(WORKERS_TOGETHER, machines - at) for at in range(0, machines, WORKERS_TOGETHER)]
+        await asyncio.gather(*(host(str(count), address) for count in left))
+        yield address
+    finally:
+        for process in processes:
+            process.kill()
+            await process.wait()
+
+
+async def host(count: int, address: str | None) -> None:
+    """A scheduler, or so many workers, until standard input is closed."""
+    async with contextlib.AsyncExitStack() as stack:
+        if address is None:
+            scheduler = await stack.enter_async_context(Scheduler(host="127.0.0.1", port=0, dashboard=False))
+            print(scheduler.address, flush=True)
+        else:
+            for at in range(0, count, 10):
+                workers = [Worker(address, nthreads=1, memory_limit=0, dashboard=False, host="127.0.0.1")
+                           for _ in range(min(10, count - at))]  # fmt: skip
+                await asyncio.gather(*workers)
+            print("started", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
 
 
 def modelled(machines: int, piece_s: float, cost_s: float, pieces_each: int) -> float:
@@ -171,18 +219,21 @@ def model(counts: list[int], piece_s: float | None, cost_s: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["entries", "machines", "model"])
-    parser.add_argument("counts", type=int, nargs="+")
+    parser.add_argument("what", choices=["entries", "machines", "model", "host"])
+    parser.add_argument("counts", nargs="+", metavar="COUNT", help="how many entries, or machines")
     parser.add_argument("--piece", type=float, help="seconds that a piece takes")
     parser.add_argument("--cost", type=float, default=0.008, help="seconds of one CPU that handing out a piece takes")
     arguments = parser.parse_args()
     if arguments.what == "model":
-        return model(arguments.counts, arguments.piece, arguments.cost)
+        return model([int(count) for count in arguments.counts], arguments.piece, arguments.cost)
     dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.tick.limit": "60s",
                      "distributed.worker.memory.terminate": False})  # fmt: skip
     logging.getLogger("distributed").setLevel(logging.ERROR)
-    work = over_entries(arguments.counts) if arguments.what == "entries" else \
-        over_machines(arguments.counts, arguments.piece)
+    if arguments.what == "host":
+        # How this program starts itself: a scheduler for none, or so many workers of the one at an address.
+        return asyncio.run(host(int(arguments.counts[0]), (arguments.counts[1:] or [None])[0]))
+    counts = [int(count) for count in arguments.counts]
+    work = over_entries(counts) if arguments.what == "entries" else over_machines(counts, arguments.piece)
     asyncio.run(work)
 
 

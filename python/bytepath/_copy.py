@@ -29,13 +29,20 @@ class Copied:
     seconds: float
     #: Routes that gave up before: name, byte reached, why.
     declined: list[tuple[str, int, str]] = field(default_factory=list)
-    #: The plan and what came of it, in words.
-    explained: str = field(default="", repr=False)
+    _told: Any = field(default="", repr=False, compare=False)
+
+    @property
+    def explained(self) -> str:
+        """The plan and what came of it, in words, which are found when they are asked for."""
+        return self._told if isinstance(self._told, str) else str(self._told.explained)
 
     @property
     def gib_per_s(self) -> float:
         """How fast it was."""
         return self.bytes / (1 << 30) / max(self.seconds, 1e-9)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_told": self.explained}
 
     def __str__(self) -> str:
         return f"{self.bytes} bytes by {self.route}, {self.gib_per_s:.2f} GiB/s"
@@ -114,9 +121,7 @@ def copy(
     Raises CopyError, which is an OSError with the byte reached (`offset`) and the `route`; ValueError
     or TypeError for arguments that make no sense.
     """
-    given = _count("length", length)
-    opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
-    timeouts = [t for t in (timeout, opened_source.timeout, opened_sink.timeout) if t is not None]
+    given = None if length is None else _count("length", length)
     asked = {
         "limit": given,
         "route": route,
@@ -125,14 +130,19 @@ def copy(
         "allow_aliasing": bool(allow_aliasing),
         "leave_cache": bool(leave_cache),
         "every": _seconds("progress_seconds", progress_seconds),
-        "stall": _seconds("timeout", timeouts[0]) if timeouts else None,
+        "stall": None if timeout is None else _seconds("timeout", timeout),
     }
-    if not verify and progress is None and opened_source.is_path and opened_sink.is_path:
-        if source_offset is None and sink_offset is None:
-            names = os.fsdecode(opened_source.name), os.fsdecode(opened_sink.name)
-            moved = _bytepath.copy_file(*names, asked)
+    if not verify and progress is None and source_offset is None and sink_offset is None:
+        # A small file would notice what else is looked at below.
+        names = _path(source), _path(sink)
+        if names[0] is not None and names[1] is not None:
+            moved = _bytepath.copy_file(names[0], names[1], asked)
             if moved is not None:
                 return _copied(moved, 0)
+    opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
+    if timeout is None:
+        own = [t for t in (opened_source.timeout, opened_sink.timeout) if t is not None]
+        asked["stall"] = own[0] if own else None
     begin_at = (_count("source_offset", source_offset), _count("sink_offset", sink_offset))
     with _Both(opened_source, opened_sink, begin_at) as ends:
         if verify:
@@ -153,15 +163,27 @@ def copy(
     return _copied(moved, len(ahead))
 
 
+def _path(end: Any) -> str | None:
+    """The end as a path, if it is one."""
+    if isinstance(end, str):
+        return end
+    if isinstance(end, bytes) or hasattr(type(end), "__fspath__"):
+        return os.fsdecode(end)
+    return None
+
+
 def _copied(moved: _bytepath.Moved, ahead: int) -> Copied:
-    return Copied(
+    copied = object.__new__(Copied)
+    # As its own initialiser does it, which takes four times as long because it is frozen.
+    copied.__dict__.update(
         bytes=moved.bytes + ahead,
         route=moved.route,
         calls=moved.calls,
         seconds=moved.seconds,
         declined=moved.declined,
-        explained=moved.explained,
+        _told=moved,
     )
+    return copied
 
 
 def plan(

@@ -44,13 +44,19 @@ def program() -> str:
 
 
 def run(
-    arguments: list[Any], *, given: str | None = None, show: bool = False
+    arguments: list[Any],
+    *,
+    given: str | None = None,
+    show: bool = False,
+    folder: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end. With `show`, what it says on standard error is shown as it comes.
+    """Runs the command to its end, in a folder if one is given. With `show`, what it says on standard
+    error is shown as it comes.
 
     An exception meanwhile (Ctrl-C) stops the command, which leaves nothing behind, before it goes on.
     """
-    command = [program(), *arguments]
+    # From the folder, a relative name would be another.
+    command = [os.path.abspath(program()), *arguments]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
@@ -58,6 +64,7 @@ def run(
         stderr=None if show and _is_real(sys.stderr) else subprocess.PIPE,
         encoding="utf-8",
         errors="surrogateescape",
+        cwd=folder,
     )
     try:
         out, err = process.communicate(given)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from bytepath._copy import Copied
 from bytepath._errors import ProgramError, TreeError
 from bytepath._program import run
+from bytepath._sifting import Ignore, Sifted, sift
+
+#: What copies one file: called with the names of source and destination.
+CopyFunction = Callable[[str, str], object]
+
+#: Names of one call of the command, in bytes: half of what a stack of 2 MiB leaves for arguments.
+_NAMES_BYTES_MAX = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,13 @@ class TreeCopied:
     #: Bytes by the route that moved them.
     routes: dict[str, int] = field(default_factory=dict)
 
+    def _add(self, told: dict[str, Any]) -> TreeCopied:
+        routes = dict(self.routes)
+        for route, count in told["routes"].items():
+            routes[route] = routes.get(route, 0) + count
+        names = ("files", "directories", "links", "bytes", "seconds")
+        return TreeCopied(*(getattr(self, name) + told[name] for name in names), routes)
+
     def __str__(self) -> str:
         return f"{self.files} files in {self.directories} directories, {self.bytes} bytes"
 
@@ -32,46 +50,183 @@ class TreeCopied:
 def copytree(
     source: str | os.PathLike[str],
     destination: str | os.PathLike[str],
-    *,
     symlinks: bool = False,
+    ignore: Ignore | None = None,
+    copy_function: CopyFunction = shutil.copy2,
+    ignore_dangling_symlinks: bool = False,
     dirs_exist_ok: bool = False,
+    *,
     route: str | None = None,
     profile: str | os.PathLike[str] | None = None,
 ) -> TreeCopied:
     """Copies a tree, as shutil.copytree does: modes, times and extended attributes too.
 
     `destination` becomes the copy, and must not be there yet unless `dirs_exist_ok`; directories above
-    it are made. `symlinks`: copy links as links; else what they point to. `route`, `profile`: see `copy`.
+    it are made. `symlinks`: copy links as links; else what they point to, or nothing where that is not
+    there and `ignore_dangling_symlinks` says so.
+    `ignore`: called with each directory and the names in it, it gives the names that are left out
+    (shutil.ignore_patterns makes such). What comes into the tree after that is not asked about.
+    `copy_function`: copies each file, instead of the engine, which takes the place of shutil.copy2.
+    `route`, `profile`: see `copy`.
 
-    Several threads copy where that is faster. Raises TreeError, an OSError whose `errors` name each
-    entry that was not copied; all others were.
+    Several threads copy where that is faster, but for a `copy_function`. Raises TreeError, an OSError
+    whose `errors` name each entry that was not copied; all others were.
     """
-    source, destination = os.fspath(source), os.fspath(destination)
+    source, destination = os.fsdecode(source), os.fsdecode(destination)
     if not os.path.isdir(source):
         # As listing it would say.
         os.scandir(source).close()
     if not dirs_exist_ok and os.path.lexists(destination):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), destination)
     os.makedirs(os.path.dirname(os.path.abspath(destination)), exist_ok=True)
-    arguments: list[Any] = ["cp", "--recursive", "--no-target-directory", "--json", "-"]
+    if copy_function is not shutil.copy2:
+        if route is not None or profile is not None:
+            raise ValueError("route and profile are for the engine: copy_function would not see them")
+        each = _Each(copy_function, ignore, symlinks)
+        return each.copytree(source, destination, ignore_dangling_symlinks)
+    arguments: list[Any] = ["cp", "--recursive", "--json", "-"]
     arguments += ["--no-dereference" if symlinks else "--dereference"]
     arguments += ["--preserve=mode,timestamps,xattr"]
     if route is not None:
         arguments += ["--route", route]
     if profile is not None:
-        arguments += ["--profile", os.fspath(profile)]
-    done = run([*arguments, "--", source, destination])
+        arguments += ["--profile", os.path.abspath(profile)]
+    if ignore is not None or ignore_dangling_symlinks:
+        sifted = sift(source, ignore, symlinks, ignore_dangling_symlinks)
+        if sifted.folders:
+            return _copy_sifted(arguments, source, destination, sifted)
+    told = _told([*arguments, "--no-target-directory", "--", source, destination])
+    if told["errors"]:
+        raise _error(told["errors"], told["errors_left_out"])
+    return TreeCopied(0, 0, 0, 0, 0.0)._add(told)
+
+
+def _copy_sifted(
+    arguments: list[Any], source: str, destination: str, sifted: Sifted
+) -> TreeCopied:
+    """Copies what was left: directories that lost something here, all else by the command."""
+    began = time.perf_counter()
+    for folder in sifted.folders:
+        os.makedirs(os.path.join(destination, folder), exist_ok=True)
+    copied = TreeCopied(0, len(sifted.folders), 0, 0, 0.0)
+    errors: list[dict[str, Any]] = []
+    left_out = 0
+    command = [*arguments, "--parents", "--target-directory", os.path.abspath(destination), "--"]
+    for names in _bundles(sifted.parts):
+        told = _told([*command, *names], folder=source)
+        for error in told["errors"]:
+            # The command was given names in the source.
+            if error["source"] is not None:
+                error["source"]["below"] = source
+        errors += told["errors"]
+        left_out += told["errors_left_out"]
+        copied = copied._add(told)
+    # Last, and those within others first: what is made in a directory changes its times.
+    for folder in reversed(sifted.folders):
+        one, other = os.path.join(source, folder), os.path.join(destination, folder)
+        try:
+            shutil.copystat(one, other)
+        except OSError as error:
+            errors.append(_as_told(error, one, other))
+    if errors:
+        raise _error(errors, left_out)
+    seconds = time.perf_counter() - began
+    return TreeCopied(
+        copied.files, copied.directories, copied.links, copied.bytes, seconds, copied.routes
+    )
+
+
+def _bundles(names: Iterable[str]) -> Iterable[list[str]]:
+    """The names in lists that fit into the arguments of one call."""
+    bundle: list[str] = []
+    room = _NAMES_BYTES_MAX
+    for name in names:
+        # The name, a zero, and where it is.
+        takes = len(os.fsencode(name)) + 9
+        if bundle and takes > room:
+            yield bundle
+            bundle, room = [], _NAMES_BYTES_MAX
+        bundle.append(name)
+        room -= takes
+    if bundle:
+        yield bundle
+
+
+def _told(arguments: list[Any], folder: str | None = None) -> dict[str, Any]:
+    """What the command tells of its work; it has `errors` where that failed."""
+    done = run(arguments, folder=folder)
     try:
-        told = json.loads(done.stdout)
+        told: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         raise ProgramError(f"bytepath cp failed: {done.stderr.strip()}") from None
-    if done.returncode != 0:
-        raise _error(told)
-    names = ("files", "directories", "links", "bytes", "seconds", "routes")
-    return TreeCopied(**{name: told[name] for name in names})
+    if done.returncode != 0 and not told["errors"]:
+        told["errors"].append(_as_told(OSError(errno.EIO, done.stderr.strip()), None, None))
+    return told
 
 
-def _error(told: dict[str, Any]) -> TreeError:
+class _Each:
+    """A copy whose files are copied by a function, in shutil's own walk; it counts."""
+
+    def __init__(self, function: CopyFunction, ignore: Ignore | None, symlinks: bool) -> None:
+        self._function, self._ignore, self._symlinks = function, ignore, symlinks
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._files = self._directories = self._links = self._bytes = 0
+        self._routes: dict[str, int] = {}
+
+    def copytree(self, source: str, destination: str, ignore_dangling: bool) -> TreeCopied:
+        began = time.perf_counter()
+        try:
+            shutil.copytree(
+                source, destination, self._symlinks, self._look, self._copy, ignore_dangling, True
+            )
+        except shutil.Error as error:
+            raise _error([self._as_told(*one) for one in error.args[0]], 0) from error
+        seconds = time.perf_counter() - began
+        numbers = (self._files, self._directories, self._links, self._bytes)
+        return TreeCopied(*numbers, seconds, self._routes)
+
+    def _look(self, folder: str, names: list[str]) -> set[str]:
+        ignored = set() if self._ignore is None else set(self._ignore(folder, names))
+        self._directories += 1
+        if self._symlinks:
+            kept = (name for name in names if name not in ignored)
+            self._links += sum(os.path.islink(os.path.join(folder, name)) for name in kept)
+        return ignored
+
+    def _copy(self, source: Any, destination: str) -> None:
+        # shutil hands over an entry of a listing where it asks for more of it.
+        source = os.fspath(source)
+        try:
+            done = self._function(source, destination)
+        except OSError as error:
+            self._numbers[source, destination] = error.errno or errno.EIO
+            raise
+        self._files += 1
+        if isinstance(done, Copied):
+            self._bytes += done.bytes
+            self._routes[done.route] = self._routes.get(done.route, 0) + done.bytes
+        else:
+            self._bytes += os.stat(destination).st_size
+
+    def _as_told(self, source: Any, destination: str, why: str) -> dict[str, Any]:
+        source = os.fspath(source)
+        number = self._numbers.get((source, destination))
+        return _as_told(OSError(number, str(why)), source, destination)
+
+
+def _as_told(error: OSError, source: str | None, destination: str | None) -> dict[str, Any]:
+    """An error of Python's as the command tells its own."""
+    names = [None if name is None else {"name": name} for name in (source, destination)]
+    return {
+        "message": str(error.strerror),
+        "source": names[0],
+        "destination": names[1],
+        "errno": error.errno,
+        "offset": None,
+    }
+
+
+def _error(told: list[dict[str, Any]], left_out: int) -> TreeError:
     errors = [
         {
             "message": error["message"],
@@ -80,10 +235,10 @@ def _error(told: dict[str, Any]) -> TreeError:
             "errno": error["errno"],
             "offset": error["offset"],
         }
-        for error in told["errors"]
+        for error in told
     ]
-    more = max(len(errors) - 1, 0) + told["errors_left_out"]
-    text = told["errors"][0]["message"] if errors else "bytepath cp failed"
+    more = len(errors) - 1 + left_out
+    text = errors[0]["message"]
     if more:
         text += f"; and {more} more"
     numbers = (error["errno"] for error in errors)
@@ -94,4 +249,5 @@ def _name(name: dict[str, str] | None) -> str | None:
     """A name as Python writes names that are no UTF-8."""
     if name is None:
         return None
-    return os.fsdecode(bytes.fromhex(name["hex"])) if "hex" in name else name["name"]
+    text = os.fsdecode(bytes.fromhex(name["hex"])) if "hex" in name else name["name"]
+    return os.path.join(name.get("below", ""), text)

@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 from multiprocessing.reduction import DupFd
+from threading import Lock
 from typing import Any
 
 from bytepath import _bytepath
@@ -38,6 +39,8 @@ class Channel:
         self._inbox: _bytepath.Inbox | None = None
         self._outbox: _bytepath.Outbox | None = None
         self._readers = Readers()
+        # Held by the thread that makes an end: the others use the same one.
+        self._making = Lock()
         self._owner = 0
         self._closed = False
 
@@ -72,9 +75,11 @@ class Channel:
 
     def _send_first(self) -> _bytepath.Outbox:
         self._belongs_here()
-        fd, self._sends = self._sends, -1
-        self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
-        return self._outbox
+        with self._making:
+            if self._outbox is None:
+                fd, self._sends = self._sends, -1
+                self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
+            return self._outbox
 
     # ---- receiving -----------------------------------------------------------------------------
 
@@ -93,9 +98,11 @@ class Channel:
 
     def _receive_first(self) -> _bytepath.Inbox:
         self._belongs_here()
-        fd, self._receives = self._receives, -1
-        self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
-        return self._inbox
+        with self._making:
+            if self._inbox is None:
+                fd, self._receives = self._receives, -1
+                self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
+            return self._inbox
 
     @property
     def aio(self) -> AsyncChannel:
@@ -151,6 +158,7 @@ class Channel:
             if end is not None:
                 end.abandon()
         self._outbox = self._inbox = None
+        self._making = Lock()
         for fd in (self._receives, self._sends):
             if fd >= 0:
                 os.close(fd)

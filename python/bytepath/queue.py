@@ -7,6 +7,7 @@ import secrets
 import socket
 from multiprocessing.reduction import DupFd
 from queue import Empty, Full
+from threading import Lock
 from time import monotonic
 from typing import Any
 
@@ -84,6 +85,8 @@ class Queue:
         self._inbox: _bytepath.Inbox | None = None
         self._outbox: _bytepath.Outbox | None = None
         self._readers = Readers()
+        # Held by the thread that makes an end: the others use the same one.
+        self._making = Lock()
         self._closed = False
 
     # ---- putting -------------------------------------------------------------------------------
@@ -147,14 +150,17 @@ class Queue:
         self._check_open()
         if self._board is None:
             raise ValueError(f"this end of the queue at {self._address} receives; put at one that connects")
-        self._outbox = _bytepath.Outbox.connect(self._address, self._ring_bytes, self._capacity, 5.0)
         keep_account_of(self)
-        return self._outbox
+        with self._making:
+            if self._outbox is None:
+                self._outbox = _bytepath.Outbox.connect(self._address, self._ring_bytes, self._capacity, 5.0)
+            return self._outbox
 
     def _lose_receiver(self, outbox: _bytepath.Outbox) -> None:
         """The next put finds the next receiver, if one comes."""
         outbox.close()
-        self._outbox = None
+        if self._outbox is outbox:
+            self._outbox = None
 
     def _begins(self, board: _bytepath.Board) -> None:
         """Before an object is put."""
@@ -203,9 +209,11 @@ class Queue:
                 "a queue of its own, or have that process close this one first"
             )
         assert self._listener is not None
-        self._inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes)
         keep_account_of(self)
-        return self._inbox
+        with self._making:
+            if self._inbox is None:
+                self._inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes)
+            return self._inbox
 
     # ---- what is in it -------------------------------------------------------------------------
 
@@ -279,6 +287,7 @@ class Queue:
         if inbox is not None:
             inbox.abandon()
         self._readers = Readers()
+        self._making = Lock()
         if self._board is None:
             self._closed = True
 

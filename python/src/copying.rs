@@ -18,20 +18,33 @@ use crate::running::{Outcome, Watch, at_once, tell, watched};
 const AT_ONCE_BYTES: u64 = 4 << 20;
 
 /// What a movement did.
-#[pyclass(frozen, get_all)]
+#[pyclass(frozen)]
 pub(crate) struct Moved {
     /// Bytes that the sink took.
+    #[pyo3(get)]
     bytes: u64,
     /// The route that brought it to the end.
+    #[pyo3(get)]
     route: &'static str,
     /// System calls made.
+    #[pyo3(get)]
     calls: u64,
     /// Seconds it took.
+    #[pyo3(get)]
     seconds: f64,
     /// Routes that gave up before: name, offset, why.
+    #[pyo3(get)]
     declined: Vec<(&'static str, u64, String)>,
+    planning: Planning<'static>,
+}
+
+#[pymethods]
+impl Moved {
     /// The plan, its reason, and what came of it, for people.
-    explained: String,
+    #[getter]
+    fn explained(&self) -> String {
+        format!("{}\n{}", self.planning.reason(), self.planning.told().join("\n"))
+    }
 }
 
 /// What is asked of a movement.
@@ -103,18 +116,23 @@ pub(crate) fn copy_file(
 fn open_both(source: &Path, sink: &Path) -> Option<(OwnedFd, OwnedFd)> {
     let regular = |found: Stat| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
     // Looked at before it is opened: opening a FIFO wakes, or waits for, whoever is at its other end.
-    match stat(sink) {
-        Ok(found) if regular(found) => {}
-        Err(Errno::NOENT) => {}
-        _ => return None,
-    }
     if !stat(source).is_ok_and(regular) {
         return None;
     }
     let (flags, mode) = (OFlags::CLOEXEC | OFlags::NOCTTY, Mode::from_raw_mode(0o666));
     let source = open(source, flags | OFlags::RDONLY, mode).ok()?;
     // Some routes map the sink, which takes one that can be read.
-    let sink = open(sink, flags | OFlags::RDWR | OFlags::CREATE, mode).ok()?;
+    let flags = flags | OFlags::RDWR | OFlags::CREATE;
+    let sink = match open(sink, flags | OFlags::EXCL, mode) {
+        Ok(new) => new,
+        Err(Errno::EXIST) => match stat(sink) {
+            Ok(found) if regular(found) => open(sink, flags, mode).ok()?,
+            // A link to what is not there yet.
+            Err(Errno::NOENT) => open(sink, flags, mode).ok()?,
+            _ => return None,
+        },
+        Err(_) => return None,
+    };
     Some((source, sink))
 }
 
@@ -166,7 +184,7 @@ fn move_between(
             Err(ended)
         }
         (Err(error), None) => Err(error),
-        (Ok((moved, explained)), None) => {
+        (Ok((moved, planning)), None) => {
             tell(&watch)?;
             let gave = moved.declined.into_iter();
             Ok(Moved {
@@ -175,7 +193,7 @@ fn move_between(
                 calls: meter.read().calls,
                 seconds,
                 declined: gave.map(|gave| (gave.route, gave.offset, gave.why)).collect(),
-                explained,
+                planning,
             })
         }
     }
@@ -192,8 +210,8 @@ fn carry(
     job: Job<'_>,
     meter: &Meter,
     cancel: Option<&Cancel>,
-) -> Result<(bytepath::Moved, String), CarryError> {
+) -> Result<(bytepath::Moved, Planning<'static>), CarryError> {
     let mut planning = asked.begin(&job)?;
     let moved = planning.carry(&Carrying { job, meter, cancel })?;
-    Ok((moved, format!("{}\n{}", planning.reason(), planning.told().join("\n"))))
+    Ok((moved, planning.over()))
 }

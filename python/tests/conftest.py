@@ -6,13 +6,17 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bytepath import ProgramError
 from bytepath._program import program
+
+if TYPE_CHECKING:
+    from fleet_hosts import Fleet
 
 
 @pytest.fixture
@@ -46,3 +50,37 @@ def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A scheduler and three workers, each on a host of its own where that can be made."""
+    from fleet_hosts import NAMES, Fleet
+
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"), NAMES)
+    try:
+        if not fleet.hosts.apart:
+            print(f"workers share this machine's network: {fleet.hosts.why}")
+        fleet.mount_small()
+        fleet.begin()
+        fleet.wait_for_workers(len(NAMES))
+        yield fleet
+    finally:
+        fleet.end()
+
+
+@pytest.fixture
+def fleet(started: Fleet) -> Fleet:
+    """The same, whatever the test before did to them."""
+    started.all_there()
+    return started
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree with one of everything."""
+    from fleet_trees import make_tree
+
+    root = tmp_path / "source"
+    make_tree(root)
+    return root

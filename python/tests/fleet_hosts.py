@@ -9,16 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 START = "bptest"
 PORT = 8786
+NAMES = ["one", "two", "three"]
 READY_S = 60.0
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _end_with_the_parent() -> None:
+def end_with_the_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -86,6 +88,16 @@ class Hosts:
             return []
         return ["ip", "netns", "exec", self.namespace(name) if name else self.hub]
 
+    @contextlib.contextmanager
+    def cut_off(self, name: str) -> Iterator[None]:
+        """Pulls the cable of a host."""
+        cable = f"v{self.names.index(name)}"
+        _ip("-n", self.hub, "link", "set", cable, "down")
+        try:
+            yield
+        finally:
+            _ip("-n", self.hub, "link", "set", cable, "up")
+
     def remove(self) -> None:
         for name in [*(self.namespace(name) for name in self.names), self.hub]:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
@@ -124,7 +136,7 @@ class Fleet:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_end_with_the_parent,  # noqa: PLW1509
+                preexec_fn=end_with_the_parent,  # noqa: PLW1509
             )
 
     def mount_small(self) -> Path | None:
@@ -150,7 +162,12 @@ class Fleet:
         words = [self.address, "--no-nanny", "--nthreads", "1", "--no-dashboard", "--memory-limit", "0", "--name", name]
         words += ["--local-directory", str(self.folder), "--death-timeout", "60"]
         what = [*(before or []), sys.executable, "-m", "distributed.cli.dask_worker", *words]
-        self.workers[name] = self.start(what, name, BYTEPATH_MACHINE=name, **environment)
+        own = {"BYTEPATH_MACHINE": name, "XDG_STATE_HOME": str(self.state_of(name)), **environment}
+        self.workers[name] = self.start(what, name, **own)
+
+    def state_of(self, name: str) -> Path:
+        """Where programs on this host keep what is theirs."""
+        return self.folder / f"state-{name}"
 
     def all_there(self) -> None:
         """Starts again what was ended, and waits for all of it."""
@@ -190,7 +207,7 @@ class Fleet:
         """Starts a command."""
         return subprocess.Popen(
             self.command(*words), env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            preexec_fn=_end_with_the_parent,  # noqa: PLW1509
+            preexec_fn=end_with_the_parent,  # noqa: PLW1509
         )  # fmt: skip
 
     def end_worker(self, name: str) -> None:

@@ -280,6 +280,33 @@ def test_other_threads_run_while_one_waits():
     assert sorted(got) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("kind", ["queue", "channel"])
+def test_threads_that_begin_at_once_share_one_end(kind):
+    for _ in range(20):
+        if kind == "queue":
+            queue = bytepath.Queue(**SMALL)
+            put, get, ends = queue.put, lambda: queue.get(timeout=10), [queue]
+        else:
+            here, there = bytepath.Channel.pair(**SMALL)
+            put, get, ends = here.send, lambda: there.recv(10), [here, there]
+        start = threading.Barrier(8)
+
+        def begin(value: int) -> None:
+            start.wait()
+            put(value)
+
+        threads = [threading.Thread(target=begin, args=(value,)) for value in range(8)]
+        for thread in threads:
+            thread.start()
+        # Whoever puts through an end of its own, which another one takes the place of, would be taken for
+        # killed.
+        assert sorted(get() for _ in range(8)) == list(range(8))
+        for thread in threads:
+            thread.join(10)
+        for end in ends:
+            end.close()
+
+
 def test_event_loops_wait_for_descriptors_and_a_cancelled_task_takes_nothing():
     async def main() -> None:
         here, there = bytepath.Channel.pair(**SMALL)

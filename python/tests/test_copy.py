@@ -207,6 +207,15 @@ def test_a_route_alone_is_the_one_that_moves(tmp_path, some_bytes):
         assert (tmp_path / "b").read_bytes() == some_bytes(100_000)
 
 
+def test_what_a_copy_did_is_explained_whenever_that_is_asked(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    copied = bytepath.copy(tmp_path / "a", tmp_path / "b")
+    sent = pickle.loads(pickle.dumps(copied))
+    (tmp_path / "a").unlink()
+    assert f"came: 5 bytes by {copied.route}" in copied.explained
+    assert copied.explained == copied.explained == sent.explained and sent == copied
+
+
 def test_a_plan_is_told_and_nothing_moves(tmp_path):
     (tmp_path / "a").write_bytes(b"bytes")
     plan = bytepath.plan(tmp_path / "a", tmp_path / "not-there")

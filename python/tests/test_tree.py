@@ -54,6 +54,147 @@ def test_a_tree_is_copied_as_shutil_copies_it(command, tree, tmp_path, symlinks)
         assert (one.st_mode, one.st_mtime_ns) == (other.st_mode, other.st_mtime_ns)
 
 
+def names_under(top):
+    """Every name in a tree, with its kind, mode and time."""
+    found = {}
+    for folder, folders, files in os.walk(top):
+        for name in [".", *folders, *files]:
+            path = os.path.normpath(os.path.join(folder, name))
+            status = os.lstat(path)
+            found[os.path.relpath(path, top)] = (status.st_mode, status.st_mtime_ns)
+    return found
+
+
+@pytest.fixture
+def spoiled(tree):
+    """The tree, with things in it that nobody wants."""
+    for folder in ("cache", "deep/cache", "deep/er/cache", "only/cache"):
+        (tree / folder).mkdir(parents=True)
+        (tree / folder / "leftover").write_bytes(b"unwanted")
+    for number in range(3):
+        (tree / "deep" / f"draft {number}.tmp").write_bytes(b"unwanted")
+    (tree / "-n odd\udcff name").mkdir()
+    (tree / "-n odd\udcff name" / "-f").write_bytes(b"wanted")
+    (tree / "deep" / "only-tmp").mkdir()
+    (tree / "deep" / "only-tmp" / "a.tmp").write_bytes(b"unwanted")
+    (tree / "deep" / "only-tmp").chmod(0o711)
+    for folder in ("deep/only-tmp", "deep/er", "deep", "only", "."):
+        os.utime(tree / folder, ns=(10**18, 10**18 + 11))
+    return tree
+
+
+@pytest.mark.parametrize("symlinks", [False, True])
+def test_what_is_to_be_ignored_is_left_out_as_shutil_does_it(command, spoiled, tmp_path, symlinks):
+    ignore = shutil.ignore_patterns("cache", "*.tmp")
+    shutil.copytree(spoiled, tmp_path / "theirs", symlinks, ignore)
+    copied = bytepath.copytree(spoiled, tmp_path / "ours", symlinks, ignore)
+    theirs, ours = names_under(tmp_path / "theirs"), names_under(tmp_path / "ours")
+    if symlinks:
+        # Only links of shutil's keep their times.
+        theirs["link"] = ours["link"] = "a link"
+    assert theirs == ours
+    assert same(tmp_path / "theirs", tmp_path / "ours")
+    assert copied.directories == 6 and copied.links == symlinks
+    assert copied.files == 53 - symlinks
+    assert sum(copied.routes.values()) == copied.bytes
+
+
+def test_a_function_that_ignores_is_asked_as_shutil_asks_it(command, spoiled, tmp_path):
+    asked = {"theirs": [], "ours": []}
+
+    def asker(side):
+        def ignore(folder, names):
+            asked[side].append((folder, sorted(names)))
+            return [name for name in names if name == "cache"]
+
+        return ignore
+
+    shutil.copytree(spoiled, tmp_path / "theirs", ignore=asker("theirs"))
+    bytepath.copytree(str(spoiled), tmp_path / "ours", ignore=asker("ours"))
+    assert sorted(asked["theirs"]) == sorted(asked["ours"])
+
+    def broken(folder, names):
+        raise LookupError(folder)
+
+    with pytest.raises(LookupError, match=str(spoiled)):
+        bytepath.copytree(spoiled, tmp_path / "none", ignore=broken)
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_nothing_is_ignored_of_is_copied_whole_and_into_what_is_there(
+    command, spoiled, tmp_path
+):
+    (tmp_path / "there" / "deep").mkdir(parents=True)
+    (tmp_path / "there" / "deep" / "own").write_bytes(b"mine")
+    ignore = shutil.ignore_patterns("nothing is called so")
+    bytepath.copytree(spoiled, tmp_path / "there", ignore=ignore, dirs_exist_ok=True)
+    assert (tmp_path / "there" / "deep" / "cache" / "leftover").exists()
+    ignore = shutil.ignore_patterns("cache")
+    (spoiled / "deep" / "file 9").write_bytes(b"new")
+    bytepath.copytree(spoiled, tmp_path / "there", ignore=ignore, dirs_exist_ok=True)
+    assert (tmp_path / "there" / "deep" / "own").read_bytes() == b"mine"
+    assert (tmp_path / "there" / "deep" / "file 9").read_bytes() == b"new"
+
+
+def test_more_names_than_one_command_takes_are_copied_by_several(command, tmp_path, monkeypatch):
+    monkeypatch.setattr("bytepath._tree._NAMES_BYTES_MAX", 200)
+    (tmp_path / "tree").mkdir()
+    for number in range(40):
+        (tmp_path / "tree" / f"{number:030}").write_bytes(bytes([number]))
+    (tmp_path / "tree" / "unwanted").write_bytes(b"x")
+    ignore = shutil.ignore_patterns("unwanted")
+    copied = bytepath.copytree(tmp_path / "tree", tmp_path / "copy", ignore=ignore)
+    assert (copied.files, copied.directories, copied.bytes) == (40, 1, 40)
+    assert sorted(os.listdir(tmp_path / "copy")) == [f"{number:030}" for number in range(40)]
+    assert (tmp_path / "copy" / f"{7:030}").read_bytes() == b"\x07"
+
+
+def test_links_to_nothing_are_left_out_where_that_is_asked(command, tree, tmp_path):
+    (tree / "deep" / "dangling").symlink_to("nowhere")
+    bytepath.copytree(tree, tmp_path / "ours", ignore_dangling_symlinks=True)
+    assert not os.path.lexists(tmp_path / "ours" / "deep" / "dangling")
+    assert (tmp_path / "ours" / "deep" / "er" / "run").exists()
+    bytepath.copytree(tree, tmp_path / "kept", True, ignore_dangling_symlinks=True)
+    assert os.readlink(tmp_path / "kept" / "deep" / "dangling") == "nowhere"
+
+
+def test_what_was_not_copied_beside_what_is_ignored_is_named(command, tree, tmp_path):
+    (tree / "deep" / "dangling").symlink_to("nowhere")
+    with pytest.raises(bytepath.TreeError) as raised:
+        bytepath.copytree(tree, tmp_path / "new", ignore=shutil.ignore_patterns("file 1"))
+    assert raised.value.errno == 2
+    assert [e["source"] for e in raised.value.errors] == [str(tree / "deep" / "dangling")]
+    assert not (tmp_path / "new" / "deep" / "file 1").exists()
+    assert (tmp_path / "new" / "deep" / "file 2").exists()
+
+
+def test_a_function_copies_each_file(tree, tmp_path):
+    called = []
+
+    def function(source, destination):
+        called.append(source)
+        if source.endswith("file 4"):
+            raise PermissionError(13, "not this one")
+        shutil.copyfile(source, destination)
+
+    with pytest.raises(bytepath.TreeError, match="not this one") as raised:
+        ignore = shutil.ignore_patterns("file 5")
+        bytepath.copytree(tree, tmp_path / "new", False, ignore, function)
+    assert raised.value.errno == 13
+    assert [e["source"] for e in raised.value.errors] == [str(tree / "deep" / "file 4")]
+    assert len(called) == 51 and all(type(name) is str for name in called)
+    assert not (tmp_path / "new" / "deep" / "file 5").exists()
+    assert (tmp_path / "new" / "deep" / "file 6").stat().st_size == 6000
+
+
+def test_a_function_of_our_own_tells_its_routes(tree, tmp_path):
+    copied = bytepath.copytree(tree, tmp_path / "new", True, copy_function=bytepath.copy)
+    assert (copied.files, copied.directories, copied.links) == (51, 3, 1)
+    assert sum(copied.routes.values()) == copied.bytes == sum(n * 1000 for n in range(50)) + 10
+    with pytest.raises(ValueError, match="route"):
+        bytepath.copytree(tree, tmp_path / "x", copy_function=bytepath.copy, route="read-write")
+
+
 def test_a_destination_that_is_there_is_left_alone_unless_asked(command, tree, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "own").write_bytes(b"mine")

@@ -2,7 +2,8 @@
 //! system calls, work that does nothing but wake and sleep, and work that stays in user space, looked at
 //! and not, in turns. Prints the median of the ratios of neighbours.
 //!
-//! `cargo run --release -p bytepath-explain --example trace-overhead`
+//! `cargo run --release -p bytepath-explain --example trace-overhead [WORK]`, where WORK is a part of the name
+//! of a work, and of all where there is none.
 
 use std::error::Error;
 use std::process::Command;
@@ -34,7 +35,8 @@ fn ways_to_sample() -> [(&'static str, Settings); 3] {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    for (name, line) in WORK {
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    for (name, line) in WORK.into_iter().filter(|(name, _)| name.contains(&wanted)) {
         for (way, settings) in ways_to_sample() {
             let mut ratios = Vec::new();
             for _ in 0..ROUNDS {

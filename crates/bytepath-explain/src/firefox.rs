@@ -22,6 +22,8 @@ pub fn json(name: &str, hz: u32, profile: &Profile) -> Result<Vec<u8>, serde_jso
     made.set_symbolicated(true);
     let kernel = made.add_category("Kernel", CategoryColor::Orange);
     let user = made.add_category("User", CategoryColor::Yellow);
+    // By this name the profiler knows what it leaves out of what ran.
+    let idle = made.add_category("Idle", CategoryColor::Transparent);
     let start_ns = profile.moments.first().map_or(0, |moment| moment.time_ns);
     let start = Timestamp::from_nanos_since_reference(0);
     let mut processes = HashMap::new();
@@ -31,8 +33,10 @@ pub fn json(name: &str, hz: u32, profile: &Profile) -> Result<Vec<u8>, serde_jso
         let stack = &profile.stacks[moment.stack as usize];
         let of = profile.thread_of(stack);
         let thread = *threads.entry(stack.thread).or_insert_with(|| {
+            // What has no number is told apart by its name: idle time, other programs, and whatever
+            // comes from a record.
             let process = *processes
-                .entry(of.pid)
+                .entry((of.pid, (of.pid == 0).then(|| of.name.clone())))
                 .or_insert_with(|| made.add_process(&of.name, of.pid, start));
             let thread = made.add_thread(process, of.tid, start, of.pid == of.tid);
             made.set_thread_name(thread, &of.name);
@@ -42,7 +46,12 @@ pub fn json(name: &str, hz: u32, profile: &Profile) -> Result<Vec<u8>, serde_jso
             .symbols_of(stack)
             .map(|symbol| FrameInfo {
                 frame: Frame::Label(made.intern_string(&symbol.name)),
-                category_pair: if symbol.is_kernel { kernel } else { user }.into(),
+                category_pair: match (of.part, symbol.is_kernel) {
+                    (Part::Idle, _) => idle,
+                    (_, true) => kernel,
+                    (_, false) => user,
+                }
+                .into(),
                 flags: FrameFlags::empty(),
             })
             .collect();
@@ -79,17 +88,30 @@ mod tests {
 
     #[test]
     fn every_sample_is_in_it_with_its_functions() {
-        let mut profile = Profile::from_folded([("a;main;write_[k]", 2), ("idle;do_idle_[k]", 1)]);
-        profile.moments =
-            [(10, 0), (20, 1), (30, 0)].map(|(time_ns, stack)| Moment { time_ns, stack }).to_vec();
+        let stacks = [("a;main;write_[k]", 2), ("idle;do_idle_[k]", 1), ("other programs;x", 1)];
+        let mut profile = Profile::from_folded(stacks);
+        profile.moments = [(10, 0), (20, 1), (30, 0), (40, 2)]
+            .map(|(time_ns, stack)| Moment { time_ns, stack })
+            .to_vec();
         let text = json("work", 999, &profile).expect("it is JSON");
         let value: Value = serde_json::from_slice(&text).expect("it parses");
         assert_eq!(value["meta"]["product"], "work");
         let threads = value["threads"].as_array().expect("it has threads");
-        assert_eq!(threads.len(), 2);
-        let samples: u64 =
-            threads.iter().filter_map(|thread| thread["samples"]["length"].as_u64()).sum();
-        assert_eq!(samples, 3);
+        let told = |thread: &Value| {
+            let samples = thread["samples"]["length"].as_u64().expect("it has samples");
+            let frame = thread["frameTable"]["category"].as_array().and_then(|all| all.last());
+            let frame = frame.and_then(Value::as_u64).expect("a category") as usize;
+            let category = value["meta"]["categories"][frame]["name"].as_str();
+            let words = [thread["name"].as_str(), thread["processName"].as_str(), category];
+            (words.map(|word| word.expect("text").to_owned()), samples)
+        };
+        let found: Vec<_> = threads.iter().map(told).collect();
+        let wanted = [
+            (["a", "a", "Kernel"], 2),
+            (["idle", "idle", "Idle"], 1),
+            (["other programs", "other programs", "User"], 1),
+        ];
+        assert_eq!(found, wanted.map(|(words, samples)| (words.map(str::to_owned), samples)));
         let text = String::from_utf8(text).expect("UTF-8");
         assert!(text.contains("\"write\"") && text.contains("\"do_idle\""), "{text}");
     }

@@ -289,10 +289,13 @@ impl Running {
             let writer = ended::<EndReport>(&mut self.writer, Says::Errors, limit);
             Some(writer.map_err(|error| format!("the writer failed: {error}"))?)
         } else {
-            let status = self.writer.as_mut().map(Child::wait);
-            let failed = |status: std::process::ExitStatus| status.code().is_some_and(|c| c != 0);
-            if status.is_some_and(|status| status.is_ok_and(failed)) {
-                return Err("the writer failed".into());
+            let status = self.writer.as_mut().and_then(|writer| writer.wait().ok());
+            let failed = status.filter(|status| status.code().is_some_and(|code| code != 0));
+            // Some, such as openssl, outlive SIGPIPE and then call it a failure that their reader
+            // has left.
+            let was_left = reader.as_ref().is_ok_and(|reader| !reader.source_ended);
+            if let (Some(status), false) = (failed, was_left) {
+                return Err(format!("the writer failed ({status})"));
             }
             None
         };

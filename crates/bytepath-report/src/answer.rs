@@ -1,6 +1,6 @@
 //! The answer that a record gives to its question, in a sentence or two.
 
-use crate::arm::{Arm, Better, Status, Verdict};
+use crate::arm::{Arm, Better, Status, Unit, Verdict};
 use crate::numbers;
 use crate::record::Record;
 use crate::verdict;
@@ -68,7 +68,7 @@ fn summary(sections: &[(&str, Vec<&Arm>)]) -> String {
         Some((name, arm, _)) => format!(
             "In {count} of {of} sections an arm is faster than the section's reference; most of \
              all {} in {name}, {}.",
-            arm.name,
+            called(arm),
             against(arm, None)
         ),
     }
@@ -89,12 +89,12 @@ fn of_arms(arms: &[&Arm]) -> String {
     };
     let reference = arms.iter().find(|arm| arm.reference).copied();
     let mut text = match reference {
-        None => format!("{} is ahead with {}", best.name, measured(best)),
+        None => format!("{} is ahead with {}", called(best), measured(best)),
         Some(reference) if reference.name == best.name => ahead(reference, arms),
         Some(reference) => match best.verdict {
             Some(Verdict::Faster) => format!(
                 "{} is fastest with {}, {}",
-                best.name,
+                called(best),
                 measured(best),
                 against(best, Some(reference))
             ),
@@ -106,9 +106,9 @@ fn of_arms(arms: &[&Arm]) -> String {
                 format!(
                     "no arm is surely faster than the reference {}, {}; the best median, of {}, is \
                      {words}",
-                    reference.name,
+                    called(reference),
                     measured(reference),
-                    best.name
+                    called(best)
                 )
             }
         },
@@ -119,18 +119,24 @@ fn of_arms(arms: &[&Arm]) -> String {
     text
 }
 
+/// The name of an arm, marked as one where it is a word that a sentence may have itself: "none".
+fn called(arm: &Arm) -> String {
+    let is_word = arm.name.chars().all(|c| c.is_ascii_lowercase());
+    if is_word { format!("“{}”", arm.name) } else { arm.name.clone() }
+}
+
 /// The sentence of a reference that is itself the best.
 fn ahead(reference: &Arm, arms: &[&Arm]) -> String {
     let others = arms.iter().filter(|arm| !arm.reference && arm.median.is_some());
     let all_slower = others.clone().all(|arm| arm.verdict == Some(Verdict::Slower));
     match (others.count(), all_slower) {
-        (0, _) => format!("{} gives {}", reference.name, measured(reference)),
+        (0, _) => format!("{} gives {}", called(reference), measured(reference)),
         (_, true) => {
-            format!("the reference {} is fastest with {}", reference.name, measured(reference))
+            format!("the reference {} is fastest with {}", called(reference), measured(reference))
         }
         (_, false) => format!(
             "no arm is surely faster than the reference {}, {}",
-            reference.name,
+            called(reference),
             measured(reference)
         ),
     }
@@ -146,7 +152,7 @@ fn untouched(best: &Arm, arms: &[&Arm]) -> String {
         Some(touched) => {
             format!(
                 "{only}, and of those that do look {} is best with {}",
-                touched.name,
+                called(touched),
                 measured(touched)
             )
         }
@@ -198,9 +204,15 @@ fn best<'a>(arms: impl Iterator<Item = &'a Arm>) -> Option<&'a Arm> {
         .map(|(arm, _)| arm)
 }
 
-/// `94.2 GiB/s [91.0, 96.3]`.
+/// `94.2 GiB/s [91.0, 96.3]`; of many nanoseconds `750 µs [665 µs, 859 µs]`.
 fn measured(arm: &Arm) -> String {
-    let value = numbers::figure(arm.median.unwrap_or(f64::NAN));
+    let value = arm.median.unwrap_or(f64::NAN);
+    if arm.unit == Unit::Nanoseconds && value >= 1e4 {
+        let time = |ns: f64| numbers::time(ns * 1e-9);
+        let interval = arm.ci95.map(|[low, high]| format!(" [{}, {}]", time(low), time(high)));
+        return time(value) + &interval.unwrap_or_default();
+    }
+    let value = numbers::figure(value);
     match arm.ci95 {
         Some(interval) => format!("{value} {} {}", arm.unit.as_str(), numbers::interval(interval)),
         None => format!("{value} {}", arm.unit.as_str()),
@@ -211,7 +223,7 @@ fn measured(arm: &Arm) -> String {
 fn against(arm: &Arm, reference: Option<&Arm>) -> String {
     let Some(ratio) = arm.ratio else { return "with no ratio to the reference".to_owned() };
     let named = reference
-        .map_or_else(|| "its reference".to_owned(), |arm| format!("the reference {}", arm.name));
+        .map_or_else(|| "its reference".to_owned(), |arm| format!("the reference {}", called(arm)));
     let interval =
         arm.ratio_ci95.map_or_else(String::new, |of| format!(" {}", numbers::interval(of)));
     match arm.better {

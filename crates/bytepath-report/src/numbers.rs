@@ -19,6 +19,23 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// How many there were: `2`, `955`, `12.3k`; something between whole numbers as any figure.
+pub fn count(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 9_999.5 { format!("{value}") } else { figure(value) }
+}
+
+/// A time in its own unit: `1.25 s`, `500 ms`, `136 µs`, `20.0 ns`.
+pub fn time(seconds: f64) -> String {
+    let size = seconds.abs();
+    let (times, unit) = match size {
+        _ if size == 0.0 || size >= 0.9995 => (1.0, "s"),
+        _ if size >= 0.9995e-3 => (1e3, "ms"),
+        _ if size >= 0.9995e-6 => (1e6, "µs"),
+        _ => (1e9, "ns"),
+    };
+    format!("{} {unit}", figure(seconds * times))
+}
+
 /// An interval: `[91.0, 96.3]`.
 pub fn interval([low, high]: [f64; 2]) -> String {
     format!("[{}, {}]", figure(low), figure(high))
@@ -76,6 +93,24 @@ fn with_suffix(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_are_whole_and_times_have_their_unit() {
+        let counts = [(0.0, "0"), (2.0, "2"), (9999.0, "9999"), (12_345.0, "12.3k"), (2.5, "2.50")];
+        for (value, wanted) in counts {
+            assert_eq!(count(value), wanted);
+        }
+        let times = [
+            (0.0, "0 s"),
+            (1.25, "1.25 s"),
+            (0.9996, "1.00 s"),
+            (0.5, "500 ms"),
+            (1.36e-4, "136 µs"),
+        ];
+        for (seconds, wanted) in times.into_iter().chain([(2e-8, "20.0 ns"), (90.0, "90.0 s")]) {
+            assert_eq!(time(seconds), wanted);
+        }
+    }
 
     #[test]
     fn figures_keep_about_three_significant_digits() {

@@ -104,6 +104,7 @@ impl<'o> Wishes<'o> {
             total: Moved::default(),
             broke_off: false,
             began: Instant::now(),
+            took: None,
             why: None,
             changes: Vec::new(),
         };
@@ -150,6 +151,8 @@ pub struct Planning<'o> {
     /// Whether an error ended it.
     broke_off: bool,
     began: Instant,
+    /// How long it took, once that is known.
+    took: Option<Duration>,
     /// Why the profile has no say.
     why: Option<String>,
     /// What was changed on the way, for people.
@@ -177,6 +180,15 @@ impl Planning<'_> {
     pub fn in_stretches(self) -> Self {
         let stretch_bytes = self.stretch_bytes.min(UNSURE_BYTES);
         Planning { stretch_bytes, always_stretches: true, ..self }
+    }
+
+    /// To be started before a stretch.
+    fn clock(&self) -> Clock {
+        match self.stage {
+            Stage::Watched => Clock::now(),
+            // Nobody asks how busy the mover was.
+            Stage::Unsure | Stage::Settled => Clock::wall(),
+        }
     }
 
     /// Goes by rules for one short stretch; pipes are as they are until it is known that the job
@@ -333,6 +345,27 @@ impl Planning<'_> {
         ));
     }
 
+    /// As it stands, for whoever may want to be told of it later: putting it into words takes as long
+    /// as copying a small file.
+    pub fn over(self) -> Planning<'static> {
+        Planning {
+            wishes: Wishes::default(),
+            knobs: self.knobs,
+            plan: self.plan,
+            stage: self.stage,
+            stretch_bytes: self.stretch_bytes,
+            always_stretches: self.always_stretches,
+            watch: self.watch,
+            passed: self.passed,
+            total: self.total,
+            broke_off: self.broke_off,
+            began: self.began,
+            took: Some(self.took.unwrap_or_else(|| self.began.elapsed())),
+            why: self.why,
+            changes: self.changes,
+        }
+    }
+
     /// What the plan goes by, and why.
     pub fn reason(&self) -> String {
         match (self.plan.basis(), &self.why) {
@@ -357,8 +390,8 @@ impl Planning<'_> {
             }),
         );
         told.extend(self.changes.iter().cloned());
-        let rate =
-            total.bytes as f64 / f64::from(1 << 30) / self.began.elapsed().as_secs_f64().max(1e-9);
+        let took = self.took.unwrap_or_else(|| self.began.elapsed());
+        let rate = total.bytes as f64 / f64::from(1 << 30) / took.as_secs_f64().max(1e-9);
         let by = match total.route {
             "" => String::new(),
             route => format!(" by {route}"),

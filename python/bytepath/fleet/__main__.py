@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
         "command alone. DASK_SCHEDULER_ADDRESS, unless given",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    top.set_defaults(hands_on=False)
     for name in ("each", "compare", "copy.command"):
         importlib.import_module(f"{__package__}.{name}").add_to(commands)
     return top
@@ -39,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
 def main(words: list[str] | None = None) -> int:
     """Runs a command; its exit code."""
     try:
-        arguments = parser().parse_args(words)
+        arguments = _parsed(words)
         if arguments.needs_scheduler and not arguments.scheduler:
             raise WrongUsage(
                 "no scheduler is named; --scheduler tcp://HOST:8786 names one, --scheduler local:2 (before the "
@@ -68,6 +69,17 @@ def main(words: list[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+
+
+def _parsed(words: list[str] | None) -> argparse.Namespace:
+    own = parser()
+    arguments, others = own.parse_known_args(words)
+    if others and not arguments.hands_on:
+        own.error(f"unrecognized arguments: {' '.join(others)}")
+    if arguments.hands_on:
+        # What comes after an option that argparse does not know cannot be had from it in any other way.
+        arguments.words = [word for word in others if word != "--"]
+    return arguments
 
 
 async def _interruptible(work: Coroutine[Any, Any, int]) -> int:

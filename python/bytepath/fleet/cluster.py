@@ -41,7 +41,7 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     async with contextlib.AsyncExitStack() as stack:
         if count is not None:
-            scheduler = await stack.enter_async_context(_own(count))
+            scheduler = await stack.enter_async_context(local(count))
         client = await _client(scheduler)
         stack.push_async_callback(_closed, client)
         await _workers(client, scheduler, count or 1, workers_s)
@@ -49,7 +49,10 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
 
 
 @contextlib.asynccontextmanager
-async def _own(count: int) -> AsyncIterator[Any]:
+async def local(count: int) -> AsyncIterator[Any]:
+    """A scheduler and so many workers on this machine."""
+    # Samples of what Python does there tell nothing of programs, and cost.
+    dask.config.set({"distributed.worker.profile.enabled": False})
     # A worker for each of so many threads of work: they are processes, as on machines of their own.
     cluster = LocalCluster(
         n_workers=count,
@@ -111,8 +114,3 @@ def first_line(error: BaseException) -> str:
     """An error in one line, with its kind where it says nothing."""
     text = str(error).strip().splitlines()
     return text[0] if text else type(error).__name__
-
-
-def configure() -> None:
-    """Sets what is Dask's own business for this process."""
-    dask.config.set({"distributed.admin.tick.limit": "60s", "distributed.comm.timeouts.connect": f"{CONNECT_S}s"})

@@ -8,6 +8,7 @@ import json
 import sys
 import time
 import uuid
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from distributed import Client
 from . import report, worker
 from .cluster import connected, first_line
 from .errors import FleetError, WrongUsage
-from .machines import Machine, clocks, probe
+from .machines import Machine, admit, awake, clocks, probe
 
 ATTEMPTS_MAX = 2
 """How often a machine is tried whose worker is lost in the middle."""
@@ -24,7 +25,11 @@ ATTEMPTS_MAX = 2
 BACK_S = 15.0
 """How long a machine that has lost its workers may take to have one again."""
 
+SILENT_TIMES = 4
+"""A machine whose workers have told nothing for so many times as long is lost as well: cut off, or asleep."""
+
 LOOK_S = 1.0
+SHOWN_S = 60.0
 MACHINE_S = 24 * 3600.0
 
 
@@ -40,12 +45,12 @@ def add_to(commands: Any) -> None:
     bench.set_defaults(run=run_bench, needs_scheduler=True)
     tune = commands.add_parser(
         "tune", allow_abbrev=False, help="measure every machine once, and keep a profile on each",
-        description="Runs `bytepath tune` on every machine, which keeps its profile there.",
+        description="Runs `bytepath tune` on every machine, which keeps its profile there. Options that are not among "
+        "these are handed on to it, such as --quick and --dir DIR.",
     )  # fmt: skip
     _common(tune)
     tune.add_argument("--profiles", metavar="DIR", type=Path, help="write a copy of each profile into DIR")
-    tune.add_argument("words", metavar="WORD", nargs=argparse.REMAINDER, help="options of tune")
-    tune.set_defaults(run=run_tune, needs_scheduler=True)
+    tune.set_defaults(run=run_tune, needs_scheduler=True, hands_on=True)
     doctor = commands.add_parser(
         "doctor", allow_abbrev=False, help="find out what holds each machine back",
         description="Runs `bytepath doctor` on every machine, and tells what is poor where.",
@@ -88,8 +93,7 @@ async def run_bench(arguments: argparse.Namespace) -> int:
 
 async def run_tune(arguments: argparse.Namespace) -> int:
     """Measures every machine."""
-    words = arguments.words[arguments.words[:1] == ["--"] :]
-    found = await _everywhere(arguments, ["tune", *words], True)
+    found = await _everywhere(arguments, ["tune", *arguments.words], True, _check_kept)
     if arguments.profiles:
         arguments.profiles.mkdir(parents=True, exist_ok=True)
         for machine in found["machines"]:
@@ -99,6 +103,20 @@ async def run_tune(arguments: argparse.Namespace) -> int:
     lines = [f"{m['name']}: {_tuned(m)}" for m in found["machines"]]
     _tell(arguments, found, "\n".join(lines))
     return _code(found)
+
+
+async def _check_kept(client: Client, machine: Machine, found: dict[str, Any], words: list[str]) -> None:
+    """Sees that the profile of a machine was not replaced by another's, as where they share a home directory."""
+    if found["status"] != "ok" or "--show" in words or "--check" in words:
+        return
+    where = [word for at, word in enumerate(words) if "--profile" in (word.split("=")[0], words[at - 1] if at else "")]
+    look = client.submit(worker.command, ["tune", "--show", *where], True, workers=machine.workers, pure=False)
+    if (await asyncio.wait_for(look, SHOWN_S)).get("record") != found["record"]:
+        found.update(
+            status="failed",
+            why="another machine's profile is where its own should be: they share a home directory. Set XDG_STATE_HOME "
+            "to a directory that is its own, for its worker and for its users, and tune again",
+        )
 
 
 def _tuned(machine: dict[str, Any]) -> str:
@@ -127,7 +145,13 @@ def _code(found: dict[str, Any]) -> int:
     return 0 if all(machine["status"] == "ok" for machine in found["machines"]) else 1
 
 
-async def _everywhere(arguments: argparse.Namespace, words: list[str], record: bool) -> dict[str, Any]:
+After = Callable[[Client, Machine, dict[str, Any], list[str]], Coroutine[Any, Any, None]]
+"""What is done with what was found on a machine, once all are done."""
+
+
+async def _everywhere(
+    arguments: argparse.Namespace, words: list[str], record: bool, after: After | None = None
+) -> dict[str, Any]:
     started = datetime.datetime.now(datetime.timezone.utc)
     async with connected(arguments.scheduler) as client:
         machines = await probe(client)
@@ -143,6 +167,8 @@ async def _everywhere(arguments: argparse.Namespace, words: list[str], record: b
                 return found
 
         results = await asyncio.gather(*(one(machine) for machine in machines))
+        if after:
+            await asyncio.gather(*(after(client, *each, words) for each in zip(machines, results, strict=True)))
     return {
         "schema": "bytepath.fleet/1",
         "started": started.isoformat(timespec="seconds"),
@@ -160,9 +186,9 @@ async def _on(
     began = time.monotonic()
     for _ in range(ATTEMPTS_MAX):
         try:
-            answer = await _once(client, machine, words, record, arguments.timeout)
-        except _Gone:
-            found["why"] = "its worker was lost in the middle"
+            answer = await _once(client, machine, words, record, arguments)
+        except _Gone as error:
+            found["why"] = str(error)
             if not await _is_back(client, machine, arguments.patience):
                 break
             continue
@@ -170,7 +196,9 @@ async def _on(
             found.update(status="failed", why=str(error))
             break
         except Exception as error:
-            found.update(status="failed", why=first_line(error))
+            # Who waits is told of a lost scheduler before the client's state shows it, and in Dask's words.
+            gone = client.status != "running" or "scheduler-connection-lost" in str(error)
+            found.update(status="failed", why="the scheduler is gone" if gone else first_line(error))
             break
         found.update(status="ok", why="", record=answer.get("record"), said=answer["said"])
         # doctor ends with 1 where something is poor, and tells all the same.
@@ -183,14 +211,33 @@ async def _on(
 
 
 class _Gone(Exception):
-    pass
+    """The machine's workers are not to be reached: why."""
 
 
-async def _once(client: Client, machine: Machine, words: list[str], record: bool, timeout_s: float) -> dict[str, Any]:
+class _Pulse:
+    """Whether any of a machine's workers still tells something, by this process's clock alone."""
+
+    def __init__(self, patience_s: float) -> None:
+        self.silent_s_max = SILENT_TIMES * patience_s
+        self.last, self.since = 0.0, time.monotonic()
+
+    def look(self, machine: Machine, workers: dict[str, Any]) -> None:
+        there = [workers[name]["last_seen"] for name in machine.workers if name in workers]
+        if not there:
+            raise _Gone("its worker was lost in the middle")
+        if max(there) != self.last:
+            self.last, self.since = max(there), time.monotonic()
+        elif time.monotonic() - self.since > self.silent_s_max:
+            raise _Gone(f"its worker has told nothing for {self.silent_s_max:.0f} s: it is cut off, or stopped")
+
+
+async def _once(
+    client: Client, machine: Machine, words: list[str], record: bool, arguments: argparse.Namespace
+) -> dict[str, Any]:
     future = client.submit(worker.command, words, record, workers=machine.workers, allow_other_workers=False,
                            key=f"bytepath-{uuid.uuid4().hex}", pure=False)
     waiting = asyncio.ensure_future(future.result())
-    began = time.monotonic()
+    began, pulse = time.monotonic(), _Pulse(arguments.patience)
     try:
         while not waiting.done():
             await asyncio.wait([waiting], timeout=LOOK_S)
@@ -198,11 +245,10 @@ async def _once(client: Client, machine: Machine, words: list[str], record: bool
                 break
             if client.status != "running":
                 raise FleetError("the scheduler is gone")
-            if time.monotonic() - began > timeout_s:
-                raise FleetError(f"not done within {timeout_s:.0f} s; --timeout gives it longer")
+            if time.monotonic() - began > arguments.timeout:
+                raise FleetError(f"not done within {arguments.timeout:.0f} s; --timeout gives it longer")
             info = await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10)
-            if not set(machine.workers) & set(info["workers"]):
-                raise _Gone
+            pulse.look(machine, info["workers"])
         answer: dict[str, Any] = waiting.result()
         return answer
     finally:
@@ -218,8 +264,9 @@ async def _is_back(client: Client, machine: Machine, patience_s: float) -> bool:
     """Whether the machine has workers again, which are then known."""
     until = time.monotonic() + patience_s
     while time.monotonic() < until:
-        with contextlib.suppress(FleetError):
-            for other in await probe(client):
+        with contextlib.suppress(TimeoutError, asyncio.TimeoutError, OSError):
+            info = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10))["workers"]
+            for other in await admit(client, [], awake(info)):
                 if other.key == machine.key:
                     machine.workers = other.workers
                     return True

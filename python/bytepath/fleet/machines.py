@@ -11,6 +11,9 @@ from distributed import Client
 from .errors import FleetError
 
 PROBE_S = 20
+SILENT_S = 5.0
+"""A worker that has told nothing for so long may be asleep."""
+
 CLOCK_S = 1.0
 """Clocks that are apart by more are told of."""
 
@@ -66,6 +69,10 @@ class Machine:
     workers: list[str] = field(default_factory=list)
     threads: int = 0
 
+    def at_once(self, most: int | None) -> int:
+        """How many pieces it does at a time, of so many at most."""
+        return min(self.threads, most or self.threads)
+
     @property
     def clock_apart_s(self) -> float:
         return float(self.facts.get("clock_apart_s", 0.0))
@@ -106,6 +113,32 @@ async def probe(client: Client) -> list[Machine]:
     return found
 
 
+def awake(workers: dict[str, Any]) -> dict[str, Any]:
+    """Those of a scheduler's workers that have told something of late. By the scheduler's clock alone:
+    this machine's may be another."""
+    now = max((about["last_seen"] for about in workers.values()), default=0.0)
+    return {name: about for name, about in workers.items() if now - about["last_seen"] < SILENT_S}
+
+
+async def admit(client: Client, machines: list[Machine], info: dict[str, Any]) -> list[Machine]:
+    """The machines of these workers: those that are known, and those that came since and can do the work."""
+    known = {worker: machine for machine in machines for worker in machine.workers}
+    new = [worker for worker in info if worker not in known]
+    facts = dict(zip(new, await asyncio.gather(*(_ask(client, worker) for worker in new)), strict=True))
+    found = {machine.key: Machine(machine.name, machine.key, machine.facts) for machine in machines}
+    for worker, about in info.items():
+        answer = facts.get(worker)
+        if worker in known:
+            machine = found[known[worker].key]
+        elif isinstance(answer, dict) and not unfit({worker: answer}):
+            machine = found.setdefault(key_of(answer), Machine(answer["host"], key_of(answer), answer))
+        else:
+            continue
+        machine.workers.append(worker)
+        machine.threads += about["nthreads"]
+    return [machine for machine in found.values() if machine.workers]
+
+
 async def _ask(client: Client, worker: str) -> dict[str, Any] | str:
     began = time.time()
     try:
@@ -134,6 +167,18 @@ def check_packages(facts: dict[str, dict[str, Any]]) -> None:
     """Refuses workers that have no bytepath, or another one than this."""
     from . import worker as own
 
+    wrong = unfit(facts)
+    if own.about()["program"] is None:
+        wrong.append("here is no program bytepath: install it, or set BYTEPATH_PROGRAM")
+    if wrong:
+        more = f"\n  and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+        raise FleetError("not every worker can do the work:\n  " + "\n  ".join(wrong[:10]) + more)
+
+
+def unfit(facts: dict[str, dict[str, Any]]) -> list[str]:
+    """Why workers cannot do the work, with the remedy."""
+    from . import worker as own
+
     here = own.about()
     wrong = []
     for address, there in facts.items():
@@ -153,11 +198,7 @@ def check_packages(facts: dict[str, dict[str, Any]]) -> None:
                 f"{who} has {there['version']} (protocol {there['protocol']}), and here is {here['version']} "
                 f"(protocol {here['protocol']}): install one version on all machines"
             )
-    if here["program"] is None:
-        wrong.append("here is no program bytepath: install it, or set BYTEPATH_PROGRAM")
-    if wrong:
-        more = f"\n  and {len(wrong) - 10} more" if len(wrong) > 10 else ""
-        raise FleetError("not every worker can do the work:\n  " + "\n  ".join(wrong[:10]) + more)
+    return wrong
 
 
 def clocks(machines: list[Machine]) -> list[str]:

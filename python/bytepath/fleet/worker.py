@@ -108,6 +108,11 @@ _lock = threading.Lock()
 
 def piece(setup: dict[str, Any], request: bytes) -> bytes:
     """Does a piece of a copying; its answer. Engines that wait are kept for the next piece."""
+    why = _unfit(setup)
+    if why:
+        from distributed import get_worker
+
+        return json.dumps({"refused": why, "worker": get_worker().address}).encode()
     with contextlib.ExitStack() as stack:
         if setup.get("per_machine"):
             stack.enter_context(_slot(setup["id"], setup["per_machine"]))
@@ -137,8 +142,32 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
         return answer
 
 
-def release() -> None:
-    """Ends the engines that wait in this process."""
+def _unfit(setup: dict[str, Any]) -> str | None:
+    """Why this worker cannot do the pieces of a copying. It may have come when that had long begun."""
+    # What is not known yet when it begins is looked at once it is.
+    asked = (setup["id"], setup["word"])
+    if asked in _fit:
+        return None
+    own = about()["version"]
+    if own != setup["version"]:
+        return f"it has {own}, and the copying is done by {setup['version']}"
+    with contextlib.suppress(OSError):
+        if setup["source_inode"] not in (None, os.stat(setup["source"]).st_ino):
+            return f"its {setup['source']} is not the directory that the others see"
+    if setup["word"] is not None and marked(setup["mark"]) != setup["word"]:
+        return f"its {setup['destination']} is another storage than that of the others"
+    _fit.add(asked)
+    return None
+
+
+_fit: set[tuple[str, str | None]] = set()
+
+
+def release(id: str) -> None:
+    """Ends the engines that wait in this process, and with them all there is of a copying."""
+    for path in machine_folder().glob(f"{id}-*"):
+        path.unlink(missing_ok=True)
+    _fit.clear()
     with _lock:
         for engines in _idle.values():
             for engine in engines:
@@ -172,12 +201,13 @@ def machine_folder() -> Path:
     machine = os.environ.get("BYTEPATH_MACHINE", "").replace("/", "_")
     folder = Path(base) / f"bytepath-fleet-{os.getuid()}{machine and '-' + machine}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
+    # Not where a link of somebody else's leads to, either.
+    if folder.lstat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to somebody else")
     return folder
 
 
-def sees(source: str, destination: str, run: str | None) -> dict[str, Any]:
+def sees(source: str, destination: str) -> dict[str, Any]:
     """What this machine sees of the paths of a copying."""
     found: dict[str, Any] = {}
     try:
@@ -200,8 +230,6 @@ def sees(source: str, destination: str, run: str | None) -> dict[str, Any]:
         }
     except OSError as error:
         found["destination_error"] = str(error)
-    if run is not None:
-        found["run"] = os.path.isdir(run)
     return found
 
 

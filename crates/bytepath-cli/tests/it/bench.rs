@@ -347,3 +347,18 @@ fn an_interrupted_bench_leaves_no_empty_results_behind() {
     bench.done();
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
 }
+
+/// openssl takes no notice of SIGPIPE, and fails when its reader has enough.
+#[test]
+fn a_writer_that_complains_of_its_reader_leaving_is_measured_all_the_same() {
+    if !installed("openssl") {
+        return println!("skipped: no openssl here");
+    }
+    let arm = "random/read@same-cpu/openssl";
+    let words = ["bench", "gen", "--arms", arm, "--blocks", "2", "--time", "3ms", "--json", "-"];
+    let record = run(&mut bytepath(&words)).well().json();
+    let arms = record["arms"].as_array().expect("arms");
+    let found = arms.iter().find(|found| found["name"] == arm).expect("it is one of them");
+    assert_eq!(found["status"], "ok", "{found}");
+    assert!(found["median"].as_f64().is_some_and(|value| value > 0.0), "{found}");
+}

@@ -11,7 +11,7 @@ use crate::program::{BYTEPATH, bytepath, installed, run, shell, spawned};
 /// As little as shows that every arm runs.
 const SHORT: [&str; 6] = ["--blocks", "2", "--time", "5ms", "--warm-up", "1ms"];
 
-const SITUATIONS: [&str; 8] = [
+const SITUATIONS: [&str; 9] = [
     "shared-table",
     "fd-ranges",
     "private-table",
@@ -19,6 +19,7 @@ const SITUATIONS: [&str; 8] = [
     "single-thread",
     "uring",
     "uring-registered",
+    "uring-multishot",
     "uring-direct-accept",
 ];
 
@@ -142,27 +143,76 @@ fn a_memcached_that_is_missing_or_another_says_so() {
 
 #[test]
 fn a_service_whose_clients_do_not_keep_to_the_protocol_ends_well() {
-    let words = ["serve", "--situation", "shared-table", "--threads", "1", "--connections", "2"];
-    let mut serve = bytepath(&[&words[..], &["--family", "tcp"]].concat());
-    let mut serve = spawned(serve.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let mut out = BufReader::new(serve.child().stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    out.read_line(&mut line).expect("it says where it listens");
-    let said: Value = serde_json::from_str(&line).expect("JSON");
-    let address =
-        said["addresses"][0].as_str().and_then(|it| it.strip_prefix("tcp:")).expect("TCP");
-    let connect = || std::net::TcpStream::connect(address).expect("it listens");
-    let (mut one, two) = (connect(), connect());
     use std::io::{Read, Write};
-    one.write_all(b"nonsense\r\nset k 0 0 2\r\nab\r\nget k\r\nquit\r\n").expect("sent");
-    let mut answer = String::new();
-    one.read_to_string(&mut answer).unwrap_or_default();
-    drop((one, two));
-    let mut last = String::new();
-    out.read_to_string(&mut last).expect("it says what it did");
-    assert!(serve.child().wait().expect("it ends").success());
-    let served: Value = serde_json::from_str(&last).expect("JSON");
-    assert_eq!(served["requests"], 4, "{answer}");
+    for situation in ["shared-table", "uring-registered", "uring-multishot"] {
+        let words = ["serve", "--situation", situation, "--threads", "1", "--connections", "2"];
+        let mut serve = bytepath(&[&words[..], &["--family", "tcp"]].concat());
+        let mut serve = spawned(serve.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut out = BufReader::new(serve.child().stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("it says where it listens");
+        let said: Value = serde_json::from_str(&line).expect("JSON");
+        let address =
+            said["addresses"][0].as_str().and_then(|it| it.strip_prefix("tcp:")).expect("TCP");
+        let connect = || std::net::TcpStream::connect(address).expect("it listens");
+        let (mut one, two) = (connect(), connect());
+        one.write_all(b"nonsense\r\nset k 0 0 2\r\nab\r\nget k\r\nquit\r\n").expect("sent");
+        let wanted = b"ERROR\r\nSTORED\r\nVALUE k 0 2\r\nab\r\nEND\r\n";
+        let mut answer = vec![0; wanted.len()];
+        if let Err(error) = one.read_exact(&mut answer) {
+            drop((one, two));
+            let done = serve.done();
+            assert!(situation.starts_with("uring") && !done.status.success(), "{error}: {done:?}");
+            println!("skipped: {situation}: {}", done.stderr);
+            continue;
+        }
+        assert_eq!(answer, wanted, "{situation}: {}", String::from_utf8_lossy(&answer));
+        drop((one, two));
+        let mut last = String::new();
+        out.read_to_string(&mut last).expect("it says what it did");
+        assert!(serve.child().wait().expect("it ends").success());
+        let served: Value = serde_json::from_str(&last).expect("JSON");
+        assert_eq!(served["requests"], 4, "{situation}");
+    }
+}
+
+/// More answers than sockets hold, asked for before any is read: the service neither loses one nor
+/// waits for ever.
+#[test]
+fn many_requests_at_once_are_all_answered_in_their_order() {
+    use std::io::{Read, Write};
+    const REQUESTS: usize = 20_000;
+    for situation in ["uring-registered", "uring-multishot"] {
+        let words = ["serve", "--situation", situation, "--threads", "1", "--connections", "1"];
+        let mut serve = bytepath(&[&words[..], &["--family", "tcp"]].concat());
+        let mut serve = spawned(serve.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut out = BufReader::new(serve.child().stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("it says where it listens");
+        let said: Value = serde_json::from_str(&line).expect("JSON");
+        let address =
+            said["addresses"][0].as_str().and_then(|it| it.strip_prefix("tcp:")).expect("TCP");
+        let mut client = std::net::TcpStream::connect(address).expect("it listens");
+        let mut writer = client.try_clone().expect("a descriptor");
+        let asking = std::thread::spawn(move || {
+            let ask = |number| format!("set k 0 0 200\r\n{number:0200}\r\nget k\r\n");
+            let all: String = (0..REQUESTS).map(ask).collect();
+            writer.write_all(all.as_bytes())
+        });
+        let answer = |number: usize| format!("STORED\r\nVALUE k 0 200\r\n{number:0200}\r\nEND\r\n");
+        let mut came = vec![0; answer(0).len()];
+        for number in 0..REQUESTS {
+            if let Err(error) = client.read_exact(&mut came) {
+                drop(client);
+                let done = serve.done();
+                assert!(number == 0 && !done.status.success(), "{error} at {number}: {done:?}");
+                println!("skipped: {situation}: {}", done.stderr);
+                break;
+            }
+            assert_eq!(String::from_utf8_lossy(&came), answer(number), "{situation}");
+        }
+        let _ = asking.join().expect("it does not panic");
+    }
 }
 
 #[test]

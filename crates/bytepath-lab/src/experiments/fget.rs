@@ -24,7 +24,9 @@ pub const DESCRIPTION: Description = Description {
                  /dev/null, without a network: nanoseconds of CPU per call. shared-table: threads \
                  share one table; fd-ranges: their descriptors lie 2048 apart; private-table: each \
                  thread has a table of its own; processes: one thread each; single-thread: one for \
-                 all; uring: a ring a thread, its requests one at a time on each connection.",
+                 all; uring: a ring a thread, its requests one at a time on each connection; \
+                 uring-registered: of files that it keeps; uring-multishot: asked once to receive \
+                 whatever comes, into buffers of its own.",
 };
 
 /// What the user may vary.

@@ -6,6 +6,7 @@ pub mod load;
 mod neighbours;
 mod protocol;
 pub mod serve;
+mod serve_multishot;
 mod serve_ring;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +32,10 @@ pub enum Situation {
     Uring,
     /// The same with the descriptors registered: looked up once.
     UringRegistered,
-    /// The same with connections that never have a descriptor: accepted into the ring's own table.
+    /// Registered too, and asked once for each connection: what comes lands in buffers that the ring
+    /// has in store (multishot receive).
+    UringMultishot,
+    /// As registered, with connections that never have a descriptor: accepted into the ring's own table.
     UringDirectAccept,
 }
 
@@ -44,6 +48,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation::SingleThread,
     Situation::Uring,
     Situation::UringRegistered,
+    Situation::UringMultishot,
     Situation::UringDirectAccept,
 ];
 
@@ -58,6 +63,7 @@ impl Situation {
             Situation::SingleThread => "single-thread",
             Situation::Uring => "uring",
             Situation::UringRegistered => "uring-registered",
+            Situation::UringMultishot => "uring-multishot",
             Situation::UringDirectAccept => "uring-direct-accept",
         }
     }
@@ -69,7 +75,17 @@ impl Situation {
 
     /// Whether requests go by a ring.
     pub fn has_ring(self) -> bool {
-        matches!(self, Situation::Uring | Situation::UringRegistered | Situation::UringDirectAccept)
+        match self {
+            Situation::Uring
+            | Situation::UringRegistered
+            | Situation::UringMultishot
+            | Situation::UringDirectAccept => true,
+            Situation::SharedTable
+            | Situation::FdRanges
+            | Situation::PrivateTable
+            | Situation::Processes
+            | Situation::SingleThread => false,
+        }
     }
 
     /// Sees to it that this thread has its table to itself, where that is the situation.

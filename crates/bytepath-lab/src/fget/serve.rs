@@ -1,5 +1,6 @@
 //! The service: threads that each wait for their connections, receive small requests, and answer
-//! them. By epoll, recv and send; `serve_ring` has the ways by a ring.
+//! them. By epoll, recv and send; `serve_ring` and
+//! `serve_multishot` have the ways by a ring.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::neighbours::Neighbours;
 use super::protocol::{Session, Store};
-use super::{FgetError, Situation, raise_descriptor_limit, serve_ring};
+use super::{FgetError, Situation, raise_descriptor_limit, serve_multishot, serve_ring};
 
 /// The sockets that connections come by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,12 +155,11 @@ impl Service {
         }
         let accepted = |_| self.situation.placed(listener.accept()?, thread);
         let connections: Vec<OwnedFd> = (0..count).map(accepted).collect::<Result<_, _>>()?;
-        match self.situation.has_ring() {
-            true => {
-                let registered = self.situation == Situation::UringRegistered;
-                serve_ring::by_ring(&connections, registered, store)
-            }
-            false => by_epoll(&connections, store),
+        match self.situation {
+            Situation::Uring => serve_ring::by_ring(&connections, false, store),
+            Situation::UringRegistered => serve_ring::by_ring(&connections, true, store),
+            Situation::UringMultishot => serve_multishot::by_multishot(&connections, store),
+            _ => by_epoll(&connections, store),
         }
     }
 }

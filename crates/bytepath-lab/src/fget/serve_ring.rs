@@ -16,7 +16,7 @@ const ENTRIES_MAX: u32 = 4096;
 
 /// A connection's buffer: what is received, then what is answered.
 const BUFFER_BYTES: usize = RECEIVE_BYTES + REPLY_BYTES;
-const REPLY_BYTES: usize = 64 << 10;
+pub(super) const REPLY_BYTES: usize = 64 << 10;
 
 /// Tokens: a connection's number, or this where the listener was asked.
 const ACCEPTS: u64 = u64::MAX - 1;
@@ -62,7 +62,7 @@ fn opened<'fd>(connections: usize) -> Result<Ring<'fd>, FgetError> {
     Ring::open(&Setup::with_entries(steps)).map_err(refused)
 }
 
-fn refused(refusal: bytepath::Refusal) -> FgetError {
+pub(super) fn refused(refusal: bytepath::Refusal) -> FgetError {
     FgetError::because(refusal.to_string())
 }
 
@@ -108,7 +108,7 @@ fn serve<'fd>(
     Ok(served)
 }
 
-fn push<'fd>(ring: &mut Ring<'fd>, request: Request<'fd>) -> Result<(), FgetError> {
+pub(super) fn push<'fd>(ring: &mut Ring<'fd>, request: Request<'fd>) -> Result<(), FgetError> {
     if ring.room() == 0 {
         ring.submit().map_err(FgetError::of("the ring fails"))?;
     }

@@ -4,13 +4,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::arm::{Arm, Status, Verdict};
-use crate::explained::Explained;
 use crate::numbers;
 use crate::record::Record;
 use crate::table::{columns, latencies};
 use crate::{answer, doubt};
 
 use super::Limits;
+use super::explained::{ExplainedArm, explained};
 use super::text::{NAME_MAX, SENTENCE_MAX, shown};
 
 /// The setting in which a record keeps the command that made it.
@@ -81,40 +81,9 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Pair {
-    name: String,
-    value: String,
-}
-
-#[derive(Serialize)]
-struct ExplainedArm {
-    arm: usize,
-    name: String,
-    sentence: String,
-    sampler: String,
-    idle_seen: bool,
-    classes: Vec<Class>,
-    any_published: bool,
-    unclaimed: Vec<Pair>,
-    counters: Vec<Pair>,
-    syscalls: Vec<Syscall>,
-    missing: Vec<String>,
-    has_stacks: bool,
-}
-
-#[derive(Serialize)]
-struct Class {
-    name: String,
-    share: String,
-    interval: String,
-    published: String,
-}
-
-#[derive(Serialize)]
-struct Syscall {
-    name: String,
-    count: String,
-    seconds: String,
+pub(super) struct Pair {
+    pub(super) name: String,
+    pub(super) value: String,
 }
 
 impl Run {
@@ -304,75 +273,6 @@ fn facts(record: &Record) -> String {
         machine.virtualisation.clone(),
     ];
     shown(&all.into_iter().flatten().collect::<Vec<_>>().join(" · "), SENTENCE_MAX)
-}
-
-fn explained(arms: &[&Arm], limits: &Limits) -> Vec<ExplainedArm> {
-    let with =
-        arms.iter().enumerate().filter_map(|(at, arm)| Some((at, arm, arm.explained.as_ref()?)));
-    with.map(|(at, arm, explained)| explained_arm(at, &arm.name, explained, limits)).collect()
-}
-
-fn explained_arm(arm: usize, name: &str, explained: &Explained, limits: &Limits) -> ExplainedArm {
-    let percent = |share: f64| format!("{}%", numbers::figure(share * 100.0));
-    let name_of = |text: &str| shown(text, NAME_MAX);
-    let lost = match explained.lost {
-        0 => String::new(),
-        lost => format!(", {lost} lost"),
-    };
-    ExplainedArm {
-        arm,
-        name: name_of(name),
-        sentence: shown(&explained.sentence, SENTENCE_MAX),
-        sampler: format!(
-            "{} samples{lost} by {} at {} Hz, {} s",
-            explained.samples,
-            name_of(&explained.source),
-            explained.hz,
-            numbers::figure(explained.seconds)
-        ),
-        idle_seen: !explained.cpus.is_empty(),
-        any_published: explained.classes.iter().any(|class| class.published.is_some()),
-        classes: explained
-            .classes
-            .iter()
-            .take(limits.classes)
-            .map(|class| Class {
-                name: name_of(&class.name),
-                share: percent(class.share),
-                interval: format!("[{}, {}]", percent(class.ci95[0]), percent(class.ci95[1])),
-                published: class.published.map_or_else(|| numbers::UNKNOWN.to_owned(), percent),
-            })
-            .collect(),
-        unclaimed: explained
-            .unclaimed
-            .iter()
-            .take(limits.details)
-            .map(|of| Pair { name: name_of(&of.symbol), value: percent(of.share) })
-            .collect(),
-        counters: explained
-            .counters
-            .iter()
-            .take(limits.details)
-            .map(|(name, value)| Pair { name: name_of(name), value: numbers::figure(*value) })
-            .collect(),
-        syscalls: explained
-            .syscalls
-            .iter()
-            .take(limits.details)
-            .map(|call| Syscall {
-                name: name_of(&call.name),
-                count: numbers::figure(call.count as f64),
-                seconds: call.seconds.map_or_else(|| numbers::UNKNOWN.to_owned(), numbers::figure),
-            })
-            .collect(),
-        missing: explained
-            .missing
-            .iter()
-            .take(limits.details)
-            .map(|text| shown(text, SENTENCE_MAX))
-            .collect(),
-        has_stacks: !explained.stacks.is_empty(),
-    }
 }
 
 fn settings(record: &Record) -> Vec<Pair> {

@@ -53,9 +53,21 @@ fn of_times_the_lower_is_the_better_and_its_share_is_told() {
     assert_eq!(
         answer::of(&record),
         [
-            "quick is fastest with 0.50 s, 0.25 of the time of the reference write → read [0.20, 0.30]."
+            "“quick” is fastest with 0.50 s, 0.25 of the time of the reference write → read [0.20, 0.30]."
         ]
     );
+}
+
+#[test]
+fn many_nanoseconds_are_told_in_a_larger_unit() {
+    let mut record = sample::record();
+    record.arms.truncate(1);
+    let arm = &mut record.arms[0];
+    (arm.unit, arm.better) = (Unit::Nanoseconds, Better::Lower);
+    (arm.median, arm.ci95) = (Some(750_000.0), Some([665_000.0, 1_100_000.0]));
+    assert_eq!(answer::of(&record), ["write → read gives 750 µs [665 µs, 1.10 ms]."]);
+    (record.arms[0].median, record.arms[0].ci95) = (Some(3459.0), None);
+    assert_eq!(answer::of(&record), ["write → read gives 3459 ns."]);
 }
 
 #[test]

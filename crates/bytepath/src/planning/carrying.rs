@@ -47,7 +47,7 @@ impl Planning<'_> {
                 u64::MAX => carrying.job,
                 most => carrying.job.limit(most),
             };
-            let clock = Clock::now();
+            let clock = self.clock();
             let moved = match run(carrying, &job, self.plan()) {
                 Ok(moved) => moved,
                 Err(error) => {
@@ -68,25 +68,33 @@ impl Planning<'_> {
     }
 }
 
-/// When a stretch began, on the wall and on the CPU.
+/// When a stretch began, on the wall and, where somebody asks, on the CPU.
 pub struct Clock {
     wall: Instant,
-    cpu: Duration,
+    cpu: Option<Duration>,
 }
 
 impl Clock {
-    /// Now.
+    /// Now. Costs a system call.
     pub fn now() -> Clock {
-        let cpu = clock_gettime(ClockId::ThreadCPUTime);
-        let cpu = Duration::try_from(cpu).unwrap_or_default();
-        Clock { wall: Instant::now(), cpu }
+        Clock { wall: Instant::now(), cpu: Some(cpu()) }
+    }
+
+    /// Now, on the wall alone. Costs none.
+    pub(super) fn wall() -> Clock {
+        Clock { wall: Instant::now(), cpu: None }
     }
 
     /// What was moved since.
     pub(super) fn window(&self, bytes: u64) -> Window {
-        let now = Clock::now();
-        Window { bytes, wall: now.wall - self.wall, cpu: now.cpu.saturating_sub(self.cpu) }
+        let on_cpu = self.cpu.map_or(Duration::ZERO, |began| cpu().saturating_sub(began));
+        Window { bytes, wall: self.wall.elapsed(), cpu: on_cpu }
     }
+}
+
+/// What this thread has had of the CPU.
+fn cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 fn run(carrying: &Carrying<'_>, job: &Job<'_>, plan: &Plan) -> Result<Moved, TransferError> {

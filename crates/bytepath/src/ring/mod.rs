@@ -30,5 +30,5 @@ mod setup;
 
 pub use crate::sys::ring::Ring;
 pub(crate) use request::Registered;
-pub use request::{Answer, Buffer, Completion, Operation, Personality, Request, Target};
+pub use request::{Answer, Buffer, Completion, Operation, Personality, Piece, Request, Target};
 pub use setup::{Completions, Setup, Submission, TaskRun};

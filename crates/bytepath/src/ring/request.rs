@@ -108,6 +108,14 @@ pub enum Operation<'fd> {
         /// Where to in the buffer.
         bytes: Range<usize>,
     },
+    /// Receives from a socket again and again, each time into one of the buffers that the ring has in
+    /// store ([`Ring::provide`](super::Ring::provide)), and answers each time how many bytes came; 0
+    /// where the peer has ended. Goes on for as long as [`Completion::more`] says so: ENOBUFS ends it
+    /// where no buffer is left. EINVAL before Linux 6.0.
+    ReceiveEach {
+        /// The socket.
+        socket: Target<'fd>,
+    },
     /// Sends to a socket; answers how many bytes.
     Send {
         /// The socket.
@@ -238,4 +246,18 @@ pub struct Completion {
     pub opened: Option<OwnedFd>,
     /// What [`Operation::Statx`] gave as the file's size.
     pub bytes_of_file: Option<u64>,
+    /// What [`Operation::ReceiveEach`] received.
+    pub piece: Option<Piece>,
+    /// Whether the request is still in flight, to be answered again.
+    pub more: bool,
+}
+
+/// Bytes that were received into a buffer of the ring's store: [`Ring::piece`](super::Ring::piece)
+/// shows them, and [`Ring::give_back`](super::Ring::give_back) lets the buffer be used again. Until
+/// then the ring has one less.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub(crate) ring: u64,
+    pub(crate) index: u16,
+    pub(crate) len: usize,
 }

@@ -143,6 +143,8 @@ impl Aio<'_> {
             buffer: flight.buffer,
             opened: None,
             bytes_of_file: None,
+            piece: None,
+            more: false,
         });
     }
 

@@ -357,3 +357,66 @@ fn connections_are_accepted_into_the_rings_own_table() {
         assert_eq!(client.read(&mut answer).expect("the end"), 0);
     });
 }
+
+/// One request receives all that comes, into a store that is used again and again.
+#[test]
+fn one_request_receives_piece_by_piece_until_the_peer_ends_or_the_store_is_empty() {
+    bounded(|_| {
+        let (near, mut far) = unix_pair();
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        if let Err(refusal) = ring.provide(3, 16) {
+            return eprintln!("skipped: {refusal}");
+        }
+        let socket = Target::Borrowed(near.as_fd());
+        let receive = || Request::new(5, Operation::ReceiveEach { socket });
+        far.write_all(b"first").expect("sent");
+        let done = asked(&mut ring, receive());
+        if done.first == Err(Errno::INVAL) {
+            return eprintln!("skipped: receiving so takes Linux 6.0");
+        }
+        // It stays in flight, through more pieces than there are buffers.
+        let (mut done, mut sent) = (done, 0_u8);
+        for _ in 0..20 {
+            assert_eq!((done.token, done.more), (5, true), "{done:?}");
+            let piece = done.piece.expect("it lies in a buffer");
+            let wanted = if sent == 0 { b"first".to_vec() } else { vec![sent; 7] };
+            assert_eq!((done.first, ring.piece(&piece)), (Ok(wanted.len() as u32), &wanted[..]));
+            ring.give_back(piece);
+            sent += 1;
+            far.write_all(&[sent; 7]).expect("sent");
+            done = ring.wait().expect("waited").expect("in flight");
+        }
+        assert_eq!(ring.steps_in_flight(), 1);
+        // Four buffers of 16 bytes, all kept: with the next piece there is none.
+        let mut kept = vec![done.piece.expect("a buffer")];
+        far.write_all(&[200; 16 * 3]).expect("sent");
+        far.write_all(b"last").expect("sent");
+        let end = loop {
+            let done = ring.wait().expect("waited").expect("in flight");
+            match done.piece {
+                Some(piece) => kept.push(piece),
+                None => break done,
+            }
+        };
+        assert_eq!((end.first, end.more), (Err(Errno::NOBUFS), false));
+        assert_eq!(ring.steps_in_flight(), 0);
+        let pieces: Vec<_> = kept.iter().map(|piece| ring.piece(piece)).collect();
+        assert_eq!(pieces, [&[20; 7][..], &[200; 16], &[200; 16], &[200; 16]]);
+        kept.into_iter().for_each(|piece| ring.give_back(piece));
+        drop(far);
+        let done = asked(&mut ring, receive());
+        assert_eq!(ring.piece(&done.piece.expect("the rest")), b"last");
+        let done = ring.wait().expect("waited").expect("in flight");
+        assert_eq!((done.first, done.more, done.piece), (Ok(0), false, None), "the peer has ended");
+        let refused = ring.provide(1, 16).expect_err("it has a store").to_string();
+        assert!(refused.contains("a ring takes a store once"), "{refused}");
+        // What is in flight when the ring is dropped is cancelled.
+        let (near, _far) = unix_pair();
+        let Some(mut second) = self::ring(&Setup::default()) else { return };
+        second.provide(2, 16).expect("as before");
+        let socket = Target::Borrowed(near.as_fd());
+        second.push(Request::new(6, Operation::ReceiveEach { socket }));
+        second.submit().expect("submitted");
+        drop(second);
+    });
+}

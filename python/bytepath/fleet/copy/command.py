@@ -10,8 +10,9 @@ from typing import Any
 from ..errors import WrongUsage
 from . import journal as journals
 from .journal import Journal
+from .options import LATE_S, PATIENCE_S, Options
 from .progress import clock, size
-from .run import LATE_S, PATIENCE_S, Options, Run
+from .run import Run
 
 _UNITS = {
     "": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40,

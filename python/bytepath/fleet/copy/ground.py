@@ -25,6 +25,9 @@ class Ground:
     def __init__(self, source: str, destination: str, id: str) -> None:
         self.source, self.destination, self.id = source, destination, id
         self.run = os.path.join(destination, f"{RUN_START}{id}")
+        self.version = worker.about()["version"]
+        self.source_inode: int | None = None
+        self.word: str | None = None
 
     def setup(self, words: list[str], per_machine: int | None) -> dict[str, Any]:
         """What an engine has to know."""
@@ -35,11 +38,22 @@ class Ground:
             "run": self.run,
             "options": words,
             "per_machine": per_machine,
+            "version": self.version,
+            "source_inode": self.source_inode,
+            "mark": self._mark(),
+            "word": self.word,
         }
+
+    def _mark(self) -> str:
+        return os.path.join(self.run, "mark")
+
+    def unmark(self) -> None:
+        """From now on nobody looks for the file that shows that the storage is the same."""
+        self.word = None
 
     async def agree(self, client: Client, machines: list[Machine]) -> None:
         """Sees that the destination is one storage: what one machine writes there, the others find."""
-        path, word = os.path.join(self.run, "mark"), uuid.uuid4().hex
+        path, word = self._mark(), uuid.uuid4().hex
         first = machines[0].workers[0]
         refused = await _ask(client, first, machines[0].name, worker.mark, path, word)
         if refused:
@@ -47,26 +61,29 @@ class Ground:
                 f"{machines[0].name} does not find what another machine made in {self.destination} ({refused}): it is "
                 "another storage there. Mount the same file system on all machines, or name a path that is on it"
             )
-        waiting = {machine.name: machine for machine in machines}
+        waiting = {machine.name: machine for machine in machines[1:]}
         for _ in range(NAMES_S * 5):
+            if not waiting:
+                break
             answers = await asyncio.gather(
                 *(_ask(client, m.workers[0], m.name, worker.marked, path) for m in waiting.values())
             )
             waiting = {m.name: m for m, found in zip(list(waiting.values()), answers, strict=True) if found != word}
-            if not waiting:
-                return
-            await asyncio.sleep(0.2)
-        names = ", ".join(list(waiting)[:10])
-        raise FleetError(
-            f"{self.destination} is another storage on {names} than on {machines[0].name}: what one writes there the "
-            "other does not find. Mount the same file system on all machines, or name a path that is on it"
-        )
+            if waiting:
+                await asyncio.sleep(0.2)
+        if waiting:
+            names = ", ".join(list(waiting)[:10])
+            raise FleetError(
+                f"{self.destination} is another storage on {names} than on {machines[0].name}: what one writes there "
+                "the other does not find. Mount the same file system on all machines, or name a path that is on it"
+            )
+        self.word = word
 
 
-async def check(client: Client, ground: Ground, machines: list[Machine], words: list[str]) -> None:
+async def check(client: Client, ground: Ground, machines: list[Machine]) -> None:
     """Refuses paths that not all machines see, or that lie in each other."""
     answers = await asyncio.gather(
-        *(_ask(client, m.workers[0], m.name, worker.sees, ground.source, ground.destination, None) for m in machines)
+        *(_ask(client, m.workers[0], m.name, worker.sees, ground.source, ground.destination) for m in machines)
     )
     seen = {m.name: answer for m, answer in zip(machines, answers, strict=True)}
     _all(seen, "source_error", lambda who, why: f"{who} cannot read {ground.source} ({why})")
@@ -89,6 +106,7 @@ async def check(client: Client, ground: Ground, machines: list[Machine], words: 
             raise FleetError(f"cannot copy {ground.source} into itself, {ground.destination}")
         if source.startswith(sink.rstrip("/") + "/"):
             raise FleetError(f"{ground.source} lies in {ground.destination}, which it would be copied over")
+    ground.source_inode = one["source"]["ino"]
 
 
 def _all(seen: dict[str, dict[str, Any]], key: str, say: Callable[[str, str], str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FleetError
+from .progress import size
 
 FORMAT = "1"
 
@@ -73,7 +74,7 @@ class Journal:
         elif self.get("format") != FORMAT or json.loads(self.get("words") or "[]") != words:
             self.close()
             raise FleetError(f"{path} is the journal of another copying; name another file with --journal, or use --anew")
-        self.db.execute("UPDATE items SET taken = 0 WHERE taken != 0")
+        self.give_back()
         self.db.execute("BEGIN")
 
     def close(self) -> None:
@@ -106,6 +107,23 @@ class Journal:
         if count:
             self.set(key, repr(type(count)(self.get(key, "0") or 0) + count))
 
+    def seen(self) -> dict[str, str]:
+        """The names of all machines that took part, by their keys."""
+        found: dict[str, str] = json.loads(self.get("machines", "{}") or "{}")
+        return found
+
+    def set_seen(self, machines: dict[str, str]) -> None:
+        text = json.dumps(machines, sort_keys=True)
+        if text != self.get("machines"):
+            self.set("machines", text)
+
+    def so_far(self) -> str:
+        """What is said where a copying ends before all is done."""
+        files, moved = (int(self.get(key, "0") or 0) for key in ("files", "bytes"))
+        return (
+            f"{files} files ({size(moved)}) are copied, and the journal knows which; the same command goes on from there"
+        )
+
     # -- work --
 
     def put(self, items: Iterable[dict[str, Any]]) -> None:
@@ -119,6 +137,10 @@ class Journal:
         rows = self.db.execute(query, (most,)).fetchall()
         self.db.executemany("UPDATE items SET taken = 1 WHERE id = ?", [(row[0],) for row in rows])
         return [(row[0], json.loads(row[1])) for row in rows]
+
+    def give_back(self) -> None:
+        """Has all that was taken, and is not done, taken again."""
+        self.db.execute("UPDATE items SET taken = 0 WHERE taken != 0")
 
     def free(self) -> int:
         """How much work nobody has taken, as far as it matters: at most 10,000."""
@@ -210,6 +232,11 @@ class Journal:
         self.db.execute("INSERT INTO failed (body, why) VALUES (?, ?)", (body, "; ".join(why)))
 
     # -- what comes after the files --
+
+    def has_links(self) -> bool:
+        """Whether names are to be made, or are being made."""
+        open = "SELECT 1 FROM links UNION ALL SELECT 1 FROM items LIMIT 1"
+        return self.db.execute(open).fetchone() is not None
 
     def put_links(self, together: int, most: int) -> bool:
         """Puts some names that are to be made; whether there were any."""

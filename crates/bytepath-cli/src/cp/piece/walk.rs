@@ -245,7 +245,14 @@ impl Work<'_> {
     ) -> Option<Open> {
         let settings = self.shared.settings;
         let whole = tree.n.is_none() && tree.l.is_none();
-        let sink = rustix::fs::fstat(&ends.sink).ok()?;
+        let sink = match rustix::fs::fstat(&ends.sink) {
+            Ok(sink) => sink,
+            Err(errno) => {
+                let what = format!("cannot stat {}", q(self.process.ground.shown(&tree.d.0).1));
+                self.failed_by(Item::Tree(tree.clone()), what, errno);
+                return None;
+            }
+        };
         if identity(&sink) == identity(stat) {
             let what = format!("{} is its own copy", q(self.process.ground.shown(&tree.d.0).0));
             self.failed_by(Item::Tree(tree.clone()), what, Errno::INVAL);

@@ -103,11 +103,22 @@ impl Browser {
     pub(crate) fn visit(&mut self, page: &Path) {
         self.events.clear();
         self.call("Page.navigate", json!({"url": format!("file://{}", page.display())}));
-        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+        while !self.loaded() {
             let event = self.next();
             self.events.push(event);
         }
         assert_eq!(self.eval("document.documentElement.dataset.ready"), "", "its scripts ran");
+    }
+
+    /// Whether the file is there whole. The empty page before it may say so of itself, late.
+    fn loaded(&self) -> bool {
+        let mut events = self.events.iter();
+        let file = |event: &Value| {
+            let url = event["params"]["frame"]["url"].as_str();
+            event["method"] == "Page.frameNavigated"
+                && url.is_some_and(|url| url.starts_with("file:"))
+        };
+        events.any(file) && events.any(|event| event["method"] == "Page.loadEventFired")
     }
 
     /// What an expression is in the page.

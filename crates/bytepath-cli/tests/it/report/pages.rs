@@ -164,6 +164,9 @@ fn the_keyboard_reaches_arms_and_calls_and_the_flame_graph_is_searched() {
             .as_str()
             .is_some_and(|tip| tip.contains("12.2 GiB/s"))
     );
+    // Focusing scrolls, which is told of with the next frame: the tip stays.
+    browser.eval("scrollBy(0, 5), new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    assert_eq!(browser.eval("document.getElementById('tip').hidden"), false);
 
     browser.eval("document.querySelector('.flame [role=treeitem]').focus(), true");
     assert_eq!(browser.eval(focused), "all, 100%, 1000 samples");
@@ -197,7 +200,13 @@ fn the_page_is_light_and_dark_and_goes_to_paper_whole() {
         browser.call("Emulation.setEmulatedMedia", features);
         assert_eq!(browser.eval(back), wanted, "{scheme}");
     }
-    browser.eval("[...document.querySelectorAll('#tools button')].find((button) => button.textContent === 'Light').click(), true");
+    // Computed styles follow at once; the page hears of the change, and its button says so, with the next frame.
+    browser.eval(
+        "(async () => { for (;;) { \
+         const button = [...document.querySelectorAll('#tools button')].find((button) => button.textContent === 'Light'); \
+         if (button) { button.click(); return true; } \
+         await new Promise(requestAnimationFrame); } })()",
+    );
     assert_eq!(browser.eval(back), "rgb(255, 255, 255)", "the button has the last word");
     browser.eval("dispatchEvent(new Event('afterprint')), true");
     assert_eq!(browser.eval("document.querySelectorAll('details[open]').length"), 0);

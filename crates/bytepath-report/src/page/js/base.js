@@ -54,7 +54,11 @@ function say(text) {
 
 const tip = document.getElementById("tip");
 
+// Shows the tip again where it belongs, while it is that of what has the focus.
+let follow = null;
+
 function showTip(text, event) {
+  follow = null;
   tip.textContent = text;
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
@@ -65,12 +69,21 @@ function showTip(text, event) {
   tip.style.top = `${Math.max(4, y)}px`;
 }
 
+// The tip of what has the focus: it stays there when the page is scrolled, as focusing does.
+function showTipAt(node, text, right, down) {
+  const box = node.getBoundingClientRect();
+  showTip(text, { clientX: box.left + right, clientY: box.bottom + down });
+  tip.hidden = box.bottom < 0 || box.top > innerHeight;
+  follow = () => showTipAt(node, text, right, down);
+}
+
 function hideTip() {
+  follow = null;
   tip.hidden = true;
 }
 
 addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
-addEventListener("scroll", hideTip, { passive: true });
+addEventListener("scroll", () => { if (follow) follow(); else hideTip(); }, { passive: true });
 
 // Remembers how somebody likes the page; where a browser keeps nothing for files, nothing is kept.
 function remembered(key, value) {

@@ -55,6 +55,22 @@ function fitted(name, margin) {
   return `${name.slice(0, most - 1 - end)}…${name.slice(name.length - end)}`;
 }
 
+// Below this width names stand above their rows, as beside them they would all be cut alike.
+const NARROW = 560;
+
+// Where the names of rows stand: how much room they take beside the chart and above each row, and
+// what draws them.
+function lanesOf(width, names) {
+  const narrow = width < NARROW;
+  const margin = narrow ? 10 : marginFor(names, width);
+  return {
+    margin,
+    above: narrow ? 16 : 0,
+    tick: (name) => (narrow ? "" : fitted(name, margin)),
+    marks: (rows, y, name) => (narrow ? [Plot.text(rows, { frameAnchor: "left", textAnchor: "start", y, text: (row) => fitted(name(row), width), dy: -14, fill: "var(--soft)" })] : []),
+  };
+}
+
 // The places that are labelled: on a logarithmic axis 1, 2 and 5 of each decade, or 1 alone, or 1 of
 // every few decades, as there is room.
 function ticksOf(axis, length, room = 75) {
@@ -104,7 +120,8 @@ function drawArms(box, view) {
   const width = widthOf(box);
   const groups = groupsOf(entries);
   // All panels have the same margin, so that what is above another is as much as it.
-  const margin = marginFor(entries.map(({ arm }) => arm.name), width);
+  const lanes = lanesOf(width, entries.map(({ arm }) => arm.name));
+  const { margin, above } = lanes;
   for (const group of groups) {
     const unit = group[0].arm.unit;
     // Sections of one unit share their axis, so that they can be compared by eye.
@@ -119,19 +136,20 @@ function drawArms(box, view) {
     const reference = view.ratios ? 1 : group.find(({ arm }) => arm.reference)?.arm.median;
     const row = (entry) => entry.index;
     const svg = Plot.plot({
-      width, height: 26 * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled, clip: true,
+      width, height: (26 + above) * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled, clip: true,
       ariaLabel: `Medians and intervals, ${view.ratios ? "as ratios to the reference" : `in ${unit}`}`,
       x: { ...axis, ...ticksOf(axis, width - margin), inset: 8, grid: true, label: `${view.ratios ? "ratio to the reference" : unit}${axis.type === "log" ? ", logarithmic" : ""} →`, labelAnchor: "right" },
-      y: { domain: group.map(row), tickFormat: (index) => fitted(view.run.arms[index].name, margin), label: null, tickSize: 0 },
+      y: { domain: group.map(row), tickFormat: (index) => lanes.tick(view.run.arms[index].name), label: null, tickSize: 0 },
       color: { type: "identity" },
       marks: [
         reference > 0 ? Plot.ruleX([reference], { stroke: "var(--soft)", strokeDasharray: "3,3" }) : null,
         Plot.ruleY(group, { x1: low, x2: high, y: row, stroke: colour, strokeWidth: 2 }),
-        Plot.tickX(group, { x: low, y: row, stroke: colour, strokeWidth: 2, insetTop: 7, insetBottom: 7 }),
-        Plot.tickX(group, { x: high, y: row, stroke: colour, strokeWidth: 2, insetTop: 7, insetBottom: 7 }),
+        Plot.tickX(group, { x: low, y: row, stroke: colour, strokeWidth: 2, insetTop: 7 + above / 2, insetBottom: 7 + above / 2 }),
+        Plot.tickX(group, { x: high, y: row, stroke: colour, strokeWidth: 2, insetTop: 7 + above / 2, insetBottom: 7 + above / 2 }),
         Plot.dot(group.filter((entry) => published(entry) > 0), { x: published, y: row, symbol: "diamond", r: 5, stroke: "var(--published)", strokeWidth: 2 }),
         Plot.dot(group.filter(({ arm }) => arm.touched), { x: value, y: row, r: 5, fill: colour }),
         Plot.dot(group.filter(({ arm }) => !arm.touched), { x: value, y: row, r: 4.5, fill: "var(--back)", stroke: colour, strokeWidth: 2.2 }),
+        ...lanes.marks(group, row, ({ arm }) => arm.name),
       ],
     });
     if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
@@ -154,9 +172,8 @@ function rowsOf(svg, group, width, margin) {
   rows.on("pointermove", (event, { arm }) => { lit(event.currentTarget, true); showTip(told(arm), event); })
     .on("pointerleave", (event) => { lit(event.currentTarget, false); hideTip(); })
     .on("focus", (event, { arm }) => {
-      const at = event.currentTarget.getBoundingClientRect();
       lit(event.currentTarget, true);
-      showTip(told(arm), { clientX: at.left + margin, clientY: at.bottom - 10 });
+      showTipAt(event.currentTarget, told(arm), margin, -10);
     })
     .on("blur", (event) => { lit(event.currentTarget, false); hideTip(); })
     .on("keydown", (event) => {
@@ -243,7 +260,8 @@ function drawSamples(box, view) {
   box.replaceChildren();
   const entries = view.shown().filter(({ arm }) => arm.samples.length);
   const width = widthOf(box);
-  const margin = marginFor(entries.map(({ arm }) => arm.name), width);
+  const lanes = lanesOf(width, entries.map(({ arm }) => arm.name));
+  const margin = lanes.margin;
   for (const group of groupsOf(entries)) {
     const points = group.flatMap((entry) => entry.arm.samples.map((sample) => ({ entry, sample })));
     const axis = axisOf(points.map(({ sample }) => sample[2]), view.scale);
@@ -253,13 +271,14 @@ function drawSamples(box, view) {
     const kept = points.filter(({ sample }) => sample[2] > 0 || axis.type === "linear");
     if (group[0].arm.section) box.append(make("h3", {}, group[0].arm.section));
     box.append(Plot.plot({
-      width, height: 22 * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
+      width, height: (22 + lanes.above) * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
       ariaLabel: "Every sample of every arm",
       x: { ...axis, ...ticksOf(axis, width - margin), inset: 8, grid: true, label: `${group[0].arm.unit} →`, labelAnchor: "right" },
-      y: { domain: group.map(({ index }) => index), tickFormat: (index) => fitted(view.run.arms[index].name, margin), label: null, tickSize: 0 },
+      y: { domain: group.map(({ index }) => index), tickFormat: (index) => lanes.tick(view.run.arms[index].name), label: null, tickSize: 0 },
       marks: [
         Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.6 }),
         Plot.dot(kept.filter(({ sample }) => sample[4] & 1), { x, y, r: 3.5, symbol: "times", stroke: "var(--slower)", strokeWidth: 1.5 }),
+        ...lanes.marks(group, ({ index }) => index, ({ arm }) => arm.name),
         Plot.tip(kept, Plot.pointer({ x, y, title, maxRadius: 20 })),
       ],
     }));

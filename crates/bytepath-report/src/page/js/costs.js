@@ -36,7 +36,8 @@ function drawCosts(box, view) {
   const bars = entries.flatMap((entry) => fields.map((field, part) => ({ entry, part, name: PARTS[field], value: entry.arm.costs[field] ?? 0 })));
   if (!bars.length) return;
   const width = widthOf(box);
-  const margin = marginFor(entries.map(({ arm }) => arm.name), width);
+  const lanes = lanesOf(width, entries.map(({ arm }) => arm.name));
+  const { margin, above } = lanes;
   const colours = ["var(--accent)", "var(--published)"];
   const sum = ({ arm }) => d3.sum(fields, (field) => arm.costs[field] ?? 0);
   const y = ({ index }) => index;
@@ -45,15 +46,16 @@ function drawCosts(box, view) {
   const decades = axis.type === "log";
   const words = (entry) => `${entry.arm.name}\n${fields.map((field) => `${PARTS[field] ?? view.cost}: ${figure(entry.arm.costs[field])}`).join("\n")}`;
   box.append(Plot.plot({
-    width, height: 22 * entries.length + 52, marginLeft: margin, marginRight: 60, marginTop: 8, marginBottom: 40, style: styled,
+    width, height: (22 + above) * entries.length + 52, marginLeft: margin, marginRight: 60, marginTop: 8, marginBottom: 40, style: styled,
     ariaLabel: view.cost,
     x: { ...axis, ...ticksOf(axis, width - margin), inset: decades ? 8 : 0, label: `${view.cost}${decades ? ", logarithmic" : ""} →`, labelAnchor: "right", grid: true },
-    y: { domain: entries.map(y), tickFormat: (index) => fitted(view.run.arms[index].name, margin), label: null, tickSize: 0 },
+    y: { domain: entries.map(y), tickFormat: (index) => lanes.tick(view.run.arms[index].name), label: null, tickSize: 0 },
     color: { type: "identity" },
     marks: [
-      decades ? null : Plot.barX(bars, Plot.stackX({ x: "value", y: ({ entry }) => entry.index, fill: ({ part }) => colours[part], z: "part", insetTop: 3, insetBottom: 3 })),
+      decades ? null : Plot.barX(bars, Plot.stackX({ x: "value", y: ({ entry }) => entry.index, fill: ({ part }) => colours[part], z: "part", insetTop: 3 + above, insetBottom: 3 })),
       decades ? Plot.dot(entries.filter((entry) => sum(entry) > 0), { x: sum, y, r: 5, fill: colours[0] }) : null,
-      Plot.text(entries, { x: (entry) => (decades && sum(entry) <= 0 ? axis.domain[0] : sum(entry)), y, text: (entry) => figure(sum(entry)), textAnchor: "start", dx: 9, fill: "var(--soft)" }),
+      Plot.text(entries, { x: (entry) => (decades && sum(entry) <= 0 ? axis.domain[0] : sum(entry)), y, text: (entry) => figure(sum(entry)), textAnchor: "start", dx: 9, dy: decades ? 0 : above / 2, fill: "var(--soft)" }),
+      ...lanes.marks(entries, y, ({ arm }) => arm.name),
       Plot.tip(entries, Plot.pointerY({ x: (entry) => Math.max(sum(entry), axis.domain[0]), y, title: words })),
     ],
   }));
@@ -83,18 +85,20 @@ function drawClasses(box, view) {
   }
   const width = widthOf(box);
   const label = new Map(rows);
-  const margin = marginFor(rows.map(([, name]) => name), width);
+  const lanes = lanesOf(width, rows.map(([, name]) => name));
+  const { margin, above } = lanes;
   const inkOn = ({ name, row }) => (row.endsWith("p") ? "var(--ink)" : d3.lab(colour(name)).l < 56 ? "#ffffff" : "#101216");
   const wide = (bar) => bar.share * (width - margin - 24) > 44;
   box.append(Plot.plot({
-    width, height: 26 * rows.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
+    width, height: (26 + above) * rows.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
     ariaLabel: "Shares of the classes of cost",
     x: { domain: [0, Math.max(100, 100 * d3.max(d3.rollups(bars, (of) => d3.sum(of, (bar) => bar.share), (bar) => bar.row), ([, sum]) => sum))], percent: true, label: "share of the time, % →", labelAnchor: "right", grid: true, ticks: Math.max(2, Math.min(10, (width - margin) / 70)) },
-    y: { domain: rows.map(([row]) => row), tickFormat: (row) => fitted(label.get(row), margin), label: null, tickSize: 0 },
+    y: { domain: rows.map(([row]) => row), tickFormat: (row) => lanes.tick(label.get(row)), label: null, tickSize: 0 },
     color: { type: "identity" },
     marks: [
-      Plot.barX(bars, Plot.stackX({ x: "share", y: "row", z: "name", order: names, fill: ({ name }) => colour(name), stroke: "var(--back)", strokeWidth: 0.7, fillOpacity: ({ row }) => (row.endsWith("p") ? 0.55 : 1), title: ({ arm, name, words }) => `${arm.name}\n${name}: ${words}`, insetTop: 3, insetBottom: 3, tip: true })),
-      Plot.text(bars, Plot.stackX({ x: "share", y: "row", z: "name", order: names, text: (bar) => (wide(bar) ? percent(bar.share) : ""), fill: inkOn, fontSize: 11 })),
+      Plot.barX(bars, Plot.stackX({ x: "share", y: "row", z: "name", order: names, fill: ({ name }) => colour(name), stroke: "var(--back)", strokeWidth: 0.7, fillOpacity: ({ row }) => (row.endsWith("p") ? 0.55 : 1), title: ({ arm, name, words }) => `${arm.name}\n${name}: ${words}`, insetTop: 3 + above, insetBottom: 3, tip: true })),
+      Plot.text(bars, Plot.stackX({ x: "share", y: "row", z: "name", order: names, text: (bar) => (wide(bar) ? percent(bar.share) : ""), fill: inkOn, fontSize: 11, dy: above / 2 })),
+      ...lanes.marks(rows, ([row]) => row, ([, name]) => name),
     ],
     opacity: { type: "identity" },
   }), swatches(names.map((name) => [name, colour(name)])));

@@ -90,7 +90,7 @@ function drawFlame(box, arm) {
     groups.on("click", (_, node) => zoom(node))
       .on("pointermove", (event, node) => showTip(words(node), event))
       .on("pointerleave", hideTip)
-      .on("focus", (event, node) => { const at = event.currentTarget.getBoundingClientRect(); showTip(words(node), { clientX: at.left, clientY: at.bottom }); })
+      .on("focus", (event, node) => showTipAt(event.currentTarget, words(node), 0, 0))
       .on("blur", hideTip)
       .on("keydown", keyed);
     place.replaceChildren(svg.node());

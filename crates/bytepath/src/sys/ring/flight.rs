@@ -131,6 +131,15 @@ impl Maker<'_> {
                 );
                 (entry, Held::Nothing)
             }
+            Operation::ReceiveEach { socket } => {
+                let store = super::provided::GROUP;
+                let entry = on(
+                    socket,
+                    |fd| opcode::RecvMulti::new(fd, store).build(),
+                    |fd| opcode::RecvMulti::new(fd, store).build(),
+                );
+                (entry, Held::Nothing)
+            }
             Operation::Send { socket, bytes } => {
                 let (from, len) = self.piece(bytes);
                 // A peer that is gone is told by EPIPE alone.
@@ -269,7 +278,26 @@ fn stat(path: CString) -> (Entry, Held) {
     (entry.mask(StatxFlags::BASIC_STATS.bits()).build(), Held::Stat(path, stat))
 }
 
+/// What a number of the kernel's means.
+fn answer_of(result: i32) -> Answer {
+    u32::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
+}
+
 impl Flight {
+    /// One answer of several, while it stays in flight.
+    pub(super) fn answer_so_far(&self, result: i32) -> Completion {
+        Completion {
+            token: self.token,
+            first: answer_of(result),
+            then: None,
+            buffer: None,
+            opened: None,
+            bytes_of_file: None,
+            piece: None,
+            more: true,
+        }
+    }
+
     pub(super) fn token(&self) -> u64 {
         self.token
     }
@@ -282,10 +310,7 @@ impl Flight {
     /// Notes what a step answered; whether that was the last.
     pub(super) fn answered(&mut self, step: u8, result: i32) -> bool {
         let step = self.steps[usize::from(step)].as_mut().expect("only steps are answered");
-        step.answer = Some(match u32::try_from(result) {
-            Ok(count) => Ok(count),
-            Err(_) => Err(Errno::from_raw_os_error(-result)),
-        });
+        step.answer = Some(answer_of(result));
         self.steps.iter().flatten().all(|step| step.answer.is_some())
     }
 
@@ -299,6 +324,8 @@ impl Flight {
             buffer,
             opened: None,
             bytes_of_file: None,
+            piece: None,
+            more: false,
         };
         if let Some(step) = first {
             done.first = step.landed(&mut done);

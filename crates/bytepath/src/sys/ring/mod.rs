@@ -14,15 +14,17 @@ use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{Ordering, fence};
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, cqueue, opcode, types};
 use rustix::io::Errno;
 
 use crate::error::Refusal;
 use crate::machine::ring_refusal;
-use crate::ring::{Completion, Completions, Request, Setup, Submission, TaskRun};
+use crate::ring::{Completion, Completions, Piece, Request, Setup, Submission, TaskRun};
 use flight::{Flight, Place};
+use provided::Provided;
 
 mod flight;
+mod provided;
 mod register;
 
 /// Calls that answer with a passing difficulty are made again at most this often in a row.
@@ -37,6 +39,7 @@ pub struct Ring<'fd> {
     id: u64,
     flights: Vec<Option<Flight>>,
     free: Vec<u32>,
+    provided: Option<Provided>,
     /// Steps that have not been answered.
     steps_in_flight: usize,
     calls: u64,
@@ -73,6 +76,7 @@ impl<'fd> Ring<'fd> {
             id: register::next_id(),
             flights: (0..room).map(|_| None).collect(),
             free: (0..room).rev().collect(),
+            provided: None,
             steps_in_flight: 0,
             calls: 0,
             _files: PhantomData,
@@ -227,17 +231,29 @@ impl<'fd> Ring<'fd> {
         Err(Errno::AGAIN)
     }
 
-    /// The next request that is already done, without a system call.
+    /// The next answer that is already there, without a system call: of a request that is done, or of
+    /// one that goes on.
     pub fn take(&mut self) -> Option<Completion> {
         loop {
             let entry = self.ring.completion().next()?;
             let Some(place) = Place::of_user_data(entry.user_data()) else { continue };
-            self.steps_in_flight -= 1;
             let slot = &mut self.flights[place.index as usize];
             let flight = slot.as_mut().expect("only flights are answered");
-            if flight.answered(place.step, entry.result()) {
-                self.free.push(place.index);
-                return slot.take().map(Flight::landed);
+            let mut done = None;
+            if cqueue::more(entry.flags()) {
+                done = Some(flight.answer_so_far(entry.result()));
+            } else {
+                self.steps_in_flight -= 1;
+                if flight.answered(place.step, entry.result()) {
+                    self.free.push(place.index);
+                    done = slot.take().map(Flight::landed);
+                }
+            }
+            if let Some(mut done) = done {
+                let index = cqueue::buffer_select(entry.flags());
+                let len = usize::try_from(entry.result()).unwrap_or(0);
+                done.piece = index.map(|index| Piece { ring: self.id, index, len });
+                return Some(done);
             }
         }
     }
@@ -305,6 +321,7 @@ impl Drop for Ring<'_> {
         if self.steps_in_flight > 0 && !self.settle() {
             // The kernel may still write there, and nobody can wait for it: the memory is given up.
             std::mem::forget(std::mem::take(&mut self.flights));
+            std::mem::forget(self.provided.take());
         }
     }
 }

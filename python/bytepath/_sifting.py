@@ -1,0 +1,78 @@
+"""What an `ignore` leaves of a tree, in as few parts as there can be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+#: Called with a directory and the names in it; gives those that are left out.
+Ignore = Callable[[str, list[str]], Iterable[str]]
+
+
+@dataclass
+class Sifted:
+    """A tree as it is to be copied; names are relative to its top."""
+
+    #: Directories that something somewhere within is left out of, each before those within it; none where
+    #: the tree is copied whole.
+    folders: list[str] = field(default_factory=list)
+    #: What of them is copied, whole: files, links, and directories that nothing is left out of.
+    parts: list[str] = field(default_factory=list)
+
+
+def sift(source: str, ignore: Ignore | None, symlinks: bool, ignore_dangling: bool) -> Sifted:
+    """Asks `ignore` about every directory of a tree.
+
+    With `ignore_dangling`, links to nothing are left out as well, unless `symlinks` are kept as such.
+    What cannot be listed is a part: copying it will say why.
+    """
+    walk = _Walk(ignore, symlinks, ignore_dangling and not symlinks)
+    walk.is_whole(source, "", frozenset())
+    # A name is shorter than those that begin with it, and so comes first.
+    walk.sifted.folders.sort()
+    return walk.sifted
+
+
+class _Walk:
+    def __init__(self, ignore: Ignore | None, symlinks: bool, ignore_dangling: bool) -> None:
+        self._ignore, self._symlinks, self._ignore_dangling = ignore, symlinks, ignore_dangling
+        self.sifted = Sifted()
+
+    def is_whole(self, folder: str, below: str, above: frozenset[tuple[int, int]]) -> bool:
+        """Whether nothing is left out of this directory; else its parts have been taken note of."""
+        try:
+            with os.scandir(folder) as listing:
+                entries = list(listing)
+            here = os.stat(folder)
+        except OSError:
+            return True
+        # Where a link leads back to a directory above it, copying it will say so.
+        if (here.st_dev, here.st_ino) in above:
+            return True
+        above |= {(here.st_dev, here.st_ino)}
+        left_out: set[str] = set()
+        if self._ignore is not None:
+            left_out.update(self._ignore(folder, [entry.name for entry in entries]))
+        kept = [e for e in entries if e.name not in left_out and not self._dangles(e)]
+        whole = len(kept) == len(entries)
+        parts = []
+        for entry in kept:
+            inside = os.path.join(below, entry.name)
+            if not self._is_folder(entry) or self.is_whole(entry.path, inside, above):
+                parts.append(inside)
+            else:
+                whole = False
+        if not whole:
+            self.sifted.folders.append(below)
+            self.sifted.parts += parts
+        return whole
+
+    def _dangles(self, entry: os.DirEntry[str]) -> bool:
+        return self._ignore_dangling and entry.is_symlink() and not os.path.exists(entry.path)
+
+    def _is_folder(self, entry: os.DirEntry[str]) -> bool:
+        try:
+            return entry.is_dir(follow_symlinks=not self._symlinks)
+        except OSError:
+            return False

@@ -1,0 +1,71 @@
+"""Who takes part in a copying: the machines at its beginning, those that come and go later, and workers that turned
+out to be unfit."""
+
+import asyncio
+import contextlib
+import time
+
+from distributed import Client
+
+from ..machines import Machine, admit, probe
+
+LOOK_S = 3.0
+"""Who came and went is looked at so often."""
+
+
+class Members:
+    """The machines of a copying."""
+
+    def __init__(self) -> None:
+        self.machines: list[Machine] = []
+        self.refused: set[str] = set()
+        """Workers that get no work."""
+        self.seen: dict[str, str] = {}
+        """The names of all machines that have ever taken part, by their keys."""
+        self._looked = 0.0
+        self._looking: asyncio.Task[None] | None = None
+
+    async def begin(self, client: Client) -> None:
+        """Asks every worker what it is; an error where one cannot do the work."""
+        self.machines = await probe(client)
+        self._note()
+
+    def workers(self) -> int:
+        return sum(len(machine.workers) for machine in self.machines)
+
+    def threads(self) -> int:
+        return max(1, sum(machine.threads for machine in self.machines))
+
+    def fit(self) -> list[str] | None:
+        """The workers that may be asked; None where that is all of them."""
+        if not self.refused:
+            return None
+        return [name for machine in self.machines for name in machine.workers if name not in self.refused]
+
+    def look(self, client: Client) -> None:
+        """Sees from time to time who came and went, while the work goes on."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_S or (self._looking and not self._looking.done()):
+            return
+        self._looked = now
+        self._looking = asyncio.create_task(self._look(client))
+
+    async def _look(self, client: Client) -> None:
+        # Whether the scheduler is gone is seen by who waits for pieces.
+        with contextlib.suppress(TimeoutError, asyncio.TimeoutError, OSError):
+            await self.now(client)
+
+    async def now(self, client: Client) -> None:
+        """Takes note of who is there. Who came since and cannot do the work is left out."""
+        info = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10))["workers"]
+        fit = {name: about for name, about in info.items() if name not in self.refused}
+        self.machines = await admit(client, self.machines, fit)
+        self._note()
+
+    def _note(self) -> None:
+        self.seen.update({machine.key: machine.name for machine in self.machines})
+
+    def end(self) -> None:
+        """Looks no more."""
+        if self._looking is not None:
+            self._looking.cancel()

@@ -1,0 +1,357 @@
+"""Pieces of a copying in flight: handed to the scheduler, their answers taken into the journal, and given to somebody
+else as well where they are late. However large the tree is, only a window of pieces is in memory here and at the
+scheduler."""
+
+import asyncio
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Client
+
+from .. import worker
+from ..cluster import first_line
+from ..errors import FleetError, Lost
+from ..machines import awake
+from .ground import Ground
+from .journal import Journal
+from .members import Members
+from .options import Options
+from .progress import Progress
+
+BUDGET_MS = 500
+"""What a piece may take. Longer for large fleets: the scheduler hands out so many pieces a second at most."""
+
+BUDGET_MS_SHORT = 30
+"""What it may take while there is not enough work for all."""
+
+BUDGET_MS_EARLY = 60
+"""What it may take at least while there is enough."""
+
+PATIENT = 4
+"""A piece takes at most this part of the time that the work took before it, or will yet take."""
+
+WORTH_S = 0.15
+"""What a piece is to take at least, where there is enough work: to be handed out costs it some milliseconds."""
+
+PIECES_PER_S_MAX = 100
+WINDOW_PER_THREAD = 2
+ITEMS_MAX = 64
+"""Directories of a piece, at most."""
+
+ATTEMPTS_MAX = 5
+
+_EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
+          "told": [], "closed": []}  # fmt: skip
+
+Piece = Callable[[dict[str, Any], bytes], bytes]
+"""What does a piece on a worker."""
+
+
+@dataclass
+class Flight:
+    """A piece on its way: what it is, since when, how often it was tried."""
+
+    taken: list[tuple[int, dict[str, Any]]]
+    began: float = 0.0
+    budget_ms: int = 0
+    attempts: int = 1
+    group: int = 0
+    key: tuple[str, int] = ("", 0)
+
+
+class Yardstick:
+    """How long things take, as far as that has been seen: so that pieces are neither too small nor too few."""
+
+    def __init__(self) -> None:
+        self.began, self.done = time.monotonic(), 0
+
+    def count(self, flight: Flight, answer: dict[str, Any]) -> None:
+        self.done += max(int(answer["directories"]), len(flight.taken) - len(answer["rest"]))
+
+    def together(self, free: int, threads: int) -> int:
+        """How many things make a piece, where so many are left: ever fewer, so that all end at the same time."""
+        each = -(-free // threads)
+        worth = int(WORTH_S * self.done / max(1e-6, self._seconds() * threads)) if self.done else each
+        return max(1, min(ITEMS_MAX, max(free // (4 * threads), min(worth, each))))
+
+    def budget_ms(self, free: int, threads: int, share: float) -> int:
+        """How long a piece may take, where such a share of all is done. As all there is left may be in one piece, it is a
+        part of what the work took so far, and of what it will yet take: nobody is without work for longer."""
+        if free < 2 * threads:
+            return BUDGET_MS_SHORT
+        past = self._seconds()
+        near_s = min(past, past * (1 - share) / share if 0 < share < 1 else past) / PATIENT
+        return max(BUDGET_MS_EARLY, min(max(BUDGET_MS, 1000 * threads // PIECES_PER_S_MAX), int(1000 * near_s)))
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.began
+
+
+class Full(FleetError):
+    """Nothing more can be done before somebody makes room."""
+
+
+class Pieces:
+    """The work in a journal, and those who do it."""
+
+    def __init__(self, options: Options, journal: Journal, ground: Ground, members: Members, piece: Piece) -> None:
+        self.options, self.journal, self.ground, self.piece = options, journal, ground, piece
+        self.members = members
+        self.progress = Progress(options.progress)
+        self.yardstick = Yardstick()
+        self.told: list[str] = []
+        self.flights: dict[asyncio.Task[bytes], Flight] = {}
+        self.groups = self.count = 0
+        self.session = uuid.uuid4().hex
+        self.settled_at = 0.0
+        self.stop: str | None = None
+
+    # -- all that is in the journal --
+
+    async def work(self, client: Client, stage: int) -> None:
+        """Has all work done that is in the journal, and all that comes of it."""
+        self.yardstick = Yardstick()
+        while True:
+            self._fill(client, stage)
+            if not self.flights:
+                return
+            done, _ = await asyncio.wait(self.flights, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                self._landed(client, task, stage)
+            if done:
+                self.journal.set_seen(self.members.seen)
+                self.journal.commit()
+                self.settled_at = time.monotonic()
+            if self.stop:
+                raise Full(f"{self.stop}\n{self.journal.so_far()}")
+            await self._look_after(client, stage)
+            shares = [float(self.journal.get(key, "0") or 0) for key in ("files", "bytes", "w")]
+            self.progress.look(int(shares[0]), int(shares[1]), shares[2], self.members.workers())
+
+    def _fill(self, client: Client, stage: int) -> None:
+        threads = self.members.threads()
+        window = WINDOW_PER_THREAD * threads - len({flight.group for flight in self.flights.values()})
+        if window <= 0:
+            return
+        free = self.journal.free()
+        budget = self.yardstick.budget_ms(free, threads, float(self.journal.get("w", "0") or 0))
+        together = self.yardstick.together(free, threads)
+        for _ in range(window):
+            taken = self.journal.take(together)
+            if not taken:
+                return
+            self.groups += 1
+            self._fly(client, Flight(taken, budget_ms=budget, group=self.groups), stage)
+
+    def _fly(self, client: Client, flight: Flight, stage: int, workers: list[str] | None = None) -> None:
+        request = {"items": [item for _, item in flight.taken], "budget_ms": flight.budget_ms, "stage": stage}
+        rate = self._rate()
+        if rate:
+            request["bytes_per_second"] = rate
+        flight.began, flight.key = time.monotonic(), self._key()
+        self.flights[asyncio.create_task(self._one(client, flight.key, request, workers))] = flight
+
+    def _key(self) -> tuple[str, int]:
+        # One group of tasks: the scheduler keeps account of every group until the fleet is idle.
+        self.count += 1
+        return (f"bytepath-{self.session}", self.count)
+
+    async def _one(
+        self, client: Client, key: tuple[str, int], request: dict[str, Any], workers: list[str] | None
+    ) -> bytes:
+        setup = self.ground.setup(self.options.words, self.options.per_machine)
+        body = json.dumps(request, separators=(",", ":")).encode()
+        among = workers or self.members.fit()
+        future = client.submit(self.piece, setup, body, key=key, pure=False, workers=among)
+        try:
+            return await future
+        finally:
+            future.release()
+
+    def _rate(self) -> int | None:
+        """What one piece may move a second. Shares are fixed: what one does not use, no other gets."""
+        at_once = [machine.at_once(self.options.per_machine) for machine in self.members.machines]
+        rates = []
+        if self.options.rate:
+            rates.append(self.options.rate / max(1, sum(at_once)))
+        if self.options.rate_per_machine:
+            rates.append(self.options.rate_per_machine / max(at_once, default=1))
+        return max(1, int(min(rates))) if rates else None
+
+    # -- answers --
+
+    def _landed(self, client: Client, task: asyncio.Task[bytes], stage: int) -> None:
+        flight = self.flights.pop(task, None)
+        if flight is None:
+            return
+        try:
+            answer = json.loads(task.result())
+        except asyncio.CancelledError as error:
+            raise Lost("the scheduler forgot what it had been given") from error
+        except Exception as error:
+            return self._again(client, flight, stage, first_line(error))
+        if "died" in answer:
+            return self._again(client, flight, stage, answer["died"])
+        if "refused" in answer:
+            self._refused(answer)
+            flight.attempts -= 1
+            return self._again(client, flight, stage, answer["refused"])
+        answer = {**_EMPTY, **answer}
+        if answer.get("fenced"):
+            return self._again(client, flight, stage, f"{self.ground.run} is gone: did somebody remove it?")
+        for other in [task for task, twin in self.flights.items() if twin.group == flight.group]:
+            # Another is at it still, or asleep: what it does changes nothing any more.
+            del self.flights[other]
+            other.cancel()
+        if self.journal.settle(flight.taken, answer):
+            self.yardstick.count(flight, answer)
+            self.told += answer["told"][: max(0, 100 - len(self.told))]
+        self.stop = self.stop or answer.get("stop")
+
+    def _refused(self, answer: dict[str, Any]) -> None:
+        """A worker that came later cannot do the work: it gets no more of it."""
+        self.members.refused.add(answer["worker"])
+        line = f"{answer['worker']} takes no part: {answer['refused']}"
+        if line not in self.told:
+            self.told.append(line)
+        if not self.members.fit():
+            raise FleetError(f"{line}, and there is no other worker\n{self.journal.so_far()}")
+
+    def _again(self, client: Client, flight: Flight, stage: int, why: str) -> None:
+        if not self.journal.is_open([id for id, _ in flight.taken]):
+            return
+        if any(other.group == flight.group for other in self.flights.values()):
+            # Its twin is still at it.
+            return
+        if flight.attempts >= ATTEMPTS_MAX:
+            self.stop = f"a piece failed {flight.attempts} times, the last time so: {why}"
+            return
+        flight.attempts += 1
+        self._fly(client, flight, stage)
+
+    # -- who is late, or gone --
+
+    async def _look_after(self, client: Client, stage: int) -> None:
+        """Sees that the scheduler is there, and gives pieces that are late to others as well."""
+        if client.status != "running":
+            raise Lost(f"the scheduler at {self.options.scheduler} is gone")
+        self.members.look(client)
+        now = time.monotonic()
+        newest: dict[int, Flight] = {}
+        for flight in self.flights.values():
+            if flight.group not in newest or flight.began > newest[flight.group].began:
+                newest[flight.group] = flight
+        late = [flight for flight in newest.values() if now - flight.began > self._late_s(flight.budget_ms)]
+        if not late:
+            return
+        busy = await self._busy(client)
+        if not busy:
+            return await self._workers_back(client)
+        for flight in late:
+            keys = {other.key for other in self.flights.values() if other.group == flight.group}
+            others = [name for name, there in busy.items() if not keys & there]
+            flight.began = now
+            if others:
+                twin = Flight(flight.taken, 0.0, flight.budget_ms, flight.attempts, flight.group)
+                self._fly(client, twin, stage, others)
+
+    def _late_s(self, budget_ms: int) -> float:
+        return self.options.late_s + budget_ms / 1000
+
+    async def _busy(self, client: Client) -> dict[str, set[Any]]:
+        """What each worker has to do. Those that have told nothing for long are left out, if others are there."""
+        try:
+            where = await asyncio.wait_for(client.processing(), 10)
+            info = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10))["workers"]
+        except (TimeoutError, asyncio.TimeoutError, OSError) as error:
+            raise Lost(f"the scheduler at {self.options.scheduler} does not answer") from error
+        all = {name: set(where.get(name, ())) for name in info if name not in self.members.refused}
+        return {name: all[name] for name in awake({name: info[name] for name in all})}
+
+    async def _workers_back(self, client: Client) -> None:
+        try:
+            await client.wait_for_workers(1, timeout=self.options.patience_s)
+        except (TimeoutError, asyncio.TimeoutError) as error:
+            raise FleetError(f"all workers are gone\n{self.journal.so_far()}") from error
+        await self.members.now(client)
+
+    # -- one thing, before anything else goes on --
+
+    async def alone(self, client: Client, items: list[dict[str, Any]], workers: list[str] | None = None) -> None:
+        """Has these things done, one after the other, by anybody or by one of these."""
+        request = {"items": items, "budget_ms": BUDGET_MS}
+        attempts, why = 0, ""
+        while attempts < ATTEMPTS_MAX:
+            attempts += 1
+            task = await self._awaited(client, request, workers)
+            try:
+                answer = {**_EMPTY, **json.loads(task.result())}
+            except asyncio.CancelledError as error:
+                raise Lost("the scheduler forgot what it had been given") from error
+            except Exception as error:
+                why = first_line(error)
+                continue
+            if "died" in answer:
+                why = answer["died"]
+                continue
+            if "refused" in answer:
+                self._refused(answer)
+                why = answer["refused"]
+                continue
+            if answer.get("stop"):
+                raise Full(f"{answer['stop']}\n{self.journal.so_far()}")
+            if answer["failed"]:
+                raise FleetError(f"{'; '.join(answer['failed'][0]['why'])}\n{self.journal.so_far()}")
+            if not answer["rest"]:
+                return
+            request["items"], attempts = answer["rest"], 0
+        raise FleetError(f"{items[0]['do']} failed: {why}\n{self.journal.so_far()}")
+
+    async def _awaited(self, client: Client, request: dict[str, Any], workers: list[str] | None) -> asyncio.Task[bytes]:
+        """The first to be done of as many as it takes: a worker that does not get on is not waited for alone."""
+        tasks: dict[asyncio.Task[bytes], tuple[str, int]] = {}
+        among = workers
+        try:
+            while True:
+                key = self._key()
+                tasks[asyncio.create_task(self._one(client, key, request, among))] = key
+                began = time.monotonic()
+                while time.monotonic() - began < self._late_s(BUDGET_MS):
+                    done, _ = await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                    if done:
+                        return done.pop()
+                    if client.status != "running":
+                        raise Lost(f"the scheduler at {self.options.scheduler} is gone")
+                keys, busy = set(tasks.values()), await self._busy(client)
+                if workers is not None and not set(workers) & set(busy):
+                    raise FleetError(f"{', '.join(workers)}: gone, or asleep\n{self.journal.so_far()}")
+                others = [name for name, there in busy.items() if not keys & there]
+                among = [name for name in others if workers is None or name in workers] or workers
+        finally:
+            for task in tasks:
+                if not task.done():
+                    task.cancel()
+
+    async def abandon(self) -> None:
+        """Lets go of what is in flight. Whatever of it is still done does no harm."""
+        self.members.end()
+        for task in self.flights:
+            task.cancel()
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(asyncio.gather(*self.flights, return_exceptions=True), 5)
+        self.flights.clear()
+        # What an error left half said in the journal is not kept: it is done again.
+        self.journal.rollback()
+        self.journal.give_back()
+        self.journal.commit()
+
+    async def release(self, client: Client) -> None:
+        """Ends the engines. A worker that does not hear of it ends them with its next copying, or its own end."""
+        self.members.end()
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(client.run(worker.release, self.ground.id, on_error="return"), 5)

@@ -1,0 +1,249 @@
+"""Fleets: what each option does, and trees that need more than a piece for a directory or a file's names."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("distributed", reason="fleets need the package distributed")
+
+from fleet_hosts import NAMES, wait_until  # noqa: E402
+from fleet_trees import assert_copied, ended_well, some_are_copied  # noqa: E402
+
+from bytepath.fleet import worker  # noqa: E402
+
+RECORDER = """\
+#!{python}
+# Stands before the program: notes what each piece is asked for, and whether two are at work at once.
+import fcntl, json, os, subprocess, sys
+if sys.argv[1:2] != ["piece"]:
+    os.execv("{program}", ["{program}", *sys.argv[1:]])
+engine = subprocess.Popen(["{program}", *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+turn, notes = open("{folder}/turn", "w"), open("{folder}/notes", "a")
+for line in sys.stdin.buffer:
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        notes.write("two at once\\n")
+    notes.write(" ".join(item["do"] for item in json.loads(line)["items"]) + "\\n")
+    notes.flush()
+    engine.stdin.write(line)
+    engine.stdin.flush()
+    answer = engine.stdout.readline()
+    fcntl.flock(turn, fcntl.LOCK_UN)
+    sys.stdout.buffer.write(answer)
+    sys.stdout.flush()
+"""
+
+
+def on_this_machine(count: int, folder: Path, *words: str, program: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs a command with so many workers of its own."""
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    if program:
+        environment["BYTEPATH_PROGRAM"] = program
+    what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", f"local:{count}", *words]
+    return subprocess.run(what, env=environment, capture_output=True, text=True, timeout=120, cwd=folder)
+
+
+def some_files(root: Path, count: int, size: int) -> None:
+    root.mkdir(parents=True)
+    for number in range(count):
+        (root / f"f{number}").write_bytes(os.urandom(size))
+
+
+def test_one_job_for_a_machine_is_one_piece_at_a_time_and_sync_brings_all_to_the_device(command, tmp_path):
+    for number in range(20):
+        some_files(tmp_path / "source" / f"d{number}", 20, 1000)
+    recorder = tmp_path / "recorder"
+    recorder.write_text(RECORDER.format(python=sys.executable, program=command, folder=tmp_path))
+    recorder.chmod(0o755)
+    words = ["cp", "--jobs-per-machine", "1", "--sync", "source", "copy"]
+    ended_well(on_this_machine(2, tmp_path, *words, program=str(recorder)))
+    assert_copied(tmp_path / "source", tmp_path / "copy")
+    notes = (tmp_path / "notes").read_text().splitlines()
+    assert "two at once" not in notes
+    # When all files are there, and before what the work needed is removed.
+    assert notes[-2:] == ["sync", "clean closed"] and notes.count("sync") == 1
+    assert not list(tmp_path.glob("bytepath-fleet-*/*-0"))
+
+
+def test_places_of_a_machine_are_given_back_by_whoever_dies(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    holder = (
+        "import pathlib, sys\nfrom bytepath.fleet import worker\n"
+        "with worker._slot('run', 1):\n    pathlib.Path(sys.argv[1]).touch()\n    sys.stdin.read()\n"
+    )
+    holders = {
+        tmp_path / name: subprocess.Popen([sys.executable, "-c", holder, tmp_path / name], stdin=subprocess.PIPE)
+        for name in ("first", "second")
+    }
+    try:
+        wait_until(lambda: any(path.exists() for path in holders))
+        inside = next(path for path in holders if path.exists())
+        assert [path for path in holders if path.exists()] == [inside]
+        holders[inside].kill()
+        wait_until(lambda: all(path.exists() for path in holders))
+    finally:
+        for process in holders.values():
+            process.kill()
+            process.communicate()
+
+
+def test_a_limit_is_for_all_machines_together_and_another_for_each(fleet, tmp_path):
+    some_files(tmp_path / "source", 12, 50_000)
+    for option, seconds in (("--limit", 1.2), ("--limit-per-machine", 0.4)):
+        copy = tmp_path / f"copy{option}"
+        done = fleet.run("cp", "--json", "-", option, "500000", str(tmp_path / "source"), str(copy))
+        ended_well(done)
+        assert_copied(tmp_path / "source", copy)
+        # Nobody waits after the last piece.
+        assert json.loads(done.stdout)["seconds"] >= seconds * 0.8
+
+
+def test_what_was_written_by_a_machine_that_is_gone_is_not_said_to_be_on_the_device(fleet, tree, tmp_path):
+    copy = tmp_path / "copy"
+    words = ("cp", "--sync", "--patience", "5", "--late", "1", "--limit", "3M", str(tree), str(copy))
+    running = fleet.begin_command(*words)
+    wait_until(some_are_copied(copy))
+    fleet.end_worker("two")
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert "two: no worker is left there" in said and "the same command goes on" in said
+    fleet.all_there()
+    ended_well(fleet.run(*words))
+    assert_copied(tree, copy)
+
+
+def test_a_worker_that_comes_later_takes_part_or_is_refused(fleet, tree, tmp_path):
+    other = tmp_path / "bytepath"
+    other.write_text("#!/bin/sh\necho bytepath 0.0.1\n")
+    other.chmod(0o755)
+    fleet.end_worker("two")
+    fleet.end_worker("three")
+    fleet.wait_for_workers(1)
+    copy = tmp_path / "copy"
+    running = fleet.begin_command("cp", "--json", "-", "--limit", "400K", str(tree), str(copy))
+    try:
+        wait_until(some_are_copied(copy))
+        fleet.worker("two")
+        fleet.worker("three", BYTEPATH_PROGRAM=str(other))
+        out, said = running.communicate(timeout=60)
+    finally:
+        fleet.end_worker("three")
+    assert running.returncode == 0, said
+    assert "takes no part: it has bytepath 0.0.1" in said
+    assert json.loads(out)["machines"] == 2
+    assert_copied(tree, copy)
+
+
+def test_a_directory_of_many_entries_is_copied_in_parts(fleet, tmp_path):
+    root = tmp_path / "source"
+    (root / "many/below").mkdir(parents=True)
+    for number in range(5000):
+        (root / f"many/an-entry-{number}").touch()
+    for number in range(0, 5000, 500):
+        (root / f"many/an-entry-{number}").write_bytes(b"%d" % number)
+    (root / "many/below/file").write_bytes(b"below")
+    done = fleet.run("cp", "--json", "-", str(root), str(tmp_path / "copy"))
+    ended_well(done)
+    assert json.loads(done.stdout)["files"] == 5001
+    assert_copied(root, tmp_path / "copy")
+
+
+def test_names_of_one_file_that_pieces_share_stay_names_of_one_file(fleet, tmp_path):
+    root, copy = tmp_path / "source", tmp_path / "copy"
+    for folder in range(6):
+        (root / f"d{folder}").mkdir(parents=True)
+    for number in range(60):
+        (root / f"d0/f{number}").write_bytes(b"file %d" % number)
+        for folder in range(1, 6):
+            os.link(root / f"d0/f{number}", root / f"d{folder}/n{number}")
+    ended_well(fleet.run("cp", str(root), str(copy)))
+    assert_copied(root, copy)
+    # Names that are there and are another file's, or nobody's, become right.
+    for number in range(0, 60, 7):
+        (copy / f"d1/n{number}").unlink()
+        (copy / f"d2/n{number}").unlink()
+        (copy / f"d2/n{number}").write_bytes(b"another file")
+    ended_well(fleet.run("cp", str(root), str(copy)))
+    assert_copied(root, copy)
+
+
+def test_verify_finds_what_was_not_written(command, tmp_path):
+    strace = shutil.which("strace")
+    if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
+        pytest.skip("there is no strace, or tracing is refused")
+    some_files(tmp_path / "source", 1, 100_000)
+    liar = tmp_path / "liar"
+    # The kernel is made to say that it wrote what it did not: by the second call, as the first writes an answer.
+    lie = f"{strace} -f -qqq -o /dev/null -e inject=write:retval=100000:when=2"
+    liar.write_text(f'#!/bin/sh\n[ "$1" = piece ] || exec "{command}" "$@"\nexec {lie} "{command}" "$@"\n')
+    liar.chmod(0o755)
+    done = on_this_machine(1, tmp_path, "cp", "--verify", "--reflink", "never", "source", "copy", program=str(liar))
+    assert done.returncode == 1
+    assert "differs from" in done.stderr and "the same command tries them again" in done.stderr
+
+
+TUNER = """\
+#!/bin/sh
+# Stands before the program, as tune takes a while: its profile are the words that it was given.
+[ "$1" = tune ] || exec "{program}" "$@"
+said="$*"
+while [ $# -gt 1 ]; do [ "$1" != --json ] || file=$2; shift; done
+case "$said" in
+*--show*) {shown} "{folder}/profile" >"$file" ;;
+*) echo "{{\\"words\\": \\"${{said%% --json*}}\\"}}" | tee "{folder}/profile" >"$file" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("shown", "code"), [("cat", 0), ("sed s/quick/other/", 1)], ids=["own", "shared"])
+def test_tune_hands_its_options_on_and_sees_whether_the_profile_is_kept(command, tmp_path, shown, code):
+    tuner = tmp_path / "tuner"
+    tuner.write_text(TUNER.format(program=command, folder=tmp_path, shown=shown))
+    tuner.chmod(0o755)
+    done = on_this_machine(1, tmp_path, "tune", "--profiles", "profiles", "--quick", "--dir", "/", program=str(tuner))
+    assert done.returncode == code, done.stderr
+    [profile] = (tmp_path / "profiles").iterdir()
+    assert json.loads(profile.read_text()) == {"words": "tune --quick --dir /"}
+    if code == 0:
+        assert "measured in" in done.stdout
+    else:
+        assert "failed: another machine's profile" in done.stdout and "XDG_STATE_HOME" in done.stdout
+
+
+def test_one_after_another_measures_by_turns(fleet, tmp_path):
+    work = f"sh -c 'echo begin >>{tmp_path}/log; sleep 0.05; echo end >>{tmp_path}/log'"
+    ended_well(fleet.run("bench", "--one-after-another", "--json", str(tmp_path / "run"), "cmd", "--blocks", "3", work))
+    lines = (tmp_path / "log").read_text().split()
+    assert len(lines) >= 2 * 3 * len(NAMES) and lines == ["begin", "end"] * (len(lines) // 2)
+
+
+def test_the_doctor_looks_at_every_machine(fleet):
+    done = fleet.run("doctor", "--json", "-")
+    ended_well(done)
+    machines = json.loads(done.stdout)["machines"]
+    assert [machine["name"] for machine in machines] == sorted(NAMES)
+    findings = [{finding["name"] for finding in machine["record"]["findings"]} for machine in machines]
+    assert findings[0] and findings[0] == findings[1] == findings[2]
+    done = fleet.run("doctor")
+    ended_well(done)
+    assert "poor: " in done.stdout or "nothing poor on one, three, two" in done.stdout
+
+
+def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):
+    files = [tmp_path / name for name in ("base", "other")]
+    for file, names in zip(files, (["a", "b"], ["b", "c"]), strict=True):
+        machines = [{"name": name, "key": name, "record": None} for name in names]
+        file.write_text(json.dumps({"schema": "bytepath.fleet/1", "words": ["bench"], "machines": machines}))
+    compare = [sys.executable, "-m", "bytepath.fleet", "compare"]
+    done = subprocess.run([*compare, *map(str, files)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "== a: not in both runs" in done.stdout and f"== c: only in {files[1]}" in done.stdout
+    files[1].write_text("{")
+    done = subprocess.run([*compare, *map(str, files)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "fleet bench --json" in done.stderr

@@ -230,8 +230,9 @@ impl<'a> Data<'a> {
             Some(bytes) => job.limit(bytes),
             None => job,
         };
-        let carrying =
-            Carrying { job, knobs: Knobs::default(), meter: &self.shared.hand.meter, cancel: None };
+        let threads = self.shared.extras.jobs.map(usize::from);
+        let knobs = Knobs { threads, ..Knobs::default() };
+        let carrying = Carrying { job, knobs, meter: &self.shared.hand.meter, cancel: None };
         let (settings, extras) = (self.shared.settings, self.shared.extras);
         let shares = settings.reflink != Reflink::Never && way == Way::Any && !extras.uncached;
         match self.shared.moved(&carrying, shares, &mut self.dirty_bytes) {

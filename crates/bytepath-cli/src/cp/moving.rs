@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::data::{Data, Fault};
 use super::entry::Shared;
 use super::hand::Other;
+use super::settings::Reflink;
 use crate::device;
 use crate::planning::{CarryError, Carrying, PlanOptions};
 
@@ -53,7 +54,8 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// Moves bytes by the engine. Where blocks may not be shared, they go through memory.
+    /// Moves bytes by the engine, by the user's plan; where blocks may not be shared, every byte is
+    /// written anew.
     pub(super) fn moved(
         &self,
         carrying: &Carrying<'_>,
@@ -63,15 +65,18 @@ impl Shared<'_> {
         // A pipe stands nowhere.
         let start = rustix::fs::tell(carrying.job.sink).unwrap_or(0);
         self.hand.reached(start);
-        // copy_file_range(2) shares blocks where it can.
-        let cached = match (shares, &self.plan.route) {
-            (false, None) => &self.by("read-write"),
-            _ => self.plan,
+        // copy_file_range(2) shares blocks where it can. A route that was named is taken, unless
+        // somebody said that nothing may be shared.
+        let named = self.plan.route.is_some() && self.settings.reflink != Reflink::Never;
+        let job = match shares || named {
+            true => carrying.job,
+            false => carrying.job.unshared(),
         };
+        let carrying = &Carrying { job, knobs: carrying.knobs.clone(), ..*carrying };
         let moved = match (self.extras.direct, self.extras.uncached) {
-            (true, _) => self.past_the_cache(carrying, cached, dirty_bytes),
-            (_, true) => self.leaving_the_cache(carrying, cached, dirty_bytes),
-            _ => self.in_windows(cached, carrying, dirty_bytes),
+            (true, _) => self.past_the_cache(carrying, dirty_bytes),
+            (_, true) => self.leaving_the_cache(carrying, dirty_bytes),
+            _ => self.in_windows(self.plan, carrying, dirty_bytes),
         };
         self.voice.ledger.moved(&moved, start);
         moved
@@ -105,7 +110,6 @@ impl Shared<'_> {
     fn past_the_cache(
         &self,
         carrying: &Carrying<'_>,
-        cached: &PlanOptions,
         dirty_bytes: &mut u64,
     ) -> Result<Moved, CarryError> {
         let mut detour = Detour::new(carrying);
@@ -116,7 +120,7 @@ impl Shared<'_> {
             }
         }
         self.note("--direct: what cannot go past the page cache is copied through it", &detour.why);
-        let moved = self.in_windows(cached, &detour.rest(), dirty_bytes)?;
+        let moved = self.in_windows(self.plan, &detour.rest(), dirty_bytes)?;
         Ok(detour.ended(moved))
     }
 

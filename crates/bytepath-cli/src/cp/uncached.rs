@@ -11,7 +11,7 @@ use super::entry::Shared;
 use super::moving::Detour;
 use super::options::Options;
 use super::settings::{Reflink, Settings, Sparse};
-use crate::planning::{CarryError, Carrying, PlanOptions};
+use crate::planning::{CarryError, Carrying};
 
 /// Sees that nothing asked for contradicts it.
 ///
@@ -46,7 +46,6 @@ impl Shared<'_> {
     pub(super) fn leaving_the_cache(
         &self,
         carrying: &Carrying<'_>,
-        cached: &PlanOptions,
         dirty_bytes: &mut u64,
     ) -> Result<Moved, CarryError> {
         let mut detour = Detour::new(carrying);
@@ -56,7 +55,7 @@ impl Shared<'_> {
             Some(moved) => moved,
             None => {
                 self.note_uncached(&detour.why);
-                let moved = self.in_windows(cached, &detour.rest(), dirty_bytes)?;
+                let moved = self.in_windows(self.plan, &detour.rest(), dirty_bytes)?;
                 detour.ended(moved)
             }
         };

@@ -11,6 +11,7 @@ mod limits;
 mod look;
 mod ours;
 mod parallel;
+mod planned;
 mod random;
 mod report;
 mod resume;

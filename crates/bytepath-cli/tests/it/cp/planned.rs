@@ -1,0 +1,191 @@
+//! A large file by what was measured: the route of several threads where a profile prefers it, and
+//! what becomes of it in foul weather.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use bytepath::machine::Machine;
+use bytepath::profile::MachineKey;
+
+use crate::calls::may_trace;
+use crate::program::{Done, installed, root, shell};
+
+/// Large enough for the profile to be looked at, and for slices of several threads.
+const BYTES: usize = 40 << 20 | 1;
+
+/// A profile of this machine by which `parallel` is best from a file to a file in this folder.
+fn profile(folder: &Path) -> String {
+    let choice = serde_json::json!({
+        "route": "parallel",
+        "gib_per_s": 7.0, "ci95": [6.0, 8.0], "overall_gib_per_s": 7.0, "cpu_s_per_gib": 0.1,
+    });
+    let device = std::fs::metadata(folder).expect("it is there").dev();
+    let profile = serde_json::json!({
+        "schema": "bytepath.profile/1", "made": "2026-01-01T00:00:00Z", "bytepath": "0.1.0",
+        "machine": MachineKey::of(Machine::this()),
+        "pairs": [{
+            "source": "file", "sink": "file", "choices": [choice],
+            "place": { "directory": folder, "file_system": "any", "options": [], "device": device },
+        }],
+    });
+    profile.to_string()
+}
+
+/// Runs the lines in a folder with a `large` file and `profile`.
+fn beside_large(folder: &Path, lines: &str) -> Done {
+    shell(&format!("cd {} && {lines}", folder.display()))
+}
+
+/// Makes the two: each page of the file is another.
+fn fill(folder: &Path) {
+    let mut contents = vec![7; BYTES];
+    for (number, page) in contents.chunks_exact_mut(4096).enumerate() {
+        page[..8].copy_from_slice(&number.to_ne_bytes());
+    }
+    std::fs::write(folder.join("large"), contents).expect("a file");
+    std::fs::write(folder.join("profile"), profile(folder)).expect("a profile");
+}
+
+/// A folder on a disk, most probably, and one in memory, where there is one; both filled.
+fn folders() -> Vec<tempfile::TempDir> {
+    let disk = tempfile::tempdir().expect("a folder");
+    let memory = tempfile::tempdir_in("/dev/shm");
+    if memory.is_err() {
+        println!("skipped: no /dev/shm");
+    }
+    let folders: Vec<_> = std::iter::once(disk).chain(memory).collect();
+    folders.iter().for_each(|folder| fill(folder.path()));
+    folders
+}
+
+const BY_ALL: &str = "\"parallel\": 41943041";
+
+#[test]
+fn the_profile_decides_also_where_nothing_is_to_be_shared() {
+    for folder in folders() {
+        for words in ["", "--reflink=never", "--sparse=never --reflink=never"] {
+            let done = beside_large(
+                folder.path(),
+                &format!(
+                    "$bytepath cp {words} --profile profile --json - large new && cmp large new"
+                ),
+            );
+            assert!(done.well().stdout.contains(BY_ALL), "{words}: {done:?}");
+        }
+        let explained = beside_large(
+            folder.path(),
+            "$bytepath cp --reflink=never --profile profile --explain-plan large new",
+        );
+        let said = &explained.stderr;
+        for words in ["by what was measured", "1. parallel: ", "measured here: 7.00 GiB/s"] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        assert!(said.contains("not copy-file-range: the file system may share blocks"), "{said}");
+        // One thread is not what was measured; and what is named is taken, or refused with the reason.
+        let done = beside_large(
+            folder.path(),
+            "$bytepath cp --jobs 1 --profile profile --json - large new && cmp large new",
+        );
+        assert!(!done.well().stdout.contains("\"parallel\""), "{done:?}");
+        let done = beside_large(
+            folder.path(),
+            "$bytepath cp --reflink=never --route copy-file-range large new",
+        );
+        assert!(done.stderr.contains("may share blocks"), "{done:?}");
+        assert_eq!(done.status.code(), Some(1), "{done:?}");
+    }
+}
+
+#[test]
+fn what_cannot_go_past_the_page_cache_goes_by_the_profile() {
+    if !may_trace() {
+        return;
+    }
+    for folder in folders() {
+        let done = beside_large(
+            folder.path(),
+            "strace -f -qqq -o /dev/null -e inject=io_uring_setup,io_setup:error=ENOSYS \
+             $bytepath cp --direct --profile profile --json - large new && cmp large new",
+        );
+        assert!(done.stdout.contains(BY_ALL), "{done:?}");
+        assert!(done.stderr.contains("--direct: what cannot go past the page cache"), "{done:?}");
+    }
+}
+
+#[test]
+fn whatever_call_of_its_threads_fails_the_copy_is_whole() {
+    if !may_trace() {
+        return;
+    }
+    for folder in folders() {
+        for inject in [
+            "splice:error=EINVAL",
+            "splice:error=ENOSYS:when=3+",
+            "splice:error=EIO:when=4",
+            "splice,pread64,ftruncate,fallocate:error=EINTR:when=2+3",
+            "splice,pread64:retval=0:when=5",
+            "pipe2:error=EMFILE",
+            "fallocate,ftruncate:error=EOPNOTSUPP",
+            "clone3,clone:error=EAGAIN",
+        ] {
+            let line = format!(
+                "strace -f -qqq -o /dev/null -e inject={inject} \
+                 $bytepath cp --profile profile large new && cmp large new && echo same"
+            );
+            assert_eq!(beside_large(folder.path(), &line).well().stdout, "same\n", "{inject}");
+        }
+    }
+}
+
+/// Makes the profile that of the file system mounted on `small`.
+const ANEW: &str = "sed -i s/.device.:[0-9]*/\\\"device\\\":$(stat -c %d small)/ profile";
+
+#[test]
+fn a_full_disk_ends_the_copy_where_its_bytes_end() {
+    if !root() || !["mount", "unshare", "mkfs.ext4"].into_iter().all(installed) {
+        return println!("skipped: mounting needs root, and mkfs.ext4");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    fill(folder.path());
+    // The mounts, and the loop device, are gone with the processes of their namespace.
+    for mount in [
+        "mount -t tmpfs -o size=24M none small",
+        "truncate -s 32M image && mkfs.ext4 -q image && mount -o loop image small",
+    ] {
+        for words in ["", "--reflink=never", "--jobs 4"] {
+            let done = beside_large(
+                folder.path(),
+                &format!(
+                    "mkdir -p small; unshare -m sh -c '{mount} && {ANEW} && $bytepath cp {words} --profile profile \
+                     large small; echo $?; size=$(stat -c %s small/large); \
+                     [ $size -gt 9000000 ] && cmp -n $size large small/large && echo begins so'"
+                ),
+            );
+            assert_eq!(done.stdout, "1\nbegins so\n", "{mount} {words}: {done:?}");
+            let said = "error writing 'small/large': No space left on device";
+            let copying = "error copying 'large' to 'small/large': No space left on device";
+            assert!(done.stderr.contains(said) || done.stderr.contains(copying), "{done:?}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_is_interrupted_or_killed_is_shorter_than_the_file() {
+    if !may_trace() {
+        return;
+    }
+    for folder in folders() {
+        for signal in ["INT", "KILL"] {
+            for when in [1, 5, 12] {
+                let line = format!(
+                    "rm -f new; {{ strace -f -qqq -o /dev/null -e trace=pread64,splice \
+                     -e inject=pread64,splice:signal={signal}:when={when} \
+                     $bytepath cp --profile profile large new; }} 2>/dev/null; [ $? -gt 128 ] && \
+                     [ $(stat -c %s new) -lt {BYTES} ] && echo fine"
+                );
+                let done = beside_large(folder.path(), &line);
+                assert_eq!(done.stdout, "fine\n", "{signal} {when}: {done:?}");
+            }
+        }
+    }
+}

@@ -2,11 +2,11 @@
 //! cannot run says why.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{ChildStdout, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, bytepath, installed, run, shell, spawned};
+use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, shell, spawned};
 
 /// As little as shows that every arm runs.
 const SHORT: [&str; 6] = ["--blocks", "2", "--time", "5ms", "--warm-up", "1ms"];
@@ -141,20 +141,26 @@ fn a_memcached_that_is_missing_or_another_says_so() {
     assert_eq!(shell(&line).stdout, "1.4 or newer is needed\n");
 }
 
+/// A service in one thread, what it says, and where it listens.
+fn serving(situation: &str, connections: &str) -> (Bounded, BufReader<ChildStdout>, String) {
+    let words = ["serve", "--situation", situation, "--threads", "1", "--family", "tcp"];
+    let mut serve = bytepath(&[&words[..], &["--connections", connections]].concat());
+    let mut serve = spawned(serve.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut out = BufReader::new(serve.child().stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("it says where it listens");
+    let said: Value = serde_json::from_str(&line).expect("JSON");
+    let address = said["addresses"][0].as_str().and_then(|it| it.strip_prefix("tcp:"));
+    let address = address.expect("TCP").to_owned();
+    (serve, out, address)
+}
+
 #[test]
 fn a_service_whose_clients_do_not_keep_to_the_protocol_ends_well() {
     use std::io::{Read, Write};
     for situation in ["shared-table", "uring-registered", "uring-multishot"] {
-        let words = ["serve", "--situation", situation, "--threads", "1", "--connections", "2"];
-        let mut serve = bytepath(&[&words[..], &["--family", "tcp"]].concat());
-        let mut serve = spawned(serve.stdout(Stdio::piped()).stderr(Stdio::piped()));
-        let mut out = BufReader::new(serve.child().stdout.take().expect("it is piped"));
-        let mut line = String::new();
-        out.read_line(&mut line).expect("it says where it listens");
-        let said: Value = serde_json::from_str(&line).expect("JSON");
-        let address =
-            said["addresses"][0].as_str().and_then(|it| it.strip_prefix("tcp:")).expect("TCP");
-        let connect = || std::net::TcpStream::connect(address).expect("it listens");
+        let (mut serve, mut out, address) = serving(situation, "2");
+        let connect = || std::net::TcpStream::connect(&address).expect("it listens");
         let (mut one, two) = (connect(), connect());
         one.write_all(b"nonsense\r\nset k 0 0 2\r\nab\r\nget k\r\nquit\r\n").expect("sent");
         let wanted = b"ERROR\r\nSTORED\r\nVALUE k 0 2\r\nab\r\nEND\r\n";
@@ -183,16 +189,8 @@ fn many_requests_at_once_are_all_answered_in_their_order() {
     use std::io::{Read, Write};
     const REQUESTS: usize = 20_000;
     for situation in ["uring-registered", "uring-multishot"] {
-        let words = ["serve", "--situation", situation, "--threads", "1", "--connections", "1"];
-        let mut serve = bytepath(&[&words[..], &["--family", "tcp"]].concat());
-        let mut serve = spawned(serve.stdout(Stdio::piped()).stderr(Stdio::piped()));
-        let mut out = BufReader::new(serve.child().stdout.take().expect("it is piped"));
-        let mut line = String::new();
-        out.read_line(&mut line).expect("it says where it listens");
-        let said: Value = serde_json::from_str(&line).expect("JSON");
-        let address =
-            said["addresses"][0].as_str().and_then(|it| it.strip_prefix("tcp:")).expect("TCP");
-        let mut client = std::net::TcpStream::connect(address).expect("it listens");
+        let (serve, _out, address) = serving(situation, "1");
+        let mut client = std::net::TcpStream::connect(&address).expect("it listens");
         let mut writer = client.try_clone().expect("a descriptor");
         let asking = std::thread::spawn(move || {
             let ask = |number| format!("set k 0 0 200\r\n{number:0200}\r\nget k\r\n");

@@ -152,6 +152,8 @@ pub struct Endpoint<'fd> {
     /// Bytes of storage that its inode claims.
     stored_bytes: u64,
     append: bool,
+    /// See [`Endpoint::may_offload`].
+    may_offload: bool,
     /// Device and inode.
     identity: (u64, u64),
 }
@@ -216,7 +218,7 @@ enum Way {
 }
 
 impl<'fd> Endpoint<'fd> {
-    /// A descriptor to read from. Costs two system calls, three for a socket or device.
+    /// A descriptor to read from. Costs two system calls, three for a socket, device or large file.
     ///
     /// # Errors
     /// It is closed, a directory, or not open for reading.
@@ -244,6 +246,7 @@ impl<'fd> Endpoint<'fd> {
             bytes: 0,
             stored_bytes: 0,
             append: false,
+            may_offload: true,
             identity: (0, 0),
         };
         let number = end.as_fd().as_raw_fd();
@@ -269,6 +272,9 @@ impl<'fd> Endpoint<'fd> {
         end.stored_bytes = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
         end.append = flags.contains(OFlags::APPEND);
         end.identity = (stat.st_dev, stat.st_ino);
+        if way == Way::Source && end.kind == Kind::File && end.bytes >= ASK_FROM_BYTES {
+            end.may_offload = !only_copies(end.as_fd());
+        }
         Ok(end)
     }
 
@@ -285,6 +291,12 @@ impl<'fd> Endpoint<'fd> {
     /// Whether it is a file that stores less than its size: it has holes, or is compressed.
     pub(crate) fn may_have_holes(&self) -> bool {
         self.kind == Kind::File && self.stored_bytes < self.bytes
+    }
+
+    /// Whether its file system may do more for copy_file_range(2) than copy: share blocks, or have its
+    /// server copy. Of files below 1 MiB, which do not repay the question, it is taken for granted.
+    pub(crate) fn may_offload(&self) -> bool {
+        self.may_offload
     }
 
     /// The number of the device that its inode is on (`st_dev`).
@@ -482,6 +494,22 @@ fn descriptor_name(number: i32) -> String {
         2 => "standard error".to_owned(),
         _ => format!("descriptor {number}"),
     }
+}
+
+/// Files from this size on are worth a question more.
+const ASK_FROM_BYTES: u64 = 1 << 20;
+
+/// Whether a file is on a file system that has neither shared blocks nor a server.
+fn only_copies(file: BorrowedFd<'_>) -> bool {
+    const EXT: u64 = 0xef53;
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58f6;
+    const F2FS: u64 = 0xf2f5_2010;
+    const VFAT: u64 = 0x4d44;
+    const EXFAT: u64 = 0x2011_bab0;
+    rustix::fs::fstatfs(file).is_ok_and(|on| {
+        [EXT, TMPFS, RAMFS, F2FS, VFAT, EXFAT].contains(&u64::from(on.f_type as u32))
+    })
 }
 
 fn kind_of(file_type: FileType, device: u64, fd: BorrowedFd<'_>) -> Kind {

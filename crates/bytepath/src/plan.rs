@@ -251,7 +251,9 @@ fn suits(route: &dyn Route, job: &Job<'_>) -> Result<Rank, Refusal> {
             Err(Refusal::because("the file system may share blocks, or leave holes"))
         }
         // Reading and writing tells which end an error is of, so the others have to earn it.
-        (Allowed::No, Rank::InKernel | Rank::ByReference) => Ok(Rank::Unproven),
+        (Allowed::No, Rank::InKernel | Rank::ByReference) => {
+            Ok(if route.is_as_good_as_reading(job) { rank } else { Rank::Unproven })
+        }
         (Allowed::No, rank) => Ok(rank),
     }
 }

@@ -56,7 +56,11 @@ impl Route for CopyFileRange {
             // (Linux 5.3 to 5.18, see copy_file_range(2), BUGS).
             return Err(Refusal::because("the source says that it is empty, so it has to be read"));
         }
-        Ok(Rank::ByReference)
+        // Where the file system has nothing of its own to offer, the kernel splices by 64 KiB.
+        Ok(match job.source.may_offload() || job.source.may_have_holes() {
+            true => Rank::ByReference,
+            false => Rank::InKernel,
+        })
     }
 
     fn leaves_cache(&self) -> Result<(), Refusal> {

@@ -17,6 +17,7 @@ mod linux_aio;
 mod mmap_write;
 mod own_pipe;
 mod parallel;
+mod pieces;
 mod read_write;
 mod reflink;
 mod sendfile;
@@ -36,9 +37,9 @@ pub(crate) use tee::nonblock_if;
 /// through this list.
 pub const ROUTES: &[&dyn Route] = &[
     &tee::Tee,
-    &copy_file_range::CopyFileRange,
     &splice::Splice,
     &splice_through::SpliceThrough,
+    &copy_file_range::CopyFileRange,
     &sendfile::Sendfile,
     &read_write::ReadWrite,
     &dontcache::DontCache,
@@ -210,6 +211,12 @@ pub trait Route: Sync {
 
     /// Whether it may leave the sink with blocks of the source, or with its holes.
     fn may_share(&self) -> bool {
+        false
+    }
+
+    /// Whether its errors name the end that they are of, as those of reading and writing do, and it is
+    /// no slower than those.
+    fn is_as_good_as_reading(&self, _: &Job<'_>) -> bool {
         false
     }
 

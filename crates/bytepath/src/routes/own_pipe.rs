@@ -3,18 +3,20 @@
 //! Costs per chunk: two system calls; per page two references passed on.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::endpoint::{self, Endpoint};
+use crate::endpoint::{self, Endpoint, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
+use crate::routes::pieces::Pieces;
 use crate::routes::read_write::with_stranded;
 use crate::routes::tee::nonblock_if;
 use crate::routes::{Span, judged};
 use crate::wait::{Ends, Waiter};
 
 /// The size asked for it: what fs.pipe-max-size allows everybody by default. A file takes it in pieces.
-const OWN_PIPE_BYTES: usize = 1 << 20;
+pub(super) const OWN_PIPE_BYTES: usize = 1 << 20;
 
 /// A pipe of our own between two ends.
 pub(super) struct OwnPipe {
@@ -39,13 +41,20 @@ impl OwnPipe {
     pub(super) fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut waiter = span.waiter();
         let mut left = span.limit;
+        let choosy = span.sink.kind() == Kind::File && span.knobs.chunk_bytes.is_none();
+        let mut pieces = choosy.then(Pieces::default);
         while left > 0 {
             let most = span.next_bytes(left, self.bytes).min(self.bytes);
             let count = self.fill(span, &mut waiter, most)?;
             if count == 0 {
                 return super::ended(span);
             }
-            self.drain(span, &mut waiter, count)?;
+            let most = pieces.as_ref().map_or_else(|| span.splice_takes_bytes(), Pieces::bytes);
+            let began = pieces.is_some().then(Instant::now);
+            self.drain(span, &mut waiter, count, most)?;
+            if let (Some(pieces), Some(began)) = (&mut pieces, began) {
+                pieces.took(count as u64, began.elapsed());
+            }
             left -= count as u64;
         }
         Ok(())
@@ -77,18 +86,19 @@ impl OwnPipe {
         }
     }
 
-    /// Our pipe to the sink, all of it: what it holds is in neither end.
+    /// Our pipe to the sink, all of it, at most so much a call: what it holds is in neither end.
     fn drain(
         &self,
         span: &Span<'_>,
         waiter: &mut Waiter<'_>,
         mut count: usize,
+        most: usize,
     ) -> Result<(), Stop> {
         let ends = Ends::sink(span.sink.as_fd());
         let flags = nonblock_if(waiter.nonblocking());
         while count > 0 {
             let answer = before(waiter, &[span.sink], ends).and_then(|()| {
-                let most = count.min(span.splice_takes_bytes());
+                let most = count.min(most);
                 match rustix::pipe::splice(&self.reader, None, span.sink, None, most, flags) {
                     Err(Errno::INTR) => {
                         span.meter.called();

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::endpoint::Kind;
 use crate::error::{Refusal, Stop};
-use crate::routes::own_pipe::{OwnPipe, before};
+use crate::routes::own_pipe::{OWN_PIPE_BYTES, OwnPipe, before};
 use crate::routes::tee::nonblock_if;
 use crate::routes::{Aliasing, Allowed, Job, Rank, Route, SLICE_BYTES_MAX, Span, judged};
 use crate::wait::Ends;
@@ -35,6 +35,12 @@ impl Route for Splice {
 
     fn suits(&self, job: &Job<'_>) -> Result<Rank, Refusal> {
         suits(job)
+    }
+
+    /// Through a pipe of our own each call is about one end.
+    fn is_as_good_as_reading(&self, job: &Job<'_>) -> bool {
+        (job.source.kind(), job.sink.kind()) == (Kind::File, Kind::File)
+            && job.bytes_known().is_some_and(|bytes| bytes >= OWN_PIPE_BYTES as u64)
     }
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {

@@ -9,7 +9,8 @@
 
 use std::time::Duration;
 
-use super::FILE_WRITE_BYTES;
+/// As much as copy_file_range gives: pieces that there are most of among those that are in use.
+const SMALL_BYTES: usize = 64 << 10;
 
 /// From 1 MiB on, memory of the host's was the rule: 0.6 GiB/s where 512 KiB gave 2.5 and more.
 const LARGE_BYTES: usize = 512 << 10;
@@ -26,7 +27,7 @@ const PENANCE_BYTES: u64 = 64 << 20;
 pub(super) struct Pieces {
     size: Size,
     window: Rate,
-    /// What the pieces of either size gave last.
+    /// What small pieces gave last.
     small: Rate,
     penance_bytes: u64,
 }
@@ -64,10 +65,15 @@ impl Default for Pieces {
 }
 
 impl Pieces {
+    /// Whether small pieces are called for.
+    pub(super) fn are_small(&self) -> bool {
+        self.size != Size::Large
+    }
+
     /// How much the next call is to write.
     pub(super) fn bytes(&self) -> usize {
         match self.size {
-            Size::Small(_) => FILE_WRITE_BYTES,
+            Size::Small(_) => SMALL_BYTES,
             Size::Large => LARGE_BYTES,
         }
     }
@@ -104,7 +110,7 @@ mod tests {
         let (mut pieces, mut moved, mut large) = (Pieces::default(), 0, 0);
         while moved < total {
             let bytes = pieces.bytes() as u64;
-            let is_large = bytes > FILE_WRITE_BYTES as u64;
+            let is_large = bytes > SMALL_BYTES as u64;
             let nanoseconds = nanoseconds_a_byte(is_large, moved) * bytes as f64;
             pieces.took(bytes, Duration::from_nanos(nanoseconds as u64));
             moved += bytes;

@@ -46,7 +46,7 @@ fn what_was_done_is_one_document() {
     assert_eq!((told.files, told.kept, told.kept_bytes), (1, 2, (5 << 20) + 4), "{told:?}");
     assert_eq!(told.bytes, 3 << 20);
     let done = in_folder("$bytepath cp --json said --reflink=never large c; cat said");
-    assert_eq!(document(&done.well().stdout).routes.keys().collect::<Vec<_>>(), ["read-write"]);
+    assert_eq!(document(&done.well().stdout).routes.keys().collect::<Vec<_>>(), ["splice"]);
     let done = in_folder("echo x >c; $bytepath cp -n --json - large c");
     assert_eq!(document(&done.stdout).skipped, 1);
 }

@@ -131,30 +131,34 @@ impl Plan {
         let Some(pair) = profile.pair(job.source, job.sink) else { return Ok(plan) };
         let measured_here =
             pair.place.as_ref().is_some_and(|place| place.device == job.sink.device());
-        let mut first_pipe = plan.grow_pipes_to;
-        let mut fastest = f64::NEG_INFINITY;
-        let mut overall = Vec::new();
+        // What several threads gain is a matter of the file system's locks.
+        let counts = |choice: &Choice| !choice.route.is_parallel() || measured_here;
+        let eligible: Vec<_> =
+            plan.routes.iter().filter(|choice| counts(choice)).map(|c| c.route.name()).collect();
+        let best = pair.best(|setting| {
+            eligible.contains(&setting.route.as_str()) && setting.agrees(&knobs)
+        });
+        let Some(best) = best else { return Ok(plan) };
+        let mut figures = Vec::new();
         for choice in &mut plan.routes {
             let name = choice.route.name();
-            // What several threads gain is a matter of the file system's locks.
-            if choice.route.is_parallel() && !measured_here {
-                continue;
-            }
-            let best = pair.best(|setting| setting.route == name && setting.agrees(&knobs));
-            let Some(best) = best else { continue };
-            choice.knobs = best.choice.filled(&knobs);
-            choice.expected_gib_per_s = Some(best.gib_per_s);
-            overall.push((name, best.overall_gib_per_s));
-            if best.overall_gib_per_s > fastest {
-                (fastest, first_pipe) = (best.overall_gib_per_s, best.choice.pipe_bytes);
-            }
-            plan.basis = Basis::Profile;
+            let own = pair.best(|setting| {
+                setting.route == name && eligible.contains(&name) && setting.agrees(&knobs)
+            });
+            let Some(own) = own else { continue };
+            let is_first = best.choice.route == name;
+            let own = if is_first { best } else { own };
+            choice.knobs = own.choice.filled(&knobs);
+            choice.expected_gib_per_s = Some(own.gib_per_s);
+            figures.push((name, if is_first { f64::INFINITY } else { own.overall_gib_per_s }));
         }
+        plan.basis = Basis::Profile;
         let figure = |choice: &Choice| {
             let name = choice.route.name();
-            overall.iter().find(|(route, _)| *route == name).map_or(0.0, |(_, figure)| *figure)
+            figures.iter().find(|(route, _)| *route == name).map_or(0.0, |(_, figure)| *figure)
         };
         plan.routes.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
+        let first_pipe = best.choice.pipe_bytes;
         plan.grow_pipes_to = first_pipe.filter(|_| knobs.pipe_bytes.is_none() && !job.keep_source);
         Ok(plan)
     }

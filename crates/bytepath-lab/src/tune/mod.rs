@@ -48,7 +48,7 @@ impl Effort {
         Effort { rounds: Rounds::Within(Duration::from_secs(26)), bytes: 64 << 20 };
     /// Eight seconds, for figures that are only roughly right.
     pub const QUICK: Effort =
-        Effort { rounds: Rounds::Within(Duration::from_secs(6)), bytes: 32 << 20 };
+        Effort { rounds: Rounds::Within(Duration::from_secs(6)), bytes: 16 << 20 };
 }
 
 /// Shares the time of a run out among the parts that are still to be measured.

@@ -135,9 +135,8 @@ impl Plan {
         let counts = |choice: &Choice| !choice.route.is_parallel() || measured_here;
         let eligible: Vec<_> =
             plan.routes.iter().filter(|choice| counts(choice)).map(|c| c.route.name()).collect();
-        let best = pair.best(|setting| {
-            eligible.contains(&setting.route.as_str()) && setting.agrees(&knobs)
-        });
+        let best = pair
+            .best(|setting| eligible.contains(&setting.route.as_str()) && setting.agrees(&knobs));
         let Some(best) = best else { return Ok(plan) };
         let mut figures = Vec::new();
         for choice in &mut plan.routes {

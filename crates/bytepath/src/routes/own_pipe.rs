@@ -47,7 +47,9 @@ impl OwnPipe {
             let most = span.next_bytes(left, self.bytes).min(self.bytes);
             let began = pieces.is_some().then(Instant::now);
             let by_kernel = match &pieces {
-                Some(pieces) if pieces.are_small() => sent(span, &mut waiter, most)?,
+                Some(pieces) if pieces.are_small() => {
+                    sent(span, &mut waiter, span.next_bytes(left, OWN_PIPE_BYTES))?
+                }
                 _ => None,
             };
             let count = match by_kernel {

@@ -134,8 +134,7 @@ mod tests {
     #[test]
     fn large_pieces_that_become_slow_half_way_are_left_there() {
         let half = 512 << 20;
-        let large =
-            large_bytes(1 << 30, |large, at| if large && at >= half { 6.0 } else { 0.3 });
+        let large = large_bytes(1 << 30, |large, at| if large && at >= half { 6.0 } else { 0.3 });
         let after = large - (half - SMALL_WINDOW_BYTES);
         assert!(after <= LARGE_WINDOW_BYTES + 4 * LARGE_BYTES as u64, "{after}");
     }

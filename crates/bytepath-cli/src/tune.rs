@@ -138,9 +138,8 @@ fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     profile.costs.extend(tune::pipes::costs(&bench::whole(pipes)?));
     let outlets = tune::outlets::prepared(&program, spin, fresh_seed(), budget.next_part());
     profile.outlets = tune::outlets::sent(&bench::whole(outlets)?, spin);
-    let bytes = effort.bytes;
     for (index, site) in sites.iter().enumerate() {
-        let run = PairRun { program: &program, site, bytes, spin, seed: fresh_seed() };
+        let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
             match pair_measured(&run, pair, &mut budget) {
                 Ok(pair) => profile.pairs.push(pair),
@@ -228,10 +227,10 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let spin = tune::spin_budget(&profile.costs);
     let pairs = (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum();
     let mut budget = Budget::new(effort, pairs);
-    let (mut behind, bytes) = (0, effort.bytes);
+    let mut behind = 0;
     table::regret_head().context("standard output")?;
     for (index, site) in sites.iter().enumerate() {
-        let run = PairRun { program: &program, site, bytes, spin, seed: fresh_seed() };
+        let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
             let scanned = run.measured(pair, &bench::whole(run.scan(pair))?);
             let blocks = budget.next_part();

@@ -49,6 +49,11 @@ impl Effort {
     /// Eight seconds, for figures that are only roughly right.
     pub const QUICK: Effort =
         Effort { rounds: Rounds::Within(Duration::from_secs(6)), bytes: 16 << 20 };
+
+    /// The blocks in which all choices are looked at, to find those that are worth measuring well.
+    fn scan(self) -> Blocks {
+        Blocks::Exactly(if self.rounds == Effort::QUICK.rounds { 2 } else { 3 })
+    }
 }
 
 /// Shares the time of a run out among the parts that are still to be measured.
@@ -192,16 +197,13 @@ pub struct PairRun<'a> {
     pub program: &'a Path,
     /// Where it is measured.
     pub site: &'a Site,
-    /// Bytes of one sample.
-    pub bytes: u64,
+    /// How thoroughly.
+    pub effort: Effort,
     /// How long spinning is worth while.
     pub spin: Option<Duration>,
     /// Where the random orders come from.
     pub seed: u64,
 }
-
-/// The blocks in which all choices are looked at, to find those that are worth measuring well.
-const SCAN: Blocks = Blocks::Exactly(3);
 
 /// A scan moves so much less than a sample.
 const SCAN_SHARE: u64 = 4;
@@ -214,7 +216,8 @@ const CONTENDERS_MAX: usize = 6;
 impl PairRun<'_> {
     /// Every choice, roughly.
     pub fn scan(&self, pair: (End, End)) -> Prepared {
-        self.of(pair, &self.settings(pair), None, (SCAN, (self.bytes / SCAN_SHARE).max(1)))
+        let bytes = (self.effort.bytes / SCAN_SHARE).max(1);
+        self.of(pair, &self.settings(pair), None, (self.effort.scan(), bytes))
     }
 
     /// The choices that a scan leaves, and the planner's by the profile at `planned` if there is one.
@@ -234,7 +237,7 @@ impl PairRun<'_> {
                 left.push(choice.choice.clone());
             }
         }
-        self.of(pair, &left, planned, (blocks, self.bytes))
+        self.of(pair, &left, planned, (blocks, self.effort.bytes))
     }
 
     fn settings(&self, (source, sink): (End, End)) -> Vec<Setting> {

@@ -47,7 +47,7 @@ impl OwnPipe {
             let most = span.next_bytes(left, self.bytes).min(self.bytes);
             let began = pieces.is_some().then(Instant::now);
             let by_kernel = match &pieces {
-                Some(pieces) if pieces.are_small() => {
+                Some(pieces) if pieces.are_small_for_good_reason() => {
                     sent(span, &mut waiter, span.next_bytes(left, OWN_PIPE_BYTES))?
                 }
                 _ => None,
@@ -165,8 +165,8 @@ impl OwnPipe {
     }
 }
 
-/// Small pieces from file to file go by sendfile(2), whose pipe in the kernel holds 64 KiB: that takes
-/// fewer calls. `None` where it does not want to: a splice then shows why, and which end it is.
+/// Small pieces from file to file go by sendfile(2) in the end, which splices through a pipe of 64 KiB in
+/// the kernel: that takes fewer calls. `None` where it does not want to: a splice then shows why, and which end it is.
 fn sent(span: &Span<'_>, waiter: &mut Waiter<'_>, most: usize) -> Result<Option<usize>, Stop> {
     if span.source.kind() != Kind::File {
         return Ok(None);

@@ -65,9 +65,9 @@ impl Default for Pieces {
 }
 
 impl Pieces {
-    /// Whether small pieces are called for.
-    pub(super) fn are_small(&self) -> bool {
-        self.size != Size::Large
+    /// Whether large pieces have turned out to be the slower ones.
+    pub(super) fn are_small_for_good_reason(&self) -> bool {
+        self.size != Size::Large && self.penance_bytes > PENANCE_BYTES
     }
 
     /// How much the next call is to write.

@@ -245,7 +245,11 @@ fn ran(record: &Value, name: &str) -> bool {
 #[test]
 fn every_backend_takes_the_pages_and_gives_them_back_and_nothing_is_left() {
     let Some(yard) = Yard::new() else { return };
-    let record = yard.record(&[]);
+    let mut record = yard.record(&[]);
+    // A machine whose own memory comes slowly may be too slow to write pages out once.
+    if record.to_string().contains("for want of memory") {
+        record = yard.record(&[]);
+    }
     let names =
         ["swap-file", "swap-loop", "zram-lz4", "zram-lzo", "zram-lzo-rle", "zram-zstd", "zswap"];
     for name in names.into_iter().filter(|name| ran(&record, name)) {

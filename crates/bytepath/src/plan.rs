@@ -396,6 +396,27 @@ mod tests {
     }
 
     #[test]
+    fn a_large_file_is_spliced_where_its_file_system_only_copies_and_keeps_its_holes() {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        // Such files are on tmpfs.
+        let in_memory = || rustix::fs::memfd_create("plan", flags).expect("a file");
+        let (full, holes, to) = (in_memory(), in_memory(), in_memory());
+        rustix::fs::fallocate(&full, rustix::fs::FallocateFlags::empty(), 0, 1 << 20)
+            .expect("there is room");
+        rustix::fs::ftruncate(&holes, 1 << 20).expect("it grows");
+        let sink = Endpoint::sink(to.as_fd()).expect("a sink");
+        let first = |from: &rustix::fd::OwnedFd| {
+            let source = Endpoint::source(from.as_fd()).expect("a source");
+            let plan = Plan::best(&Job::new(&source, &sink), Knobs::default());
+            plan_names(&plan.expect("a plan"))[0]
+        };
+        assert_eq!(first(&full), "splice");
+        assert_eq!(first(&holes), "copy-file-range");
+        rustix::fs::ftruncate(&full, 4096).expect("it shrinks");
+        assert_eq!(first(&full), "copy-file-range", "a small one is not worth the question");
+    }
+
+    #[test]
     fn keeping_the_source_leaves_tee_alone() {
         let (reader, _w) = rustix::pipe::pipe().expect("a pipe");
         let (_r, writer) = rustix::pipe::pipe().expect("a pipe");

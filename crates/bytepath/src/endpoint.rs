@@ -10,6 +10,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags};
 
 use crate::error::Refusal;
+use crate::machine;
 use crate::size::shown;
 use crate::wait;
 
@@ -501,15 +502,8 @@ const ASK_FROM_BYTES: u64 = 1 << 20;
 
 /// Whether a file is on a file system that has neither shared blocks nor a server.
 fn only_copies(file: BorrowedFd<'_>) -> bool {
-    const EXT: u64 = 0xef53;
-    const TMPFS: u64 = 0x0102_1994;
-    const RAMFS: u64 = 0x8584_58f6;
-    const F2FS: u64 = 0xf2f5_2010;
-    const VFAT: u64 = 0x4d44;
-    const EXFAT: u64 = 0x2011_bab0;
-    rustix::fs::fstatfs(file).is_ok_and(|on| {
-        [EXT, TMPFS, RAMFS, F2FS, VFAT, EXFAT].contains(&u64::from(on.f_type as u32))
-    })
+    const ONLY_COPY: &[&str] = &["ext4", "tmpfs", "ramfs", "f2fs", "vfat", "exfat"];
+    machine::type_of(file).is_some_and(|kind| ONLY_COPY.contains(&kind))
 }
 
 fn kind_of(file_type: FileType, device: u64, fd: BorrowedFd<'_>) -> Kind {

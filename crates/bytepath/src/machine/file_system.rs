@@ -69,9 +69,18 @@ pub fn file_system_of(file: BorrowedFd<'_>) -> Result<FileSystem, FileSystemErro
     described(file).map_err(|errno| FileSystemError::new(format!("descriptor {file:?}"), errno))
 }
 
-fn described(file: BorrowedFd<'_>) -> rustix::io::Result<FileSystem> {
+/// The type alone, by one system call; `None` where it has no known name.
+pub(crate) fn type_of(file: BorrowedFd<'_>) -> Option<&'static str> {
+    magic_of(file).ok().and_then(known)
+}
+
+fn magic_of(file: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     // The field is signed on some machines and never wider than this.
-    let magic = u64::from(rustix::fs::fstatfs(file)?.f_type as u32);
+    Ok(u64::from(rustix::fs::fstatfs(file)?.f_type as u32))
+}
+
+fn described(file: BorrowedFd<'_>) -> rustix::io::Result<FileSystem> {
+    let magic = magic_of(file)?;
     let mount = mount_of(file);
     let name = mount.as_ref().map(|mount| mount.kind.clone()).unwrap_or_else(|| name(magic));
     let (mount_point, source, options) = match mount {
@@ -93,8 +102,11 @@ fn mount_of(file: BorrowedFd<'_>) -> Option<mounts::Mount> {
 }
 
 fn name(magic: u64) -> String {
-    let known = MAGICS.iter().find(|(known, _)| *known == magic);
-    known.map_or_else(|| format!("{magic:#x}"), |(_, name)| (*name).to_owned())
+    known(magic).map_or_else(|| format!("{magic:#x}"), str::to_owned)
+}
+
+fn known(magic: u64) -> Option<&'static str> {
+    MAGICS.iter().find(|(known, _)| *known == magic).map(|(_, name)| *name)
 }
 
 /// From linux/magic.h and the file systems' own sources.

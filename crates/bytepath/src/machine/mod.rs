@@ -37,6 +37,7 @@ pub use cgroups::Cgroups;
 pub use cpu_list::CpuList;
 pub use device_use::{DeviceUse, device_use};
 pub use facts::Facts;
+pub(crate) use file_system::type_of;
 pub use file_system::{FileSystem, FileSystemError, file_system, file_system_of};
 pub use kernel::Kernel;
 pub use limits::{Limit, PipeLimits, ResourceLimits};

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 
 use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
-use crate::machine::CpuList;
+use crate::machine::{self, CpuList};
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use crate::sys::file_mapping::FileMapping;
@@ -367,7 +367,5 @@ fn mappable(sink: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Stop> {
 
 /// Whether a file is in memory and nowhere else (tmpfs, memfd).
 fn is_in_memory(file: BorrowedFd<'_>) -> bool {
-    // <linux/magic.h>
-    const TMPFS_MAGIC: u64 = 0x0102_1994;
-    rustix::fs::fstatfs(file).is_ok_and(|on| on.f_type as u64 == TMPFS_MAGIC)
+    machine::type_of(file) == Some("tmpfs")
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::Refusal;
 use crate::knobs::{Cpu, Knobs};
-use crate::profile::Profile;
+use crate::profile::{Profile, Setting};
 use crate::routes::{Aliasing, Allowed, Cache, Job, ROUTES, Rank, Route, by_name};
 use crate::size::shown;
 use crate::wait::Wait;
@@ -135,21 +135,25 @@ impl Plan {
         let counts = |choice: &Choice| !choice.route.is_parallel() || measured_here;
         let eligible: Vec<_> =
             plan.routes.iter().filter(|choice| counts(choice)).map(|c| c.route.name()).collect();
-        let best = pair
-            .best(|setting| eligible.contains(&setting.route.as_str()) && setting.agrees(&knobs));
-        let Some(best) = best else { return Ok(plan) };
+        let allowed = |setting: &Setting| {
+            eligible.contains(&setting.route.as_str()) && setting.agrees(&knobs)
+        };
+        let Some(best) = pair.best(allowed) else { return Ok(plan) };
         let mut figures = Vec::new();
         for choice in &mut plan.routes {
             let name = choice.route.name();
-            let own = pair.best(|setting| {
-                setting.route == name && eligible.contains(&name) && setting.agrees(&knobs)
-            });
+            let (own, figure) = match best.choice.route == name {
+                // It stands first, whatever the others gave.
+                true => (Some(best), f64::INFINITY),
+                false => {
+                    let own = pair.best(|setting| setting.route == name && allowed(setting));
+                    (own, own.map_or(0.0, |own| own.overall_gib_per_s))
+                }
+            };
             let Some(own) = own else { continue };
-            let is_first = best.choice.route == name;
-            let own = if is_first { best } else { own };
             choice.knobs = own.choice.filled(&knobs);
             choice.expected_gib_per_s = Some(own.gib_per_s);
-            figures.push((name, if is_first { f64::INFINITY } else { own.overall_gib_per_s }));
+            figures.push((name, figure));
         }
         plan.basis = Basis::Profile;
         let figure = |choice: &Choice| {

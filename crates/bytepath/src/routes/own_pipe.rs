@@ -44,10 +44,9 @@ impl OwnPipe {
         let choosy = span.sink.kind() == Kind::File && span.knobs.chunk_bytes.is_none();
         let mut pieces = choosy.then(Pieces::default);
         while left > 0 {
-            let most = span.next_bytes(left, self.bytes).min(self.bytes);
-            let began = pieces.is_some().then(Instant::now);
+            let mut began = pieces.is_some().then(Instant::now);
             let by_kernel = match &pieces {
-                Some(pieces) if pieces.are_small_for_good_reason() => {
+                Some(pieces) if pieces.are_better_small() => {
                     sent(span, &mut waiter, span.next_bytes(left, OWN_PIPE_BYTES))?
                 }
                 _ => None,
@@ -55,9 +54,14 @@ impl OwnPipe {
             let count = match by_kernel {
                 Some(count) => count,
                 None => {
+                    let most = span.next_bytes(left, self.bytes).min(self.bytes);
                     let count = self.fill(span, &mut waiter, most)?;
                     if count == 0 {
                         return super::ended(span);
+                    }
+                    if span.source.kind() != Kind::File {
+                        // How long a peer was waited for says nothing about pieces.
+                        began = began.map(|_| Instant::now());
                     }
                     let takes = || span.splice_takes_bytes();
                     let most = pieces.as_ref().map_or_else(takes, Pieces::bytes);

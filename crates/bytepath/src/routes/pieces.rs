@@ -66,7 +66,7 @@ impl Default for Pieces {
 
 impl Pieces {
     /// Whether large pieces have turned out to be the slower ones.
-    pub(super) fn are_small_for_good_reason(&self) -> bool {
+    pub(super) fn are_better_small(&self) -> bool {
         self.size != Size::Large && self.penance_bytes > PENANCE_BYTES
     }
 
@@ -78,7 +78,7 @@ impl Pieces {
         }
     }
 
-    /// Calls of that size wrote so much in this time.
+    /// Pieces of that size moved so much in this time.
     pub(super) fn took(&mut self, bytes: u64, time: Duration) {
         self.window = Rate { bytes: self.window.bytes + bytes, time: self.window.time + time };
         match self.size {

@@ -50,7 +50,9 @@ type Joins = fn(End, End) -> bool;
 /// Routes that hand pages on or copy in the kernel, by one thread or several.
 const IN_KERNEL: &[(&str, Joins)] = &[
     ("splice", |source, _| source != End::Null),
-    ("splice-through", |source, sink| piped(source, sink) && sink != End::Null),
+    ("splice-through", |source, sink| {
+        piped(source, sink) && source != End::Socket && sink != End::Null
+    }),
     ("sendfile", |source, sink| source == End::File && sink != End::Null),
     ("copy-file-range", |source, sink| (source, sink) == (End::File, End::File)),
     ("parallel", |source, sink| (source, sink) == (End::File, End::File)),

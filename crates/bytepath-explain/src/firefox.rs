@@ -9,7 +9,7 @@ use fxprof_processed_profile::{
     ReferenceTimestamp, SamplingInterval, ThreadHandle, Timestamp,
 };
 
-use crate::profile::{Moment, Part, Profile};
+use crate::profile::{Moment, Part, Profile, Thread};
 
 /// The profile of some work, by its name. `hz` samples were taken a second.
 ///
@@ -27,19 +27,20 @@ pub fn json(name: &str, hz: u32, profile: &Profile) -> Result<Vec<u8>, serde_jso
     let start_ns = profile.moments.first().map_or(0, |moment| moment.time_ns);
     let start = Timestamp::from_nanos_since_reference(0);
     let mut processes = HashMap::new();
-    let mut threads: HashMap<u32, ThreadHandle> = HashMap::new();
+    let mut threads: HashMap<_, ThreadHandle> = HashMap::new();
+    let names = last_names(&profile.threads);
     let weight = CpuDelta::from_nanos(interval.nanos());
     for (moment, count) in samples(profile, interval.nanos()) {
         let stack = &profile.stacks[moment.stack as usize];
         let of = profile.thread_of(stack);
-        let thread = *threads.entry(stack.thread).or_insert_with(|| {
-            // What has no number is told apart by its name: idle time, other programs, and whatever
-            // comes from a record.
+        let (of_process, of_thread) = (identity(of.pid, of), identity(of.tid, of));
+        let name = |identity| names.get(&identity).map_or(of.name.as_str(), |name| *name);
+        let thread = *threads.entry(of_thread).or_insert_with(|| {
             let process = *processes
-                .entry((of.pid, (of.pid == 0).then(|| of.name.clone())))
-                .or_insert_with(|| made.add_process(&of.name, of.pid, start));
+                .entry(of_process)
+                .or_insert_with(|| made.add_process(name(of_process), of.pid, start));
             let thread = made.add_thread(process, of.tid, start, of.pid == of.tid);
-            made.set_thread_name(thread, &of.name);
+            made.set_thread_name(thread, name(of_thread));
             thread
         });
         let frames: Vec<FrameInfo> = profile
@@ -61,6 +62,17 @@ pub fn json(name: &str, hz: u32, profile: &Profile) -> Result<Vec<u8>, serde_jso
         made.add_sample(thread, time, stack, ran, count);
     }
     serde_json::to_vec(&made)
+}
+
+/// What tells processes and threads apart: their numbers, and where they have none, the names of idle time,
+/// of other programs, and of whatever comes from a record.
+fn identity(number: u32, of: &Thread) -> (u32, &str) {
+    (number, if of.pid == 0 { &of.name } else { "" })
+}
+
+/// What every thread was called in the end: a program is started by a thread that has another's name.
+fn last_names(threads: &[Thread]) -> HashMap<(u32, &str), &str> {
+    threads.iter().map(|of| (identity(of.tid, of), of.name.as_str())).collect()
 }
 
 /// The samples in the order of their times; where only counts are known, as in a record, all of a
@@ -114,5 +126,22 @@ mod tests {
         assert_eq!(found, wanted.map(|(words, samples)| (words.map(str::to_owned), samples)));
         let text = String::from_utf8(text).expect("UTF-8");
         assert!(text.contains("\"write\"") && text.contains("\"do_idle\""), "{text}");
+    }
+
+    #[test]
+    fn a_thread_has_the_name_of_the_program_that_it_became() {
+        let mut profile = Profile::from_folded([("sh;main", 1), ("gzip;deflate", 2)]);
+        for thread in &mut profile.threads {
+            (thread.pid, thread.tid) = (7, 7);
+        }
+        let text = json("work", 999, &profile).expect("it is JSON");
+        let value: Value = serde_json::from_slice(&text).expect("it parses");
+        let threads = value["threads"].as_array().expect("it has threads");
+        assert_eq!(threads.len(), 1);
+        assert_eq!(threads[0]["processName"], "gzip");
+        assert_eq!(
+            threads[0]["samples"]["length"], 2,
+            "one for each stack, as moments are unknown"
+        );
     }
 }

@@ -222,10 +222,22 @@ fn read(path: &Path) -> Option<Wish> {
     ours.then(|| Wish { kind, words: words.collect(), answer: path.with_extension("answer") })
 }
 
-/// The options of those wishes that ask for a change, where nothing else can be changed or told.
-pub(crate) fn wished() -> Vec<Settings> {
-    let changes = taken().into_iter().filter(|wish| wish.kind == SET);
-    changes.filter_map(|wish| Options::read(wish.words).ok()).collect()
+/// How far a watched file is, to be told to who asks.
+pub(crate) struct Told<'a> {
+    pub(crate) tally: &'a Tally,
+    pub(crate) elapsed: Duration,
+    pub(crate) counts_lines: bool,
+}
+
+/// Answers the wishes that ask how far it is, where there is something to tell, and gives the options of
+/// those that ask for a change.
+pub(crate) fn wished(told: Option<&Told<'_>>) -> Vec<Settings> {
+    let (changes, questions): (Vec<_>, Vec<_>) =
+        taken().into_iter().partition(|wish| wish.kind == SET);
+    for wish in &questions {
+        told.iter().for_each(|told| tell(wish, told));
+    }
+    changes.into_iter().filter_map(|wish| Options::read(wish.words).ok()).collect()
 }
 
 /// Answers the wishes that lie there.
@@ -242,7 +254,9 @@ pub(crate) fn answer(watch: &mut Watch<'_>) {
                 watch.change(settings);
             }
         } else if let Some(Bar { side, .. }) = watch.bars.first() {
-            tell(&wish, side.tally, side.clock.elapsed(), &watch.settings);
+            let counts_lines = watch.settings.options.display.counts_lines();
+            let (tally, elapsed) = (side.tally, side.clock.elapsed());
+            tell(&wish, &Told { tally, elapsed, counts_lines });
         }
     }
 }
@@ -257,13 +271,13 @@ fn set(settings: &Settings, live: &Live) {
     }
 }
 
-fn tell(wish: &Wish, tally: &Tally, elapsed: Duration, settings: &Settings) {
+fn tell(wish: &Wish, told: &Told<'_>) {
     let value = json!({
-        "elapsed_s": elapsed.as_secs_f64(),
-        "bytes": tally.bytes(),
-        "lines": tally.lines(),
-        "size": tally.size(),
-        "counts_lines": settings.options.display.counts_lines(),
+        "elapsed_s": told.elapsed.as_secs_f64(),
+        "bytes": told.tally.bytes(),
+        "lines": told.tally.lines(),
+        "size": told.tally.size(),
+        "counts_lines": told.counts_lines,
     });
     let folder = wish.answer.parent().unwrap_or(Path::new("."));
     let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {

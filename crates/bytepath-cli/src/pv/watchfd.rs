@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::display::{Display, DisplayOptions};
 use super::live::Live;
+use super::remote::Told;
 use super::screen::Screen;
 use super::signals::{Asked, Signals, stop_here};
 use super::status::Status;
@@ -275,9 +276,14 @@ impl Watching<'_> {
         self.resized();
     }
 
-    /// Takes over what another pv wants to be shown, and how often.
+    /// Takes over what another pv wants to be shown, and how often; tells of the first file to one that asks.
     fn wish(&mut self) {
-        for wished in super::remote::wished() {
+        let told = self.files.values().next().map(|watched| Told {
+            tally: &watched.tally,
+            elapsed: watched.clock.elapsed(),
+            counts_lines: false,
+        });
+        for wished in super::remote::wished(told.as_ref()) {
             let display = &mut self.settings.options.display;
             *display = super::remote::merged(display, wished.options.display.clone());
             if wished.options.display.interval.is_some() {

@@ -142,6 +142,27 @@ fn a_query_of_a_quiet_pv_shows_the_share_of_the_whole() {
 }
 
 #[test]
+fn a_query_of_one_that_watches_another_shows_where_the_file_stands() {
+    let named = tempfile::NamedTempFile::new().expect("a file");
+    named.as_file().set_len(8000).expect("it grows");
+    let file = fs::File::open(named.path()).expect("open");
+    (&file).seek(SeekFrom::Start(2000)).expect("set");
+    let fd = format!("{}:{}", std::process::id(), file.as_raw_fd());
+    let mut watcher = spawned(ours(&["-q", "-d", &fd]).stderr(Stdio::piped()));
+    let pid = watcher.child().id();
+    until("it starts", || takes_wishes(pid));
+    let format = "at %{progress-amount-only} %b;";
+    let mut command = ours(&["-f", "-i", "0.1", "-F", format, "-Q", &pid.to_string()]);
+    let mut query = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let mut first = [0; 17];
+    let said = query.child().stderr.as_mut().expect("it is piped");
+    said.read_exact(&mut first).expect("it answers");
+    assert_eq!(String::from_utf8_lossy(&first), "at  25% 1.95KiB;\r");
+    assert_eq!(ended(watcher, pid, Signal::TERM).status.code(), Some(32));
+    query.done();
+}
+
+#[test]
 fn numbers_of_no_single_process_are_refused() {
     for words in [["-Q", "-5"], ["-Q", "0"], ["-R", "1"], ["-R", "-2147483648"], ["-R", "x"]] {
         run(&mut ours(&words)).refused(64, &["pv: ", "the number of a process is expected"]);

@@ -1,5 +1,5 @@
 //! Classes of cost: from a stack of functions to the class that its time belongs to, by the data
-//! file `classes.toml`.
+//! file `classes.toml`, which the build turns into JSON.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -26,7 +26,7 @@ pub const UNDIVIDED: &str = "the kernel, not divided";
 pub(crate) const NAMELESS: &str = "[unknown]";
 
 /// The classes, as the data file has them.
-const DATA: &str = include_str!("classes.toml");
+const DATA: &str = include_str!(concat!(env!("OUT_DIR"), "/classes.json"));
 
 /// A class, as the data file has it.
 #[derive(Debug, Clone, Deserialize)]
@@ -75,12 +75,12 @@ impl Classes {
         CLASSES.get_or_init(|| Classes::parse(DATA).expect("a test reads this file too"))
     }
 
-    /// Reads classes from the text of a data file.
+    /// Reads classes from the text of a data file, as JSON.
     ///
     /// # Errors
-    /// What is wrong with the text, with its line.
+    /// What is wrong with the text, and where.
     pub fn parse(text: &str) -> Result<Classes, String> {
-        let File { class: all } = toml::from_str(text).map_err(|error| error.to_string())?;
+        let File { class: all } = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let patterns = |of: fn(&Class) -> &[String]| {
             let mut patterns = Patterns::default();
             for (number, class) in all.iter().enumerate() {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use bytepath_report::{ClassShare, Explained};
 use serde::Deserialize;
 
-const DATA: &str = include_str!("published.toml");
+const DATA: &str = include_str!(concat!(env!("OUT_DIR"), "/published.json"));
 
 /// What was published for one arm.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -18,7 +18,7 @@ struct Shares {
 
 fn all() -> &'static BTreeMap<String, Shares> {
     static ALL: OnceLock<BTreeMap<String, Shares>> = OnceLock::new();
-    ALL.get_or_init(|| toml::from_str(DATA).expect("a test reads this file too"))
+    ALL.get_or_init(|| serde_json::from_str(DATA).expect("a test reads this file too"))
 }
 
 /// Puts what was published for this arm beside what was found; true if there was anything.

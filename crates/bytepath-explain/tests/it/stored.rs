@@ -74,11 +74,11 @@ fn what_compilers_append_to_names_does_not_matter() {
 }
 
 #[test]
-fn a_class_that_is_written_wrongly_is_refused_with_its_line() {
-    let refused = Classes::parse("[[class]]\nname = \"x\"\nwithout = []\n");
+fn a_class_that_is_written_wrongly_is_refused_with_what_is_wrong() {
+    let refused = Classes::parse(r#"{"class": [{"name": "x", "without": []}]}"#);
     let refused = refused.err().expect("there is no such field");
-    assert!(refused.contains("line"), "{refused}");
-    let pair = "[[class]]\nname = \"x\"\nabout = \"\"\ntry = \"\"\npairs = [\"alone\"]\n";
+    assert!(refused.contains("without"), "{refused}");
+    let pair = r#"{"class": [{"name": "x", "about": "", "try": "", "pairs": ["alone"]}]}"#;
     let refused = Classes::parse(pair).err().expect("a pair has two");
     assert!(refused.contains("caller;leaf"), "{refused}");
 }

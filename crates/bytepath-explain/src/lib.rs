@@ -13,6 +13,7 @@ mod files;
 pub mod firefox;
 pub mod flame;
 pub mod folded;
+mod helper;
 mod missing;
 mod open;
 pub mod profile;

@@ -60,7 +60,7 @@ impl Sampling {
         let (stop, stopped) = channel();
         let (name, named) = channel();
         let body = move || emptying(&name, &take, &stopped);
-        let thread = std::thread::Builder::new().name("sampler".into()).spawn(body);
+        let thread = crate::helper::start("sampler", body);
         let thread = thread.map_err(|error| Missing::no_sampler(&error))?;
         let sampler: u32 = named.recv().unwrap_or_default();
         let roots = match whom {

@@ -72,7 +72,7 @@ impl Tracing {
             let _ = name.send(gettid().as_raw_nonzero().get().unsigned_abs());
             take.recv().map(|events| tracing(events, &stopped)).unwrap_or_default()
         };
-        let thread = std::thread::Builder::new().name("tracer".into()).spawn(body)?;
+        let thread = crate::helper::start("tracer", body)?;
         let mut events = Events::open([enter, exit], whom, threads, online)?;
         events.switch(true);
         let _ = give.send(events);

@@ -36,7 +36,7 @@ impl Code {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
         let body = move || looked(&mut rings, world, &seen);
-        let thread = std::thread::Builder::new().name("bytepath code".to_owned()).spawn(body)?;
+        let thread = crate::helper::start("bytepath code", body)?;
         Ok(Code { ended, thread })
     }
 

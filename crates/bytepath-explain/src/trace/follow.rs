@@ -92,18 +92,18 @@ impl Collector {
             Mode::Tcp => Told::Connections(Vec::new()),
             _ => Told::Files(Story::default()),
         };
-        let thread =
-            std::thread::Builder::new().name("bytepath trace".to_owned()).spawn(move || {
-                loop {
-                    // Looked at before the last records are taken.
-                    let last = seen.load(Ordering::Acquire);
-                    ring.take(|record| told.record(record));
-                    if last {
-                        return told;
-                    }
-                    std::thread::park_timeout(PAUSE);
+        let body = move || {
+            loop {
+                // Looked at before the last records are taken.
+                let last = seen.load(Ordering::Acquire);
+                ring.take(|record| told.record(record));
+                if last {
+                    return told;
                 }
-            })?;
+                std::thread::park_timeout(PAUSE);
+            }
+        };
+        let thread = crate::helper::start("bytepath trace", body)?;
         Ok(Collector { ended, thread })
     }
 

@@ -444,7 +444,9 @@ fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
     let pipes = told["pipes"].as_array().expect("a list");
     assert!(!pipes.is_empty(), "{told}");
     for pipe in pipes {
-        assert_eq!((&pipe["agreed"], &pipe["at_least"]), (&false.into(), &true.into()), "{told}");
+        // Who is looked at when it has done all its work is known to have moved just that.
+        let is_all = pipe["bytes"] == 50_000_000;
+        assert!(pipe["agreed"] == false && (pipe["at_least"] == true || is_all), "{told}");
         let seconds = pipe["seconds"].as_f64().expect("it was there");
         assert!(seconds < told["seconds"].as_f64().expect("a number"), "{told}");
     }

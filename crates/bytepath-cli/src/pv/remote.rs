@@ -234,8 +234,8 @@ pub(crate) struct Told<'a> {
 pub(crate) fn wished(told: Option<&Told<'_>>) -> Vec<Settings> {
     let (changes, questions): (Vec<_>, Vec<_>) =
         taken().into_iter().partition(|wish| wish.kind == SET);
-    for wish in &questions {
-        told.iter().for_each(|told| tell(wish, told));
+    if let Some(told) = told {
+        questions.iter().for_each(|wish| tell(wish, told));
     }
     changes.into_iter().filter_map(|wish| Options::read(wish.words).ok()).collect()
 }

@@ -3,7 +3,7 @@
 pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bytepath::Profile;
@@ -129,14 +129,15 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
 /// Measures this machine, with files at these sites.
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let pairs: usize = (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum();
-    let mut budget = Budget::new(effort, pairs + 2);
+    let others = [tune::WEIGHT; 2].into_iter();
+    let mut budget = Budget::new(effort, others.chain(weights(sites)));
     let mut profile = tune::begin(Machine::this(), &program);
     let spin = tune::spin_budget(&profile.costs);
-    let blocks = budget.next_part();
+    let blocks = budget.next_part(tune::WEIGHT);
     let pipes = tune::pipes::prepared(Machine::this(), &program, fresh_seed(), blocks);
     profile.costs.extend(tune::pipes::costs(&bench::whole(pipes)?));
-    let outlets = tune::outlets::prepared(&program, spin, fresh_seed(), budget.next_part());
+    let blocks = budget.next_part(tune::WEIGHT);
+    let outlets = tune::outlets::prepared(&program, spin, fresh_seed(), blocks);
     profile.outlets = tune::outlets::sent(&bench::whole(outlets)?, spin);
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
@@ -154,20 +155,36 @@ fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     Ok(profile)
 }
 
-/// Looks at all choices, then measures well those that are worth it.
+/// The weights of all pairs at these sites.
+fn weights(sites: &[Site]) -> impl Iterator<Item = u32> {
+    (0..sites.len()).flat_map(|index| tune::pairs_at(first(index))).map(tune::weight)
+}
+
+/// Less time than this is not worth another run.
+const FINALS_FROM: Duration = Duration::from_millis(300);
+
+/// Looks at all choices, then measures well those that are worth it, and longest those that are level.
 fn pair_measured(run: &PairRun<'_>, ends: (End, End), budget: &mut Budget) -> anyhow::Result<Pair> {
-    let blocks = budget.next_part();
-    let began = Instant::now();
-    let scanned = run.measured(ends, &bench::whole(run.scan(ends))?);
-    let blocks = match blocks {
+    let (blocks, began) = (budget.next_part(tune::weight(ends)), Instant::now());
+    let left = |of: Duration| of.saturating_sub(began.elapsed());
+    let scanned = run.measured(ends, &[bench::whole(run.scan(ends))?]);
+    let contenders = match blocks {
         // The look has to do where there is no time for more.
-        Blocks::Within(time) if time <= began.elapsed() => return Ok(scanned),
-        Blocks::Within(time) => Blocks::Within(time - began.elapsed()),
+        Blocks::Within(time) if left(time).is_zero() => return Ok(scanned),
+        Blocks::Within(time) => Blocks::Within(left(time) / 2),
         other => other,
     };
-    let contenders = run.contenders(ends, &scanned, None, blocks);
-    let contenders = run.measured(ends, &bench::whole(contenders)?);
-    Ok(tune::joined(scanned, contenders))
+    let mut records = vec![bench::whole(run.contenders(ends, &scanned, None, contenders))?];
+    let contended = tune::joined(scanned, run.measured(ends, &records));
+    let finals = match blocks {
+        Blocks::Within(time) if left(time) >= FINALS_FROM => {
+            run.finals(ends, &contended, Blocks::Within(left(time)))
+        }
+        _ => None,
+    };
+    let Some(finals) = finals else { return Ok(contended) };
+    records.push(bench::whole(finals)?);
+    Ok(tune::joined(contended, run.measured(ends, &records)))
 }
 
 /// The profile of this machine in its usual place: the one that is there, if it is sound and not
@@ -225,26 +242,24 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let path = std::path::absolute(path)?;
     let spin = tune::spin_budget(&profile.costs);
-    let pairs = (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum();
-    let mut budget = Budget::new(effort, pairs);
+    let mut budget = Budget::new(effort, weights(&sites));
     let mut behind = 0;
     table::regret_head().context("standard output")?;
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
-            let scanned = run.measured(pair, &bench::whole(run.scan(pair))?);
-            let blocks = budget.next_part();
-            let regret = || -> anyhow::Result<Option<Regret>> {
-                let record = bench::whole(run.contenders(pair, &scanned, Some(&path), blocks))?;
-                Ok(Regret::of(&record))
-            };
-            let mut found = regret()?;
+            let scanned = run.measured(pair, &[bench::whole(run.scan(pair))?]);
+            let blocks = budget.next_part(tune::weight(pair));
+            let look = || bench::whole(run.contenders(pair, &scanned, Some(&path), blocks));
+            let mut looks = vec![look()?];
+            let mut found = Regret::of(&looks);
             if found.as_ref().is_some_and(Regret::is_too_large) {
                 // Of ten intervals that hold what is true 95 times in 100, one misses it in every
-                // fifth check: who is called too far behind has to be it twice.
-                let doubt = "  too far behind? once more:";
+                // fifth check: where one speaks against the planner, twice as many blocks decide.
+                let doubt = "  too far behind? by more blocks:";
                 table::regret(pair, found.as_ref(), doubt).context("standard output")?;
-                found = regret()?;
+                looks.push(look()?);
+                found = Regret::of(&looks);
             }
             let lost = found.as_ref().is_none_or(Regret::is_too_large);
             behind += usize::from(lost);

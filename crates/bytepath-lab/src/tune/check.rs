@@ -24,28 +24,29 @@ pub struct Regret {
 }
 
 impl Regret {
-    /// Compares, in the record of one pair; `None` where the planner's arm or every other could not
-    /// run, or there are too few blocks.
+    /// Compares, by all blocks of the records of one pair, whose choices are the same; `None` where
+    /// the planner's arm or every other could not run, or there are too few blocks.
     ///
     /// The best of a dozen choices in a run owes part of its lead to luck, so it is not compared in
     /// the blocks that it was chosen by: in each half of the blocks the planner stands against the
     /// choice that was best in the other half.
-    pub fn of(record: &Record) -> Option<Regret> {
-        let ran = |arm: &&Arm| arm.status == Status::Ok && arm.median.is_some();
-        let planner = record.arms.iter().filter(ran).find(|arm| arm.name == PLANNED)?;
-        let fixed: Vec<&Arm> =
-            record.arms.iter().filter(ran).filter(|arm| arm.name != PLANNED).collect();
-        let own = values(planner);
-        let all: Vec<Vec<f64>> = fixed.iter().map(|arm| values(arm)).collect();
-        let whole: Vec<&Vec<f64>> = all.iter().filter(|values| values.len() == own.len()).collect();
-        let ratio = Ratio::of(&own, &best_elsewhere(&whole)?).ok()?;
-        let best = fixed
-            .iter()
-            .max_by(|a, b| a.median.unwrap_or(0.0).total_cmp(&b.median.unwrap_or(0.0)))?;
+    pub fn of(records: &[Record]) -> Option<Regret> {
+        let first = records.first()?;
+        let of_arm = |name: &str| records.iter().map(|record| values(record, name)).collect();
+        let own: Vec<f64> = joined(of_arm(PLANNED))?;
+        let names = first.arms.iter().map(|arm| &arm.name).filter(|name| *name != PLANNED);
+        let fixed: Vec<(&String, Vec<f64>)> = names
+            .filter_map(|name| Some((name, joined(of_arm(name))?)))
+            .filter(|(_, values)| values.len() == own.len())
+            .collect();
+        let all: Vec<&Vec<f64>> = fixed.iter().map(|(_, values)| values).collect();
+        let ratio = Ratio::of(&own, &best_elsewhere(&all)?).ok()?;
+        let medians = fixed.iter().filter_map(|(name, values)| Some((name, median(values)?)));
+        let (best, best_gib_per_s) = medians.max_by(|a, b| a.1.total_cmp(&b.1))?;
         Some(Regret {
-            best: best.name.clone(),
-            best_gib_per_s: best.median?,
-            planner_gib_per_s: planner.median?,
+            best: best.to_string(),
+            best_gib_per_s,
+            planner_gib_per_s: median(&own)?,
             ratio: ratio.median,
             ratio_ci95: [ratio.interval.low, ratio.interval.high],
         })
@@ -73,16 +74,71 @@ fn half_median(values: &[f64], half: usize) -> f64 {
     median(&half).unwrap_or(0.0)
 }
 
-/// The values that count, one a block, in the order of the blocks.
-fn values(arm: &Arm) -> Vec<f64> {
+/// The values of an arm that count, one a block, in the order of the blocks; `None` where it could
+/// not run.
+fn values(record: &Record, name: &str) -> Option<Vec<f64>> {
+    let ran = |arm: &&Arm| arm.status == Status::Ok && arm.name == name;
+    let arm = record.arms.iter().find(ran)?;
     let mut counted: Vec<_> = arm.samples.iter().filter(|sample| !sample.superseded).collect();
     counted.sort_by_key(|sample| sample.block);
-    counted.iter().map(|sample| sample.value).collect()
+    Some(counted.iter().map(|sample| sample.value).collect())
+}
+
+/// The values of all records, one record after the other.
+fn joined(values: Vec<Option<Vec<f64>>>) -> Option<Vec<f64>> {
+    Some(values.into_iter().collect::<Option<Vec<_>>>()?.concat())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use bytepath_report::{Build, Experiment, Machine, Sample, SchemaName, Unit};
+
     use super::*;
+
+    /// One look, at the planner and one choice.
+    fn look(planner: &[f64], splice: &[f64]) -> Record {
+        let sample = |(block, value): (usize, &f64)| Sample {
+            block: u32::try_from(block).expect("few"),
+            value: *value,
+            ..Sample::default()
+        };
+        let arm = |(name, values): (&str, &[f64])| Arm {
+            samples: values.iter().enumerate().map(sample).collect(),
+            ..Arm::new(name, Unit::GibPerSecond)
+        };
+        Record {
+            schema: SchemaName::V1,
+            id: String::new(),
+            started: String::new(),
+            bytepath: Build::default(),
+            machine: Machine::default(),
+            experiment: Experiment::default(),
+            settings: BTreeMap::new(),
+            blocks: u32::try_from(planner.len()).expect("few"),
+            trusted: true,
+            untrusted_why: None,
+            control: None,
+            arms: [(PLANNED, planner), ("splice", splice)].map(arm).into(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_second_look_is_judged_together_with_the_first() {
+        let behind = look(&[8.0, 8.1, 8.2, 8.1, 8.0, 8.1], &[10.0; 6]);
+        let level = look(&[10.0, 9.9, 10.1, 10.0, 9.9, 10.2], &[10.0; 6]);
+        let ratio = |looks: &[Record]| Regret::of(looks).expect("both ran");
+        assert!(ratio(std::slice::from_ref(&behind)).is_too_large());
+        assert!(ratio(&[behind.clone(), behind.clone()]).is_too_large());
+        let both = ratio(&[behind.clone(), level]);
+        assert!(both.ratio_ci95[0] < 0.83 && !both.is_too_large(), "{both:?}");
+        assert!(both.planner_gib_per_s > 8.2 && both.planner_gib_per_s < 9.9, "{both:?}");
+        let mut failed = behind.clone();
+        failed.arms[0].status = Status::Unavailable;
+        assert_eq!(Regret::of(&[behind, failed]), None, "it could not run");
+    }
 
     fn regret(high: f64) -> Regret {
         Regret {

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use bytepath::machine::{self, Machine};
 use bytepath::profile::{Cost, End, MachineKey, Measured, Pair, Place, Profile, SCHEMA, Setting};
-use bytepath_report::{Experiment, Record, Status};
+use bytepath_report::{Arm, Experiment, Record, Status};
 
 use crate::arm::{self, Timing};
 use crate::experiments::pairs::{self, PAIRS};
 use crate::lab::{Blocks, Settings};
 use crate::pair_work::unnamed;
+use crate::stats;
 
 pub use check::{MARGIN, Regret};
 pub use costs::spin_budget;
@@ -45,7 +46,7 @@ pub enum Rounds {
 impl Effort {
     /// Half a minute.
     pub const DEFAULT: Effort =
-        Effort { rounds: Rounds::Within(Duration::from_secs(26)), bytes: 64 << 20 };
+        Effort { rounds: Rounds::Within(Duration::from_secs(27)), bytes: 64 << 20 };
     /// Eight seconds, for figures that are only roughly right.
     pub const QUICK: Effort =
         Effort { rounds: Rounds::Within(Duration::from_secs(6)), bytes: 16 << 20 };
@@ -61,27 +62,36 @@ impl Effort {
 pub struct Budget {
     rounds: Rounds,
     began: Instant,
-    parts_left: u32,
+    weights_left: u32,
 }
 
 impl Budget {
-    /// For so many parts; the time begins now.
-    pub fn new(effort: Effort, parts: usize) -> Budget {
-        let parts_left = u32::try_from(parts).unwrap_or(u32::MAX);
-        Budget { rounds: effort.rounds, began: Instant::now(), parts_left }
+    /// For parts of these weights; the time begins now.
+    pub fn new(effort: Effort, weights: impl Iterator<Item = u32>) -> Budget {
+        Budget { rounds: effort.rounds, began: Instant::now(), weights_left: weights.sum() }
     }
 
     /// The blocks of the next part.
-    pub fn next_part(&mut self) -> Blocks {
-        let parts = self.parts_left.max(1);
-        self.parts_left = self.parts_left.saturating_sub(1);
+    pub fn next_part(&mut self, weight: u32) -> Blocks {
+        let share = f64::from(weight) / f64::from(self.weights_left.max(weight));
+        self.weights_left = self.weights_left.saturating_sub(weight);
         match self.rounds {
             Rounds::Exactly(blocks) => Blocks::Exactly(blocks),
             Rounds::Within(time) => {
-                Blocks::Within(time.saturating_sub(self.began.elapsed()) / parts)
+                Blocks::Within(time.saturating_sub(self.began.elapsed()).mul_f64(share))
             }
         }
     }
+}
+
+/// How much of a budget a part gets that is no pair.
+pub const WEIGHT: u32 = 1;
+
+/// How much of a budget a pair gets. Samples of ends that wake each other lie ten times as far apart as
+/// those of copies into a file.
+pub fn weight((source, sink): (End, End)) -> u32 {
+    let alone = sink == End::File || (source, sink) == (End::File, End::Null);
+    if alone { WEIGHT } else { 2 * WEIGHT }
 }
 
 /// A directory to measure in, with the file that is moved.
@@ -240,6 +250,13 @@ impl PairRun<'_> {
         self.of(pair, &left, planned, (blocks, self.effort.bytes))
     }
 
+    /// The contenders that came out about as fast as the best of them, to be measured more often.
+    pub fn finals(&self, pair: (End, End), contended: &Pair, blocks: Blocks) -> Option<Prepared> {
+        let level: Vec<Setting> =
+            contended.about_as_fast(|_| true).map(|measured| measured.choice.clone()).collect();
+        (level.len() > 1).then(|| self.of(pair, &level, None, (blocks, self.effort.bytes)))
+    }
+
     fn settings(&self, (source, sink): (End, End)) -> Vec<Setting> {
         pairs::settings(source, sink, self.spin)
     }
@@ -273,12 +290,12 @@ impl PairRun<'_> {
         }
     }
 
-    /// What a record of a pair says of its choices.
-    pub fn measured(&self, (source, sink): (End, End), record: &Record) -> Pair {
+    /// What the records of a pair say of its choices, by all their samples.
+    pub fn measured(&self, (source, sink): (End, End), records: &[Record]) -> Pair {
         let choices = self
             .settings((source, sink))
             .into_iter()
-            .filter_map(|setting| measured(setting, record))
+            .filter_map(|setting| measured(setting, records))
             .collect();
         let has_file = source == End::File || sink == End::File;
         Pair { source, sink, place: has_file.then(|| self.site.place.clone()), choices }
@@ -295,25 +312,45 @@ pub fn joined(scanned: Pair, contenders: Pair) -> Pair {
     Pair { choices: scanned.choices.into_iter().map(again).collect(), ..contenders.clone() }
 }
 
-fn measured(choice: Setting, record: &Record) -> Option<Measured> {
+fn measured(choice: Setting, records: &[Record]) -> Option<Measured> {
     let name = choice.to_string();
-    let arm = record.arms.iter().find(|arm| arm.name == name && arm.status == Status::Ok)?;
-    let median = arm.median?;
-    let costs = arm.costs.unwrap_or_default();
-    let cpu = costs.cpu_user_s_per_gib.unwrap_or(0.0) + costs.cpu_system_s_per_gib.unwrap_or(0.0);
+    let ran = |arm: &&Arm| arm.name == name && arm.status == Status::Ok;
+    let arms: Vec<&Arm> =
+        records.iter().filter_map(|record| record.arms.iter().find(ran)).collect();
+    let values: Vec<f64> = arms.iter().flat_map(|arm| counted(arm)).collect();
+    let median = stats::median(&values)?;
+    let interval = stats::median_interval(&values).ok();
     Some(Measured {
         choice,
         gib_per_s: median,
-        ci95: arm.ci95.unwrap_or([median, median]),
-        overall_gib_per_s: overall(arm).unwrap_or(median),
-        cpu_s_per_gib: cpu,
+        ci95: interval.map_or([median, median], |interval| [interval.low, interval.high]),
+        overall_gib_per_s: overall(values).unwrap_or(median),
+        cpu_s_per_gib: cpu_s_per_gib(&arms),
     })
 }
 
+/// The values of an arm that count.
+fn counted(arm: &Arm) -> impl Iterator<Item = f64> {
+    arm.samples.iter().filter(|sample| !sample.superseded).map(|sample| sample.value)
+}
+
+/// What all samples took of the CPU: each moved as much.
+fn cpu_s_per_gib(arms: &[&Arm]) -> f64 {
+    let of_arm = |arm: &Arm| {
+        let costs = arm.costs.unwrap_or_default();
+        let cpu =
+            costs.cpu_user_s_per_gib.unwrap_or(0.0) + costs.cpu_system_s_per_gib.unwrap_or(0.0);
+        (counted(arm).count() as f64, cpu)
+    };
+    let (samples, cpu) = arms
+        .iter()
+        .map(|arm| of_arm(arm))
+        .fold((0.0, 0.0), |all, (count, cpu)| (all.0 + count, all.1 + count * cpu));
+    cpu / samples.max(1.0)
+}
+
 /// The bytes of all samples but the slowest by their time; every sample moves as much.
-fn overall(arm: &bytepath_report::Arm) -> Option<f64> {
-    let counted = arm.samples.iter().filter(|sample| !sample.superseded);
-    let mut values: Vec<f64> = counted.map(|sample| sample.value).collect();
+fn overall(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let kept = if values.len() > 1 { &values[1..] } else { &values[..] };
     let times: f64 = kept.iter().map(|value| 1.0 / value).sum();
@@ -339,34 +376,38 @@ pub fn cost<'p>(profile: &'p Profile, name: &str) -> Option<&'p Cost> {
 
 #[cfg(test)]
 mod tests {
-    use bytepath_report::{Arm, Sample, Unit};
+    use bytepath_report::{Sample, Unit};
 
     use super::*;
 
-    fn arm(values: &[f64]) -> Arm {
-        let sample = |(block, value): (usize, &f64)| Sample {
-            block: u32::try_from(block).expect("few"),
-            value: *value,
-            ..Sample::default()
-        };
-        let samples = values.iter().enumerate().map(sample).collect();
-        Arm { samples, ..Arm::new("an arm", Unit::GibPerSecond) }
-    }
-
     #[test]
     fn the_overall_speed_is_all_bytes_by_all_time_without_the_slowest_sample() {
-        assert_eq!(overall(&arm(&[])), None);
-        assert_eq!(overall(&arm(&[5.0])), Some(5.0));
-        assert_eq!(overall(&arm(&[1.0, 4.0, 4.0])), Some(4.0));
+        assert_eq!(overall(vec![]), None);
+        assert_eq!(overall(vec![5.0]), Some(5.0));
+        assert_eq!(overall(vec![1.0, 4.0, 4.0]), Some(4.0));
         // 1 and 1/3 of a second for two of them.
-        assert_eq!(overall(&arm(&[0.1, 3.0, 1.0])), Some(1.5));
+        assert_eq!(overall(vec![0.1, 3.0, 1.0]), Some(1.5));
     }
 
     #[test]
     fn a_sample_that_was_measured_again_is_not_counted() {
-        let mut arm = arm(&[8.0, 8.0, 2.0, 8.0]);
-        arm.samples[2].superseded = true;
-        arm.samples[0].value = 4.0;
-        assert_eq!(overall(&arm), Some(8.0));
+        let sample = |value, superseded| Sample { value, superseded, ..Sample::default() };
+        let samples = [(8.0, true), (8.0, false), (2.0, true), (4.0, false)];
+        let samples = samples.map(|(value, superseded)| sample(value, superseded)).into();
+        let arm = Arm { samples, ..Arm::new("an arm", Unit::GibPerSecond) };
+        assert_eq!(counted(&arm).collect::<Vec<_>>(), [8.0, 4.0]);
+    }
+
+    #[test]
+    fn the_time_that_is_left_is_shared_out_by_weight() {
+        let effort = Effort { rounds: Rounds::Within(Duration::from_secs(60)), bytes: 1 };
+        let mut budget = Budget::new(effort, [1, 2, 3].into_iter());
+        let mut part = |weight| match budget.next_part(weight) {
+            Blocks::Within(time) => time.as_secs_f64().round(),
+            other => panic!("{other:?}"),
+        };
+        // Hardly any time goes by in between, so that each part is of nearly all.
+        assert_eq!([part(1), part(2), part(3)], [10.0, 24.0, 60.0]);
+        assert_eq!(part(1), 60.0, "more parts than were told of");
     }
 }

@@ -20,6 +20,7 @@ mod parallel;
 mod pieces;
 mod read_write;
 mod reflink;
+mod room;
 mod sendfile;
 mod splice;
 mod splice_through;

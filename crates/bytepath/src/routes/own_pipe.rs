@@ -11,6 +11,7 @@ use crate::endpoint::{self, Endpoint, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::routes::pieces::Pieces;
 use crate::routes::read_write::with_stranded;
+use crate::routes::room::Room;
 use crate::routes::tee::nonblock_if;
 use crate::routes::{Span, judged};
 use crate::wait::{Ends, Waiter};
@@ -43,7 +44,11 @@ impl OwnPipe {
         let mut left = span.limit;
         let choosy = span.sink.kind() == Kind::File && span.knobs.chunk_bytes.is_none();
         let mut pieces = choosy.then(Pieces::default);
+        let mut room = Room::for_file(span);
         while left > 0 {
+            if let Some(room) = &mut room {
+                room.ahead(span);
+            }
             let mut began = pieces.is_some().then(Instant::now);
             let by_kernel = match &pieces {
                 Some(pieces) if pieces.are_better_small() => {
@@ -71,6 +76,9 @@ impl OwnPipe {
             };
             if let (Some(pieces), Some(began)) = (&mut pieces, began) {
                 pieces.took(count as u64, began.elapsed());
+            }
+            if let Some(room) = &mut room {
+                room.took(count);
             }
             left -= count as u64;
         }

@@ -9,34 +9,29 @@
 
 use std::time::Duration;
 
-/// As much as copy_file_range gives: pieces that there are most of among those that are in use.
-const SMALL_BYTES: usize = 64 << 10;
+/// The sizes, each of which has to be no slower than the one before it. The first is as much as
+/// copy_file_range gives: pieces that there are most of among those that are in use. From 1 MiB on,
+/// memory of the host's was the rule: 0.6 GiB/s where 512 KiB gave 2.5 and more.
+const SIZES_BYTES: [usize; 3] = [64 << 10, 256 << 10, 512 << 10];
 
-/// From 1 MiB on, memory of the host's was the rule: 0.6 GiB/s where 512 KiB gave 2.5 and more.
-const LARGE_BYTES: usize = 512 << 10;
+/// What is moved by pieces of a size before they are judged.
+const WINDOW_BYTES: [u64; 3] = [1 << 20, 8 << 20, 8 << 20];
 
-/// What is moved by pieces of one size before they are judged.
-const SMALL_WINDOW_BYTES: u64 = 1 << 20;
-const LARGE_WINDOW_BYTES: u64 = 8 << 20;
-
-/// What is moved by small pieces before large ones get another chance; twice as much after each
+/// What is moved by smaller pieces before larger ones get another chance; twice as much after each
 /// that they did not use.
 const PENANCE_BYTES: u64 = 64 << 20;
 
 /// Which pieces a file gets, and how they have done.
 pub(super) struct Pieces {
-    size: Size,
+    /// Which of the sizes.
+    at: usize,
+    /// What is still to be moved by them before the next are tried.
+    to_go: u64,
     window: Rate,
-    /// What small pieces gave last.
-    small: Rate,
-    penance_bytes: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Size {
-    /// So many bytes to go.
-    Small(u64),
-    Large,
+    /// What each size gave last.
+    gave: [Rate; SIZES_BYTES.len()],
+    /// What is moved by each when the next turn out to be slow.
+    penance_bytes: [u64; SIZES_BYTES.len()],
 }
 
 /// Bytes in a time.
@@ -56,47 +51,44 @@ impl Rate {
 impl Default for Pieces {
     fn default() -> Self {
         Pieces {
-            size: Size::Small(SMALL_WINDOW_BYTES),
+            at: 0,
+            to_go: 0,
             window: Rate::default(),
-            small: Rate::default(),
-            penance_bytes: PENANCE_BYTES,
+            gave: Default::default(),
+            penance_bytes: [PENANCE_BYTES; SIZES_BYTES.len()],
         }
     }
 }
 
 impl Pieces {
-    /// Whether large pieces have turned out to be the slower ones.
+    /// Whether all larger pieces have turned out to be the slower ones.
     pub(super) fn are_better_small(&self) -> bool {
-        self.size != Size::Large && self.penance_bytes > PENANCE_BYTES
+        self.at == 0 && self.penance_bytes[0] > PENANCE_BYTES
     }
 
     /// How much the next call is to write.
     pub(super) fn bytes(&self) -> usize {
-        match self.size {
-            Size::Small(_) => SMALL_BYTES,
-            Size::Large => LARGE_BYTES,
-        }
+        SIZES_BYTES[self.at]
     }
 
     /// Pieces of that size moved so much in this time.
     pub(super) fn took(&mut self, bytes: u64, time: Duration) {
         self.window = Rate { bytes: self.window.bytes + bytes, time: self.window.time + time };
-        match self.size {
-            Size::Small(to_go) if self.window.bytes >= to_go => {
-                self.small = std::mem::take(&mut self.window);
-                self.size = Size::Large;
+        self.to_go = self.to_go.saturating_sub(bytes);
+        // A part of the window took longer than all of it would have by smaller pieces.
+        if self.at > 0
+            && self.window.time > self.gave[self.at - 1].time_of(WINDOW_BYTES[self.at] * 5 / 4)
+        {
+            let penance_bytes = &mut self.penance_bytes[self.at - 1];
+            self.to_go = *penance_bytes;
+            *penance_bytes = penance_bytes.saturating_mul(2);
+            self.at -= 1;
+            self.window = Rate::default();
+        } else if self.window.bytes >= WINDOW_BYTES[self.at] {
+            self.gave[self.at] = std::mem::take(&mut self.window);
+            if self.to_go == 0 && self.at + 1 < SIZES_BYTES.len() {
+                self.at += 1;
             }
-            Size::Small(_) => {}
-            // A part of the window took longer than all of it would have by small pieces.
-            Size::Large if self.window.time > self.small.time_of(LARGE_WINDOW_BYTES * 5 / 4) => {
-                self.window = Rate::default();
-                self.size = Size::Small(self.penance_bytes);
-                self.penance_bytes = self.penance_bytes.saturating_mul(2);
-            }
-            Size::Large if self.window.bytes >= LARGE_WINDOW_BYTES => {
-                self.window = Rate::default();
-            }
-            Size::Large => {}
         }
     }
 }
@@ -105,37 +97,38 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// Moves so much where a byte takes so long by pieces of either size; how much went by large ones.
-    fn large_bytes(total: u64, mut nanoseconds_a_byte: impl FnMut(bool, u64) -> f64) -> u64 {
-        let (mut pieces, mut moved, mut large) = (Pieces::default(), 0, 0);
+    /// Moves so much where a byte takes so long by pieces of each size; how much went by each.
+    fn moved_by(total: u64, mut nanoseconds_a_byte: impl FnMut(usize, u64) -> f64) -> [u64; 3] {
+        let (mut pieces, mut moved, mut by) = (Pieces::default(), 0, [0; 3]);
         while moved < total {
-            let bytes = pieces.bytes() as u64;
-            let is_large = bytes > SMALL_BYTES as u64;
-            let nanoseconds = nanoseconds_a_byte(is_large, moved) * bytes as f64;
+            let (bytes, at) = (pieces.bytes() as u64, pieces.at);
+            let nanoseconds = nanoseconds_a_byte(at, moved) * bytes as f64;
             pieces.took(bytes, Duration::from_nanos(nanoseconds as u64));
             moved += bytes;
-            large += if is_large { bytes } else { 0 };
+            by[at] += bytes;
         }
-        large
+        by
     }
 
     #[test]
     fn large_pieces_stay_where_they_are_the_faster_ones() {
-        let large = large_bytes(1 << 30, |large, _| if large { 0.25 } else { 0.3 });
-        assert_eq!(large, (1 << 30) - SMALL_WINDOW_BYTES);
+        let by = moved_by(1 << 30, |at, _| [0.3, 0.25, 0.2][at]);
+        assert_eq!(by, [WINDOW_BYTES[0], WINDOW_BYTES[1], (1 << 30) - (9 << 20)]);
     }
 
     #[test]
-    fn large_pieces_that_are_slow_are_left_after_one_and_tried_ever_less_often() {
-        let large = large_bytes(1 << 30, |large, _| if large { 6.0 } else { 0.3 });
-        assert!(large <= 5 * LARGE_BYTES as u64, "{large}");
+    fn pieces_that_are_slow_are_left_at_once_and_tried_ever_less_often() {
+        let by = moved_by(1 << 30, |at, _| [0.3, 6.0, 6.0][at]);
+        assert!(by[1] <= 5 * (1 << 20) && by[2] == 0, "{by:?}");
+        let by = moved_by(1 << 30, |at, _| [0.3, 0.25, 6.0][at]);
+        assert!(by[0] == WINDOW_BYTES[0] && by[2] <= 5 * (1 << 20), "{by:?}");
     }
 
     #[test]
     fn large_pieces_that_become_slow_half_way_are_left_there() {
         let half = 512 << 20;
-        let large = large_bytes(1 << 30, |large, at| if large && at >= half { 6.0 } else { 0.3 });
-        let after = large - (half - SMALL_WINDOW_BYTES);
-        assert!(after <= LARGE_WINDOW_BYTES + 4 * LARGE_BYTES as u64, "{after}");
+        let by = moved_by(1 << 30, |at, moved| if at > 0 && moved >= half { 6.0 } else { 0.3 });
+        let after = by[1] + by[2] - (half - WINDOW_BYTES[0]);
+        assert!(after <= 2 * WINDOW_BYTES[1], "{after}");
     }
 }

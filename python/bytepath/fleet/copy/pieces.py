@@ -33,7 +33,11 @@ BUDGET_MS_EARLY = 60
 """What it may take at least while there is enough."""
 
 PATIENT = 4
-"""A piece takes at most this part of the time that the work took before it, or will yet take."""
+"""A piece takes at most this part of the time that the work took before it, or will yet take; twice as much of the first
+where there is plenty to do."""
+
+PLENTY = 8
+"""With so many things for each thread to do, nobody will be without work soon."""
 
 WORTH_S = 0.15
 """What a piece is to take at least, where there is enough work: to be handed out costs it some milliseconds."""
@@ -85,7 +89,8 @@ class Yardstick:
         if free < 2 * threads:
             return BUDGET_MS_SHORT
         past = self._seconds()
-        near_s = min(past, past * (1 - share) / share if 0 < share < 1 else past) / PATIENT
+        left = past * (1 - share) / share if 0 < share < 1 else past
+        near_s = min(2 * past if free >= PLENTY * threads else past, left) / PATIENT
         return max(BUDGET_MS_EARLY, min(max(BUDGET_MS, 1000 * threads // PIECES_PER_S_MAX), int(1000 * near_s)))
 
     def _seconds(self) -> float:

@@ -93,7 +93,7 @@ pub(crate) fn move_bytes(
     let (source, sink) = (own(py, source)?, own(py, sink)?);
     let source = Endpoint::source(source.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
     let sink = Endpoint::sink(sink.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
-    move_between(py, &source, &sink, &asked, progress.as_ref())
+    move_between(py, asked.job(&source, &sink), &asked, progress.as_ref())
 }
 
 /// Copies one regular file to another, by name: what `move_bytes` takes a dozen calls from Python for,
@@ -150,17 +150,18 @@ fn copy_opened(
     if sink.bytes() > 0 && py.detach(|| ftruncate(&sink, 0)).is_err() {
         return Ok(None);
     }
-    move_between(py, &source, &sink, asked, None).map(Some)
+    // It was opened here, and emptied.
+    let job = asked.job(&source, &sink).allow_preallocation();
+    move_between(py, job, asked, None).map(Some)
 }
 
 fn move_between(
     py: Python<'_>,
-    source: &Endpoint<'_>,
-    sink: &Endpoint<'_>,
+    job: Job<'_>,
     asked: &Asked,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Moved> {
-    let (meter, job) = (Meter::new(), asked.job(source, sink));
+    let meter = Meter::new();
     let watch = Watch {
         progress,
         every: Duration::try_from_secs_f64(asked.every).unwrap_or(Duration::MAX),

@@ -129,15 +129,13 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
 /// Measures this machine, with files at these sites.
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let others = [tune::WEIGHT; 2].into_iter();
-    let mut budget = Budget::new(effort, others.chain(weights(sites)));
+    let mut budget = Budget::new(effort, pairs(sites) + 2);
     let mut profile = tune::begin(Machine::this(), &program);
     let spin = tune::spin_budget(&profile.costs);
-    let blocks = budget.next_part(tune::WEIGHT);
+    let blocks = budget.next_part();
     let pipes = tune::pipes::prepared(Machine::this(), &program, fresh_seed(), blocks);
     profile.costs.extend(tune::pipes::costs(&bench::whole(pipes)?));
-    let blocks = budget.next_part(tune::WEIGHT);
-    let outlets = tune::outlets::prepared(&program, spin, fresh_seed(), blocks);
+    let outlets = tune::outlets::prepared(&program, spin, fresh_seed(), budget.next_part());
     profile.outlets = tune::outlets::sent(&bench::whole(outlets)?, spin);
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
@@ -155,9 +153,9 @@ fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     Ok(profile)
 }
 
-/// The weights of all pairs at these sites.
-fn weights(sites: &[Site]) -> impl Iterator<Item = u32> {
-    (0..sites.len()).flat_map(|index| tune::pairs_at(first(index))).map(tune::weight)
+/// How many pairs there are to measure at all these sites.
+fn pairs(sites: &[Site]) -> usize {
+    (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum()
 }
 
 /// Less time than this is not worth another run.
@@ -165,7 +163,7 @@ const FINALS_FROM: Duration = Duration::from_millis(300);
 
 /// Looks at all choices, then measures well those that are worth it, and longest those that are level.
 fn pair_measured(run: &PairRun<'_>, ends: (End, End), budget: &mut Budget) -> anyhow::Result<Pair> {
-    let (blocks, began) = (budget.next_part(tune::weight(ends)), Instant::now());
+    let (blocks, began) = (budget.next_part(), Instant::now());
     let left = |of: Duration| of.saturating_sub(began.elapsed());
     let scanned = run.measured(ends, &[bench::whole(run.scan(ends))?]);
     let contenders = match blocks {
@@ -242,14 +240,14 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let path = std::path::absolute(path)?;
     let spin = tune::spin_budget(&profile.costs);
-    let mut budget = Budget::new(effort, weights(&sites));
+    let mut budget = Budget::new(effort, pairs(&sites));
     let mut behind = 0;
     table::regret_head().context("standard output")?;
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
             let scanned = run.measured(pair, &[bench::whole(run.scan(pair))?]);
-            let blocks = budget.next_part(tune::weight(pair));
+            let blocks = budget.next_part();
             let look = || bench::whole(run.contenders(pair, &scanned, Some(&path), blocks));
             let mut looks = vec![look()?];
             let mut found = Regret::of(&looks);

@@ -512,7 +512,8 @@ impl Pair {
     /// The best of the choices that some condition leaves: of those that are about as fast as the
     /// first, the one that is worth most, as its CPU time counts too.
     pub fn best(&self, of: impl Fn(&Setting) -> bool) -> Option<&Measured> {
-        self.about_as_fast(of).max_by(|a, b| a.worth().total_cmp(&b.worth()))
+        let worth = |measured: &&Measured| self.worth(measured);
+        self.about_as_fast(of).max_by(|a, b| worth(a).total_cmp(&worth(b)))
     }
 
     /// The fastest of the choices that some condition leaves, and those that are about as fast.
@@ -525,18 +526,21 @@ impl Pair {
         };
         left.into_iter().filter(about_as_fast)
     }
+
+    /// A choice's speed, and how little of the CPU that takes: half of the CPU is worth 0.84 of the
+    /// speed. A spinner is rarely worth what it burns, and what wakes its peer more often is the first
+    /// to fall into a rut; but a tenth of the CPU, which is noise, is no reason to take the slower one.
+    fn worth(&self, measured: &Measured) -> f64 {
+        let steady = match (self.source, measured.choice.stays) {
+            (End::Socket, true) => STAYING_IS_WORTH,
+            _ => 1.0,
+        };
+        let cpu = measured.cpu_s_per_gib.max(CPU_S_PER_GIB_MIN);
+        steady * measured.overall_gib_per_s / cpu.powf(0.25)
+    }
 }
 
 impl Measured {
-    /// Its speed, and how little of the CPU that takes: half of the CPU is worth 0.84 of the speed. A
-    /// spinner is rarely worth what it burns, and what wakes its peer more often is the first to fall
-    /// into a rut; but a tenth of the CPU, which is noise, is no reason to take the slower one. What
-    /// stays on its CPU, where the scheduler moves the others about, wanders least from run to run.
-    fn worth(&self) -> f64 {
-        let steady = if self.choice.stays { STAYING_IS_WORTH } else { 1.0 };
-        steady * self.overall_gib_per_s / self.cpu_s_per_gib.max(CPU_S_PER_GIB_MIN).powf(0.25)
-    }
-
     /// Whether measuring again may turn it round.
     fn is_about_as_fast_as(&self, fastest: &Measured) -> bool {
         let share = self.overall_gib_per_s / fastest.overall_gib_per_s;
@@ -545,8 +549,9 @@ impl Measured {
     }
 }
 
-/// From socket to pipe, choices that five runs could not tell apart were at 4.5 to 6.7 GiB/s in ten others, the
-/// one that stays at 5.9 to 6.7 in eight of them.
+/// Whoever takes pages out of a socket frees what they came in, which its CPU keeps for the next. From socket
+/// to pipe, choices that five runs of half a minute could not tell apart were at 4.5 to 6.7 GiB/s in ten longer
+/// ones, the one that stays at 5.9 to 6.7 in eight of them.
 const STAYING_IS_WORTH: f64 = 1.1;
 
 /// Less is not told from nothing.

@@ -225,7 +225,7 @@ impl<'a> Data<'a> {
         let opening = |error: bytepath::endpoint::EndpointError| Fault::Opening(error.to_string());
         let source = Endpoint::source(self.source).map_err(opening)?;
         let sink = Endpoint::sink(self.sink).map_err(opening)?;
-        let job = Job::new(&source, &sink);
+        let job = Job::new(&source, &sink).allow_preallocation();
         let job = match limit {
             Some(bytes) => job.limit(bytes),
             None => job,

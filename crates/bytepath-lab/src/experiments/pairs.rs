@@ -56,7 +56,7 @@ type Joins = fn(End, End) -> bool;
 const IN_KERNEL: &[(&str, Joins)] = &[
     ("splice", |source, _| source != End::Null),
     ("splice-through", |source, sink| {
-        piped(source, sink) && source != End::Socket && sink != End::Null
+        piped(source, sink) && source != End::Socket && sink != End::Null && sink != End::File
     }),
     ("sendfile", |source, sink| source == End::File && sink != End::Null),
     ("copy-file-range", |source, sink| (source, sink) == (End::File, End::File)),

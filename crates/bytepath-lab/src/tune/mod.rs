@@ -62,36 +62,27 @@ impl Effort {
 pub struct Budget {
     rounds: Rounds,
     began: Instant,
-    weights_left: u32,
+    parts_left: u32,
 }
 
 impl Budget {
-    /// For parts of these weights; the time begins now.
-    pub fn new(effort: Effort, weights: impl Iterator<Item = u32>) -> Budget {
-        Budget { rounds: effort.rounds, began: Instant::now(), weights_left: weights.sum() }
+    /// For so many parts; the time begins now.
+    pub fn new(effort: Effort, parts: usize) -> Budget {
+        let parts_left = u32::try_from(parts).unwrap_or(u32::MAX);
+        Budget { rounds: effort.rounds, began: Instant::now(), parts_left }
     }
 
     /// The blocks of the next part.
-    pub fn next_part(&mut self, weight: u32) -> Blocks {
-        let share = f64::from(weight) / f64::from(self.weights_left.max(weight));
-        self.weights_left = self.weights_left.saturating_sub(weight);
+    pub fn next_part(&mut self) -> Blocks {
+        let parts = self.parts_left.max(1);
+        self.parts_left = self.parts_left.saturating_sub(1);
         match self.rounds {
             Rounds::Exactly(blocks) => Blocks::Exactly(blocks),
             Rounds::Within(time) => {
-                Blocks::Within(time.saturating_sub(self.began.elapsed()).mul_f64(share))
+                Blocks::Within(time.saturating_sub(self.began.elapsed()) / parts)
             }
         }
     }
-}
-
-/// How much of a budget a part gets that is no pair.
-pub const WEIGHT: u32 = 1;
-
-/// How much of a budget a pair gets. Samples of ends that wake each other lie ten times as far apart as
-/// those of copies into a file.
-pub fn weight((source, sink): (End, End)) -> u32 {
-    let alone = sink == End::File || (source, sink) == (End::File, End::Null);
-    if alone { WEIGHT } else { 2 * WEIGHT }
 }
 
 /// A directory to measure in, with the file that is moved.
@@ -396,18 +387,5 @@ mod tests {
         let samples = samples.map(|(value, superseded)| sample(value, superseded)).into();
         let arm = Arm { samples, ..Arm::new("an arm", Unit::GibPerSecond) };
         assert_eq!(counted(&arm).collect::<Vec<_>>(), [8.0, 4.0]);
-    }
-
-    #[test]
-    fn the_time_that_is_left_is_shared_out_by_weight() {
-        let effort = Effort { rounds: Rounds::Within(Duration::from_secs(60)), bytes: 1 };
-        let mut budget = Budget::new(effort, [1, 2, 3].into_iter());
-        let mut part = |weight| match budget.next_part(weight) {
-            Blocks::Within(time) => time.as_secs_f64().round(),
-            other => panic!("{other:?}"),
-        };
-        // Hardly any time goes by in between, so that each part is of nearly all.
-        assert_eq!([part(1), part(2), part(3)], [10.0, 24.0, 60.0]);
-        assert_eq!(part(1), 60.0, "more parts than were told of");
     }
 }

@@ -104,6 +104,8 @@ pub struct Job<'a> {
     /// Whether the file system may let both files have the same blocks until either is written, and
     /// leave holes where the source has them.
     pub sharing: Allowed,
+    /// See [`Job::allow_preallocation`].
+    pub preallocation: Allowed,
 }
 
 /// What a movement leaves in the page cache.
@@ -137,6 +139,7 @@ impl<'a> Job<'a> {
             keep_source: false,
             cache: Cache::Keep,
             sharing: Allowed::Yes,
+            preallocation: Allowed::No,
         }
     }
 
@@ -174,6 +177,13 @@ impl<'a> Job<'a> {
     #[must_use]
     pub fn unshared(self) -> Self {
         Job { sharing: Allowed::No, ..self }
+    }
+
+    /// Allows blocks to be set aside behind the sink's end, ahead of what is written, and those that are
+    /// not used to be cut off with all that is there: nobody else makes the sink longer meanwhile.
+    #[must_use]
+    pub fn allow_preallocation(self) -> Self {
+        Job { preallocation: Allowed::Yes, ..self }
     }
 
     /// Duplicates what a pipe holds now and leaves it there.
@@ -261,6 +271,8 @@ pub struct Span<'a> {
     pub sink: &'a Endpoint<'a>,
     /// How many at most.
     pub limit: u64,
+    /// Whether blocks may be set aside behind the sink's end: see [`Job::allow_preallocation`].
+    pub preallocation: Allowed,
     /// How.
     pub knobs: &'a Knobs,
     /// Whom to tell.

@@ -34,7 +34,9 @@ impl Route for SpliceThrough {
             return Err(Refusal::because("without a pipe at either end it is the route splice"));
         }
         if splice::holds_lock(job.source.kind(), job.sink.kind()) {
-            return Err(Refusal::because("from a socket and to /dev/null it is the route splice"));
+            return Err(Refusal::because(
+                "from a socket, to a file, and to /dev/null it is the route splice",
+            ));
         }
         splice::suits(job)
     }

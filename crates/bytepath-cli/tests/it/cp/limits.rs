@@ -28,6 +28,29 @@ fn a_limit_on_the_size_of_files_is_told_of_and_the_rest_is_copied() {
 }
 
 #[test]
+fn a_copy_that_ends_short_leaves_no_blocks_behind_its_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Ended by the signal, by an error, and well; what is set aside on ext4 is 4 MiB.
+    let line = format!(
+        "cd {} && head -c 9000000 /dev/urandom >large && sync large && \
+         (ulimit -f 4096; $bytepath cp large one); (trap '' XFSZ; ulimit -f 4096; $bytepath cp large two); \
+         $bytepath cp large three && cmp large three && stat -c '%s %b %B' one two three",
+        folder.path().display()
+    );
+    let done = shell(&line);
+    let sizes: Vec<Vec<u64>> = done
+        .stdout
+        .lines()
+        .map(|line| line.split(' ').map(|word| word.parse().expect("a number")).collect())
+        .collect();
+    let bytes: Vec<u64> = sizes.iter().map(|size| size[0]).collect();
+    assert_eq!(bytes, [4096 * 512, 4096 * 512, 9_000_000], "{done:?}");
+    for size in sizes {
+        assert!(size[1] * size[2] < size[0] + (1 << 20), "{size:?}");
+    }
+}
+
+#[test]
 fn few_open_files_are_enough_for_what_the_classic_does_not_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let deep = "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z";

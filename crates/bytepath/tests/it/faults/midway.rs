@@ -52,12 +52,7 @@ fn splice_that_is_refused_midway_hands_over_at_the_byte_reached() {
                 });
                 assert_eq!(moved.bytes, LIMIT as u64);
                 let gave: Vec<_> = moved.declined.iter().map(|gave| gave.route).collect();
-                // From a pipe there are two routes that splice.
-                let all_spliced: &[_] = match source_name {
-                    "pipe" => &["splice", "splice-through"],
-                    _ => &["splice"],
-                };
-                assert_eq!((&gave[..], moved.route), (all_spliced, "read-write"));
+                assert_eq!((&gave[..], moved.route), (&["splice"][..], "read-write"));
                 for gave in &moved.declined {
                     assert!(gave.offset >= BEFORE_BYTES as u64, "{gave:?}");
                     assert!(gave.offset < moved.bytes, "{gave:?}");

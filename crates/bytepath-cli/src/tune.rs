@@ -158,8 +158,8 @@ fn pairs(sites: &[Site]) -> usize {
     (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum()
 }
 
-/// Less time than this is not worth another run.
-const FINALS_FROM: Duration = Duration::from_millis(300);
+/// Less time than this is not worth another run, which takes three blocks however long they are.
+const FINALS_FROM: Duration = Duration::from_millis(600);
 
 /// Looks at all choices, then measures well those that are worth it, and longest those that are level.
 fn pair_measured(run: &PairRun<'_>, ends: (End, End), budget: &mut Budget) -> anyhow::Result<Pair> {

@@ -10,6 +10,7 @@ mod carry;
 mod cat;
 mod classic;
 mod clock;
+mod commands;
 mod compare;
 mod completions;
 mod confine;
@@ -58,78 +59,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::ArgMatches;
 use clap::error::ErrorKind;
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-
-use classic::{Called, Classic};
-
-/// Moves bytes by the fastest route this machine offers, and proves it.
-#[derive(Parser)]
-#[command(
-    name = "bytepath",
-    version,
-    about = "Moves bytes by the fastest route this machine offers, and proves it",
-    max_term_width = 100,
-    disable_help_subcommand = true
-)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-/// Commands that have a classic. They read their arguments as it does, and through a link of its
-/// name they are it.
-const CLASSICS: &[Classic] = &[
-    cat::CLASSIC,
-    cp::CLASSIC,
-    Classic { name: "pv", run: |_, words| pv::main(words) },
-    tee::CLASSIC,
-];
-
-#[derive(Subcommand)]
-enum Command {
-    Cat(cat::Options),
-    Cp(cp::Options),
-    Null(null::Options),
-    Gen(Box<generate::Options>),
-    Tee(tee::Options),
-    Run(Box<run::Options>),
-    Touch(touch::Options),
-    Tour(tour::Options),
-    Tune(tune::Options),
-    Doctor(doctor::Options),
-    Bench(Box<bench::Options>),
-    Explain(Box<explain::Options>),
-    Report(report::Options),
-    Import(import::Options),
-    Fleet(fleet::Options),
-    Compare(compare::Options),
-    History(history::Options),
-    Pages(pages::Options),
-    Write(write::Options),
-    Read(read::Options),
-    Load(load::Options),
-    Call(call::Options),
-    Carry(carry::Options),
-    Confine(confine::Options),
-    Fetch(requests::Fetch),
-    Upstream(requests::Upstream),
-    Keepalive(requests::Keepalive),
-    Hand(hand::Options),
-    Clock(clock::Options),
-    Pass(pass::Options),
-    Piece(cp::PieceOptions),
-    Trip(trip::Options),
-    Stream(stream::Options),
-    Sweep(sweep::Options),
-    Paging(paging::Options),
-    Descriptor(descriptor::Options),
-    Drive(Box<drive::Options>),
-    Serve(serve::Options),
-    Completions(completions::Completions),
-    Man(completions::Man),
-    Pv(Box<pv::Options>),
-}
 
 fn main() -> ExitCode {
     let code = answered();
@@ -138,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn answered() -> ExitCode {
-    match classic::called(CLASSICS, std::env::args_os().collect()) {
+    match classic::called(commands::CLASSICS, std::env::args_os().collect()) {
         Ok((classic, called, words)) => (classic.run)(&called, words),
         Err(words) => ours(words),
     }
@@ -147,72 +78,11 @@ fn answered() -> ExitCode {
 /// Commands that have no classic.
 fn ours(words: Vec<OsString>) -> ExitCode {
     survive_file_size_limits();
-    let words = Cli::command().get_matches_from(values::kebab_case(words.into_iter()));
-    let cli = Cli::from_arg_matches(&words).unwrap_or_else(|error| error.exit());
+    let words = values::kebab_case(words.into_iter());
+    let words = commands::parser_of(&words).get_matches_from(words);
     name_ends(&words);
-    let done = match cli.command {
-        Command::Cat(options) => return cat::run(&Called::as_command("cat"), &options),
-        Command::Null(options) => null::run(&options),
-        Command::Gen(options) => generate::run(&options),
-        Command::Run(options) => match run::run(&options) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
-        Command::Explain(mut options) => match explain::run(&mut options) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
-        Command::Tour(options) => tour::run(&options),
-        Command::Tune(options) => tune::run(&options),
-        Command::Doctor(options) => match doctor::run(&options) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
-        Command::Bench(options) => bench::run(&options),
-        Command::Report(options) => report::run(&options),
-        Command::Import(options) => import::run(&options),
-        Command::Fleet(options) => fleet::run(&options),
-        Command::Compare(options) => match compare::run(&options) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
-        Command::History(options) => history::run(&options),
-        Command::Pages(options) => match pages::run(&options) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
-        Command::Write(options) => write::run(&options),
-        Command::Read(options) => read::run(&options),
-        Command::Load(options) => load::run(&options),
-        Command::Call(options) => call::run(&options),
-        Command::Carry(options) => carry::run(&options),
-        Command::Hand(options) => hand::run(&options),
-        Command::Touch(options) => touch::run(&options),
-        Command::Fetch(options) => requests::fetch(&options),
-        Command::Upstream(options) => requests::upstream(&options),
-        Command::Keepalive(options) => requests::keepalive(&options),
-        Command::Confine(options) => match confine::run(&options) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
-        Command::Clock(options) => clock::run(&options),
-        Command::Pass(options) => pass::run(&options),
-        Command::Piece(options) => cp::piece(&options),
-        Command::Trip(options) => trip::run(&options),
-        Command::Stream(options) => stream::run(&options),
-        Command::Sweep(options) => sweep::run(&options),
-        Command::Paging(options) => paging::run(&options),
-        Command::Descriptor(options) => descriptor::run(&options),
-        Command::Drive(options) => drive::run(&options),
-        Command::Serve(options) => serve::run(&options),
-        Command::Completions(options) => completions::completions(&options, &Cli::command()),
-        Command::Man(options) => completions::man(&options, &Cli::command()),
-        Command::Cp(_) | Command::Pv(_) | Command::Tee(_) => {
-            unreachable!("classics are answered before")
-        }
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
+    match commands::run(&words) {
+        Ok(code) => code,
         Err(error) => failed(error, &words),
     }
 }
@@ -271,7 +141,7 @@ fn wrong_usage(message: impl Into<String>) -> anyhow::Error {
 
 /// The error with the usage of the command that was called, as the parser itself would have said it.
 fn usage_error(mut words: &ArgMatches, message: String) -> clap::Error {
-    let mut called = Cli::command();
+    let mut called = commands::parser();
     // Gives commands of commands the names by which they are called.
     called.build();
     let mut called = &mut called;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 
 use super::interrupt;
 
@@ -49,7 +49,7 @@ struct Known {
 
 /// The experiments, as the command line knows them.
 fn known() -> Vec<Known> {
-    let cli = crate::Cli::command();
+    let cli = crate::commands::parser();
     let bench = cli.find_subcommand("bench").expect("this is one of its commands");
     let experiments = bench.get_subcommands().filter(|command| !command.is_hide_set());
     experiments

@@ -20,7 +20,7 @@ use crate::{values, wrong_usage};
 
 /// A check has as many blocks as give intervals that can tell, and samples that go on long enough for
 /// the planner to look at the profile.
-const CHECK: Effort = Effort { rounds: Rounds::Exactly(10), bytes: 256 << 20 };
+const CHECK: Effort = Effort { rounds: Rounds::Exactly(10), bytes: 256 << 20, ..Effort::DEFAULT };
 
 /// Measure this machine once (30 s), so that every mover can choose by it
 #[derive(Args)]
@@ -56,6 +56,7 @@ impl Options {
         Effort {
             rounds: self.blocks.map_or(usual.rounds, Rounds::Exactly),
             bytes: self.bytes.unwrap_or(usual.bytes),
+            ..usual
         }
     }
 }
@@ -130,12 +131,13 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut budget = Budget::new(effort, pairs(sites) + 2);
-    let mut profile = tune::begin(Machine::this(), &program);
+    let mut profile = tune::begin(Machine::this(), &program, effort);
     let spin = tune::spin_budget(&profile.costs);
-    let blocks = budget.next_part();
-    let pipes = tune::pipes::prepared(Machine::this(), &program, fresh_seed(), blocks);
+    let part = (effort, budget.next_part());
+    let pipes = tune::pipes::prepared(Machine::this(), &program, part, fresh_seed());
     profile.costs.extend(tune::pipes::costs(&bench::whole(pipes)?));
-    let outlets = tune::outlets::prepared(&program, spin, fresh_seed(), budget.next_part());
+    let part = (effort, budget.next_part());
+    let outlets = tune::outlets::prepared(&program, spin, part, fresh_seed());
     profile.outlets = tune::outlets::sent(&bench::whole(outlets)?, spin);
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };

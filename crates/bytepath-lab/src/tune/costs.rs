@@ -18,7 +18,7 @@ use rustix::event::EventfdFlags;
 use rustix::pipe::PipeFlags;
 use rustix::thread::futex;
 
-use super::handing;
+use super::{Effort, handing};
 use crate::ends::GIB;
 use crate::stats::median;
 
@@ -41,7 +41,7 @@ const MEMORY_BYTES: usize = 64 << 20;
 const SPIN_MAX: Duration = Duration::from_micros(200);
 
 /// Everything, in reading order; what cannot be measured here is left out.
-pub(super) fn measure(machine: &Machine, program: &Path) -> Vec<Cost> {
+pub(super) fn measure(machine: &Machine, program: &Path, effort: Effort) -> Vec<Cost> {
     let mut costs = vec![cost("system call", "ns", rounds(system_call_ns))];
     for placement in Placement::distinct(machine.cpus(), machine.allowed_cpus()) {
         for (name, bounce) in BOUNCERS {
@@ -57,7 +57,7 @@ pub(super) fn measure(machine: &Machine, program: &Path) -> Vec<Cost> {
     }
     for placement in Placement::distinct(machine.cpus(), machine.allowed_cpus()) {
         for (name, size) in [("4 KiB", PageSize::Base), ("2 MiB", PageSize::Huge)] {
-            let figure = handing::gib_per_s(program, &placement, size).unwrap_or(f64::NAN);
+            let figure = handing::gib_per_s(program, &placement, size, effort).unwrap_or(f64::NAN);
             let name = format!("memory between processes, {}, pages of {name}", placement.name);
             costs.push(cost(&name, "GiB/s", figure));
         }

@@ -8,20 +8,26 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use bytepath::pages::PageSize;
 use bytepath::placement::{NamedPlacement, pin_this_thread};
 
+use super::Effort;
 use crate::ends::{GIB, Starter};
 use crate::pipe_work::{end, spawn_on};
 use crate::streams::{memory, read_for};
 
-/// What is measured, after as much again to warm up.
-const MEASURED: Duration = Duration::from_millis(60);
+/// So many times as long as other samples it takes until both ends are in step, and as long again is
+/// measured.
+const SAMPLES: u32 = 3;
 
 /// GiB/s with pages of this size, or `None` where the kernel has no such memory to share.
-pub(super) fn gib_per_s(program: &Path, placement: &NamedPlacement, size: PageSize) -> Option<f64> {
+pub(super) fn gib_per_s(
+    program: &Path,
+    placement: &NamedPlacement,
+    size: PageSize,
+    effort: Effort,
+) -> Option<f64> {
     let ring = memory::ring(size).ok()?;
     let file = ring.as_fd().try_clone_to_owned().ok()?;
     let mut writer = Command::new(program);
@@ -30,8 +36,8 @@ pub(super) fn gib_per_s(program: &Path, placement: &NamedPlacement, size: PageSi
     let mut child = Some(spawn_on(&mut writer, Some(placement.writer_cpu)).ok()?);
     let figure = pin_this_thread(placement.reader_cpu).ok().and_then(|_pinned| {
         let mut reader = memory::Reader::new(ring);
-        read_for(MEASURED, &mut reader).ok()?;
-        let (bytes, seconds) = read_for(MEASURED, &mut reader).ok()?;
+        read_for(effort.time * SAMPLES, &mut reader).ok()?;
+        let (bytes, seconds) = read_for(effort.time * SAMPLES, &mut reader).ok()?;
         Some(bytes as f64 / GIB / seconds)
     });
     end(&mut child);

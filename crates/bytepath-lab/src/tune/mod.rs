@@ -30,8 +30,14 @@ pub use handing::hand;
 pub struct Effort {
     /// How many rounds in which every choice of a pair is measured once.
     pub rounds: Rounds,
-    /// Bytes of one sample.
+    /// Bytes of one sample of a pair.
     pub bytes: u64,
+    /// How long a sample goes on of what is measured for a time: pipes, and memory that is shared.
+    pub time: Duration,
+    /// How often all choices of a pair are looked at, to find those that are worth measuring well.
+    pub looks: u32,
+    /// A look moves so much less than a sample.
+    pub look_share: u64,
 }
 
 /// How many rounds.
@@ -45,15 +51,24 @@ pub enum Rounds {
 
 impl Effort {
     /// Half a minute.
-    pub const DEFAULT: Effort =
-        Effort { rounds: Rounds::Within(Duration::from_secs(27)), bytes: 64 << 20 };
+    pub const DEFAULT: Effort = Effort {
+        rounds: Rounds::Within(Duration::from_secs(27)),
+        bytes: 64 << 20,
+        time: Duration::from_millis(20),
+        looks: 3,
+        look_share: 4,
+    };
     /// Eight seconds, for figures that are only roughly right.
-    pub const QUICK: Effort =
-        Effort { rounds: Rounds::Within(Duration::from_secs(6)), bytes: 16 << 20 };
+    pub const QUICK: Effort = Effort {
+        rounds: Rounds::Within(Duration::from_secs(6)),
+        bytes: 16 << 20,
+        time: Duration::from_millis(6),
+        looks: 2,
+        look_share: 1,
+    };
 
-    /// The blocks in which all choices are looked at, to find those that are worth measuring well.
-    fn scan(self) -> Blocks {
-        Blocks::Exactly(if self.rounds == Effort::QUICK.rounds { 2 } else { 3 })
+    fn timing(self) -> Timing {
+        Timing { warm_up: self.time / 4, measured: arm::Measured::Time(self.time) }
     }
 }
 
@@ -160,13 +175,13 @@ fn fill(file: &mut impl std::io::Write, bytes: u64) -> std::io::Result<()> {
 
 /// The profile of this machine with the figures of single operations, and no pairs yet; `program`
 /// is bytepath.
-pub fn begin(machine: &Machine, program: &Path) -> Profile {
+pub fn begin(machine: &Machine, program: &Path, effort: Effort) -> Profile {
     Profile {
         schema: SCHEMA.into(),
         made: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
         bytepath: env!("CARGO_PKG_VERSION").into(),
         machine: MachineKey::of(machine),
-        costs: costs::measure(machine, program),
+        costs: costs::measure(machine, program, effort),
         outlets: Vec::new(),
         pairs: Vec::new(),
     }
@@ -206,9 +221,6 @@ pub struct PairRun<'a> {
     pub seed: u64,
 }
 
-/// A scan moves so much less than a sample.
-const SCAN_SHARE: u64 = 4;
-
 /// A choice that gives less than this share of the best in a scan is not measured again, and at most
 /// so many are: the fewer, the more often each. The classic always is, for the gain over it.
 const CONTENDS_FROM: f64 = 0.6;
@@ -217,8 +229,9 @@ const CONTENDERS_MAX: usize = 6;
 impl PairRun<'_> {
     /// Every choice, roughly.
     pub fn scan(&self, pair: (End, End)) -> Prepared {
-        let bytes = (self.effort.bytes / SCAN_SHARE).max(1);
-        self.of(pair, &self.settings(pair), None, (self.effort.scan(), bytes))
+        let bytes = (self.effort.bytes / self.effort.look_share).max(1);
+        let blocks = Blocks::Exactly(self.effort.looks);
+        self.of(pair, &self.settings(pair), None, (blocks, bytes))
     }
 
     /// The choices that a scan leaves, and the planner's by the profile at `planned` if there is one.

@@ -9,15 +9,10 @@ use bytepath::outlets::Use;
 use bytepath::profile::{Sending, Sent};
 use bytepath_report::{Experiment, Record, Status, Unit};
 
-use super::Prepared;
-use crate::arm::{Arm, Measured, Timing};
+use super::{Effort, Prepared};
+use crate::arm::Arm;
 use crate::lab::{Blocks, Settings};
 use crate::pipe_work::{PipeWork, Writer};
-
-const TIMING: Timing = Timing {
-    warm_up: Duration::from_millis(5),
-    measured: Measured::Time(Duration::from_millis(20)),
-};
 
 /// How a reader takes what comes.
 const READERS: [&str; 2] = ["read", "splice-null"];
@@ -46,7 +41,12 @@ fn name(sends: Use, settings: &Sending, reader: &str) -> String {
 }
 
 /// The run that measures it; `program` is bytepath.
-pub fn prepared(program: &Path, spin: Option<Duration>, seed: u64, blocks: Blocks) -> Prepared {
+pub fn prepared(
+    program: &Path,
+    spin: Option<Duration>,
+    (effort, blocks): (Effort, Blocks),
+    seed: u64,
+) -> Prepared {
     let mut arms = Vec::new();
     for (sends, kind) in KINDS {
         for settings in settings(sends, spin) {
@@ -60,15 +60,17 @@ pub fn prepared(program: &Path, spin: Option<Duration>, seed: u64, blocks: Block
         experiment: Experiment {
             name: "outlets".into(),
             question: "By which outlet do bytes that are made up go into a pipe?".into(),
-            definition: "A writer that makes bytes and a reader, joined by a pipe; 20 ms each"
-                .into(),
+            definition: format!(
+                "A writer that makes bytes and a reader, joined by a pipe; {} ms each",
+                effort.time.as_millis()
+            ),
         },
         reference: arms.first().map(|arm| arm.name.clone()).unwrap_or_default(),
         arms,
         settings: Settings {
             blocks,
             seed,
-            timing: TIMING,
+            timing: effort.timing(),
             others: Default::default(),
             explain: None,
         },

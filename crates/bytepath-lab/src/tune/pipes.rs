@@ -1,7 +1,6 @@
 //! How fast a pipe is by its size, where its ends run, and how they wait.
 
 use std::path::Path;
-use std::time::Duration;
 
 use bytepath::Wait;
 use bytepath::machine::Machine;
@@ -9,8 +8,7 @@ use bytepath::placement::Placement;
 use bytepath::profile::Cost;
 use bytepath_report::Record;
 
-use super::Prepared;
-use crate::arm::{Measured, Timing};
+use super::{Effort, Prepared};
 use crate::experiments::pipes::{self, Axes};
 use crate::lab::{Blocks, Settings};
 
@@ -19,13 +17,13 @@ const RUNG: &str = "write-read@";
 
 const PIPE_BYTES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 
-const TIMING: Timing = Timing {
-    warm_up: Duration::from_millis(5),
-    measured: Measured::Time(Duration::from_millis(20)),
-};
-
 /// The run that measures it; `program` is bytepath.
-pub fn prepared(machine: &Machine, program: &Path, seed: u64, blocks: Blocks) -> Prepared {
+pub fn prepared(
+    machine: &Machine,
+    program: &Path,
+    (effort, blocks): (Effort, Blocks),
+    seed: u64,
+) -> Prepared {
     let axes = Axes {
         placements: Placement::distinct(machine.cpus(), machine.allowed_cpus()),
         pipe_bytes: PIPE_BYTES.to_vec(),
@@ -41,7 +39,7 @@ pub fn prepared(machine: &Machine, program: &Path, seed: u64, blocks: Blocks) ->
         settings: Settings {
             blocks,
             seed,
-            timing: TIMING,
+            timing: effort.timing(),
             others: Default::default(),
             explain: None,
         },

@@ -25,7 +25,7 @@ use rustix::io::Errno;
 
 use crate::machine::Machine;
 use crate::plan::{Basis, PlanError};
-use crate::profile::ProfileError;
+use crate::profile::{End, ProfileError};
 use crate::{Job, Knobs, Moved, Plan, Profile, TransferError};
 pub use carrying::{Carrying, Clock};
 use watch::{Advice, Trying, Watch, Window};
@@ -259,14 +259,15 @@ impl Planning<'_> {
 
     /// Settles on the plan for a job, by the profile if there is one.
     fn look(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
+        let ends = End::of_both(job.source, job.sink);
         let found = match &self.wishes.profile {
             // One that was named has to be good.
             Some(path) => {
-                let profile = Profile::read(path)?;
+                let profile = Profile::read_between(path, ends)?;
                 profile.check_machine(Machine::this())?;
                 Ok(profile)
             }
-            None => usual_profile(),
+            None => usual(|path| Profile::read_between(path, ends)),
         };
         let plan = match &found {
             Ok(profile) => Plan::by_profile(job, self.knobs.clone(), profile)?,
@@ -409,10 +410,14 @@ fn next_is_measured(plan: &Plan) -> bool {
 
 /// The profile in its usual place, or why it cannot be used.
 pub fn usual_profile() -> Result<Profile, String> {
+    usual(Profile::read)
+}
+
+fn usual(read: impl Fn(&Path) -> Result<Profile, ProfileError>) -> Result<Profile, String> {
     let Some(path) = Profile::default_path() else {
         return Err("no HOME and no XDG_STATE_HOME, so no profile".into());
     };
-    let profile = Profile::read(&path).map_err(|error| error.to_string())?;
+    let profile = read(&path).map_err(|error| error.to_string())?;
     profile.check_machine(Machine::this()).map_err(|error| error.to_string())?;
     Ok(profile)
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::endpoint::{Endpoint, Kind};
 use crate::knobs::{Cpu, Knobs};
@@ -171,6 +172,11 @@ pub enum End {
 }
 
 impl End {
+    /// The ends that these are; `None` where either is not measured.
+    pub fn of_both(source: &Endpoint<'_>, sink: &Endpoint<'_>) -> Option<(End, End)> {
+        Some((End::of(source.kind())?, End::of(sink.kind())?))
+    }
+
     /// The end that this kind of descriptor is; `None` for what is not measured.
     pub fn of(kind: Kind) -> Option<End> {
         Some(match kind {
@@ -371,33 +377,31 @@ impl Profile {
     /// # Errors
     /// There is none, or it is none; not that it is stale.
     pub fn read(path: &Path) -> Result<Profile, ProfileError> {
-        let unreadable = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::NotFound => ProfileError::Absent(path.into()),
-            _ => ProfileError::Unreadable { path: path.into(), error },
-        };
+        Profile::parsed(path, &text_of(path)?)
+    }
+
+    /// Reads what a job may ask for whose ends are of these kinds, in half the time: the machine, and
+    /// the pairs of these ends, if there can be any. The other figures are left out; nobody looks at them.
+    ///
+    /// # Errors
+    /// As with [`Profile::read`].
+    pub fn read_between(path: &Path, ends: Option<(End, End)>) -> Result<Profile, ProfileError> {
+        let text = text_of(path)?;
+        match Folded::unfolded(&text, ends) {
+            Ok(profile) if profile.schema == SCHEMA && profile.check().is_ok() => Ok(profile),
+            // What is wrong is said of the whole.
+            _ => Profile::parsed(path, &text),
+        }
+    }
+
+    fn parsed(path: &Path, text: &str) -> Result<Profile, ProfileError> {
         let corrupt = |why: String| ProfileError::Corrupt { path: path.into(), why };
         let other_format = |found| ProfileError::OtherFormat { path: path.into(), found };
-        // A FIFO, say, would be waited for: here, or when it is read.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = rustix::fs::open(path, flags, Mode::empty())
-            .map(File::from)
-            .map_err(|errno| unreadable(errno.into()))?;
-        let found = file.metadata().map_err(unreadable)?;
-        if !found.is_file() {
-            return Err(corrupt("it is not a regular file".into()));
-        }
-        // Room for all of it, and for the read that finds its end: one call instead of a dozen.
-        let mut text = String::with_capacity(found.len().min(FILE_BYTES_MAX) as usize + 64);
-        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(corrupt("it is larger than 4 MiB".into()));
-        }
         // Parsed twice only where it is no profile, to say what it is instead.
-        let profile: Profile = match serde_json::from_str(&text) {
+        let profile: Profile = match serde_json::from_str(text) {
             Ok(profile) => profile,
             Err(error) => {
-                let found =
-                    serde_json::from_str(&text).map(|versioned: Versioned| versioned.schema);
+                let found = serde_json::from_str(text).map(|versioned: Versioned| versioned.schema);
                 return Err(match found {
                     Ok(found) if found != SCHEMA => other_format(found),
                     _ => corrupt(error.to_string()),
@@ -491,7 +495,7 @@ impl Profile {
     /// What was measured between ends like these: on the file system that the file is on, or on
     /// another where that one was not measured.
     pub fn pair(&self, source: &Endpoint<'_>, sink: &Endpoint<'_>) -> Option<&Pair> {
-        let ends = (End::of(source.kind())?, End::of(sink.kind())?);
+        let ends = End::of_both(source, sink)?;
         let mut pairs = self.pairs.iter().filter(|pair| (pair.source, pair.sink) == ends);
         let device = match ends {
             (_, End::File) => sink.device(),
@@ -499,6 +503,66 @@ impl Profile {
         };
         let here = |pair: &&Pair| pair.place.as_ref().is_some_and(|place| place.device == device);
         pairs.clone().find(here).or_else(|| pairs.next())
+    }
+}
+
+/// The text of a file that may be a profile.
+fn text_of(path: &Path) -> Result<String, ProfileError> {
+    let unreadable = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => ProfileError::Absent(path.into()),
+        _ => ProfileError::Unreadable { path: path.into(), error },
+    };
+    let corrupt = |why: &str| ProfileError::Corrupt { path: path.into(), why: why.into() };
+    // A FIFO, say, would be waited for: here, or when it is read.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map(File::from)
+        .map_err(|errno| unreadable(errno.into()))?;
+    let found = file.metadata().map_err(unreadable)?;
+    if !found.is_file() {
+        return Err(corrupt("it is not a regular file"));
+    }
+    // Room for all of it, and for the read that finds its end: one call instead of a dozen.
+    let mut text = String::with_capacity(found.len().min(FILE_BYTES_MAX) as usize + 64);
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(corrupt("it is larger than 4 MiB"));
+    }
+    Ok(text)
+}
+
+/// A profile whose choices are still text.
+#[derive(Deserialize)]
+struct Folded<'t> {
+    schema: String,
+    made: String,
+    bytepath: String,
+    machine: MachineKey,
+    #[serde(borrow)]
+    pairs: Vec<FoldedPair<'t>>,
+}
+
+#[derive(Deserialize)]
+struct FoldedPair<'t> {
+    source: End,
+    sink: End,
+    place: Option<Place>,
+    #[serde(borrow)]
+    choices: &'t RawValue,
+}
+
+impl Folded<'_> {
+    /// With the pairs of these ends alone.
+    fn unfolded(text: &str, ends: Option<(End, End)>) -> serde_json::Result<Profile> {
+        let Folded { schema, made, bytepath, machine, pairs } = serde_json::from_str(text)?;
+        let pairs = pairs.into_iter().filter(|pair| Some((pair.source, pair.sink)) == ends);
+        let unfolded = |FoldedPair { source, sink, place, choices }: FoldedPair<'_>| {
+            let choices = serde_json::from_str(choices.get())?;
+            Ok(Pair { source, sink, place, choices })
+        };
+        let pairs = pairs.map(unfolded).collect::<serde_json::Result<_>>()?;
+        let (costs, outlets) = (Vec::new(), Vec::new());
+        Ok(Profile { schema, made, bytepath, machine, costs, outlets, pairs })
     }
 }
 
@@ -645,9 +709,27 @@ pub(crate) mod tests {
             (" ".repeat(5 << 20), "larger than"),
         ];
         for (text, why) in cases {
-            let error = Profile::read(written(text.as_bytes()).path()).expect_err(why).to_string();
+            let file = written(text.as_bytes());
+            let error = Profile::read(file.path()).expect_err(why).to_string();
             assert!(error.contains(why) && error.contains("bytepath tune"), "{why}: {error}");
+            let ends = Some((sound().pairs[0].source, sound().pairs[0].sink));
+            let between = Profile::read_between(file.path(), ends).expect_err(why);
+            assert_eq!(between.to_string(), error);
         }
+    }
+
+    #[test]
+    fn between_two_ends_their_pairs_are_read_alone() {
+        let mut all = sound();
+        let (source, sink) = (all.pairs[0].source, all.pairs[0].sink);
+        let other = [End::File, End::Socket].into_iter().find(|end| *end != source);
+        all.pairs.push(Pair { source: other.expect("one of them"), ..all.pairs[0].clone() });
+        let file = written(serde_json::to_string(&all).expect("written").as_bytes());
+        let read = |ends| Profile::read_between(file.path(), ends).expect("read");
+        let first = vec![all.pairs[0].clone()];
+        let expected = Profile { costs: vec![], outlets: vec![], pairs: first, ..all.clone() };
+        assert_eq!(read(Some((source, sink))), expected);
+        assert_eq!(read(None), Profile { pairs: vec![], ..expected });
     }
 
     #[test]

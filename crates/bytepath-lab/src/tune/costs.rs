@@ -18,7 +18,7 @@ use rustix::event::EventfdFlags;
 use rustix::pipe::PipeFlags;
 use rustix::thread::futex;
 
-use super::{Effort, handing};
+use super::{Effort, handing, kept};
 use crate::ends::GIB;
 use crate::stats::median;
 
@@ -87,7 +87,7 @@ fn wake_up(by: &str, placement: &str) -> String {
 }
 
 fn cost(name: &str, unit: &str, value: f64) -> Cost {
-    Cost { name: name.into(), unit: unit.into(), value }
+    Cost { name: name.into(), unit: unit.into(), value: kept(value) }
 }
 
 fn rounds(mut round: impl FnMut() -> f64) -> f64 {

@@ -16,6 +16,7 @@ use bytepath::profile::{Cost, End, MachineKey, Measured, Pair, Place, Profile, S
 use bytepath_report::{Arm, Experiment, Record, Status};
 
 use crate::arm::{self, Timing};
+use crate::ends::GIB;
 use crate::experiments::pairs::{self, PAIRS};
 use crate::lab::{Blocks, Settings};
 use crate::pair_work::unnamed;
@@ -30,9 +31,10 @@ pub use handing::hand;
 pub struct Effort {
     /// How many rounds in which every choice of a pair is measured once.
     pub rounds: Rounds,
-    /// Bytes of one sample of a pair.
+    /// Bytes of one sample of a pair, at least.
     pub bytes: u64,
-    /// How long a sample goes on of what is measured for a time: pipes, and memory that is shared.
+    /// About how long a sample goes on, at least, where there is no end to what can be moved: in less,
+    /// the processes have hardly found their CPUs.
     pub time: Duration,
     /// How often all choices of a pair are looked at, to find those that are worth measuring well.
     pub looks: u32,
@@ -251,14 +253,25 @@ impl PairRun<'_> {
                 left.push(choice.choice.clone());
             }
         }
-        self.of(pair, &left, planned, (blocks, self.effort.bytes))
+        self.of(pair, &left, planned, (blocks, self.sample_bytes(pair, scanned)))
     }
 
     /// The contenders that came out about as fast as the best of them, to be measured more often.
     pub fn finals(&self, pair: (End, End), contended: &Pair, blocks: Blocks) -> Option<Prepared> {
         let level: Vec<Setting> =
             contended.about_as_fast(|_| true).map(|measured| measured.choice.clone()).collect();
-        (level.len() > 1).then(|| self.of(pair, &level, None, (blocks, self.effort.bytes)))
+        let bytes = self.sample_bytes(pair, contended);
+        (level.len() > 1).then(|| self.of(pair, &level, None, (blocks, bytes)))
+    }
+
+    /// What the best choice moves in the time of a sample; of a file no more than there is.
+    fn sample_bytes(&self, (source, _): (End, End), known: &Pair) -> u64 {
+        let speeds = known.choices.iter().map(|choice| choice.overall_gib_per_s);
+        let best = speeds.fold(0.0, f64::max);
+        match source {
+            End::File => self.effort.bytes,
+            _ => self.effort.bytes.max((best * GIB * self.effort.time.as_secs_f64()) as u64),
+        }
     }
 
     fn settings(&self, (source, sink): (End, End)) -> Vec<Setting> {
@@ -324,13 +337,25 @@ fn measured(choice: Setting, records: &[Record]) -> Option<Measured> {
     let values: Vec<f64> = arms.iter().flat_map(|arm| counted(arm)).collect();
     let median = stats::median(&values)?;
     let interval = stats::median_interval(&values).ok();
+    let ci95 = interval.map_or([median, median], |interval| [interval.low, interval.high]);
     Some(Measured {
         choice,
-        gib_per_s: median,
-        ci95: interval.map_or([median, median], |interval| [interval.low, interval.high]),
-        overall_gib_per_s: overall(values).unwrap_or(median),
-        cpu_s_per_gib: cpu_s_per_gib(&arms),
+        gib_per_s: kept(median),
+        ci95: ci95.map(kept),
+        overall_gib_per_s: kept(overall(values).unwrap_or(median)),
+        cpu_s_per_gib: kept(cpu_s_per_gib(&arms)),
     })
+}
+
+/// The digits of a figure that mean something, and a few more: who reads a profile reads all of them
+/// before it moves a byte.
+fn kept(figure: f64) -> f64 {
+    if figure == 0.0 || !figure.is_finite() {
+        return figure;
+    }
+    const DIGITS: i32 = 5;
+    let scale = 10f64.powi(DIGITS - 1 - figure.abs().log10().floor() as i32);
+    (figure * scale).round() / scale
 }
 
 /// The values of an arm that count.
@@ -391,6 +416,15 @@ mod tests {
         assert_eq!(overall(vec![1.0, 4.0, 4.0]), Some(4.0));
         // 1 and 1/3 of a second for two of them.
         assert_eq!(overall(vec![0.1, 3.0, 1.0]), Some(1.5));
+    }
+
+    #[test]
+    fn figures_keep_five_digits() {
+        for (figure, five) in [(0.0, 0.0), (123_456.7, 123_460.0), (-1.234_56, -1.2346)] {
+            assert_eq!(kept(figure), five);
+        }
+        assert_eq!(serde_json::to_string(&kept(0.114_745_333)).expect("JSON"), "0.11475");
+        assert!(kept(f64::NAN).is_nan());
     }
 
     #[test]

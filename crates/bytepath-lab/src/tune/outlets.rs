@@ -9,7 +9,7 @@ use bytepath::outlets::Use;
 use bytepath::profile::{Sending, Sent};
 use bytepath_report::{Experiment, Record, Status, Unit};
 
-use super::{Effort, Prepared};
+use super::{Effort, Prepared, kept};
 use crate::arm::Arm;
 use crate::lab::{Blocks, Settings};
 use crate::pipe_work::{PipeWork, Writer};
@@ -115,7 +115,7 @@ fn arm(name: String, writer: Vec<String>, reader: &str, program: &Path) -> Arm {
 pub fn sent(record: &Record, spin: Option<Duration>) -> Vec<Sent> {
     let median = |name: String| {
         let arm = record.arms.iter().find(|arm| arm.name == name && arm.status == Status::Ok)?;
-        arm.median.filter(|median| *median > 0.0)
+        arm.median.filter(|median| *median > 0.0).map(kept)
     };
     let sent = |used_for: Use, choice: Sending| {
         let [read, splice] = READERS.map(|reader| median(name(used_for, &choice, reader)));

@@ -8,7 +8,7 @@ use bytepath::placement::Placement;
 use bytepath::profile::Cost;
 use bytepath_report::Record;
 
-use super::{Effort, Prepared};
+use super::{Effort, Prepared, kept};
 use crate::experiments::pipes::{self, Axes};
 use crate::lab::{Blocks, Settings};
 
@@ -54,7 +54,7 @@ pub fn costs(record: &Record) -> Vec<Cost> {
         let wait = words.pop()?.strip_prefix("wait=")?;
         let size = words.pop()?.strip_prefix("pipe=")?;
         let name = format!("write and read, pipe of {size}, {}, {wait}", words.join(" "));
-        Some(Cost { name, unit: "GiB/s".into(), value: arm.median? })
+        Some(Cost { name, unit: "GiB/s".into(), value: kept(arm.median?) })
     };
     record.arms.iter().filter_map(cost).collect()
 }

@@ -34,7 +34,8 @@ pub(crate) struct Options {
     /// Rounds in which every choice is measured once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     blocks: Option<u32>,
-    /// Bytes moved by each sample
+    /// Bytes moved by each sample of a pair, or more where the source has no end and they would
+    /// take less than 20 ms
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     bytes: Option<u64>,
     /// The profile; bytepath/profile.json in $XDG_STATE_HOME or ~/.local/state unless given

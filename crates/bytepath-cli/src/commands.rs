@@ -22,7 +22,7 @@ pub(crate) const CLASSICS: &[Classic] = &[
 ];
 
 /// A command.
-pub(crate) struct Command {
+struct Command {
     name: &'static str,
     takes: fn(clap::Command) -> clap::Command,
     run: fn(&ArgMatches) -> anyhow::Result<ExitCode>,

@@ -347,8 +347,8 @@ fn measured(choice: Setting, records: &[Record]) -> Option<Measured> {
     })
 }
 
-/// The digits of a figure that mean something, and a few more: who reads a profile reads all of them
-/// before it moves a byte.
+/// The digits of a figure that mean something, and a few more: movers read them before they move a
+/// byte.
 fn kept(figure: f64) -> f64 {
     if figure == 0.0 || !figure.is_finite() {
         return figure;

@@ -3,7 +3,7 @@
 pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use bytepath::Profile;
@@ -12,6 +12,7 @@ use bytepath::profile::{End, Pair};
 use bytepath_lab::lab::{Blocks, LabError};
 use bytepath_lab::schedule::fresh_seed;
 use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Rounds, Site};
+use bytepath_report::Record;
 use clap::Args;
 
 use crate::bench::{self, interrupt};
@@ -105,6 +106,12 @@ fn tell(profile: &Profile, options: &Options, json: Option<Output>) -> anyhow::R
     Ok(())
 }
 
+/// The text that is kept, without spaces: movers read it before they move a byte.
+fn kept(profile: &Profile) -> anyhow::Result<String> {
+    Ok(serde_json::to_string(profile)? + "\n")
+}
+
+/// The text for people.
 fn text(profile: &Profile) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(profile)? + "\n")
 }
@@ -117,7 +124,7 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     let effort = options.effort(if options.quick { Effort::QUICK } else { Effort::DEFAULT });
     let mut profile = measured(&sites(&options.dir, effort)?, effort)?;
     profile.keep_other_places(Profile::read(path).ok());
-    let kept = output.write(text(&profile)?.as_bytes());
+    let kept = output.write(kept(&profile)?.as_bytes());
     // What was measured is told also where it cannot be kept.
     tell(&profile, options, json)?;
     kept?;
@@ -140,18 +147,27 @@ fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
     let part = (effort, budget.next_part());
     let outlets = tune::outlets::prepared(&program, spin, part, fresh_seed());
     profile.outlets = tune::outlets::sent(&bench::whole(outlets)?, spin);
-    for (index, site) in sites.iter().enumerate() {
-        let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
-        for pair in tune::pairs_at(first(index)) {
-            match pair_measured(&run, pair, &mut budget) {
-                Ok(pair) => profile.pairs.push(pair),
+    let run = |site| PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
+    let runs: Vec<PairRun<'_>> = sites.iter().map(run).collect();
+    let mut looked = Vec::new();
+    for (index, run) in runs.iter().enumerate() {
+        for ends in tune::pairs_at(first(index)) {
+            match Looked::at(run, ends, budget.next_part()) {
+                Ok(pair) => looked.push(pair),
                 // Ends of which nothing can be measured here leave the planner its rules.
                 Err(error) if cannot_run(&error) => {
-                    crate::say(format_args!("{} to {}: {error}", pair.0, pair.1));
+                    crate::say(format_args!("{} to {}: {error}", ends.0, ends.1));
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+    let mut doubt: f64 = looked.iter().map(|looked| tune::doubt(&looked.pair)).sum();
+    for looked in looked {
+        let own = tune::doubt(&looked.pair);
+        let finals = budget.finals(own, doubt);
+        doubt -= own;
+        profile.pairs.push(looked.settled(finals)?);
     }
     Ok(profile)
 }
@@ -161,31 +177,42 @@ fn pairs(sites: &[Site]) -> usize {
     (0..sites.len()).map(|index| tune::pairs_at(first(index)).len()).sum()
 }
 
-/// Less time than this is not worth another run, which takes three blocks however long they are.
-const FINALS_FROM: Duration = Duration::from_millis(600);
+/// A pair whose choices were all looked at, and those worth it measured.
+struct Looked<'a> {
+    run: &'a PairRun<'a>,
+    ends: (End, End),
+    pair: Pair,
+    /// What was measured of those worth it.
+    records: Vec<Record>,
+}
 
-/// Looks at all choices, then measures well those that are worth it, and longest those that are level.
-fn pair_measured(run: &PairRun<'_>, ends: (End, End), budget: &mut Budget) -> anyhow::Result<Pair> {
-    let (blocks, began) = (budget.next_part(), Instant::now());
-    let left = |of: Duration| of.saturating_sub(began.elapsed());
-    let scanned = run.measured(ends, &[bench::whole(run.scan(ends))?]);
-    let contenders = match blocks {
-        // The look has to do where there is no time for more.
-        Blocks::Within(time) if left(time).is_zero() => return Ok(scanned),
-        Blocks::Within(time) => Blocks::Within(left(time) / 2),
-        other => other,
-    };
-    let mut records = vec![bench::whole(run.contenders(ends, &scanned, None, contenders))?];
-    let contended = tune::joined(scanned, run.measured(ends, &records));
-    let finals = match blocks {
-        Blocks::Within(time) if left(time) >= FINALS_FROM => {
-            run.finals(ends, &contended, Blocks::Within(left(time)))
-        }
-        _ => None,
-    };
-    let Some(finals) = finals else { return Ok(contended) };
-    records.push(bench::whole(finals)?);
-    Ok(tune::joined(contended, run.measured(ends, &records)))
+impl Looked<'_> {
+    fn at<'a>(
+        run: &'a PairRun<'a>,
+        ends: (End, End),
+        blocks: Blocks,
+    ) -> anyhow::Result<Looked<'a>> {
+        let began = Instant::now();
+        let scanned = run.measured(ends, &[bench::whole(run.scan(ends))?]);
+        let blocks = match blocks {
+            Blocks::Within(time) => match time.checked_sub(began.elapsed()) {
+                // The look has to do where there is no time for more.
+                None => return Ok(Looked { run, ends, pair: scanned, records: Vec::new() }),
+                Some(left) => Blocks::Within(left),
+            },
+            other => other,
+        };
+        let records = vec![bench::whole(run.contenders(ends, &scanned, None, blocks))?];
+        let pair = tune::joined(scanned, run.measured(ends, &records));
+        Ok(Looked { run, ends, pair, records })
+    }
+
+    /// The pair after a last run, if there is one, of the choices that are level.
+    fn settled(mut self, finals: Option<Blocks>) -> anyhow::Result<Pair> {
+        let Some(blocks) = finals else { return Ok(self.pair) };
+        self.records.push(bench::whole(self.run.finals(self.ends, &self.pair, blocks))?);
+        Ok(tune::joined(self.pair, self.run.measured(self.ends, &self.records)))
+    }
 }
 
 /// The profile of this machine in its usual place: the one that is there, if it is sound and not
@@ -202,7 +229,7 @@ pub(crate) fn ensured(folder: &Path) -> anyhow::Result<(Profile, PathBuf)> {
     let output = Output::open(&path)?;
     let effort = Effort::QUICK;
     let profile = measured(&sites(&[folder.to_owned()], effort)?, effort)?;
-    output.write(text(&profile)?.as_bytes())?;
+    output.write(kept(&profile)?.as_bytes())?;
     Ok((profile, path))
 }
 

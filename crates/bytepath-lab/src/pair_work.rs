@@ -134,7 +134,19 @@ impl Work for PairWork {
             Mover::Program(words) => moved_by(words, bytes, running, source, sink),
         }
     }
+
+    fn trial(&self, timing: &Timing) -> Result<(), String> {
+        let few = match (&self.mover, timing.measured) {
+            (Mover::Carry(_), Measured::Bytes(bytes)) => Measured::Bytes(bytes.min(TRIAL_BYTES)),
+            // Other programs take a file to its end.
+            (_, all) => all,
+        };
+        self.sample(&Timing { measured: few, ..*timing }).map(drop)
+    }
 }
+
+/// So many show whether the ends can be joined by the mover at all.
+const TRIAL_BYTES: u64 = 1 << 20;
 
 impl PairWork {
     fn carried(

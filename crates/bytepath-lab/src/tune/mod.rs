@@ -64,23 +64,29 @@ impl Effort {
     pub const QUICK: Effort = Effort {
         rounds: Rounds::Within(Duration::from_secs(6)),
         bytes: 16 << 20,
-        time: Duration::from_millis(6),
+        time: Duration::from_millis(12),
         looks: 2,
         look_share: 1,
     };
 
+    /// Of a pipe between two processes that are both ours, which have found their CPUs before the
+    /// clock starts: half as long does.
     fn timing(self) -> Timing {
-        Timing { warm_up: self.time / 4, measured: arm::Measured::Time(self.time) }
+        Timing { warm_up: self.time / 4, measured: arm::Measured::Time(self.time / 2) }
     }
 }
 
-/// Shares the time of a run out among the parts that are still to be measured.
+/// Shares the time of a run out among the parts that are still to be measured: two thirds of it to
+/// all alike, and what is left to those that are still in doubt.
 #[derive(Debug)]
 pub struct Budget {
     rounds: Rounds,
     began: Instant,
     parts_left: u32,
 }
+
+/// Less time than this is not worth another run, which takes three blocks however long they are.
+const FINALS_FROM: Duration = Duration::from_millis(300);
 
 impl Budget {
     /// For so many parts; the time begins now.
@@ -96,9 +102,20 @@ impl Budget {
         match self.rounds {
             Rounds::Exactly(blocks) => Blocks::Exactly(blocks),
             Rounds::Within(time) => {
-                Blocks::Within(time.saturating_sub(self.began.elapsed()) / parts)
+                Blocks::Within((time * 2 / 3).saturating_sub(self.began.elapsed()) / parts)
             }
         }
+    }
+
+    /// The time that is left, shared by doubt: `own` of `all` that is still to be dispelled; nothing
+    /// where that is too short for another run.
+    pub fn finals(&self, own: f64, all: f64) -> Option<Blocks> {
+        let Rounds::Within(time) = self.rounds else { return None };
+        if own <= 0.0 {
+            return None;
+        }
+        let time = time.saturating_sub(self.began.elapsed()).mul_f64((own / all).min(1.0));
+        (time >= FINALS_FROM).then_some(Blocks::Within(time))
     }
 }
 
@@ -224,9 +241,13 @@ pub struct PairRun<'a> {
 }
 
 /// A choice that gives less than this share of the best in a scan is not measured again, and at most
-/// so many are: the fewer, the more often each. The classic always is, for the gain over it.
+/// so many are: the fewer, the more often each. One that is many times slower, as the classic often
+/// is, would take most of the time to move as much.
 const CONTENDS_FROM: f64 = 0.6;
 const CONTENDERS_MAX: usize = 6;
+
+/// So many blocks give an interval.
+const BLOCKS_ALONE: u32 = 6;
 
 impl PairRun<'_> {
     /// Every choice, roughly.
@@ -247,21 +268,24 @@ impl PairRun<'_> {
         let mut ranked: Vec<&Measured> = scanned.choices.iter().collect();
         ranked.sort_by(|a, b| b.overall_gib_per_s.total_cmp(&a.overall_gib_per_s));
         let least = ranked.first().map_or(0.0, |best| best.overall_gib_per_s * CONTENDS_FROM);
-        let mut left = vec![pairs::classic()];
-        for choice in ranked.into_iter().take(CONTENDERS_MAX) {
-            if choice.overall_gib_per_s >= least && choice.choice != left[0] {
-                left.push(choice.choice.clone());
-            }
-        }
+        let contends = |choice: &&Measured| choice.overall_gib_per_s >= least;
+        let left: Vec<Setting> = ranked
+            .into_iter()
+            .take(CONTENDERS_MAX)
+            .filter(contends)
+            .map(|choice| choice.choice.clone())
+            .collect();
+        // What is ahead of all others needs a figure, but no comparison.
+        let alone = left.len() == 1 && planned.is_none() && matches!(blocks, Blocks::Within(_));
+        let blocks = if alone { Blocks::Exactly(BLOCKS_ALONE) } else { blocks };
         self.of(pair, &left, planned, (blocks, self.sample_bytes(pair, scanned)))
     }
 
     /// The contenders that came out about as fast as the best of them, to be measured more often.
-    pub fn finals(&self, pair: (End, End), contended: &Pair, blocks: Blocks) -> Option<Prepared> {
+    pub fn finals(&self, pair: (End, End), contended: &Pair, blocks: Blocks) -> Prepared {
         let level: Vec<Setting> =
             contended.about_as_fast(|_| true).map(|measured| measured.choice.clone()).collect();
-        let bytes = self.sample_bytes(pair, contended);
-        (level.len() > 1).then(|| self.of(pair, &level, None, (blocks, bytes)))
+        self.of(pair, &level, None, (blocks, self.sample_bytes(pair, contended)))
     }
 
     /// What the best choice moves in the time of a sample; of a file no more than there is.
@@ -317,6 +341,17 @@ impl PairRun<'_> {
         let has_file = source == End::File || sink == End::File;
         Pair { source, sink, place: has_file.then(|| self.site.place.clone()), choices }
     }
+}
+
+/// How much of the time for finals a pair needs, beside others: nothing where one choice is ahead of
+/// all, else the more, the wider the intervals of those that are level.
+pub fn doubt(contended: &Pair) -> f64 {
+    let width = |measured: &Measured| {
+        let [low, high] = measured.ci95;
+        ((high - low) / measured.overall_gib_per_s).clamp(0.0, 1.0)
+    };
+    let level: Vec<f64> = contended.about_as_fast(|_| true).map(width).collect();
+    if level.len() > 1 { level.iter().sum() } else { 0.0 }
 }
 
 /// The better figures of two, choice by choice: those of the contenders, and of the scan for the

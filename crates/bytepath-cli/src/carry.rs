@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// Bytes per call
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
     buf_size: Option<usize>,
-    /// Size of the pipes at either end
+    /// Size of the pipes at either end, and of the buffer of a Unix socket that is written to
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
     pipe_size: Option<usize>,
     /// Spin this long before sleeping

@@ -26,7 +26,8 @@ pub(crate) struct PlanOptions {
     /// Say on standard error which route was chosen and why, what was expected, and what came
     #[arg(long)]
     pub(crate) explain_plan: bool,
-    /// Leave pipes at either end at the size they have, instead of making them larger
+    /// Leave pipes at either end, and the buffers of Unix sockets, at the size they have, instead of
+    /// making them larger
     #[arg(long)]
     pub(crate) no_enlarge: bool,
 }

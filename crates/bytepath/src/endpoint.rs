@@ -326,6 +326,21 @@ impl<'fd> Endpoint<'fd> {
         set_pipe_bytes(self.as_fd(), bytes)
     }
 
+    /// Makes a pipe, or the buffer of a Unix socket that is written to, at least so large; other ends
+    /// stay as they are. (TCP sizes its own buffers, unless somebody sets them.)
+    ///
+    /// # Errors
+    /// Why it is smaller, with the remedy; what it has works too.
+    pub(crate) fn enlarge(&self, bytes: usize) -> Result<(), Refusal> {
+        match self.kind {
+            Kind::Pipe if crate::outlets::pipe_bytes(self.as_fd()) < bytes => {
+                self.set_pipe_bytes(bytes).map(drop)
+            }
+            Kind::UnixSocket => enlarge_send_buffer(self.as_fd(), bytes),
+            _ => Ok(()),
+        }
+    }
+
     /// One read, at the descriptor's position. `Ok(0)` is the end.
     #[inline(always)]
     pub(crate) fn read_some(&self, into: &mut [u8], block: Blocking) -> Result<usize, Errno> {
@@ -453,6 +468,27 @@ pub(crate) fn write_now(pipe: BorrowedFd<'_>, from: &[IoSlice<'_>]) -> Result<us
 /// sandboxes that do not know preadv2(2) and pwritev2(2) refuse them.
 fn has_no_nowait(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM)
+}
+
+/// Has a socket take so many bytes before it makes the writer wait, if it takes fewer.
+fn enlarge_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> Result<(), Refusal> {
+    use rustix::net::sockopt;
+    let failed = |errno| Refusal::errno("the socket keeps its send buffer", errno);
+    // The kernel reckons with twice the size, for what it keeps beside the bytes: socket(7).
+    let (enough, now) = (2 * bytes, || sockopt::socket_send_buffer_size(socket).map_err(failed));
+    if now()? >= enough {
+        return Ok(());
+    }
+    sockopt::set_socket_send_buffer_size(socket, bytes).map_err(failed)?;
+    match now()? {
+        given if given >= enough => Ok(()),
+        given => Err(Refusal::because(format!(
+            "the socket's send buffer is {} and not {}, as net.core.wmem_max is less",
+            shown(given as u64 / 2),
+            shown(bytes as u64)
+        ))
+        .remedy(format!("sysctl -w net.core.wmem_max={bytes}, as root"))),
+    }
 }
 
 /// Sets the size of a pipe; the size that the kernel gave, at least what was asked.

@@ -8,7 +8,8 @@ use crate::wait::Wait;
 pub struct Knobs {
     /// Bytes per call.
     pub chunk_bytes: Option<usize>,
-    /// Size of every pipe at either end, and of pipes of our own.
+    /// Size of every pipe at either end, and of pipes of our own; the buffer of a Unix socket that is
+    /// written to is made at least as large.
     pub pipe_bytes: Option<usize>,
     /// Chunks in flight at once, where a mechanism can have more than one.
     pub queue_depth: Option<usize>,

@@ -239,7 +239,8 @@ impl Plan {
         self.pipe_bytes
     }
 
-    /// The size that pipes at the ends are to grow to if they may.
+    /// The size that pipes at the ends, and the buffer of a Unix socket that is written to, are to grow
+    /// to if they may.
     pub(crate) fn grow_pipes_to(&self) -> Option<usize> {
         self.grow_pipes_to
     }

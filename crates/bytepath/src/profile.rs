@@ -260,7 +260,7 @@ pub struct Setting {
     /// Bytes per call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_bytes: Option<usize>,
-    /// The size that pipes at either end are given.
+    /// The size that pipes at either end are given, and the buffer of a Unix socket that is written to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipe_bytes: Option<usize>,
     /// How long to spin before sleeping, in nanoseconds; absent where it sleeps at once.

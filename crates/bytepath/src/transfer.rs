@@ -138,20 +138,21 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    /// A size that was asked for has to be had; one that the plan wishes for need not, and why not
-    /// is the answer.
+    /// A size that was asked for has to be had by a pipe; one that the plan wishes for need not, and
+    /// why not is the answer.
     fn size_pipes(&self) -> Result<Option<Refusal>, TransferError> {
+        let (asked, wished) = (self.plan.pipe_bytes(), self.plan.grow_pipes_to());
         let mut small = None;
         for end in [self.job.source, self.job.sink] {
-            if end.kind() != Kind::Pipe {
-                continue;
-            }
-            if let Some(bytes) = self.plan.pipe_bytes() {
-                end.set_pipe_bytes(bytes).map_err(TransferError::PipeSize)?;
-            } else if let Some(bytes) = self.plan.grow_pipes_to() {
-                let now = crate::outlets::pipe_bytes(std::os::fd::AsFd::as_fd(end));
-                if now < bytes {
-                    small = end.set_pipe_bytes(bytes).err().or(small);
+            match (end.kind(), asked) {
+                (Kind::Pipe, Some(bytes)) => {
+                    end.set_pipe_bytes(bytes).map_err(TransferError::PipeSize)?;
+                }
+                // What a socket holds that is read from is its writer's to say.
+                (Kind::UnixSocket, _) if std::ptr::eq(end, self.job.source) => {}
+                _ => {
+                    let enlarged = asked.or(wished).map(|bytes| end.enlarge(bytes));
+                    small = enlarged.and_then(Result::err).or(small);
                 }
             }
         }
@@ -216,6 +217,50 @@ mod tests {
         let before = rustix::thread::sched_getaffinity(None).expect("a set");
         Transfer::new(&job, &plan).run().expect("moved");
         assert_eq!(rustix::thread::sched_getaffinity(None).expect("a set"), before);
+    }
+
+    #[test]
+    fn of_sockets_only_a_unix_one_that_is_written_to_gets_a_larger_buffer() {
+        use std::net::{TcpListener, TcpStream};
+        use std::os::fd::BorrowedFd;
+        use std::os::unix::net::UnixStream;
+
+        use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size as size};
+
+        let tcp = || {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let far = TcpStream::connect(listener.local_addr().expect("it")).expect("connected");
+            (far, listener.accept().expect("accepted").0)
+        };
+        // Sizes that any net.core.wmem_max allows; the kernel reckons with twice as much.
+        let moved = |source: BorrowedFd<'_>, sink: BorrowedFd<'_>, leave| {
+            let (source, sink) = (Endpoint::source(source), Endpoint::sink(sink));
+            let (source, sink) = (source.expect("a source"), sink.expect("a sink"));
+            let job = Job::new(&source, &sink).limit(16 << 10);
+            let knobs = Knobs { pipe_bytes: Some(64 << 10), ..Knobs::default() };
+            let plan = Plan::best(&job, if leave { Knobs::default() } else { knobs });
+            let plan = plan.expect("a plan").leave_pipes();
+            Transfer::new(&job, &plan).run().expect("moved");
+        };
+        for leave in [false, true] {
+            let (from, mut feed) = UnixStream::pair().expect("sockets");
+            feed.write_all(&[7; 48 << 10]).expect("taken");
+            for small in [from.as_fd(), feed.as_fd()] {
+                set_socket_send_buffer_size(small, 16 << 10).expect("set");
+            }
+            let (to, _drain) = UnixStream::pair().expect("sockets");
+            set_socket_send_buffer_size(&to, 32 << 10).expect("set");
+            moved(from.as_fd(), to.as_fd(), leave);
+            let expected = if leave { 64 << 10 } else { 128 << 10 };
+            assert_eq!(size(&to).expect("a size"), expected);
+            assert_eq!(size(&from).expect("a size"), 32 << 10, "it is read from");
+            moved(from.as_fd(), to.as_fd(), true);
+            assert_eq!(size(&to).expect("a size"), expected, "large enough already");
+            let (to, _drain) = tcp();
+            let before = size(&to).expect("a size");
+            moved(from.as_fd(), to.as_fd(), leave);
+            assert_eq!(size(&to).expect("a size"), before, "TCP goes by itself");
+        }
     }
 
     #[test]

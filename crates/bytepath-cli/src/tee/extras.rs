@@ -32,7 +32,7 @@ pub(super) struct Extras {
     /// Say on standard error how the bytes went to each output and why, and what came
     #[arg(long)]
     pub(super) explain_plan: bool,
-    /// Leave pipes at the size they have, instead of making them larger
+    /// Leave pipes, and the buffers of Unix sockets, at the size they have, instead of making them larger
     #[arg(long)]
     pub(super) no_enlarge: bool,
     #[command(flatten)]

@@ -45,7 +45,7 @@ pub(crate) fn choices(profile: &Profile) -> String {
     }
     text += &outlets(profile);
     text + "\nclassic: the gain over read and write of 128 KiB with pipes as they come, as most \
-            tools do\n"
+            tools do; a Unix socket that is written to gets a buffer of the pipes' size\n"
 }
 
 /// The best outlet for what is made up, into a pipe.

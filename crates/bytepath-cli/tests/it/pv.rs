@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -334,6 +334,28 @@ fn pipes_are_left_as_they_are_when_that_is_asked_for() {
             return;
         }
         assert_eq!(after, bytes, "{words:?}");
+    }
+}
+
+#[test]
+fn the_buffer_of_a_socket_that_is_written_to_is_made_larger_unless_it_is_to_be_left() {
+    let folder = folder();
+    let file = folder.path().join("megabyte");
+    fs::write(&file, vec![7; 1 << 20]).expect("written");
+    for (words, grows) in [(&["-q"][..], true), (&["-q", "--no-enlarge"], false)] {
+        let (mut far, near) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        rustix::net::sockopt::set_socket_send_buffer_size(&near, 64 << 10).expect("set");
+        let size = || rustix::net::sockopt::socket_send_buffer_size(&near).expect("a size");
+        let (before, kept) = (size(), near.try_clone().expect("a second"));
+        let mut command = ours(words);
+        let into = Stdio::from(std::os::fd::OwnedFd::from(kept));
+        let program = spawned(command.stdin(fs::File::open(&file).expect("it")).stdout(into));
+        drop(command);
+        let mut got = vec![0; 1 << 20];
+        far.read_exact(&mut got).expect("all of it");
+        assert!(program.done().status.success());
+        assert!(got.iter().all(|byte| *byte == 7));
+        assert_eq!(size() > before, grows, "{words:?}: {before}, {}", size());
     }
 }
 

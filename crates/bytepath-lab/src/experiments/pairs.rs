@@ -79,10 +79,13 @@ pub fn classic() -> Setting {
 /// worth while on this machine.
 pub fn settings(source: End, sink: End, spin: Option<Duration>) -> Vec<Setting> {
     let mut settings = vec![classic()];
-    let pipes: Vec<Option<usize>> = match piped(source, sink) {
-        true => std::iter::once(None).chain(PIPE_BYTES.iter().copied().map(Some)).collect(),
-        false => vec![None],
-    };
+    let mut pipes: Vec<Option<usize>> = vec![None];
+    match sink {
+        _ if piped(source, sink) => pipes.extend(PIPE_BYTES.iter().copied().map(Some)),
+        // The buffer of a socket that is written to goes by the same size.
+        End::Socket => pipes.extend(PIPE_BYTES.last().copied().map(Some)),
+        _ => {}
+    }
     let plain = |route: &str, chunk_bytes, pipe_bytes| Setting {
         route: route.into(),
         chunk_bytes,
@@ -111,7 +114,7 @@ pub fn settings(source: End, sink: End, spin: Option<Duration>) -> Vec<Setting> 
         let spin_ns = u64::try_from(spin.as_nanos()).ok();
         settings.push(Setting { spin_ns, ..plain("splice", None, Some(1 << 20)) });
     }
-    if piped(source, sink) {
+    if pipes.len() > 1 {
         settings.push(Setting { stays: true, ..plain("splice", None, Some(1 << 20)) });
     }
     settings

@@ -1,7 +1,5 @@
 //! All sinks at the pace of the slowest: what is taken goes to each before more is taken.
 
-use std::os::fd::AsFd;
-
 use rustix::io::Errno;
 
 use super::giving::PipePair;
@@ -196,16 +194,15 @@ pub(super) fn passes_growth(before: u64, count: u64) -> bool {
     before < GROW_AFTER_BYTES && before + count >= GROW_AFTER_BYTES
 }
 
-/// Makes pipes larger. A refusal (fs.pipe-user-pages-soft is used up) leaves the size they have,
-/// which also works.
+/// Makes pipes, and the buffers of Unix sockets that are written to, larger. A refusal
+/// (fs.pipe-user-pages-soft is used up) leaves the size they have, which also works.
 pub(super) fn grow_pipes<'e>(
     source: &'e Endpoint<'e>,
     sinks: impl Iterator<Item = &'e Endpoint<'e>>,
     bytes: usize,
 ) {
-    for end in sinks.chain([source]).filter(|end| end.kind() == Kind::Pipe) {
-        if crate::outlets::pipe_bytes(end.as_fd()) < bytes {
-            let _ = end.set_pipe_bytes(bytes);
-        }
+    let piped_source = Some(source).filter(|source| source.kind() == Kind::Pipe);
+    for end in sinks.chain(piped_source) {
+        let _ = end.enlarge(bytes);
     }
 }

@@ -103,6 +103,10 @@ impl Plan {
         let (mut routes, mut refused) = (Vec::new(), Vec::new());
         for route in ROUTES.iter().copied() {
             match suits(route, job) {
+                // One thread alone is not what the rules mean.
+                Ok(Rank::Together) if knobs.threads == Some(1) => {
+                    routes.push(choice(route, Rank::Unproven, job, &knobs));
+                }
                 Ok(rank) => routes.push(choice(route, rank, job, &knobs)),
                 Err(refusal) => refused.push(Refused { route: route.name(), refusal }),
             }
@@ -122,7 +126,8 @@ impl Plan {
     /// As [`Plan::best`], in the order of what was measured on this machine, each route with the
     /// knobs that [`Pair::best`](crate::profile::Pair::best) prefers; what the caller set stays as
     /// it is. Routes that were not measured come last, and so do those of several threads that were
-    /// measured on another file system only. Where the pair was not measured at all, the rules decide.
+    /// measured on another file system only. Where the pair was not measured at all, or rules would have
+    /// several threads copy on a file system that was not, the rules decide.
     ///
     /// # Errors
     /// No route suits.
@@ -131,7 +136,11 @@ impl Plan {
         let Some(pair) = profile.pair(job.source, job.sink) else { return Ok(plan) };
         let measured_here =
             pair.place.as_ref().is_some_and(|place| place.device == job.sink.device());
-        // What several threads gain is a matter of the file system's locks.
+        // What several threads gain is a matter of the file system's locks, of which the figures of
+        // another say nothing.
+        if !measured_here && plan.routes.first().is_some_and(|first| first.rank == Rank::Together) {
+            return Ok(plan);
+        }
         let counts = |choice: &Choice| !choice.route.is_parallel() || measured_here;
         let eligible: Vec<_> =
             plan.routes.iter().filter(|choice| counts(choice)).map(|c| c.route.name()).collect();
@@ -313,6 +322,7 @@ impl fmt::Display for Choice {
         let why = match self.rank {
             Rank::ByReference => "hands over pages",
             Rank::InKernel => "copies once, in the kernel",
+            Rank::Together => "copies once, in the kernel, by several threads",
             Rank::Copies => "copies through memory of ours",
             Rank::Unproven => "only by name, or where it was measured to be best",
         };
@@ -419,6 +429,44 @@ mod tests {
         assert_eq!(first(&holes), "copy-file-range");
         rustix::fs::ftruncate(&full, 4096).expect("it shrinks");
         assert_eq!(first(&full), "copy-file-range", "a small one is not worth the question");
+    }
+
+    #[test]
+    fn a_large_file_in_memory_is_copied_by_several_threads_into_memory_alone() {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let of = |bytes: u64| {
+            let file = rustix::fs::memfd_create("plan", flags).expect("a file");
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)
+                .expect("there is room");
+            file
+        };
+        let first = |from: &rustix::fd::OwnedFd, to: &rustix::fd::OwnedFd, threads| {
+            let (source, sink) = (Endpoint::source(from.as_fd()), Endpoint::sink(to.as_fd()));
+            let (source, sink) = (source.expect("a source"), sink.expect("a sink"));
+            let knobs = Knobs { threads, ..Knobs::default() };
+            let plan = Plan::best(&Job::new(&source, &sink), knobs);
+            plan_names(&plan.expect("a plan"))[0]
+        };
+        let (large, small, to) = (of(64 << 20), of(32 << 20), of(4096));
+        let cpus = crate::machine::CpuList::of_this_thread().expect("CPUs").len();
+        let together = if cpus > 1 { "parallel" } else { "splice" };
+        assert_eq!(first(&large, &to, None), together);
+        assert_eq!(first(&large, &to, Some(1)), "splice");
+        assert_eq!(first(&small, &to, None), "splice");
+        rustix::fs::ftruncate(&small, 64 << 20).expect("it grows");
+        assert_eq!(first(&small, &to, None), "copy-file-range", "it has holes");
+        let directory = std::env::temp_dir();
+        if machine_has_it_in_memory(&directory) {
+            println!("skipped: {} is in memory", directory.display());
+            return;
+        }
+        let elsewhere = tempfile::tempfile_in(directory).expect("a file").into();
+        assert_ne!(first(&large, &elsewhere, None), "parallel", "a device has its own limits");
+    }
+
+    fn machine_has_it_in_memory(directory: &std::path::Path) -> bool {
+        let opened = std::fs::File::open(directory).expect("a directory");
+        crate::machine::type_of(opened.as_fd()) == Some("tmpfs")
     }
 
     #[test]

@@ -259,6 +259,8 @@ pub enum Rank {
     Copies,
     /// Stays in the kernel, and copies there.
     InKernel,
+    /// The same by several threads at once, where no device limits them.
+    Together,
     /// Hands over pages, or lets the file system share or offload.
     ByReference,
 }

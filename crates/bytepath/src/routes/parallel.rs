@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
@@ -48,6 +48,14 @@ const SLICES_EACH: u64 = 4;
 
 /// What the sink is made longer by at once.
 const WINDOW_BYTES: u64 = 64 << 20;
+
+/// What is in memory already is copied into a file system in memory by several threads unasked, if it
+/// is so much or more. By two CPUs, as ratios to one thread that splices: 16 MiB 0.97 to 1.0, 64 MiB
+/// 1.2 to 1.3, 256 MiB 1.2 to 1.4, 1.4 GiB 1.3 to 2; but 0.9 where 512 MiB had to be read from a disk.
+const TOGETHER_FROM_BYTES: u64 = 64 << 20;
+
+/// So many bytes of a source, spread over it, show whether it is in the page cache.
+const PROBES: u64 = 8;
 
 /// More threads than this get in each other's way in the file's page tree.
 const THREADS_USUAL: usize = 4;
@@ -92,7 +100,13 @@ impl Route for Parallel {
         if job.source.bytes() == 0 {
             return Err(Refusal::because("the source says that it is empty, so it has to be read"));
         }
-        Ok(Rank::Unproven)
+        let bytes = job.bytes_known().unwrap_or(0);
+        let large = bytes >= TOGETHER_FROM_BYTES && !job.source.may_have_holes();
+        let together = large
+            && is_in_memory(job.sink.as_fd())
+            && is_at_hand(job.source.as_fd(), bytes)
+            && CpuList::of_this_thread().is_ok_and(|cpus| cpus.len() > 1);
+        Ok(if together { Rank::Together } else { Rank::Unproven })
     }
 
     fn is_parallel(&self) -> bool {
@@ -363,6 +377,20 @@ fn mappable(sink: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Stop> {
     let name = format!("/proc/self/fd/{}", sink.as_raw_fd());
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
     rustix::fs::open(name, flags, Mode::empty()).map(Some).map_err(declined)
+}
+
+/// Whether the next so many bytes of a file are in memory, as far as a few of them show.
+fn is_at_hand(file: BorrowedFd<'_>, bytes: u64) -> bool {
+    if is_in_memory(file) {
+        return true;
+    }
+    let Ok(start) = rustix::fs::tell(file) else { return false };
+    let at_once = |probe: u64| {
+        let (mut byte, at) = ([0], start + bytes / PROBES * probe);
+        let mut into = [std::io::IoSliceMut::new(&mut byte)];
+        rustix::io::preadv2(file, &mut into, at, ReadWriteFlags::NOWAIT) == Ok(1)
+    };
+    (0..PROBES).all(at_once)
 }
 
 /// Whether a file is in memory and nowhere else (tmpfs, memfd).

@@ -141,7 +141,8 @@ impl Plan {
         if !measured_here && plan.routes.first().is_some_and(|first| first.rank == Rank::Together) {
             return Ok(plan);
         }
-        let counts = |choice: &Choice| !choice.route.is_parallel() || measured_here;
+        let several = measured_here && job.is_for_several();
+        let counts = |choice: &Choice| !choice.route.is_parallel() || several;
         let eligible: Vec<_> =
             plan.routes.iter().filter(|choice| counts(choice)).map(|c| c.route.name()).collect();
         let allowed = |setting: &Setting| {
@@ -399,15 +400,23 @@ mod tests {
             let (source, sink, choices) = (End::File, End::File, choices.clone());
             profile(vec![Pair { source, sink, place, choices }])
         };
-        let first = |knobs, device| {
-            let plan = Plan::by_profile(&job, knobs, &measured_on(device)).expect("a plan");
-            plan_names(&plan)[0]
+        let first = |job: Job<'_>, knobs, device| {
+            let plan = Plan::by_profile(&job.unshared(), knobs, &measured_on(device));
+            plan_names(&plan.expect("a plan"))[0]
         };
         let (here, elsewhere) = (sink.device(), sink.device() + 1);
-        assert_eq!(first(Knobs::default(), here), "parallel");
-        assert_eq!(first(Knobs::default(), elsewhere), "read-write", "another file system");
+        let any = Knobs::default;
+        assert_eq!(first(job.allow_any_order(), any(), here), "read-write", "it is small");
+        from.set_len(64 << 20).expect("it grows");
+        let source = Endpoint::source(from.as_fd()).expect("a source");
+        let large = Job::new(&source, &sink);
+        let best_in_order = first(large, any(), here);
+        assert_ne!(best_in_order, "parallel", "the order matters");
+        assert_eq!(first(large.allow_any_order(), any(), here), "parallel");
+        assert_ne!(first(large.allow_any_order(), any(), elsewhere), "parallel", "another place");
         let one = Knobs { threads: Some(1), ..Knobs::default() };
-        assert_eq!(first(one, here), "read-write", "one thread is not what was measured");
+        let alone = first(large.allow_any_order(), one, here);
+        assert_eq!(alone, best_in_order, "one thread is not what was measured");
     }
 
     #[test]
@@ -444,7 +453,7 @@ mod tests {
             let (source, sink) = (Endpoint::source(from.as_fd()), Endpoint::sink(to.as_fd()));
             let (source, sink) = (source.expect("a source"), sink.expect("a sink"));
             let knobs = Knobs { threads, ..Knobs::default() };
-            let plan = Plan::best(&Job::new(&source, &sink), knobs);
+            let plan = Plan::best(&Job::new(&source, &sink).allow_any_order(), knobs);
             plan_names(&plan.expect("a plan"))[0]
         };
         let (large, small, to) = (of(64 << 20), of(32 << 20), of(4096));

@@ -11,7 +11,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use bytepath::pages::{Memory, Pages};
-use bytepath::{Endpoint, Job, Knobs, Moved, Side, TransferError};
+use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Side, TransferError};
 use rustix::fs::{FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -225,17 +225,21 @@ impl<'a> Data<'a> {
         let opening = |error: bytepath::endpoint::EndpointError| Fault::Opening(error.to_string());
         let source = Endpoint::source(self.source).map_err(opening)?;
         let sink = Endpoint::sink(self.sink).map_err(opening)?;
-        let job = Job::new(&source, &sink).allow_preallocation();
+        let job = Job::new(&source, &sink).allow_preallocation().allow_any_order();
         let job = match limit {
             Some(bytes) => job.limit(bytes),
             None => job,
         };
         let threads = self.shared.extras.jobs.map(usize::from);
         let knobs = Knobs { threads, ..Knobs::default() };
-        let carrying = Carrying { job, knobs, meter: &self.shared.hand.meter, cancel: None };
+        let stopping = &self.shared.tally.stopping;
+        let cancel =
+            (source.kind() == Kind::File && sink.kind() == Kind::File).then_some(stopping.cancel());
+        let carrying = Carrying { job, knobs, meter: &self.shared.hand.meter, cancel };
         let (settings, extras) = (self.shared.settings, self.shared.extras);
         let shares = settings.reflink != Reflink::Never && way == Way::Any && !extras.uncached;
-        match self.shared.moved(&carrying, shares, &mut self.dirty_bytes) {
+        let moved = || self.shared.moved(&carrying, shares, &mut self.dirty_bytes);
+        match stopping.heeded(cancel.is_some(), moved) {
             Ok(moved) => {
                 self.note(&moved, shares);
                 Ok(moved.bytes)

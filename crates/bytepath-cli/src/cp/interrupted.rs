@@ -4,8 +4,12 @@
 //! it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::{Duration, Instant};
 
+use bytepath::wait::Cancel;
+use bytepath::{Moved, TransferError};
 use bytepath_report::numbers;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::{register_conditional_default, register_usize};
@@ -16,9 +20,13 @@ use super::hand::Hand;
 use super::progress::counted;
 use super::voice::q;
 use crate::bench::interrupt::is_ignored;
+use crate::planning::CarryError;
 
 /// The exit code of whoever cannot be ended by a signal, by the custom of shells.
 const BY_SIGNAL: i32 = 128;
+
+/// Who sent a signal waits no longer than this for a device.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Files that are named, at most: as many as a line can hold, or so.
 const NAMED_MAX: usize = 4;
@@ -62,7 +70,56 @@ impl Interrupts {
     }
 }
 
+/// Stops movements from file to file where they have left no gap, so that what is there is what the
+/// source begins with.
+pub(super) struct Stopping {
+    cancel: Cancel,
+    /// How many are going on.
+    moving: AtomicUsize,
+}
+
+impl Default for Stopping {
+    fn default() -> Stopping {
+        Stopping { cancel: Cancel::by_interruption(), moving: AtomicUsize::new(0) }
+    }
+}
+
+impl Stopping {
+    /// What stops them.
+    pub(super) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// Moves; where that was stopped, the program ends, and this does not come back.
+    pub(super) fn heeded(
+        &self,
+        stoppable: bool,
+        moved: impl FnOnce() -> Result<Moved, CarryError>,
+    ) -> Result<Moved, CarryError> {
+        if !stoppable {
+            return moved();
+        }
+        self.moving.fetch_add(1, SeqCst);
+        let moved = moved();
+        self.moving.fetch_sub(1, SeqCst);
+        while matches!(moved, Err(CarryError::Transfer(TransferError::Cancelled { .. }))) {
+            std::thread::park();
+        }
+        moved
+    }
+
+    /// Stops them, and waits until they are, unless a device keeps one for long.
+    fn stop(&self) {
+        self.cancel.cancel();
+        let until = Instant::now() + PATIENCE;
+        while self.moving.load(SeqCst) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
+    shared.tally.stopping.stop();
     let (files, bytes) = shared.tally.copied();
     let (at, bytes) = (at(&shared.tally.hands), numbers::bytes(bytes));
     let advice = advice(shared, reached);

@@ -13,7 +13,7 @@ use bytepath_report::numbers;
 use super::entry::Shared;
 use super::extras::Progress;
 use super::hand::Hand;
-use super::interrupted::{Interrupts, Reached};
+use super::interrupted::{Interrupts, Reached, Stopping};
 use super::settings::Settings;
 use crate::live::{EVERY, Lines, Rate};
 use crate::metrics::Figures;
@@ -26,6 +26,8 @@ const ANSWERS_AFTER: Duration = Duration::from_millis(50);
 pub(super) struct Tally {
     /// What each thread that copies is at; the first goes through the tree.
     pub(super) hands: Vec<Hand>,
+    /// How movements are stopped when a signal ends the program.
+    pub(super) stopping: Stopping,
     /// Bytes that are on the device, where that is what counts.
     durable_bytes: AtomicU64,
     /// Whether it was said that something is not copied past the page cache.

@@ -2,9 +2,11 @@
 //! hand where they have to be seen.
 
 use std::ffi::OsString;
+use std::os::fd::AsFd as _;
 use std::time::Instant;
 
-use bytepath::{Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
+use bytepath::error::Failed;
+use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Side, Transfer, TransferError};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 
@@ -51,6 +53,21 @@ impl Ended {
             errno => Ended::WriteFailed(errno),
         }
     }
+}
+
+/// Whether whoever reads from a Unix socket has closed it: with bytes in it that is another error than
+/// EPIPE, once.
+fn reader_left(failed: &Failed, sink: &Sink<'_>) -> bool {
+    failed.errno == Errno::CONNRESET
+        && failed.side != Side::Source
+        && sink.endpoint.kind() == Kind::UnixSocket
+}
+
+/// Whether an output is the file that messages go to as well (`> file 2>&1`).
+fn is_also_stderr(sink: &Endpoint<'_>) -> bool {
+    let stderr = std::io::stderr();
+    sink.kind() == Kind::File
+        && Endpoint::sink(stderr.as_fd()).is_ok_and(|stderr| stderr.same_file(sink))
 }
 
 /// What is left to be moved.
@@ -216,7 +233,11 @@ impl Work<'_> {
     ) -> Ended {
         let whole = Job::new(&source.endpoint, &sink.endpoint).allow_aliasing();
         let no_enlarge = !self.grows_pipes();
-        let options = PlanOptions { no_enlarge, ..self.settings.options.plan.clone() };
+        let mut options = PlanOptions { no_enlarge, ..self.settings.options.plan.clone() };
+        if options.route.is_none() && is_also_stderr(&sink.endpoint) {
+            // What is drawn goes between what is written, and only write(2) keeps them apart.
+            options.route = Some("read-write".to_owned());
+        }
         let endless = whole.limit(u64::MAX);
         let mut planning = match options.begin(&endless, Knobs::default()) {
             Ok(planning) => planning.in_stretches(),
@@ -257,7 +278,12 @@ impl Work<'_> {
                 }
                 Err(error) => {
                     planning.broke_off(&error);
-                    break self.failed(error, source);
+                    break match error {
+                        TransferError::Failed(failed) if reader_left(&failed, sink) => {
+                            Ended::SinkGone
+                        }
+                        error => self.failed(error, source),
+                    };
                 }
             };
             pace.used(moved.bytes);

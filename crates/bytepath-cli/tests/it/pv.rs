@@ -338,6 +338,44 @@ fn pipes_are_left_as_they_are_when_that_is_asked_for() {
 }
 
 #[test]
+fn what_is_drawn_into_the_file_that_is_written_takes_nothing_from_it() {
+    let folder = folder();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    // What is drawn has none of these.
+    fs::write(&from, vec![b'x'; 48 << 20]).expect("written");
+    let both = fs::File::create(&to).expect("a file");
+    let mut command = ours(&["-f", "-i", "0.1", "-L", "160M"]);
+    command.arg(&from).stderr(both.try_clone().expect("a second")).stdout(both);
+    assert!(spawned(&mut command).done().status.success());
+    let got = fs::read(&to).expect("it");
+    let data = got.iter().filter(|byte| **byte == b'x').count();
+    assert!(got.len() > data, "something is drawn");
+    assert_eq!(data, 48 << 20);
+}
+
+#[test]
+fn a_socket_whose_reader_has_left_is_no_error() {
+    let folder = folder();
+    let file = folder.path().join("large");
+    fs::write(&file, vec![7; 8 << 20]).expect("written");
+    for round in 0..20 {
+        let (mut far, near) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let mut command = ours(&["-q"]);
+        command.arg(&file).stdout(OwnedFd::from(near)).stderr(Stdio::piped());
+        let program = spawned(&mut command);
+        drop(command);
+        far.read_exact(&mut [0; 100_000]).expect("so much");
+        if round % 2 == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        // It has bytes that nobody will read.
+        drop(far);
+        let done = program.done();
+        assert_eq!((done.status.code(), done.stderr.as_str()), (Some(0), ""), "{round}: {done:?}");
+    }
+}
+
+#[test]
 fn the_buffer_of_a_socket_that_is_written_to_is_made_larger_unless_it_is_to_be_left() {
     let folder = folder();
     let file = folder.path().join("megabyte");

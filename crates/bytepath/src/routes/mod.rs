@@ -106,6 +106,8 @@ pub struct Job<'a> {
     pub sharing: Allowed,
     /// See [`Job::allow_preallocation`].
     pub preallocation: Allowed,
+    /// See [`Job::allow_any_order`].
+    pub any_order: Allowed,
 }
 
 /// What a movement leaves in the page cache.
@@ -140,6 +142,7 @@ impl<'a> Job<'a> {
             cache: Cache::Keep,
             sharing: Allowed::Yes,
             preallocation: Allowed::No,
+            any_order: Allowed::No,
         }
     }
 
@@ -184,6 +187,22 @@ impl<'a> Job<'a> {
     #[must_use]
     pub fn allow_preallocation(self) -> Self {
         Job { preallocation: Allowed::Yes, ..self }
+    }
+
+    /// Allows several threads to write what comes later before what comes first, with zeros between until
+    /// all is there, and the sink's position to stay until then: nobody else reads or writes the sink
+    /// meanwhile, and who ends the movement cancels it and waits for it.
+    #[must_use]
+    pub fn allow_any_order(self) -> Self {
+        Job { any_order: Allowed::Yes, ..self }
+    }
+
+    /// Whether several threads may do it without having been asked for by name: they may, and it is large
+    /// enough for that to have been measured.
+    pub(crate) fn is_for_several(&self) -> bool {
+        const FROM_BYTES: u64 = 64 << 20;
+        self.any_order == Allowed::Yes
+            && self.bytes_known().is_some_and(|bytes| bytes >= FROM_BYTES)
     }
 
     /// Duplicates what a pipe holds now and leaves it there.
@@ -259,7 +278,7 @@ pub enum Rank {
     Copies,
     /// Stays in the kernel, and copies there.
     InKernel,
-    /// The same by several threads at once, where no device limits them.
+    /// The same by several threads at once, where no device limits them and the job allows it.
     Together,
     /// Hands over pages, or lets the file system share or offload.
     ByReference,

@@ -13,6 +13,10 @@
 //! tmpfs by 2 CPUs: 0.155 s by copy_file_range, 0.16 by mappings alone, 0.107 so; on ext4, whose faults
 //! bring several pages, the mappings alone are faster).
 //!
+//! What is in memory already goes into a file system in memory so unasked, where the job allows any
+//! order. By two CPUs, as ratios to one thread that splices: 16 MiB 0.97 to 1.0, 64 MiB 1.2 to 1.3,
+//! 256 MiB 1.2 to 1.4, 1.4 GiB 1.3 to 2; but 0.9 where 512 MiB had to be read from a disk.
+//!
 //! The sink grows by a window at a time, which a file system on a device has set aside before it is
 //! mapped (setting memory aside would be half of the work, done by one thread), and by its last page
 //! only when all before it is there: a process that is killed leaves a file that is shorter than the
@@ -48,11 +52,6 @@ const SLICES_EACH: u64 = 4;
 
 /// What the sink is made longer by at once.
 const WINDOW_BYTES: u64 = 64 << 20;
-
-/// What is in memory already is copied into a file system in memory by several threads unasked, if it
-/// is so much or more. By two CPUs, as ratios to one thread that splices: 16 MiB 0.97 to 1.0, 64 MiB
-/// 1.2 to 1.3, 256 MiB 1.2 to 1.4, 1.4 GiB 1.3 to 2; but 0.9 where 512 MiB had to be read from a disk.
-const TOGETHER_FROM_BYTES: u64 = 64 << 20;
 
 /// So many bytes of a source, spread over it, show whether it is in the page cache.
 const PROBES: u64 = 8;
@@ -101,8 +100,8 @@ impl Route for Parallel {
             return Err(Refusal::because("the source says that it is empty, so it has to be read"));
         }
         let bytes = job.bytes_known().unwrap_or(0);
-        let large = bytes >= TOGETHER_FROM_BYTES && !job.source.may_have_holes();
-        let together = large
+        let together = job.is_for_several()
+            && !job.source.may_have_holes()
             && is_in_memory(job.sink.as_fd())
             && is_at_hand(job.source.as_fd(), bytes)
             && CpuList::of_this_thread().is_ok_and(|cpus| cpus.len() > 1);

@@ -210,6 +210,40 @@ fn whenever_it_is_interrupted_success_means_that_all_is_copied() {
     assert!(ended > RUNS / 10, "only {ended} were ended by the signal");
 }
 
+#[test]
+fn what_several_threads_have_copied_has_no_gap_when_a_signal_comes() {
+    const BYTES: u64 = 192 << 20;
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("skipped: /dev/shm cannot be written");
+    };
+    let (source, new) = (folder.path().join("a"), folder.path().join("new"));
+    let content: Vec<u8> = (0..BYTES / 8).flat_map(u64::to_le_bytes).collect();
+    std::fs::write(&source, &content).expect("a file");
+    let ends = [&source, &new].map(|path| path.to_str().expect("a name"));
+    let mut midway = 0;
+    for (round, words) in [&["cp"][..], &["cp", "--route", "parallel"]].repeat(6).iter().enumerate()
+    {
+        std::fs::remove_file(&new).or_else(none).expect("it is ours");
+        let mut cp = started(&[words, &ends[..]].concat());
+        let least = BYTES / 12 * (round as u64 / 2);
+        until(|| {
+            let reached = new.metadata().is_ok_and(|data| data.len() > least);
+            reached || !matches!(cp.child().try_wait(), Ok(None))
+        });
+        let _ = kill_process_group(cp.group, Signal::TERM);
+        let done = cp.done();
+        let copied = std::fs::read(&new).expect("what there is");
+        assert!(content.starts_with(&copied), "{words:?}: a gap in {} bytes", copied.len());
+        if let Some((_, told)) = done.stderr.split_once(", at byte ") {
+            let offset = told.split(' ').next().expect("a byte");
+            assert_eq!(offset, copied.len().to_string(), "{words:?}");
+            midway += 1;
+        }
+    }
+    println!("{midway} were interrupted midway");
+    assert!(midway > 0, "none was interrupted midway");
+}
+
 /// What is not there need not be removed.
 fn none(error: std::io::Error) -> std::io::Result<()> {
     match error.kind() {

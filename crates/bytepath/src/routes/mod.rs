@@ -197,10 +197,10 @@ impl<'a> Job<'a> {
         Job { any_order: Allowed::Yes, ..self }
     }
 
-    /// Whether several threads may do it without having been asked for by name: they may, and it is large
-    /// enough for that to have been measured.
+    /// Whether several threads may do it without having been asked for by name: they may, and it is as
+    /// large, or nearly, as what is measured.
     pub(crate) fn is_for_several(&self) -> bool {
-        const FROM_BYTES: u64 = 64 << 20;
+        const FROM_BYTES: u64 = 32 << 20;
         self.any_order == Allowed::Yes
             && self.bytes_known().is_some_and(|bytes| bytes >= FROM_BYTES)
     }

@@ -53,6 +53,9 @@ const SLICES_EACH: u64 = 4;
 /// What the sink is made longer by at once.
 const WINDOW_BYTES: u64 = 64 << 20;
 
+/// From so many bytes on several threads copy unasked: see the module.
+const TOGETHER_FROM_BYTES: u64 = 64 << 20;
+
 /// So many bytes of a source, spread over it, show whether it is in the page cache.
 const PROBES: u64 = 8;
 
@@ -101,6 +104,7 @@ impl Route for Parallel {
         }
         let bytes = job.bytes_known().unwrap_or(0);
         let together = job.is_for_several()
+            && bytes >= TOGETHER_FROM_BYTES
             && !job.source.may_have_holes()
             && is_in_memory(job.sink.as_fd())
             && is_at_hand(job.source.as_fd(), bytes)

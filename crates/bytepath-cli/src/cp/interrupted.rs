@@ -102,8 +102,10 @@ impl Stopping {
         self.moving.fetch_add(1, SeqCst);
         let moved = moved();
         self.moving.fetch_sub(1, SeqCst);
-        while matches!(moved, Err(CarryError::Transfer(TransferError::Cancelled { .. }))) {
-            std::thread::park();
+        if matches!(moved, Err(CarryError::Transfer(TransferError::Cancelled { .. }))) {
+            loop {
+                std::thread::park();
+            }
         }
         moved
     }

@@ -76,8 +76,10 @@ fn sigterm_and_sighup_reach_every_stage_and_end_it_as_a_shell() {
 fn a_stage_that_answers_sigterm_is_waited_for() {
     let answers =
         "trap \"sleep 0.2; echo bye; exit\" TERM; echo \"$$\" >&2; while :; do sleep 0.05; done";
-    let stays = "trap : TERM; echo \"$$\" >&2; cat; cat";
-    let text = format!("sh -c '{answers}' | sh -c '{stays}' > FILE");
+    // It opens the file itself: bash stays in front of a program whose output it has redirected, and
+    // is ended by a signal for which the program is not.
+    let stays = "trap : TERM; exec > FILE; echo \"$$\" >&2; cat; cat";
+    let text = format!("sh -c '{answers}' | sh -c '{stays}'");
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("out");
     let text = text.replace("FILE", file.to_str().expect("plain"));

@@ -144,7 +144,7 @@ impl<'a> Lines<'a> {
                 Ok(0) => return Err(Short::Declined),
                 Ok(count) => {
                     let (taken, after) = rest.split_at(count);
-                    let lines = memchr::memchr_iter(self.line_end, taken).count() as u64;
+                    let lines = bytecount::count(taken, self.line_end) as u64;
                     self.tally.wrote(count, lines);
                     rest = after;
                 }

@@ -6,7 +6,7 @@
 use super::error::ChannelError;
 
 /// Versions of the ring that this bytepath speaks, the lowest and the highest.
-const VERSIONS: (u16, u16) = (1, 1);
+const VERSIONS: (u16, u16) = (2, 2);
 
 /// Packets are no longer.
 pub(super) const PACKET_BYTES: usize = 64;
@@ -164,20 +164,21 @@ mod tests {
     fn ends_of_one_version_agree_on_what_both_take() {
         for takes in [0, TAKES_HUGETLB, u32::MAX] {
             let theirs = Hello::ours(Role::Receiver, Flow::Bytes, takes).packet();
-            let agreed = Agreed { version: 1, takes: takes & TAKES_HUGETLB };
+            let agreed = Agreed { version: VERSIONS.1, takes: takes & TAKES_HUGETLB };
             assert_eq!(ours().understood(&theirs).expect("agreed"), agreed);
         }
     }
 
     #[test]
     fn a_later_version_that_still_speaks_ours_is_understood_whatever_else_it_says() {
-        let later = Hello { versions: (1, 9), ..Hello::ours(Role::Receiver, Flow::Bytes, 0) };
+        let later =
+            Hello { versions: (VERSIONS.1, 9), ..Hello::ours(Role::Receiver, Flow::Bytes, 0) };
         let mut packet = later.packet();
         packet.extend([7; 20]);
-        assert_eq!(ours().understood(&packet).expect("agreed").version, 1);
-        let alien = Hello { versions: (2, 9), ..later };
+        assert_eq!(ours().understood(&packet).expect("agreed").version, VERSIONS.1);
+        let alien = Hello { versions: (VERSIONS.1 + 1, 9), ..later };
         let error = ours().understood(&alien.packet()[..12]).unwrap_err();
-        assert!(error.to_string().contains("versions 2 to 9"), "{error}");
+        assert!(error.to_string().contains("versions 3 to 9"), "{error}");
     }
 
     #[test]
@@ -199,7 +200,7 @@ mod tests {
         for len in 0..24 {
             assert!(Offer::understood(&vec![0; len]).is_err(), "{len} bytes");
         }
-        let far = Offer { version: 1, ring_bytes: 4096, begins: BEGINS_MAX };
+        let far = Offer { version: VERSIONS.1, ring_bytes: 4096, begins: BEGINS_MAX };
         assert_eq!(Offer::understood(&far.packet()).expect("an offer"), far);
         for begins in [BEGINS_MAX + 1, u64::MAX] {
             assert!(Offer::understood(&Offer { begins, ..far }.packet()).is_err(), "{begins}");

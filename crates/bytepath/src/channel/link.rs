@@ -121,6 +121,9 @@ const ALONE: Duration = Duration::from_micros(20);
 /// let run at once, so many times, and where that is of no use, an end that may sleep does.
 const YIELDS: u32 = 2;
 
+/// So much fits into a common L2 cache beside what else is in use.
+const NEAR_BYTES: usize = 512 << 10;
+
 #[derive(Debug)]
 pub(super) struct Link {
     memory: SharedMemory,
@@ -136,6 +139,8 @@ pub(super) struct Link {
     watching: bool,
     /// The CPU that this end has told of, and 1.
     told_cpu: u64,
+    /// What was passed on since a receiver on the same CPU was last let to read it.
+    ahead_bytes: usize,
     pub(super) packets: Packets,
     meter: Meter,
 }
@@ -247,6 +252,7 @@ impl Link {
             broken,
             watching,
             told_cpu,
+            ahead_bytes: 0,
             packets,
             meter,
         };
@@ -508,6 +514,20 @@ impl Link {
         self.meter.delivered(bytes as u64);
         if let Some(how) = asleep {
             self.wake(how);
+        }
+        self.ahead_bytes += bytes;
+        if self.ahead_bytes >= NEAR_BYTES {
+            self.let_read();
+        }
+    }
+
+    /// Lets a receiver that has this CPU too read what was written while the cache still holds it. There is nothing
+    /// that the two could do at once.
+    #[cold]
+    fn let_read(&mut self) {
+        self.ahead_bytes = 0;
+        if self.role == Role::Sender && self.shares_cpu() {
+            std::thread::yield_now();
         }
     }
 

@@ -8,7 +8,7 @@ use super::connection::Connection;
 use super::error::ChannelError;
 use super::hello::Flow;
 use super::link::Link;
-use super::records::{GAP, HEADER_BYTES, MessageSpace, Record, longest, record_bytes};
+use super::records::{GAP, HEADER_BYTES, MessageSpace, Record, in_memory, longest, record_bytes};
 use super::setup::Setup;
 use crate::meter::Meter;
 use crate::pages::SharedMemory;
@@ -210,11 +210,11 @@ impl MessageReceiver {
         let at = self.link.end().at();
         let to_the_end = self.link.end().capacity() - at;
         let there = to_the_end.min(self.link.end().room() as usize);
-        let in_memory = self.link.in_memory(at..at).start;
-        let header = self.link.memory().words()[in_memory / HEADER_BYTES].load(Relaxed);
+        let begins = in_memory(self.link.in_memory(at..at).start);
+        let header = self.link.memory().words()[begins / HEADER_BYTES].load(Relaxed);
         let len = (header & u64::from(u32::MAX)) as usize;
         match header & !u64::from(u32::MAX) {
-            0 if record_bytes(len) <= there => Ok(Some(len)),
+            0 if record_bytes(at, len) <= there => Ok(Some(len)),
             // A gap lasts to the ring's end, and never from its beginning on: nobody goes round and
             // round here.
             GAP if at > 0 && there == to_the_end && len + HEADER_BYTES == to_the_end => {
@@ -264,8 +264,9 @@ impl Message<'_> {
     /// Its bytes.
     #[inline]
     pub fn bytes(&self) -> SharedBytes<'_> {
-        let begins = self.link.end().at() + HEADER_BYTES;
-        self.link.memory().mapping().bytes(self.link.in_memory(begins..begins + self.len))
+        let at = self.link.end().at();
+        let begins = in_memory(self.link.in_memory(at..at).start) + HEADER_BYTES;
+        self.link.memory().mapping().bytes(begins..begins + self.len)
     }
 }
 
@@ -279,7 +280,7 @@ impl Message<'_> {
 impl Drop for Message<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            self.link.pass(record_bytes(self.len));
+            self.link.pass(record_bytes(self.link.end().at(), self.len));
         }
     }
 }

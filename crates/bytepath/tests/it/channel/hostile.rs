@@ -24,7 +24,7 @@ use crate::watch::bounded;
 pub(super) const COMMITTED: usize = 4096 / 8 + 48;
 pub(super) const RELEASED: usize = 0;
 
-/// Where the ring begins, by words.
+/// Where the ring begins, by words; one of messages a header before.
 const RING: usize = 8192 / 8;
 
 /// The memory of a ring: with the page of each end before it.
@@ -36,6 +36,9 @@ pub(super) const RECEIVER: u8 = 2;
 
 pub(super) const BYTES: u8 = 1;
 pub(super) const MESSAGES: u8 = 2;
+
+/// The version of the ring, twice.
+pub(super) const OURS: [u8; 2] = [2, 2];
 
 pub(super) fn hello(versions: [u8; 2], role: u8, flow: u8) -> Vec<u8> {
     let mut packet = b"bytepath".to_vec();
@@ -56,14 +59,14 @@ pub(super) fn say_with(socket: &OwnedFd, packet: &[u8], files: &[BorrowedFd<'_>]
 }
 
 fn offer(ring_bytes: u64) -> Vec<u8> {
-    [1_u64.to_le_bytes(), ring_bytes.to_le_bytes(), [0; 8]].concat()
+    [u64::from(OURS[0]).to_le_bytes(), ring_bytes.to_le_bytes(), [0; 8]].concat()
 }
 
 /// What a receiver says to a sender that offers this memory.
 fn offered(ring_bytes: u64, file: Option<BorrowedFd<'_>>) -> Result<(), ChannelError> {
     let (here, there) = Connection::pair().expect("a pair");
     let there = OwnedFd::from(there);
-    say(&there, &hello([1, 1], SENDER, BYTES), None);
+    say(&there, &hello(OURS, SENDER, BYTES), None);
     say(&there, &offer(ring_bytes), file);
     here.receiver(&small()).map(drop)
 }
@@ -85,7 +88,7 @@ fn lied_to<End>(
 ) -> Lied<End> {
     let (here, there) = Connection::pair().expect("a pair");
     let (memory, socket) = (memory(MEMORY_BYTES), OwnedFd::from(there));
-    say(&socket, &hello([1, 1], SENDER, flow), None);
+    say(&socket, &hello(OURS, SENDER, flow), None);
     say(&socket, &offer(RING_BYTES as u64), Some(memory.as_fd()));
     let end = make(here, &small()).expect("a receiver");
     Lied { end, memory, socket }
@@ -160,7 +163,7 @@ fn memory_that_could_be_taken_away_is_refused() {
 fn a_sender_is_told_that_its_memory_is_refused() {
     let (here, there) = Connection::pair().expect("a pair");
     let there = OwnedFd::from(there);
-    say(&there, &hello([1, 1], RECEIVER, BYTES), None);
+    say(&there, &hello(OURS, RECEIVER, BYTES), None);
     say(&there, b"refused", None);
     assert!(matches!(here.sender(&small()), Err(ChannelError::Refused(_))));
 }
@@ -169,7 +172,7 @@ fn a_sender_is_told_that_its_memory_is_refused() {
 fn the_memory_that_a_sender_hands_over_keeps_its_size() {
     let (here, there) = Connection::pair().expect("a pair");
     let there = OwnedFd::from(there);
-    say(&there, &hello([1, 1], RECEIVER, BYTES), None);
+    say(&there, &hello(OURS, RECEIVER, BYTES), None);
     let sender = std::thread::spawn(move || here.sender(&small()));
     let file = loop {
         if let Some(file) = heard(&there) {
@@ -204,9 +207,9 @@ fn ends_of_other_versions_and_of_other_kinds_are_told_what_is_wrong() {
         here.sender(&small()).expect_err("no receiver").to_string()
     };
     let version = answer(&hello([7, 9], RECEIVER, BYTES));
-    assert!(version.contains("versions 7 to 9") && version.contains("1 to 1"), "{version}");
-    assert!(answer(&hello([1, 1], SENDER, BYTES)).contains("both send"));
-    assert!(answer(&hello([1, 1], RECEIVER, MESSAGES)).contains("the other messages"));
+    assert!(version.contains("versions 7 to 9") && version.contains("2 to 2"), "{version}");
+    assert!(answer(&hello(OURS, SENDER, BYTES)).contains("both send"));
+    assert!(answer(&hello(OURS, RECEIVER, MESSAGES)).contains("the other messages"));
     assert!(answer(b"GET / HTTP/1.1").contains("no end of a channel"));
 }
 
@@ -219,7 +222,7 @@ fn nothing_that_is_said_first_does_harm() {
             watch.at(format_args!("{packet:?}"));
             // The longer the true beginning, the further the lie gets.
             let true_bytes = true_bytes.min(packet.len());
-            packet[..true_bytes].copy_from_slice(&hello([1, 1], SENDER, BYTES)[..true_bytes]);
+            packet[..true_bytes].copy_from_slice(&hello(OURS, SENDER, BYTES)[..true_bytes]);
             let (here, there) = Connection::pair().expect("a pair");
             let there = OwnedFd::from(there);
             say(&there, &packet, None);
@@ -249,7 +252,7 @@ fn no_header_of_a_message_leads_out_of_the_ring() {
                     _ => small % 64,
                 };
                 let at = (committed % 4096) as usize / 8;
-                memory.words()[RING + at].store(header, Relaxed);
+                memory.words()[RING - 1 + at].store(header, Relaxed);
                 committed += 8 + (small % 64).next_multiple_of(8);
                 memory.words()[COMMITTED].store(committed, Relaxed);
                 match receiver.try_receive() {
@@ -297,7 +300,7 @@ fn packets_that_nobody_needs_only_wake_who_sleeps() {
 fn who_greets_and_goes_is_noticed() {
     let (here, there) = Connection::pair().expect("a pair");
     let there = OwnedFd::from(there);
-    say(&there, &hello([1, 1], SENDER, BYTES), None);
+    say(&there, &hello(OURS, SENDER, BYTES), None);
     drop(there);
     let patient = Setup { patience: Duration::from_secs(3600), ..small() };
     assert!(matches!(here.receiver(&patient), Err(ChannelError::HungUp)));

@@ -25,11 +25,12 @@ fn lengths(longest: usize) -> impl Iterator<Item = usize> {
 #[test]
 fn messages_keep_their_order_and_their_bounds_whatever_the_waits() {
     bounded(|watch| {
-        for wait in waits() {
-            watch.at(wait);
-            let (mut sender, mut receiver) = queue(Setup { wait, ..small() });
+        let rings = [small().ring_bytes, 8192 + 64, 32 << 10];
+        for (wait, ring_bytes) in waits().flat_map(|wait| rings.map(|ring| (wait, ring))) {
+            watch.at(format_args!("{wait:?}, {ring_bytes}"));
+            let (mut sender, mut receiver) = queue(Setup { wait, ring_bytes, ..small() });
             let longest = sender.longest();
-            assert!(longest > 2000, "{longest} of 4096");
+            assert!(longest > ring_bytes / 2 - 100, "{longest} of {ring_bytes}");
             let reader = std::thread::spawn(move || {
                 for len in lengths(longest) {
                     let message = receiver.receive().expect("one").expect("no end");
@@ -47,6 +48,22 @@ fn messages_keep_their_order_and_their_bounds_whatever_the_waits() {
             reader.join().expect("no panic");
         }
     });
+}
+
+/// So that vectors do not lie across two lines of a cache.
+#[test]
+fn what_follows_a_long_message_begins_with_a_cache_line() {
+    let setup = Setup { ring_bytes: 64 << 10, ..small() };
+    let (mut sender, mut receiver) = queue(setup);
+    let mut is_aligned = true;
+    for len in [8, 24, 5000, 8, 4096, 30_000, 5001, 32, 9000].repeat(20) {
+        sender.send(contents(len)).expect("it goes");
+        let message = receiver.receive().expect("one").expect("no end");
+        let (before, words, _) = message.bytes().words();
+        assert!(before.is_empty(), "{len}");
+        assert!(!is_aligned || words.as_ptr().addr() % 64 == 0, "{len}");
+        is_aligned = len >= 4096;
+    }
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn lied_to() -> (OwnedFd, MemoryVisitor) {
     let (here, there) = Connection::pair().expect("a pair");
     let socket = OwnedFd::from(there);
     let mut hello = b"bytepath".to_vec();
-    hello.extend([1, 0, 1, 0, 1, 8, 0, 0, 0, 0, 0, 0]);
+    hello.extend([2, 0, 2, 0, 1, 8, 0, 0, 0, 0, 0, 0]);
     say(&socket, &hello);
     let us = UCred { pid: getpid(), uid: geteuid(), gid: getegid() };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];

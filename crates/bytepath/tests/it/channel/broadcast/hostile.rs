@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
 use super::super::hostile::{
-    COMMITTED, MESSAGES, RECEIVER, RELEASED, SENDER, hello, say, say_with,
+    COMMITTED, MESSAGES, OURS, RECEIVER, RELEASED, SENDER, hello, say, say_with,
 };
 use super::super::small;
 use super::{PATIENCE, admits_until, joined, message, received};
@@ -45,7 +45,7 @@ fn heard(socket: &OwnedFd) -> Vec<OwnedFd> {
 fn liar(sender: &mut Broadcast) -> Liar {
     let (here, there) = Connection::pair().expect("a pair");
     let socket = OwnedFd::from(there);
-    say(&socket, &hello([1, 1], RECEIVER, MESSAGES), None);
+    say(&socket, &hello(OURS, RECEIVER, MESSAGES), None);
     sender.add(here).expect("it may try");
     sender.wait_for_receivers(sender.receivers().present + 1, PATIENCE).expect("it joins");
     assert!(heard(&socket).is_empty(), "first the sender's hello");
@@ -208,14 +208,14 @@ fn whatever_a_receiver_writes_others_get_every_message() {
 }
 
 fn offer(begins: u64) -> Vec<u8> {
-    [1_u64.to_le_bytes(), 4096_u64.to_le_bytes(), begins.to_le_bytes()].concat()
+    [u64::from(OURS[0]).to_le_bytes(), 4096_u64.to_le_bytes(), begins.to_le_bytes()].concat()
 }
 
 /// What a receiver says to a sender that offers these.
 fn offered(begins: u64, files: &[&OwnedFd]) -> Result<(), ChannelError> {
     let (here, there) = Connection::pair().expect("a pair");
     let there = OwnedFd::from(there);
-    say(&there, &hello([1, 1], SENDER, MESSAGES), None);
+    say(&there, &hello(OURS, SENDER, MESSAGES), None);
     let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     say_with(&there, &offer(begins), &files);
     here.message_receiver(&small()).map(drop)
@@ -262,7 +262,7 @@ fn a_receiver_believes_no_count_that_cannot_be_wherever_it_joined() {
         ring.words()[COMMITTED - 512].store(count, Relaxed);
         let (here, there) = Connection::pair().expect("a pair");
         let there = OwnedFd::from(there);
-        say(&there, &hello([1, 1], SENDER, MESSAGES), None);
+        say(&there, &hello(OURS, SENDER, MESSAGES), None);
         say_with(&there, &offer(begins), &[file.as_fd(), memfd(4096, SealFlags::SHRINK).as_fd()]);
         let mut receiver = here.message_receiver(&small()).expect("a receiver");
         for _ in 0..2 {

@@ -11,7 +11,7 @@ use bytepath::channel::{
     Receivers, Setup, Users,
 };
 
-use super::super::hostile::{BYTES, MESSAGES, RECEIVER, SENDER, hello, say};
+use super::super::hostile::{BYTES, MESSAGES, OURS, RECEIVER, SENDER, hello, say};
 use super::super::{name, small, waits};
 use super::{PATIENCE, admits_until, joined, message, received, rest};
 use crate::examples::example;
@@ -138,8 +138,8 @@ fn who_says_something_else_says_nothing_or_goes_is_turned_away() {
         let hasty = Setup { patience: Duration::from_millis(1), ..small() };
         let said: [(&str, Option<Vec<u8>>); 5] = [
             ("another version", Some(hello([7, 9], RECEIVER, MESSAGES))),
-            ("a sender", Some(hello([1, 1], SENDER, MESSAGES))),
-            ("another flow", Some(hello([1, 1], RECEIVER, BYTES))),
+            ("a sender", Some(hello(OURS, SENDER, MESSAGES))),
+            ("another flow", Some(hello(OURS, RECEIVER, BYTES))),
             ("something else", Some(b"GET / HTTP/1.1".to_vec())),
             ("nothing", None),
         ];

@@ -82,6 +82,7 @@ fn run(measure: &Measure, experiment: arms::Experiment) -> anyhow::Result<()> {
         seed: fresh_seed(),
         timing: Timing { warm_up: time / 5, measured: Measured::Time(time) },
         others: Default::default(),
+        explain: None,
     };
     let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let record = lab::run(experiment.recorded(), arms, &reference, &settings, &mut Teller)?;

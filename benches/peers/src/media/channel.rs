@@ -7,10 +7,10 @@ use bytepath::channel::{Address, Connection, Listener, MessageReceiver, MessageS
 use bytepath::wait::HYBRID_BUDGET;
 
 use super::{Ends, Has, In, Medium, Out, Wait, sys};
-use crate::content::{WORD_BYTES, sum, word};
+use crate::content::{WORD_BYTES, fill, sum, word};
 use crate::end::PATIENCE;
 
-/// Rings hold at least so many of the largest messages, headers and gaps included.
+/// Rings hold at least so many of the largest messages, with what is between them.
 const MESSAGES: usize = 4;
 
 pub(super) fn ends(medium: Medium, with: &super::Setup, has: Has) -> anyhow::Result<Ends> {
@@ -21,7 +21,7 @@ pub(super) fn ends(medium: Medium, with: &super::Setup, has: Has) -> anyhow::Res
             (_, Wait::Block) => bytepath::Wait::Block,
             (_, Wait::Spin) => bytepath::Wait::Spin,
         },
-        ring_bytes: usual.ring_bytes.max(MESSAGES * (with.words + 1) * WORD_BYTES),
+        ring_bytes: usual.ring_bytes.max(MESSAGES * (with.words + 8) * WORD_BYTES),
         ..usual
     };
     let trusts = medium != Medium::BytepathAtomic;
@@ -63,9 +63,7 @@ impl Out for Sending {
         let mut space = self.sender.space(bytes)?;
         let mut into = space.bytes();
         if self.trusts {
-            for (place, to) in sys::words_mut(&mut into).iter_mut().enumerate() {
-                *to = word(number, place);
-            }
+            fill(sys::words_mut(&mut into), number);
         } else {
             for (place, to) in into.words().1.iter().enumerate() {
                 to.store(word(number, place), Relaxed);
@@ -90,8 +88,6 @@ impl In for Receiving {
             return Ok((words[0], sum(words)));
         }
         let words = bytes.words().1;
-        let add =
-            |sum: u64, word: &std::sync::atomic::AtomicU64| sum.wrapping_add(word.load(Relaxed));
-        Ok((words[0].load(Relaxed), words.iter().fold(0, add)))
+        Ok((words[0].load(), words.iter().fold(0, |sum, word| sum.wrapping_add(word.load()))))
     }
 }

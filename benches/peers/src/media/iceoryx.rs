@@ -14,8 +14,8 @@ use iceoryx2::prelude::{
 };
 use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
 
-use super::{Ends, Has, In, Out, Setup, Wait};
-use crate::content::{sum, word};
+use super::{Ends, Has, In, Out, Setup, Wait, sys};
+use crate::content::{fill, sum};
 use crate::end::PATIENCE;
 
 /// Samples that wait for a subscriber, at the most: as many as lie in a ring of ours, but no fewer
@@ -108,8 +108,9 @@ fn sending(
 
 impl Out for Sending {
     fn send(&mut self, number: u64) -> anyhow::Result<()> {
-        let sample = self.publisher.loan_slice_uninit(self.words)?;
-        sample.write_from_fn(|place| word(number, place)).send()?;
+        let mut sample = self.publisher.loan_slice_uninit(self.words)?;
+        fill(sample.payload_mut(), number);
+        sys::filled(sample).send()?;
         if let Some(notifier) = &self.notifier {
             notifier.notify()?;
         }

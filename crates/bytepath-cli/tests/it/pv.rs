@@ -29,7 +29,10 @@ pub(crate) fn real(words: &[impl AsRef<OsStr>]) -> Command {
     command
 }
 
-/// Lines enough for several buffers, each with its number.
+/// So many do not fit into one buffer of any of the two.
+pub(crate) const LINES: usize = 100_000;
+
+/// Lines, each with its number.
 pub(crate) fn lines(count: usize) -> String {
     (0..count).map(|line| format!("line {line} of many\n")).collect()
 }
@@ -37,7 +40,7 @@ pub(crate) fn lines(count: usize) -> String {
 /// A folder with files to move.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, text) in [("a", lines(40_000)), ("b", "bb\n\0b".into()), ("empty", String::new())] {
+    for (name, text) in [("a", lines(LINES)), ("b", "bb\n\0b".into()), ("empty", String::new())] {
         fs::write(folder.path().join(name), text).expect("written");
     }
     fs::create_dir(folder.path().join("dir")).expect("made");
@@ -353,6 +356,46 @@ fn what_is_drawn_into_the_file_that_is_written_takes_nothing_from_it() {
     assert_eq!(data, 48 << 20);
 }
 
+/// However much a call of its moves: what was taken so far is told while the call still waits.
+#[test]
+fn a_slow_reader_is_kept_up_with_and_loses_nothing() {
+    let folder = folder();
+    let file = folder.path().join("large");
+    let all = lines(2 * LINES);
+    fs::write(&file, &all).expect("written");
+    let ways: [&[&str]; 4] = [&[], &["-C"], &["-T"], &["-l"]];
+    for (words, socket) in ways.iter().flat_map(|words| [(words, false), (words, true)]) {
+        let (near, far) = match socket {
+            true => {
+                let (near, far) = std::os::unix::net::UnixStream::pair().expect("sockets");
+                (OwnedFd::from(near), OwnedFd::from(far))
+            }
+            false => {
+                let (far, near) = std::io::pipe().expect("a pipe");
+                (OwnedFd::from(near), OwnedFd::from(far))
+            }
+        };
+        let mut command = ours(&["-n", "-i", "0.1"]);
+        let of_bytes = (!words.contains(&"-l")).then_some("-b");
+        command.args(of_bytes).args(*words).arg(&file).stdout(near).stderr(Stdio::piped());
+        let program = spawned(&mut command);
+        drop(command);
+        let mut far = fs::File::from(far);
+        let (mut got, mut piece) = (Vec::new(), [0; 8192]);
+        for _ in 0..75 {
+            let count = far.read(&mut piece).expect("it comes");
+            got.extend(&piece[..count]);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        far.read_to_end(&mut got).expect("the rest");
+        let done = program.done();
+        assert!(done.status.success() && got == all.as_bytes(), "{words:?} {socket}: {done:?}");
+        let mut told: Vec<&str> = done.stderr.lines().take(10).collect();
+        told.dedup();
+        assert!(told.len() >= 5, "{words:?} {socket}: {told:?}");
+    }
+}
+
 #[test]
 fn a_socket_whose_reader_has_left_is_no_error() {
     let folder = folder();
@@ -502,7 +545,7 @@ fn what_is_over_in_a_moment_is_moved_without_a_second_thread_and_what_lasts_is_w
     assert_eq!(threads("", "</dev/null"), "0");
     assert_eq!(threads("", "a b -o out"), "0");
     let moved = fs::read_to_string(folder.path().join("out")).expect("made");
-    assert_eq!(moved, lines(40_000) + "bb\n\0b");
+    assert_eq!(moved, lines(LINES) + "bb\n\0b");
     assert_eq!(threads("sleep 0.3 |", ">/dev/null"), "1");
     // Opening it may take as long as it likes.
     assert_eq!(threads("mkfifo fifo; cat a >fifo &", "fifo >/dev/null"), "1");

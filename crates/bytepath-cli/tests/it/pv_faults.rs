@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::program::{BYTEPATH, Done, installed, root, run};
-use crate::pv::lines;
+use crate::pv::{LINES, lines};
 
 /// A folder with a file `a` of several buffers.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    fs::write(folder.path().join("a"), lines(40_000)).expect("written");
+    fs::write(folder.path().join("a"), lines(LINES)).expect("written");
     folder
 }
 

@@ -11,9 +11,7 @@ use rustix::fs::OFlags;
 use tempfile::TempDir;
 
 use crate::program::{BYTEPATH, installed, run, spawned};
-use crate::pv::{lines, ours, pipe};
-
-const LINES: usize = 40_000;
+use crate::pv::{LINES, lines, ours, pipe};
 
 /// A folder with a file `a` of so many lines, several buffers long.
 fn folder() -> (TempDir, String) {
@@ -133,7 +131,7 @@ fn faults_while_lines_are_counted_cost_no_byte_and_no_line() {
     ] {
         let (moved, said, _) = traced(folder.path(), &format!("-e inject={fault}"), "-nlb a");
         assert!(moved == text, "{fault}: {} bytes; {said}", moved.len());
-        assert_eq!(said.lines().last(), Some("40000"), "{fault}: {said}");
+        assert_eq!(said.lines().last(), Some(LINES.to_string().as_str()), "{fault}: {said}");
     }
     // Of the pipes' calls, as well.
     for fault in ["tee:error=EINVAL", "tee:error=EINTR:when=1+2", "tee:error=EAGAIN:when=2+2"] {
@@ -142,7 +140,7 @@ fn faults_while_lines_are_counted_cost_no_byte_and_no_line() {
         );
         run(Command::new("sh").args(["-c", &line]).current_dir(folder.path())).well();
         let said = fs::read_to_string(folder.path().join("said")).expect("there");
-        assert_eq!(said.lines().last(), Some("40000"), "{fault}: {said}");
+        assert_eq!(said.lines().last(), Some(LINES.to_string().as_str()), "{fault}: {said}");
     }
     let (moved, said, _) = traced(folder.path(), "-e inject=read,pread64:error=EIO", "-ql a");
     assert_eq!((moved.as_str(), said.as_str()), ("", "pv: a: read failed: Input/output error\n"));

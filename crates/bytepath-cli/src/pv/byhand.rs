@@ -216,7 +216,7 @@ impl<'a> Hand<'a> {
 
     /// Writes a piece and counts what the sink took.
     fn write_piece(&mut self, sink: &Sink<'_>, piece: &[u8], lines: u64) -> Result<(), Ended> {
-        let mut lines = Some(lines);
+        let mut lines = lines;
         let mut rest = piece;
         while !rest.is_empty() {
             let (hole, len) = self.next_run(sink, rest);
@@ -238,11 +238,16 @@ impl<'a> Hand<'a> {
             {
                 tail.add(written, self.settings.options.display.line_end());
             }
-            let lines = if rest.is_empty() { lines.take().unwrap_or(0) } else { 0 };
+            let written_lines = match self.counts_lines() && !rest.is_empty() {
+                true => bytecount::count(written, self.settings.options.display.line_end()) as u64,
+                false => lines,
+            };
+            lines -= written_lines;
             if self.settings.options.transfer.sync {
                 sync(sink)?;
             }
-            self.tally.wrote(count, lines);
+            self.tally.wrote(count, written_lines);
+            self.tally.gave(count);
         }
         if self.settings.options.transfer.durable && self.settled.elapsed() >= SETTLE_TIME {
             sync(sink)?;

@@ -196,7 +196,25 @@ impl Work<'_> {
         if let Some(alone) = self.alone.filter(|_| waits) {
             alone.end();
         }
-        let Some(hand) = hand else { return self.by_plan(source, sink, left, pace) };
+        // What files take does not depend on a reader.
+        let may_be_kept = !matches!(sink.endpoint.kind(), Kind::File | Kind::BlockDevice);
+        self.tally.moved_by(may_be_kept.then(rustix::thread::gettid));
+        let ended = match hand {
+            None => self.by_plan(source, sink, left, pace),
+            Some(hand) => self.by(hand, source, sink, left, pace),
+        };
+        self.tally.moved_by(None);
+        ended
+    }
+
+    fn by(
+        &self,
+        hand: &mut Hand<'_>,
+        source: &Source<'_>,
+        sink: &Sink<'_>,
+        left: &mut Left,
+        pace: &mut Pace,
+    ) -> Ended {
         self.explain_by_hand(hand.way(source, sink, left));
         // The flag belongs to everybody who shares the open file: it is taken off again.
         let direct = self.settings.options.transfer.direct_io;

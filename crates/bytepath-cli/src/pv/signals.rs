@@ -10,6 +10,7 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::status::Status;
+use crate::sys::nudge;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,7 @@ impl Signals {
     pub(crate) fn caught() -> std::io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, CAUGHT)?;
+        nudge::allow()?;
         Ok(Signals { delivery })
     }
 

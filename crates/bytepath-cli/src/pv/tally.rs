@@ -1,13 +1,15 @@
 //! What the mover has done so far, for whoever draws; told without locks or system calls.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use bytepath::Meter;
+use rustix::process::Pid;
 
 use super::Settings;
 use super::display::{Buffer, Way};
 use crate::metrics::Figures;
+use crate::sys::nudge::nudge;
 
 /// Counts of one side's transfer.
 #[derive(Debug, Default)]
@@ -26,6 +28,8 @@ pub(crate) struct Tally {
     /// The whole, see `size`.
     size: AtomicU64,
     size_is: AtomicU8,
+    /// The thread that moves, where a slow reader can keep it in a call; else 0.
+    mover: AtomicI32,
     pub(crate) tail: Mutex<Tail>,
 }
 
@@ -49,6 +53,17 @@ impl Tally {
         add(&self.lines, lines);
     }
 
+    /// Says which thread moves from now on, if a slow reader can keep it in a call.
+    pub(crate) fn moved_by(&self, thread: Option<Pid>) {
+        self.mover.store(Pid::as_raw(thread), Relaxed);
+    }
+
+    /// Has the mover tell what a call of its has moved so far.
+    pub(crate) fn nudge(&self) -> bool {
+        let mover = Pid::from_raw(self.mover.load(Relaxed));
+        mover.inspect(|mover| nudge(*mover)).is_some()
+    }
+
     /// Takes over what another counted.
     pub(crate) fn set(&self, bytes: u64, lines: u64) {
         self.by_hand_bytes.store(bytes, Relaxed);
@@ -59,6 +74,12 @@ impl Tally {
     pub(crate) fn holds(&self, used_bytes: usize, capacity_bytes: usize) {
         self.buffer_used_bytes.store(used_bytes as u64, Relaxed);
         self.buffer_bytes.store(capacity_bytes as u64, Relaxed);
+    }
+
+    /// The sink took so much of what the buffer of ours holds.
+    pub(crate) fn gave(&self, bytes: usize) {
+        let held = self.held_bytes().saturating_sub(bytes as u64);
+        self.buffer_used_bytes.store(held, Relaxed);
     }
 
     /// Bytes that our buffer holds.

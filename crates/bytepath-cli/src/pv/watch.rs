@@ -226,7 +226,10 @@ impl<'a> Watch<'a> {
             Asked::Stop => self.stop(),
             Asked::Continued => self.next = Instant::now(),
             Asked::Resized => self.resized(),
-            Asked::Wish => super::remote::answer(self),
+            Asked::Wish => {
+                self.refresh();
+                super::remote::answer(self);
+            }
         }
     }
 
@@ -237,7 +240,16 @@ impl<'a> Watch<'a> {
         }
         self.next = Instant::now() + self.settings.interval;
         if self.shown() {
+            self.refresh();
             self.draw(false);
+        }
+    }
+
+    /// Has movers that a slow reader keeps in a call tell how much of it is done, however large it is.
+    pub(crate) fn refresh(&self) {
+        let nudged = self.bars.iter().filter(|bar| bar.side.tally.nudge()).count();
+        if nudged > 0 {
+            std::thread::sleep(NUDGED);
         }
     }
 
@@ -344,6 +356,9 @@ impl<'a> Watch<'a> {
         }
     }
 }
+
+/// A mover that was nudged tells how far it is within this time.
+const NUDGED: Duration = Duration::from_micros(500);
 
 /// How soon the first byte is noticed with --wait.
 const FIRST_BYTE_LOOK: Duration = Duration::from_millis(20);

@@ -2,6 +2,7 @@
 
 pub(crate) mod interrupts;
 pub(crate) mod interval;
+pub(crate) mod nudge;
 pub(crate) mod own_files;
 pub(crate) mod spawn;
 pub(crate) mod start;

@@ -521,8 +521,8 @@ impl Link {
         }
     }
 
-    /// Lets a receiver that has this CPU too read what was written while the cache still holds it. There is nothing
-    /// that the two could do at once.
+    /// Lets a receiver that has this CPU too read what was written while the cache still holds it. There
+    /// is nothing that the two could do at once.
     #[cold]
     fn let_read(&mut self) {
         self.ahead_bytes = 0;

@@ -8,7 +8,9 @@ use super::connection::Connection;
 use super::error::ChannelError;
 use super::hello::Flow;
 use super::link::Link;
-use super::records::{GAP, HEADER_BYTES, MessageSpace, Record, in_memory, longest, record_bytes};
+use super::records::{
+    GAP, HEADER_BYTES, MessageSpace, Record, longest, record_bytes, record_in_memory,
+};
 use super::setup::Setup;
 use crate::meter::Meter;
 use crate::pages::SharedMemory;
@@ -210,7 +212,7 @@ impl MessageReceiver {
         let at = self.link.end().at();
         let to_the_end = self.link.end().capacity() - at;
         let there = to_the_end.min(self.link.end().room() as usize);
-        let begins = in_memory(self.link.in_memory(at..at).start);
+        let begins = record_in_memory(&self.link, at);
         let header = self.link.memory().words()[begins / HEADER_BYTES].load(Relaxed);
         let len = (header & u64::from(u32::MAX)) as usize;
         match header & !u64::from(u32::MAX) {
@@ -264,8 +266,7 @@ impl Message<'_> {
     /// Its bytes.
     #[inline]
     pub fn bytes(&self) -> SharedBytes<'_> {
-        let at = self.link.end().at();
-        let begins = in_memory(self.link.in_memory(at..at).start) + HEADER_BYTES;
+        let begins = record_in_memory(self.link, self.link.end().at()) + HEADER_BYTES;
         self.link.memory().mapping().bytes(begins..begins + self.len)
     }
 }

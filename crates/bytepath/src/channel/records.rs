@@ -3,9 +3,9 @@
 //! A message that does not fit before the ring's end goes to its beginning, and a record without
 //! content fills the gap. So the longest message is a little less than half of the ring.
 //!
-//! Content that follows a long message, or is the first in the ring, begins with a cache line: loads of a
-//! vector that lie across two lines cost a processor up to a tenth. For that the ring of messages begins
-//! a header before its memory, in a word that nothing else uses.
+//! Content that follows a long message, or is the first in the ring, begins with a cache line: vectors
+//! that lie across two lines cost up to a tenth of the speed. For that the first header lies before the
+//! ring's memory, in a word that nothing else uses.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -38,10 +38,10 @@ pub(super) fn longest(end: &End) -> usize {
     most.min(u32::MAX as usize) / HEADER_BYTES * HEADER_BYTES
 }
 
-/// Where in the memory the record at this place of the ring is, where the memory's own ring begins there.
+/// Where in the link's memory the record at this place of the ring is.
 #[inline]
-pub(super) fn in_memory(begins: usize) -> usize {
-    begins - HEADER_BYTES
+pub(super) fn record_in_memory(link: &Link, at: usize) -> usize {
+    link.in_memory(at..at).start - HEADER_BYTES
 }
 
 /// A record to come.
@@ -103,11 +103,10 @@ impl Way<'_> {
     /// The memory, and where in it this place of the ring is.
     #[inline]
     fn memory(&self, at: usize) -> (&SharedMemory, usize) {
-        let (memory, at) = match self {
-            Way::One(link) => (link.memory(), link.in_memory(at..at).start),
-            Way::All(broadcast) => (broadcast.memory(), broadcast.in_memory(at)),
-        };
-        (memory, in_memory(at))
+        match self {
+            Way::One(link) => (link.memory(), record_in_memory(link, at)),
+            Way::All(broadcast) => (broadcast.memory(), broadcast.in_memory(at) - HEADER_BYTES),
+        }
     }
 }
 

@@ -521,12 +521,13 @@ impl Link {
         }
     }
 
-    /// Lets a receiver that has this CPU too read what was written while the cache still holds it. There
-    /// is nothing that the two could do at once.
+    /// Lets a receiver that has this CPU too read what was written while the cache still holds it, where
+    /// the ring is larger. There is nothing that the two could do at once.
     #[cold]
     fn let_read(&mut self) {
         self.ahead_bytes = 0;
-        if self.role == Role::Sender && self.shares_cpu() {
+        let sends_far = self.role == Role::Sender && self.end.capacity() > NEAR_BYTES;
+        if sends_far && self.shares_cpu() {
             std::thread::yield_now();
         }
     }

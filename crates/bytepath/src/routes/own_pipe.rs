@@ -19,6 +19,9 @@ use crate::wait::{Ends, Waiter};
 /// The size asked for it: what fs.pipe-max-size allows everybody by default. A file takes it in pieces.
 pub(super) const OWN_PIPE_BYTES: usize = 1 << 20;
 
+/// By how much a disk that is nearly full is filled in the end.
+const LAST_PIECE_BYTES: usize = 4 << 10;
+
 /// A pipe of our own between two ends.
 pub(super) struct OwnPipe {
     name: &'static str,
@@ -117,19 +120,25 @@ impl OwnPipe {
         span: &Span<'_>,
         waiter: &mut Waiter<'_>,
         mut count: usize,
-        most: usize,
+        mut most: usize,
     ) -> Result<(), Stop> {
         let ends = Ends::sink(span.sink.as_fd());
         let flags = nonblock_if(waiter.nonblocking());
         while count > 0 {
             let answer = before(waiter, &[span.sink], ends).and_then(|()| {
-                let most = count.min(most);
-                match rustix::pipe::splice(&self.reader, None, span.sink, None, most, flags) {
+                let asked = count.min(most);
+                match rustix::pipe::splice(&self.reader, None, span.sink, None, asked, flags) {
                     Err(Errno::INTR) => {
                         span.meter.called();
                         Ok(0)
                     }
                     Err(Errno::AGAIN) => waiter.stalled(ends).map(|()| 0),
+                    // Where there is no room for all of a call, xfs takes nothing of it.
+                    Err(Errno::NOSPC | Errno::DQUOT) if asked > LAST_PIECE_BYTES => {
+                        span.meter.called();
+                        most = (asked / 4).max(LAST_PIECE_BYTES);
+                        Ok(0)
+                    }
                     Ok(0) => Err(Stop::Declined(Refusal::because("splice to the sink gave 0"))),
                     Ok(moved) => {
                         span.meter.moved(moved as u64);

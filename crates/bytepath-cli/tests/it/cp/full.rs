@@ -53,6 +53,38 @@ fn on_a_full_disk_every_file_is_whole_or_told_of() {
 }
 
 #[test]
+fn a_large_file_fills_a_disk_as_far_as_the_classic_fills_it() {
+    // Enough for pieces to have become large ones by the time that the disk is full, and not the same
+    // part of one left each time.
+    for (disk, options, size) in [("xfs", "", "300M"), ("ext4", "-m 0", "60M")] {
+        let lines = format!(
+            "seq 90000000 | head -c 90000000 >long
+            truncate -s {size} image; mkfs.{disk} -q {options} image >/dev/null
+            for left in 40000 40100 40200 40300; do
+                mount -o loop image m
+                room=$(df --output=avail -k m | tail -1)
+                fallocate -l $((room - left))K m/filler
+                for who in theirs ours; do
+                    $who long m/x 2>$who || echo code $? >>$who
+                    stat -c %s m/x; cmp -n $(stat -c %s m/x) long m/x; rm m/x
+                    # Some give the room back only then.
+                    umount m; mount -o loop image m
+                done
+                diff theirs ours; rm m/filler; umount m
+            done; cat ours"
+        );
+        let Some(done) = mounted(&[&format!("mkfs.{disk}")], &lines) else { continue };
+        let (sizes, said) = done.stdout.split_at(done.stdout.find("cp:").expect("a message"));
+        assert_eq!(said, "cp: error writing 'm/x': No space left on device\ncode 1\n");
+        let sizes: Vec<u64> = sizes.lines().map(|size| size.parse().expect("a size")).collect();
+        assert_eq!(sizes.len(), 8, "{done:?}");
+        for pair in sizes.chunks(2) {
+            assert!(pair[0] > 20_000_000 && pair[1] >= pair[0], "{disk}: {sizes:?}");
+        }
+    }
+}
+
+#[test]
 fn beyond_a_quota_every_file_is_whole_or_told_of() {
     let lines = "
         truncate -s 200M image; mkfs.btrfs -q image >/dev/null; mount -o loop image m

@@ -5,6 +5,7 @@ import fcntl
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,6 +104,7 @@ class EngineDied(Exception):
 
 
 _idle: dict[str, list[Engine]] = {}
+_busy: set[Engine] = set()
 _lock = threading.Lock()
 
 
@@ -127,19 +129,32 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
             found.close()
             found = None
         engine = found or Engine(setup)
+        with _lock:
+            _busy.add(engine)
         try:
             answer = engine.ask(request)
         except BaseException as error:
+            with _lock:
+                _busy.discard(engine)
             engine.close()
             if isinstance(error, EngineDied):
                 return json.dumps({"died": str(error)}).encode()
             raise
         with _lock:
+            _busy.discard(engine)
             if setup["id"] in _idle:
                 _idle[setup["id"]].append(engine)
             else:
                 engine.close()
         return answer
+
+
+def want() -> None:
+    """Asks the engines of this process that are at work for what they have not begun yet: others have nothing to do."""
+    with _lock:
+        for engine in _busy:
+            if engine.process.poll() is None:
+                engine.process.send_signal(signal.SIGURG)
 
 
 def _unfit(setup: dict[str, Any]) -> str | None:

@@ -5,6 +5,9 @@
 //! into, but replaced by a whole file from the stage; and once the stage is gone, nobody who was
 //! asleep meanwhile changes anything any more.
 //!
+//! SIGURG, which nobody else sends and which by default does nothing, asks for what is left of a request:
+//! others have nothing to do.
+//!
 //! Costs per file what `cp` costs; per request a line each way.
 
 mod ends;
@@ -16,12 +19,15 @@ mod words;
 use std::ffi::OsString;
 use std::io::{BufRead as _, Write as _};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use signal_hook::consts::SIGURG;
 
 use super::entry::Shared;
 use super::hand::Hand;
@@ -33,6 +39,7 @@ use super::settings::{Preserve, Settings};
 use super::stage::Stage;
 use super::voice::{Said, Voice};
 use crate::classic::Called;
+use crate::sys::own_files;
 use ground::Ground;
 use words::{Answer, Failed, Item, Request};
 
@@ -72,7 +79,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     end_with_the_asker();
     let token = &options.token;
     let ground = Ground::new(&options.source, &options.destination, &options.run, token);
-    let process = Process { settings, copy, called, ground };
+    let wanted = Arc::new(AtomicBool::new(false));
+    // Without it the rest is given back when its time is over.
+    let _ = signal_hook::flag::register(SIGURG, wanted.clone());
+    let process = Process { settings, copy, called, ground, wanted };
     process.serve()
 }
 
@@ -82,6 +92,8 @@ struct Process {
     copy: CopyOptions,
     called: Called,
     ground: Ground,
+    /// Whether others want what is left of the request.
+    wanted: Arc<AtomicBool>,
 }
 
 impl Process {
@@ -93,6 +105,7 @@ impl Process {
         for line in std::io::stdin().lock().lines() {
             let line = line.context("standard input")?;
             let request: Request = serde_json::from_str(&line).context("a request")?;
+            self.wanted.store(false, Relaxed);
             let answer = self.answer(request, &voice, umask);
             let mut line = serde_json::to_vec(&answer)?;
             line.push(b'\n');
@@ -175,7 +188,7 @@ impl Work<'_> {
         let mut items = items.into_iter();
         for item in items.by_ref() {
             self.item(item);
-            if self.is_over() {
+            if self.is_over() || self.is_wanted() {
                 break;
             }
         }
@@ -205,6 +218,11 @@ impl Work<'_> {
     /// Whether the rest is to be given back.
     fn is_over(&self) -> bool {
         self.answer.fenced || self.answer.stop.is_some() || self.pace.is_over()
+    }
+
+    /// Whether what is not begun yet is to be given back.
+    fn is_wanted(&self) -> bool {
+        self.process.wanted.load(Relaxed)
     }
 
     /// Between two entries: waits where there is a limit, and looks around after a pause.
@@ -289,17 +307,21 @@ impl Pace {
 /// Ends the process when whoever asks has ended, in the middle of whatever it does: the other end of
 /// standard input is closed then.
 fn end_with_the_asker() {
-    let watch = || loop {
-        let stdin = std::io::stdin();
-        let mut ends = [PollFd::new(&stdin, PollFlags::empty())];
-        match poll(&mut ends, None) {
-            Err(Errno::INTR) => {}
-            Err(_) => return,
-            Ok(_) if ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => {
-                std::process::exit(0)
+    let watch = || {
+        // A table of open files that two threads share costs the one that copies a lock at each call.
+        own_files::begin_empty();
+        loop {
+            let stdin = std::io::stdin();
+            let mut ends = [PollFd::new(&stdin, PollFlags::empty())];
+            match poll(&mut ends, None) {
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+                Ok(_) if ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => {
+                    std::process::exit(0)
+                }
+                // Not a pipe that could tell.
+                Ok(_) => return,
             }
-            // Not a pipe that could tell.
-            Ok(_) => return,
         }
     };
     // Without a thread it ends with the next request that does not come.

@@ -33,15 +33,9 @@ impl OwnFiles {
         if refused {
             return Ok(None);
         }
-        // SAFETY: it closes descriptors in a table that only this thread has from then on, where none
-        // of them is in use, and changes nothing where it fails.
-        let done = unsafe {
-            let unshares = libc::CLOSE_RANGE_UNSHARE;
-            libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, unshares)
-        };
-        match done {
-            0 => of_process().map(|process| Some(OwnFiles { process })),
-            _ => Ok(None),
+        match begin_empty() {
+            true => of_process().map(|process| Some(OwnFiles { process })),
+            false => Ok(None),
         }
     }
 
@@ -50,6 +44,19 @@ impl OwnFiles {
     pub(crate) fn get(&self, theirs: &OwnedFd) -> Result<OwnedFd, Errno> {
         get(&self.process, theirs)
     }
+}
+
+/// Gives this thread a table with nothing but the standard descriptors in it, so that the others need
+/// not mind it; false where that is refused, and all is as it was. To be called by a thread that has
+/// nothing else open.
+pub(crate) fn begin_empty() -> bool {
+    // SAFETY: it closes descriptors in a table that only this thread has from then on, where none
+    // of them is in use, and changes nothing where it fails.
+    let done = unsafe {
+        let unshares = libc::CLOSE_RANGE_UNSHARE;
+        libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, unshares)
+    };
+    done == 0
 }
 
 /// Stands for the process, the first thread of which has the table that others share.

@@ -10,6 +10,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 
 use crate::program::{bytepath, run};
+use crate::pv_others::until;
 
 fn script(folder: &Path, text: &str) -> std::path::PathBuf {
     let path = folder.join("python3");
@@ -65,9 +66,16 @@ impl Piece {
     }
 
     fn ask(&mut self, items: Value) -> Value {
-        let request = json!({ "items": items, "budget_ms": 10_000 });
+        self.request(json!({ "items": items, "budget_ms": 10_000 }));
+        self.answer()
+    }
+
+    fn request(&mut self, request: Value) {
         let stdin = self.child.stdin.as_mut().expect("it is piped");
         writeln!(stdin, "{request}").expect("it reads");
+    }
+
+    fn answer(&mut self) -> Value {
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("it answers");
         serde_json::from_str(&line).expect("JSON")
@@ -107,6 +115,36 @@ fn a_piece_that_is_done_again_replaces_what_another_left_half() {
     let before = fs::metadata(&copy).expect("a file").ino();
     assert_eq!(piece.ask(tree)["files"], 1);
     assert_ne!(fs::metadata(&copy).expect("a file").ino(), before);
+}
+
+#[test]
+fn what_is_left_of_a_piece_is_given_back_when_others_want_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    for name in ["a", "b", "c", "e"] {
+        fs::create_dir(folder.path().join("from").join(name)).expect("a folder");
+        fs::write(folder.path().join("from").join(name).join("f"), [7; 1000]).expect("a file");
+    }
+    // It would take hours.
+    let tree = json!([{ "do": "tree", "d": "", "w": 1.0 }]);
+    piece.request(json!({ "items": tree, "budget_ms": 100_000_000, "bytes_per_second": 1000 }));
+    until("its first bytes", || {
+        let copied = |name| folder.path().join("to").join(name).join("f").exists();
+        ["a", "b", "c", "d", "e"].into_iter().any(copied)
+    });
+    let id = rustix::process::Pid::from_child(&piece.child);
+    rustix::process::kill_process(id, rustix::process::Signal::URG).expect("it is there");
+    let answer = piece.answer();
+    let rest = answer["rest"].as_array().expect("a list").clone();
+    assert!(!rest.is_empty() && rest.len() < 5, "{answer}");
+    // What was wanted once is not wanted of the next request.
+    let last = piece.ask(json!(rest));
+    assert_eq!(last["rest"], json!([]));
+    assert_eq!(answer["files"].as_u64().zip(last["files"].as_u64()).map(|(a, b)| a + b), Some(5));
+    for name in ["a", "b", "c", "e"] {
+        let copy = folder.path().join("to").join(name).join("f");
+        assert_eq!(fs::read(copy).expect("a file"), [7; 1000]);
+    }
 }
 
 #[test]

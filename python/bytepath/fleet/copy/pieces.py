@@ -5,6 +5,7 @@ scheduler."""
 import asyncio
 import contextlib
 import json
+import random
 import time
 import uuid
 from collections.abc import Callable
@@ -41,6 +42,15 @@ PLENTY = 8
 
 WORTH_S = 0.15
 """What a piece is to take at least, where there is enough work: to be handed out costs it some milliseconds."""
+
+WANT_EVERY_S = 0.05
+"""Those who are at work are asked for what they have not begun so often, while somebody has nothing to do."""
+
+WANT_OF_MAX = 16
+"""So many workers are asked, at most: one that is at work is enough."""
+
+WANT_PATIENCE_S = 2
+"""So long the answers of those who were asked are waited for, before others are."""
 
 PIECES_PER_S_MAX = 100
 WINDOW_PER_THREAD = 2
@@ -113,7 +123,8 @@ class Pieces:
         self.flights: dict[asyncio.Task[bytes], Flight] = {}
         self.groups = self.count = 0
         self.session = uuid.uuid4().hex
-        self.settled_at = 0.0
+        self.settled_at = self.wanted_at = 0.0
+        self.wanting: asyncio.Task[None] | None = None
         self.stop: str | None = None
 
     # -- all that is in the journal --
@@ -125,6 +136,7 @@ class Pieces:
             self._fill(client, stage)
             if not self.flights:
                 return
+            self._want(client)
             done, _ = await asyncio.wait(self.flights, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 self._landed(client, task, stage)
@@ -160,6 +172,27 @@ class Pieces:
             request["bytes_per_second"] = rate
         flight.began, flight.key = time.monotonic(), self._key()
         self.flights[asyncio.create_task(self._one(client, flight.key, request, workers))] = flight
+
+    def _want(self, client: Client) -> None:
+        """Has those who are at work give back what they have not begun, where somebody has nothing to do."""
+        now = time.monotonic()
+        at_work = {flight.group for flight in self.flights.values()}
+        asked = now - self.wanted_at < WANT_EVERY_S or (self.wanting is not None and not self.wanting.done())
+        if self.journal.free() or len(at_work) >= self.members.threads() or asked:
+            return
+        self.wanted_at = now
+        self.wanting = asyncio.create_task(self._ask_back(client))
+
+    async def _ask_back(self, client: Client) -> None:
+        all = [name for machine in self.members.machines for name in machine.workers if name not in self.members.refused]
+        some = random.sample(all, min(len(all), WANT_OF_MAX))
+        # Who does not hear of it gives back the rest when its time is over.
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(client.run(worker.want, workers=some, on_error="ignore"), WANT_PATIENCE_S)
+
+    def _want_no_more(self) -> None:
+        if self.wanting is not None:
+            self.wanting.cancel()
 
     def _key(self) -> tuple[str, int]:
         # One group of tasks: the scheduler keeps account of every group until the fleet is idle.
@@ -345,6 +378,7 @@ class Pieces:
     async def abandon(self) -> None:
         """Lets go of what is in flight. Whatever of it is still done does no harm."""
         self.members.end()
+        self._want_no_more()
         for task in self.flights:
             task.cancel()
         with contextlib.suppress(Exception):
@@ -358,5 +392,6 @@ class Pieces:
     async def release(self, client: Client) -> None:
         """Ends the engines. A worker that does not hear of it ends them with its next copying, or its own end."""
         self.members.end()
+        self._want_no_more()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(client.run(worker.release, self.ground.id, on_error="return"), 5)

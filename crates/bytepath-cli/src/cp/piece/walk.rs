@@ -64,7 +64,7 @@ impl Work<'_> {
         let mut pending = vec![Pending { tree, above: None, levels: 0 }];
         while let Some(next) = pending.pop() {
             self.some_of(next, &mut pending);
-            if self.is_over() {
+            if self.is_over() || self.is_wanted() {
                 break;
             }
         }

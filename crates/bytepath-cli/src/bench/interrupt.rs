@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM while something is measured: the run ends at once, what is complete is shown,
 //! and only then does the signal end the program, as whoever sent it expects.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,6 +11,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register_conditional_default, register_usize};
 use signal_hook::low_level::{emulate_default_handler, pipe};
+
+use crate::sys::actions::is_ignored;
 
 /// Handlers are the process's, and so is this.
 static HANDLERS: OnceLock<Handlers> = OnceLock::new();
@@ -65,23 +67,6 @@ impl Handlers {
         pipe::register(signal, writer)?;
         Ok(())
     }
-}
-
-/// Whether somebody chose that this program does not hear the signal, as shells do for what runs in
-/// the background of a script.
-pub(crate) fn is_ignored(signal: i32) -> bool {
-    static IGNORED: OnceLock<u64> = OnceLock::new();
-    IGNORED.get_or_init(ignored_signals) >> (signal - 1) & 1 == 1
-}
-
-/// A bit for each signal that is ignored now.
-fn ignored_signals() -> u64 {
-    // What is asked for is well within the first page, which one read gives.
-    let mut status = vec![0; 4096];
-    let read = std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
-    let status = String::from_utf8_lossy(&status[..read.unwrap_or(0)]);
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// The signal that came while something was measured.

@@ -19,8 +19,8 @@ use super::entry::Shared;
 use super::hand::Hand;
 use super::progress::counted;
 use super::voice::q;
-use crate::bench::interrupt::is_ignored;
 use crate::planning::CarryError;
+use crate::sys::actions::is_ignored;
 
 /// The exit code of whoever cannot be ended by a signal, by the custom of shells.
 const BY_SIGNAL: i32 = 128;

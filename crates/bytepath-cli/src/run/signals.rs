@@ -13,7 +13,7 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::low_level::signal_name;
 
-use crate::bench::interrupt::is_ignored;
+use crate::sys::actions::is_ignored;
 
 /// Signals that came and were not looked at.
 pub(crate) struct Signals {

@@ -1,5 +1,6 @@
 //! The only unsafe code of the command.
 
+pub(crate) mod actions;
 pub(crate) mod interrupts;
 pub(crate) mod interval;
 pub(crate) mod nudge;

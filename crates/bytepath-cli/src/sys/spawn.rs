@@ -101,14 +101,8 @@ impl Held {
 
 /// A signal's handler, in the place of which the default stands from now on.
 fn taken(signal: libc::c_int) -> Option<libc::sigaction> {
-    let mut handler = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: it changes nothing when no new action is given, and `handler` has room for the old.
-    let told = unsafe { libc::sigaction(signal, std::ptr::null(), handler.as_mut_ptr()) };
-    // SAFETY: it was filled, or is all zeros, which is the default action.
-    let handler = unsafe { handler.assume_init() };
-    if told != 0 || [libc::SIG_DFL, libc::SIG_IGN].contains(&handler.sa_sigaction) {
-        return None;
-    }
+    let handler = super::actions::action(signal)
+        .filter(|action| ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction))?;
     // SAFETY: the default is an action that every process may have, and runs no code.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     Some(handler)

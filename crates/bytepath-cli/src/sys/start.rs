@@ -82,12 +82,5 @@ extern "C" fn note() {
         let error = std::io::Error::last_os_error().raw_os_error();
         closed.store(answer == -1 && error == Some(libc::EBADF), Relaxed);
     }
-    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: it changes nothing when no new action is given, and `action` has room for the old.
-    let told = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) };
-    if told == 0 {
-        // SAFETY: sigaction succeeded, so it has filled `action`.
-        let action = unsafe { action.assume_init() };
-        PIPE_IGNORED.store(action.sa_sigaction == libc::SIG_IGN, Relaxed);
-    }
+    PIPE_IGNORED.store(super::actions::is_ignored(libc::SIGPIPE), Relaxed);
 }

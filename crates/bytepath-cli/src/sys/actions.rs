@@ -1,0 +1,22 @@
+//! What the process does about a signal, asked without changing it.
+
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+
+/// The action; none where there is no such signal.
+pub(super) fn action(signal: libc::c_int) -> Option<libc::sigaction> {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: it changes nothing when no new action is given, and `action` has room for the old.
+    let told = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: it was filled, or is all zeros, which is the default action.
+    let action = unsafe { action.assume_init() };
+    (told == 0).then_some(action)
+}
+
+/// Whether it is ignored. Until somebody here changes that, this is so because whoever started the
+/// program chose that it does not hear the signal, as shells do for what runs in the background of a
+/// script.
+pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
+    action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_IGN)
+}

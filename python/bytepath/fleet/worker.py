@@ -19,7 +19,7 @@ from typing import Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
@@ -56,6 +56,7 @@ class Engine:
     """A `bytepath piece` that answers requests until it is closed, or this process ends."""
 
     def __init__(self, setup: dict[str, Any]) -> None:
+        self.id = setup["id"]
         path = program()
         if path is None:
             raise FileNotFoundError("no program bytepath")
@@ -129,19 +130,15 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
             found.close()
             found = None
         engine = found or Engine(setup)
-        with _lock:
-            _busy.add(engine)
         try:
-            answer = engine.ask(request)
+            with _at_work(engine):
+                answer = engine.ask(request)
         except BaseException as error:
-            with _lock:
-                _busy.discard(engine)
             engine.close()
             if isinstance(error, EngineDied):
                 return json.dumps({"died": str(error)}).encode()
             raise
         with _lock:
-            _busy.discard(engine)
             if setup["id"] in _idle:
                 _idle[setup["id"]].append(engine)
             else:
@@ -149,11 +146,22 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
         return answer
 
 
-def want() -> None:
-    """Asks the engines of this process that are at work for what they have not begun yet: others have nothing to do."""
+@contextlib.contextmanager
+def _at_work(engine: Engine) -> Iterator[None]:
+    with _lock:
+        _busy.add(engine)
+    try:
+        yield
+    finally:
+        with _lock:
+            _busy.discard(engine)
+
+
+def want(id: str) -> None:
+    """Asks the engines of a copying that are at work here for what they have not begun: others have nothing to do."""
     with _lock:
         for engine in _busy:
-            if engine.process.poll() is None:
+            if engine.id == id:
                 engine.process.send_signal(signal.SIGURG)
 
 

@@ -188,7 +188,9 @@ class Pieces:
         some = random.sample(all, min(len(all), WANT_OF_MAX))
         # Who does not hear of it gives back the rest when its time is over.
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(client.run(worker.want, workers=some, on_error="ignore"), WANT_PATIENCE_S)
+            await asyncio.wait_for(
+                client.run(worker.want, self.ground.id, workers=some, on_error="ignore"), WANT_PATIENCE_S
+            )
 
     def _want_no_more(self) -> None:
         if self.wanting is not None:

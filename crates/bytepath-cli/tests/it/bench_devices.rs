@@ -6,12 +6,14 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{PoisonError, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::bench_swap::ALONE;
 use crate::program::{as_nobody, bytepath, installed, root, run, shell, spawned};
 
 /// Short enough for a test; the figures mean nothing.
@@ -37,12 +39,14 @@ const HANGS_AFTER: Duration = Duration::from_secs(60);
 struct Yard {
     dir: TempDir,
     state: TempDir,
+    _no_swap: RwLockReadGuard<'static, ()>,
 }
 
 impl Yard {
     fn new() -> Yard {
         let folder = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-        Yard { dir: folder(), state: folder() }
+        let _no_swap = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+        Yard { dir: folder(), state: folder(), _no_swap }
     }
 
     fn command(&self, words: &[&str]) -> Command {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use bytepath_report::schema;
@@ -40,8 +40,9 @@ const ZSWAP: &str = "/sys/module/zswap/parameters/enabled";
 /// Longer than this nothing is waited for.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
-/// Areas take pages of whoever swaps: one test at a time makes one.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Areas take pages of whoever swaps, and zram devices that were there before have to be there after:
+/// one test at a time makes areas, and none makes devices meanwhile.
+pub(crate) static ALONE: RwLock<()> = RwLock::new(());
 
 /// A directory for areas, a place for notes, and what was there before.
 struct Yard {
@@ -50,13 +51,13 @@ struct Yard {
     zswap: Option<String>,
     zrams: Vec<String>,
     groups: Vec<PathBuf>,
-    _alone: MutexGuard<'static, ()>,
+    _alone: RwLockWriteGuard<'static, ()>,
 }
 
 impl Yard {
     /// Nothing, said aloud, where memory cannot be limited or swapped here.
     fn new() -> Option<Yard> {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
         if !root() {
             println!("skipped: swap takes root");
             return None;
@@ -151,7 +152,6 @@ impl Yard {
         let new: Vec<_> =
             groups().into_iter().filter(|group| !self.groups.contains(group)).collect();
         assert_eq!(new, Vec::<PathBuf>::new());
-        // Other tests make zram devices meanwhile; those that were there before still are.
         let now = zrams();
         assert!(self.zrams.iter().all(|device| now.contains(device)), "{:?} {now:?}", self.zrams);
         until("the end of all loop devices", || {

@@ -98,6 +98,9 @@ impl Fault {
     }
 }
 
+/// Copying so many bytes may take so long that somebody asks how far it is.
+const LARGE_BYTES: i64 = 32 << 20;
+
 /// Bytes that `--sparse=always` looks at together.
 const LOOK_BYTES: usize = 256 << 10;
 
@@ -156,6 +159,9 @@ impl<'a> Data<'a> {
     /// Copies the bytes.
     pub(super) fn copy(&mut self) -> Result<(), Fault> {
         let stat = self.source_stat;
+        if stat.st_size >= LARGE_BYTES {
+            self.shared.takes_long();
+        }
         let sparse = self.shared.settings.sparse;
         match (has_holes(&stat), sparse) {
             (_, Sparse::Never) if kind(&stat) == FileType::RegularFile => {

@@ -31,6 +31,8 @@ pub(super) struct Shared<'a> {
     pub(super) umask: u32,
     /// Where files wait that replace others, when several machines copy one tree.
     pub(super) stage: Option<&'a Stage>,
+    /// Begins what answers signals, for what may take so long that somebody sends one.
+    pub(super) begin_watch: Option<&'a (dyn Fn() + Sync)>,
 }
 
 /// What goes through the operands and their trees.

@@ -95,6 +95,13 @@ impl Extras {
         self.progress == Some(Progress::Durable)
     }
 
+    /// Whether even little that is copied may take long, because of what is asked for, or somebody
+    /// looks on from the beginning.
+    pub(super) fn takes_long(&self) -> bool {
+        let looks = self.progress.is_some() || self.metrics.metrics.is_some();
+        looks || self.atomic || self.resume || self.verify || self.fsync
+    }
+
     /// Whether the files are copied one after the other by one thread, whole plans and all, because
     /// of what is asked for: to read what is there first, to have each window on the device, to keep
     /// bytes out of the page cache, or to tell of every entry where its bytes went.

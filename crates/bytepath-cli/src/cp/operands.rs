@@ -47,16 +47,17 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
     let jobs = jobs(settings, options);
     let tally = Arc::new(Tally::for_threads(jobs));
     let hand = &tally.hands[0];
-    let (umask, stage) = (umask(), None);
-    let shared = Shared { settings, plan, extras, tally: &tally, hand, voice, umask, stage };
+    let (umask, stage, begin_watch) = (umask(), None, None);
+    let shared =
+        Shared { settings, plan, extras, tally: &tally, hand, voice, umask, stage, begin_watch };
     let target = target(settings, &options.files, voice)?;
     let sources = match &target {
         Target::Directory { sources, .. } => &options.files[..*sources],
         Target::File(_) => &options.files[..1],
     };
-    let work = || match settings.recursive {
-        true => on_large_stack(|| with_crew(&shared, jobs, &options.files, target)),
-        false => copy_to(&shared, None, &options.files, target),
+    let work = |shared: &Shared<'_>| match settings.recursive {
+        true => on_large_stack(|| with_crew(shared, jobs, &options.files, target)),
+        false => copy_to(shared, None, &options.files, target),
     };
     extras.metrics.begin("cp", {
         let (tally, durable) = (tally.clone(), extras.is_durable());

@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytepath_report::numbers;
@@ -106,42 +106,49 @@ struct Total {
     over: AtomicBool,
 }
 
-/// Does the work, and shows how far it is if that is wanted.
-pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOnce()) {
+impl Shared<'_> {
+    /// From now on it may take so long that somebody asks how far it is, or interrupts it.
+    pub(super) fn takes_long(&self) {
+        if let Some(begin) = self.begin_watch {
+            begin();
+        }
+    }
+}
+
+/// Does the work, and shows how far it is if that is wanted, or if it takes long and somebody asks.
+pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOnce(&Shared<'_>)) {
     let (settings, progress) = (shared.settings, shared.extras.progress);
     let asked = Arc::new(AtomicBool::new(false));
     // Where handlers are refused, the signal ends the program as it always did.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, asked.clone());
-    let (total, interrupts) = (&shared.tally.total, Interrupts::default());
+    let (total, interrupts) = (&shared.tally.total, &Interrupts::default());
+    let asked = &*asked;
+    let watching = OnceLock::new();
     std::thread::scope(|scope| {
-        let (done, over) = channel::<()>();
         // Many copyings are over before a thread has begun.
-        let large = progress.is_some() || settings.recursive || sources.iter().any(is_large);
-        if large {
-            let interrupts = &interrupts;
-            let counts = progress.is_some() || shared.extras.metrics.metrics.is_some();
-            let watch = move || watch(shared, total, (&asked, interrupts), &over);
-            // Without memory for a thread there is no display.
-            if std::thread::Builder::new().spawn_scoped(scope, watch).is_ok() {
-                interrupts.catch();
-            }
-            if counts {
-                let count = move || count_all(sources, settings, total);
-                let _ = std::thread::Builder::new().spawn_scoped(scope, count);
-            }
+        let begin = || {
+            watching.get_or_init(|| {
+                let (done, over) = channel::<()>();
+                let watch = move || watch(shared, total, (asked, interrupts), &over);
+                // Without memory for a thread there is no display.
+                if std::thread::Builder::new().spawn_scoped(scope, watch).is_ok() {
+                    interrupts.catch();
+                }
+                done
+            });
+        };
+        if shared.extras.takes_long() {
+            begin();
         }
-        work();
+        if progress.is_some() || shared.extras.metrics.metrics.is_some() {
+            let count = move || count_all(sources, settings, total);
+            let _ = std::thread::Builder::new().spawn_scoped(scope, count);
+        }
+        work(&Shared { begin_watch: Some(&begin), ..*shared });
         total.over.store(true, Relaxed);
-        drop(done);
+        drop(watching);
     });
     interrupts.heed(shared, Reached::End);
-}
-
-/// Whether copying it may take so long that somebody asks.
-fn is_large(source: &OsString) -> bool {
-    const LARGE_BYTES: u64 = 32 << 20;
-    let data = std::fs::metadata(source);
-    data.is_ok_and(|data| !data.is_file() || data.len() >= LARGE_BYTES)
 }
 
 fn watch(

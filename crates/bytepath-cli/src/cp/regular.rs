@@ -3,14 +3,14 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use bytepath::routes::by_name;
-use rustix::fs::{OFlags, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::atomic::{self, Begun, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::data::Data;
 use super::entry::{Pair, Shared, Sink, SinkIs, Within};
-use super::place::{Follow, Place, same_file};
+use super::place::{Follow, Place, kind, same_file};
 use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
 use super::voice::{Done, Told, q};
@@ -46,6 +46,10 @@ impl Copy {
 impl Shared<'_> {
     /// Copies a file, or reads what is to be read like one.
     pub(super) fn regular(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
+        // To open a FIFO waits for whoever writes to it.
+        if kind(stat) != FileType::RegularFile {
+            self.takes_long();
+        }
         let (source, opened) = self.open_source(pair, stat)?;
         self.regular_open(pair, (&source, &opened), stat, sink)
     }

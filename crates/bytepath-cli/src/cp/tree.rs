@@ -169,6 +169,7 @@ impl Target {
 impl Copier<'_> {
     /// Copies a directory. `fresh` says that its inode was not met before.
     pub(super) fn directory(&mut self, pair: Pair, stat: &Stat, sink: &Sink, fresh: bool) -> Done {
+        self.shared.takes_long();
         let made =
             self.check_above(&pair, stat).and_then(|()| self.make_directory(&pair, stat, sink));
         let (open, target) = match made {

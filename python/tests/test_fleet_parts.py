@@ -50,6 +50,19 @@ def test_work_that_was_taken_comes_back_when_the_journal_is_opened_again(tmp_pat
     again.close()
 
 
+def test_what_weighs_most_is_taken_first_and_what_was_begun_before_that(journal):
+    weights = {"light": 0.1, "heavy": 0.4, "middle": 0.2}
+    journal.put([{"do": "tree", "d": path, "w": w} for path, w in weights.items()])
+    assert [item["d"] for _, item in journal.take(9, 0.5)] == ["heavy", "middle"]
+    journal.give_back()
+    # One thing is taken, however little is asked for.
+    assert [item["d"] for _, item in journal.take(9, 0.0)] == ["heavy"]
+    journal.give_back()
+    journal.put([{"do": "begin", "f": "large", "k": 1, "w": 0.01}, {"do": "range", "f": "large", "k": 2, "a": 0, "z": 9, "w": 0.01},
+                 {"do": "end", "f": "large", "k": 3, "w": 0.0}])  # fmt: skip
+    assert [item["do"] for _, item in journal.take(4)] == ["end", "range", "begin", "tree"]
+
+
 def test_what_was_not_committed_is_as_if_it_had_not_been_answered(tmp_path):
     journal = Journal(tmp_path / "a.journal", ["from", "to"])
     journal.put([tree("a")])

@@ -1,6 +1,6 @@
 """The journal of a copying: what is left to be done, on disk, so that neither a crash nor the size of the tree
-matters. Work is taken out of it last in, first out, which goes down into a tree before it goes across, and keeps
-what is open small."""
+matters. What has most of the work in it is taken out of it first, so that pieces are few; what is left behind in small parts
+is done together at the end."""
 
 import fcntl
 import hashlib
@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import FleetError
 from .progress import size
 
-FORMAT = "1"
+FORMAT = "2"
 
 RANGE_BYTES_MIN = 64 << 20
 RANGES_MAX = 4096
@@ -22,8 +22,9 @@ RANGES_MAX = 4096
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v TEXT) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY AUTOINCREMENT, taken INTEGER NOT NULL DEFAULT 0, body TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS items_free ON items (taken, id);
+CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY AUTOINCREMENT, taken INTEGER NOT NULL DEFAULT 0,
+                                  rank REAL NOT NULL, body TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS items_free ON items (taken, rank, id);
 CREATE TABLE IF NOT EXISTS firsts (dev INTEGER, ino INTEGER, f TEXT NOT NULL, PRIMARY KEY (dev, ino)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS links (id INTEGER PRIMARY KEY, f TEXT NOT NULL, name TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, mtime TEXT,
@@ -127,16 +128,22 @@ class Journal:
     # -- work --
 
     def put(self, items: Iterable[dict[str, Any]]) -> None:
-        """Puts work where the next to be taken is, the last of it on top."""
-        bodies = [(json.dumps(item, separators=(",", ":")),) for item in items]
-        self.db.executemany("INSERT INTO items (body) VALUES (?)", bodies)
+        """Puts work, of which that which is put last is the next to be taken among its equals."""
+        rows = [(_rank(item), json.dumps(item, separators=(",", ":"))) for item in items]
+        self.db.executemany("INSERT INTO items (rank, body) VALUES (?, ?)", rows)
 
-    def take(self, most: int) -> list[tuple[int, dict[str, Any]]]:
-        """Takes work out; until it is done, it comes back whenever the journal is opened."""
-        query = "SELECT id, body FROM items WHERE taken = 0 ORDER BY id DESC LIMIT ?"
-        rows = self.db.execute(query, (most,)).fetchall()
-        self.db.executemany("UPDATE items SET taken = 1 WHERE id = ?", [(row[0],) for row in rows])
-        return [(row[0], json.loads(row[1])) for row in rows]
+    def take(self, most: int, weight: float = float("inf")) -> list[tuple[int, dict[str, Any]]]:
+        """Takes work out until it weighs so much together, one thing at least; it comes back whenever the journal is opened,
+        until it is done."""
+        query = "SELECT id, body FROM items WHERE taken = 0 ORDER BY rank DESC, id DESC LIMIT ?"
+        taken: list[tuple[int, dict[str, Any]]] = []
+        for id, body in self.db.execute(query, (most,)):
+            if taken and weight <= 0:
+                break
+            taken.append((id, json.loads(body)))
+            weight -= taken[-1][1].get("w", 0.0)
+        self.db.executemany("UPDATE items SET taken = 1 WHERE id = ?", [(id,) for id, _ in taken])
+        return taken
 
     def give_back(self) -> None:
         """Has all that was taken, and is not done, taken again."""
@@ -284,6 +291,14 @@ class Journal:
             self._large(path, *(row or (0, 0.0)))
         self.db.execute("DELETE FROM failed")
         return len(rows)
+
+
+_RANKS = {"end": 4.0, "range": 3.0, "begin": 2.0}
+"""What has been begun is ended first: few files are half done at a time. Weights are at most 1."""
+
+
+def _rank(item: dict[str, Any]) -> float:
+    return _RANKS.get(item["do"]) or float(item.get("w", 0.0))
 
 
 def cut(size: int) -> Iterable[tuple[int, int]]:

@@ -30,17 +30,20 @@ BUDGET_MS = 500
 BUDGET_MS_SHORT = 30
 """What it may take while there is not enough work for all."""
 
-BUDGET_MS_EARLY = 60
+BUDGET_MS_EARLY = 120
 """What it may take at least while there is enough."""
 
-PATIENT = 4
+PATIENT = 2
 """A piece takes at most this part of the time that the work took before it, or will yet take; twice as much of the first
 where there is plenty to do."""
+
+SHARES = 2
+"""A piece is this part of a thread's share of what is left, at most."""
 
 PLENTY = 8
 """With so many things for each thread to do, nobody will be without work soon."""
 
-WORTH_S = 0.15
+WORTH_S = 0.2
 """What a piece is to take at least, where there is enough work: to be handed out costs it some milliseconds."""
 
 WANT_EVERY_S = 0.05
@@ -91,7 +94,11 @@ class Yardstick:
         """How many things make a piece, where so many are left: ever fewer, so that all end at the same time."""
         each = -(-free // threads)
         worth = int(WORTH_S * self.done / max(1e-6, self._seconds() * threads)) if self.done else each
-        return max(1, min(ITEMS_MAX, max(free // (4 * threads), min(worth, each))))
+        return max(1, min(ITEMS_MAX, max(free // (SHARES * threads), min(worth, each))))
+
+    def weight(self, threads: int, share: float) -> float:
+        """What part of all work makes a piece, where such a share is done: ever less, but not less than is worth it."""
+        return max((1 - share) / (SHARES * threads), WORTH_S * share / max(1e-6, self._seconds() * threads))
 
     def budget_ms(self, free: int, threads: int, share: float) -> int:
         """How long a piece may take, where such a share of all is done. As all there is left may be in one piece, it is a
@@ -156,10 +163,11 @@ class Pieces:
         if window <= 0:
             return
         free = self.journal.free()
-        budget = self.yardstick.budget_ms(free, threads, float(self.journal.get("w", "0") or 0))
-        together = self.yardstick.together(free, threads)
+        share = float(self.journal.get("w", "0") or 0)
+        budget = self.yardstick.budget_ms(free, threads, share)
+        together, weight = self.yardstick.together(free, threads), self.yardstick.weight(threads, share)
         for _ in range(window):
-            taken = self.journal.take(together)
+            taken = self.journal.take(together, weight)
             if not taken:
                 return
             self.groups += 1

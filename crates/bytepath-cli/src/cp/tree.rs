@@ -55,9 +55,13 @@ pub(super) fn levels_open() -> usize {
     usize::try_from(files.saturating_sub(10) / 2).unwrap_or(OPEN_MAX).clamp(2, OPEN_MAX)
 }
 
+/// What stands before a name in [`Entries`]. A zero would be the end of the name before.
+pub(super) const IS_FILE: u8 = 1;
+const IS_OTHER: u8 = 2;
+
 /// The names in a directory, in one piece of memory.
 pub(super) struct Entries {
-    /// Each behind a byte that says whether it is a file's, with a zero at its end.
+    /// Each behind a byte that says whether it is a file's, with a zero at its end, and no other.
     names: Vec<u8>,
     /// Inode, and where the name begins.
     order: Vec<(u64, u32)>,
@@ -112,7 +116,8 @@ impl Entries {
         if name != b"." && name != b".." {
             // Names of 4 GiB and more are more than there is memory for.
             let start = u32::try_from(self.names.len()).map_err(|_| Errno::NOMEM)?;
-            self.names.push(u8::from(entry.file_type() == FileType::RegularFile));
+            let is_file = entry.file_type() == FileType::RegularFile;
+            self.names.push(if is_file { IS_FILE } else { IS_OTHER });
             self.names.extend_from_slice(entry.file_name().to_bytes_with_nul());
             self.order.push((entry.ino(), start));
         }
@@ -121,7 +126,7 @@ impl Entries {
 
     /// Whether this is a file, as far as the directory tells.
     pub(super) fn is_file(&self, at: usize) -> bool {
-        self.names[self.order[at].1 as usize] == 1
+        self.names[self.order[at].1 as usize] == IS_FILE
     }
 
     pub(super) fn len(&self) -> usize {
@@ -144,7 +149,7 @@ impl Entries {
 
     /// How many entries from this one on are files, as far as is known and needed.
     fn files_from(&self, at: usize) -> usize {
-        let is_file = |(_, start): &&(u64, u32)| self.names[*start as usize] == 1;
+        let is_file = |(_, start): &&(u64, u32)| self.names[*start as usize] == IS_FILE;
         self.order[at..].iter().take(FILES_TOGETHER).take_while(is_file).count()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -115,6 +115,41 @@ fn a_piece_that_is_done_again_replaces_what_another_left_half() {
     let before = fs::metadata(&copy).expect("a file").ino();
     assert_eq!(piece.ask(tree)["files"], 1);
     assert_ne!(fs::metadata(&copy).expect("a file").ino(), before);
+}
+
+#[test]
+fn a_large_directory_is_copied_however_often_what_is_left_of_it_is_given_back() {
+    const EACH: usize = 300;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    let (from, to) = (folder.path().join("from/d"), folder.path().join("to/d"));
+    for number in 0..EACH {
+        fs::create_dir(from.join(format!("dir{number}"))).expect("a folder");
+        fs::write(from.join(format!("dir{number}/in")), "in").expect("a file");
+        fs::write(from.join(format!("file{number}")), number.to_string()).expect("a file");
+        symlink(number.to_string(), from.join(format!("link{number}"))).expect("a link");
+    }
+    let mut left = vec![json!({ "do": "tree", "d": "", "w": 1.0 })];
+    let (mut files, mut weight) = (0, 0.0);
+    for _ in 0..EACH * 8 {
+        let Some(next) = left.pop() else { break };
+        // There is no time for more than an entry of it.
+        piece.request(json!({ "items": [next], "budget_ms": 0 }));
+        let answer = piece.answer();
+        assert_eq!((&answer["failed"], &answer["told"]), (&json!([]), &json!([])), "{next}");
+        left.extend(answer["rest"].as_array().expect("a list").clone());
+        files += answer["files"].as_u64().expect("a number");
+        weight += answer["w"].as_f64().expect("a number");
+    }
+    assert_eq!((left, files), (vec![], 2 * EACH as u64 + 1));
+    assert!((weight - 1.0).abs() < 1e-6, "{weight}");
+    for number in 0..EACH {
+        let read = |name: String| fs::read_to_string(to.join(name)).expect("a file");
+        assert_eq!(read(format!("dir{number}/in")), "in");
+        assert_eq!(read(format!("file{number}")), number.to_string());
+        let link = fs::read_link(to.join(format!("link{number}"))).expect("a link");
+        assert_eq!(link.as_os_str(), number.to_string().as_str());
+    }
 }
 
 #[test]

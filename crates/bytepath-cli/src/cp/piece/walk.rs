@@ -110,7 +110,7 @@ impl Work<'_> {
     fn entries_of(&mut self, tree: &Tree, open: &Open) -> std::io::Result<Option<Entries>> {
         let ground = &self.process.ground;
         if let Some(names) = &tree.n {
-            let lines = names.iter().flat_map(|name| line(1, &name.0)).collect();
+            let lines = names.iter().flat_map(|name| line(tree::IS_FILE, &name.0)).collect();
             return Ok(Some(Entries::of_lines(lines)));
         }
         if let Some(list) = &tree.l {

@@ -45,7 +45,7 @@ pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) ->
 fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result<(), ExitCode> {
     let (plan, extras) = (&options.plan, &options.extras);
     let jobs = jobs(settings, options);
-    let tally = Arc::new(Tally::for_threads(jobs));
+    let tally = Arc::new(Tally::for_threads(jobs.unwrap_or(1)));
     let hand = &tally.hands[0];
     let (umask, stage, begin_watch) = (umask(), None, None);
     let shared =
@@ -148,8 +148,8 @@ fn open_directory(name: &OsStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// How many threads copy the files of trees.
-fn jobs(settings: &Settings, options: &Options) -> usize {
+/// How many threads copy the files of trees, where files are copied many at a time. One thread has less to do so, too.
+fn jobs(settings: &Settings, options: &Options) -> Option<usize> {
     /// What so many batches and directories may keep open.
     const FILES_MIN: u64 = 512;
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -159,15 +159,12 @@ fn jobs(settings: &Settings, options: &Options) -> usize {
         && !options.extras.one_by_one()
         && files >= FILES_MIN;
     let asked = options.extras.jobs.map(usize::from);
-    match shared_out {
-        true => asked.unwrap_or_else(|| available_parallelism().map_or(1, usize::from)),
-        false => 1,
-    }
+    shared_out.then(|| asked.unwrap_or_else(|| available_parallelism().map_or(1, usize::from)))
 }
 
-/// Copies with other threads beside this one, if there are to be any.
-fn with_crew(shared: &Shared<'_>, jobs: usize, files: &[OsString], target: Target) {
-    if jobs == 1 {
+/// Copies with other threads beside this one, as far as there are to be any.
+fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], target: Target) {
+    if jobs.is_none() {
         return copy_to(shared, None, files, target);
     }
     let hall = Hall::default();

@@ -13,6 +13,7 @@ from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
 from bytepath.fleet.copy.command import bytes_of  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
+from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Yardstick  # noqa: E402
 from bytepath.fleet.copy.progress import text  # noqa: E402
 from bytepath.fleet.errors import FleetError, WrongUsage  # noqa: E402
 
@@ -61,6 +62,19 @@ def test_what_weighs_most_is_taken_first_and_what_was_begun_before_that(journal)
     journal.put([{"do": "begin", "f": "large", "k": 1, "w": 0.01}, {"do": "range", "f": "large", "k": 2, "a": 0, "z": 9, "w": 0.01},
                  {"do": "end", "f": "large", "k": 3, "w": 0.0}])  # fmt: skip
     assert [item["do"] for _, item in journal.take(4)] == ["end", "range", "begin", "tree"]
+
+
+def test_what_weighs_nothing_goes_together(journal):
+    journal.put([{"do": "attributes", "l": name, "a": 0} for name in "abc"])
+    assert len(journal.take(9, 0.0)) == 3
+
+
+def test_a_copying_that_goes_on_measures_only_what_it_does_itself():
+    measured = Yardstick(0.97)
+    measured.began -= 10
+    # A hundredth took 10 s: two hundredths are left for longer than any piece may take.
+    assert measured.budget_ms(1000, 2, 0.98) == BUDGET_MS
+    assert measured.weight(2, 0.98) == pytest.approx(0.02 / (SHARES * 2))
 
 
 def test_what_was_not_committed_is_as_if_it_had_not_been_answered(tmp_path):

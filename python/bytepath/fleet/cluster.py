@@ -21,6 +21,14 @@ WORKERS_S = 30
 
 CLOSE_S = 10
 
+_UNWATCHED = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
+"""Of a cluster of our own: what Python does there tells nothing of programs, nobody has a dashboard of it, and to look at
+it as often as Dask does takes 5% of two CPUs."""
+
 
 def local_workers(scheduler: str) -> int | None:
     """How many workers `local[:N]` asks for; None for an address."""
@@ -51,8 +59,7 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
 @contextlib.asynccontextmanager
 async def local(count: int) -> AsyncIterator[Any]:
     """A scheduler and so many workers on this machine."""
-    # Samples of what Python does there tell nothing of programs, and cost.
-    dask.config.set({"distributed.worker.profile.enabled": False})
+    dask.config.set(_UNWATCHED)
     # A worker for each of so many threads of work: they are processes, as on machines of their own.
     cluster = LocalCluster(
         n_workers=count,

@@ -138,7 +138,7 @@ class Journal:
         query = "SELECT id, body FROM items WHERE taken = 0 ORDER BY rank DESC, id DESC LIMIT ?"
         taken: list[tuple[int, dict[str, Any]]] = []
         for id, body in self.db.execute(query, (most,)):
-            if taken and weight <= 0:
+            if taken and weight < 0:
                 break
             taken.append((id, json.loads(body)))
             weight -= taken[-1][1].get("w", 0.0)

@@ -82,10 +82,11 @@ class Flight:
 
 
 class Yardstick:
-    """How long things take, as far as that has been seen: so that pieces are neither too small nor too few."""
+    """How long things take, as far as that has been seen: so that pieces are neither too small nor too few. A copying that
+    goes on has some share of all behind it when its measuring begins."""
 
-    def __init__(self) -> None:
-        self.began, self.done = time.monotonic(), 0
+    def __init__(self, share: float = 0.0) -> None:
+        self.began, self.done, self.share = time.monotonic(), 0, share
 
     def count(self, flight: Flight, answer: dict[str, Any]) -> None:
         self.done += max(int(answer["directories"]), len(flight.taken) - len(answer["rest"]))
@@ -98,15 +99,16 @@ class Yardstick:
 
     def weight(self, threads: int, share: float) -> float:
         """What part of all work makes a piece, where such a share is done: ever less, but not less than is worth it."""
-        return max((1 - share) / (SHARES * threads), WORTH_S * share / max(1e-6, self._seconds() * threads))
+        done = max(0.0, share - self.share)
+        return max((1 - share) / (SHARES * threads), WORTH_S * done / max(1e-6, self._seconds() * threads))
 
     def budget_ms(self, free: int, threads: int, share: float) -> int:
         """How long a piece may take, where such a share of all is done. As all there is left may be in one piece, it is a
         part of what the work took so far, and of what it will yet take: nobody is without work for longer."""
         if free < 2 * threads:
             return BUDGET_MS_SHORT
-        past = self._seconds()
-        left = past * (1 - share) / share if 0 < share < 1 else past
+        past, done = self._seconds(), share - self.share
+        left = past * (1 - share) / done if done > 0 and share < 1 else past
         near_s = min(2 * past if free >= PLENTY * threads else past, left) / PATIENT
         return max(BUDGET_MS_EARLY, min(max(BUDGET_MS, 1000 * threads // PIECES_PER_S_MAX), int(1000 * near_s)))
 
@@ -138,7 +140,7 @@ class Pieces:
 
     async def work(self, client: Client, stage: int) -> None:
         """Has all work done that is in the journal, and all that comes of it."""
-        self.yardstick = Yardstick()
+        self.yardstick = Yardstick(self._share())
         while True:
             self._fill(client, stage)
             if not self.flights:
@@ -163,7 +165,7 @@ class Pieces:
         if window <= 0:
             return
         free = self.journal.free()
-        share = float(self.journal.get("w", "0") or 0)
+        share = self._share()
         budget = self.yardstick.budget_ms(free, threads, share)
         together, weight = self.yardstick.together(free, threads), self.yardstick.weight(threads, share)
         for _ in range(window):
@@ -172,6 +174,10 @@ class Pieces:
                 return
             self.groups += 1
             self._fly(client, Flight(taken, budget_ms=budget, group=self.groups), stage)
+
+    def _share(self) -> float:
+        """What part of all work is done, as far as that is known."""
+        return float(self.journal.get("w", "0") or 0)
 
     def _fly(self, client: Client, flight: Flight, stage: int, workers: list[str] | None = None) -> None:
         request = {"items": [item for _, item in flight.taken], "budget_ms": flight.budget_ms, "stage": stage}

@@ -124,7 +124,9 @@ impl Batch {
 
 /// The threads, and what they have to do.
 pub(super) struct Crew<'a> {
-    /// Begins the threads.
+    /// How many there are to be beside the one that goes through the tree.
+    others: usize,
+    /// Begins them.
     begin: &'a dyn Fn(),
     hall: &'a Hall,
     seen: std::cell::Cell<usize>,
@@ -179,15 +181,15 @@ impl Hall {
 }
 
 impl<'a> Crew<'a> {
-    pub(super) fn new(hall: &'a Hall, begin: &'a dyn Fn()) -> Crew<'a> {
-        Crew { begin, hall, seen: std::cell::Cell::new(0) }
+    pub(super) fn new(others: usize, hall: &'a Hall, begin: &'a dyn Fn()) -> Crew<'a> {
+        Crew { others, begin, hall, seen: std::cell::Cell::new(0) }
     }
 
     /// Hands a batch over, or copies it here while there is too little to do for others.
     pub(super) fn take(&self, batch: &Arc<Batch>, shared: &Shared<'_>) {
         let before = self.seen.get();
         self.seen.set(before + batch.files.len());
-        if self.seen.get() < FILES_ALONE {
+        if self.others == 0 || self.seen.get() < FILES_ALONE {
             return batch.copy(shared);
         }
         if before < FILES_ALONE {

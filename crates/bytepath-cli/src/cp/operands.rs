@@ -164,9 +164,9 @@ fn jobs(settings: &Settings, options: &Options) -> Option<usize> {
 
 /// Copies with other threads beside this one, as far as there are to be any.
 fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], target: Target) {
-    if jobs.is_none() {
+    let Some(jobs) = jobs else {
         return copy_to(shared, None, files, target);
-    }
+    };
     let hall = Hall::default();
     std::thread::scope(|scope| {
         let begin = || {
@@ -176,7 +176,7 @@ fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], targe
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
         };
-        copy_to(shared, Some(&Crew::new(&hall, &begin)), files, target);
+        copy_to(shared, Some(&Crew::new(jobs - 1, &hall, &begin)), files, target);
         hall.close();
     });
 }

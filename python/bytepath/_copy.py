@@ -129,6 +129,8 @@ def copy(
         "enlarge_pipes": bool(enlarge_pipes),
         "allow_aliasing": bool(allow_aliasing),
         "leave_cache": bool(leave_cache),
+        # Several threads may write to a file that is made or emptied here: nobody else has it open yet.
+        "any_order": _path(sink) is not None and sink_offset is None,
         "every": _seconds("progress_seconds", progress_seconds),
         "stall": None if timeout is None else _seconds("timeout", timeout),
     }
@@ -209,6 +211,7 @@ def plan(
         "enlarge_pipes": bool(enlarge_pipes),
         "allow_aliasing": bool(allow_aliasing),
         "leave_cache": bool(leave_cache),
+        "any_order": _path(sink) is not None,
         "every": 1.0,
         "stall": None,
     }

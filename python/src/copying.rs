@@ -57,6 +57,7 @@ pub(crate) struct Asked {
     enlarge_pipes: bool,
     allow_aliasing: bool,
     leave_cache: bool,
+    any_order: bool,
     every: f64,
     stall: Option<f64>,
 }
@@ -71,6 +72,9 @@ impl Asked {
         let mut job = Job { limit: self.limit, ..Job::new(source, sink) };
         if self.allow_aliasing {
             job = job.allow_aliasing();
+        }
+        if self.any_order {
+            job = job.allow_any_order();
         }
         if self.leave_cache { job.leave_cache() } else { job }
     }

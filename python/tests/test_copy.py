@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -205,6 +206,26 @@ def test_a_route_alone_is_the_one_that_moves(tmp_path, some_bytes):
         copied = bytepath.copy(tmp_path / "a", tmp_path / "b", route=route)
         assert copied.route == route
         assert (tmp_path / "b").read_bytes() == some_bytes(100_000)
+
+
+def test_several_threads_copy_a_large_file_that_nobody_else_has_open(some_bytes):
+    if not os.access("/dev/shm", os.W_OK) or len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("no file system in memory, or one CPU")
+    bytes = some_bytes(64 << 20)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        source, sink = Path(folder, "source"), Path(folder, "sink")
+        source.write_bytes(bytes)
+        plan = bytepath.plan(source, sink)
+        assert plan.routes[0].name == "parallel", plan
+        assert bytepath.copy(source, sink).route == "parallel"
+        assert sink.read_bytes() == bytes
+        told = lambda done, total: None  # noqa: E731
+        assert bytepath.copy(source, sink, verify=True, progress=told).route == "parallel"
+        # Who gave an open file may look at it meanwhile.
+        with open(sink, "r+b") as opened:
+            assert bytepath.copy(source, opened).route != "parallel"
+        assert bytepath.copy(source, sink, sink_offset=0).route != "parallel"
+        assert sink.read_bytes() == bytes
 
 
 def test_what_a_copy_did_is_explained_whenever_that_is_asked(tmp_path):

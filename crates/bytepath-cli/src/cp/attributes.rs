@@ -217,7 +217,12 @@ impl Shared<'_> {
     /// owner is taken away, so that the new owner never has more than either.
     fn restrict(&self, sink: &Subject<'_>, stat: &Stat, before: &Stat) -> Done {
         let mode = before.st_mode & stat.st_mode & 0o700;
-        match sink.set_mode(mode) {
+        let set = match is_directory(before) {
+            // Its special bits are nothing to its owner.
+            true => sink.set_mode_of_directory(mode),
+            false => sink.set_mode(mode),
+        };
+        match set {
             Err(errno) if !self.is_usual_refusal(errno) => {
                 let what = format!("clearing permissions for {}", q(&sink.place.shown));
                 let told = self.voice.failed(what, errno);
@@ -308,12 +313,18 @@ impl Shared<'_> {
         stat: &Stat,
     ) -> Done {
         let set = (|| {
-            keep_list(ACCESS_LIST, source, sink)?;
+            let listed = keep_list(ACCESS_LIST, source, sink);
+            if !matches!(listed, Err(Errno::NOTSUP | Errno::NOSYS)) {
+                listed?;
+            }
             if is_directory(stat) {
                 keep_list(DEFAULT_LIST, source, sink)?;
-                return sink.set_mode_of_directory(mode);
+                sink.set_mode_of_directory(mode)?;
+            } else {
+                sink.set_mode(mode)?;
             }
-            sink.set_mode(mode)
+            // Where there are no lists, the mode is kept all the same.
+            listed
         })();
         set.map_err(|errno| {
             let what = format!("preserving permissions for {}", q(&sink.place.shown));
@@ -324,6 +335,8 @@ impl Shared<'_> {
 }
 
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+/// An access list of no more than owner, group and others, as the kernel has it: 4 bytes, and 8 for each.
+const LIST_BYTES_OF_MODE: usize = 4 + 3 * 8;
 const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
 const CONTEXT: &CStr = c"security.selinux";
 
@@ -339,8 +352,12 @@ fn keep_list(name: &CStr, source: &Subject<'_>, sink: &Subject<'_>) -> Result<()
     let name = CString::from(name);
     match source.get(&name) {
         Ok(list) => match sink.set(&name, &list) {
-            // Without a list the mode says what can be said.
-            Err(Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+            // The mode says as much. Of default lists that cannot be kept the classic tells nothing.
+            Err(Errno::NOTSUP | Errno::NOSYS)
+                if name.as_c_str() != ACCESS_LIST || list.len() <= LIST_BYTES_OF_MODE =>
+            {
+                Ok(())
+            }
             answer => answer,
         },
         Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => sink.drop_list(&name),

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use super::attributes::{ACCESS_LIST, Subject, same_owner};
 use super::entry::Shared;
 use super::place::{Follow, is_directory, kind};
+use super::settings::Make;
 use super::voice::{Done, q};
 
 /// How the attributes of a copy are to be set.
@@ -35,7 +36,10 @@ impl Shared<'_> {
         let mut mode = stat.st_mode;
         let same = finish.before.is_some_and(|before| same_owner(before, stat));
         if finish.is_link && preserve.ownership {
-            self.keep_link_owner(sink, stat)?;
+            // Links that are made to the source belong to whoever made them.
+            if self.settings.make != Make::SymbolicLink {
+                self.keep_link_owner(sink, stat)?;
+            }
         } else if preserve.ownership && !same {
             mode = self.keep_owner(sink, stat, finish.before)?;
         }
@@ -51,7 +55,7 @@ impl Shared<'_> {
         if preserve.mode {
             return self.keep_mode(source, sink, mode, stat);
         }
-        if preserve.default_mode {
+        if preserve.default_mode && finish.before.is_none() {
             let whole = is_directory(stat) || kind(stat) == FileType::Socket;
             let mode = if whole { 0o777 } else { 0o666 } & !self.umask;
             let set = sink.drop_list(ACCESS_LIST).and_then(|()| match is_directory(stat) {

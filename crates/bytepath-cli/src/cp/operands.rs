@@ -251,7 +251,6 @@ impl Copier<'_> {
 
     fn copy_one_to(&mut self, source: &OsStr, name: &OsStr, sink_is: SinkIs) {
         let settings = self.shared.settings;
-        let source = if settings.strip_slashes { without_slashes(source) } else { source };
         if settings.parents {
             let what = b"with --parents, the destination must be a directory";
             self.shared.voice.called.misused(what, super::WRONG_USAGE);

@@ -101,8 +101,12 @@ fn name_ends(words: &ArgMatches) {
 
 /// A write past RLIMIT_FSIZE sends SIGXFSZ, which ends a program without a word. Once it is caught,
 /// the write fails with EFBIG, which is reported. It is caught rather than ignored because programs
-/// that are started from here inherit what is ignored, and theirs is not ours to change.
+/// that are started from here inherit what is ignored, and theirs is not ours to change: so one that is
+/// ignored already stays so.
 fn survive_file_size_limits() {
+    if sys::actions::is_ignored(signal_hook::consts::SIGXFSZ) {
+        return;
+    }
     // Where handlers are refused, the signal ends the program as it always does.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }

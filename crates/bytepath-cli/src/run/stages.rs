@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -89,14 +90,21 @@ impl Stages {
                 continue;
             }
             if index + 1 == count {
-                started.all.push(Started::start(stage, input.take(), None, patient));
+                let last = Started::start(stage, input.take(), None, patient);
+                started.all.push(last.unwrap_or_else(|unmade| unmade));
                 break;
             }
             match pipe_with(PipeFlags::CLOEXEC) {
                 Ok((read, write)) => {
                     started.said.extend(size.enlarge(&write).err());
                     let input = input.replace(read);
-                    started.all.push(Started::start(stage, input, Some(write), patient));
+                    match Started::start(stage, input, Some(write), patient) {
+                        Ok(stage) => started.all.push(stage),
+                        Err(unmade) => {
+                            started.all.push(unmade);
+                            break;
+                        }
+                    }
                 }
                 Err(errno) => {
                     let why = crate::classic::word(errno);
@@ -203,12 +211,14 @@ impl Started {
         Started { text: stage.text, pid: None, end: Some(end), cpu_s: (0.0, 0.0) }
     }
 
+    /// Starts a stage; its end where its program cannot be run. The error is its end where no process
+    /// can be made: what comes after it would take that for the end of its input.
     fn start(
         stage: Stage,
         input: Option<OwnedFd>,
         output: Option<OwnedFd>,
         patient: bool,
-    ) -> Started {
+    ) -> Result<Started, Started> {
         let Stage { text, words } = stage;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
@@ -219,19 +229,56 @@ impl Started {
             .collect();
         input.map(|input| command.stdin(Stdio::from(input)));
         output.map(|output| command.stdout(Stdio::from(output)));
-        match spawn::spawn_as_we_were(&mut command, &inherited, patient) {
+        let ended = |status| Started {
+            text: text.clone(),
+            pid: None,
+            end: Some(End::Exited(status)),
+            cpu_s: (0.0, 0.0),
+        };
+        match spawned(&mut command, &inherited, patient) {
             Ok(child) => {
                 let pid = Some(Pid::from_child(&child));
-                Started { text, pid, end: None, cpu_s: (0.0, 0.0) }
+                Ok(Started { text, pid, end: None, cpu_s: (0.0, 0.0) })
+            }
+            Err(error) if is_lack(&error) => {
+                crate::say(format_args!(
+                    "bytepath: cannot start {}: {}; use fewer stages, or raise the limits on files and \
+                     processes (ulimit -n, ulimit -u)",
+                    words[0].to_string_lossy(),
+                    word(&error)
+                ));
+                Err(ended(NOT_RUN))
             }
             Err(error) => {
                 let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
                 let name = words[0].to_string_lossy();
                 crate::say(format_args!("bytepath: {name}: {}", word(&error)));
-                Started { text, pid: None, end: Some(End::Exited(status)), cpu_s: (0.0, 0.0) }
+                Ok(ended(status))
             }
         }
     }
+}
+
+/// Starts a program. Where there are too many processes just now, some may end soon.
+fn spawned(command: &mut Command, inherited: &[i32], patient: bool) -> std::io::Result<Child> {
+    const TRIES: u32 = 6;
+    const FIRST: Duration = Duration::from_millis(50);
+    let mut tries = 1;
+    loop {
+        match spawn::spawn_as_we_were(command, inherited, patient) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock && tries < TRIES => {
+                std::thread::sleep(FIRST * (1 << tries));
+                tries += 1;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Whether it is for want of something that no process can be made, and not the program's fault.
+fn is_lack(error: &std::io::Error) -> bool {
+    let lacks = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE];
+    error.raw_os_error().is_some_and(|number| lacks.contains(&number))
 }
 
 /// What all children took that have been waited for.

@@ -311,6 +311,37 @@ fn too_few_descriptors_are_told_and_nothing_hangs() {
 }
 
 #[test]
+fn a_stage_that_cannot_be_made_is_no_end_of_input_for_the_next() {
+    let (mut made, mut unmade) = (0, 0);
+    for files in 5..=16 {
+        let line = format!("ulimit -n {files}; \"$bytepath\" run 'seq 10 | cat | cat | wc -l'");
+        let done = shell(&line);
+        match done.status.code() {
+            Some(0) => {
+                assert_eq!(done.stdout, "10\n", "{files}: {done:?}");
+                made += 1;
+            }
+            code => {
+                assert_eq!((code, &*done.stdout), (Some(126), ""), "{files}: {done:?}");
+                assert!(done.stderr.contains("Too many open files"), "{files}: {done:?}");
+                unmade += 1;
+            }
+        }
+    }
+    assert!(made > 0 && unmade > 0, "{made} and {unmade}");
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_so_for_stages() {
+    for signal in ["XFSZ", "PIPE", "INT", "USR1"] {
+        let line = "grep SigIgn /proc/self/status | cat";
+        let [theirs, ours] = [format!("sh -c '{line}'"), format!("\"$bytepath\" run '{line}'")]
+            .map(|command| shell(&format!("trap '' {signal}; {command}")).stdout);
+        assert_eq!(ours, theirs, "{signal}");
+    }
+}
+
+#[test]
 fn descriptors_and_environment_of_stages_are_those_of_a_shell() {
     let text = "ls /proc/self/fd | wc -l; env | sort | grep -v -e ^_= -e ^SHLVL= | cksum";
     for line in [text, "ls /proc/self/fd | wc -l", "env | sort | grep -v -e ^_= -e ^SHLVL= | cksum"]

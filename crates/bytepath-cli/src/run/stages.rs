@@ -20,7 +20,7 @@ use crate::sys::spawn;
 /// What a shell ends with when a command is not there, or cannot be run.
 const NOT_FOUND: i32 = 127;
 const NOT_RUN: i32 = 126;
-/// How a stage ends for which there is no pipe.
+/// How a stage ends for which there is no pipe, or no process.
 const NOT_MADE: End = End::Exited(NOT_RUN);
 
 /// A stage to be started.
@@ -219,9 +219,9 @@ impl Started {
         output: Option<OwnedFd>,
         patient: bool,
     ) -> Result<Started, Started> {
-        let Stage { text, words } = stage;
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
+        let (program, arguments) = stage.words.split_first().expect("a stage has words");
+        let mut command = Command::new(program);
+        command.args(arguments);
         let inherited: Vec<i32> = [(0, input.is_none()), (1, output.is_none()), (2, true)]
             .into_iter()
             .filter(|(_, inherited)| *inherited)
@@ -229,31 +229,24 @@ impl Started {
             .collect();
         input.map(|input| command.stdin(Stdio::from(input)));
         output.map(|output| command.stdout(Stdio::from(output)));
-        let ended = |status| Started {
-            text: text.clone(),
-            pid: None,
-            end: Some(End::Exited(status)),
-            cpu_s: (0.0, 0.0),
-        };
+        let name = program.to_string_lossy();
         match spawned(&mut command, &inherited, patient) {
             Ok(child) => {
                 let pid = Some(Pid::from_child(&child));
-                Ok(Started { text, pid, end: None, cpu_s: (0.0, 0.0) })
+                Ok(Started { text: stage.text, pid, end: None, cpu_s: (0.0, 0.0) })
             }
             Err(error) if is_lack(&error) => {
                 crate::say(format_args!(
-                    "bytepath: cannot start {}: {}; use fewer stages, or raise the limits on files and \
-                     processes (ulimit -n, ulimit -u)",
-                    words[0].to_string_lossy(),
+                    "bytepath: cannot start {name}: {}; use fewer stages, or raise the limits on \
+                     files and processes (ulimit -n, ulimit -u)",
                     word(&error)
                 ));
-                Err(ended(NOT_RUN))
+                Err(Started::without_process(stage, NOT_MADE))
             }
             Err(error) => {
                 let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
-                let name = words[0].to_string_lossy();
                 crate::say(format_args!("bytepath: {name}: {}", word(&error)));
-                Ok(ended(status))
+                Ok(Started::without_process(stage, End::Exited(status)))
             }
         }
     }
@@ -261,18 +254,16 @@ impl Started {
 
 /// Starts a program. Where there are too many processes just now, some may end soon.
 fn spawned(command: &mut Command, inherited: &[i32], patient: bool) -> std::io::Result<Child> {
-    const TRIES: u32 = 6;
-    const FIRST: Duration = Duration::from_millis(50);
-    let mut tries = 1;
-    loop {
-        match spawn::spawn_as_we_were(command, inherited, patient) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock && tries < TRIES => {
-                std::thread::sleep(FIRST * (1 << tries));
-                tries += 1;
-            }
-            answer => return answer,
+    const WAITS_MS: [u64; 5] = [100, 200, 400, 800, 1600];
+    let mut started = spawn::spawn_as_we_were(command, inherited, patient);
+    for wait_ms in WAITS_MS {
+        if !started.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            break;
         }
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        started = spawn::spawn_as_we_were(command, inherited, patient);
     }
+    started
 }
 
 /// Whether it is for want of something that no process can be made, and not the program's fault.

@@ -71,6 +71,18 @@ def test_one_job_for_a_machine_is_one_piece_at_a_time_and_sync_brings_all_to_the
     assert not list(tmp_path.glob("bytepath-fleet-*/*-0"))
 
 
+def test_directories_that_pieces_made_get_the_default_mode_where_none_is_kept(command, tmp_path):
+    some_files(tmp_path / "source" / "inner", 3, 10)
+    for path in (tmp_path / "source", tmp_path / "source" / "inner"):
+        path.chmod(0o700)
+    done = on_this_machine(2, tmp_path, "cp", "-a", "--no-preserve=mode", "source", "copy")
+    assert done.returncode == 0, done
+    mask = os.umask(0)
+    os.umask(mask)
+    modes = [oct(os.stat(tmp_path / path).st_mode & 0o777) for path in ("copy", "copy/inner")]
+    assert modes == [oct(0o777 & ~mask)] * 2
+
+
 def test_places_of_a_machine_are_given_back_by_whoever_dies(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     holder = (

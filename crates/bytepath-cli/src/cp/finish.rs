@@ -55,7 +55,9 @@ impl Shared<'_> {
         if preserve.mode {
             return self.keep_mode(source, sink, mode, stat);
         }
-        if preserve.default_mode && finish.before.is_none() {
+        // What an earlier run, or another piece of a copying, has made is there as well.
+        let may_be_ours = self.extras.resume || self.stage.is_some();
+        if preserve.default_mode && (finish.before.is_none() || may_be_ours) {
             let whole = is_directory(stat) || kind(stat) == FileType::Socket;
             let mode = if whole { 0o777 } else { 0o666 } & !self.umask;
             let set = sink.drop_list(ACCESS_LIST).and_then(|()| match is_directory(stat) {

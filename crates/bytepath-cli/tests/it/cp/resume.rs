@@ -123,6 +123,15 @@ fn parts_of_others_are_left_alone() {
 }
 
 #[test]
+fn directories_that_an_earlier_run_made_get_the_default_mode_where_none_is_kept() {
+    let done = in_folder(
+        "umask 022; mkdir -p s/d t/d; echo x >s/d/x; chmod 700 s s/d t t/d; \
+         $bytepath cp -aT --resume --no-preserve=mode s t && stat -c %a t t/d",
+    );
+    assert_eq!(done.well().stdout, "755\n755\n");
+}
+
+#[test]
 fn what_killed_runs_left_is_removed() {
     let done = in_folder(
         "dead=$(sh -c 'echo $$'); mkdir -p s/d t/d; echo x >s/d/x; for f in t t/d; do \

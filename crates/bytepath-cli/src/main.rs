@@ -101,7 +101,7 @@ fn name_ends(words: &ArgMatches) {
 
 /// A write past RLIMIT_FSIZE sends SIGXFSZ, which ends a program without a word. Once it is caught,
 /// the write fails with EFBIG, which is reported. It is caught rather than ignored because programs
-/// that are started from here inherit what is ignored, and theirs is not ours to change: so one that is
+/// that are started from here inherit what is ignored, and theirs is not ours to change. One that is
 /// ignored already stays so.
 fn survive_file_size_limits() {
     if sys::actions::is_ignored(signal_hook::consts::SIGXFSZ) {

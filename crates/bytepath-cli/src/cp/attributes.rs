@@ -313,17 +313,17 @@ impl Shared<'_> {
         stat: &Stat,
     ) -> Done {
         let set = (|| {
-            let listed = keep_list(ACCESS_LIST, source, sink);
-            if !matches!(listed, Err(Errno::NOTSUP | Errno::NOSYS)) {
-                listed?;
-            }
+            let listed = match keep_list(ACCESS_LIST, source, sink) {
+                // Where there are no lists, the mode is kept all the same.
+                unlisted @ Err(Errno::NOTSUP | Errno::NOSYS) => unlisted,
+                answer => Ok(answer?),
+            };
             if is_directory(stat) {
                 keep_list(DEFAULT_LIST, source, sink)?;
                 sink.set_mode_of_directory(mode)?;
             } else {
                 sink.set_mode(mode)?;
             }
-            // Where there are no lists, the mode is kept all the same.
             listed
         })();
         set.map_err(|errno| {
@@ -335,7 +335,8 @@ impl Shared<'_> {
 }
 
 pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
-/// An access list of no more than owner, group and others, as the kernel has it: 4 bytes, and 8 for each.
+/// An access list of no more than owner, group and others, as the kernel has it: 4 bytes, and 8 for
+/// each.
 const LIST_BYTES_OF_MODE: usize = 4 + 3 * 8;
 const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
 const CONTEXT: &CStr = c"security.selinux";

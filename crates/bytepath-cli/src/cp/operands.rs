@@ -148,7 +148,8 @@ fn open_directory(name: &OsStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// How many threads copy the files of trees, where files are copied many at a time. One thread has less to do so, too.
+/// How many threads copy the files of trees, where files are copied many at a time: also by one
+/// thread, which has less to do so.
 fn jobs(settings: &Settings, options: &Options) -> Option<usize> {
     /// What so many batches and directories may keep open.
     const FILES_MIN: u64 = 512;

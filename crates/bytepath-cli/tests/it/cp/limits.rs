@@ -169,6 +169,32 @@ fn access_lists_and_attributes_are_kept_as_the_classic_keeps_them() {
     }
 }
 
+#[test]
+fn access_lists_that_cannot_be_kept_are_told_of_as_the_classic_tells() {
+    let Some(cp) = gnu_on_disk() else { return };
+    if !root() || !installed("setfacl") {
+        return;
+    }
+    let lines = [
+        "setfacl -m u:1:rw a; cp -p a r/x",
+        "setfacl -m u:1:rw a; setfacl -b a; cp -p a r/x",
+        "setfacl -m u:1:rwx d; cp -a d r/x",
+        "setfacl -d -m u:1:rwx d; cp -a d r/x",
+        "setfacl -m u:1:rw a; cp --attributes-only --preserve=mode a r/x",
+    ];
+    for line in lines {
+        // Of a file system without lists what is left is told, not kept.
+        let line = format!(
+            "export LC_ALL=C; mkdir r; unshare -m sh -c 'mount -t ramfs none r && {{ {line}; echo $?; \
+             cd r && find . -printf \"%P %m %s\\n\" | LC_ALL=C sort; }}'"
+        );
+        let both = cp.both(&line, some);
+        let left = String::from_utf8_lossy(&both.ours.stdout);
+        assert!(left.contains("\nx "), "{line}: {left}");
+        both.same();
+    }
+}
+
 /// Runs `cp` until it asks about `asked`, then `meanwhile`, then answers; what was said and what is
 /// left.
 fn while_asked(words: &str, asked: &str, meanwhile: &str) -> crate::program::Done {

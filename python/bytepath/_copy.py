@@ -129,7 +129,7 @@ def copy(
         "enlarge_pipes": bool(enlarge_pipes),
         "allow_aliasing": bool(allow_aliasing),
         "leave_cache": bool(leave_cache),
-        # Several threads may write to a file that is made or emptied here: nobody else has it open yet.
+        # A file that is made or emptied here shows gaps until all is there, as one that cp writes.
         "any_order": _path(sink) is not None and sink_offset is None,
         "every": _seconds("progress_seconds", progress_seconds),
         "stall": None if timeout is None else _seconds("timeout", timeout),

@@ -75,12 +75,13 @@ def test_directories_that_pieces_made_get_the_default_mode_where_none_is_kept(co
     some_files(tmp_path / "source" / "inner", 3, 10)
     for path in (tmp_path / "source", tmp_path / "source" / "inner"):
         path.chmod(0o700)
-    done = on_this_machine(2, tmp_path, "cp", "-a", "--no-preserve=mode", "source", "copy")
-    assert done.returncode == 0, done
     mask = os.umask(0)
     os.umask(mask)
-    modes = [oct(os.stat(tmp_path / path).st_mode & 0o777) for path in ("copy", "copy/inner")]
-    assert modes == [oct(0o777 & ~mask)] * 2
+    for option in ("-a", "-r"):
+        done = on_this_machine(2, tmp_path, "cp", option, "--no-preserve=mode", "source", option[1])
+        assert done.returncode == 0, done
+        modes = [oct(os.stat(tmp_path / path).st_mode & 0o777) for path in (option[1], f"{option[1]}/inner")]
+        assert modes == [oct(0o777 & ~mask)] * 2, option
 
 
 def test_places_of_a_machine_are_given_back_by_whoever_dies(tmp_path, monkeypatch):

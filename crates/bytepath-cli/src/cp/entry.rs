@@ -347,6 +347,8 @@ impl Copier<'_> {
         let copy = Subject::new(&pair.sink, None);
         let omitted = self.shared.omitted(stat);
         let before = sink.stat.as_ref();
-        self.shared.finish(&source, &copy, stat, &Finish { before, is_link, omitted, mode: None })
+        let may_be_new = before.is_none();
+        let finish = Finish { before, is_link, may_be_new, omitted, mode: None };
+        self.shared.finish(&source, &copy, stat, &finish)
     }
 }

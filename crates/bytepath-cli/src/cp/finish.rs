@@ -14,6 +14,8 @@ pub(super) struct Finish<'a> {
     /// The status of what was there before, if it is still there.
     pub(super) before: Option<&'a Stat>,
     pub(super) is_link: bool,
+    /// Whether this copying made it, or may have in an earlier run or another process.
+    pub(super) may_be_new: bool,
     /// Permissions that it did not get when it was made, and may get now.
     pub(super) omitted: u32,
     /// The mode that it had before it was opened up for the copying.
@@ -55,9 +57,7 @@ impl Shared<'_> {
         if preserve.mode {
             return self.keep_mode(source, sink, mode, stat);
         }
-        // What an earlier run, or another piece of a copying, has made is there as well.
-        let may_be_ours = self.extras.resume || self.stage.is_some();
-        if preserve.default_mode && (finish.before.is_none() || may_be_ours) {
+        if preserve.default_mode && finish.may_be_new {
             let whole = is_directory(stat) || kind(stat) == FileType::Socket;
             let mode = if whole { 0o777 } else { 0o666 } & !self.umask;
             let set = sink.drop_list(ACCESS_LIST).and_then(|()| match is_directory(stat) {

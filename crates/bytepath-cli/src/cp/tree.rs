@@ -162,12 +162,14 @@ pub(super) struct Target {
     /// The mode that it is to have again.
     mode: Option<u32>,
     is_new: bool,
+    /// Whether another process of this copying may have made it.
+    is_shared: bool,
 }
 
 impl Target {
-    /// A directory that is there, open for more than looking names up.
+    /// A directory that several processes fill, open for more than looking names up.
     pub(super) fn there(stat: &Stat) -> Target {
-        Target { inode: identity(stat), whole: true, mode: None, is_new: false }
+        Target { inode: identity(stat), whole: true, mode: None, is_new: false, is_shared: true }
     }
 }
 
@@ -264,7 +266,7 @@ impl Copier<'_> {
             }
             self.shared.say_copied(pair, None);
         }
-        Ok((Arc::new(open), Target { inode, whole, mode: target_mode, is_new }))
+        Ok((Arc::new(open), Target { inode, whole, mode: target_mode, is_new, is_shared: false }))
     }
 
     /// Sees to it that a new directory can be filled; the mode that it had if it could not.
@@ -436,7 +438,8 @@ impl Shared<'_> {
         let to = Subject::new(&itself, target.whole.then(|| open.as_fd()));
         let omitted = if target.is_new { self.omitted(stat) } else { 0 };
         let before = sink.stat.as_ref();
-        let finish = Finish { before, is_link: false, omitted, mode: target.mode };
+        let may_be_new = target.is_new || target.is_shared || self.extras.resume;
+        let finish = Finish { before, is_link: false, may_be_new, omitted, mode: target.mode };
         let finished = self.finish(&from, &to, stat, &finish);
         match self.extras.fsync {
             true => self.sync(open, pair).and(finished),

@@ -129,7 +129,8 @@ impl Work<'_> {
     /// Notes a directory that is to get its attributes once all is in it.
     pub(super) fn note_attributes(&mut self, path: &Name, stat: &Stat) {
         let preserve = &self.shared.settings.preserve;
-        let kept = preserve.mode || preserve.timestamps || preserve.ownership || preserve.xattr;
+        let set = preserve.mode || preserve.default_mode;
+        let kept = set || preserve.timestamps || preserve.ownership || preserve.xattr;
         // The root gets its own once the directory for the work is gone from it.
         if path.0.is_empty() {
             return;
@@ -228,7 +229,9 @@ impl Work<'_> {
     /// Takes away what a new directory was given so that it could be filled, where modes are not kept.
     fn close_again(&self, open: &Arc<std::os::fd::OwnedFd>, stat: &Stat, there: &Stat) -> Done {
         let given = (stat.st_mode & 0o777 | 0o700) & !self.shared.umask;
-        if self.shared.settings.preserve.mode || there.st_mode & MODE_BITS != given {
+        let preserve = &self.shared.settings.preserve;
+        let set = preserve.mode || preserve.default_mode;
+        if set || there.st_mode & MODE_BITS != given {
             return Ok(());
         }
         let mode = rustix::fs::Mode::from_raw_mode(stat.st_mode & 0o777 & !self.shared.umask);

@@ -152,7 +152,7 @@ impl fmt::Display for Stop {
 impl std::error::Error for Stop {}
 
 /// Shows an errno by its text and number, as in "No space left on device (os error 28)".
-struct Word(Errno);
+pub(crate) struct Word(pub(crate) Errno);
 
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

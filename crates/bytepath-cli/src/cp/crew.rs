@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use rustix::io::Errno;
 
 use super::entry::{Pair, Shared, SinkIs, Within};
-use super::quick::Quick;
+use super::quick::{Lane, Quick};
 use super::tree::Entries;
 use super::turns;
 use crate::sys::own_files::OwnFiles;
@@ -105,18 +105,22 @@ impl Batch {
     /// Copies them; which are left.
     fn copy_in(&self, folder: &Folder, shared: &Shared<'_>) -> Vec<usize> {
         let (turn, mut left) = (turns::own(), Vec::new());
+        let mut lane = Lane::new(&folder.source, &folder.sink, folder.within);
         let mut pair = folder.entry(self.files.start);
+        shared.hand.goes_through(&folder.pair, &folder.entries);
         for at in self.files.clone() {
-            turns::set(Some((self.number, at)));
-            folder.turn(&mut pair, at);
-            shared.hand.take(&pair.source.shown);
-            let quick = shared.quickly(&pair, folder.within);
-            shared.hand.put_down();
+            shared.hand.is_at(at);
+            let quick = lane.copy(shared, folder.entries.c_name(at), || {
+                turns::set(Some((self.number, at)));
+                folder.turn(&mut pair, at);
+                &pair
+            });
             match quick {
                 Quick::Left => left.push(at),
                 Quick::Done(done) => shared.voice.note(done),
             }
         }
+        shared.hand.is_through();
         turns::set(turn);
         left
     }

@@ -4,7 +4,7 @@
 //! looks at the bytes, in a buffer of its own.
 
 mod range;
-mod small;
+pub(super) mod small;
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -30,9 +30,8 @@ pub(super) struct Data<'a> {
     pub(super) sink: BorrowedFd<'a>,
     /// Bytes that are not on the device yet, where that matters.
     pub(super) dirty_bytes: u64,
-    source_stat: Stat,
-    /// Not known of a new file whose blocks cannot be shared.
-    sink_device: Option<u64>,
+    source_stat: &'a Stat,
+    sink_device: u64,
     /// Whether the sink is a file, which can have holes.
     sink_is_file: bool,
     block_bytes: usize,
@@ -112,19 +111,19 @@ impl<'a> Data<'a> {
         shared: &'a Shared<'a>,
         source: BorrowedFd<'a>,
         sink: BorrowedFd<'a>,
-        (source_stat, sink_stat): (&Stat, Option<&Stat>),
+        (source_stat, sink_stat): (&'a Stat, &Stat),
     ) -> Data<'a> {
-        let block_bytes = sink_stat.and_then(|stat| usize::try_from(stat.st_blksize).ok());
+        let block_bytes = usize::try_from(sink_stat.st_blksize).unwrap_or(512);
         let reflink = if shared.settings.reflink == Reflink::Never { "no" } else { "unknown" };
         Data {
             shared,
             source,
             sink,
             dirty_bytes: 0,
-            source_stat: *source_stat,
-            sink_device: sink_stat.map(|stat| stat.st_dev),
-            sink_is_file: sink_stat.is_none_or(|stat| kind(stat) == FileType::RegularFile),
-            block_bytes: block_bytes.unwrap_or(512).clamp(512, BLOCK_BYTES_MAX),
+            source_stat,
+            sink_device: sink_stat.st_dev,
+            sink_is_file: kind(sink_stat) == FileType::RegularFile,
+            block_bytes: block_bytes.clamp(512, BLOCK_BYTES_MAX),
             told: Told { offload: "unknown", reflink, sparse: "no" },
         }
     }
@@ -135,16 +134,13 @@ impl<'a> Data<'a> {
 
     /// Shares the blocks of the source until either is written.
     pub(super) fn reflink(&mut self) -> Result<(), Errno> {
-        let devices = self.sink_device.map(|device| (self.source_stat.st_dev, device));
+        let devices = (self.source_stat.st_dev, self.sink_device);
         let may_fail = self.shared.settings.reflink == Reflink::Auto;
-        let refused = devices.is_none_or(|devices| self.shared.tally.is_unshared(devices));
-        let cloned = match may_fail && refused {
+        let cloned = match may_fail && self.shared.tally.is_unshared(devices) {
             true => Err(Errno::OPNOTSUPP),
             false => rustix::fs::ioctl_ficlone(self.sink, self.source),
         };
-        if let (Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV), Some(devices)) =
-            (cloned, devices)
-        {
+        if let Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV) = cloned {
             self.shared.tally.note_unshared(devices);
         }
         self.told.reflink = if cloned.is_ok() { "yes" } else { "unsupported" };
@@ -163,9 +159,9 @@ impl<'a> Data<'a> {
             self.shared.takes_long();
         }
         let sparse = self.shared.settings.sparse;
-        match (has_holes(&stat), sparse) {
-            (_, Sparse::Never) if kind(&stat) == FileType::RegularFile => {
-                let through_memory = if has_holes(&stat) { Way::Memory } else { Way::Any };
+        match (has_holes(stat), sparse) {
+            (_, Sparse::Never) if kind(stat) == FileType::RegularFile => {
+                let through_memory = if has_holes(stat) { Way::Memory } else { Way::Any };
                 self.carry(None, through_memory).map(drop)
             }
             (true, _) if self.sink_is_file => self.copy_extents(sparse),
@@ -323,19 +319,6 @@ impl<'a> Data<'a> {
                 self.write_at(at, block)?;
             }
             at += block.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// Writes all of it where the sink stands.
-    fn write(&self, mut bytes: &[u8]) -> Result<(), Fault> {
-        while !bytes.is_empty() {
-            match rustix::io::write(self.sink, bytes) {
-                Ok(0) => return Err(Fault::Writing(Errno::NOSPC)),
-                Ok(count) => bytes = &bytes[count..],
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(Fault::Writing(errno)),
-            }
         }
         Ok(())
     }

@@ -1,13 +1,17 @@
 //! What each thread is copying, told by it and read by whoever has to say how far it is.
 //!
-//! Costs per file: a lock that nobody else wants, and a copy of the name into memory that is kept.
+//! Costs per file: a lock that nobody else wants, and a copy of the name into memory that is kept; of small
+//! files that are copied one after the other, a number.
 
 use std::ffi::{OsStr, OsString};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytepath::Meter;
 
+use super::entry::Pair;
+use super::place::joined;
+use super::tree::Entries;
 use crate::metrics::Figures;
 
 /// One thread's, in cache lines that no other thread writes.
@@ -20,6 +24,8 @@ pub(super) struct Hand {
     other_bytes: [AtomicU64; Other::ALL.len()],
     files: AtomicU64,
     file: Mutex<Held>,
+    /// Which of the entries that it goes through it is at.
+    at: AtomicUsize,
 }
 
 /// Ways of bytes that the engine does not see.
@@ -53,6 +59,8 @@ impl Other {
 struct Held {
     /// Nothing between files.
     name: OsString,
+    /// The entries of a directory, and its names.
+    entries: Option<(Arc<Pair>, Arc<Entries>)>,
     /// A place in the file, and what the meter said there.
     offset: u64,
     metered: u64,
@@ -71,6 +79,22 @@ impl Hand {
         (held.offset, held.metered) = (0, self.meter.bytes());
     }
 
+    /// Small files of this directory are copied from now on, one after the other.
+    pub(super) fn goes_through(&self, directory: &Arc<Pair>, entries: &Arc<Entries>) {
+        self.at.store(usize::MAX, Relaxed);
+        self.held().entries = Some((directory.clone(), entries.clone()));
+    }
+
+    /// It is at this one.
+    pub(super) fn is_at(&self, at: usize) {
+        self.at.store(at, Relaxed);
+    }
+
+    /// They are done.
+    pub(super) fn is_through(&self) {
+        self.held().entries = None;
+    }
+
     /// The file is copied up to here; what the meter counts from now on comes behind.
     pub(super) fn reached(&self, offset: u64) {
         let mut held = self.held();
@@ -83,11 +107,11 @@ impl Hand {
     }
 
     pub(super) fn add(&self, way: Other, bytes: u64) {
-        self.other_bytes[way as usize].fetch_add(bytes, Relaxed);
+        add(&self.other_bytes[way as usize], bytes);
     }
 
     pub(super) fn file_done(&self) {
-        self.files.fetch_add(1, Relaxed);
+        add(&self.files, 1);
     }
 
     /// Files that it has copied.
@@ -114,7 +138,17 @@ impl Hand {
     /// The file that is being copied, and the bytes of it that are.
     pub(super) fn holds(&self) -> Option<(OsString, u64)> {
         let held = self.held();
-        let metered = self.meter.bytes() - held.metered;
-        (!held.name.is_empty()).then(|| (held.name.clone(), held.offset + metered))
+        if !held.name.is_empty() {
+            let metered = self.meter.bytes() - held.metered;
+            return Some((held.name.clone(), held.offset + metered));
+        }
+        let (directory, entries) = held.entries.as_ref()?;
+        let at = self.at.load(Relaxed);
+        (at < entries.len()).then(|| (joined(&directory.source.shown, entries.name(at)), 0))
     }
+}
+
+/// Adds to what no other thread adds to.
+fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Relaxed) + more, Relaxed);
 }

@@ -53,6 +53,12 @@ impl Tally {
         in_one(devices).is_some_and(|devices| self.unshared.load(Relaxed) == devices)
     }
 
+    /// The device of sources between which and this one sharing blocks was refused last.
+    pub(super) fn unshared_with(&self, sink: u64) -> Option<u64> {
+        let devices = self.unshared.load(Relaxed);
+        (devices != 0 && devices & u64::from(u32::MAX) == sink).then_some(devices >> 32)
+    }
+
     pub(super) fn note_unshared(&self, devices: (u64, u64)) {
         if let Some(devices) = in_one(devices) {
             self.unshared.store(devices, Relaxed);

@@ -2,15 +2,21 @@
 //!
 //! Costs a look at the name less than what every other entry costs, and changes nothing that only
 //! the one who goes through the tree may change: so any thread can do it. Whatever is not as usual
-//! is left to that one.
+//! is left to that one. Of a small file from which nothing but its bytes is kept, not even a path is made.
 
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use bytepath::small_files::{Between, NotCopied};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
+use super::data::Fault;
+use super::data::small::with_small_files;
 use super::entry::{Pair, Shared, Sink, SinkIs, Within};
 use super::place::{Follow, kind};
-use super::settings::{Backup, Existing, Make, Settings};
-use super::voice::Done;
+use super::settings::{Backup, Existing, Make, Reflink, Settings, Sparse};
+use super::voice::{Done, Told, q};
 
 /// Files from this size on are copied one after the other: two at a time take no less time.
 const LARGE_BYTES: i64 = 32 << 20;
@@ -39,9 +45,90 @@ pub(super) fn is_possible_beside_others(settings: &Settings) -> bool {
     overwrites && !renames && !settings.keep_directory_symlink && !settings.follows(false)
 }
 
+/// Two directories between which files are copied quickly.
+pub(super) struct Lane<'a> {
+    source: BorrowedFd<'a>,
+    sink: BorrowedFd<'a>,
+    within: Within,
+    /// How the small ones are, once that is known.
+    between: Option<Between<'a>>,
+}
+
+impl<'a> Lane<'a> {
+    pub(super) fn new(source: &'a OwnedFd, sink: &'a OwnedFd, within: Within) -> Lane<'a> {
+        Lane { source: source.as_fd(), sink: sink.as_fd(), within, between: None }
+    }
+
+    /// Copies what is most probably a file, if nothing has its name in the sink. The pair is asked for
+    /// where there is something to be done, or said, about this one in particular.
+    pub(super) fn copy<'p>(
+        &mut self,
+        shared: &Shared<'_>,
+        name: &CStr,
+        pair: impl FnOnce() -> &'p Pair,
+    ) -> Quick {
+        if self.between.is_none() {
+            self.between = shared.between(self);
+        }
+        let Some(between) = &self.between else { return shared.quickly(pair(), self.within, None) };
+        match with_small_files(|small| small.copy(between, name)) {
+            Ok(moved) => {
+                shared.count_small(moved);
+                shared.hand.file_done();
+                Quick::Done(Ok(()))
+            }
+            Err(NotCopied::Left(open)) => shared.quickly(pair(), self.within, open),
+            Err(stopped) => Quick::Done(Err(shared.stopped(pair(), stopped))),
+        }
+    }
+}
+
 impl Shared<'_> {
-    /// Copies what is most probably a file, in this directory, if nothing is there.
-    pub(super) fn quickly(&self, pair: &Pair, within: Within) -> Quick {
+    /// How small files are copied from one directory to the other, if nothing of them is kept but their
+    /// bytes, and it is known that blocks cannot be shared.
+    fn between<'a>(&self, lane: &Lane<'a>) -> Option<Between<'a>> {
+        let (settings, extras, keep) = (self.settings, self.extras, &self.settings.preserve);
+        let keeps = keep.mode || keep.ownership || keep.timestamps || keep.xattr || keep.context;
+        let more = extras.atomic || extras.verify || extras.fsync || keep.default_mode || keeps;
+        if more || settings.sparse == Sparse::Always || !self.needs_no_plan() {
+            return None;
+        }
+        let between = Between::new(lane.source, lane.sink).single_names(keep.links);
+        match settings.reflink {
+            Reflink::Never => Some(between.in_kernel(false)),
+            Reflink::Auto => {
+                let device = self.tally.unshared_with(lane.within.device)?;
+                Some(between.on_device(device))
+            }
+            Reflink::Always => None,
+        }
+    }
+
+    /// Tells why a copy that was begun is not whole.
+    fn stopped(&self, pair: &Pair, stopped: NotCopied) -> Told {
+        let (from, to) = (&pair.source.shown, &pair.sink.shown);
+        match stopped {
+            NotCopied::NotFilled(not_filled) => {
+                self.count_small(not_filled.moved);
+                let fault = Fault::of_small(not_filled);
+                self.voice.wrong_by(fault.said(from, to), fault.errno())
+            }
+            NotCopied::NotClosed(errno) => {
+                self.voice.failed(format!("failed to close {}", q(to)), errno)
+            }
+            NotCopied::Left(_) => self.voice.wrong(format!("cannot copy {}", q(from))),
+        }
+    }
+
+    /// Copies what is most probably a file, in this directory, if nothing is there; it may be open.
+    fn quickly(&self, pair: &Pair, within: Within, open: Option<OwnedFd>) -> Quick {
+        self.hand.take(&pair.source.shown);
+        let quick = self.quickly_held(pair, within, open);
+        self.hand.put_down();
+        quick
+    }
+
+    fn quickly_held(&self, pair: &Pair, within: Within, open: Option<OwnedFd>) -> Quick {
         // Where names that differ can be the same, the file before it may have taken it.
         let none = || matches!(pair.sink.stat(Follow::No), Err(Errno::NOENT));
         if pair.sink_is != SinkIs::New && !none() {
@@ -49,7 +136,8 @@ impl Shared<'_> {
         }
         // Should it have become a FIFO meanwhile, nobody waits for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let Ok(open) = pair.source.open(flags, 0) else { return Quick::Left };
+        let opened = open.map_or_else(|| pair.source.open(flags, 0), Ok);
+        let Ok(open) = opened else { return Quick::Left };
         let Ok(stat) = rustix::fs::fstat(&open) else { return Quick::Left };
         let several_names = self.settings.preserve.links && stat.st_nlink > 1;
         let large = stat.st_size >= LARGE_BYTES;

@@ -25,7 +25,7 @@ pub(super) struct Copy {
     /// Permissions that it has only once it has its owner.
     pub(super) omitted: u32,
     /// The name that it gets when it is whole.
-    pub(super) unnamed: Option<Unnamed>,
+    pub(super) unnamed: Option<Box<Unnamed>>,
     /// What an earlier run left of it.
     pub(super) kept: Kept,
     /// The directory that it was made in, where that is known.
@@ -34,6 +34,7 @@ pub(super) struct Copy {
 
 impl Copy {
     pub(super) fn new(open: OwnedFd, is_new: bool, omitted: u32, unnamed: Option<Unnamed>) -> Copy {
+        let unnamed = unnamed.map(Box::new);
         Copy { open, is_new, omitted, unnamed, kept: Kept::Nothing, within: None }
     }
 
@@ -248,40 +249,16 @@ impl Shared<'_> {
         stat: &Stat,
         (source, copy): (&OwnedFd, &Copy),
     ) -> Done {
-        let opened = match self.is_known(now, copy) {
-            true => None,
-            false => Some(rustix::fs::fstat(&copy.open).map_err(|errno| {
-                self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
-            })?),
-        };
+        let opened = rustix::fs::fstat(&copy.open).map_err(|errno| {
+            self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
+        })?;
         if self.settings.make == Make::Copy && copy.kept != Kept::Whole {
-            self.copy_data(pair, source, copy, (now, opened.as_ref()))?;
+            self.copy_data(pair, source, copy, (now, &opened))?;
         }
-        self.keep_attributes(pair, stat, source, copy, opened.as_ref())
+        self.keep_attributes(pair, stat, source, copy, &opened)
     }
 
-    /// Whether all that has to be known of a copy is that it was just made, and where.
-    fn is_known(&self, now: &Stat, copy: &Copy) -> bool {
-        let preserve = &self.settings.preserve;
-        let unshared = |within: Within| {
-            self.settings.reflink == Reflink::Never
-                || self.settings.reflink == Reflink::Auto
-                    && self.tally.is_unshared((now.st_dev, within.device))
-        };
-        copy.is_new
-            && copy.within.is_some_and(unshared)
-            && !preserve.ownership
-            && !preserve.xattr
-            && Data::is_plain(self, now)
-    }
-
-    fn copy_data(
-        &self,
-        pair: &Pair,
-        source: &OwnedFd,
-        copy: &Copy,
-        stats: (&Stat, Option<&Stat>),
-    ) -> Done {
+    fn copy_data(&self, pair: &Pair, source: &OwnedFd, copy: &Copy, stats: (&Stat, &Stat)) -> Done {
         let (from, to) = (&pair.source.shown, &pair.sink.shown);
         let mut data = Data::new(self, source.as_fd(), copy.open.as_fd(), stats);
         let cloned = match self.settings.reflink {
@@ -325,7 +302,7 @@ impl Shared<'_> {
         stat: &Stat,
         source: &OwnedFd,
         copy: &Copy,
-        opened: Option<&Stat>,
+        opened: &Stat,
     ) -> Done {
         let preserve = &self.settings.preserve;
         let source = Subject::new(&pair.source, Some(source.as_fd()));
@@ -334,14 +311,12 @@ impl Shared<'_> {
             self.keep_times(&sink, stat)?;
         }
         let mut mode = stat.st_mode;
-        if preserve.ownership && !opened.is_some_and(|opened| same_owner(stat, opened)) {
-            let before = opened.filter(|_| !copy.is_new);
+        if preserve.ownership && !same_owner(stat, opened) {
+            let before = (!copy.is_new).then_some(opened);
             mode = self.keep_owner(&sink, stat, before)?;
         }
         let mut outcome = Ok(());
-        if preserve.xattr
-            && let Some(opened) = opened
-        {
+        if preserve.xattr {
             outcome = self.keep_xattrs_of_file(&source, &sink, opened);
         }
         if preserve.context {

@@ -264,7 +264,7 @@ impl Shared<'_> {
             _ => self.continue_at(pair, (source, &open), kept)?,
         }
         let omitted = if is_new { GETS_MODE } else { 0 };
-        let unnamed = Some(unnamed);
+        let unnamed = Some(Box::new(unnamed));
         Ok(Resumed::Copy(Copy { open, is_new, omitted, unnamed, kept, within: None }))
     }
 

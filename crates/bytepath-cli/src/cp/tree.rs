@@ -4,7 +4,7 @@
 //! of a path matters nor what somebody does to it meanwhile. Of deep trees only the innermost are
 //! held; the way back to the others is their `..`, which has to be the directory that was left.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -133,11 +133,15 @@ impl Entries {
         self.order.len()
     }
 
+    /// The name of an entry, as the kernel takes it.
+    pub(super) fn c_name(&self, at: usize) -> &CStr {
+        let name = &self.names[self.order[at].1 as usize + 1..];
+        CStr::from_bytes_until_nul(name).unwrap_or_default()
+    }
+
     /// The name of an entry.
     pub(super) fn name(&self, at: usize) -> &OsStr {
-        let name = &self.names[self.order[at].1 as usize + 1..];
-        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-        OsStr::from_bytes(&name[..end])
+        OsStr::from_bytes(self.c_name(at).to_bytes())
     }
 
     /// How many of these files have no namesake in a directory.

@@ -13,6 +13,7 @@ mod inlets;
 mod outlets;
 mod random;
 mod rings;
+mod small_files;
 mod stuck;
 mod sys;
 mod trial;

@@ -11,7 +11,7 @@ impl Data<'_> {
     /// Copies the bytes from one place to another into a sink that has its size already.
     pub(in crate::cp) fn copy_range(&mut self, start: u64, end: u64) -> Result<(), Fault> {
         let sparse = self.shared.settings.sparse;
-        if sparse == Sparse::Never || !has_holes(&self.source_stat) && sparse != Sparse::Always {
+        if sparse == Sparse::Never || !has_holes(self.source_stat) && sparse != Sparse::Always {
             return self.copy_between(start, end);
         }
         let mut at = start;

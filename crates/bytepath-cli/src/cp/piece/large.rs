@@ -50,8 +50,7 @@ impl Work<'_> {
         let sink = staged.open(flags, PART_MODE).map_err(said)?;
         let shares = self.shared.settings.reflink != Reflink::Never;
         let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
-        let mut data =
-            Data::new(self.shared, source.as_fd(), sink.as_fd(), (&stat, Some(&sink_stat)));
+        let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), (&stat, &sink_stat));
         let cloned = shares && data.reflink().is_ok();
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         match cloned {
@@ -94,7 +93,7 @@ impl Work<'_> {
         let began = std::time::Instant::now();
         while *at < z {
             let end = z.min(*at + STEP_BYTES);
-            let ends = (&stat, Some(&sink_stat));
+            let ends = (&stat, &sink_stat);
             let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), ends);
             let (from, to) = (&pair.source.shown, &pair.sink.shown);
             let said = |fault: crate::cp::data::Fault| {
@@ -202,7 +201,7 @@ impl Work<'_> {
         };
         let sink_stat = rustix::fs::fstat(&sink).map_err(failed)?;
         let copy = Copy::new(sink, true, ALL_OMITTED, None);
-        self.alone.keep_attributes(&pair, &stat, &source, &copy, Some(&sink_stat))?;
+        self.alone.keep_attributes(&pair, &stat, &source, &copy, &sink_stat)?;
         let (from, to) = (&staged, &pair.sink);
         match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
             Err(Errno::NOENT) => self.is_ended(&pair, &stat),

@@ -21,7 +21,7 @@ use crate::cp::attributes::may_give_lists;
 use crate::cp::entry::{Copier, Pair, SinkIs, Within};
 use crate::cp::later::Later;
 use crate::cp::place::{Directory, Follow, Place, is_directory, joined, kind};
-use crate::cp::quick::Quick;
+use crate::cp::quick::{Lane, Quick};
 use crate::cp::seen::{Seen, identity};
 use crate::cp::tree::{self, Entries};
 use crate::cp::voice::q;
@@ -295,12 +295,11 @@ impl Work<'_> {
 
     /// Copies entries as long as there is time; how many.
     fn go_through(&mut self, open: &mut Open, entries: &Entries) -> usize {
+        let ends = open.ends.clone();
+        let mut lane = Lane::new(&ends.source, &ends.sink, open.within);
         for at in 0..entries.len() {
-            let name = entries.name(at);
-            open.pair.source.turn_to(name);
-            open.pair.sink.turn_to(name);
             let each = open.weight / entries.len() as f64;
-            if !self.entry(open, entries.is_file(at), each) {
+            if !self.entry(open, &mut lane, (entries, at), each) {
                 return at;
             }
             self.breathe();
@@ -312,15 +311,28 @@ impl Work<'_> {
     }
 
     /// Copies an entry, unless it is another's; false where it has to be done again.
-    fn entry(&mut self, open: &mut Open, is_file: bool, weight: f64) -> bool {
+    fn entry(
+        &mut self,
+        open: &mut Open,
+        lane: &mut Lane<'_>,
+        (entries, at): (&Entries, usize),
+        weight: f64,
+    ) -> bool {
         let shared = if open.alone { self.alone } else { self.shared };
-        if is_file {
-            self.hand().take(&open.pair.source.shown);
-            let quick = shared.quickly(&open.pair, open.within);
-            self.hand().put_down();
+        let turn = |pair: &mut Pair| {
+            pair.source.turn_to(entries.name(at));
+            pair.sink.turn_to(entries.name(at));
+        };
+        if entries.is_file(at) {
+            let quick = lane.copy(shared, entries.c_name(at), || {
+                turn(&mut open.pair);
+                &open.pair
+            });
             if let Quick::Done(done) = quick {
                 return done.is_ok() || self.entry_failed(open);
             }
+        } else {
+            turn(&mut open.pair);
         }
         let stat = match open.pair.source.stat(Follow::No) {
             Ok(stat) => stat,

@@ -456,13 +456,13 @@ mod tests {
             let plan = Plan::best(&Job::new(&source, &sink).allow_any_order(), knobs);
             plan_names(&plan.expect("a plan"))[0]
         };
-        let (large, small, to) = (of(64 << 20), of(32 << 20), of(4096));
+        let (large, small, to) = (of(32 << 20), of(31 << 20), of(4096));
         let cpus = crate::machine::CpuList::of_this_thread().expect("CPUs").len();
         let together = if cpus > 1 { "parallel" } else { "splice" };
         assert_eq!(first(&large, &to, None), together);
         assert_eq!(first(&large, &to, Some(1)), "splice");
         assert_eq!(first(&small, &to, None), "splice");
-        rustix::fs::ftruncate(&small, 64 << 20).expect("it grows");
+        rustix::fs::ftruncate(&small, 32 << 20).expect("it grows");
         assert_eq!(first(&small, &to, None), "copy-file-range", "it has holes");
         let directory = std::env::temp_dir();
         if machine_has_it_in_memory(&directory) {

@@ -49,6 +49,20 @@ impl FileMapping {
         Ok(FileMapping { start, mapped, before })
     }
 
+    /// Where it begins in memory, and how many bytes are mapped, both of whole pages.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        let page = rustix::param::page_size();
+        (self.start.as_ptr().addr(), self.mapped.next_multiple_of(page))
+    }
+
+    /// Has the kernel bring in these pages of the file, to be read. EFAULT where it has none.
+    pub(crate) fn bring_in(&self, range: Range<usize>) -> Result<(), Errno> {
+        assert!(range.start <= range.end && range.end <= self.mapped, "the mapping has the range");
+        let start = self.start.as_ptr().wrapping_add(range.start).cast();
+        // SAFETY: the range is this mapping; its content stays what it is.
+        unsafe { rustix::mm::madvise(start, range.len(), Advice::LinuxPopulateRead) }
+    }
+
     /// One read of the source at an offset into a range of the stretch. EFAULT where the mapped file
     /// does not have the first of these bytes, there is no room for them, or they are not to be
     /// written.

@@ -8,6 +8,7 @@ pub(crate) mod error_queue;
 pub(crate) mod file_mapping;
 pub(crate) mod mapped_file;
 pub(crate) mod memory;
+pub(crate) mod page_filler;
 pub(crate) mod peer_user;
 pub(crate) mod posix_aio;
 pub(crate) mod process_memory;

@@ -47,7 +47,7 @@ impl Piped {
                 Ok(0) => return Copied { why: Some(Why::End), ..copied },
                 Ok(count) => count,
                 Err(Errno::INTR) => continue,
-                Err(_) => return Copied { why: Some(Why::Splicing), ..copied },
+                Err(_) => return Copied { why: Some(Why::Refused), ..copied },
             };
             while held > 0 {
                 copied.calls += 1;

@@ -46,8 +46,8 @@ pub(super) enum Why {
     Room(Errno),
     Mapping(Errno),
     Reading(Errno),
-    /// The kernel does not splice from the source; nothing is said of reading it.
-    Splicing,
+    /// The kernel does not do it this way; nothing is said of reading the source into a mapping.
+    Refused,
     Writing(Errno),
 }
 
@@ -130,8 +130,8 @@ impl Slices {
                 declined("the kernel cannot read into the mapping of the sink", errno)
             }
             Some(Why::Writing(errno)) => declined("the sink takes no more", errno),
-            Some(Why::Splicing) => {
-                Err(Stop::Declined(Refusal::because("the source does not splice")))
+            Some(Why::Refused) => {
+                Err(Stop::Declined(Refusal::because("the kernel does not copy between these so")))
             }
         }
     }

@@ -134,6 +134,22 @@ fn a_route_alone_whose_call_is_refused_declines_with_the_kernels_word() {
 }
 
 #[test]
+fn several_threads_copy_within_memory_without_userfaultfd_too() {
+    bounded(|watch| {
+        for errno in WORDS {
+            watch.at(errno);
+            let trial = Trial::new(source_named("memfd"), sink_named("memfd"), (3 << 20) + 12_345);
+            let trial = Trial { only: Some("parallel"), ..trial };
+            let calls = always(&[libc::SYS_userfaultfd]);
+            match trial.run_where(|carry| refusing(&calls, errno, carry)) {
+                Ended::Moved(moved) => assert_eq!(moved.route, "parallel"),
+                _ => panic!("it does without"),
+            }
+        }
+    });
+}
+
+#[test]
 fn a_route_that_cannot_begin_declines_with_the_kernels_word() {
     bounded(|watch| {
         for errno in WORDS {

@@ -52,7 +52,7 @@ pub(crate) struct Extras {
     /// Copy with so many threads at most: several files of a tree at once, of less than 32 MiB each, and
     /// several parts of a larger one where the profile of this machine has that as the fastest (route
     /// parallel). As many as there are CPUs for this process, unless given. What is resumed, direct, uncached,
-    /// durable or told as JSON is copied by one thread, file after file
+    /// durable or told of file by file (--json-files) is copied by one thread, file after file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
     pub(super) jobs: Option<u16>,
     /// Write what was done as one JSON document to FILE, or to standard output (-): counts, bytes by
@@ -106,7 +106,7 @@ impl Extras {
     /// of what is asked for: to read what is there first, to have each window on the device, to keep
     /// bytes out of the page cache, or to tell of every entry where its bytes went.
     pub(super) fn one_by_one(&self) -> bool {
-        let told = self.json.is_some() || self.json_files.is_some();
+        let told = self.json_files.is_some();
         self.resume || self.direct || self.uncached || self.is_durable() || told
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct Ending {
     pub(super) open: Arc<OwnedFd>,
     pub(super) target: Target,
     pub(super) source: Arc<OwnedFd>,
+    /// Whether the ledger has it already, as something in it failed.
+    pub(super) is_noted: bool,
 }
 
 impl Copier<'_> {
@@ -105,17 +107,22 @@ impl Copier<'_> {
         self.later.now = false;
         let turn = (self.later.put_off, BEHIND_FILES);
         turns::set(self.has_put_off().then_some(turn));
+        turns::at_once(turn);
     }
 
     fn work_off(&mut self, number: u64, item: Item) {
         match item {
-            Item::Ending(ending) => self.end(*ending),
+            Item::Ending(ending) => {
+                turns::at_once((number, 0));
+                self.end(*ending);
+            }
             Item::Files(batch) => {
                 if let Some(crew) = self.crew {
                     crew.wait_for(&batch, self.shared);
                 }
                 for at in batch.left().unwrap_or_default() {
                     self.shared.voice.say_before((number, *at));
+                    turns::at_once((number, *at));
                     let done = self.entry(batch.folder.entry(*at));
                     self.shared.voice.note(done);
                 }
@@ -124,9 +131,16 @@ impl Copier<'_> {
     }
 
     fn end(&mut self, ending: Ending) {
-        let Ending { pair, stat, sink, open, target, source } = ending;
+        let Ending { pair, stat, sink, open, target, source, is_noted } = ending;
+        let ledger = &self.shared.voice.ledger;
+        ledger.begin(&pair);
+        ledger.is(&stat);
         let done =
             self.shared.finish_directory(&pair, &stat, &sink, (&open, &target), Some(&source));
+        if is_noted {
+            ledger.comes_later();
+        }
+        ledger.end(&done);
         self.shared.voice.note(done);
     }
 }

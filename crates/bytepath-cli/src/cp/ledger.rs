@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use super::entry::Pair;
 use super::extras::Extras;
 use super::place::kind;
+use super::turns::{self, Turn};
 use super::voice::Done;
 use crate::output::{self, Output};
 use crate::planning::CarryError;
@@ -36,6 +37,8 @@ struct Keeping {
     began: Instant,
     document: Mutex<Option<Output>>,
     sum: Mutex<Copied>,
+    /// Each with its place in the order of the tree.
+    errors: Mutex<Vec<(Turn, CopyError)>>,
     lines: Option<Mutex<Lines>>,
 }
 
@@ -51,6 +54,10 @@ struct Current {
     began: Instant,
     /// Where the moving of its bytes ended, and by which word of the kernel.
     stopped: Option<(Option<Errno>, u64)>,
+    /// Whether a failure was told of while it was the innermost.
+    told: bool,
+    /// Whether it is noted once more, which then counts.
+    later: bool,
 }
 
 thread_local! {
@@ -72,6 +79,7 @@ impl Ledger {
                 began: Instant::now(),
                 document: Mutex::new(document),
                 sum: Mutex::new(Copied { bytepath, ..Copied::default() }),
+                errors: Mutex::default(),
                 lines: lines.map(Mutex::new),
             }),
         })
@@ -96,7 +104,8 @@ impl Ledger {
             routes: Default::default(),
             seconds: 0.0,
         };
-        let current = Current { entry, began: Instant::now(), stopped: None };
+        let current =
+            Current { entry, began: Instant::now(), stopped: None, told: false, later: false };
         CURRENT.with_borrow_mut(|entries| entries.push(current));
     }
 
@@ -106,13 +115,27 @@ impl Ledger {
         let current = CURRENT.with_borrow_mut(Vec::pop).expect("it was begun");
         let mut entry = current.entry;
         entry.seconds = current.began.elapsed().as_secs_f64();
-        if done.is_err() {
+        if current.later {
+            return;
+        }
+        // A directory is not what is in it.
+        if done.is_err() && (entry.kind != Some(EntryKind::Directory) || current.told) {
             entry.outcome = Outcome::Failed;
         }
         add(&mut kept.sum.lock().expect("nobody panics holding it"), &entry);
         if let Some(lines) = &kept.lines {
             lines.lock().expect("nobody panics holding it").write(&entry);
         }
+    }
+
+    /// The entry that was begun last is begun once more later, as if it had not been.
+    pub(super) fn comes_later(&self) {
+        self.note(|current| current.later = true);
+    }
+
+    /// The moving of its bytes ended there, by this word of the kernel.
+    pub(super) fn stopped(&self, errno: Errno, at: u64) {
+        self.note(|current| current.stopped = Some((Some(errno), at)));
     }
 
     /// Notes something about the entry that this thread is in.
@@ -162,15 +185,12 @@ impl Ledger {
             Ok(moved) if moved.bytes > 0 => self.went_by(moved),
             Ok(_) => {}
             Err(CarryError::Transfer(TransferError::Failed(failed))) => {
-                let reached = (Some(failed.errno), start + failed.offset);
-                self.note(|current| current.stopped = Some(reached));
+                self.stopped(failed.errno, start + failed.offset);
             }
             Err(CarryError::Transfer(TransferError::Declined { offset, .. })) => {
                 self.note(|current| current.stopped = Some((None, start + offset)));
             }
-            Err(CarryError::Syncing(errno)) => {
-                self.note(|current| current.stopped = Some((Some(*errno), start)));
-            }
+            Err(CarryError::Syncing(errno)) => self.stopped(*errno, start),
             Err(_) => {}
         }
     }
@@ -195,6 +215,7 @@ impl Ledger {
         let mut error = CopyError { message: message.to_owned(), ..CopyError::default() };
         error.errno = errno.map(Errno::raw_os_error);
         self.note(|current| {
+            current.told = true;
             error.source = Some(current.entry.source.clone());
             error.destination = Some(current.entry.destination.clone());
             if let Some((errno, offset)) = current.stopped.take() {
@@ -202,11 +223,12 @@ impl Ledger {
                 error.errno = error.errno.or(errno.map(Errno::raw_os_error));
             }
         });
-        let mut sum = kept.sum.lock().expect("nobody panics holding it");
-        match sum.errors.len() < ERRORS_MAX {
-            true => sum.errors.push(error),
-            false => sum.errors_left_out += 1,
+        let mut errors = kept.errors.lock().expect("nobody panics holding it");
+        if errors.len() == ERRORS_MAX {
+            kept.sum.lock().expect("nobody panics holding it").errors_left_out += 1;
+            return;
         }
+        errors.push((turns::place(), error));
     }
 
     /// Writes what is to be written at the end.
@@ -219,6 +241,9 @@ impl Ledger {
         let Some(document) = document else { return Ok(()) };
         let mut sum = kept.sum.lock().expect("nobody panics holding it");
         (sum.seconds, sum.exit) = (kept.began.elapsed().as_secs_f64(), exit);
+        let mut errors = kept.errors.lock().expect("nobody panics holding it");
+        errors.sort_by_key(|(turn, _)| *turn);
+        sum.errors = errors.drain(..).map(|(_, error)| error).collect();
         let text = serde_json::to_string_pretty(&*sum)? + "\n";
         document.write(text.as_bytes())
     }

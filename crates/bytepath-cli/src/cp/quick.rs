@@ -90,7 +90,8 @@ impl Shared<'_> {
         let (settings, extras, keep) = (self.settings, self.extras, &self.settings.preserve);
         let keeps = keep.mode || keep.ownership || keep.timestamps || keep.xattr || keep.context;
         let more = extras.atomic || extras.verify || extras.fsync || keep.default_mode || keeps;
-        if more || settings.sparse == Sparse::Always || !self.needs_no_plan() {
+        let tells = self.voice.ledger.is_kept();
+        if more || tells || settings.sparse == Sparse::Always || !self.needs_no_plan() {
             return None;
         }
         let between = Between::new(lane.source, lane.sink).single_names(keep.links);
@@ -122,8 +123,14 @@ impl Shared<'_> {
 
     /// Copies what is most probably a file, in this directory, if nothing is there; it may be open.
     fn quickly(&self, pair: &Pair, within: Within, open: Option<OwnedFd>) -> Quick {
+        let ledger = &self.voice.ledger;
         self.hand.take(&pair.source.shown);
+        ledger.begin(pair);
         let quick = self.quickly_held(pair, within, open);
+        if matches!(quick, Quick::Left) {
+            ledger.comes_later();
+        }
+        ledger.end(if let Quick::Done(done) = &quick { done } else { &Ok(()) });
         self.hand.put_down();
         quick
     }
@@ -144,6 +151,7 @@ impl Shared<'_> {
         if kind(&stat) != FileType::RegularFile || several_names || large {
             return Quick::Left;
         }
+        self.voice.ledger.is(&stat);
         let within = Some(within);
         let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None, within };
         Quick::Done(self.regular_open(pair, (&open, &stat), &stat, &mut sink))

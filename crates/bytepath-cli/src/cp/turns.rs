@@ -14,6 +14,8 @@ pub(super) const BEHIND_FILES: usize = usize::MAX;
 thread_local! {
     /// Whose turn it has to be for what this thread says; nothing while that is said at once.
     static TURN: Cell<Option<Turn>> = const { Cell::new(None) };
+    /// The place of what this thread says at once.
+    static AT_ONCE: Cell<Turn> = const { Cell::new((0, 0)) };
 }
 
 /// From now on, what this thread says is kept for this turn, or said at once; what it was before.
@@ -24,6 +26,16 @@ pub(super) fn set(turn: Option<Turn>) -> Option<Turn> {
 /// Whose turn it has to be for what this thread says.
 pub(super) fn own() -> Option<Turn> {
     TURN.get()
+}
+
+/// What this thread says at once has this place from now on.
+pub(super) fn at_once(place: Turn) {
+    AT_ONCE.set(place);
+}
+
+/// The place of what this thread says, whenever that is.
+pub(super) fn place() -> Turn {
+    own().unwrap_or(AT_ONCE.get())
 }
 
 /// The messages that are kept.

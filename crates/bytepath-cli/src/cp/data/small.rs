@@ -42,8 +42,12 @@ impl Shared<'_> {
 
     /// Counts what was moved of a small file.
     pub(in crate::cp) fn count_small(&self, moved: Bytes) {
-        self.hand.add(Other::CopyFileRange, moved.in_kernel);
-        self.hand.add(Other::ReadWrite, moved.through_memory);
+        let ways =
+            [(Other::CopyFileRange, moved.in_kernel), (Other::ReadWrite, moved.through_memory)];
+        for (way, bytes) in ways.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            self.hand.add(way, bytes);
+            self.voice.ledger.went(way.route().unwrap_or_default(), bytes);
+        }
     }
 }
 
@@ -55,7 +59,8 @@ impl Data<'_> {
 
     /// Copies bytes between two holes; how many, which is fewer where the source was cut.
     pub(super) fn copy_short(&self, at: u64, bytes: u64) -> Result<u64, Fault> {
-        self.counted(with_small_files(|small| small.fill_at(self.source, self.sink, at, bytes)))
+        let moved = with_small_files(|small| small.fill_at(self.source, self.sink, at, bytes));
+        self.counted(at, moved)
     }
 
     /// Whether it is a small file of which only the bytes are wanted. A file that says it is empty
@@ -73,13 +78,17 @@ impl Data<'_> {
     pub(super) fn copy_small(&self) -> Result<(), Fault> {
         let in_kernel = self.shared.settings.reflink != Reflink::Never;
         let (source, sink, stat) = (self.source, self.sink, self.source_stat);
-        self.counted(with_small_files(|small| small.fill(source, sink, stat, in_kernel))).map(drop)
+        let moved = with_small_files(|small| small.fill(source, sink, stat, in_kernel));
+        self.counted(0, moved).map(drop)
     }
 
-    /// Takes note of what was moved, and how much it is.
-    fn counted(&self, moved: Result<Bytes, NotFilled>) -> Result<u64, Fault> {
+    /// Takes note of what was moved from a place on, and how much it is.
+    fn counted(&self, at: u64, moved: Result<Bytes, NotFilled>) -> Result<u64, Fault> {
         let bytes = moved.unwrap_or_else(|not_filled| not_filled.moved);
         self.shared.count_small(bytes);
-        moved.map(Bytes::all).map_err(Fault::of_small)
+        moved.map(Bytes::all).map_err(|not_filled| {
+            self.shared.voice.ledger.stopped(not_filled.errno, at + bytes.all());
+            Fault::of_small(not_filled)
+        })
     }
 }

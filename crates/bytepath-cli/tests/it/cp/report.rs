@@ -81,6 +81,66 @@ fn what_went_wrong_is_in_the_document() {
     );
 }
 
+/// Directories of 300 files each, of which nobody may read every fiftieth, nor what `closed` holds; and a
+/// place that is full before large files have theirs.
+const FAILING: &str = "for d in a b c d; do mkdir -p t/$d/sub; for n in $(seq 300); do \
+                       echo $n $d >t/$d/f$n; done; head -c 200000 large >t/$d/sub/s; done; \
+                       for d in a b c d; do for n in 50 100 150 200 250 300; do \
+                       chmod 0 t/$d/f$n; done; done; mkdir -p t/c/closed/x; chmod 0 t/c/closed; \
+                       chmod 777 .;";
+
+#[test]
+fn several_threads_tell_the_same_in_the_same_order_as_one() {
+    if !root() || !installed("setpriv") {
+        return println!("skipped: to become nobody takes root, and setpriv");
+    }
+    let told = |words: &str| {
+        let done = in_folder(&format!(
+            "{FAILING} setpriv --reuid 65534 --clear-groups $bytepath cp {words} --json - t new"
+        ));
+        let told = document(&done.stdout);
+        let messages: Vec<_> = told.errors.iter().map(|error| error.message.clone()).collect();
+        let said: String = messages.iter().map(|message| format!("cp: {message}\n")).collect();
+        assert_eq!(done.stderr, said, "in the order in which it was said");
+        for error in &told.errors {
+            let source = &error.source.as_ref().expect("it is of one").name;
+            assert!(error.message.contains(source.as_str()), "{error:?}");
+        }
+        told
+    };
+    for words in ["-r", "-rp", "-r --reflink=never"] {
+        let [one, several] = [1, 4].map(|jobs| told(&format!("--jobs {jobs} {words}")));
+        assert_eq!((several.files, several.directories), (4 * 295, 9), "{several:?}");
+        assert_eq!((several.failed, several.errors.len(), several.exit), (25, 25, 1));
+        assert_eq!(several.routes.values().sum::<u64>(), several.bytes);
+        let same = |told: &Copied| {
+            let mut errors: Vec<_> = told.errors.iter().map(|e| e.message.clone()).collect();
+            // Every tree has its own order, that of its inodes.
+            errors.sort();
+            (told.files, told.directories, told.failed, told.bytes, told.routes.clone(), errors)
+        };
+        assert_eq!(same(&one), same(&several), "{words}");
+    }
+}
+
+#[test]
+fn where_a_small_file_stopped_is_told() {
+    if !root() || !installed("mount") || !installed("unshare") {
+        return println!("skipped: mounting needs root");
+    }
+    let done = in_folder(
+        "mkdir m t; head -c 100000 large >t/s; unshare -m sh -c 'mount -t tmpfs -o size=64k none m && \
+         $bytepath cp -r --reflink=never --json - t m/new'",
+    );
+    let told = document(&done.stdout);
+    assert_eq!((told.failed, told.exit, told.errors.len()), (1, 1, 1), "{told:?}");
+    let error = &told.errors[0];
+    assert_eq!(error.errno, Some(rustix::io::Errno::NOSPC.raw_os_error()));
+    let reached = error.offset.expect("it was begun");
+    assert!((1..=65_536).contains(&reached), "{error:?}");
+    assert_eq!(told.bytes, reached);
+}
+
 #[test]
 fn each_entry_has_a_line_on_request() {
     let done = in_folder(&format!("{TREE} $bytepath cp -r --json-files - t new; echo $?"));

@@ -12,10 +12,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::entry::{Pair, Shared, SinkIs, Within};
 use super::quick::{Lane, Quick};
-use super::tree::Entries;
+use super::tree::{Entries, levels_open};
 use super::turns;
 use crate::sys::own_files::OwnFiles;
 
@@ -24,6 +25,28 @@ pub(super) const FILES_TOGETHER: usize = 128;
 
 /// Files that one thread copies before others are called.
 const FILES_ALONE: usize = 32;
+
+/// Batches and directories that are waited for, at most: enough for two threads to be far from each
+/// other.
+const WAITING_MAX: usize = 256;
+
+/// The same where few files may be open.
+const WAITING_FEW: usize = 64;
+
+/// Files that are open beside directories, at most.
+const FILES_BESIDE: usize = 32;
+
+fn waiting_max() -> usize {
+    // Each may be a directory, which keeps two files open; as many again are left to the directories
+    // above and to the files.
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if files >= 4 * WAITING_MAX as u64 { WAITING_MAX } else { WAITING_FEW }
+}
+
+/// How many files the one who goes through the tree has open at most, where batches are waited for.
+pub(super) fn files_open_max() -> usize {
+    2 * (waiting_max() + levels_open()) + FILES_BESIDE
+}
 
 /// A directory whose files are being copied.
 pub(super) struct Folder {
@@ -134,6 +157,7 @@ pub(super) struct Crew<'a> {
     begin: &'a dyn Fn(),
     hall: &'a Hall,
     seen: std::cell::Cell<usize>,
+    waiting_max: usize,
 }
 
 /// Where batches wait, and those who copy them.
@@ -186,7 +210,12 @@ impl Hall {
 
 impl<'a> Crew<'a> {
     pub(super) fn new(others: usize, hall: &'a Hall, begin: &'a dyn Fn()) -> Crew<'a> {
-        Crew { others, begin, hall, seen: std::cell::Cell::new(0) }
+        Crew { others, begin, hall, seen: std::cell::Cell::new(0), waiting_max: waiting_max() }
+    }
+
+    /// How many batches and directories are waited for at most.
+    pub(super) fn waiting_max(&self) -> usize {
+        self.waiting_max
     }
 
     /// Hands a batch over, or copies it here while there is too little to do for others.
@@ -207,7 +236,9 @@ impl<'a> Crew<'a> {
     pub(super) fn wait_for(&self, batch: &Batch, shared: &Shared<'_>) {
         let mut queue = self.hall.queue();
         while batch.left().is_none() {
-            queue = match queue.waiting.pop_front() {
+            // Far from what another thread is at: neighbours in the order of the inodes lie in one group
+            // of the file system, and both would want its locks (xfs, where blocks are shared).
+            queue = match queue.waiting.pop_back() {
                 Some(next) => {
                     drop(queue);
                     next.copy(shared);

@@ -8,13 +8,10 @@ use std::sync::Arc;
 
 use rustix::fs::Stat;
 
-use super::crew::{Batch, Folder};
+use super::crew::{Batch, Crew, Folder};
 use super::entry::{Copier, Pair, Sink};
 use super::tree::Target;
 use super::turns::{self, BEHIND_FILES};
-
-/// Batches and directories that are waited for, at most: a directory keeps two files open.
-const WAITING_MAX: usize = 64;
 
 /// Lines that the one who goes through the tree keeps between two things put off, at most.
 const LINES_MAX: usize = 256;
@@ -73,7 +70,7 @@ impl Copier<'_> {
     fn put_off(&mut self, item: Item) {
         self.later.put_off += 1;
         self.later.waiting.push_back((self.later.put_off, item));
-        self.catch_up(WAITING_MAX);
+        self.catch_up(self.crew.map_or(0, Crew::waiting_max));
     }
 
     /// Says what was kept, if it has become much.

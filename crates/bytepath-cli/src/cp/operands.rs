@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::backup;
-use super::crew::{Crew, Hall};
+use super::crew::{self, Crew, Hall};
 use super::entry::{Copier, Pair, Shared, SinkIs};
 use super::later::Later;
 use super::leftovers;
@@ -25,6 +25,7 @@ use super::seen::Seen;
 use super::settings::{Backup, Settings};
 use super::tree;
 use super::voice::{Done, Told, Voice, q};
+use crate::sys::own_files;
 
 /// Stack for trees as deep as they may be: a level takes a few KiB. Only what is used of it costs.
 const STACK_BYTES: usize = 256 << 20;
@@ -45,6 +46,9 @@ pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) ->
 fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result<(), ExitCode> {
     let (plan, extras) = (&options.plan, &options.extras);
     let jobs = jobs(settings, options);
+    if jobs.is_some() {
+        own_files::make_room(crew::files_open_max());
+    }
     let tally = Arc::new(Tally::for_threads(jobs.unwrap_or(1)));
     let hand = &tally.hands[0];
     let (umask, stage, begin_watch) = (umask(), None, None);

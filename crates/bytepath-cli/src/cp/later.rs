@@ -12,6 +12,7 @@ use super::crew::{Batch, Crew, Folder};
 use super::entry::{Copier, Pair, Sink};
 use super::tree::Target;
 use super::turns::{self, BEHIND_FILES};
+use super::voice::Told;
 
 /// Lines that the one who goes through the tree keeps between two things put off, at most.
 const LINES_MAX: usize = 256;
@@ -39,8 +40,8 @@ pub(super) struct Ending {
     pub(super) open: Arc<OwnedFd>,
     pub(super) target: Target,
     pub(super) source: Arc<OwnedFd>,
-    /// Whether the ledger has it already, as something in it failed.
-    pub(super) is_noted: bool,
+    /// Whether a failure of the directory itself was told of before.
+    pub(super) has_failed: bool,
 }
 
 impl Copier<'_> {
@@ -128,16 +129,19 @@ impl Copier<'_> {
     }
 
     fn end(&mut self, ending: Ending) {
-        let Ending { pair, stat, sink, open, target, source, is_noted } = ending;
+        let Ending { pair, stat, sink, open, target, source, has_failed } = ending;
         let ledger = &self.shared.voice.ledger;
         ledger.begin(&pair);
         ledger.is(&stat);
         let done =
             self.shared.finish_directory(&pair, &stat, &sink, (&open, &target), Some(&source));
-        if is_noted {
-            ledger.comes_later();
+        match has_failed {
+            true => {
+                ledger.has_failed();
+                ledger.end(&Err(Told));
+            }
+            false => ledger.end(&done),
         }
-        ledger.end(&done);
         self.shared.voice.note(done);
     }
 }

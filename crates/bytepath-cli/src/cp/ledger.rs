@@ -3,12 +3,14 @@
 //! many entries there are.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use anyhow::Context as _;
@@ -37,8 +39,10 @@ struct Keeping {
     began: Instant,
     document: Mutex<Option<Output>>,
     sum: Mutex<Copied>,
-    /// Each with its place in the order of the tree.
-    errors: Mutex<Vec<(Turn, CopyError)>>,
+    /// By their place in the order of the tree, and how many were told of before.
+    errors: Mutex<BTreeMap<(Turn, u64), CopyError>>,
+    /// How many errors there were.
+    told: AtomicU64,
     lines: Option<Mutex<Lines>>,
 }
 
@@ -80,6 +84,7 @@ impl Ledger {
                 document: Mutex::new(document),
                 sum: Mutex::new(Copied { bytepath, ..Copied::default() }),
                 errors: Mutex::default(),
+                told: AtomicU64::new(0),
                 lines: lines.map(Mutex::new),
             }),
         })
@@ -128,9 +133,17 @@ impl Ledger {
         }
     }
 
-    /// The entry that was begun last is begun once more later, as if it had not been.
-    pub(super) fn comes_later(&self) {
-        self.note(|current| current.later = true);
+    /// The entry that was begun last is begun once more later, as if it had not been; whether a failure
+    /// of it was told of.
+    pub(super) fn comes_later(&self) -> bool {
+        let mut told = false;
+        self.note(|current| (current.later, told) = (true, current.told));
+        told
+    }
+
+    /// A failure of the entry that was begun once more was told of before.
+    pub(super) fn has_failed(&self) {
+        self.note(|current| current.told = true);
     }
 
     /// The moving of its bytes ended there, by this word of the kernel.
@@ -223,12 +236,12 @@ impl Ledger {
                 error.errno = error.errno.or(errno.map(Errno::raw_os_error));
             }
         });
+        let told = kept.told.fetch_add(1, Relaxed);
         let mut errors = kept.errors.lock().expect("nobody panics holding it");
-        if errors.len() == ERRORS_MAX {
-            kept.sum.lock().expect("nobody panics holding it").errors_left_out += 1;
-            return;
+        errors.insert((turns::place(), told), error);
+        if errors.len() > ERRORS_MAX {
+            errors.pop_last();
         }
-        errors.push((turns::place(), error));
     }
 
     /// Writes what is to be written at the end.
@@ -239,11 +252,11 @@ impl Ledger {
         }
         let document = kept.document.lock().expect("nobody panics holding it").take();
         let Some(document) = document else { return Ok(()) };
+        let errors = std::mem::take(&mut *kept.errors.lock().expect("nobody panics holding it"));
         let mut sum = kept.sum.lock().expect("nobody panics holding it");
         (sum.seconds, sum.exit) = (kept.began.elapsed().as_secs_f64(), exit);
-        let mut errors = kept.errors.lock().expect("nobody panics holding it");
-        errors.sort_by_key(|(turn, _)| *turn);
-        sum.errors = errors.drain(..).map(|(_, error)| error).collect();
+        sum.errors_left_out = kept.told.load(Relaxed) - errors.len() as u64;
+        sum.errors = errors.into_values().collect();
         let text = serde_json::to_string_pretty(&*sum)? + "\n";
         document.write(text.as_bytes())
     }

@@ -329,12 +329,9 @@ impl Copier<'_> {
         self.reopen_above(&source, &open);
         if self.has_put_off() && self.puts_off() {
             let sink = Sink { backup: None, ..*sink };
-            let is_noted = copied.is_err();
-            if !is_noted {
-                self.shared.voice.ledger.comes_later();
-            }
+            let has_failed = self.shared.voice.ledger.comes_later();
             let stat = *stat;
-            self.put_off_ending(Ending { pair, stat, sink, open, target, source, is_noted });
+            self.put_off_ending(Ending { pair, stat, sink, open, target, source, has_failed });
             return copied;
         }
         let ends = (&open, &target);

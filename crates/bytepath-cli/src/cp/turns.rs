@@ -11,6 +11,9 @@ pub(super) type Turn = (u64, usize);
 /// What is about none of the files, and follows them.
 pub(super) const BEHIND_FILES: usize = usize::MAX;
 
+/// Behind everything.
+pub(super) const LAST: Turn = (u64::MAX, usize::MAX);
+
 thread_local! {
     /// Whose turn it has to be for what this thread says; nothing while that is said at once.
     static TURN: Cell<Option<Turn>> = const { Cell::new(None) };

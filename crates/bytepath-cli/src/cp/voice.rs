@@ -112,6 +112,7 @@ impl<'a> Voice<'a> {
 
     /// Says all that was kept, and this as the last thing: other threads are silent from now on.
     pub(super) fn say_last(&self, what: impl std::fmt::Display) {
+        turns::at_once(turns::LAST);
         self.ledger.said(&what.to_string(), None);
         let mut unsaid = self.unsaid();
         for line in unsaid.all() {

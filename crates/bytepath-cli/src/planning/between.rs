@@ -12,7 +12,7 @@ pub(super) fn between(job: &Job<'_>) -> String {
 }
 
 fn called(end: &Endpoint<'_>) -> String {
-    let link = format!("/proc/self/fd/{}", end.as_fd().as_raw_fd());
+    let link = format!("/proc/thread-self/fd/{}", end.as_fd().as_raw_fd());
     match std::fs::read_link(link) {
         Ok(path) if path.is_absolute() => always_quoted(path.as_os_str()),
         _ => format!("a {}", end.kind()),

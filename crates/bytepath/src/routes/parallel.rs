@@ -267,7 +267,7 @@ impl<'a> Stretch<'a> {
         else {
             return refused;
         };
-        if filler.takes(&sink).is_err() {
+        if self.has_hole(from, bytes) || filler.takes(&sink).is_err() {
             return refused;
         }
         while copied.bytes < bytes {
@@ -296,6 +296,13 @@ impl<'a> Stretch<'a> {
     fn splice(&self, pipe: &Piped, slice: &Slice) -> Copied {
         let places = (self.source_at + slice.at, self.sink_at + slice.at);
         pipe.copy((self.span.source.as_fd(), self.span.sink.as_fd()), places, slice.bytes as usize)
+    }
+
+    /// Whether a source in memory has a hole there, to which looking at it by a mapping would give memory.
+    fn has_hole(&self, from: u64, bytes: usize) -> bool {
+        let hole = || rustix::fs::seek(self.span.source, SeekFrom::Hole(from));
+        is_in_memory(self.span.source.as_fd())
+            && hole().is_ok_and(|hole| hole < from + bytes as u64)
     }
 
     /// The next slice, for which the sink has room.
@@ -439,9 +446,15 @@ fn mappable(sink: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Stop> {
     if flags & OFlags::RWMODE == OFlags::RDWR {
         return Ok(None);
     }
-    let name = format!("/proc/self/fd/{}", sink.as_raw_fd());
+    // A thread may have a table of open files to itself.
+    let name = format!("/proc/thread-self/fd/{}", sink.as_raw_fd());
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
-    rustix::fs::open(name, flags, Mode::empty()).map(Some).map_err(declined)
+    let again = rustix::fs::open(name, flags, Mode::empty()).map_err(declined)?;
+    let inode = |file| rustix::fs::fstat(file).map(|stat| (stat.st_dev, stat.st_ino));
+    match inode(again.as_fd()).map_err(declined)? == inode(sink).map_err(declined)? {
+        true => Ok(Some(again)),
+        false => Err(declined(Errno::STALE)),
+    }
 }
 
 /// Whether the next so many bytes of a file are in memory, as far as a few of them show.

@@ -86,6 +86,7 @@ impl Data<'_> {
     fn counted(&self, at: u64, moved: Result<Bytes, NotFilled>) -> Result<u64, Fault> {
         let bytes = moved.unwrap_or_else(|not_filled| not_filled.moved);
         self.shared.count_small(bytes);
+        self.shared.hand.reached(at + bytes.all());
         moved.map(Bytes::all).map_err(|not_filled| {
             self.shared.voice.ledger.stopped(not_filled.errno, at + bytes.all());
             Fault::of_small(not_filled)

@@ -124,6 +124,46 @@ fn several_threads_tell_the_same_in_the_same_order_as_one() {
 }
 
 #[test]
+fn a_directory_that_fails_at_the_end_counts_whatever_failed_in_it() {
+    if !root() || !installed("setpriv") {
+        return println!("skipped: to become nobody takes root, and setpriv");
+    }
+    for jobs in [1, 2, 4] {
+        let done = in_folder(&format!(
+            "chmod 755 .; mkdir -p t/closed out/t; chmod 700 t/closed; chmod 777 out/t; \
+             for n in $(seq 300); do head -c 30000 large >t/f$n; done; \
+             setpriv --reuid 65534 --clear-groups $bytepath cp -r --preserve=timestamps --jobs {jobs} \
+             --json - t out"
+        ));
+        let told = document(&done.stdout);
+        assert_eq!((told.files, told.directories, told.failed), (300, 0, 2), "{jobs}: {told:?}");
+        let messages: Vec<_> = told.errors.iter().map(|error| error.message.as_str()).collect();
+        let times = "preserving times for 'out/t': Operation not permitted";
+        assert_eq!(messages, ["cannot access 't/closed': Permission denied", times]);
+    }
+}
+
+#[test]
+fn the_first_thousand_errors_are_those_of_the_tree() {
+    if !root() || !installed("mount") || !installed("unshare") {
+        return println!("skipped: mounting needs root");
+    }
+    for jobs in [1, 4] {
+        let done = in_folder(&format!(
+            "mkdir m t; for n in $(seq 2000); do head -c 8000 large >t/f$n; done; unshare -m sh -c \
+             'mount -t tmpfs -o size=1m none m && $bytepath cp -r --jobs {jobs} --json - t m/'"
+        ));
+        let told = document(&done.stdout);
+        let said: Vec<_> = done.stderr.lines().collect();
+        let messages: Vec<_> =
+            told.errors.iter().map(|error| format!("cp: {}", error.message)).collect();
+        assert!(said.len() > 1000 && messages.len() == 1000, "{} {}", said.len(), messages.len());
+        assert_eq!(told.errors_left_out as usize, said.len() - 1000);
+        assert_eq!(messages, said[..1000], "{jobs}");
+    }
+}
+
+#[test]
 fn where_a_small_file_stopped_is_told() {
     if !root() || !installed("mount") || !installed("unshare") {
         return println!("skipped: mounting needs root");

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytepath::{Knobs, Meter, TransferError};
@@ -52,6 +53,53 @@ fn any_number_of_threads_copies_any_size_to_a_sink_for_writing_alone() {
                 }
             }
         }
+    });
+}
+
+/// Another thread's descriptors have other meanings then, those of the process's first among them.
+#[test]
+fn a_thread_with_descriptors_of_its_own_writes_to_its_own_sink() {
+    bounded(|watch| {
+        watch.at("a thread with a table of its own");
+        let bytes = contents((3 << 20) + 12_345);
+        // What stands at the next numbers in the table of all others.
+        let others: Vec<File> = (0..8).map(|_| filled(memfd, &[7; 4096])).collect();
+        std::thread::spawn(move || {
+            #[allow(deprecated, reason = "nothing that is borrowed was opened before")]
+            rustix::thread::unshare(rustix::thread::UnshareFlags::FILES).expect("its own");
+            drop(others);
+            let (source, mut sink) = (filled(memfd, bytes), memfd());
+            let written = for_this_threads_writing(&sink);
+            let outcome = carry(&source, &written, ONLY, threads(2), None).expect("it suits");
+            assert_eq!(outcome.offset(), bytes.len(), "{:?}", outcome.ended);
+            same(&written_after(&mut sink, 0), bytes);
+        })
+        .join()
+        .expect("it ends well");
+    });
+}
+
+fn for_this_threads_writing(file: &File) -> File {
+    let name = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
+    File::options().write(true).open(name).expect("it is ours")
+}
+
+#[test]
+fn a_source_in_memory_keeps_its_holes() {
+    bounded(|watch| {
+        watch.at("a source with holes");
+        let source = memfd();
+        source.set_len(8 << 20).expect("longer");
+        source.write_all_at(contents(1 << 20), 5 << 20).expect("written");
+        let blocks = || source.metadata().expect("it is there").blocks();
+        let before = blocks();
+        let mut sink = memfd();
+        let outcome = carry(&source, &sink, ONLY, threads(2), None).expect("it suits");
+        assert_eq!(outcome.offset(), 8 << 20, "{:?}", outcome.ended);
+        assert_eq!(blocks(), before, "nothing was added to the source");
+        let copied = written_after(&mut sink, 0);
+        assert!(copied[5 << 20..6 << 20] == *contents(1 << 20));
+        assert!(copied[..5 << 20].iter().chain(&copied[6 << 20..]).all(|&byte| byte == 0));
     });
 }
 

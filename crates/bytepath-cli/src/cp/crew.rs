@@ -26,8 +26,8 @@ pub(super) const FILES_TOGETHER: usize = 128;
 /// Files that one thread copies before others are called.
 const FILES_ALONE: usize = 32;
 
-/// Batches and directories that are waited for, at most: enough for two threads to be far from each
-/// other.
+/// Batches and directories that are waited for, at most: enough for the one who goes through the tree to
+/// be ahead of many threads.
 const WAITING_MAX: usize = 256;
 
 /// The same where few files may be open.
@@ -236,9 +236,7 @@ impl<'a> Crew<'a> {
     pub(super) fn wait_for(&self, batch: &Batch, shared: &Shared<'_>) {
         let mut queue = self.hall.queue();
         while batch.left().is_none() {
-            // Far from what another thread is at: neighbours in the order of the inodes lie in one group
-            // of the file system, and both would want its locks (xfs, where blocks are shared).
-            queue = match queue.waiting.pop_back() {
+            queue = match queue.waiting.pop_front() {
                 Some(next) => {
                     drop(queue);
                     next.copy(shared);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use bytepath::Side;
 use bytepath::small_files::{Bytes, NotFilled, SMALL_BYTES, SmallFiles};
-use rustix::fs::{FileType, Stat};
+use rustix::fs::FileType;
 
 use super::{Data, Fault};
 use crate::cp::entry::Shared;
@@ -66,7 +66,7 @@ impl Data<'_> {
     /// Whether it is a small file of which only the bytes are wanted. A file that says it is empty
     /// may be one of /proc.
     pub(super) fn is_small(&self) -> bool {
-        let stat: &Stat = self.source_stat;
+        let stat = self.source_stat;
         self.sink_is_file
             && kind(stat) == FileType::RegularFile
             && (0..SMALL_BYTES as i64).contains(&stat.st_size)

@@ -32,7 +32,7 @@ fn threads(threads: usize) -> Knobs {
 
 /// As a shell opens what stands behind `>`.
 fn for_writing_alone(file: &File) -> File {
-    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let name = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     File::options().write(true).open(name).expect("it is ours")
 }
 
@@ -69,7 +69,7 @@ fn a_thread_with_descriptors_of_its_own_writes_to_its_own_sink() {
             rustix::thread::unshare(rustix::thread::UnshareFlags::FILES).expect("its own");
             drop(others);
             let (source, mut sink) = (filled(memfd, bytes), memfd());
-            let written = for_this_threads_writing(&sink);
+            let written = for_writing_alone(&sink);
             let outcome = carry(&source, &written, ONLY, threads(2), None).expect("it suits");
             assert_eq!(outcome.offset(), bytes.len(), "{:?}", outcome.ended);
             same(&written_after(&mut sink, 0), bytes);
@@ -77,11 +77,6 @@ fn a_thread_with_descriptors_of_its_own_writes_to_its_own_sink() {
         .join()
         .expect("it ends well");
     });
-}
-
-fn for_this_threads_writing(file: &File) -> File {
-    let name = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
-    File::options().write(true).open(name).expect("it is ours")
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod progress;
 mod quick;
 mod regular;
 mod resume;
+mod rounds;
 mod same;
 mod seen;
 mod settings;

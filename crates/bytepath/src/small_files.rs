@@ -1,8 +1,9 @@
 //! Small files, with no plan made: from one directory to another by name, or between two that are open.
 //!
 //! A plan costs more than what there is to move here, and so does everything else that is done for each
-//! file. What is left: opening, looking, making and closing; and one call inside the kernel, or, where it
-//! does not copy between the two, one read, one write and one copy more through memory that is kept.
+//! file. What is left: opening, looking, making and closing; and one call inside the kernel, which shares
+//! blocks or copies bytes, or, where it does not between the two, one read, one write and one copy more
+//! through memory that is kept.
 //!
 //! ```
 //! use bytepath::small_files::{Between, SmallFiles};
@@ -42,13 +43,15 @@ pub struct Between<'a> {
     permissions: u32,
     single_names: bool,
     in_kernel: bool,
+    shares: bool,
 }
 
 impl<'a> Between<'a> {
     /// Files of any device, each with the permissions of its source, but for the umask.
     pub fn new(source: BorrowedFd<'a>, sink: BorrowedFd<'a>) -> Between<'a> {
         let (device, permissions) = (None, 0o777);
-        Between { source, sink, device, permissions, single_names: false, in_kernel: true }
+        let (single_names, in_kernel, shares) = (false, true, false);
+        Between { source, sink, device, permissions, single_names, in_kernel, shares }
     }
 
     /// Leaves files that are not on this device.
@@ -75,6 +78,13 @@ impl<'a> Between<'a> {
         Between { in_kernel: may, ..self }
     }
 
+    /// Whether all blocks of a file are shared with its copy until either is written, which is asked
+    /// for before anything else; files for which it is refused are copied.
+    #[must_use]
+    pub fn shares(self, shares: bool) -> Between<'a> {
+        Between { shares, ..self }
+    }
+
     /// Whether this is a file that is copied here, and no other: a small one without holes.
     fn takes(&self, stat: &Stat) -> bool {
         FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
@@ -88,6 +98,8 @@ impl<'a> Between<'a> {
 /// Bytes that were moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bytes {
+    /// Not at all, as their blocks are shared, by FICLONE.
+    pub shared: u64,
     /// Inside the kernel, by copy_file_range(2).
     pub in_kernel: u64,
     /// Through memory, by read(2) and write(2).
@@ -97,7 +109,7 @@ pub struct Bytes {
 impl Bytes {
     /// All of them.
     pub fn all(self) -> u64 {
-        self.in_kernel + self.through_memory
+        self.shared + self.in_kernel + self.through_memory
     }
 }
 
@@ -177,9 +189,12 @@ impl SmallFiles {
         let Ok(sink) = open(between.sink, name, flags, stat.st_mode & between.permissions) else {
             return Err(NotCopied::Left(Some(source)));
         };
-        let moved = self
-            .fill(source.as_fd(), sink.as_fd(), &stat, between.in_kernel)
-            .map_err(NotCopied::NotFilled)?;
+        let moved = match between.shares && shared(&source, &sink, &stat) {
+            true => Bytes { shared: stat.st_size as u64, ..Bytes::default() },
+            false => self
+                .fill(source.as_fd(), sink.as_fd(), &stat, between.in_kernel)
+                .map_err(NotCopied::NotFilled)?,
+        };
         close(sink).map_err(NotCopied::NotClosed)?;
         // Nothing can be lost by what was read.
         let _ = close(source);
@@ -266,6 +281,11 @@ impl SmallFiles {
         };
         Ok(room.as_mut_slice())
     }
+}
+
+/// Shares the blocks of a file with its copy, if there are any and they can be.
+fn shared(source: &OwnedFd, sink: &OwnedFd, stat: &Stat) -> bool {
+    stat.st_size > 0 && rustix::fs::ioctl_ficlone(sink, source).is_ok()
 }
 
 /// Opens it, however often that is interrupted.

@@ -17,7 +17,7 @@ use rustix::process::{Resource, getrlimit};
 use super::entry::{Pair, Shared, SinkIs, Within};
 use super::quick::{Lane, Quick};
 use super::tree::{Entries, levels_open};
-use super::turns;
+use super::turns::{self, Now, Turn, Way};
 use crate::sys::own_files::OwnFiles;
 
 /// Files of a batch: few enough for every thread to have one, enough to make up for a wake-up.
@@ -58,6 +58,8 @@ pub(super) struct Folder {
     /// What is known of each place in the sink.
     pub(super) sink_is: SinkIs,
     pub(super) entries: Arc<Entries>,
+    /// Where in the tree they are.
+    pub(super) way: Way,
 }
 
 impl Folder {
@@ -82,8 +84,8 @@ impl Folder {
     /// The same, held open by this thread, which has its own table of open files.
     fn taken_over(&self, files: &OwnFiles) -> Result<Folder, Errno> {
         let (source, sink) = (files.get(&self.source)?, files.get(&self.sink)?);
-        let (pair, entries) = (self.pair.clone(), self.entries.clone());
-        Ok(Folder { pair, source: Arc::new(source), sink: Arc::new(sink), entries, ..*self })
+        let (pair, entries, way) = (self.pair.clone(), self.entries.clone(), self.way.clone());
+        Ok(Folder { pair, source: Arc::new(source), sink: Arc::new(sink), entries, way, ..*self })
     }
 }
 
@@ -91,16 +93,19 @@ impl Folder {
 pub(super) struct Batch {
     pub(super) folder: Arc<Folder>,
     files: Range<usize>,
-    /// Its number among all that is put off: what is said of its files waits for its turn.
-    number: u64,
     /// Not the batch's alone: whoever copies it lets go of it before saying so, since the directories
     /// of the folder are open in the table of the one who goes through the tree.
     left: Arc<OnceLock<Vec<usize>>>,
 }
 
 impl Batch {
-    pub(super) fn new(folder: &Arc<Folder>, files: Range<usize>, number: u64) -> Arc<Batch> {
-        Arc::new(Batch { folder: folder.clone(), files, number, left: Arc::default() })
+    pub(super) fn new(folder: &Arc<Folder>, files: Range<usize>) -> Arc<Batch> {
+        Arc::new(Batch { folder: folder.clone(), files, left: Arc::default() })
+    }
+
+    /// The place of its first file in the tree.
+    pub(super) fn turn(&self) -> Turn {
+        self.folder.way.entry(self.files.start)
     }
 
     /// Which of its files were left to the one who goes through the tree, once the others are
@@ -127,14 +132,14 @@ impl Batch {
 
     /// Copies them; which are left.
     fn copy_in(&self, folder: &Folder, shared: &Shared<'_>) -> Vec<usize> {
-        let (turn, mut left) = (turns::own(), Vec::new());
+        let (before, mut left) = (turns::now(), Vec::new());
         let mut lane = Lane::new(&folder.source, &folder.sink, folder.within);
         let mut pair = folder.entry(self.files.start);
         shared.hand.goes_through(&folder.pair, &folder.entries);
         for at in self.files.clone() {
             shared.hand.is_at(at);
             let quick = lane.copy(shared, folder.entries.c_name(at), || {
-                turns::set(Some((self.number, at)));
+                turns::set(Now { turn: folder.way.entry(at), keeps: true });
                 folder.turn(&mut pair, at);
                 &pair
             });
@@ -144,7 +149,7 @@ impl Batch {
             }
         }
         shared.hand.is_through();
-        turns::set(turn);
+        turns::set(before);
         left
     }
 }
@@ -211,6 +216,11 @@ impl Hall {
 impl<'a> Crew<'a> {
     pub(super) fn new(others: usize, hall: &'a Hall, begin: &'a dyn Fn()) -> Crew<'a> {
         Crew { others, begin, hall, seen: std::cell::Cell::new(0), waiting_max: waiting_max() }
+    }
+
+    /// How many copy, the one who goes through the tree among them.
+    pub(super) fn threads(&self) -> usize {
+        self.others + 1
     }
 
     /// How many batches and directories are waited for at most.

@@ -140,8 +140,8 @@ impl<'a> Data<'a> {
             true => Err(Errno::OPNOTSUPP),
             false => rustix::fs::ioctl_ficlone(self.sink, self.source),
         };
-        if let Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV) = cloned {
-            self.shared.tally.note_unshared(devices);
+        if let Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV) = cloned {
+            self.shared.tally.note(devices, cloned.is_ok());
         }
         self.told.reflink = if cloned.is_ok() { "yes" } else { "unsupported" };
         cloned

@@ -14,7 +14,7 @@ use super::progress::Tally;
 use super::seen::{Earlier, Seen, identity};
 use super::settings::{Backup, Make, Settings};
 use super::stage::Stage;
-use super::tree::Level;
+use super::tree::{Level, levels_open};
 use super::voice::{Done, Voice, q};
 use crate::planning::PlanOptions;
 
@@ -57,6 +57,8 @@ pub(super) struct Copier<'a> {
     pub(super) later: Later,
     /// Whether files can be put off in directories that were there before.
     pub(super) beside_others: bool,
+    /// Whether directories of a new one are gone through in rounds.
+    pub(super) makes_rounds: bool,
 }
 
 /// An entry and the place of its copy.
@@ -164,6 +166,27 @@ impl Shared<'_> {
             (false, false) => 0,
         };
         stat.st_mode & MODE_BITS & never
+    }
+}
+
+impl<'a> Copier<'a> {
+    /// One that has copied nothing yet, and does so alone.
+    pub(super) fn new(shared: &'a Shared<'a>, base: Directory) -> Copier<'a> {
+        Copier {
+            shared,
+            seen: Seen::default(),
+            tracks: false,
+            base,
+            operand: Default::default(),
+            first_made: false,
+            met_itself: false,
+            levels: Vec::new(),
+            levels_open: levels_open(),
+            crew: None,
+            later: Later::default(),
+            beside_others: false,
+            makes_rounds: false,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! What is done and said later, because files before it in the tree are still being copied: in the
-//! order of the tree, whoever is done first.
+//! What is done and said later, because files before it are still being copied: done in the order in
+//! which the tree is gone through, said in the order of the tree, whoever is done first.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,19 +10,17 @@ use rustix::fs::Stat;
 
 use super::crew::{Batch, Crew, Folder};
 use super::entry::{Copier, Pair, Sink};
-use super::tree::Target;
-use super::turns::{self, BEHIND_FILES};
+use super::tree::{Level, Target};
+use super::turns::{self, Now, Turn};
 use super::voice::Told;
 
-/// Lines that the one who goes through the tree keeps between two things put off, at most.
-const LINES_MAX: usize = 256;
+/// Lines that are kept, before those that can be said soon are waited for.
+const LINES_MAX: usize = 4096;
 
 /// What is still to be done, the first of it first.
 #[derive(Default)]
 pub(super) struct Later {
-    waiting: VecDeque<(u64, Item)>,
-    /// How much was put off so far, by which it is numbered.
-    put_off: u64,
+    waiting: VecDeque<(Turn, Item)>,
     /// Whether it is being worked off: nothing is put off again.
     now: bool,
 }
@@ -58,25 +56,45 @@ impl Copier<'_> {
     /// Has files of a directory copied, now or soon.
     pub(super) fn put_off_files(&mut self, folder: &Arc<Folder>, files: Range<usize>) {
         let Some(crew) = self.crew else { return };
-        let batch = Batch::new(folder, files, self.later.put_off + 1);
+        let batch = Batch::new(folder, files);
         crew.take(&batch, self.shared);
-        self.put_off(Item::Files(batch));
+        self.put_off(batch.turn(), Item::Files(batch));
     }
 
     /// Has a directory finished once its files are copied.
-    pub(super) fn put_off_ending(&mut self, ending: Ending) {
-        self.put_off(Item::Ending(Box::new(ending)));
+    pub(super) fn put_off_ending(&mut self, turn: Turn, ending: Ending) {
+        self.put_off(turn, Item::Ending(Box::new(ending)));
     }
 
-    fn put_off(&mut self, item: Item) {
-        self.later.put_off += 1;
-        self.later.waiting.push_back((self.later.put_off, item));
+    fn put_off(&mut self, turn: Turn, item: Item) {
+        self.later.waiting.push_back((turn, item));
         self.catch_up(self.crew.map_or(0, Crew::waiting_max));
+    }
+
+    /// Goes on at another place of the tree: says what was kept for all before it that is done.
+    pub(super) fn stand_at(&mut self, turn: Turn) {
+        let first = self.first_left().filter(|first| *first < turn);
+        self.shared.voice.say_before(first.as_ref().unwrap_or(&turn));
+        turns::set(Now { turn, keeps: first.is_some() });
+    }
+
+    /// What comes first in the tree of all that is left to be done, but for what is being done.
+    fn first_left(&self) -> Option<Turn> {
+        let left_out = self.levels.iter().filter_map(Level::first_left_out).min();
+        let mut waiting = self.later.waiting.iter().map(|(turn, _)| turn);
+        // But for rounds they wait in the order of the tree.
+        let waiting = if self.makes_rounds { waiting.min() } else { waiting.next() };
+        left_out.into_iter().chain(waiting.cloned()).min()
+    }
+
+    /// Whether so much is kept that no more should be.
+    pub(super) fn keeps_much(&self) -> bool {
+        self.shared.voice.kept_count() > LINES_MAX
     }
 
     /// Says what was kept, if it has become much.
     pub(super) fn bound_lines(&mut self) {
-        if self.has_put_off() && self.shared.voice.kept_count() > LINES_MAX {
+        if self.has_put_off() && self.keeps_much() {
             self.do_now();
         }
     }
@@ -91,27 +109,24 @@ impl Copier<'_> {
     /// Does what is ready, and waits for the rest until so much is left at most. What is said from
     /// now on is kept while something is left.
     fn catch_up(&mut self, left_max: usize) {
-        turns::set(None);
+        let here = turns::now().turn;
         self.later.now = true;
-        while let Some((number, item)) = self.later.waiting.pop_front() {
+        while let Some((turn, item)) = self.later.waiting.pop_front() {
             let ready = !matches!(&item, Item::Files(batch) if batch.left().is_none());
             if !ready && self.later.waiting.len() < left_max {
-                self.later.waiting.push_front((number, item));
+                self.later.waiting.push_front((turn, item));
                 break;
             }
-            self.work_off(number, item);
-            self.shared.voice.say_before((number + 1, 0));
+            self.work_off(turn, item);
         }
         self.later.now = false;
-        let turn = (self.later.put_off, BEHIND_FILES);
-        turns::set(self.has_put_off().then_some(turn));
-        turns::at_once(turn);
+        self.stand_at(here);
     }
 
-    fn work_off(&mut self, number: u64, item: Item) {
+    fn work_off(&mut self, turn: Turn, item: Item) {
         match item {
             Item::Ending(ending) => {
-                turns::at_once((number, 0));
+                self.stand_at(turn);
                 self.end(*ending);
             }
             Item::Files(batch) => {
@@ -119,8 +134,7 @@ impl Copier<'_> {
                     crew.wait_for(&batch, self.shared);
                 }
                 for at in batch.left().unwrap_or_default() {
-                    self.shared.voice.say_before((number, *at));
-                    turns::at_once((number, *at));
+                    self.stand_at(batch.folder.way.entry(*at));
                     let done = self.entry(batch.folder.entry(*at));
                     self.shared.voice.note(done);
                 }

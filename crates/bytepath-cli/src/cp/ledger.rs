@@ -238,7 +238,7 @@ impl Ledger {
         });
         let told = kept.told.fetch_add(1, Relaxed);
         let mut errors = kept.errors.lock().expect("nobody panics holding it");
-        errors.insert((turns::place(), told), error);
+        errors.insert((turns::now().turn, told), error);
         if errors.len() > ERRORS_MAX {
             errors.pop_last();
         }

@@ -14,16 +14,14 @@ use rustix::process::{Resource, getrlimit};
 use super::backup;
 use super::crew::{self, Crew, Hall};
 use super::entry::{Copier, Pair, Shared, SinkIs};
-use super::later::Later;
 use super::leftovers;
 use super::options::Options;
 use super::parents::Parents;
 use super::place::{Directory, Follow, Place, joined, kind, last_component, without_slashes};
 use super::progress::{self, Tally};
 use super::quick;
-use super::seen::Seen;
 use super::settings::{Backup, Settings};
-use super::tree;
+use super::turns;
 use super::voice::{Done, Told, Voice, q};
 use crate::sys::own_files;
 
@@ -193,20 +191,7 @@ fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], tar
         }
         Target::File(sink_is) => (Directory::Working, None, 1, sink_is),
     };
-    let mut copier = Copier {
-        shared,
-        seen: Seen::default(),
-        tracks: sources > 1,
-        base,
-        operand: Default::default(),
-        first_made: false,
-        met_itself: false,
-        levels: Vec::new(),
-        levels_open: tree::levels_open(),
-        crew,
-        later: Later::default(),
-        beside_others: false,
-    };
+    let mut copier = Copier { tracks: sources > 1, crew, ..Copier::new(shared, base) };
     match name {
         Some(name) => copier.copy_all_into(&files[..sources], &name),
         None => copier.copy_one_to(&files[0], &files[1], sink_is),
@@ -271,18 +256,8 @@ impl Copier<'_> {
             sink = Place::operand(&backup::name(&sink, settings));
             let settings = Settings { backup: Backup::None, ..settings.clone() };
             let shared = Shared { settings: &settings, ..*self.shared };
-            let base = self.base.clone();
-            let mut copier = Copier {
-                shared: &shared,
-                seen: Seen::default(),
-                operand: Default::default(),
-                levels: Vec::new(),
-                base,
-                crew: None,
-                later: Later::default(),
-                beside_others: false,
-                ..*self
-            };
+            let other = Copier::new(&shared, self.base.clone());
+            let mut copier = Copier { tracks: self.tracks, ..other };
             let done = copier.operand(source, sink, SinkIs::Unknown);
             return shared.voice.note(done);
         }
@@ -293,6 +268,8 @@ impl Copier<'_> {
     fn operand(&mut self, source: &OsStr, sink: Place, sink_is: SinkIs) -> Done {
         self.operand = (q(source), q(&sink.shown));
         (self.first_made, self.met_itself) = (false, false);
+        let turn = turns::now().turn.next_operand();
+        self.stand_at(turn.clone());
         let source = Place::operand(source).shortened();
         if self.shared.extras.resume {
             leftovers::sweep_beside(&sink, self.shared.extras);
@@ -300,6 +277,7 @@ impl Copier<'_> {
         let folder = self.shared.extras.fsync.then(|| sink.clone());
         let done = self.entry(Pair { source, sink: sink.shortened(), sink_is, argument: true });
         self.do_now();
+        self.stand_at(turn.inside().end());
         match folder {
             Some(sink) => self.sync_folder(&sink).and(done),
             None => done,

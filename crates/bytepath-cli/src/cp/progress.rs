@@ -37,6 +37,8 @@ pub(super) struct Tally {
     /// The devices of source and sink between which blocks could not be shared last, in one number,
     /// which every thread reads for every file; 0 for none.
     unshared: AtomicU64,
+    /// Those between which they could.
+    shared: AtomicU64,
     total: Total,
 }
 
@@ -53,15 +55,25 @@ impl Tally {
         in_one(devices).is_some_and(|devices| self.unshared.load(Relaxed) == devices)
     }
 
-    /// The device of sources between which and this one sharing blocks was refused last.
-    pub(super) fn unshared_with(&self, sink: u64) -> Option<u64> {
-        let devices = self.unshared.load(Relaxed);
-        (devices != 0 && devices & u64::from(u32::MAX) == sink).then_some(devices >> 32)
+    /// The device of sources of which it is known whether they share blocks with this one; whether
+    /// they do.
+    pub(super) fn known_to(&self, sink: u64) -> Option<(u64, bool)> {
+        let of = |kept: &AtomicU64| {
+            let devices = kept.load(Relaxed);
+            (devices != 0 && devices & u64::from(u32::MAX) == sink).then_some(devices >> 32)
+        };
+        let unshared = of(&self.unshared).map(|source| (source, false));
+        unshared.or_else(|| of(&self.shared).map(|source| (source, true)))
     }
 
-    pub(super) fn note_unshared(&self, devices: (u64, u64)) {
-        if let Some(devices) = in_one(devices) {
-            self.unshared.store(devices, Relaxed);
+    /// Notes whether blocks can be shared between these devices.
+    pub(super) fn note(&self, devices: (u64, u64), shared: bool) {
+        let kept = if shared { &self.shared } else { &self.unshared };
+        // Nobody takes a cache line from the others for what is known.
+        if let Some(devices) = in_one(devices)
+            && kept.load(Relaxed) != devices
+        {
+            kept.store(devices, Relaxed);
         }
     }
 

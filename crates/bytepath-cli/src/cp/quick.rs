@@ -85,7 +85,7 @@ impl<'a> Lane<'a> {
 
 impl Shared<'_> {
     /// How small files are copied from one directory to the other, if nothing of them is kept but their
-    /// bytes, and it is known that blocks cannot be shared.
+    /// bytes, and it is known whether blocks can be shared.
     fn between<'a>(&self, lane: &Lane<'a>) -> Option<Between<'a>> {
         let (settings, extras, keep) = (self.settings, self.extras, &self.settings.preserve);
         let keeps = keep.mode || keep.ownership || keep.timestamps || keep.xattr || keep.context;
@@ -98,8 +98,8 @@ impl Shared<'_> {
         match settings.reflink {
             Reflink::Never => Some(between.in_kernel(false)),
             Reflink::Auto => {
-                let device = self.tally.unshared_with(lane.within.device)?;
-                Some(between.on_device(device))
+                let (source, shares) = self.tally.known_to(lane.within.device)?;
+                Some(between.on_device(source).shares(shares))
             }
             Reflink::Always => None,
         }

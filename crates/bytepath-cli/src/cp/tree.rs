@@ -14,14 +14,16 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::attributes::{MODE_BITS, Subject, may_give_lists};
-use super::crew::{FILES_TOGETHER, Folder};
+use super::crew::{Crew, FILES_TOGETHER, Folder};
 use super::entry::{Copier, Pair, Shared, Sink, SinkIs, Within};
 use super::finish::Finish;
 use super::later::Ending;
 use super::leftovers;
 use super::place::{Directory, Follow, Place, is_link};
 use super::quick;
+use super::rounds::Rounds;
 use super::seen::{Identity, identity};
+use super::turns::{self, Turn, Way};
 use super::voice::{Done, q};
 
 /// Directories of one path, at most: the bound of the recursion.
@@ -37,6 +39,15 @@ pub(super) const ENTRIES_BYTES: usize = 32 << 10;
 pub(super) struct Level {
     source: End,
     sink: End,
+    way: Way,
+    rounds: Option<Rounds>,
+}
+
+impl Level {
+    /// The first of its entries that is yet to be gone through, where later ones may have been.
+    pub(super) fn first_left_out(&self) -> Option<Turn> {
+        self.rounds.as_ref().and_then(Rounds::first_left).map(|at| self.way.entry(at))
+    }
 }
 
 /// One end of it.
@@ -213,10 +224,14 @@ impl Copier<'_> {
         if pair.argument {
             let parted = !is_within(&source, target.inode) && !is_within(&open, identity(stat));
             self.beside_others = parted && quick::is_possible_beside_others(self.shared.settings);
+            let same = target.inode.0 == stat.st_dev;
+            self.makes_rounds = parted && same && self.shared.gains_by_rounds(&source);
         }
         let level = Level {
             source: End { open: Some(source), inode: identity(stat), returns: !follows },
             sink: End { open: Some(open), inode: target.inode, returns: sink.link.is_none() },
+            way: turns::now().turn.inside(),
+            rounds: None,
         };
         self.go_through(Arc::new(pair.let_go()), level, target, stat, sink)
     }
@@ -322,6 +337,7 @@ impl Copier<'_> {
         let copied =
             read.and_then(|entries| self.entries(&pair, &Arc::new(entries), depth, sink_is));
         let level = self.levels.pop().expect("it was pushed");
+        let end = level.way.end();
         let (Some(source), Some(open)) = (level.source.open, level.sink.open) else {
             // That it could not be returned to was told of.
             return Err(super::voice::Told);
@@ -331,9 +347,11 @@ impl Copier<'_> {
             let sink = Sink { backup: None, ..*sink };
             let has_failed = self.shared.voice.ledger.comes_later();
             let stat = *stat;
-            self.put_off_ending(Ending { pair, stat, sink, open, target, source, has_failed });
+            let ending = Ending { pair, stat, sink, open, target, source, has_failed };
+            self.put_off_ending(end, ending);
             return copied;
         }
+        self.stand_at(end);
         let ends = (&open, &target);
         self.shared.finish_directory(&pair, stat, sink, ends, Some(&source)).and(copied)
     }
@@ -348,8 +366,13 @@ impl Copier<'_> {
         let mut outcome = Ok(());
         let (first_made, mut any_made) = (self.first_made, false);
         let mut folder = None;
-        let mut at = 0;
-        while at < entries.len() {
+        let way = self.levels[depth].way.clone();
+        let threads = self.crew.map_or(1, Crew::threads);
+        if self.makes_rounds && sink_is == SinkIs::New && threads > 1 {
+            self.levels[depth].rounds = Rounds::through(entries, threads);
+        }
+        let mut next = 0;
+        while next < entries.len() {
             let level = &self.levels[depth];
             let (Some(source), Some(sink)) = (&level.source.open, &level.sink.open) else {
                 let what = format!("cannot access {}", q(&pair.source.shown));
@@ -357,8 +380,8 @@ impl Copier<'_> {
             };
             let files = match sink_is {
                 _ if !self.puts_off() => 0,
-                SinkIs::New => entries.files_from(at),
-                _ if self.beside_others => entries.absent_from(at, sink),
+                SinkIs::New => entries.files_from(next),
+                _ if self.beside_others => entries.absent_from(next, sink),
                 _ => 0,
             };
             if files > 0 {
@@ -368,14 +391,28 @@ impl Copier<'_> {
                     let keeps_mode = self.shared.settings.preserve.mode;
                     let gives_lists = !keeps_mode || may_give_lists(&sink);
                     let within = Within { device: level.sink.inode.0, gives_lists };
-                    Arc::new(Folder { pair, source, sink, within, sink_is, entries })
+                    let way = way.clone();
+                    Arc::new(Folder { pair, source, sink, within, sink_is, entries, way })
                 });
-                self.put_off_files(folder, at..at + files);
-                at += files;
+                let files = next..next + files;
+                next = files.end;
+                if let Some(rounds) = &mut self.levels[depth].rounds {
+                    rounds.through_files(files.end);
+                }
+                self.put_off_files(folder, files);
                 continue;
             }
+            let (from, to) = (source.clone(), sink.clone());
+            let in_order = self.keeps_much();
+            let at = match &mut self.levels[depth].rounds {
+                Some(rounds) => rounds.instead_of(next, in_order),
+                None => next,
+            };
+            self.stand_at(way.entry(at));
             let name = entries.name(at);
-            let (source, sink) = (pair.source.below(source, name), pair.sink.below(sink, name));
+            let (source, sink) = (pair.source.below(&from, name), pair.sink.below(&to, name));
+            // Far below, the level closes them.
+            drop((from, to));
             self.first_made = first_made;
             // What is written through it may be something that was put off.
             if sink_is != SinkIs::New && self.has_put_off() && is_link_at(&sink) {
@@ -388,7 +425,7 @@ impl Copier<'_> {
             if self.met_itself {
                 break;
             }
-            at += 1;
+            next += 1;
         }
         self.first_made = any_made;
         outcome

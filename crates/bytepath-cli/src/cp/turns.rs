@@ -1,70 +1,121 @@
 //! What is said later: messages that are kept until everything before them in the tree was said,
-//! whichever thread has them first.
+//! whichever thread has them first, and in whichever order the tree is gone through.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// The place of something in the order of the tree: behind how many things that were put off, and
-/// which of the files of such a thing it is about.
-pub(super) type Turn = (u64, usize);
+/// The place of something in the tree: which operand, and which entry of each directory on the way down
+/// to it, in the order of the inodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    above: Way,
+    at: u32,
+}
 
-/// What is about none of the files, and follows them.
-pub(super) const BEHIND_FILES: usize = usize::MAX;
+/// The place of what is in a directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Way(Arc<[u32]>);
 
-/// Behind everything.
-pub(super) const LAST: Turn = (u64::MAX, usize::MAX);
+impl Turn {
+    /// Of the operand after the one that this is, or is in.
+    pub(super) fn next_operand(&self) -> Turn {
+        let before = self.steps().next().unwrap_or_default();
+        Turn { at: before + 1, ..Turn::default() }
+    }
+
+    /// Behind everything.
+    pub(super) fn last() -> Turn {
+        Turn { at: u32::MAX, ..Turn::default() }
+    }
+
+    /// The way to what is in this directory.
+    pub(super) fn inside(&self) -> Way {
+        Way(self.steps().collect())
+    }
+
+    fn steps(&self) -> impl Iterator<Item = u32> {
+        self.above.0.iter().copied().chain([self.at])
+    }
+}
+
+impl Way {
+    /// The place of an entry.
+    pub(super) fn entry(&self, at: usize) -> Turn {
+        // There are fewer: their names have less than 4 GiB.
+        Turn { above: self.clone(), at: at as u32 }
+    }
+
+    /// The place behind all entries.
+    pub(super) fn end(&self) -> Turn {
+        Turn { above: self.clone(), at: u32::MAX }
+    }
+}
+
+impl Ord for Turn {
+    fn cmp(&self, other: &Turn) -> Ordering {
+        self.steps().cmp(other.steps())
+    }
+}
+
+impl PartialOrd for Turn {
+    fn partial_cmp(&self, other: &Turn) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What a thread is at.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Now {
+    pub(super) turn: Turn,
+    /// Whether what it says is kept for this turn, or said at once.
+    pub(super) keeps: bool,
+}
 
 thread_local! {
-    /// Whose turn it has to be for what this thread says; nothing while that is said at once.
-    static TURN: Cell<Option<Turn>> = const { Cell::new(None) };
-    /// The place of what this thread says at once.
-    static AT_ONCE: Cell<Turn> = const { Cell::new((0, 0)) };
+    static NOW: RefCell<Now> = RefCell::default();
 }
 
-/// From now on, what this thread says is kept for this turn, or said at once; what it was before.
-pub(super) fn set(turn: Option<Turn>) -> Option<Turn> {
-    TURN.replace(turn)
+/// This thread is at another place from now on; where it was before.
+pub(super) fn set(now: Now) -> Now {
+    NOW.replace(now)
 }
 
-/// Whose turn it has to be for what this thread says.
-pub(super) fn own() -> Option<Turn> {
-    TURN.get()
-}
-
-/// What this thread says at once has this place from now on.
-pub(super) fn at_once(place: Turn) {
-    AT_ONCE.set(place);
-}
-
-/// The place of what this thread says, whenever that is.
-pub(super) fn place() -> Turn {
-    own().unwrap_or(AT_ONCE.get())
+/// What this thread is at.
+pub(super) fn now() -> Now {
+    NOW.with_borrow(Clone::clone)
 }
 
 /// The messages that are kept.
 #[derive(Default)]
 pub(super) struct Unsaid {
     lines: BTreeMap<Turn, Vec<String>>,
+    count: usize,
 }
 
 impl Unsaid {
     pub(super) fn keep(&mut self, turn: Turn, line: String) {
         self.lines.entry(turn).or_default().push(line);
+        self.count += 1;
     }
 
-    /// How many are kept for this turn.
-    pub(super) fn count(&self, turn: Turn) -> usize {
-        self.lines.get(&turn).map_or(0, Vec::len)
+    /// How many are kept.
+    pub(super) fn count(&self) -> usize {
+        self.count
     }
 
     /// Gives up those of all turns before this one, in their order.
-    pub(super) fn before(&mut self, turn: Turn) -> impl Iterator<Item = String> {
-        let rest = self.lines.split_off(&turn);
-        std::mem::replace(&mut self.lines, rest).into_values().flatten()
+    pub(super) fn before(&mut self, turn: &Turn) -> Vec<String> {
+        let rest = self.lines.split_off(turn);
+        let before = std::mem::replace(&mut self.lines, rest);
+        let lines: Vec<String> = before.into_values().flatten().collect();
+        self.count -= lines.len();
+        lines
     }
 
     /// Gives up all of them, in their order.
     pub(super) fn all(&mut self) -> impl Iterator<Item = String> {
-        std::mem::take(&mut self.lines).into_values().flatten()
+        std::mem::take(self).lines.into_values().flatten()
     }
 }

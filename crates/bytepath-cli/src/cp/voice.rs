@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::ledger::Ledger;
-use super::turns::{self, Turn, Unsaid};
+use super::turns::{self, Now, Turn, Unsaid};
 use crate::classic::{Called, always_quoted, word};
 use crate::sys::start;
 
@@ -87,9 +87,9 @@ impl<'a> Voice<'a> {
             return gathered.lock().expect("nobody panics holding it").push(said);
         }
         let mut unsaid = self.unsaid();
-        match turns::own() {
-            Some(turn) => unsaid.keep(turn, what.to_string()),
-            None => self.called.say(what),
+        match turns::now() {
+            Now { turn, keeps: true } => unsaid.keep(turn, what.to_string()),
+            _ => self.called.say(what),
         }
     }
 
@@ -97,22 +97,24 @@ impl<'a> Voice<'a> {
         self.unsaid.lock().expect("nobody panics holding it")
     }
 
-    /// How much this thread has kept since its turn was set.
+    /// How many lines are kept.
     pub(super) fn kept_count(&self) -> usize {
-        turns::own().map_or(0, |turn| self.unsaid().count(turn))
+        self.unsaid().count()
     }
 
     /// Says what was kept for turns before this one.
-    pub(super) fn say_before(&self, turn: Turn) {
+    pub(super) fn say_before(&self, turn: &Turn) {
         let mut unsaid = self.unsaid();
-        for line in unsaid.before(turn) {
-            self.called.say(line);
+        if unsaid.count() > 0 {
+            for line in unsaid.before(turn) {
+                self.called.say(line);
+            }
         }
     }
 
     /// Says all that was kept, and this as the last thing: other threads are silent from now on.
     pub(super) fn say_last(&self, what: impl std::fmt::Display) {
-        turns::at_once(turns::LAST);
+        turns::set(Now { turn: Turn::last(), keeps: false });
         self.ledger.said(&what.to_string(), None);
         let mut unsaid = self.unsaid();
         for line in unsaid.all() {

@@ -84,6 +84,12 @@ fn small_files_of_every_size_arrive_whole_by_the_kernel_and_through_memory() {
                 assert_eq!(moved.all(), bytes as u64);
                 assert!(in_kernel || moved.in_kernel == 0);
                 assert!(folders.copied(&name) == contents(bytes), "{name}");
+                // Shared where the file system can, copied where it cannot.
+                let shared = name + "-shared";
+                folders.write(&shared, contents(bytes));
+                let moved = folders.copy_by(&shared, |between| between.shares(true));
+                assert_eq!(moved.expect("copied").all(), bytes as u64);
+                assert!(folders.copied(&shared) == contents(bytes), "{shared}");
             }
         }
     }

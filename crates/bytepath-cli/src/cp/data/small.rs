@@ -42,8 +42,11 @@ impl Shared<'_> {
 
     /// Counts what was moved of a small file.
     pub(in crate::cp) fn count_small(&self, moved: Bytes) {
-        let ways =
-            [(Other::CopyFileRange, moved.in_kernel), (Other::ReadWrite, moved.through_memory)];
+        let ways = [
+            (Other::Reflink, moved.shared),
+            (Other::CopyFileRange, moved.in_kernel),
+            (Other::ReadWrite, moved.through_memory),
+        ];
         for (way, bytes) in ways.into_iter().filter(|(_, bytes)| *bytes > 0) {
             self.hand.add(way, bytes);
             self.voice.ledger.went(way.route().unwrap_or_default(), bytes);

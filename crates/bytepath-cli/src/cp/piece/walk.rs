@@ -19,10 +19,9 @@ use super::ground::{self, Ends, Side};
 use super::words::{Item, Large, Name, Several, Tree};
 use crate::cp::attributes::may_give_lists;
 use crate::cp::entry::{Copier, Pair, SinkIs, Within};
-use crate::cp::later::Later;
 use crate::cp::place::{Directory, Follow, Place, is_directory, joined, kind};
 use crate::cp::quick::{Lane, Quick};
-use crate::cp::seen::{Seen, identity};
+use crate::cp::seen::identity;
 use crate::cp::tree::{self, Entries};
 use crate::cp::voice::q;
 
@@ -417,18 +416,5 @@ fn again(pair: &Pair) -> Pair {
 
 /// What copies single entries as `cp` does.
 fn copier<'a>(shared: &'a crate::cp::entry::Shared<'a>, ends: &Ends) -> Copier<'a> {
-    Copier {
-        shared,
-        seen: Seen::default(),
-        tracks: false,
-        base: Directory::Held(ends.sink.clone()),
-        operand: Default::default(),
-        first_made: false,
-        met_itself: false,
-        levels: Vec::new(),
-        levels_open: tree::levels_open(),
-        crew: None,
-        later: Later::default(),
-        beside_others: false,
-    }
+    Copier::new(shared, Directory::Held(ends.sink.clone()))
 }

@@ -5,11 +5,11 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::entry::Shared;
-use super::place::{Place, is_directory};
+use super::place::{Directory, Place, is_directory};
 use super::voice::{Done, q};
 
 /// Bits of a mode that chmod(2) sets.
@@ -39,8 +39,8 @@ impl Subject<'_> {
         match self.open {
             Some(fd) => rustix::fs::futimens(fd, &times),
             None => {
-                let (directory, name) = (&self.place.directory, &self.place.name);
-                rustix::fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+                let (directory, name, flags) = self.named();
+                rustix::fs::utimensat(directory, name, &times, flags)
             }
         }
     }
@@ -49,8 +49,8 @@ impl Subject<'_> {
         match self.open {
             Some(fd) => rustix::fs::fchown(fd, user, group),
             None => {
-                let (directory, name) = (&self.place.directory, &self.place.name);
-                rustix::fs::chownat(directory, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+                let (directory, name, flags) = self.named();
+                rustix::fs::chownat(directory, name, user, group, flags)
             }
         }
     }
@@ -59,6 +59,9 @@ impl Subject<'_> {
         let mode = Mode::from_raw_mode(mode & MODE_BITS);
         if let Some(fd) = self.open {
             return rustix::fs::fchmod(fd, mode);
+        }
+        if let Some(held) = self.held() {
+            return rustix::fs::chmod(held, mode);
         }
         // fchmodat(2) follows symbolic links. What O_PATH has opened cannot be exchanged.
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
@@ -74,7 +77,10 @@ impl Subject<'_> {
         }
         let stat = match self.open {
             Some(fd) => rustix::fs::fstat(fd),
-            None => self.place.stat(super::place::Follow::No),
+            None => match self.held() {
+                Some(held) => rustix::fs::stat(held),
+                None => self.place.stat(super::place::Follow::No),
+            },
         }?;
         self.set_mode(mode | stat.st_mode & SPECIAL_BITS)
     }
@@ -90,7 +96,10 @@ impl Subject<'_> {
     fn list(&self) -> Result<Vec<CString>, Errno> {
         let names = with_room(|room| match self.open {
             Some(fd) => rustix::fs::flistxattr(fd, room),
-            None => rustix::fs::llistxattr(self.path(), room),
+            None => match self.held() {
+                Some(held) => rustix::fs::listxattr(held, room),
+                None => rustix::fs::llistxattr(self.path(), room),
+            },
         })?;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(|name| CString::new(name).expect("split at NUL")).collect())
@@ -99,28 +108,58 @@ impl Subject<'_> {
     fn get(&self, name: &CString) -> Result<Vec<u8>, Errno> {
         with_room(|room| match self.open {
             Some(fd) => rustix::fs::fgetxattr(fd, name, room),
-            None => rustix::fs::lgetxattr(self.path(), name, room),
+            None => match self.held() {
+                Some(held) => rustix::fs::getxattr(held, name, room),
+                None => rustix::fs::lgetxattr(self.path(), name, room),
+            },
         })
     }
 
     fn set(&self, name: &CString, value: &[u8]) -> Result<(), Errno> {
+        let flags = XattrFlags::empty();
         match self.open {
-            Some(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
-            None => rustix::fs::lsetxattr(self.path(), name, value, XattrFlags::empty()),
+            Some(fd) => rustix::fs::fsetxattr(fd, name, value, flags),
+            None => match self.held() {
+                Some(held) => rustix::fs::setxattr(held, name, value, flags),
+                None => rustix::fs::lsetxattr(self.path(), name, value, flags),
+            },
         }
     }
 
     fn remove(&self, name: &CString) -> Result<(), Errno> {
         match self.open {
             Some(fd) => rustix::fs::fremovexattr(fd, name),
-            None => rustix::fs::lremovexattr(self.path(), name),
+            None => match self.held() {
+                Some(held) => rustix::fs::removexattr(held, name),
+                None => rustix::fs::lremovexattr(self.path(), name),
+            },
+        }
+    }
+
+    /// A path that is to be followed, where the place is a directory that is held open for looking names
+    /// up: it may be one in which nobody may.
+    fn held(&self) -> Option<OsString> {
+        match &self.place.directory {
+            Directory::Held(held) if self.place.name == "." => Some(by_number(held.as_fd())),
+            _ => None,
+        }
+    }
+
+    /// Where it is for calls by name.
+    fn named(&self) -> (BorrowedFd<'_>, OsString, AtFlags) {
+        match self.held() {
+            Some(held) => (CWD, held, AtFlags::empty()),
+            None => {
+                let name = self.place.name.clone();
+                (self.place.directory.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)
+            }
         }
     }
 
     /// A path for calls that know no directory descriptors.
     fn path(&self) -> OsString {
         match &self.place.directory {
-            super::place::Directory::Working => self.place.name.clone(),
+            Directory::Working => self.place.name.clone(),
             held => super::place::joined(&by_number(held.as_fd()), &self.place.name),
         }
     }

@@ -149,3 +149,17 @@ fn what_was_preserved_and_not_is_the_same_for_each_attribute() {
         cp.both(&format!("cp {option} -v --parents d/sub/y d//sub/deep/z e"), prepare).same();
     }
 }
+
+#[test]
+fn a_directory_that_nobody_may_look_into_gets_its_attributes_all_the_same() {
+    let (Some(cp), Some(nobody)) = (gnu(), as_nobody()) else { return };
+    for bits in ["0", "200", "400", "100"] {
+        for words in ["-r", "-a", "-rp", "-r --preserve=timestamps", "-a --attributes-only"] {
+            let lines = format!(
+                "{nobody}sh -c 'mkdir -p s/d e/d; touch -d @7 s/d; chmod 750 s/d; chmod {bits} e/d'
+                {nobody}cp {words} -T s e; echo $?; stat -c '%a %Y' e/d | grep -v ' .........'"
+            );
+            cp.both(&lines, |work| mode(work, 0o777)).same();
+        }
+    }
+}

@@ -141,7 +141,7 @@ impl<'a> Data<'a> {
             false => rustix::fs::ioctl_ficlone(self.sink, self.source),
         };
         if let Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV) = cloned {
-            self.shared.tally.note(devices, cloned.is_ok());
+            self.shared.tally.note_sharing(devices, cloned.is_ok());
         }
         self.told.reflink = if cloned.is_ok() { "yes" } else { "unsupported" };
         cloned

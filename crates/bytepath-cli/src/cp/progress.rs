@@ -67,7 +67,7 @@ impl Tally {
     }
 
     /// Notes whether blocks can be shared between these devices.
-    pub(super) fn note(&self, devices: (u64, u64), shared: bool) {
+    pub(super) fn note_sharing(&self, devices: (u64, u64), shared: bool) {
         let kept = if shared { &self.shared } else { &self.unshared };
         // Nobody takes a cache line from the others for what is known.
         if let Some(devices) = in_one(devices)

@@ -39,7 +39,9 @@ pub(super) const ENTRIES_BYTES: usize = 32 << 10;
 pub(super) struct Level {
     source: End,
     sink: End,
+    /// The place of what is in it.
     way: Way,
+    /// Where its entries are gone through in another order than that of their inodes.
     rounds: Option<Rounds>,
 }
 

@@ -125,9 +125,9 @@ thread_local! {
     static NOW: RefCell<Now> = RefCell::default();
 }
 
-/// This thread is at another place from now on; where it was before.
-pub(super) fn set(now: Now) -> Now {
-    NOW.replace(now)
+/// This thread is at another place from now on.
+pub(super) fn set(now: Now) {
+    NOW.set(now);
 }
 
 /// What this thread is at.

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 use rustix::io::Errno;
@@ -25,6 +26,9 @@ pub(super) const FILES_TOGETHER: usize = 128;
 
 /// Files that one thread copies before others are called.
 const FILES_ALONE: usize = 32;
+
+/// Files that are not shared out.
+const FILES_PART: usize = 16;
 
 /// Batches and directories that are waited for, at most: enough for the one who goes through the tree to
 /// be ahead of many threads.
@@ -93,6 +97,8 @@ impl Folder {
 pub(super) struct Batch {
     pub(super) folder: Arc<Folder>,
     files: Range<usize>,
+    /// The first that nobody has taken: two may copy one batch, where there is no other.
+    next: AtomicUsize,
     /// Not the batch's alone: whoever copies it lets go of it before saying so, since the directories
     /// of the folder are open in the table of the one who goes through the tree.
     left: Arc<OnceLock<Vec<usize>>>,
@@ -100,7 +106,8 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn new(folder: &Arc<Folder>, files: Range<usize>) -> Arc<Batch> {
-        Arc::new(Batch { folder: folder.clone(), files, left: Arc::default() })
+        let next = AtomicUsize::new(files.start);
+        Arc::new(Batch { folder: folder.clone(), files, next, left: Arc::default() })
     }
 
     /// The place of its first file in the tree.
@@ -108,10 +115,16 @@ impl Batch {
         self.folder.way.entry(self.files.start)
     }
 
-    /// Which of its files were left to the one who goes through the tree, once the others are
-    /// copied.
-    pub(super) fn left(&self) -> Option<&[usize]> {
-        self.left.get().map(Vec::as_slice)
+    /// Whether its files are copied, but for those that are left to the one who goes through the
+    /// tree.
+    pub(super) fn is_over(&self) -> bool {
+        self.left.get().is_some()
+    }
+
+    /// Takes the next of its files.
+    fn take(&self) -> Option<usize> {
+        let at = self.next.fetch_add(1, Relaxed);
+        self.files.contains(&at).then_some(at)
     }
 
     /// Copies them by the thread that opened the folder, or one that shares its table.
@@ -123,20 +136,20 @@ impl Batch {
     fn copy_apart(self: Arc<Self>, shared: &Shared<'_>, files: &OwnFiles) {
         let left = match self.folder.taken_over(files) {
             Ok(folder) => self.copy_in(&folder, shared),
-            Err(_) => self.files.clone().collect(),
+            Err(_) => std::iter::from_fn(|| self.take()).collect(),
         };
         let told = self.left.clone();
         drop(self);
         let _ = told.set(left);
     }
 
-    /// Copies them; which are left.
+    /// Copies those that nobody has taken; which are left.
     fn copy_in(&self, folder: &Folder, shared: &Shared<'_>) -> Vec<usize> {
         let (before, mut left) = (turns::now(), Vec::new());
         let mut lane = Lane::new(&folder.source, &folder.sink, folder.within);
         let mut pair = folder.entry(self.files.start);
         shared.hand.goes_through(&folder.pair, &folder.entries);
-        for at in self.files.clone() {
+        while let Some(at) = self.take() {
             shared.hand.is_at(at);
             let quick = lane.copy(shared, folder.entries.c_name(at), || {
                 turns::set(Now { turn: folder.way.entry(at), keeps: true });
@@ -228,6 +241,15 @@ impl<'a> Crew<'a> {
         self.waiting_max
     }
 
+    /// Files as one batch, or, where nothing waits for the threads, as one for each of them.
+    pub(super) fn parted(&self, files: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+        let most = match self.hall.queue().waiting.is_empty() {
+            true => files.len().div_ceil(self.threads()).max(FILES_PART),
+            false => FILES_TOGETHER,
+        };
+        files.clone().step_by(most).map(move |start| start..files.end.min(start + most))
+    }
+
     /// Hands a batch over, or copies it here while there is too little to do for others.
     pub(super) fn take(&self, batch: &Arc<Batch>, shared: &Shared<'_>) {
         let before = self.seen.get();
@@ -242,18 +264,26 @@ impl<'a> Crew<'a> {
         self.hall.more.notify_one();
     }
 
-    /// Helps until this batch is copied.
-    pub(super) fn wait_for(&self, batch: &Batch, shared: &Shared<'_>) {
+    /// Helps until this batch is copied: with others, and where there are none, with this one. Which
+    /// of its files are left to the one who goes through the tree.
+    pub(super) fn wait_for(&self, batch: &Batch, shared: &Shared<'_>) -> Vec<usize> {
+        let mut left = Vec::new();
         let mut queue = self.hall.queue();
-        while batch.left().is_none() {
-            queue = match queue.waiting.pop_front() {
-                Some(next) => {
-                    drop(queue);
-                    next.copy(shared);
-                    self.hall.queue()
-                }
-                None => self.hall.done.wait(queue).expect("nobody panics holding it"),
-            };
+        while !batch.is_over() {
+            if let Some(next) = queue.waiting.pop_front() {
+                drop(queue);
+                next.copy(shared);
+            } else if batch.next.load(Relaxed) < batch.files.end {
+                drop(queue);
+                left.extend(batch.copy_in(&batch.folder, shared));
+            } else {
+                drop(self.hall.done.wait(queue).expect("nobody panics holding it"));
+            }
+            queue = self.hall.queue();
         }
+        drop(queue);
+        left.extend(batch.left.get().into_iter().flatten());
+        left.sort_unstable();
+        left
     }
 }

@@ -56,9 +56,11 @@ impl Copier<'_> {
     /// Has files of a directory copied, now or soon.
     pub(super) fn put_off_files(&mut self, folder: &Arc<Folder>, files: Range<usize>) {
         let Some(crew) = self.crew else { return };
-        let batch = Batch::new(folder, files);
-        crew.take(&batch, self.shared);
-        self.put_off(batch.turn(), Item::Files(batch));
+        for files in crew.parted(files) {
+            let batch = Batch::new(folder, files);
+            crew.take(&batch, self.shared);
+            self.put_off(batch.turn(), Item::Files(batch));
+        }
     }
 
     /// Has a directory finished once its files are copied.
@@ -73,6 +75,11 @@ impl Copier<'_> {
 
     /// Goes on at another place of the tree: says what was kept for all before it that is done.
     pub(super) fn stand_at(&mut self, turn: Turn) {
+        // In rounds it takes long to know what is first: where nothing is kept, it is soon enough to
+        // know it the next time.
+        if self.makes_rounds && self.has_put_off() && self.shared.voice.kept_count() == 0 {
+            return turns::set(Now { turn, keeps: true });
+        }
         let first = self.first_left().filter(|first| *first < turn);
         self.shared.voice.say_before(first.as_ref().unwrap_or(&turn));
         turns::set(Now { turn, keeps: first.is_some() });
@@ -112,7 +119,7 @@ impl Copier<'_> {
         let here = turns::now().turn;
         self.later.now = true;
         while let Some((turn, item)) = self.later.waiting.pop_front() {
-            let ready = !matches!(&item, Item::Files(batch) if batch.left().is_none());
+            let ready = !matches!(&item, Item::Files(batch) if !batch.is_over());
             if !ready && self.later.waiting.len() < left_max {
                 self.later.waiting.push_front((turn, item));
                 break;
@@ -130,12 +137,10 @@ impl Copier<'_> {
                 self.end(*ending);
             }
             Item::Files(batch) => {
-                if let Some(crew) = self.crew {
-                    crew.wait_for(&batch, self.shared);
-                }
-                for at in batch.left().unwrap_or_default() {
-                    self.stand_at(batch.folder.way.entry(*at));
-                    let done = self.entry(batch.folder.entry(*at));
+                let left = self.crew.map(|crew| crew.wait_for(&batch, self.shared));
+                for at in left.unwrap_or_default() {
+                    self.stand_at(batch.folder.way.entry(at));
+                    let done = self.entry(batch.folder.entry(at));
                     self.shared.voice.note(done);
                 }
             }

@@ -195,6 +195,21 @@ fn threads_that_get_no_open_files_of_their_own_copy_the_same() {
 }
 
 #[test]
+fn files_of_one_directory_are_shared_by_all_who_have_nothing_else_to_do() {
+    if !may_trace() {
+        return;
+    }
+    // Whoever waits for the files of the last directory copies some of them.
+    let done = beside_many(
+        "mkdir s && cp t/a/aa? t/a/ab? t/a/ac? s && \
+         strace -f -qqq -o calls -e trace=openat -e inject=openat:delay_exit=1000 \
+         $bytepath cp -r --jobs 2 s u && diff -r s u && \
+         awk '/O_CREAT/ {made[$1]++} END {for (who in made) print (made[who] > 15)}' calls",
+    );
+    assert_eq!(done.well().stdout, "1\n1\n");
+}
+
+#[test]
 fn few_open_files_are_enough_for_many_files() {
     for (files, options) in [(16, ""), (16, "--jobs 2"), (16, "--jobs 64"), (512, "--jobs 64")] {
         let done = beside_many(&format!(

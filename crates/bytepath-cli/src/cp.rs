@@ -30,6 +30,7 @@ mod rounds;
 mod same;
 mod seen;
 mod settings;
+mod stack;
 mod stage;
 mod tree;
 mod turns;

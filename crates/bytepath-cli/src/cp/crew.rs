@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::entry::{Pair, Shared, SinkIs, Within};
+use super::progress::LONG;
 use super::quick::{Lane, Quick};
 use super::tree::{Entries, levels_open};
 use super::turns::{self, Now, Turn, Way};
@@ -150,6 +151,7 @@ impl Batch {
         let mut pair = folder.entry(self.files.start);
         shared.hand.goes_through(&folder.pair, &folder.entries);
         while let Some(at) = self.take() {
+            shared.goes_on();
             shared.hand.is_at(at);
             let quick = lane.copy(shared, folder.entries.c_name(at), || {
                 turns::set(Now { turn: folder.way.entry(at), keeps: true });
@@ -172,9 +174,10 @@ pub(super) struct Crew<'a> {
     /// How many there are to be beside the one that goes through the tree.
     others: usize,
     /// Begins them.
-    begin: &'a dyn Fn(),
+    begin: &'a (dyn Fn() + Sync),
     hall: &'a Hall,
-    seen: std::cell::Cell<usize>,
+    /// Files that were taken.
+    seen: AtomicUsize,
     waiting_max: usize,
 }
 
@@ -227,8 +230,8 @@ impl Hall {
 }
 
 impl<'a> Crew<'a> {
-    pub(super) fn new(others: usize, hall: &'a Hall, begin: &'a dyn Fn()) -> Crew<'a> {
-        Crew { others, begin, hall, seen: std::cell::Cell::new(0), waiting_max: waiting_max() }
+    pub(super) fn new(others: usize, hall: &'a Hall, begin: &'a (dyn Fn() + Sync)) -> Crew<'a> {
+        Crew { others, begin, hall, seen: AtomicUsize::new(0), waiting_max: waiting_max() }
     }
 
     /// How many copy, the one who goes through the tree among them.
@@ -252,9 +255,8 @@ impl<'a> Crew<'a> {
 
     /// Hands a batch over, or copies it here while there is too little to do for others.
     pub(super) fn take(&self, batch: &Arc<Batch>, shared: &Shared<'_>) {
-        let before = self.seen.get();
-        self.seen.set(before + batch.files.len());
-        if self.others == 0 || self.seen.get() < FILES_ALONE {
+        let before = self.seen.fetch_add(batch.files.len(), Relaxed);
+        if self.others == 0 || before + batch.files.len() < FILES_ALONE {
             return batch.copy(shared);
         }
         if before < FILES_ALONE {
@@ -270,6 +272,7 @@ impl<'a> Crew<'a> {
         let mut left = Vec::new();
         let mut queue = self.hall.queue();
         while !batch.is_over() {
+            shared.goes_on();
             if let Some(next) = queue.waiting.pop_front() {
                 drop(queue);
                 next.copy(shared);
@@ -277,7 +280,7 @@ impl<'a> Crew<'a> {
                 drop(queue);
                 left.extend(batch.copy_in(&batch.folder, shared));
             } else {
-                drop(self.hall.done.wait(queue).expect("nobody panics holding it"));
+                drop(self.hall.done.wait_timeout(queue, LONG).expect("nobody panics holding it"));
             }
             queue = self.hall.queue();
         }

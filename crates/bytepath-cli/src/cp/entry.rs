@@ -10,9 +10,10 @@ use super::finish::Finish;
 use super::hand::Hand;
 use super::later::Later;
 use super::place::{Directory, Follow, Place, is_directory, is_link, kind};
-use super::progress::Tally;
+use super::progress::{Tally, Watch};
 use super::seen::{Earlier, Seen, identity};
 use super::settings::{Backup, Make, Settings};
+use super::stack::levels_here;
 use super::stage::Stage;
 use super::tree::{Level, levels_open};
 use super::voice::{Done, Voice, q};
@@ -31,8 +32,9 @@ pub(super) struct Shared<'a> {
     pub(super) umask: u32,
     /// Where files wait that replace others, when several machines copy one tree.
     pub(super) stage: Option<&'a Stage>,
-    /// Begins what answers signals, for what may take so long that somebody sends one.
-    pub(super) begin_watch: Option<&'a (dyn Fn() + Sync)>,
+    /// Begins what answers signals, for what may take so long that somebody sends one; where this
+    /// thread may.
+    pub(super) watch: Option<&'a Watch<'a>>,
 }
 
 /// What goes through the operands and their trees.
@@ -52,6 +54,8 @@ pub(super) struct Copier<'a> {
     /// The directories that are being copied, the outermost first.
     pub(super) levels: Vec<Level>,
     pub(super) levels_open: usize,
+    /// How many are on the stack of the thread that began.
+    pub(super) levels_here: usize,
     /// Who copies files beside this thread, if anybody does.
     pub(super) crew: Option<&'a Crew<'a>>,
     pub(super) later: Later,
@@ -182,6 +186,7 @@ impl<'a> Copier<'a> {
             met_itself: false,
             levels: Vec::new(),
             levels_open: levels_open(),
+            levels_here: levels_here(),
             crew: None,
             later: Later::default(),
             beside_others: false,
@@ -194,6 +199,7 @@ impl Copier<'_> {
     /// Copies an entry, with all that is in it. A failure was told of; what else there is goes on.
     pub(super) fn entry(&mut self, pair: Pair) -> Done {
         let shared = self.shared;
+        shared.goes_on();
         shared.voice.ledger.begin(&pair);
         let done = self.entry_noted(pair);
         shared.voice.ledger.end(&done);

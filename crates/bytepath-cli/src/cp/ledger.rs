@@ -69,6 +69,21 @@ thread_local! {
     static CURRENT: RefCell<Vec<Current>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The entries that a thread is in, to be taken to another.
+pub(super) struct Entered(Vec<Current>);
+
+impl Entered {
+    /// Those that this thread is in, which it no longer is.
+    pub(super) fn take() -> Entered {
+        Entered(CURRENT.take())
+    }
+
+    /// This thread is in them.
+    pub(super) fn put(&mut self) {
+        CURRENT.set(std::mem::take(&mut self.0));
+    }
+}
+
 impl Ledger {
     /// Sees that what is asked for can be written.
     pub(super) fn open(extras: &Extras) -> anyhow::Result<Ledger> {

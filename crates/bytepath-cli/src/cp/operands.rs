@@ -10,6 +10,7 @@ use std::thread::available_parallelism;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, sched_yield};
 
 use super::backup;
 use super::crew::{self, Crew, Hall};
@@ -24,9 +25,6 @@ use super::settings::{Backup, Settings};
 use super::turns;
 use super::voice::{Done, Told, Voice, q};
 use crate::sys::own_files;
-
-/// Stack for trees as deep as they may be: a level takes a few KiB. Only what is used of it costs.
-const STACK_BYTES: usize = 256 << 20;
 
 /// Copies all operands, and says and writes how it went.
 pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
@@ -49,16 +47,15 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
     }
     let tally = Arc::new(Tally::for_threads(jobs.unwrap_or(1)));
     let hand = &tally.hands[0];
-    let (umask, stage, begin_watch) = (umask(), None, None);
-    let shared =
-        Shared { settings, plan, extras, tally: &tally, hand, voice, umask, stage, begin_watch };
+    let (umask, stage, watch) = (umask(), None, None);
+    let shared = Shared { settings, plan, extras, tally: &tally, hand, voice, umask, stage, watch };
     let target = target(settings, &options.files, voice)?;
     let sources = match &target {
         Target::Directory { sources, .. } => &options.files[..*sources],
         Target::File(_) => &options.files[..1],
     };
     let work = |shared: &Shared<'_>| match settings.recursive {
-        true => on_large_stack(|| with_crew(shared, jobs, &options.files, target)),
+        true => with_crew(shared, jobs, &options.files, target),
         false => copy_to(shared, None, &options.files, target),
     };
     extras.metrics.begin("cp", {
@@ -73,12 +70,20 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
     }
 }
 
-fn on_large_stack(work: impl FnOnce() + Send) {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-        let thread = thread.spawn_scoped(scope, work);
-        thread.expect("memory for a stack").join().expect("it does not panic");
-    });
+/// Moves this thread off a CPU, if it is there and may be elsewhere, and lets it be anywhere again: the
+/// kernel may begin a thread beside the one that made it, and leaves them there for milliseconds while
+/// another CPU has nothing to do.
+fn leave_cpu(cpu: usize) {
+    if sched_getcpu() != cpu {
+        return;
+    }
+    // Refused where there are more CPUs than a set has room for.
+    let Ok(all) = sched_getaffinity(None) else { return };
+    let mut others = all;
+    others.unset(cpu);
+    if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
+        let _ = sched_setaffinity(None, &all);
+    }
 }
 
 /// The bits that new files do not get. They can only be read by setting them.
@@ -170,16 +175,23 @@ fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], targe
     let Some(jobs) = jobs else {
         return copy_to(shared, None, files, target);
     };
-    let hall = Hall::default();
+    let hall = &Hall::default();
     std::thread::scope(|scope| {
         let begin = || {
+            let here = sched_getcpu();
             for hand in &shared.tally.hands[1..] {
-                let work = || hall.work(&Shared { hand, ..*shared });
+                let work = move || {
+                    leave_cpu(here);
+                    // What they would begin would have their open files.
+                    hall.work(&Shared { hand, watch: None, ..*shared });
+                };
                 // Without memory for a thread, those that there are do its work.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
+            // To those that are here.
+            sched_yield();
         };
-        copy_to(shared, Some(&Crew::new(jobs - 1, &hall, &begin)), files, target);
+        copy_to(shared, Some(&Crew::new(jobs - 1, hall, &begin)), files, target);
         hall.close();
     });
 }

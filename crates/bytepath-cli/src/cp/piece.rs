@@ -150,7 +150,7 @@ impl Process {
             voice,
             umask,
             stage: stage.as_ref().ok(),
-            begin_watch: None,
+            watch: None,
         };
         let preserve = Preserve { links: false, ..self.settings.preserve };
         let alone = Settings { preserve, ..self.settings.clone() };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytepath_report::numbers;
 
@@ -17,6 +17,9 @@ use super::interrupted::{Interrupts, Reached, Stopping};
 use super::settings::Settings;
 use crate::live::{EVERY, Lines, Rate};
 use crate::metrics::Figures;
+
+/// What has taken so long may take longer.
+pub(super) const LONG: Duration = Duration::from_millis(10);
 
 /// Nobody asks how far a copying is that is over before this.
 const ANSWERS_AFTER: Duration = Duration::from_millis(50);
@@ -124,11 +127,29 @@ struct Total {
     over: AtomicBool,
 }
 
+/// What begins what answers signals: a thread, which most copyings are over without.
+pub(super) struct Watch<'a> {
+    begin: &'a (dyn Fn() + Sync),
+    since: Instant,
+    begun: AtomicBool,
+}
+
 impl Shared<'_> {
     /// From now on it may take so long that somebody asks how far it is, or interrupts it.
     pub(super) fn takes_long(&self) {
-        if let Some(begin) = self.begin_watch {
-            begin();
+        if let Some(watch) = self.watch
+            && !watch.begun.swap(true, Relaxed)
+        {
+            (watch.begin)();
+        }
+    }
+
+    /// The same, if it has taken long by now.
+    pub(super) fn goes_on(&self) {
+        let begins =
+            |watch: &Watch<'_>| !watch.begun.load(Relaxed) && watch.since.elapsed() >= LONG;
+        if self.watch.is_some_and(begins) {
+            self.takes_long();
         }
     }
 }
@@ -162,7 +183,8 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
             let count = move || count_all(sources, settings, total);
             let _ = std::thread::Builder::new().spawn_scoped(scope, count);
         }
-        work(&Shared { begin_watch: Some(&begin), ..*shared });
+        let watch = Watch { begin: &begin, since: Instant::now(), begun: AtomicBool::new(false) };
+        work(&Shared { watch: Some(&watch), ..*shared });
         total.over.store(true, Relaxed);
         drop(watching);
     });

@@ -23,11 +23,9 @@ use super::place::{Directory, Follow, Place, is_link};
 use super::quick;
 use super::rounds::Rounds;
 use super::seen::{Identity, identity};
+use super::stack::{LEVELS_MAX, on_large_stack};
 use super::turns::{self, Turn, Way};
 use super::voice::{Done, q};
-
-/// Directories of one path, at most: the bound of the recursion.
-const LEVELS_MAX: usize = 8192;
 
 /// Directories of one path that are held open, at most; fewer where few files may be open.
 const OPEN_MAX: usize = 64;
@@ -193,7 +191,17 @@ impl Target {
 impl Copier<'_> {
     /// Copies a directory. `fresh` says that its inode was not met before.
     pub(super) fn directory(&mut self, pair: Pair, stat: &Stat, sink: &Sink, fresh: bool) -> Done {
-        self.shared.takes_long();
+        if self.levels.len() != self.levels_here {
+            return self.directory_here(pair, stat, sink, fresh);
+        }
+        let shown = pair.source.shown.clone();
+        on_large_stack(|| self.directory_here(pair, stat, sink, fresh)).unwrap_or_else(|errno| {
+            let what = format!("cannot go deeper than {}: no memory for a stack", q(&shown));
+            Err(self.shared.voice.failed(what, errno))
+        })
+    }
+
+    fn directory_here(&mut self, pair: Pair, stat: &Stat, sink: &Sink, fresh: bool) -> Done {
         let made =
             self.check_above(&pair, stat).and_then(|()| self.make_directory(&pair, stat, sink));
         let (open, target) = match made {

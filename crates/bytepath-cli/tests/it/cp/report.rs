@@ -124,6 +124,51 @@ fn several_threads_tell_the_same_in_the_same_order_as_one() {
 }
 
 #[test]
+fn trees_that_take_a_large_stack_are_told_of_as_others_are() {
+    if !root() || !installed("setpriv") {
+        return println!("skipped: to become nobody takes root, and setpriv");
+    }
+    // 100 levels, some of them closed to nobody, others with a file that is; the limit on stacks, in
+    // KiB, says on which level the large one begins: 3, 8 or 64.
+    const DEEP: &str = "chmod 777 .; p=t; for n in $(seq 100); do mkdir $p; echo $n >$p/f; \
+                        case $n in 1|7|8|9|63|64|65|66|99) mkdir $p/x; echo >$p/g; \
+                        chmod 0 $p/x $p/g; esac; p=$p/d; done;";
+    let told = |stack: u32| {
+        let done = in_folder(&format!(
+            "{DEEP} ulimit -s {stack}; setpriv --reuid 65534 --clear-groups \
+             $bytepath cp -rp --json - t new; diff -r t new | grep -v '^Only in t.*: g$'"
+        ));
+        let end = done.stdout.find("\n}\n").unwrap_or_else(|| panic!("{stack}: {done:?}")) + 3;
+        assert_eq!(&done.stdout[end..], "", "{stack}: {done:?}");
+        let told = document(&done.stdout[..end]);
+        assert_eq!(
+            (told.files, told.directories, told.failed),
+            (100, 100, 18),
+            "{stack}: {told:?}"
+        );
+        let errors = told.errors.iter().map(|e| (e.message.clone(), e.source.clone()));
+        let errors: Vec<_> = errors.collect();
+        assert!(errors.iter().all(|(message, source)| {
+            source.as_ref().is_some_and(|source| message.contains(source.name.as_str()))
+        }));
+        errors.into_iter().map(|(message, _)| message).collect::<Vec<_>>()
+    };
+    let [large, small, least] = [8192, 1024, 400].map(told);
+    let sorted = |mut messages: Vec<String>| {
+        messages.sort();
+        messages
+    };
+    let large = sorted(large);
+    assert_eq!((&sorted(small), &sorted(least)), (&large, &large));
+    // Less than the large one takes.
+    let done =
+        in_folder(&format!("{DEEP} ulimit -v 260000; $bytepath cp -r t new; find new | wc -l"));
+    let (path, above) = (format!("'t{}'", "/d".repeat(64)), 64 * 2 + 5 + 6);
+    assert!(done.stderr.contains(&format!("cannot go deeper than {path}: no memory for a stack")));
+    assert_eq!(done.stdout, format!("{above}\n"), "{done:?}");
+}
+
+#[test]
 fn a_directory_that_fails_at_the_end_counts_whatever_failed_in_it() {
     if !root() || !installed("setpriv") {
         return println!("skipped: to become nobody takes root, and setpriv");

@@ -113,7 +113,7 @@ impl Lockstep<'_> {
 
     /// Takes at most so many of the held bytes into the buffer.
     fn read_out(&mut self, most: usize) -> Result<usize, Ending> {
-        self.buffer.resize(BUFFER_BYTES, 0);
+        self.have_buffer();
         let most = most.min(BUFFER_BYTES);
         let reservoir = self.reservoir.as_ref();
         match reservoir.map_or(Ok(0), |pair| pair.read(&mut self.buffer[..most])) {
@@ -231,7 +231,7 @@ impl Lockstep<'_> {
         if self.peeked > 0 {
             return Ok(self.peeked.min(most));
         }
-        self.buffer.resize(BUFFER_BYTES, 0);
+        self.have_buffer();
         let count = self.copy_held(most.min(BUFFER_BYTES))?;
         let mut done = 0;
         while done < count {

@@ -42,6 +42,7 @@ pub(super) struct Lockstep<'a> {
     pub(super) scratch: Option<PipePair>,
     /// Whether tee(2) works here, as far as is known.
     pub(super) tees: bool,
+    /// Empty until it is needed.
     pub(super) buffer: Vec<u8>,
     /// How many bytes of what is held are in the buffer too.
     pub(super) peeked: usize,
@@ -86,6 +87,14 @@ impl<'a> Lockstep<'a> {
             source_way: if self.splices { "splice" } else { "read" },
             sinks: self.sinks.iter().map(|sink| sink.served(self.splices)).collect(),
             plan: self.plan,
+        }
+    }
+
+    /// Has the buffer, if it was not needed before: fresh memory, of which only the pages that are used
+    /// are zeroed.
+    pub(super) fn have_buffer(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; BUFFER_BYTES];
         }
     }
 

@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
-use super::lockstep::{BUFFER_BYTES, Lockstep};
+use super::lockstep::Lockstep;
 use super::sink::{Way, wait_for_room};
 use super::{Ending, Readers};
 use crate::endpoint::{Blocking, Endpoint, Kind};
@@ -60,7 +60,7 @@ impl Lockstep<'_> {
 
     fn read(&mut self) -> Result<usize, Ending> {
         self.peeked = 0;
-        self.buffer.resize(BUFFER_BYTES, 0);
+        self.have_buffer();
         let block = Blocking::unless(self.readers == Readers::Watched);
         loop {
             match self.source.read_some(&mut self.buffer, block) {

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 use rustix::io::Errno;
@@ -25,8 +25,8 @@ use crate::sys::own_files::OwnFiles;
 /// Files of a batch: few enough for every thread to have one, enough to make up for a wake-up.
 pub(super) const FILES_TOGETHER: usize = 128;
 
-/// Files that one thread copies before others are called.
-const FILES_ALONE: usize = 32;
+/// With fewer files one thread is done before others have begun.
+const FILES_ALONE: usize = 64;
 
 /// Files that are not shared out.
 const FILES_PART: usize = 16;
@@ -176,8 +176,9 @@ pub(super) struct Crew<'a> {
     /// Begins them.
     begin: &'a (dyn Fn() + Sync),
     hall: &'a Hall,
-    /// Files that were taken.
+    /// Files that there were so far.
     seen: AtomicUsize,
+    begun: AtomicBool,
     waiting_max: usize,
 }
 
@@ -231,7 +232,14 @@ impl Hall {
 
 impl<'a> Crew<'a> {
     pub(super) fn new(others: usize, hall: &'a Hall, begin: &'a (dyn Fn() + Sync)) -> Crew<'a> {
-        Crew { others, begin, hall, seen: AtomicUsize::new(0), waiting_max: waiting_max() }
+        Crew {
+            others,
+            begin,
+            hall,
+            seen: AtomicUsize::new(0),
+            begun: AtomicBool::new(false),
+            waiting_max: waiting_max(),
+        }
     }
 
     /// How many copy, the one who goes through the tree among them.
@@ -244,9 +252,15 @@ impl<'a> Crew<'a> {
         self.waiting_max
     }
 
-    /// Files as one batch, or, where nothing waits for the threads, as one for each of them.
+    /// Files as one batch, or, where nothing waits for the threads, as one for each of them. Begins
+    /// these once there is enough for them.
     pub(super) fn parted(&self, files: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
-        let most = match self.hall.queue().waiting.is_empty() {
+        let seen = self.seen.fetch_add(files.len(), Relaxed) + files.len();
+        if self.others > 0 && seen >= FILES_ALONE && !self.begun.swap(true, Relaxed) {
+            (self.begin)();
+        }
+        let begun = self.begun.load(Relaxed);
+        let most = match begun && self.hall.queue().waiting.is_empty() {
             true => files.len().div_ceil(self.threads()).max(FILES_PART),
             false => FILES_TOGETHER,
         };
@@ -255,12 +269,8 @@ impl<'a> Crew<'a> {
 
     /// Hands a batch over, or copies it here while there is too little to do for others.
     pub(super) fn take(&self, batch: &Arc<Batch>, shared: &Shared<'_>) {
-        let before = self.seen.fetch_add(batch.files.len(), Relaxed);
-        if self.others == 0 || before + batch.files.len() < FILES_ALONE {
+        if !self.begun.load(Relaxed) {
             return batch.copy(shared);
-        }
-        if before < FILES_ALONE {
-            (self.begin)();
         }
         self.hall.queue().waiting.push_back(batch.clone());
         self.hall.more.notify_one();

@@ -1,5 +1,7 @@
 //! One entry: a file, link, device or directory, and the place where its copy is to be.
 
+use std::ffi::OsString;
+
 use bytepath_report::Outcome;
 use rustix::fs::{FileType, Stat};
 
@@ -46,7 +48,7 @@ pub(super) struct Copier<'a> {
     /// What the operands are copied into.
     pub(super) base: Directory,
     /// The operand and its copy, for messages about directories that hold themselves.
-    pub(super) operand: (String, String),
+    pub(super) operand: (OsString, OsString),
     /// Whether the operand has a directory made, which is then known.
     pub(super) first_made: bool,
     /// Whether a directory was met that is its own copy.
@@ -302,13 +304,13 @@ impl Copier<'_> {
         }
         let place = earlier.place();
         if pair.source.is_same_entry(&place) {
-            let (from, to) = &self.operand;
+            let (from, to) = (q(&self.operand.0), q(&self.operand.1));
             let what = format!("cannot copy a directory, {from}, into itself, {to}");
             self.met_itself = true;
             return Some(Err(voice.wrong(what)));
         }
         if pair.sink.is_same_entry(&place) {
-            let name = &self.operand.0;
+            let name = q(&self.operand.0);
             voice.warn(format!("warning: source directory {name} specified more than once"));
             return Some(Ok(()));
         }

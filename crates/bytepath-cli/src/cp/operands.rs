@@ -278,7 +278,7 @@ impl Copier<'_> {
     }
 
     fn operand(&mut self, source: &OsStr, sink: Place, sink_is: SinkIs) -> Done {
-        self.operand = (q(source), q(&sink.shown));
+        self.operand = (source.to_owned(), sink.shown.clone());
         (self.first_made, self.met_itself) = (false, false);
         let turn = turns::now().turn.next_operand();
         self.stand_at(turn.clone());

@@ -232,10 +232,15 @@ impl Copier<'_> {
             return finished.and(opened.map(drop));
         };
         if pair.argument {
-            let parted = !is_within(&source, target.inode) && !is_within(&open, identity(stat));
-            self.beside_others = parted && quick::is_possible_beside_others(self.shared.settings);
+            // All that is in a new directory is new.
+            let beside = !target.is_new && quick::is_possible_beside_others(self.shared.settings);
             let same = target.inode.0 == stat.st_dev;
-            self.makes_rounds = parted && same && self.shared.gains_by_rounds(&source);
+            let rounds = same && self.shared.gains_by_rounds(&source);
+            let parted = self.crew.is_some()
+                && (beside || rounds)
+                && !is_within(&source, target.inode)
+                && !is_within(&open, identity(stat));
+            (self.beside_others, self.makes_rounds) = (beside && parted, rounds && parted);
         }
         let level = Level {
             source: End { open: Some(source), inode: identity(stat), returns: !follows },
@@ -517,17 +522,19 @@ fn is_within(directory: &OwnedFd, other: Identity) -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = |below: &OwnedFd, name| rustix::fs::openat(below, name, flags, Mode::empty());
     let inode = |open: &OwnedFd| rustix::fs::fstat(open).map(|stat| identity(&stat));
-    let Ok(mut open) = opened(directory, ".") else { return true };
+    let (Ok(mut own), Ok(mut above)) = (inode(directory), opened(directory, "..")) else {
+        return true;
+    };
     for _ in 0..LEVELS_MAX {
-        let (Ok(own), Ok(next)) = (inode(&open), opened(&open, "..")) else { return true };
         if own == other {
             return true;
         }
+        let (Ok(next), Ok(further)) = (inode(&above), opened(&above, "..")) else { return true };
         // The root is in itself.
-        if inode(&next) == Ok(own) {
+        if next == own {
             return false;
         }
-        open = next;
+        (own, above) = (next, further);
     }
     true
 }

@@ -312,15 +312,17 @@ impl<'a> Data<'a> {
         }
     }
 
+    /// Writes what is between blocks of zeros, each run of blocks by one call.
     fn write_but_holes(&self, start: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let mut at = start;
+        let (mut run, mut end) = (0, 0);
         for block in bytes.chunks(self.block_bytes) {
-            if !bytepath_show::is_zeros(block) {
-                self.write_at(at, block)?;
+            if bytepath_show::is_zeros(block) {
+                self.write_at(start + run as u64, &bytes[run..end])?;
+                run = end + block.len();
             }
-            at += block.len() as u64;
+            end += block.len();
         }
-        Ok(())
+        self.write_at(start + run as u64, &bytes[run..])
     }
 
     fn write_at(&self, mut at: u64, mut bytes: &[u8]) -> Result<(), Fault> {

@@ -9,14 +9,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::entry::{Pair, Shared, SinkIs, Within};
-use super::progress::LONG;
+use super::progress::WATCHED_AFTER;
 use super::quick::{Lane, Quick};
 use super::tree::{Entries, levels_open};
 use super::turns::{self, Now, Turn, Way};
@@ -178,7 +178,6 @@ pub(super) struct Crew<'a> {
     hall: &'a Hall,
     /// Files that there were so far.
     seen: AtomicUsize,
-    begun: AtomicBool,
     waiting_max: usize,
 }
 
@@ -232,14 +231,7 @@ impl Hall {
 
 impl<'a> Crew<'a> {
     pub(super) fn new(others: usize, hall: &'a Hall, begin: &'a (dyn Fn() + Sync)) -> Crew<'a> {
-        Crew {
-            others,
-            begin,
-            hall,
-            seen: AtomicUsize::new(0),
-            begun: AtomicBool::new(false),
-            waiting_max: waiting_max(),
-        }
+        Crew { others, begin, hall, seen: AtomicUsize::new(0), waiting_max: waiting_max() }
     }
 
     /// How many copy, the one who goes through the tree among them.
@@ -252,15 +244,23 @@ impl<'a> Crew<'a> {
         self.waiting_max
     }
 
-    /// Files as one batch, or, where nothing waits for the threads, as one for each of them. Begins
-    /// these once there is enough for them.
-    pub(super) fn parted(&self, files: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
-        let seen = self.seen.fetch_add(files.len(), Relaxed) + files.len();
-        if self.others > 0 && seen >= FILES_ALONE && !self.begun.swap(true, Relaxed) {
+    /// There are so many files more: begins the threads, once that is worth it.
+    pub(super) fn expect(&self, files: usize) {
+        let had_begun = self.has_begun();
+        self.seen.fetch_add(files, Relaxed);
+        if self.has_begun() && !had_begun {
             (self.begin)();
         }
-        let begun = self.begun.load(Relaxed);
-        let most = match begun && self.hall.queue().waiting.is_empty() {
+    }
+
+    /// Whether there are other threads by now.
+    fn has_begun(&self) -> bool {
+        self.others > 0 && self.seen.load(Relaxed) >= FILES_ALONE
+    }
+
+    /// Files as one batch, or, where nothing waits for the threads, as one for each of them.
+    pub(super) fn parted(&self, files: Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+        let most = match self.has_begun() && self.hall.queue().waiting.is_empty() {
             true => files.len().div_ceil(self.threads()).max(FILES_PART),
             false => FILES_TOGETHER,
         };
@@ -269,7 +269,7 @@ impl<'a> Crew<'a> {
 
     /// Hands a batch over, or copies it here while there is too little to do for others.
     pub(super) fn take(&self, batch: &Arc<Batch>, shared: &Shared<'_>) {
-        if !self.begun.load(Relaxed) {
+        if !self.has_begun() {
             return batch.copy(shared);
         }
         self.hall.queue().waiting.push_back(batch.clone());
@@ -290,7 +290,8 @@ impl<'a> Crew<'a> {
                 drop(queue);
                 left.extend(batch.copy_in(&batch.folder, shared));
             } else {
-                drop(self.hall.done.wait_timeout(queue, LONG).expect("nobody panics holding it"));
+                let waited = self.hall.done.wait_timeout(queue, WATCHED_AFTER);
+                drop(waited.expect("nobody panics holding it"));
             }
             queue = self.hall.queue();
         }

@@ -56,6 +56,7 @@ impl Copier<'_> {
     /// Has files of a directory copied, now or soon.
     pub(super) fn put_off_files(&mut self, folder: &Arc<Folder>, files: Range<usize>) {
         let Some(crew) = self.crew else { return };
+        crew.expect(files.len());
         for files in crew.parted(files) {
             let batch = Batch::new(folder, files);
             crew.take(&batch, self.shared);

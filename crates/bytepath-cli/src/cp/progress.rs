@@ -18,8 +18,8 @@ use super::settings::Settings;
 use crate::live::{EVERY, Lines, Rate};
 use crate::metrics::Figures;
 
-/// What has taken so long may take longer.
-pub(super) const LONG: Duration = Duration::from_millis(10);
+/// A copying is watched, for signals, once it has taken so long.
+pub(super) const WATCHED_AFTER: Duration = Duration::from_millis(10);
 
 /// Nobody asks how far a copying is that is over before this.
 const ANSWERS_AFTER: Duration = Duration::from_millis(50);
@@ -146,8 +146,9 @@ impl Shared<'_> {
 
     /// The same, if it has taken long by now.
     pub(super) fn goes_on(&self) {
-        let begins =
-            |watch: &Watch<'_>| !watch.begun.load(Relaxed) && watch.since.elapsed() >= LONG;
+        let begins = |watch: &Watch<'_>| {
+            !watch.begun.load(Relaxed) && watch.since.elapsed() >= WATCHED_AFTER
+        };
         if self.watch.is_some_and(begins) {
             self.takes_long();
         }
@@ -176,15 +177,16 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
                 done
             });
         };
+        let watch = Watch { begin: &begin, since: Instant::now(), begun: AtomicBool::new(false) };
+        let watched = Shared { watch: Some(&watch), ..*shared };
         if shared.extras.takes_long() {
-            begin();
+            watched.takes_long();
         }
         if progress.is_some() || shared.extras.metrics.metrics.is_some() {
             let count = move || count_all(sources, settings, total);
             let _ = std::thread::Builder::new().spawn_scoped(scope, count);
         }
-        let watch = Watch { begin: &begin, since: Instant::now(), begun: AtomicBool::new(false) };
-        work(&Shared { watch: Some(&watch), ..*shared });
+        work(&watched);
         total.over.store(true, Relaxed);
         drop(watching);
     });

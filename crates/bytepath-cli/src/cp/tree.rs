@@ -232,12 +232,13 @@ impl Copier<'_> {
             return finished.and(opened.map(drop));
         };
         if pair.argument {
+            let several = self.crew.is_some();
             // All that is in a new directory is new.
-            let beside = !target.is_new && quick::is_possible_beside_others(self.shared.settings);
+            let beside =
+                several && !target.is_new && quick::is_possible_beside_others(self.shared.settings);
             let same = target.inode.0 == stat.st_dev;
-            let rounds = same && self.shared.gains_by_rounds(&source);
-            let parted = self.crew.is_some()
-                && (beside || rounds)
+            let rounds = several && same && self.shared.gains_by_rounds(&source);
+            let parted = (beside || rounds)
                 && !is_within(&source, target.inode)
                 && !is_within(&open, identity(stat));
             (self.beside_others, self.makes_rounds) = (beside && parted, rounds && parted);

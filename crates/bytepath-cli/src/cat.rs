@@ -14,7 +14,7 @@ use bytepath_show::{Formatter, Numbers, Style};
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
-use crate::classic::{Called, Classic, closed_well, word};
+use crate::classic::{Called, Classic, TakesFiles, closed_well, word};
 use crate::metrics::{Figures, MetricsOptions};
 use crate::planning::PlanOptions;
 use crate::sys::start;
@@ -99,6 +99,12 @@ impl Options {
                 || all,
         };
         (style != Style::default()).then(|| Formatter::new(style))
+    }
+}
+
+impl TakesFiles for Options {
+    fn files(&mut self) -> &mut Vec<OsString> {
+        &mut self.files
     }
 }
 

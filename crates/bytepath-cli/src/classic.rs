@@ -48,6 +48,12 @@ pub(crate) fn called(
     }
 }
 
+/// A definition of options, and the files that are named beside them. Those are no part of what is read
+/// by the definition: reading a word so takes as long as a system call.
+pub(crate) trait TakesFiles: Args {
+    fn files(&mut self) -> &mut Vec<OsString>;
+}
+
 /// An option as it was written, its name in full: `-a`, `--backup`.
 pub(crate) struct Written {
     /// With its dashes.
@@ -84,7 +90,7 @@ impl Called {
     ///
     /// # Errors
     /// The exit code.
-    pub(crate) fn options<O: Args>(
+    pub(crate) fn options<O: TakesFiles>(
         &self,
         words: Vec<OsString>,
         wrong_usage: u8,
@@ -97,7 +103,7 @@ impl Called {
     ///
     /// # Errors
     /// The exit code.
-    pub(crate) fn ordered_options<O: Args>(
+    pub(crate) fn ordered_options<O: TakesFiles>(
         &self,
         words: Vec<OsString>,
         wrong_usage: u8,
@@ -106,20 +112,22 @@ impl Called {
         let command = clap::Command::new("bytepath").bin_name(name).max_term_width(100);
         let mut command = O::augment_args(command);
         let asked = getopt::read(&command, words.into_iter(), Order::of_environment());
-        let words = match asked {
-            Ok(Asked::Work(words)) => words,
+        let (words, operands) = match asked {
+            Ok(Asked::Work(options, operands)) => (options, operands),
             Ok(Asked::Help) => return Err(self.print(&command.render_long_help().to_string())),
             Ok(Asked::Version) => return Err(self.print(&self.version())),
             Err(Misuse(what)) => return Err(self.misused(&what, wrong_usage)),
         };
-        let written = words.iter().take_while(|word| *word != "--").map(|word| Written::of(word));
-        let written = written.collect();
+        let written = words.iter().map(|word| Written::of(word)).collect();
         // As with the classics, a flag may be repeated, and the last of several values counts.
         let command = command.no_binary_name(true).args_override_self(true);
         let taken =
             command.try_get_matches_from(words).and_then(|found| O::from_arg_matches(&found));
         taken
-            .map(|options| (options, written))
+            .map(|mut options| {
+                *options.files() = operands;
+                (options, written)
+            })
             .map_err(|error| self.misused(first_part(&error).as_bytes(), wrong_usage))
     }
 

@@ -24,7 +24,7 @@ use bytepath_report::numbers;
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
-use crate::classic::{Called, Classic, closed_well, end_by_broken_pipe, word};
+use crate::classic::{Called, Classic, TakesFiles, closed_well, end_by_broken_pipe, word};
 use crate::sys::{interrupts, start};
 use extras::Extras;
 use hash::Hashing;
@@ -77,6 +77,12 @@ pub(crate) struct Options {
     /// The files; - is one of that name
     #[arg(value_name = "FILE")]
     files: Vec<OsString>,
+}
+
+impl TakesFiles for Options {
+    fn files(&mut self) -> &mut Vec<OsString> {
+        &mut self.files
+    }
 }
 
 fn called(called: &Called, words: Vec<OsString>) -> ExitCode {

@@ -12,8 +12,8 @@ use clap::{Arg, ArgAction, Command};
 /// What the arguments ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// The work, by these words: whole options with their values, `--`, operands.
-    Work(Vec<OsString>),
+    /// The work, by whole options with their values, and operands.
+    Work(Vec<OsString>, Vec<OsString>),
     /// The help, before anything after it is looked at.
     Help,
     /// The version, likewise.
@@ -69,11 +69,9 @@ pub(crate) fn read(
             return Ok(asked);
         }
     }
-    let Reader { words, mut options, mut operands, .. } = reader;
+    let Reader { words, options, mut operands, .. } = reader;
     operands.extend(words);
-    options.push("--".into());
-    options.extend(operands);
-    Ok(Asked::Work(options))
+    Ok(Asked::Work(options, operands))
 }
 
 struct Reader<'c, I> {
@@ -211,24 +209,25 @@ mod tests {
             .map_err(|misuse| String::from_utf8_lossy(&misuse.0).into_owned())
     }
 
-    fn work(words: &[&str]) -> Result<Asked, String> {
-        Ok(Asked::Work(words.iter().map(OsString::from).collect()))
+    fn work(options: &[&str], operands: &[&str]) -> Result<Asked, String> {
+        let owned = |words: &[&str]| words.iter().map(OsString::from).collect();
+        Ok(Asked::Work(owned(options), owned(operands)))
     }
 
     #[test]
     fn options_are_bundled_abbreviated_and_permuted() {
         let permuted = |words: &[&str]| asked(words, Order::Permuted);
-        assert_eq!(permuted(&["a", "-nb", "-"]), work(&["-n", "-b", "--", "a", "-"]));
-        assert_eq!(permuted(&["-ns4K", "--siz", "5"]), work(&["-n", "-s=4K", "--size=5", "--"]));
+        assert_eq!(permuted(&["a", "-nb", "-"]), work(&["-n", "-b"], &["a", "-"]));
+        assert_eq!(permuted(&["-ns4K", "--siz", "5"]), work(&["-n", "-s=4K", "--size=5"], &[]));
         assert_eq!(
             permuted(&["--number-", "--si=7"]),
-            work(&["--number-nonblank", "--size=7", "--"])
+            work(&["--number-nonblank", "--size=7"], &[])
         );
-        assert_eq!(permuted(&["a", "--", "-n"]), work(&["--", "a", "-n"]));
-        assert_eq!(asked(&["a", "-n"], Order::OptionsFirst), work(&["--", "a", "-n"]));
-        assert_eq!(permuted(&["--numbered"]), work(&["--numbered", "--"]));
-        assert_eq!(permuted(&["-kb", "--backup"]), work(&["-k", "-b", "--backup", "--"]));
-        assert_eq!(permuted(&["--ba=t", "t"]), work(&["--backup=t", "--", "t"]));
+        assert_eq!(permuted(&["a", "--", "-n"]), work(&[], &["a", "-n"]));
+        assert_eq!(asked(&["a", "-n"], Order::OptionsFirst), work(&[], &["a", "-n"]));
+        assert_eq!(permuted(&["--numbered"]), work(&["--numbered"], &[]));
+        assert_eq!(permuted(&["-kb", "--backup"]), work(&["-k", "-b", "--backup"], &[]));
+        assert_eq!(permuted(&["--ba=t", "t"]), work(&["--backup=t"], &["t"]));
     }
 
     #[test]

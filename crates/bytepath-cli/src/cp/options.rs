@@ -7,8 +7,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use super::extras::Extras;
 use super::settings::{Backup, Context, Dereference, Existing, Make, Reflink, Settings, Sparse};
-use crate::classic::Written;
 use crate::classic::choice::{Choice, chosen};
+use crate::classic::{TakesFiles, Written};
 use crate::planning::PlanOptions;
 
 /// Copy files and trees, by the fastest route
@@ -535,16 +535,21 @@ fn arg(row: &Row) -> Arg {
 
 impl FromArgMatches for Options {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let files = matches.get_many::<OsString>("files");
         Ok(Options {
             plan: PlanOptions::from_arg_matches(matches)?,
             extras: Extras::from_arg_matches(matches)?,
-            files: files.into_iter().flatten().cloned().collect(),
+            files: Vec::new(),
         })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
+    }
+}
+
+impl TakesFiles for Options {
+    fn files(&mut self) -> &mut Vec<OsString> {
+        &mut self.files
     }
 }

@@ -1,16 +1,19 @@
 //! Times, owner, extended attributes, access lists and mode: what a copy keeps besides bytes.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
+use rustix::path::Arg as _;
 
 use super::entry::Shared;
-use super::place::{Directory, Place, is_directory};
+use super::place::{Directory, Follow, Place, is_directory};
 use super::voice::{Done, q};
+use crate::sys::xattrs::list_at;
 
 /// Bits of a mode that chmod(2) sets.
 pub(super) const MODE_BITS: u32 = 0o7777;
@@ -23,24 +26,39 @@ pub(super) struct Subject<'a> {
     pub(super) place: &'a Place,
     /// Where it is open; a symbolic link or device is not.
     pub(super) open: Option<BorrowedFd<'a>>,
+    /// Where it is a directory that is open for no more than looking names up.
+    held: Option<BorrowedFd<'a>>,
     /// Whether its attributes were listed, and it has no access list among them.
     pub(super) unlisted: Cell<bool>,
 }
 
 impl<'a> Subject<'a> {
     pub(super) fn new(place: &'a Place, open: Option<BorrowedFd<'a>>) -> Subject<'a> {
-        Subject { place, open, unlisted: Cell::new(false) }
+        Subject { place, open, held: None, unlisted: Cell::new(false) }
+    }
+
+    /// A directory that is held open, whatever has its name by now; whole, or for looking names up.
+    pub(super) fn held(place: &'a Place, open: &'a OwnedFd, whole: bool) -> Subject<'a> {
+        let open = open.as_fd();
+        Subject { held: (!whole).then_some(open), ..Subject::new(place, whole.then_some(open)) }
     }
 }
 
 impl Subject<'_> {
+    pub(super) fn stat(&self) -> Result<Stat, Errno> {
+        match self.open.or(self.held) {
+            Some(fd) => rustix::fs::fstat(fd),
+            None => self.place.stat(Follow::No),
+        }
+    }
+
     pub(super) fn set_times(&self, stat: &Stat) -> Result<(), Errno> {
         let times = times(stat);
         match self.open {
             Some(fd) => rustix::fs::futimens(fd, &times),
             None => {
                 let (directory, name, flags) = self.named();
-                rustix::fs::utimensat(directory, name, &times, flags)
+                rustix::fs::utimensat(directory, &*name, &times, flags)
             }
         }
     }
@@ -50,7 +68,7 @@ impl Subject<'_> {
             Some(fd) => rustix::fs::fchown(fd, user, group),
             None => {
                 let (directory, name, flags) = self.named();
-                rustix::fs::chownat(directory, name, user, group, flags)
+                rustix::fs::chownat(directory, &*name, user, group, flags)
             }
         }
     }
@@ -60,8 +78,8 @@ impl Subject<'_> {
         if let Some(fd) = self.open {
             return rustix::fs::fchmod(fd, mode);
         }
-        if let Some(held) = self.held() {
-            return rustix::fs::chmod(held, mode);
+        if let Some(held) = self.held {
+            return rustix::fs::chmod(by_number(held), mode);
         }
         // fchmodat(2) follows symbolic links. What O_PATH has opened cannot be exchanged.
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
@@ -75,19 +93,12 @@ impl Subject<'_> {
         if mode & SPECIAL_BITS != 0 {
             return self.set_mode(mode);
         }
-        let stat = match self.open {
-            Some(fd) => rustix::fs::fstat(fd),
-            None => match self.held() {
-                Some(held) => rustix::fs::stat(held),
-                None => self.place.stat(super::place::Follow::No),
-            },
-        }?;
-        self.set_mode(mode | stat.st_mode & SPECIAL_BITS)
+        self.set_mode(mode | self.stat()?.st_mode & SPECIAL_BITS)
     }
 
     /// Removes an access list, such as a new file has of its directory: the mode says all then.
     pub(super) fn drop_list(&self, name: &CStr) -> Result<(), Errno> {
-        match self.remove(&CString::from(name)) {
+        match self.remove(name) {
             Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) | Ok(()) => Ok(()),
             Err(errno) => Err(errno),
         }
@@ -96,61 +107,58 @@ impl Subject<'_> {
     fn list(&self) -> Result<Vec<CString>, Errno> {
         let names = with_room(|room| match self.open {
             Some(fd) => rustix::fs::flistxattr(fd, room),
-            None => match self.held() {
-                Some(held) => rustix::fs::listxattr(held, room),
-                None => rustix::fs::llistxattr(self.path(), room),
+            None => match self.held {
+                Some(held) => rustix::fs::listxattr(by_number(held), room),
+                None => self.list_by_name(room),
             },
         })?;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(|name| CString::new(name).expect("split at NUL")).collect())
     }
 
-    fn get(&self, name: &CString) -> Result<Vec<u8>, Errno> {
+    fn list_by_name(&self, room: &mut [u8]) -> Result<usize, Errno> {
+        let Place { directory, name, .. } = self.place;
+        let listed = name.as_bytes().into_with_c_str(|name| Ok(list_at(directory, name, room)))?;
+        listed.unwrap_or_else(|| rustix::fs::llistxattr(self.path(), room))
+    }
+
+    fn get(&self, name: &CStr) -> Result<Vec<u8>, Errno> {
         with_room(|room| match self.open {
             Some(fd) => rustix::fs::fgetxattr(fd, name, room),
-            None => match self.held() {
-                Some(held) => rustix::fs::getxattr(held, name, room),
+            None => match self.held {
+                Some(held) => rustix::fs::getxattr(by_number(held), name, room),
                 None => rustix::fs::lgetxattr(self.path(), name, room),
             },
         })
     }
 
-    fn set(&self, name: &CString, value: &[u8]) -> Result<(), Errno> {
+    fn set(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
         let flags = XattrFlags::empty();
         match self.open {
             Some(fd) => rustix::fs::fsetxattr(fd, name, value, flags),
-            None => match self.held() {
-                Some(held) => rustix::fs::setxattr(held, name, value, flags),
+            None => match self.held {
+                Some(held) => rustix::fs::setxattr(by_number(held), name, value, flags),
                 None => rustix::fs::lsetxattr(self.path(), name, value, flags),
             },
         }
     }
 
-    fn remove(&self, name: &CString) -> Result<(), Errno> {
+    fn remove(&self, name: &CStr) -> Result<(), Errno> {
         match self.open {
             Some(fd) => rustix::fs::fremovexattr(fd, name),
-            None => match self.held() {
-                Some(held) => rustix::fs::removexattr(held, name),
+            None => match self.held {
+                Some(held) => rustix::fs::removexattr(by_number(held), name),
                 None => rustix::fs::lremovexattr(self.path(), name),
             },
         }
     }
 
-    /// A path that is to be followed, where the place is a directory that is held open for looking names
-    /// up: it may be one in which nobody may.
-    fn held(&self) -> Option<OsString> {
-        match &self.place.directory {
-            Directory::Held(held) if self.place.name == "." => Some(by_number(held.as_fd())),
-            _ => None,
-        }
-    }
-
     /// Where it is for calls by name.
-    fn named(&self) -> (BorrowedFd<'_>, OsString, AtFlags) {
-        match self.held() {
-            Some(held) => (CWD, held, AtFlags::empty()),
+    fn named(&self) -> (BorrowedFd<'_>, Cow<'_, OsStr>, AtFlags) {
+        match self.held {
+            Some(held) => (CWD, by_number(held).into(), AtFlags::empty()),
             None => {
-                let name = self.place.name.clone();
+                let name = self.place.name.as_os_str().into();
                 (self.place.directory.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)
             }
         }
@@ -170,11 +178,16 @@ fn by_number(fd: BorrowedFd<'_>) -> OsString {
     format!("/proc/thread-self/fd/{}", fd.as_raw_fd()).into()
 }
 
-/// Repeats a call with more room until the answer fits.
-fn with_room(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+/// Repeats a call with more room until the answer fits: most have nothing to say.
+fn with_room(mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     /// The kernel's XATTR_LIST_MAX and XATTR_SIZE_MAX.
     const BYTES_MAX: usize = 64 << 10;
-    let mut room = vec![0; 256];
+    let mut little = [0; 256];
+    match call(&mut little) {
+        Err(Errno::RANGE) => {}
+        answer => return answer.map(|count| little[..count].to_vec()),
+    }
+    let mut room = vec![0; 8 * little.len()];
     loop {
         match call(&mut room) {
             Ok(count) => {
@@ -294,16 +307,16 @@ impl Shared<'_> {
         source.unlisted.set(!names.iter().any(|name| name.as_c_str() == ACCESS_LIST));
         let (mut outcome, mut unsupported) = (Ok(()), false);
         for name in names.iter().filter(|name| is_copied(name.to_bytes())) {
-            let shown = q(OsStr::from_bytes(name.to_bytes()));
+            let shown = || q(OsStr::from_bytes(name.to_bytes()));
             match source.get(name).map(|value| sink.set(name, &value)) {
                 Err(errno) => {
-                    let what = format!("getting attribute {shown} of {}", q(from));
+                    let what = format!("getting attribute {} of {}", shown(), q(from));
                     outcome = self.xattr_fault(what, errno).and(outcome);
                 }
                 Ok(Ok(())) => {}
                 Ok(Err(Errno::NOTSUP)) => unsupported = true,
                 Ok(Err(errno)) => {
-                    let what = format!("setting attribute {shown} for {}", q(to));
+                    let what = format!("setting attribute {} for {}", shown(), q(to));
                     outcome = self.xattr_fault(what, errno).and(outcome);
                 }
             }
@@ -331,8 +344,7 @@ impl Shared<'_> {
     /// Copies the SELinux context.
     pub(super) fn keep_context(&self, source: &Subject<'_>, sink: &Subject<'_>) -> Done {
         let preserve = &self.settings.preserve;
-        let copied =
-            source.get(&CONTEXT.into()).and_then(|value| sink.set(&CONTEXT.into(), &value));
+        let copied = source.get(CONTEXT).and_then(|value| sink.set(CONTEXT, &value));
         match copied {
             Err(errno) if preserve.context_required => {
                 let what =
@@ -389,18 +401,17 @@ pub(super) fn may_give_lists(directory: impl AsFd) -> bool {
 
 /// Copies an access list; removes the sink's where the source has none.
 fn keep_list(name: &CStr, source: &Subject<'_>, sink: &Subject<'_>) -> Result<(), Errno> {
-    let name = CString::from(name);
-    match source.get(&name) {
-        Ok(list) => match sink.set(&name, &list) {
+    match source.get(name) {
+        Ok(list) => match sink.set(name, &list) {
             // The mode says as much. Of default lists that cannot be kept the classic tells nothing.
             Err(Errno::NOTSUP | Errno::NOSYS)
-                if name.as_c_str() != ACCESS_LIST || list.len() <= LIST_BYTES_OF_MODE =>
+                if name != ACCESS_LIST || list.len() <= LIST_BYTES_OF_MODE =>
             {
                 Ok(())
             }
             answer => answer,
         },
-        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => sink.drop_list(&name),
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => sink.drop_list(name),
         Err(errno) => Err(errno),
     }
 }

@@ -31,6 +31,9 @@ const FILES_ALONE: usize = 64;
 /// Files that are not shared out.
 const FILES_PART: usize = 16;
 
+/// After so many files with several names, one after the other, the rest of a batch is taken for such.
+const LINKED_MAX: usize = 4;
+
 /// Batches and directories that are waited for, at most: enough for the one who goes through the tree to
 /// be ahead of many threads.
 const WAITING_MAX: usize = 256;
@@ -75,15 +78,13 @@ impl Folder {
             source: self.pair.source.below(&self.source, name),
             sink: self.pair.sink.below(&self.sink, name),
             sink_is: self.sink_is,
-            argument: false,
+            ..Pair::default()
         }
     }
 
     /// Makes the names of another entry those of this one.
     fn turn(&self, pair: &mut Pair, at: usize) {
-        let name = self.entries.name(at);
-        pair.source.turn_to(name);
-        pair.sink.turn_to(name);
+        pair.turn_to(self.entries.name(at));
     }
 
     /// The same, held open by this thread, which has its own table of open files.
@@ -150,7 +151,13 @@ impl Batch {
         let mut lane = Lane::new(&folder.source, &folder.sink, folder.within);
         let mut pair = folder.entry(self.files.start);
         shared.hand.goes_through(&folder.pair, &folder.entries);
+        let mut linked = 0;
         while let Some(at) = self.take() {
+            // Not even looked at: the one who goes through the tree has to do that again.
+            if linked == LINKED_MAX {
+                left.push(at);
+                continue;
+            }
             shared.goes_on();
             shared.hand.is_at(at);
             let quick = lane.copy(shared, folder.entries.c_name(at), || {
@@ -158,8 +165,9 @@ impl Batch {
                 folder.turn(&mut pair, at);
                 &pair
             });
+            linked = if matches!(quick, Quick::SeveralNames) { linked + 1 } else { 0 };
             match quick {
-                Quick::Left => left.push(at),
+                Quick::Left | Quick::SeveralNames => left.push(at),
                 Quick::Done(done) => shared.voice.note(done),
             }
         }

@@ -1,9 +1,10 @@
 //! One entry: a file, link, device or directory, and the place where its copy is to be.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 
 use bytepath_report::Outcome;
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 
 use super::attributes::{MODE_BITS, Subject};
 use super::crew::Crew;
@@ -65,30 +66,46 @@ pub(super) struct Copier<'a> {
     pub(super) beside_others: bool,
     /// Whether directories of a new one are gone through in rounds.
     pub(super) makes_rounds: bool,
+    /// Empty memory that directories are read by way of.
+    pub(super) room: Vec<u8>,
 }
 
 /// An entry and the place of its copy.
+#[derive(Default)]
 pub(super) struct Pair {
     pub(super) source: Place,
     pub(super) sink: Place,
     pub(super) sink_is: SinkIs,
+    /// What bears the copy's name, where that was just seen.
+    pub(super) there: Option<Stat>,
     /// Whether it was named by the user.
     pub(super) argument: bool,
+    /// Whether it is a directory, as far as the one that it is in tells.
+    pub(super) seems_directory: bool,
+    /// The source, where it was opened to be looked at.
+    pub(super) open: Option<OwnedFd>,
 }
 
 impl Pair {
-    /// The same with nothing held open for it: only its names are needed any more.
-    pub(super) fn let_go(mut self) -> Pair {
+    /// Makes it that of another entry of the same directory, in the memory that it has.
+    pub(super) fn turn_to(&mut self, name: &OsStr) {
+        self.source.turn_to(name);
+        self.sink.turn_to(name);
+    }
+
+    /// Takes it out, with nothing held open for it: only its names are needed any more.
+    pub(super) fn let_go(&mut self) -> Pair {
         self.source.directory = Directory::Working;
         self.sink.directory = Directory::Working;
-        self
+        std::mem::take(self)
     }
 }
 
 /// What is known of the place of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum SinkIs {
     /// Nothing.
+    #[default]
     Unknown,
     /// There was nothing that could be opened.
     Absent,
@@ -120,6 +137,11 @@ pub(super) struct Within {
 }
 
 impl Sink {
+    /// Of what is not there, in this directory.
+    pub(super) fn new(within: Option<Within>) -> Sink {
+        Sink { is: SinkIs::New, stat: None, link: None, backup: None, within }
+    }
+
     /// What was there was removed or renamed.
     pub(super) fn gone(&mut self) {
         (self.is, self.stat, self.link) = (SinkIs::New, None, None);
@@ -147,6 +169,22 @@ impl Place {
 }
 
 impl Shared<'_> {
+    /// The status of the source. A directory is opened for it: that it has to be in any case.
+    fn look_at(&self, pair: &mut Pair) -> Done<Stat> {
+        pair.open = None;
+        if pair.seems_directory
+            && let Ok(open) = pair.source.open(OFlags::DIRECTORY | OFlags::NOFOLLOW, 0)
+            && let Ok(stat) = rustix::fs::fstat(&open)
+        {
+            pair.open = Some(open);
+            return Ok(stat);
+        }
+        let follow = Follow::when(self.settings.follows(pair.argument));
+        pair.source.stat(follow).map_err(|errno| {
+            self.voice.failed(format!("cannot stat {}", q(&pair.source.shown)), errno)
+        })
+    }
+
     pub(super) fn say_removed(&self, place: &Place) {
         if self.settings.verbose {
             self.voice.line(format!("removed {}", q(&place.shown)).as_bytes());
@@ -193,44 +231,40 @@ impl<'a> Copier<'a> {
             later: Later::default(),
             beside_others: false,
             makes_rounds: false,
+            room: Vec::new(),
         }
     }
 }
 
 impl Copier<'_> {
-    /// Copies an entry, with all that is in it. A failure was told of; what else there is goes on.
-    pub(super) fn entry(&mut self, pair: Pair) -> Done {
+    /// Copies an entry, with all that is in it; of a directory the pair is taken. A failure was told
+    /// of; what else there is goes on.
+    pub(super) fn entry(&mut self, pair: &mut Pair) -> Done {
         let shared = self.shared;
         shared.goes_on();
-        shared.voice.ledger.begin(&pair);
+        shared.voice.ledger.begin(pair);
         let done = self.entry_noted(pair);
         shared.voice.ledger.end(&done);
         done
     }
 
-    fn entry_noted(&mut self, pair: Pair) -> Done {
+    fn entry_noted(&mut self, pair: &mut Pair) -> Done {
         let settings = self.shared.settings;
-        let follow = Follow::when(settings.follows(pair.argument));
-        let stat = pair.source.stat(follow).map_err(|errno| {
-            self.shared.voice.failed(format!("cannot stat {}", q(&pair.source.shown)), errno)
-        })?;
+        let stat = self.shared.look_at(pair)?;
         self.shared.voice.ledger.is(&stat);
         if is_directory(&stat) && !settings.recursive {
             let what = format!("-r not specified; omitting directory {}", q(&pair.source.shown));
             return Err(self.shared.voice.wrong(what));
         }
-        if self.is_repeated(&pair, &stat) {
+        let mut sink = Sink::new(None);
+        if self.is_repeated(pair, &stat) || !self.meet(pair, &stat, &mut sink)? {
             self.shared.voice.ledger.outcome(Outcome::Skipped);
             return Ok(());
         }
-        let Some(sink) = self.meet(&pair, &stat)? else {
-            self.shared.voice.ledger.outcome(Outcome::Skipped);
-            return Ok(());
-        };
         if !is_directory(&stat) {
-            self.shared.say_copied(&pair, sink.backup.as_ref());
+            self.shared.say_copied(pair, sink.backup.as_ref());
         }
-        self.copy(pair, stat, sink)
+        self.copy(pair, &stat, &mut sink)
     }
 
     /// Whether an operand that is no directory was given before, in so many words.
@@ -247,28 +281,28 @@ impl Copier<'_> {
         true
     }
 
-    fn copy(&mut self, pair: Pair, stat: Stat, mut sink: Sink) -> Done {
-        let earlier = self.earlier(&pair, &stat);
+    fn copy(&mut self, pair: &mut Pair, stat: &Stat, sink: &mut Sink) -> Done {
+        let earlier = self.earlier(pair, stat);
         let made = match &earlier {
-            Some(earlier) => self.copied_before(&pair, &stat, earlier),
+            Some(earlier) => self.copied_before(pair, stat, earlier),
             None => None,
         };
         let made = match made {
             Some(done) => done.map(|()| Made::Whole),
-            None if is_directory(&stat) => {
-                return self.directory(pair, &stat, &sink, earlier.is_none());
+            None if is_directory(stat) => {
+                return self.directory(pair, stat, sink, earlier.is_none());
             }
-            None => self.make(&pair, &stat, &mut sink),
+            None => self.make(pair, stat, sink),
         };
         match made {
             Ok(Made::Whole) => Ok(()),
-            Ok(Made::Bare) => self.finish_entry(&pair, &stat, &sink),
+            Ok(Made::Bare) => self.finish_entry(pair, stat, sink),
             Err(told) => {
                 if earlier.is_none() {
-                    self.seen.forget(identity(&stat));
+                    self.seen.forget(identity(stat));
                 }
-                if let Some(backup) = sink.backup {
-                    self.put_back(&pair.sink, &backup);
+                if let Some(backup) = &sink.backup {
+                    self.put_back(&pair.sink, backup);
                 }
                 Err(told)
             }
@@ -278,10 +312,9 @@ impl Copier<'_> {
     /// The copy that this file already has, as another name of it is one.
     fn earlier(&mut self, pair: &Pair, stat: &Stat) -> Option<Earlier> {
         let settings = self.shared.settings;
-        let copy = || pair.sink.earlier(&self.base);
         if is_directory(stat) {
             return match pair.argument {
-                true => self.seen.remember(identity(stat), copy()),
+                true => self.seen.remember(identity(stat), || pair.sink.earlier(&self.base)),
                 false => self.seen.earlier(identity(stat)),
             };
         }
@@ -293,7 +326,7 @@ impl Copier<'_> {
             // A name that was put off is the first.
             self.do_now();
         }
-        self.seen.remember(identity(stat), pair.sink.earlier(&self.base))
+        self.seen.remember(identity(stat), || pair.sink.earlier(&self.base))
     }
 
     /// What is done about a file that has a copy; `None` where it gets another.

@@ -13,17 +13,16 @@ use super::voice::{Done, q};
 use super::{attributes, backup};
 
 impl Copier<'_> {
-    /// Looks at the destination, and clears the way to it; `None` where it is to be left alone.
-    pub(super) fn meet(&mut self, pair: &Pair, stat: &Stat) -> Done<Option<Sink>> {
-        let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None, within: None };
+    /// Looks at the destination, and clears the way to it; false where it is to be left alone.
+    pub(super) fn meet(&mut self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<bool> {
         if pair.sink_is != SinkIs::New {
-            self.look(pair, stat, &mut sink)?;
+            self.look(pair, stat, sink)?;
         }
-        if sink.stat.is_some() && !self.clear(pair, stat, &mut sink)? {
-            return Ok(None);
+        if sink.stat.is_some() && !self.clear(pair, stat, sink)? {
+            return Ok(false);
         }
-        self.never_through_own_link(pair, &sink)?;
-        Ok(Some(sink))
+        self.never_through_own_link(pair, sink)?;
+        Ok(true)
     }
 
     /// Finds out what is there: a file that is written to is looked for through symbolic links,
@@ -60,7 +59,10 @@ impl Copier<'_> {
         stat: &Stat,
         follow: Follow,
     ) -> Result<(Stat, Option<Stat>), rustix::io::Errno> {
-        let seen = pair.sink.stat(Follow::No)?;
+        let seen = match pair.there {
+            Some(there) => there,
+            None => pair.sink.stat(Follow::No)?,
+        };
         if !is_link(&seen) {
             return Ok((seen, None));
         }
@@ -137,7 +139,7 @@ impl Copier<'_> {
 
     /// A destination that is not copied to still has its place among those that are one file.
     fn link_though_older(&mut self, pair: &Pair, stat: &Stat) -> Done {
-        let earlier = self.seen.remember(identity(stat), pair.sink.earlier(&self.base));
+        let earlier = self.seen.remember(identity(stat), || pair.sink.earlier(&self.base));
         match earlier {
             Some(earlier) => self.link_to_earlier(pair, &earlier),
             None => Ok(()),
@@ -165,28 +167,24 @@ impl Copier<'_> {
     /// A directory replaces nothing but a directory, nothing else replaces one, and what this run
     /// has made is not overwritten.
     fn check_kinds(&self, pair: &Pair, stat: &Stat, there: &Stat) -> Done {
-        let voice = self.shared.voice;
-        let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));
-        match (is_directory(stat), is_directory(there)) {
-            (true, true) => return Ok(()),
+        let made = || {
+            pair.argument
+                && self.tracks
+                && self.shared.settings.backup != Backup::Numbered
+                && self.seen.was_made(identity(there), &pair.sink)
+        };
+        let (from, to) = (|| q(&pair.source.shown), || q(&pair.sink.shown));
+        let what = match (is_directory(stat), is_directory(there)) {
             (true, false) => {
-                let what = format!("cannot overwrite non-directory {to} with directory {from}");
-                return Err(voice.wrong(what));
+                format!("cannot overwrite non-directory {} with directory {}", to(), from())
             }
-            (false, true) => {
-                let what = format!("cannot overwrite directory {to} with non-directory");
-                return Err(voice.wrong(what));
+            (false, true) => format!("cannot overwrite directory {} with non-directory", to()),
+            (false, false) if made() => {
+                format!("will not overwrite just-created {} with {}", to(), from())
             }
-            (false, false) => {}
-        }
-        let made = pair.argument
-            && self.tracks
-            && self.shared.settings.backup != Backup::Numbered
-            && self.seen.was_made(identity(there), &pair.sink);
-        match made {
-            true => Err(voice.wrong(format!("will not overwrite just-created {to} with {from}"))),
-            false => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        Err(self.shared.voice.wrong(what))
     }
 
     /// Puts aside or removes what is not written to.

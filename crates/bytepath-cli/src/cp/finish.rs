@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use super::attributes::{ACCESS_LIST, Subject, same_owner};
 use super::entry::Shared;
-use super::place::{Follow, is_directory, kind};
+use super::place::{is_directory, kind};
 use super::settings::Make;
 use super::voice::{Done, q};
 
@@ -75,7 +75,7 @@ impl Shared<'_> {
         let mode = match (finish.mode, omitted) {
             (Some(mode), _) => mode,
             (None, 0) => return Ok(()),
-            (None, _) => match sink.place.stat(Follow::No) {
+            (None, _) => match sink.stat() {
                 Ok(stat) if omitted & !stat.st_mode == 0 => return Ok(()),
                 Ok(stat) => stat.st_mode,
                 Err(errno) => {

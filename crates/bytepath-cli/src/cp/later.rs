@@ -88,11 +88,13 @@ impl Copier<'_> {
 
     /// What comes first in the tree of all that is left to be done, but for what is being done.
     fn first_left(&self) -> Option<Turn> {
-        let left_out = self.levels.iter().filter_map(Level::first_left_out).min();
         let mut waiting = self.later.waiting.iter().map(|(turn, _)| turn);
-        // But for rounds they wait in the order of the tree.
-        let waiting = if self.makes_rounds { waiting.min() } else { waiting.next() };
-        left_out.into_iter().chain(waiting.cloned()).min()
+        if !self.makes_rounds {
+            // They wait in the order of the tree.
+            return waiting.next().cloned();
+        }
+        let left_out = self.levels.iter().filter_map(Level::first_left_out).min();
+        left_out.into_iter().chain(waiting.min().cloned()).min()
     }
 
     /// Whether so much is kept that no more should be.
@@ -141,7 +143,7 @@ impl Copier<'_> {
                 let left = self.crew.map(|crew| crew.wait_for(&batch, self.shared));
                 for at in left.unwrap_or_default() {
                     self.stand_at(batch.folder.way.entry(at));
-                    let done = self.entry(batch.folder.entry(at));
+                    let done = self.entry(&mut batch.folder.entry(at));
                     self.shared.voice.note(done);
                 }
             }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use super::place::{Follow, Place};
 
@@ -45,7 +46,11 @@ pub(super) fn hard(
 }
 
 /// Makes a symbolic link.
-pub(super) fn symbolic(target: &OsStr, name: &Place, replace: Replace) -> Result<Linked, Errno> {
+pub(super) fn symbolic(
+    target: impl Arg + Copy,
+    name: &Place,
+    replace: Replace,
+) -> Result<Linked, Errno> {
     let make = |name: &Place| rustix::fs::symlinkat(target, &name.directory, &name.name);
     made(make, name, replace)
 }

@@ -53,7 +53,7 @@ impl Shared<'_> {
             let what = format!("cannot read symbolic link {}", q(&pair.source.shown));
             self.voice.failed(what, errno)
         })?;
-        let Err(errno) = link::symbolic(&target, &pair.sink, self.replaces()) else {
+        let Err(errno) = link::symbolic(target.as_c_str(), &pair.sink, self.replaces()) else {
             return Ok(());
         };
         debug_assert!(is_link(stat));

@@ -21,6 +21,7 @@ use super::parents::Parents;
 use super::place::{Directory, Follow, Place, joined, kind, last_component, without_slashes};
 use super::progress::{self, Tally};
 use super::quick;
+use super::seen::Seen;
 use super::settings::{Backup, Settings};
 use super::turns;
 use super::voice::{Done, Told, Voice, q};
@@ -203,11 +204,15 @@ fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], tar
         }
         Target::File(sink_is) => (Directory::Working, None, 1, sink_is),
     };
-    let mut copier = Copier { tracks: sources > 1, crew, ..Copier::new(shared, base) };
+    let tracks = sources > 1;
+    let seen = if tracks { Seen::of_operands(sources) } else { Seen::default() };
+    let mut copier = Copier { tracks, seen, crew, ..Copier::new(shared, base) };
     match name {
         Some(name) => copier.copy_all_into(&files[..sources], &name),
         None => copier.copy_one_to(&files[0], &files[1], sink_is),
     }
+    // The end of the process gives its memory back at once.
+    std::mem::forget(copier.seen);
 }
 
 impl Copier<'_> {
@@ -287,7 +292,9 @@ impl Copier<'_> {
             leftovers::sweep_beside(&sink, self.shared.extras);
         }
         let folder = self.shared.extras.fsync.then(|| sink.clone());
-        let done = self.entry(Pair { source, sink: sink.shortened(), sink_is, argument: true });
+        let sink = sink.shortened();
+        let mut pair = Pair { source, sink, sink_is, argument: true, ..Pair::default() };
+        let done = self.entry(&mut pair);
         self.do_now();
         self.stand_at(turn.inside().end());
         match folder {

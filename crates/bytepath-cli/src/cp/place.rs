@@ -1,7 +1,7 @@
 //! A name in a directory that is held open. Whatever happens to the path meanwhile, and however
 //! long it is, the place stays the same one.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 /// A directory that names are looked up in.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) enum Directory {
     /// The one that the program was started in.
+    #[default]
     Working,
     /// One that is held open.
     Held(Arc<OwnedFd>),
@@ -28,7 +29,7 @@ impl AsFd for Directory {
 }
 
 /// A name in a directory.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Place {
     pub(super) directory: Directory,
     /// As it is looked up there: one component within a tree, any path for an operand.
@@ -62,12 +63,22 @@ impl Place {
 
     /// The place of this name in the directory that is open as `directory` and has this place.
     pub(super) fn below(&self, directory: &Arc<OwnedFd>, name: &OsStr) -> Place {
-        Place {
-            directory: Directory::Held(directory.clone()),
-            name: name.to_owned(),
-            shown: joined(&self.shown, name),
-            base_bytes: self.base_bytes,
-        }
+        let mut place = Place::default();
+        place.be_below(self, directory, name);
+        place
+    }
+
+    /// Makes it the place of this name in the directory that is open as `directory` and has the place
+    /// `above`, in the memory that it has.
+    pub(super) fn be_below(&mut self, above: &Place, directory: &Arc<OwnedFd>, name: &OsStr) {
+        self.directory = Directory::Held(directory.clone());
+        self.name.clear();
+        self.name.push(name);
+        let mut shown = std::mem::take(&mut self.shown).into_vec();
+        shown.clear();
+        join(&mut shown, &above.shown, name);
+        self.shown = OsString::from_vec(shown);
+        self.base_bytes = above.base_bytes;
     }
 
     /// Makes it the place of another name in its directory, in the memory that it has.
@@ -149,9 +160,8 @@ impl Place {
     }
 
     /// What the symbolic link of this place says.
-    pub(super) fn read_link(&self) -> Result<OsString, Errno> {
-        let target = rustix::fs::readlinkat(&self.directory, &self.name, Vec::new())?;
-        Ok(OsString::from_vec(target.into_bytes()))
+    pub(super) fn read_link(&self) -> Result<CString, Errno> {
+        rustix::fs::readlinkat(&self.directory, &self.name, Vec::with_capacity(LINK_BYTES))
     }
 
     /// The directory that holds it, and its name there.
@@ -175,6 +185,9 @@ impl Place {
         }
     }
 }
+
+/// What most symbolic links say is shorter.
+const LINK_BYTES: usize = 128;
 
 /// Pieces of a path that is too long for one call are at most this long: half of PATH_MAX.
 const PIECE_BYTES: usize = 2048;
@@ -235,7 +248,14 @@ pub(super) fn last_component(path: &OsStr) -> &OsStr {
 
 /// The name below the directory, with one slash between them.
 pub(super) fn joined(directory: &OsStr, name: &OsStr) -> OsString {
-    let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
+    let mut path = Vec::new();
+    join(&mut path, directory, name);
+    OsString::from_vec(path)
+}
+
+/// The same, in memory that is empty.
+fn join(path: &mut Vec<u8>, directory: &OsStr, name: &OsStr) {
+    path.reserve(directory.len() + 1 + name.len());
     path.extend_from_slice(directory.as_bytes());
     while path.len() > 1 && path.ends_with(b"/") {
         path.pop();
@@ -247,5 +267,4 @@ pub(super) fn joined(directory: &OsStr, name: &OsStr) -> OsString {
         _ => {}
     }
     path.extend_from_slice(name.as_bytes());
-    OsString::from_vec(path)
 }

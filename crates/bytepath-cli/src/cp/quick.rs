@@ -27,6 +27,8 @@ pub(super) enum Quick {
     Done(Done),
     /// It is left as it is, and to others.
     Left,
+    /// The same, because it has other names, one of which may have been copied.
+    SeveralNames,
 }
 
 /// Whether files can be copied so, and by several threads, for all that was asked for: what is told
@@ -127,10 +129,13 @@ impl Shared<'_> {
         self.hand.take(&pair.source.shown);
         ledger.begin(pair);
         let quick = self.quickly_held(pair, within, open);
-        if matches!(quick, Quick::Left) {
-            ledger.comes_later();
+        match &quick {
+            Quick::Done(done) => ledger.end(done),
+            Quick::Left | Quick::SeveralNames => {
+                ledger.comes_later();
+                ledger.end(&Ok(()));
+            }
         }
-        ledger.end(if let Quick::Done(done) = &quick { done } else { &Ok(()) });
         self.hand.put_down();
         quick
     }
@@ -146,14 +151,14 @@ impl Shared<'_> {
         let opened = open.map_or_else(|| pair.source.open(flags, 0), Ok);
         let Ok(open) = opened else { return Quick::Left };
         let Ok(stat) = rustix::fs::fstat(&open) else { return Quick::Left };
-        let several_names = self.settings.preserve.links && stat.st_nlink > 1;
-        let large = stat.st_size >= LARGE_BYTES;
-        if kind(&stat) != FileType::RegularFile || several_names || large {
+        if kind(&stat) != FileType::RegularFile || stat.st_size >= LARGE_BYTES {
             return Quick::Left;
         }
+        if self.settings.preserve.links && stat.st_nlink > 1 {
+            return Quick::SeveralNames;
+        }
         self.voice.ledger.is(&stat);
-        let within = Some(within);
-        let mut sink = Sink { is: SinkIs::New, stat: None, link: None, backup: None, within };
+        let mut sink = Sink::new(Some(within));
         Quick::Done(self.regular_open(pair, (&open, &stat), &stat, &mut sink))
     }
 }

@@ -45,12 +45,23 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Of so many operands, none of which must meet another.
+    pub(super) fn of_operands(count: usize) -> Seen {
+        let (sources, destinations) =
+            (HashMap::with_capacity(count), HashSet::with_capacity(count));
+        Seen { sources, destinations, ..Seen::default() }
+    }
+
     /// The copy that this inode already has; else remembers this one.
-    pub(super) fn remember(&mut self, inode: Identity, copy: Earlier) -> Option<Earlier> {
+    pub(super) fn remember(
+        &mut self,
+        inode: Identity,
+        copy: impl FnOnce() -> Earlier,
+    ) -> Option<Earlier> {
         match self.copies.entry(inode) {
             std::collections::hash_map::Entry::Occupied(earlier) => Some(earlier.get().clone()),
             std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(copy);
+                free.insert(copy());
                 None
             }
         }

@@ -19,7 +19,7 @@ use super::entry::{Copier, Pair, Shared, Sink, SinkIs, Within};
 use super::finish::Finish;
 use super::later::Ending;
 use super::leftovers;
-use super::place::{Directory, Follow, Place, is_link};
+use super::place::{Follow, Place, is_link};
 use super::quick;
 use super::rounds::Rounds;
 use super::seen::{Identity, identity};
@@ -29,6 +29,9 @@ use super::voice::{Done, q};
 
 /// Directories of one path that are held open, at most; fewer where few files may be open.
 const OPEN_MAX: usize = 64;
+
+/// What the owner of a directory may do while it is filled.
+const OPENED_UP: u32 = 0o700;
 
 /// Bytes of entries read at once.
 pub(super) const ENTRIES_BYTES: usize = 32 << 10;
@@ -68,21 +71,22 @@ pub(super) fn levels_open() -> usize {
 
 /// What stands before a name in [`Entries`]. A zero would be the end of the name before.
 pub(super) const IS_FILE: u8 = 1;
-const IS_OTHER: u8 = 2;
+const IS_DIRECTORY: u8 = 2;
+const IS_OTHER: u8 = 3;
 
 /// The names in a directory, in one piece of memory.
 pub(super) struct Entries {
-    /// Each behind a byte that says whether it is a file's, with a zero at its end, and no other.
+    /// Each behind a byte that says what it is the name of, with a zero at its end, and no other.
     names: Vec<u8>,
     /// Inode, and where the name begins.
     order: Vec<(u64, u32)>,
 }
 
 impl Entries {
-    /// Reads them all, in the order of their inodes, in which most file systems have them lie on
-    /// the device.
-    fn read(directory: &OwnedFd) -> Result<Entries, Errno> {
-        let mut room = Vec::with_capacity(ENTRIES_BYTES);
+    /// Reads them all, by way of empty memory, in the order of their inodes, in which most file systems
+    /// have them lie on the device.
+    fn read(directory: &OwnedFd, room: &mut Vec<u8>) -> Result<Entries, Errno> {
+        room.reserve(ENTRIES_BYTES);
         let mut reader = RawDir::new(directory, room.spare_capacity_mut());
         Entries::read_some(&mut reader, usize::MAX)
     }
@@ -110,8 +114,8 @@ impl Entries {
         Entries { names, order }
     }
 
-    /// From this one on, in their order: each a byte that says whether it is a file's, its name, a
-    /// zero.
+    /// From this one on, in their order: each a byte that says what it is the name of, the
+    /// name, a zero.
     pub(super) fn lines(&self, from: usize) -> Vec<u8> {
         let mut lines = Vec::with_capacity(self.names.len());
         for at in from..self.len() {
@@ -127,8 +131,11 @@ impl Entries {
         if name != b"." && name != b".." {
             // Names of 4 GiB and more are more than there is memory for.
             let start = u32::try_from(self.names.len()).map_err(|_| Errno::NOMEM)?;
-            let is_file = entry.file_type() == FileType::RegularFile;
-            self.names.push(if is_file { IS_FILE } else { IS_OTHER });
+            self.names.push(match entry.file_type() {
+                FileType::RegularFile => IS_FILE,
+                FileType::Directory => IS_DIRECTORY,
+                _ => IS_OTHER,
+            });
             self.names.extend_from_slice(entry.file_name().to_bytes_with_nul());
             self.order.push((entry.ino(), start));
         }
@@ -138,6 +145,11 @@ impl Entries {
     /// Whether this is a file, as far as the directory tells.
     pub(super) fn is_file(&self, at: usize) -> bool {
         self.names[self.order[at].1 as usize] == IS_FILE
+    }
+
+    /// Whether this is a directory, as far as is told.
+    fn is_directory(&self, at: usize) -> bool {
+        self.names[self.order[at].1 as usize] == IS_DIRECTORY
     }
 
     pub(super) fn len(&self) -> usize {
@@ -155,11 +167,16 @@ impl Entries {
         OsStr::from_bytes(self.c_name(at).to_bytes())
     }
 
-    /// How many of these files have no namesake in a directory.
-    fn absent_from(&self, at: usize, sink: &OwnedFd) -> usize {
-        let stat = |at| rustix::fs::statat(sink, self.name(at), AtFlags::SYMLINK_NOFOLLOW);
-        let files = at..at + self.files_from(at);
-        files.take_while(|at| matches!(stat(*at), Err(Errno::NOENT))).count()
+    /// How many of these files have no namesake in a directory, and the namesake of the next.
+    fn absent_from(&self, at: usize, sink: &OwnedFd) -> (usize, Option<Stat>) {
+        let files = self.files_from(at);
+        for file in 0..files {
+            match rustix::fs::statat(sink, self.c_name(at + file), AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => {}
+                answer => return (file, answer.ok()),
+            }
+        }
+        (files, None)
     }
 
     /// How many entries from this one on are files, as far as is known and needed.
@@ -190,7 +207,13 @@ impl Target {
 
 impl Copier<'_> {
     /// Copies a directory. `fresh` says that its inode was not met before.
-    pub(super) fn directory(&mut self, pair: Pair, stat: &Stat, sink: &Sink, fresh: bool) -> Done {
+    pub(super) fn directory(
+        &mut self,
+        pair: &mut Pair,
+        stat: &Stat,
+        sink: &Sink,
+        fresh: bool,
+    ) -> Done {
         if self.levels.len() != self.levels_here {
             return self.directory_here(pair, stat, sink, fresh);
         }
@@ -201,9 +224,9 @@ impl Copier<'_> {
         })
     }
 
-    fn directory_here(&mut self, pair: Pair, stat: &Stat, sink: &Sink, fresh: bool) -> Done {
+    fn directory_here(&mut self, pair: &mut Pair, stat: &Stat, sink: &Sink, fresh: bool) -> Done {
         let made =
-            self.check_above(&pair, stat).and_then(|()| self.make_directory(&pair, stat, sink));
+            self.check_above(pair, stat).and_then(|()| self.make_directory(pair, stat, sink));
         let (open, target) = match made {
             Ok(made) => made,
             Err(told) => {
@@ -215,20 +238,20 @@ impl Copier<'_> {
         };
         let crosses = self.levels.last().is_some_and(|above| above.source.inode.0 != stat.st_dev);
         if self.shared.settings.one_file_system && crosses {
-            let source = self.open_source(&pair, stat).ok();
+            let source = self.open_source(pair, stat).ok();
             if let Some(source) = &source {
                 self.reopen_above(source, &open);
             }
             let source = source.as_deref();
-            return self.shared.finish_directory(&pair, stat, sink, (&open, &target), source);
+            return self.shared.finish_directory(pair, stat, sink, (&open, &target), source);
         }
         let follows = self.shared.settings.follows(pair.argument);
-        let opened = self.open_source(&pair, stat).map_err(|errno| {
+        let opened = self.open_source(pair, stat).map_err(|errno| {
             self.shared.voice.failed(format!("cannot access {}", q(&pair.source.shown)), errno)
         });
         let Ok(source) = opened else {
             // The rest is set all the same.
-            let finished = self.shared.finish_directory(&pair, stat, sink, (&open, &target), None);
+            let finished = self.shared.finish_directory(pair, stat, sink, (&open, &target), None);
             return finished.and(opened.map(drop));
         };
         if pair.argument {
@@ -274,59 +297,63 @@ impl Copier<'_> {
     ) -> Done<(Arc<OwnedFd>, Target)> {
         let is_new = sink.stat.is_none();
         let voice = self.shared.voice;
-        let mut target_mode = None;
         if is_new {
             let mode = stat.st_mode & MODE_BITS & !self.shared.omitted(stat);
             let mode = Mode::from_raw_mode(mode);
             rustix::fs::mkdirat(&pair.sink.directory, &pair.sink.name, mode).map_err(|errno| {
                 voice.failed(format!("cannot create directory {}", q(&pair.sink.shown)), errno)
             })?;
-            target_mode = self.open_up(&pair.sink)?;
         }
         // A symbolic link that was to be followed was found to lead to a directory.
         let follow = Follow::when(sink.link.is_some());
-        let (open, whole) = open_directory(&pair.sink, follow).map_err(|errno| {
+        let (mut open, mut whole) = open_directory(&pair.sink, follow).map_err(|errno| {
             voice.failed(format!("cannot access {}", q(&pair.sink.shown)), errno)
         })?;
-        let inode = rustix::fs::fstat(&open)
-            .map(|stat| identity(&stat))
+        let there = rustix::fs::fstat(&open)
             .map_err(|errno| voice.failed(format!("cannot stat {}", q(&pair.sink.shown)), errno))?;
+        let (inode, mut mode) = (identity(&there), None);
+        if is_new && there.st_mode & OPENED_UP != OPENED_UP {
+            self.open_up(&pair.sink, &mut open, &mut whole, there.st_mode)?;
+            mode = Some(there.st_mode);
+        }
         if !is_new && self.shared.extras.resume {
             leftovers::sweep(&open, self.shared.extras);
         }
         if is_new {
             if !self.first_made {
-                self.seen.remember(inode, pair.sink.earlier(&self.base));
+                self.seen.remember(inode, || pair.sink.earlier(&self.base));
                 self.first_made = true;
             }
             self.shared.say_copied(pair, None);
         }
-        Ok((Arc::new(open), Target { inode, whole, mode: target_mode, is_new, is_shared: false }))
+        Ok((Arc::new(open), Target { inode, whole, mode, is_new, is_shared: false }))
     }
 
-    /// Sees to it that a new directory can be filled; the mode that it had if it could not.
-    fn open_up(&self, place: &Place) -> Done<Option<u32>> {
+    /// Sees to it that a new directory of this mode can be filled.
+    fn open_up(&self, place: &Place, open: &mut OwnedFd, whole: &mut bool, mode: u32) -> Done {
         let voice = self.shared.voice;
-        let stat = place
-            .stat(Follow::No)
-            .map_err(|errno| voice.failed(format!("cannot stat {}", q(&place.shown)), errno))?;
-        if stat.st_mode & 0o700 == 0o700 {
-            return Ok(None);
-        }
-        let subject = Subject::new(place, None);
-        subject.set_mode(stat.st_mode | 0o700).map_err(|errno| {
+        Subject::held(place, open, *whole).set_mode(mode | OPENED_UP).map_err(|errno| {
             voice.failed(format!("setting permissions for {}", q(&place.shown)), errno)
         })?;
-        Ok(Some(stat.st_mode))
+        if !*whole {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            *open = rustix::fs::openat(&*open, ".", flags, Mode::empty()).map_err(|errno| {
+                voice.failed(format!("cannot access {}", q(&place.shown)), errno)
+            })?;
+            *whole = true;
+        }
+        Ok(())
     }
 
-    /// Opens the source, and sees that it is still the one that was looked at.
-    fn open_source(&self, pair: &Pair, stat: &Stat) -> Result<Arc<OwnedFd>, Errno> {
-        let follow = match self.shared.settings.follows(pair.argument) {
-            true => OFlags::empty(),
-            false => OFlags::NOFOLLOW,
+    /// Opens the source, if it is not, and sees that it is still the one that was looked at.
+    fn open_source(&self, pair: &mut Pair, stat: &Stat) -> Result<Arc<OwnedFd>, Errno> {
+        let open = match pair.open.take() {
+            Some(open) => return Ok(Arc::new(open)),
+            None => {
+                let follow = Follow::when(self.shared.settings.follows(pair.argument));
+                pair.source.open(OFlags::RDONLY | OFlags::DIRECTORY | or_not(follow), 0)?
+            }
         };
-        let open = pair.source.open(OFlags::RDONLY | OFlags::DIRECTORY | follow, 0)?;
         match identity(&rustix::fs::fstat(&open)?) == identity(stat) {
             true => Ok(Arc::new(open)),
             false => Err(Errno::STALE),
@@ -343,7 +370,7 @@ impl Copier<'_> {
         sink: &Sink,
     ) -> Done {
         let source = level.source.open.as_ref().expect("it was just opened");
-        let read = Entries::read(source).map_err(|errno| {
+        let read = Entries::read(source, &mut self.room).map_err(|errno| {
             self.shared.voice.failed(format!("cannot access {}", q(&pair.source.shown)), errno)
         });
         let depth = self.levels.len();
@@ -387,18 +414,18 @@ impl Copier<'_> {
         if self.makes_rounds && sink_is == SinkIs::New && threads > 1 {
             self.levels[depth].rounds = Rounds::through(entries, threads);
         }
-        let mut next = 0;
+        let (mut next, mut below) = (0, Pair::default());
         while next < entries.len() {
             let level = &self.levels[depth];
             let (Some(source), Some(sink)) = (&level.source.open, &level.sink.open) else {
                 let what = format!("cannot access {}", q(&pair.source.shown));
                 return Err(self.shared.voice.failed(what, Errno::STALE));
             };
-            let files = match sink_is {
-                _ if !self.puts_off() => 0,
-                SinkIs::New => entries.files_from(next),
+            let (files, there) = match sink_is {
+                _ if !self.puts_off() => (0, None),
+                SinkIs::New => (entries.files_from(next), None),
                 _ if self.beside_others => entries.absent_from(next, sink),
-                _ => 0,
+                _ => (0, None),
             };
             if files > 0 {
                 let folder = folder.get_or_insert_with(|| {
@@ -426,15 +453,21 @@ impl Copier<'_> {
             };
             self.stand_at(way.entry(at));
             let name = entries.name(at);
-            let (source, sink) = (pair.source.below(&from, name), pair.sink.below(&to, name));
+            below.source.be_below(&pair.source, &from, name);
+            below.sink.be_below(&pair.sink, &to, name);
+            (below.sink_is, below.there) = (sink_is, there);
+            below.seems_directory = entries.is_directory(at);
             // Far below, the level closes them.
             drop((from, to));
             self.first_made = first_made;
             // What is written through it may be something that was put off.
-            if sink_is != SinkIs::New && self.has_put_off() && is_link_at(&sink) {
-                self.do_now();
+            if sink_is != SinkIs::New && self.has_put_off() {
+                let there = there.or_else(|| below.sink.stat(Follow::No).ok());
+                if there.is_some_and(|stat| is_link(&stat)) {
+                    self.do_now();
+                }
             }
-            let done = self.entry(Pair { source, sink, sink_is, argument: false });
+            let done = self.entry(&mut below);
             any_made |= self.first_made;
             outcome = done.and(outcome);
             self.bound_lines();
@@ -487,14 +520,7 @@ impl Shared<'_> {
         source: Option<&OwnedFd>,
     ) -> Done {
         let from = Subject::new(&pair.source, source.map(AsFd::as_fd));
-        // What is open for looking up alone is reached as its own entry.
-        let itself = Place {
-            directory: Directory::Held(open.clone()),
-            name: ".".into(),
-            shown: pair.sink.shown.clone(),
-            base_bytes: 0,
-        };
-        let to = Subject::new(&itself, target.whole.then(|| open.as_fd()));
+        let to = Subject::held(&pair.sink, open, target.whole);
         let omitted = if target.is_new { self.omitted(stat) } else { 0 };
         let before = sink.stat.as_ref();
         let may_be_new = target.is_new || target.is_shared || self.extras.resume;
@@ -509,13 +535,17 @@ impl Shared<'_> {
 
 /// A directory to copy into. One that may not be read can still be filled.
 fn open_directory(place: &Place, follow: Follow) -> Result<(OwnedFd, bool), Errno> {
-    let follow = if follow == Follow::Yes { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let follow = or_not(follow);
     match place.open(OFlags::RDONLY | OFlags::DIRECTORY | follow, 0) {
         Err(Errno::ACCESS) => {
             place.open(OFlags::PATH | OFlags::DIRECTORY | follow, 0).map(|open| (open, false))
         }
         answer => answer.map(|open| (open, true)),
     }
+}
+
+fn or_not(follow: Follow) -> OFlags {
+    if follow == Follow::Yes { OFlags::empty() } else { OFlags::NOFOLLOW }
 }
 
 /// Whether a directory is the other one, or in it; also where that cannot be told.
@@ -538,10 +568,6 @@ fn is_within(directory: &OwnedFd, other: Identity) -> bool {
         (own, above) = (next, further);
     }
     true
-}
-
-fn is_link_at(place: &Place) -> bool {
-    place.stat(Follow::No).is_ok_and(|stat| is_link(&stat))
 }
 
 /// The directory that holds this one, if it is still the one that did.

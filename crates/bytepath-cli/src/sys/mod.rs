@@ -7,3 +7,4 @@ pub(crate) mod nudge;
 pub(crate) mod own_files;
 pub(crate) mod spawn;
 pub(crate) mod start;
+pub(crate) mod xattrs;

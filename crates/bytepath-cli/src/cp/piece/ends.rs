@@ -216,7 +216,7 @@ impl Work<'_> {
             source: source_place,
             sink: sink_place,
             sink_is: SinkIs::There,
-            argument: false,
+            ..Pair::default()
         };
         let sink =
             Sink { is: SinkIs::There, stat: Some(there), link: None, backup: None, within: None };

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::words::{Begun, Item, Name};
 use super::{PAUSE, Work};
 use crate::cp::data::Data;
-use crate::cp::entry::{Pair, SinkIs};
+use crate::cp::entry::Pair;
 use crate::cp::hand::Other;
 use crate::cp::place::{Follow, Place};
 use crate::cp::regular::Copy;
@@ -230,7 +230,7 @@ impl Work<'_> {
         let places = self.process.ground.places(&f.0);
         let (source, sink) = places.map_err(|(_, errno)| voice.failed(what(), errno))?;
         let stat = source.stat(Follow::No).map_err(|errno| voice.failed(what(), errno))?;
-        Ok((Pair { source, sink, sink_is: SinkIs::Unknown, argument: false }, stat))
+        Ok((Pair { source, sink, ..Pair::default() }, stat))
     }
 
     /// Where the file waits until it is whole.

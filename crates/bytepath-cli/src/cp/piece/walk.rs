@@ -281,7 +281,7 @@ impl Work<'_> {
                 source: place(&ends.source, source_shown).below(&ends.source, OsStr::new(".")),
                 sink: place(&ends.sink, sink_shown).below(&ends.sink, OsStr::new(".")),
                 sink_is,
-                argument: false,
+                ..Pair::default()
             },
             within: Within { device: sink.st_dev, gives_lists },
             ends: Arc::new(ends),
@@ -318,10 +318,7 @@ impl Work<'_> {
         weight: f64,
     ) -> bool {
         let shared = if open.alone { self.alone } else { self.shared };
-        let turn = |pair: &mut Pair| {
-            pair.source.turn_to(entries.name(at));
-            pair.sink.turn_to(entries.name(at));
-        };
+        let turn = |pair: &mut Pair| pair.turn_to(entries.name(at));
         if entries.is_file(at) {
             let quick = lane.copy(shared, entries.c_name(at), || {
                 turn(&mut open.pair);
@@ -369,8 +366,7 @@ impl Work<'_> {
             self.answer.large.push(Large { f: path(), size, w: weight });
             return true;
         }
-        let (pair, alone) = (again(&open.pair), self.alone);
-        let done = copier(alone, &open.ends).entry(pair);
+        let done = copier(self.alone, &open.ends).entry(&mut again(&open.pair));
         if done.is_ok() && !is_regular {
             self.answer.others += 1;
         }
@@ -411,7 +407,7 @@ fn joined_below(path: &OsStr, name: &OsStr) -> std::ffi::OsString {
 /// The same names; nothing is known of the sink any more.
 fn again(pair: &Pair) -> Pair {
     let (source, sink) = (pair.source.clone(), pair.sink.clone());
-    Pair { source, sink, sink_is: SinkIs::Unknown, argument: false }
+    Pair { source, sink, ..Pair::default() }
 }
 
 /// What copies single entries as `cp` does.

@@ -31,11 +31,22 @@ pub(super) struct Data<'a> {
     /// Bytes that are not on the device yet, where that matters.
     pub(super) dirty_bytes: u64,
     source_stat: &'a Stat,
-    sink_device: u64,
-    /// Whether the sink is a file, which can have holes.
-    sink_is_file: bool,
-    block_bytes: usize,
+    to: SinkEnd,
     told: Told,
+}
+
+/// What the way of the bytes depends on at their end.
+#[derive(Clone, Copy)]
+pub(super) struct SinkEnd {
+    pub(super) device: u64,
+    /// Whether it is a file, which can have holes.
+    pub(super) is_file: bool,
+}
+
+impl SinkEnd {
+    pub(super) fn of(stat: &Stat) -> SinkEnd {
+        SinkEnd { device: stat.st_dev, is_file: kind(stat) == FileType::RegularFile }
+    }
 }
 
 /// How the bytes were copied, in the classic's words.
@@ -111,21 +122,11 @@ impl<'a> Data<'a> {
         shared: &'a Shared<'a>,
         source: BorrowedFd<'a>,
         sink: BorrowedFd<'a>,
-        (source_stat, sink_stat): (&'a Stat, &Stat),
+        (source_stat, to): (&'a Stat, SinkEnd),
     ) -> Data<'a> {
-        let block_bytes = usize::try_from(sink_stat.st_blksize).unwrap_or(512);
         let reflink = if shared.settings.reflink == Reflink::Never { "no" } else { "unknown" };
-        Data {
-            shared,
-            source,
-            sink,
-            dirty_bytes: 0,
-            source_stat,
-            sink_device: sink_stat.st_dev,
-            sink_is_file: kind(sink_stat) == FileType::RegularFile,
-            block_bytes: block_bytes.clamp(512, BLOCK_BYTES_MAX),
-            told: Told { offload: "unknown", reflink, sparse: "no" },
-        }
+        let told = Told { offload: "unknown", reflink, sparse: "no" };
+        Data { shared, source, sink, dirty_bytes: 0, source_stat, to, told }
     }
 
     pub(super) fn told(&self) -> Told {
@@ -134,7 +135,7 @@ impl<'a> Data<'a> {
 
     /// Shares the blocks of the source until either is written.
     pub(super) fn reflink(&mut self) -> Result<(), Errno> {
-        let devices = (self.source_stat.st_dev, self.sink_device);
+        let devices = (self.source_stat.st_dev, self.to.device);
         let may_fail = self.shared.settings.reflink == Reflink::Auto;
         let cloned = match may_fail && self.shared.tally.is_unshared(devices) {
             true => Err(Errno::OPNOTSUPP),
@@ -164,9 +165,9 @@ impl<'a> Data<'a> {
                 let through_memory = if has_holes(stat) { Way::Memory } else { Way::Any };
                 self.carry(None, through_memory).map(drop)
             }
-            (true, _) if self.sink_is_file => self.copy_extents(sparse),
+            (true, _) if self.to.is_file => self.copy_extents(sparse),
             _ if self.is_small() => self.copy_small(),
-            (_, Sparse::Always) if self.sink_is_file => {
+            (_, Sparse::Always) if self.to.is_file => {
                 self.told.sparse = "zeros";
                 let end = self.look_through(u64::MAX)?;
                 self.extend(end)
@@ -270,13 +271,15 @@ impl<'a> Data<'a> {
             Err(Errno::SPIPE) => 0,
             answer => answer.map_err(Fault::Seeking)?,
         };
+        let block_bytes = rustix::fs::fstat(self.sink).map_err(Fault::Writing)?.st_blksize;
+        let block_bytes = usize::try_from(block_bytes).unwrap_or(512).clamp(512, BLOCK_BYTES_MAX);
         let (mut room, mut done) = (room(LOOK_BYTES)?, 0);
         let room = room.as_mut_slice();
         while done < limit {
             let most =
                 usize::try_from(limit - done).map_or(LOOK_BYTES, |left| left.min(LOOK_BYTES));
             let (count, filled) = self.fill(&mut room[..most]);
-            self.write_but_holes(start + done, &room[..count])?;
+            self.write_but_holes(start + done, &room[..count], block_bytes)?;
             done += count as u64;
             self.shared.hand.reached(start + done);
             self.count(Other::ReadWrite, count as u64)?;
@@ -313,9 +316,9 @@ impl<'a> Data<'a> {
     }
 
     /// Writes what is between blocks of zeros, each run of blocks by one call.
-    fn write_but_holes(&self, start: u64, bytes: &[u8]) -> Result<(), Fault> {
+    fn write_but_holes(&self, start: u64, bytes: &[u8], block_bytes: usize) -> Result<(), Fault> {
         let (mut run, mut end) = (0, 0);
-        for block in bytes.chunks(self.block_bytes) {
+        for block in bytes.chunks(block_bytes) {
             if bytepath_show::is_zeros(block) {
                 self.write_at(start + run as u64, &bytes[run..end])?;
                 run = end + block.len();

@@ -46,9 +46,11 @@ pub(super) struct Copier<'a> {
     pub(super) seen: Seen,
     /// Whether operands are several, which then must not meet each other.
     pub(super) tracks: bool,
-    /// What the operands are copied into.
+    /// What the operands are copied into, and what is known of it.
     pub(super) base: Directory,
-    /// The operand and its copy, for messages about directories that hold themselves.
+    pub(super) within: Option<Within>,
+    /// The directory that is copied as an operand, and its copy, for messages about directories that
+    /// hold themselves.
     pub(super) operand: (OsString, OsString),
     /// Whether the operand has a directory made, which is then known.
     pub(super) first_made: bool,
@@ -76,14 +78,24 @@ pub(super) struct Pair {
     pub(super) source: Place,
     pub(super) sink: Place,
     pub(super) sink_is: SinkIs,
-    /// What bears the copy's name, where that was just seen.
-    pub(super) there: Option<Stat>,
     /// Whether it was named by the user.
     pub(super) argument: bool,
-    /// Whether it is a directory, as far as the one that it is in tells.
-    pub(super) seems_directory: bool,
+    pub(super) known: Known,
     /// The source, where it was opened to be looked at.
     pub(super) open: Option<OwnedFd>,
+}
+
+/// What going through a directory told of an entry, which is not asked for again.
+#[derive(Default)]
+pub(super) struct Known {
+    /// Whether it is a directory, as far as the one that it is in tells.
+    pub(super) seems_directory: bool,
+    /// Its status, just now.
+    pub(super) source: Option<Stat>,
+    /// That of what bears the copy's name, likewise.
+    pub(super) there: Option<Stat>,
+    /// Of the directory that the copy is to be in.
+    pub(super) within: Option<Within>,
 }
 
 impl Pair {
@@ -122,6 +134,8 @@ pub(super) struct Sink {
     pub(super) stat: Option<Stat>,
     /// The symbolic link that is there.
     pub(super) link: Option<Stat>,
+    /// The same, where what it leads to cannot be found.
+    pub(super) leads_nowhere: Option<Stat>,
     /// Where what was there is kept.
     pub(super) backup: Option<Place>,
     /// The directory that it is in, where that is known.
@@ -139,12 +153,13 @@ pub(super) struct Within {
 impl Sink {
     /// Of what is not there, in this directory.
     pub(super) fn new(within: Option<Within>) -> Sink {
-        Sink { is: SinkIs::New, stat: None, link: None, backup: None, within }
+        Sink { is: SinkIs::New, stat: None, link: None, leads_nowhere: None, backup: None, within }
     }
 
     /// What was there was removed or renamed.
     pub(super) fn gone(&mut self) {
-        (self.is, self.stat, self.link) = (SinkIs::New, None, None);
+        let (backup, within) = (self.backup.take(), self.within);
+        *self = Sink { backup, ..Sink::new(within) };
     }
 
     pub(super) fn is_new(&self) -> bool {
@@ -172,7 +187,10 @@ impl Shared<'_> {
     /// The status of the source. A directory is opened for it: that it has to be in any case.
     fn look_at(&self, pair: &mut Pair) -> Done<Stat> {
         pair.open = None;
-        if pair.seems_directory
+        if let Some(stat) = pair.known.source {
+            return Ok(stat);
+        }
+        if pair.known.seems_directory
             && let Ok(open) = pair.source.open(OFlags::DIRECTORY | OFlags::NOFOLLOW, 0)
             && let Ok(stat) = rustix::fs::fstat(&open)
         {
@@ -221,6 +239,7 @@ impl<'a> Copier<'a> {
             seen: Seen::default(),
             tracks: false,
             base,
+            within: None,
             operand: Default::default(),
             first_made: false,
             met_itself: false,
@@ -256,7 +275,10 @@ impl Copier<'_> {
             let what = format!("-r not specified; omitting directory {}", q(&pair.source.shown));
             return Err(self.shared.voice.wrong(what));
         }
-        let mut sink = Sink::new(None);
+        if pair.argument && is_directory(&stat) {
+            self.operand = (pair.source.shown.clone(), pair.sink.shown.clone());
+        }
+        let mut sink = Sink::new(pair.known.within);
         if self.is_repeated(pair, &stat) || !self.meet(pair, &stat, &mut sink)? {
             self.shared.voice.ledger.outcome(Outcome::Skipped);
             return Ok(());

@@ -38,9 +38,9 @@ impl Copier<'_> {
         if !entry && pair.sink_is == SinkIs::Absent {
             return Ok(());
         }
-        let looked = self.look_at(pair, stat, if entry { Follow::No } else { Follow::Yes });
+        let looked = self.look_at(pair, stat, if entry { Follow::No } else { Follow::Yes }, sink);
         match looked {
-            Ok((seen, link)) => (sink.stat, sink.link, sink.is) = (Some(seen), link, SinkIs::There),
+            Ok(()) => sink.is = SinkIs::There,
             Err(rustix::io::Errno::NOENT) => {}
             // It is removed when it cannot be opened either.
             Err(rustix::io::Errno::LOOP) if settings.force => sink.is = SinkIs::There,
@@ -52,31 +52,36 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// The status of what is meant, and of a symbolic link that leads to it.
+    /// The status of what is meant, and of a symbolic link that leads to it, or nowhere.
     fn look_at(
         &self,
         pair: &Pair,
         stat: &Stat,
         follow: Follow,
-    ) -> Result<(Stat, Option<Stat>), rustix::io::Errno> {
-        let seen = match pair.there {
+        sink: &mut Sink,
+    ) -> Result<(), rustix::io::Errno> {
+        let seen = match pair.known.there {
             Some(there) => there,
             None => pair.sink.stat(Follow::No)?,
         };
         if !is_link(&seen) {
-            return Ok((seen, None));
+            sink.stat = Some(seen);
+            return Ok(());
         }
         let kept = self.shared.settings.keep_directory_symlink && is_directory(stat);
-        if kept
-            && let Ok(target) = pair.sink.stat(Follow::Yes)
-            && is_directory(&target)
-        {
-            return Ok((target, Some(seen)));
+        let target = match (follow, kept.then(|| pair.sink.stat(Follow::Yes))) {
+            (_, Some(Ok(target))) if is_directory(&target) => Ok(target),
+            (Follow::No, _) => Ok(seen),
+            (Follow::Yes, _) => pair.sink.stat(Follow::Yes),
+        };
+        match target {
+            Ok(target) => (sink.stat, sink.link) = (Some(target), Some(seen)),
+            Err(errno) => {
+                sink.leads_nowhere = Some(seen);
+                return Err(errno);
+            }
         }
-        match follow {
-            Follow::No => Ok((seen, Some(seen))),
-            Follow::Yes => pair.sink.stat(Follow::Yes).map(|target| (target, Some(seen))),
-        }
+        Ok(())
     }
 
     /// Whether the copy is made, once what is in the way is skipped, kept or removed as asked.
@@ -241,8 +246,7 @@ impl Copier<'_> {
             return Ok(());
         }
         let own = |stat: Stat| is_link(&stat) && self.seen.was_made(identity(&stat), &pair.sink);
-        let there = sink.link.or_else(|| pair.sink.stat(Follow::No).ok());
-        if !there.is_some_and(own) {
+        if !sink.link.or(sink.leads_nowhere).is_some_and(own) {
             return Ok(());
         }
         let (from, to) = (q(&pair.source.shown), q(&pair.sink.shown));

@@ -111,7 +111,7 @@ impl Copier<'_> {
 
     /// Does all that was put off, unless it is being done: then all before this was.
     pub(super) fn do_now(&mut self) {
-        if !self.later.now {
+        if !self.later.now && self.has_put_off() {
             self.catch_up(0);
         }
     }

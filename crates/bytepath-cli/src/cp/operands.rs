@@ -14,7 +14,7 @@ use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, sched_y
 
 use super::backup;
 use super::crew::{self, Crew, Hall};
-use super::entry::{Copier, Pair, Shared, SinkIs};
+use super::entry::{Copier, Known, Pair, Shared, SinkIs, Within};
 use super::leftovers;
 use super::options::Options;
 use super::parents::Parents;
@@ -198,15 +198,18 @@ fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], targe
 }
 
 fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], target: Target) {
-    let (base, name, sources, sink_is) = match target {
+    let (base, within, name, sources, sink_is) = match target {
         Target::Directory { name, open, sources } => {
-            (Directory::Held(Arc::new(open)), Some(name), sources, SinkIs::Unknown)
+            let device = rustix::fs::fstat(&open).map(|stat| stat.st_dev);
+            // For its default list it would have to be open for more than looking names up.
+            let within = device.ok().map(|device| Within { device, gives_lists: true });
+            (Directory::Held(Arc::new(open)), within, Some(name), sources, SinkIs::Unknown)
         }
-        Target::File(sink_is) => (Directory::Working, None, 1, sink_is),
+        Target::File(sink_is) => (Directory::Working, None, None, 1, sink_is),
     };
     let tracks = sources > 1;
     let seen = if tracks { Seen::of_operands(sources) } else { Seen::default() };
-    let mut copier = Copier { tracks, seen, crew, ..Copier::new(shared, base) };
+    let mut copier = Copier { within, tracks, seen, crew, ..Copier::new(shared, base) };
     match name {
         Some(name) => copier.copy_all_into(&files[..sources], &name),
         None => copier.copy_one_to(&files[0], &files[1], sink_is),
@@ -283,7 +286,6 @@ impl Copier<'_> {
     }
 
     fn operand(&mut self, source: &OsStr, sink: Place, sink_is: SinkIs) -> Done {
-        self.operand = (source.to_owned(), sink.shown.clone());
         (self.first_made, self.met_itself) = (false, false);
         let turn = turns::now().turn.next_operand();
         self.stand_at(turn.clone());
@@ -293,7 +295,10 @@ impl Copier<'_> {
         }
         let folder = self.shared.extras.fsync.then(|| sink.clone());
         let sink = sink.shortened();
-        let mut pair = Pair { source, sink, sink_is, argument: true, ..Pair::default() };
+        // Below it there may be others.
+        let within = self.within.filter(|_| !self.shared.settings.parents);
+        let known = Known { within, ..Known::default() };
+        let mut pair = Pair { source, sink, sink_is, argument: true, known, open: None };
         let done = self.entry(&mut pair);
         self.do_now();
         self.stand_at(turn.inside().end());

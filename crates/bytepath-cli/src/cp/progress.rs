@@ -19,7 +19,7 @@ use crate::live::{EVERY, Lines, Rate};
 use crate::metrics::Figures;
 
 /// A copying is watched, for signals, once it has taken so long.
-pub(super) const WATCHED_AFTER: Duration = Duration::from_millis(20);
+pub(super) const WATCHED_AFTER: Duration = Duration::from_millis(50);
 
 /// Nobody asks how far a copying is that is over before this.
 const ANSWERS_AFTER: Duration = Duration::from_millis(50);

@@ -1,5 +1,6 @@
 //! A regular file: opened, copied, and given its attributes while it is open.
 
+use std::cell::OnceCell;
 use std::os::fd::{AsFd, OwnedFd};
 
 use bytepath::routes::by_name;
@@ -8,7 +9,7 @@ use rustix::io::Errno;
 
 use super::atomic::{self, Begun, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
-use super::data::Data;
+use super::data::{Data, SinkEnd};
 use super::entry::{Pair, Shared, Sink, SinkIs, Within};
 use super::place::{Follow, Place, kind, same_file};
 use super::resume::{Kept, Resumed};
@@ -30,12 +31,33 @@ pub(super) struct Copy {
     pub(super) kept: Kept,
     /// The directory that it was made in, where that is known.
     pub(super) within: Option<Within>,
+    /// Its status, once that was asked for.
+    pub(super) stat: OnceCell<Stat>,
 }
 
 impl Copy {
     pub(super) fn new(open: OwnedFd, is_new: bool, omitted: u32, unnamed: Option<Unnamed>) -> Copy {
         let unnamed = unnamed.map(Box::new);
-        Copy { open, is_new, omitted, unnamed, kept: Kept::Nothing, within: None }
+        let (kept, within, stat) = (Kept::Nothing, None, OnceCell::new());
+        Copy { open, is_new, omitted, unnamed, kept, within, stat }
+    }
+
+    /// Its status. Once that was asked for, Linux gives its next change a time of its own (multigrain
+    /// timestamps, since 6.13), for which XFS begins a transaction: of a new file it is not asked for
+    /// before the bytes are there.
+    pub(super) fn stat(&self) -> Result<&Stat, Errno> {
+        match self.stat.get() {
+            Some(stat) => Ok(stat),
+            None => rustix::fs::fstat(&self.open).map(|stat| self.stat.get_or_init(|| stat)),
+        }
+    }
+
+    /// Where its bytes go.
+    fn ends(&self) -> Result<SinkEnd, Errno> {
+        match self.within {
+            Some(within) if self.is_new => Ok(SinkEnd { device: within.device, is_file: true }),
+            _ => self.stat().map(SinkEnd::of),
+        }
     }
 
     /// Whether it is known to have no access list.
@@ -65,7 +87,7 @@ impl Shared<'_> {
     ) -> Done {
         let copy = match self.resumed(pair, stat, (source, opened), sink)? {
             Resumed::Not => self.open_sink(pair, stat, sink)?,
-            Resumed::Copy(copy) => copy,
+            Resumed::Copy(copy) => *copy,
             Resumed::LeftAlone => return Ok(()),
         };
         let done = self.copy_open(pair, opened, stat, (source, &copy));
@@ -135,8 +157,10 @@ impl Shared<'_> {
                 }
             }
             Ok(open) => {
+                // By a link that led nowhere it may be elsewhere.
+                let within = sink.within.filter(|_| sink.leads_nowhere.is_none());
                 sink.gone();
-                Ok(Copy { within: sink.within, ..Copy::new(open, true, omitted, None) })
+                Ok(Copy { within, ..Copy::new(open, true, omitted, None) })
             }
             Err(errno) => Err(self.not_made(pair, errno)),
         }
@@ -249,18 +273,26 @@ impl Shared<'_> {
         stat: &Stat,
         (source, copy): (&OwnedFd, &Copy),
     ) -> Done {
-        let opened = rustix::fs::fstat(&copy.open).map_err(|errno| {
-            self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
-        })?;
         if self.settings.make == Make::Copy && copy.kept != Kept::Whole {
-            self.copy_data(pair, source, copy, (now, &opened))?;
+            let end = copy.ends().map_err(|errno| self.not_looked_at(pair, errno))?;
+            self.copy_data(pair, source, copy, (now, end))?;
         }
-        self.keep_attributes(pair, stat, source, copy, &opened)
+        self.keep_attributes(pair, stat, source, copy)
     }
 
-    fn copy_data(&self, pair: &Pair, source: &OwnedFd, copy: &Copy, stats: (&Stat, &Stat)) -> Done {
+    fn not_looked_at(&self, pair: &Pair, errno: Errno) -> Told {
+        self.voice.failed(format!("cannot fstat {}", q(&pair.sink.shown)), errno)
+    }
+
+    fn copy_data(
+        &self,
+        pair: &Pair,
+        source: &OwnedFd,
+        copy: &Copy,
+        ends: (&Stat, SinkEnd),
+    ) -> Done {
         let (from, to) = (&pair.source.shown, &pair.sink.shown);
-        let mut data = Data::new(self, source.as_fd(), copy.open.as_fd(), stats);
+        let mut data = Data::new(self, source.as_fd(), copy.open.as_fd(), ends);
         let cloned = match self.settings.reflink {
             Reflink::Never => false,
             Reflink::Auto if copy.kept != Kept::Nothing => false,
@@ -302,8 +334,8 @@ impl Shared<'_> {
         stat: &Stat,
         source: &OwnedFd,
         copy: &Copy,
-        opened: &Stat,
     ) -> Done {
+        let opened = || copy.stat().map_err(|errno| self.not_looked_at(pair, errno));
         let preserve = &self.settings.preserve;
         let source = Subject::new(&pair.source, Some(source.as_fd()));
         let sink = Subject::new(&pair.sink, Some(copy.open.as_fd()));
@@ -311,13 +343,13 @@ impl Shared<'_> {
             self.keep_times(&sink, stat)?;
         }
         let mut mode = stat.st_mode;
-        if preserve.ownership && !same_owner(stat, opened) {
-            let before = (!copy.is_new).then_some(opened);
+        if preserve.ownership && !same_owner(stat, opened()?) {
+            let before = if copy.is_new { None } else { Some(opened()?) };
             mode = self.keep_owner(&sink, stat, before)?;
         }
         let mut outcome = Ok(());
         if preserve.xattr {
-            outcome = self.keep_xattrs_of_file(&source, &sink, opened);
+            outcome = self.keep_xattrs_of_file(&source, &sink, opened()?);
         }
         if preserve.context {
             outcome = self.keep_context(&source, &sink).and(outcome);

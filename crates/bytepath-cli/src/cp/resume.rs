@@ -35,7 +35,7 @@ pub(super) enum Resumed {
     /// It is opened and copied to as ever.
     Not,
     /// It is gone on with.
-    Copy(Copy),
+    Copy(Box<Copy>),
     /// The user does not want it overwritten.
     LeftAlone,
 }
@@ -105,7 +105,7 @@ impl Shared<'_> {
             }
             let bytes = u64::try_from(now.st_size).unwrap_or(0);
             self.count_kept(pair, &open, bytes, Outcome::Kept)?;
-            return Ok(Resumed::Copy(self.kept_copy(open, stat, kept)));
+            return Ok(Resumed::Copy(self.kept_copy(open, stat, kept).into()));
         }
         let is_beginning = kept == length(&open);
         if !is_beginning && !self.may_overwrite(pair, &there) {
@@ -178,7 +178,7 @@ impl Shared<'_> {
 
     /// A copy of ours that gets the permissions it was not given yet.
     fn kept_copy(&self, open: OwnedFd, stat: &Stat, kept: Kept) -> Copy {
-        Copy { open, is_new: false, omitted: self.omitted(stat), unnamed: None, kept, within: None }
+        Copy { kept, ..Copy::new(open, false, self.omitted(stat), None) }
     }
 
     /// Counts what an earlier run copied.
@@ -214,7 +214,7 @@ impl Shared<'_> {
                 self.continue_at(pair, (source, &open), kept)?;
                 let copy = self.kept_copy(open, stat, kept);
                 let omitted = if is_beginning { copy.omitted } else { 0 };
-                Ok(Resumed::Copy(Copy { omitted, ..copy }))
+                Ok(Resumed::Copy(Copy { omitted, ..copy }.into()))
             }
             // A copy of a file that may not be written may not be written either, and all that it
             // holds is in its source.
@@ -264,8 +264,7 @@ impl Shared<'_> {
             _ => self.continue_at(pair, (source, &open), kept)?,
         }
         let omitted = if is_new { GETS_MODE } else { 0 };
-        let unnamed = Some(Box::new(unnamed));
-        Ok(Resumed::Copy(Copy { open, is_new, omitted, unnamed, kept, within: None }))
+        Ok(Resumed::Copy(Copy { kept, ..Copy::new(open, is_new, omitted, Some(unnamed)) }.into()))
     }
 
     /// Cuts off what differs, and lets both files stand behind what they have in common.

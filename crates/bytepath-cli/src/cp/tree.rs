@@ -15,7 +15,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::attributes::{MODE_BITS, Subject, may_give_lists};
 use super::crew::{Crew, FILES_TOGETHER, Folder};
-use super::entry::{Copier, Pair, Shared, Sink, SinkIs, Within};
+use super::entry::{Copier, Known, Pair, Shared, Sink, SinkIs, Within};
 use super::finish::Finish;
 use super::later::Ending;
 use super::leftovers;
@@ -165,6 +165,12 @@ impl Entries {
     /// The name of an entry.
     pub(super) fn name(&self, at: usize) -> &OsStr {
         OsStr::from_bytes(self.c_name(at).to_bytes())
+    }
+
+    /// The status of this one, if it has more names than that, in whichever directory.
+    fn with_other_names(&self, at: usize, directory: &OwnedFd) -> Option<Stat> {
+        let stat = rustix::fs::statat(directory, self.c_name(at), AtFlags::SYMLINK_NOFOLLOW);
+        stat.ok().filter(|stat| stat.st_nlink > 1)
     }
 
     /// How many of these files have no namesake in a directory, and the namesake of the next.
@@ -414,26 +420,19 @@ impl Copier<'_> {
         if self.makes_rounds && sink_is == SinkIs::New && threads > 1 {
             self.levels[depth].rounds = Rounds::through(entries, threads);
         }
-        let (mut next, mut below) = (0, Pair::default());
+        let (mut next, mut below, mut within) = (0, Pair::default(), None);
         while next < entries.len() {
             let level = &self.levels[depth];
             let (Some(source), Some(sink)) = (&level.source.open, &level.sink.open) else {
                 let what = format!("cannot access {}", q(&pair.source.shown));
                 return Err(self.shared.voice.failed(what, Errno::STALE));
             };
-            let (files, there) = match sink_is {
-                _ if !self.puts_off() => (0, None),
-                SinkIs::New => (entries.files_from(next), None),
-                _ if self.beside_others => entries.absent_from(next, sink),
-                _ => (0, None),
-            };
+            let (files, known) = self.look_ahead(entries, next, (source, sink), sink_is);
             if files > 0 {
                 let folder = folder.get_or_insert_with(|| {
                     let (pair, entries) = (pair.clone(), entries.clone());
                     let (source, sink) = (source.clone(), sink.clone());
-                    let keeps_mode = self.shared.settings.preserve.mode;
-                    let gives_lists = !keeps_mode || may_give_lists(&sink);
-                    let within = Within { device: level.sink.inode.0, gives_lists };
+                    let within = *within.get_or_insert_with(|| self.within(level, &sink));
                     let way = way.clone();
                     Arc::new(Folder { pair, source, sink, within, sink_is, entries, way })
                 });
@@ -446,8 +445,15 @@ impl Copier<'_> {
                 continue;
             }
             let (from, to) = (source.clone(), sink.clone());
+            if entries.is_file(next) {
+                within.get_or_insert_with(|| self.within(level, &to));
+            }
             let in_order = self.keeps_much();
             let at = match &mut self.levels[depth].rounds {
+                Some(rounds) if known.source.is_some() => {
+                    rounds.through_files(next + 1);
+                    next
+                }
                 Some(rounds) => rounds.instead_of(next, in_order),
                 None => next,
             };
@@ -455,14 +461,15 @@ impl Copier<'_> {
             let name = entries.name(at);
             below.source.be_below(&pair.source, &from, name);
             below.sink.be_below(&pair.sink, &to, name);
-            (below.sink_is, below.there) = (sink_is, there);
-            below.seems_directory = entries.is_directory(at);
+            let seems_directory = entries.is_directory(at);
+            let within = within.filter(|_| entries.is_file(at));
+            (below.sink_is, below.known) = (sink_is, Known { seems_directory, within, ..known });
             // Far below, the level closes them.
             drop((from, to));
             self.first_made = first_made;
             // What is written through it may be something that was put off.
             if sink_is != SinkIs::New && self.has_put_off() {
-                let there = there.or_else(|| below.sink.stat(Follow::No).ok());
+                let there = below.known.there.or_else(|| below.sink.stat(Follow::No).ok());
                 if there.is_some_and(|stat| is_link(&stat)) {
                     self.do_now();
                 }
@@ -478,6 +485,35 @@ impl Copier<'_> {
         }
         self.first_made = any_made;
         outcome
+    }
+
+    /// How many files from this one on are copied together, as far as it is known that nothing is where
+    /// their copies are to be, and that they have no other names; if none are, what is known of this one.
+    fn look_ahead(
+        &self,
+        entries: &Entries,
+        at: usize,
+        (source, sink): (&OwnedFd, &OwnedFd),
+        sink_is: SinkIs,
+    ) -> (usize, Known) {
+        let (files, there) = match sink_is {
+            _ if !self.puts_off() => (0, None),
+            SinkIs::New => (entries.files_from(at), None),
+            _ if self.beside_others => entries.absent_from(at, sink),
+            _ => (0, None),
+        };
+        let looks = files > 0 && self.shared.settings.preserve.links;
+        match looks.then(|| entries.with_other_names(at, source)).flatten() {
+            // It is for the one who knows which of its names were met before.
+            linked @ Some(_) => (0, Known { source: linked, ..Known::default() }),
+            None => (files, Known { there, ..Known::default() }),
+        }
+    }
+
+    /// What is to be known of a directory that files are made in.
+    fn within(&self, level: &Level, sink: &OwnedFd) -> Within {
+        let keeps_mode = self.shared.settings.preserve.mode;
+        Within { device: level.sink.inode.0, gives_lists: !keeps_mode || may_give_lists(sink) }
     }
 
     /// Closes what is so far above that it will not be needed soon.

@@ -70,7 +70,7 @@ impl Data<'_> {
     /// may be one of /proc.
     pub(super) fn is_small(&self) -> bool {
         let stat = self.source_stat;
-        self.sink_is_file
+        self.to.is_file
             && kind(stat) == FileType::RegularFile
             && (0..SMALL_BYTES as i64).contains(&stat.st_size)
             && self.shared.settings.sparse != Sparse::Always

@@ -218,8 +218,7 @@ impl Work<'_> {
             sink_is: SinkIs::There,
             ..Pair::default()
         };
-        let sink =
-            Sink { is: SinkIs::There, stat: Some(there), link: None, backup: None, within: None };
+        let sink = Sink { is: SinkIs::There, stat: Some(there), ..Sink::new(None) };
         let ends = (&Arc::new(open), &Target::there(&there));
         self.shared.finish_directory(&pair, &stat, &sink, ends, Some(&source))?;
         self.answer.others += 1;

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::words::{Begun, Item, Name};
 use super::{PAUSE, Work};
-use crate::cp::data::Data;
+use crate::cp::data::{Data, SinkEnd};
 use crate::cp::entry::Pair;
 use crate::cp::hand::Other;
 use crate::cp::place::{Follow, Place};
@@ -50,7 +50,8 @@ impl Work<'_> {
         let sink = staged.open(flags, PART_MODE).map_err(said)?;
         let shares = self.shared.settings.reflink != Reflink::Never;
         let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
-        let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), (&stat, &sink_stat));
+        let ends = (&stat, SinkEnd::of(&sink_stat));
+        let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), ends);
         let cloned = shares && data.reflink().is_ok();
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         match cloned {
@@ -93,7 +94,7 @@ impl Work<'_> {
         let began = std::time::Instant::now();
         while *at < z {
             let end = z.min(*at + STEP_BYTES);
-            let ends = (&stat, &sink_stat);
+            let ends = (&stat, SinkEnd::of(&sink_stat));
             let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), ends);
             let (from, to) = (&pair.source.shown, &pair.sink.shown);
             let said = |fault: crate::cp::data::Fault| {
@@ -199,9 +200,8 @@ impl Work<'_> {
             Err(Errno::NOENT) => return self.is_ended(&pair, &stat),
             opened => opened.map_err(failed)?,
         };
-        let sink_stat = rustix::fs::fstat(&sink).map_err(failed)?;
         let copy = Copy::new(sink, true, ALL_OMITTED, None);
-        self.alone.keep_attributes(&pair, &stat, &source, &copy, &sink_stat)?;
+        self.alone.keep_attributes(&pair, &stat, &source, &copy)?;
         let (from, to) = (&staged, &pair.sink);
         match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
             Err(Errno::NOENT) => self.is_ended(&pair, &stat),

@@ -112,7 +112,7 @@ impl Fault {
 const LARGE_BYTES: i64 = 32 << 20;
 
 /// Bytes that `--sparse=always` looks at together.
-const LOOK_BYTES: usize = 256 << 10;
+const LOOK_BYTES: usize = 128 << 10;
 
 /// The classic's idea of what fills a whole number of blocks, where a file system tells nonsense.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
@@ -156,7 +156,7 @@ impl<'a> Data<'a> {
     /// Copies the bytes.
     pub(super) fn copy(&mut self) -> Result<(), Fault> {
         let stat = self.source_stat;
-        if stat.st_size >= LARGE_BYTES {
+        if data_bytes(stat) >= LARGE_BYTES {
             self.shared.takes_long();
         }
         let sparse = self.shared.settings.sparse;
@@ -358,6 +358,12 @@ enum Way {
     Any,
     /// Those that write every byte, zeros of holes included.
     Memory,
+}
+
+/// What there is to be copied of a file, about: holes are not.
+fn data_bytes(stat: &Stat) -> i64 {
+    // Some file systems tell of no blocks at all.
+    if stat.st_blocks == 0 { stat.st_size } else { stat.st_size.min(stat.st_blocks * 512) }
 }
 
 /// Whether a file has fewer blocks than its size takes.

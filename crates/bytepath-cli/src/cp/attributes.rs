@@ -28,7 +28,7 @@ pub(super) struct Subject<'a> {
     pub(super) open: Option<BorrowedFd<'a>>,
     /// Where it is a directory that is open for no more than looking names up.
     held: Option<BorrowedFd<'a>>,
-    /// Whether its attributes were listed, and it has no access list among them.
+    /// Whether it is known to have no access list: its attributes were listed, or it is so new.
     pub(super) unlisted: Cell<bool>,
 }
 
@@ -98,6 +98,9 @@ impl Subject<'_> {
 
     /// Removes an access list, such as a new file has of its directory: the mode says all then.
     pub(super) fn drop_list(&self, name: &CStr) -> Result<(), Errno> {
+        if name == ACCESS_LIST && self.unlisted.get() {
+            return Ok(());
+        }
         match self.remove(name) {
             Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) | Ok(()) => Ok(()),
             Err(errno) => Err(errno),

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -20,7 +20,7 @@ use super::progress::WATCHED_AFTER;
 use super::quick::{Lane, Quick};
 use super::tree::{Entries, levels_open};
 use super::turns::{self, Now, Turn, Way};
-use crate::sys::own_files::OwnFiles;
+use crate::sys::own_files::{self, OwnFiles};
 
 /// Files of a batch: few enough for every thread to have one, enough to make up for a wake-up.
 pub(super) const FILES_TOGETHER: usize = 128;
@@ -51,9 +51,11 @@ fn waiting_max() -> usize {
     if files >= 4 * WAITING_MAX as u64 { WAITING_MAX } else { WAITING_FEW }
 }
 
-/// How many files the one who goes through the tree has open at most, where batches are waited for.
-pub(super) fn files_open_max() -> usize {
-    2 * (waiting_max() + levels_open()) + FILES_BESIDE
+/// Makes room for all files that the one who goes through the tree may have open: to be called before
+/// there are other threads, and soon done again.
+pub(super) fn make_room() {
+    static MADE: Once = Once::new();
+    MADE.call_once(|| own_files::make_room(2 * (waiting_max() + levels_open()) + FILES_BESIDE));
 }
 
 /// A directory whose files are being copied.

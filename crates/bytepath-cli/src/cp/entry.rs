@@ -1,5 +1,6 @@
 //! One entry: a file, link, device or directory, and the place where its copy is to be.
 
+use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 
@@ -64,12 +65,23 @@ pub(super) struct Copier<'a> {
     /// Who copies files beside this thread, if anybody does.
     pub(super) crew: Option<&'a Crew<'a>>,
     pub(super) later: Later,
-    /// Whether files can be put off in directories that were there before.
-    pub(super) beside_others: bool,
-    /// Whether directories of a new one are gone through in rounds.
-    pub(super) makes_rounds: bool,
+    /// What of this operand may be done in another order than that of its inodes.
+    pub(super) order: Order,
     /// Empty memory that directories are read by way of.
     pub(super) room: Vec<u8>,
+}
+
+/// In which order the entries of an operand are copied, but for what is said.
+#[derive(Default)]
+pub(super) struct Order {
+    /// Whether files can be put off in directories that were there before, as far as the options go.
+    pub(super) may_be_beside: bool,
+    /// Whether directories of a new one are to be gone through in rounds, likewise.
+    pub(super) may_be_rounds: bool,
+    /// Whether source and destination are not within each other, once that was looked at.
+    pub(super) parted: OnceCell<bool>,
+    /// Whether any directory is gone through in rounds.
+    pub(super) has_rounds: bool,
 }
 
 /// An entry and the place of its copy.
@@ -248,8 +260,7 @@ impl<'a> Copier<'a> {
             levels_here: levels_here(),
             crew: None,
             later: Later::default(),
-            beside_others: false,
-            makes_rounds: false,
+            order: Order::default(),
             room: Vec::new(),
         }
     }

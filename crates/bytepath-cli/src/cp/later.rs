@@ -78,7 +78,7 @@ impl Copier<'_> {
     pub(super) fn stand_at(&mut self, turn: Turn) {
         // In rounds it takes long to know what is first: where nothing is kept, it is soon enough to
         // know it the next time.
-        if self.makes_rounds && self.has_put_off() && self.shared.voice.kept_count() == 0 {
+        if self.order.has_rounds && self.has_put_off() && self.shared.voice.kept_count() == 0 {
             return turns::set(Now { turn, keeps: true });
         }
         let first = self.first_left().filter(|first| *first < turn);
@@ -89,7 +89,7 @@ impl Copier<'_> {
     /// What comes first in the tree of all that is left to be done, but for what is being done.
     fn first_left(&self) -> Option<Turn> {
         let mut waiting = self.later.waiting.iter().map(|(turn, _)| turn);
-        if !self.makes_rounds {
+        if !self.order.has_rounds {
             // They wait in the order of the tree.
             return waiting.next().cloned();
         }

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, sched_yield};
 
+use super::attributes::may_give_lists;
 use super::backup;
 use super::crew::{self, Crew, Hall};
 use super::entry::{Copier, Known, Pair, Shared, SinkIs, Within};
@@ -25,7 +26,6 @@ use super::seen::Seen;
 use super::settings::{Backup, Settings};
 use super::turns;
 use super::voice::{Done, Told, Voice, q};
-use crate::sys::own_files;
 
 /// Copies all operands, and says and writes how it went.
 pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
@@ -43,8 +43,8 @@ pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) ->
 fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result<(), ExitCode> {
     let (plan, extras) = (&options.plan, &options.extras);
     let jobs = jobs(settings, options);
-    if jobs.is_some() {
-        own_files::make_room(crew::files_open_max());
+    if jobs.is_some() && extras.takes_long() {
+        crew::make_room();
     }
     let tally = Arc::new(Tally::for_threads(jobs.unwrap_or(1)));
     let hand = &tally.hands[0];
@@ -168,7 +168,16 @@ fn jobs(settings: &Settings, options: &Options) -> Option<usize> {
         && !options.extras.one_by_one()
         && files >= FILES_MIN;
     let asked = options.extras.jobs.map(usize::from);
-    shared_out.then(|| asked.unwrap_or_else(|| available_parallelism().map_or(1, usize::from)))
+    shared_out.then(|| asked.unwrap_or_else(cpus))
+}
+
+/// How many CPUs this process may be on.
+fn cpus() -> usize {
+    match sched_getaffinity(None) {
+        Ok(cpus) => cpus.count() as usize,
+        // There are more than a set has room for.
+        Err(_) => available_parallelism().map_or(1, usize::from),
+    }
 }
 
 /// Copies with other threads beside this one, as far as there are to be any.
@@ -179,8 +188,14 @@ fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], targe
     let hall = &Hall::default();
     std::thread::scope(|scope| {
         let begin = || {
+            crew::make_room();
             let here = sched_getcpu();
-            for hand in &shared.tally.hands[1..] {
+            // A group of processes may be granted less than all of the CPUs.
+            let granted = match shared.extras.jobs {
+                Some(_) => jobs,
+                None => available_parallelism().map_or(jobs, usize::from),
+            };
+            for hand in shared.tally.hands[1..].iter().take(granted.saturating_sub(1)) {
                 let work = move || {
                     leave_cpu(here);
                     // What they would begin would have their open files.
@@ -200,9 +215,7 @@ fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], targe
 fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], target: Target) {
     let (base, within, name, sources, sink_is) = match target {
         Target::Directory { name, open, sources } => {
-            let device = rustix::fs::fstat(&open).map(|stat| stat.st_dev);
-            // For its default list it would have to be open for more than looking names up.
-            let within = device.ok().map(|device| Within { device, gives_lists: true });
+            let within = within(shared, &open);
             (Directory::Held(Arc::new(open)), within, Some(name), sources, SinkIs::Unknown)
         }
         Target::File(sink_is) => (Directory::Working, None, None, 1, sink_is),
@@ -216,6 +229,15 @@ fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], tar
     }
     // The end of the process gives its memory back at once.
     std::mem::forget(copier.seen);
+}
+
+/// What is known of the directory that operands are copied into, which is open for looking names up.
+fn within(shared: &Shared<'_>, open: &OwnedFd) -> Option<Within> {
+    let device = rustix::fs::fstat(open).ok()?.st_dev;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let gives_lists = !shared.settings.preserve.mode
+        || rustix::fs::openat(open, ".", flags, Mode::empty()).map_or(true, may_give_lists);
+    Some(Within { device, gives_lists })
 }
 
 impl Copier<'_> {

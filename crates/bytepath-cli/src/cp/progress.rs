@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytepath_report::numbers;
 
+use super::crew;
 use super::entry::Shared;
 use super::extras::Progress;
 use super::hand::Hand;
@@ -168,6 +169,9 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
         // Many copyings are over before a thread has begun.
         let begin = || {
             watching.get_or_init(|| {
+                if settings.recursive {
+                    crew::make_room();
+                }
                 let (done, over) = channel::<()>();
                 let watch = move || watch(shared, total, (asked, interrupts), &over);
                 // Without memory for a thread there is no display.

@@ -339,6 +339,7 @@ impl Shared<'_> {
         let preserve = &self.settings.preserve;
         let source = Subject::new(&pair.source, Some(source.as_fd()));
         let sink = Subject::new(&pair.sink, Some(copy.open.as_fd()));
+        sink.unlisted.set(copy.is_without_list());
         if preserve.timestamps {
             self.keep_times(&sink, stat)?;
         }
@@ -354,7 +355,7 @@ impl Shared<'_> {
         if preserve.context {
             outcome = self.keep_context(&source, &sink).and(outcome);
         }
-        let without_lists = source.unlisted.get() && copy.is_without_list();
+        let without_lists = source.unlisted.get() && sink.unlisted.get();
         let set = if preserve.mode && without_lists {
             self.set_mode(&sink, mode)
         } else if preserve.mode {

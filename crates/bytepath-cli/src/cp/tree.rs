@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::attributes::{MODE_BITS, Subject, may_give_lists};
-use super::crew::{Crew, FILES_TOGETHER, Folder};
-use super::entry::{Copier, Known, Pair, Shared, Sink, SinkIs, Within};
+use super::crew::{self, Crew, FILES_TOGETHER, Folder};
+use super::entry::{Copier, Known, Order, Pair, Shared, Sink, SinkIs, Within};
 use super::finish::Finish;
 use super::later::Ending;
 use super::leftovers;
@@ -223,6 +223,9 @@ impl Copier<'_> {
         if self.levels.len() != self.levels_here {
             return self.directory_here(pair, stat, sink, fresh);
         }
+        if self.crew.is_some() {
+            crew::make_room();
+        }
         let shown = pair.source.shown.clone();
         on_large_stack(|| self.directory_here(pair, stat, sink, fresh)).unwrap_or_else(|errno| {
             let what = format!("cannot go deeper than {}: no memory for a stack", q(&shown));
@@ -263,14 +266,11 @@ impl Copier<'_> {
         if pair.argument {
             let several = self.crew.is_some();
             // All that is in a new directory is new.
-            let beside =
+            let may_be_beside =
                 several && !target.is_new && quick::is_possible_beside_others(self.shared.settings);
             let same = target.inode.0 == stat.st_dev;
-            let rounds = several && same && self.shared.gains_by_rounds(&source);
-            let parted = (beside || rounds)
-                && !is_within(&source, target.inode)
-                && !is_within(&open, identity(stat));
-            (self.beside_others, self.makes_rounds) = (beside && parted, rounds && parted);
+            let may_be_rounds = several && same && self.shared.gains_by_rounds(&source);
+            self.order = Order { may_be_beside, may_be_rounds, ..Order::default() };
         }
         let level = Level {
             source: End { open: Some(source), inode: identity(stat), returns: !follows },
@@ -417,8 +417,14 @@ impl Copier<'_> {
         let mut folder = None;
         let way = self.levels[depth].way.clone();
         let threads = self.crew.map_or(1, Crew::threads);
-        if self.makes_rounds && sink_is == SinkIs::New && threads > 1 {
-            self.levels[depth].rounds = Rounds::through(entries, threads);
+        if self.order.may_be_rounds
+            && sink_is == SinkIs::New
+            && threads > 1
+            && let Some(rounds) = Rounds::through(entries, threads)
+            && self.is_parted()
+        {
+            self.levels[depth].rounds = Some(rounds);
+            self.order.has_rounds = true;
         }
         let (mut next, mut below, mut within) = (0, Pair::default(), None);
         while next < entries.len() {
@@ -496,10 +502,14 @@ impl Copier<'_> {
         (source, sink): (&OwnedFd, &OwnedFd),
         sink_is: SinkIs,
     ) -> (usize, Known) {
+        let beside = self.order.may_be_beside && self.order.parted.get() != Some(&false);
         let (files, there) = match sink_is {
             _ if !self.puts_off() => (0, None),
             SinkIs::New => (entries.files_from(at), None),
-            _ if self.beside_others => entries.absent_from(at, sink),
+            _ if beside => match entries.absent_from(at, sink) {
+                (files, there) if files == 0 || self.is_parted() => (files, there),
+                _ => (0, None),
+            },
             _ => (0, None),
         };
         let looks = files > 0 && self.shared.settings.preserve.links;
@@ -508,6 +518,19 @@ impl Copier<'_> {
             linked @ Some(_) => (0, Known { source: linked, ..Known::default() }),
             None => (files, Known { there, ..Known::default() }),
         }
+    }
+
+    /// Whether neither of the operand and its copy is in the other.
+    fn is_parted(&self) -> bool {
+        *self.order.parted.get_or_init(|| {
+            let top = &self.levels[0];
+            match (&top.source.open, &top.sink.open) {
+                (Some(source), Some(sink)) => {
+                    !is_within(source, top.sink.inode) && !is_within(sink, top.source.inode)
+                }
+                _ => false,
+            }
+        })
     }
 
     /// What is to be known of a directory that files are made in.

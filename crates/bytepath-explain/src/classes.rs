@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use bytepath_report::unpacked;
 use serde::Deserialize;
 
 use crate::folded::RARE;
@@ -25,8 +26,8 @@ pub const UNDIVIDED: &str = "the kernel, not divided";
 /// A function of the kernel's where its names are hidden.
 pub(crate) const NAMELESS: &str = "[unknown]";
 
-/// The classes, as the data file has them.
-const DATA: &str = include_str!(concat!(env!("OUT_DIR"), "/classes.json"));
+/// The classes, as the data file has them, packed.
+const DATA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/classes.z"));
 
 /// A class, as the data file has it.
 #[derive(Debug, Clone, Deserialize)]
@@ -72,7 +73,7 @@ impl Classes {
     /// Those that come with bytepath.
     pub fn built_in() -> &'static Classes {
         static CLASSES: OnceLock<Classes> = OnceLock::new();
-        CLASSES.get_or_init(|| Classes::parse(DATA).expect("a test reads this file too"))
+        CLASSES.get_or_init(|| Classes::parse(&unpacked(DATA)).expect("a test reads this file too"))
     }
 
     /// Reads classes from the text of a data file, as JSON.

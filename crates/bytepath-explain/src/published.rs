@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use bytepath_report::{ClassShare, Explained};
+use bytepath_report::{ClassShare, Explained, unpacked};
 use serde::Deserialize;
 
-const DATA: &str = include_str!(concat!(env!("OUT_DIR"), "/published.json"));
+const DATA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/published.z"));
 
 /// What was published for one arm.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -18,7 +18,7 @@ struct Shares {
 
 fn all() -> &'static BTreeMap<String, Shares> {
     static ALL: OnceLock<BTreeMap<String, Shares>> = OnceLock::new();
-    ALL.get_or_init(|| serde_json::from_str(DATA).expect("a test reads this file too"))
+    ALL.get_or_init(|| serde_json::from_str(&unpacked(DATA)).expect("a test reads this file too"))
 }
 
 /// Puts what was published for this arm beside what was found; true if there was anything.

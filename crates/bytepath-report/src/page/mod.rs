@@ -14,17 +14,15 @@ mod text;
 mod tree;
 mod view;
 
-use std::io::Read as _;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use flate2::read::ZlibDecoder;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
 use sha2::{Digest, Sha256};
 
 use crate::doubt::Here;
+use crate::packed::unpacked;
 use crate::record::Record;
 use data::Data;
 pub use view::COMMAND;
@@ -161,14 +159,6 @@ fn page(records: &[Record], made: &str, here: &Here, limits: &Limits) -> Result<
 /// The script that adds the charts, the names in it kept to itself.
 fn script() -> String {
     format!("(() => {{\n\"use strict\";\n{}}})();\n", unpacked(SCRIPT))
-}
-
-/// A part of the page as it was written; the libraries that draw, as their authors published them.
-fn unpacked(packed: &[u8]) -> String {
-    let mut text = String::new();
-    let whole = ZlibDecoder::new(packed).read_to_string(&mut text);
-    whole.expect("build.rs packed it, and a checksum says that it is whole");
-    text
 }
 
 /// What a browser shows for the page.

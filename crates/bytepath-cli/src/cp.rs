@@ -125,8 +125,8 @@ fn together(reading: Reading) -> Result<Settings, Wrong> {
     if reading.hard_link && reading.symbolic_link {
         return usage("cannot make both hard and symbolic links");
     }
-    let make = reading.make();
-    let mut settings = reading.settings;
+    let (make, attributes_only) = (reading.make(), reading.attributes_only);
+    let mut settings = Settings { attributes_only, ..reading.settings };
     match reading.existing {
         Some(Existing::Ask) if settings.existing != Existing::Overwrite => {}
         Some(existing) => settings.existing = existing,

@@ -335,8 +335,7 @@ impl Shared<'_> {
     fn xattr_fault(&self, what: String, errno: Errno) -> Done {
         let preserve = &self.settings.preserve;
         let unsupported = matches!(errno, Errno::NOTSUP | Errno::NOSYS);
-        let all =
-            preserve.xattr_required || self.settings.make == super::settings::Make::Attributes;
+        let all = preserve.xattr_required || self.settings.attributes_only;
         if all || (!preserve.quiet && !unsupported) {
             Err(self.voice.failed(what, errno))
         } else {

@@ -288,6 +288,9 @@ impl Copier<'_> {
         }
         if pair.argument && is_directory(&stat) {
             self.operand = (pair.source.shown.clone(), pair.sink.shown.clone());
+            // Its copy may be the directory that the next operand is copied into (DIR/.), which has its
+            // default list then.
+            self.within = self.within.map(|within| Within { gives_lists: true, ..within });
         }
         let mut sink = Sink::new(pair.known.within);
         if self.is_repeated(pair, &stat) || !self.meet(pair, &stat, &mut sink)? {

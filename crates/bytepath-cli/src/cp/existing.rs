@@ -203,11 +203,10 @@ impl Copier<'_> {
             return self.put_aside(pair, stat, sink);
         }
         let never = !settings.follows(pair.argument);
-        let copies = settings.make != Make::Attributes;
         let parted = (settings.preserve.links && there.st_nlink > 1)
             || (never && kind(stat) != FileType::RegularFile);
         let parted = parted && !self.shared.may_resume(stat, there);
-        let removed = settings.remove_first || (copies && parted);
+        let removed = settings.remove_first || (!settings.attributes_only && parted);
         if !removed {
             return Ok(());
         }

@@ -14,6 +14,8 @@ pub(super) struct Settings {
     pub(super) existing: Existing,
     pub(super) update: bool,
     pub(super) make: Make,
+    /// Whether only attributes are wanted, where links are made as well.
+    pub(super) attributes_only: bool,
     /// Whether a destination that cannot be opened is removed.
     pub(super) force: bool,
     /// Whether each destination is removed before it is opened.
@@ -138,6 +140,7 @@ impl Settings {
             existing: Existing::Overwrite,
             update: false,
             make: Make::Copy,
+            attributes_only: false,
             force: false,
             remove_first: false,
             preserve: Preserve::default(),

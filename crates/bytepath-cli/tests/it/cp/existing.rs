@@ -56,13 +56,15 @@ fn what_is_in_the_way_is_treated_as_the_classic_treats_it() {
         "-v --attributes-only",
         "-pv --attributes-only",
         "-av --attributes-only",
+        "-lv --attributes-only",
+        "-alv --attributes-only",
         "-v --keep",
     ];
     // An option that this version of the classic may not know is refused by both or left out.
     for option in options.iter().filter(|option| !option.contains("--keep")) {
         let pairs = [
             "a c", "a n", "a r", "a a", "a a2", "a l", "l a", "l l", "l c", "a broken", "broken c",
-            "c l", "c~ c", "a e", "b e/sub",
+            "c l", "c~ c", "a e", "b e/sub", "c a2",
         ];
         for pair in pairs {
             cp.both(&format!("cp {option} {pair}"), more).same();

@@ -154,6 +154,9 @@ fn access_lists_and_attributes_are_kept_as_the_classic_keeps_them() {
                 cp.both(&format!("cp -r {option} d {sink}; cp {option} a {sink}/sub"), prepare);
             both.same();
         }
+        // What is copied first gives the directory a default list.
+        let line = format!("mkdir t; echo x >plain; cp -r {option} e/. a plain t");
+        cp.both(&line, prepare).same();
     }
     let folder = tempfile::tempdir().expect("a folder");
     prepare(folder.path());

@@ -84,11 +84,6 @@ impl Folder {
         }
     }
 
-    /// Makes the names of another entry those of this one.
-    fn turn(&self, pair: &mut Pair, at: usize) {
-        pair.turn_to(self.entries.name(at));
-    }
-
     /// The same, held open by this thread, which has its own table of open files.
     fn taken_over(&self, files: &OwnFiles) -> Result<Folder, Errno> {
         let (source, sink) = (files.get(&self.source)?, files.get(&self.sink)?);
@@ -164,7 +159,7 @@ impl Batch {
             shared.hand.is_at(at);
             let quick = lane.copy(shared, folder.entries.c_name(at), || {
                 turns::set(Now { turn: folder.way.entry(at), keeps: true });
-                folder.turn(&mut pair, at);
+                pair.turn_to(folder.entries.name(at));
                 &pair
             });
             linked = if matches!(quick, Quick::SeveralNames) { linked + 1 } else { 0 };

@@ -146,7 +146,7 @@ pub(super) struct Sink {
     pub(super) stat: Option<Stat>,
     /// The symbolic link that is there.
     pub(super) link: Option<Stat>,
-    /// The same, where what it leads to cannot be found.
+    /// The same, where it cannot be followed.
     pub(super) leads_nowhere: Option<Stat>,
     /// Where what was there is kept.
     pub(super) backup: Option<Place>,

@@ -73,7 +73,8 @@ impl Fio {
     }
 }
 
-/// The job file, but for the times.
+/// The job file, but for the times. Its buffers begin at a page, as ours do: at the odd addresses that fio has unless told,
+/// requests of 64 KiB were seen at a quarter of the speed.
 fn job(made: &Made<'_>) -> String {
     let shape = made.shape;
     let known = ENGINES.iter().find(|(ours, ..)| *ours == made.engine.name());
@@ -83,7 +84,7 @@ fn job(made: &Made<'_>) -> String {
         "; {} as fio does it. Files in /proc were the run's own: put yours in their place.\n\
          [global]\nioengine={engine}\nrw={}\nbs={}\niodepth={depth}\niodepth_batch_submit={}\n\
          iodepth_batch_complete_min=1\ndirect={}\ninvalidate=0\nnorandommap=1\nrandseed={}\n\
-         thread=1\ngroup_reporting=1\nlat_percentiles=1\nclat_percentiles=0\ntime_based=1\n",
+         thread=1\niomem_align={}\ngroup_reporting=1\nlat_percentiles=1\nclat_percentiles=0\ntime_based=1\n",
         arm_name(made.engine.name(), made.site.cache),
         shape.access_word(),
         shape.io_bytes,
@@ -91,6 +92,7 @@ fn job(made: &Made<'_>) -> String {
         u8::from(made.site.cache == Cache::Direct),
         // It takes no more bits.
         shape.seed & 0x7fff_ffff,
+        rustix::param::page_size(),
     );
     if !matches!(shape.access.read_percent, 0 | 100) {
         let _ = writeln!(text, "rwmixread={}", shape.access.read_percent);

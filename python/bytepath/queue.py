@@ -1,4 +1,4 @@
-"""A queue between processes: many put, one gets."""
+"""A queue between processes: many put, and one gets, or many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from multiprocessing.reduction import DupFd
 from queue import Empty, Full
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
@@ -22,29 +22,55 @@ __all__ = ["Empty", "Full", "JoinableQueue", "Queue"]
 _BACKLOG = 1024
 # Between two looks at what no descriptor tells.
 _MOMENT = 0.002
+# What all of a queue that many get from have together; memory is taken as it fills.
+_POOL_RING_BYTES = 64 << 20
+# As many objects as there is memory for.
+_NO_LIMIT = 2**63
 
 
 class Queue:
-    """A queue between processes, as `multiprocessing.Queue` is one: any number of them put, one gets.
+    """A queue between processes, as `multiprocessing.Queue` is one: any number of them put, and one gets, or,
+    with `receivers="many"`, any number of them.
 
     Each process that puts has a ring of its own, in memory that it shares with the one that gets, so that
     no lock is held between processes and a killed one leaves none behind. Arrays, data frames and tables
     (whatever offers its buffers to pickle protocol 5) are written once into shared memory, and received as
     views of it, read-only. Their memory is the sender's again when the last view is gone, in any order.
 
+    Where many get, all put into one ring, by turns, and each object goes to the first who asks. Large buffers
+    are written once, too, into memory of their own that nobody changes any more. That takes longer: choose it
+    where workers share tasks out among themselves.
+
     The queue itself may be given to processes as an argument, under every start method.
 
     `maxsize`: how many objects it holds; 0 for as many as there is memory for. `capacity`: bytes of memory
-    for large buffers, for each process that puts; one object that is larger goes alone. `ring_bytes`: for
-    everything else.
+    for large buffers, for each process that puts (where many get, of all together, while nobody has got
+    them); one object that is larger goes alone. `ring_bytes`: for everything else; 512 KiB for each process
+    that puts, 64 MiB for all where many get.
     """
 
-    def __init__(self, maxsize: int = 0, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> None:
+    def __init__(
+        self,
+        maxsize: int = 0,
+        *,
+        receivers: Literal["one", "many"] = "one",
+        capacity: int = CAPACITY,
+        ring_bytes: int | None = None,
+    ) -> None:
+        if receivers not in ("one", "many"):
+            raise ValueError(f'receivers is "one" or "many", and not {receivers!r}')
+        board = _bytepath.Board.create()
+        if receivers == "many":
+            pool = _bytepath.Pool.create(_POOL_RING_BYTES if ring_bytes is None else ring_bytes, capacity)
+            self._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
+            keep_account_of(self)
+            return
         name = "bytepath-queue-" + secrets.token_hex(16)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind("\0" + name)
         listener.listen(_BACKLOG)
-        self._begin("@" + name, listener.detach(), _bytepath.Board.create(), maxsize, capacity, ring_bytes)
+        ring_bytes = RING_BYTES if ring_bytes is None else ring_bytes
+        self._begin("@" + name, listener.detach(), board, maxsize, capacity, ring_bytes)
 
     @classmethod
     def listen(cls, address: str, *, ring_bytes: int = RING_BYTES) -> Queue:
@@ -75,8 +101,10 @@ class Queue:
         maxsize: int,
         capacity: int,
         ring_bytes: int,
+        pool: _bytepath.Pool | None = None,
     ) -> None:
         self._address = address
+        self._pool = pool
         self._listener = listener
         self._board = board
         self._maxsize = max(maxsize, 0)
@@ -96,6 +124,8 @@ class Queue:
 
         When it returns, the object is in memory that outlives this process. `PeerGone` where the process that
         received is gone: what it had not received yet is lost."""
+        if self._pool is not None:
+            return self._put_into_pool(self._pool, obj, timeout if block else 0.0)
         outbox = self._outbox or self._put_first()
         pickle, buffers = dumps(obj)
         if not block:
@@ -131,6 +161,12 @@ class Queue:
         """Puts an object, for event loops. A task that is cancelled meanwhile has put nothing."""
         import asyncio
 
+        if self._pool is not None:
+            while True:
+                try:
+                    return self._put_into_pool(self._pool, obj, 0.0)
+                except Full:
+                    await asyncio.sleep(_MOMENT)
         outbox = self._outbox or self._put_first()
         pickle, buffers = dumps(obj)
         board = self._board
@@ -145,6 +181,21 @@ class Queue:
         if board is not None:
             self._begins(board)
             board.add_inside(1)
+
+    def _put_into_pool(self, pool: _bytepath.Pool, obj: Any, timeout: float | None) -> None:
+        self._check_open()
+        pickle, buffers = dumps(obj)
+        board = self._board
+        assert board is not None
+        self._begins(board)
+        sent = False
+        try:
+            sent = pool.send(pickle, buffers, timeout, self._maxsize or _NO_LIMIT)
+        finally:
+            if not sent:
+                self._fails(board)
+        if not sent:
+            raise Full
 
     def _put_first(self) -> _bytepath.Outbox:
         self._check_open()
@@ -175,7 +226,14 @@ class Queue:
 
         Objects of one process come in their order. `PeerGone`, once, for a process that put and is gone
         without having closed the queue (it was killed), after all that it had put; the queue goes on.
-        RuntimeError where another process receives from the queue: one does at a time."""
+        RuntimeError where another process receives from the queue: one does at a time. Where many get,
+        neither is raised: an object that a killed process had got is gone with it."""
+        if self._pool is not None:
+            self._check_open()
+            message = self._pool.receive(timeout if block else 0.0)
+            if message is None:
+                raise Empty
+            return loads(*message)
         inbox = self._inbox or self._get_first()
         message = inbox.receive(timeout if block else 0.0)
         if message is None:
@@ -188,6 +246,15 @@ class Queue:
 
     async def get_async(self) -> Any:
         """Gets the next object, for event loops. A task that is cancelled meanwhile has taken nothing."""
+        if self._pool is not None:
+            import asyncio
+
+            while True:
+                try:
+                    return self.get(False)
+                except Empty:
+                    # No descriptor tells who is the first to take one.
+                    await asyncio.sleep(_MOMENT)
         inbox = self._inbox or self._get_first()
         message = await until(lambda: inbox.receive(0.0), inbox.watch, inbox.fileno(), self._readers)
         return self._got(message)
@@ -205,8 +272,8 @@ class Queue:
         other = self._board.claim()
         if other:
             raise RuntimeError(
-                f"process {other} receives from this queue: one process does at a time. Give each receiver "
-                "a queue of its own, or have that process close this one first"
+                f"process {other} receives from this queue: one process does at a time. Make it with "
+                'receivers="many", give each receiver a queue of its own, or have that process close this one first'
             )
         assert self._listener is not None
         keep_account_of(self)
@@ -221,7 +288,7 @@ class Queue:
         """About how many objects are in it. NotImplementedError for queues at an address."""
         if self._board is None:
             raise NotImplementedError("how much is in a queue at an address is not told")
-        return self._board.inside()
+        return self._board.inside() if self._pool is None else self._pool.count()
 
     def empty(self) -> bool:
         """Whether nothing is in it now."""
@@ -234,7 +301,10 @@ class Queue:
         return 0 < self._maxsize <= self.qsize()
 
     def fileno(self) -> int:
-        """A descriptor that is readable when there is something to get, after `watch` has said False."""
+        """A descriptor that is readable when there is something to get, after `watch` has said False.
+        NotImplementedError where many get."""
+        if self._pool is not None:
+            raise NotImplementedError("no descriptor tells what is in a queue that many get from")
         return (self._inbox or self._get_first()).fileno()
 
     # ---- the end -------------------------------------------------------------------------------
@@ -244,6 +314,7 @@ class Queue:
         has not got is lost when that one closes. Objects that were received stay as they are."""
         self._closed = True
         self._let_go()
+        self._pool = None
         if self._listener is not None:
             os.close(self._listener)
             self._listener = None
@@ -269,6 +340,8 @@ class Queue:
             raise ValueError("this queue is closed")
 
     def _let_go(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
         outbox, self._outbox = self._outbox, None
         if outbox is not None:
             outbox.close()
@@ -279,6 +352,11 @@ class Queue:
                 self._board.unclaim()
 
     def _forked(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            self._closed = True
+            self._pool = pool.inherited()
+            self._closed = False
         # The parent's ends are none of this process's: it makes its own where it puts or gets.
         outbox, self._outbox = self._outbox, None
         if outbox is not None:
@@ -293,6 +371,9 @@ class Queue:
 
     def __reduce__(self) -> Any:
         self._check_open()
+        if self._board is not None and self._pool is not None:
+            fds = (DupFd(fd) for fd in (self._board.fileno(), *self._pool.filenos()))
+            return _shared, (type(self), *fds, self._maxsize, self._capacity)
         if self._board is None or self._listener is None:
             if self._inbox is not None:
                 raise TypeError("the receiving end of a queue at an address cannot be given away")
@@ -307,6 +388,17 @@ def _received(
     queue = kind.__new__(kind)
     board = _bytepath.Board.from_fd(board.detach())
     queue._begin(address, listener.detach(), board, maxsize, capacity, ring_bytes)
+    return queue
+
+
+def _shared(
+    kind: type[Queue], board: Any, memory: Any, put: Any, take: Any, maxsize: int, capacity: int
+) -> Queue:
+    queue = kind.__new__(kind)
+    pool = _bytepath.Pool.from_fds(memory.detach(), put.detach(), take.detach(), capacity)
+    board = _bytepath.Board.from_fd(board.detach())
+    queue._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
+    keep_account_of(queue)
     return queue
 
 

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _bytepath {
     #[pymodule_export]
-    use crate::channel::{Board, Inbox, Meeting, Outbox, connect};
+    use crate::channel::{Board, Inbox, Meeting, Outbox, Pool, connect};
 
     /// The version of bytepath that this was built from.
     #[pymodule_export]

@@ -72,6 +72,28 @@ def get_one(queue: bytepath.Queue, told) -> None:
         told.send(f"{type(error).__name__}: {error}")
 
 
+def get_until_none(queue: bytepath.Queue, told) -> None:
+    """Tells of all that it gets, in the order in which it got it."""
+    while (got := queue.get(timeout=60)) is not None:
+        name, index, array = got
+        assert (array == index).all() and not array.flags.writeable
+        told.send((name, index))
+    told.close()
+
+
+def get_until_killed(queue: bytepath.Queue, told) -> None:
+    while True:
+        name, index, _ = queue.get()
+        told.send((name, index))
+
+
+def square(tasks: bytepath.JoinableQueue, results: bytepath.Queue) -> None:
+    while (task := tasks.get()) is not None:
+        results.put((task, task * task))
+        tasks.task_done()
+    tasks.task_done()
+
+
 def exit_with_views() -> None:
     queue = bytepath.Queue()
     queue.put(np.arange(1_000_000))

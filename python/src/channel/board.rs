@@ -8,11 +8,9 @@ use std::time::Duration;
 use bytepath::pages::{PageSize, SharedMemory};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
-use rustix::event::Timespec;
-use rustix::process::Pid;
-use rustix::thread::futex;
 
 use super::errors::taken_fd;
+use super::signal::{Signal, identity};
 use super::waiting::Deadline;
 
 /// Words: each that is waited for is followed by one that changes with it and by how many wait.
@@ -108,12 +106,14 @@ impl Board {
         &self.0.words()[index]
     }
 
+    fn signal(&self, index: usize) -> Signal<'_> {
+        Signal { changes: self.0.half_word(index + CHANGES), waiting: self.word(index + WAITING) }
+    }
+
     fn add(&self, index: usize, count: i64) {
         self.word(index).fetch_add(count as u64, SeqCst);
-        if count < 0 && self.word(index + WAITING).load(SeqCst) > 0 {
-            let changes = self.0.half_word(index + CHANGES);
-            changes.fetch_add(1, SeqCst);
-            let _ = futex::wake(changes, futex::Flags::empty(), i32::MAX as u32);
+        if count < 0 {
+            self.signal(index).wake(i32::MAX as u32);
         }
     }
 
@@ -131,33 +131,8 @@ impl Board {
                 return Ok(false);
             }
             py.check_signals()?;
-            py.detach(|| {
-                self.word(index + WAITING).fetch_add(1, SeqCst);
-                let changes = self.0.half_word(index + CHANGES);
-                let seen = changes.load(SeqCst);
-                if !is_enough() {
-                    let most = deadline.slice().min(SLICE);
-                    let most = Timespec::try_from(most).unwrap_or_default();
-                    let _ = futex::wait(changes, futex::Flags::empty(), seen, Some(&most));
-                }
-                self.word(index + WAITING).fetch_sub(1, SeqCst);
-            });
+            py.detach(|| self.signal(index).sleep(deadline.slice().min(SLICE), is_enough));
         }
         Ok(true)
     }
-}
-
-/// A process as no other one is: its number, and when it began, in the clock's ticks. 0 where there is
-/// none, or it has ended and was not waited for.
-fn identity(pid: u32) -> u64 {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return 0 };
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    let Ok(stat) = stat else { return 0 };
-    // The second field is a name in brackets, which may hold anything.
-    let mut fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
-    if matches!(fields.next(), Some("Z" | "X")) {
-        return 0;
-    }
-    let began = fields.nth(18).and_then(|began| began.parse::<u64>().ok()).unwrap_or(0);
-    u64::from(pid.as_raw_nonzero().get().unsigned_abs()) << 32 | (began & u64::from(u32::MAX))
 }

@@ -8,12 +8,10 @@
 
 use std::ops::Range;
 
-use bytepath::channel::{Draft, SharedBytes};
+use bytepath::channel::{SharedBytes, SharedSpace};
 
 use crate::sys::buffer::LentBytes;
 
-/// Buffers that are shorter go with the pickle: copying them costs less than keeping account of them.
-const INLINE_MAX: usize = 16 << 10;
 /// All that goes through the ring, at the most, so that it holds several messages.
 const HEAD_MAX: usize = 64 << 10;
 
@@ -35,12 +33,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// For a ring whose heads are no longer than this.
-    pub(crate) fn of(pickle: &LentBytes, buffers: &[LentBytes], longest: usize) -> Plan {
+    /// For a ring whose heads are no longer than this. Buffers of at most `inline_max` go with the pickle:
+    /// copying them costs less than what a block does.
+    pub(crate) fn of(
+        pickle: &LentBytes,
+        buffers: &[LentBytes],
+        longest: usize,
+        inline_max: usize,
+    ) -> Plan {
         let (mut block_bytes, mut rest_bytes) = (0_usize, (1 + buffers.len()) * WORD);
         let mut places = Vec::with_capacity(buffers.len());
         for len in buffers.iter().map(LentBytes::len) {
-            if len > INLINE_MAX {
+            if len > inline_max {
                 let at = block_bytes.next_multiple_of(ALIGN);
                 places.push(Some(at));
                 block_bytes = at + len;
@@ -59,8 +63,12 @@ impl Plan {
     }
 
     /// Fills the block with what goes there.
-    pub(crate) fn fill(&self, pickle: &LentBytes, buffers: &[LentBytes], draft: &mut Draft) {
-        let mut space = draft.space();
+    pub(crate) fn fill(
+        &self,
+        pickle: &LentBytes,
+        buffers: &[LentBytes],
+        mut space: SharedSpace<'_>,
+    ) {
         for (buffer, place) in buffers.iter().zip(&self.places) {
             if let Some(at) = place {
                 buffer.copy_to(&mut space, *at);

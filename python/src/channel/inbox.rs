@@ -2,24 +2,21 @@
 //! ring of its own.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytepath::channel::{
-    self, Address, BufferMessage, BufferReceiver, Buffers, ChannelError, Connection, Listener,
-};
+use bytepath::channel::{Address, BufferReceiver, Buffers, ChannelError, Connection, Listener};
 use pyo3::exceptions::{PyEOFError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyList;
 use rustix::event::epoll;
 
 use super::errors::{os_error, raised, taken_fd};
-use super::head::{Part, Parts};
+use super::given::Given;
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
-use crate::sys::view::view;
+use crate::sys::view::Block;
 
 /// An inbox that finds messages all the time looks so often whether somebody new has come, and whether
 /// somebody is gone.
@@ -206,65 +203,16 @@ impl Inbox {
         }
         let lane = &mut state.lanes[state.next];
         let given = match lane.try_receive().map_err(|error| raised(py, error))? {
-            Buffers::Message(message) => Given::of(py, message)?,
+            Buffers::Message(mut message) => {
+                let block = message.take_buffers().into_iter().next().map(Block::Lent);
+                Given::of(py, message.head(), block)?
+            }
             _ => return Ok(None),
         };
         state.next += 1;
         drop(guard);
         given.objects(py).map(Some)
     }
-}
-
-/// A message that is in the ring no more: copies of what was there, and its block.
-struct Given<'py> {
-    block: Option<Arc<channel::Borrowed>>,
-    pickle: Copied<'py>,
-    buffers: Vec<Copied<'py>>,
-}
-
-enum Copied<'py> {
-    Bytes(Bound<'py, PyAny>),
-    Block(Range<usize>),
-}
-
-impl<'py> Given<'py> {
-    fn of(py: Python<'py>, mut message: BufferMessage<'_>) -> PyResult<Given<'py>> {
-        let block = message.take_buffers().into_iter().next().map(Arc::new);
-        let head = message.head();
-        let parts = Parts::of(head, block.as_ref().map(|block| block.bytes()));
-        let strange = || raised(py, ChannelError::Broken("its message is none of Python's"));
-        let Parts { pickle, buffers } = parts.ok_or_else(strange)?;
-        let copied = |part| match part {
-            Part::Here(range) => copied(py, head.range(range)).map(Copied::Bytes),
-            Part::Block(range) => Ok(Copied::Block(range)),
-        };
-        let pickle = copied(pickle)?;
-        let buffers = buffers.into_iter().map(copied).collect::<PyResult<Vec<_>>>()?;
-        Ok(Given { block, pickle, buffers })
-    }
-
-    fn objects(self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
-        let Given { block, pickle, buffers } = self;
-        let object = |part| match (part, &block) {
-            (Copied::Bytes(bytes), _) => Ok(bytes),
-            (Copied::Block(range), Some(block)) => view(py, block, range),
-            (Copied::Block(_), None) => Err(PyValueError::new_err("a message without its block")),
-        };
-        let pickle = object(pickle)?;
-        let buffers = buffers.into_iter().map(object).collect::<PyResult<Vec<_>>>()?;
-        Ok((pickle, PyList::new(py, buffers)?))
-    }
-}
-
-fn copied<'py>(
-    py: Python<'py>,
-    bytes: bytepath::channel::SharedBytes<'_>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let copy = PyBytes::new_with(py, bytes.len(), |into| {
-        bytes.copy_to(into);
-        Ok(())
-    })?;
-    Ok(copy.into_any())
 }
 
 impl State {

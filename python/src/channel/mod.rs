@@ -3,16 +3,20 @@
 
 mod board;
 mod errors;
+mod given;
 mod head;
 mod inbox;
 mod meeting;
 mod outbox;
+mod pool;
+mod signal;
 mod waiting;
 
 pub(crate) use board::Board;
 pub(crate) use inbox::Inbox;
 pub(crate) use meeting::{Meeting, connect};
 pub(crate) use outbox::Outbox;
+pub(crate) use pool::Pool;
 
 use std::time::Duration;
 

@@ -15,6 +15,8 @@ use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
 use crate::sys::buffer::LentBytes;
 
+/// Buffers that are shorter go with the pickle: keeping account of a block costs more.
+const INLINE_MAX: usize = 16 << 10;
 /// Copies of more bytes are made without the interpreter's lock.
 const COPY_HELD_MAX: usize = 256 << 10;
 /// A receiver that is at work gives memory back within so many seconds.
@@ -201,15 +203,15 @@ impl Outbox {
         deadline: Deadline,
     ) -> PyResult<Option<Parcel>> {
         let longest = self.state().open().map_err(|error| error(py))?.longest(1);
-        let plan = Plan::of(pickle, buffers, longest);
+        let plan = Plan::of(pickle, buffers, longest, INLINE_MAX);
         let mut drafts = Vec::new();
         if plan.block_bytes > 0 {
             let Some(mut draft) = self.lent(py, plan.block_bytes, deadline)? else {
                 return Ok(None);
             };
             match plan.block_bytes > COPY_HELD_MAX {
-                true => py.detach(|| plan.fill(pickle, buffers, &mut draft)),
-                false => plan.fill(pickle, buffers, &mut draft),
+                true => py.detach(|| plan.fill(pickle, buffers, draft.space())),
+                false => plan.fill(pickle, buffers, draft.space()),
             }
             drafts.push(draft);
         }

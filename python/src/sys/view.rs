@@ -1,5 +1,5 @@
-//! Memory that we lend to Python: an object whose bytes are those of a buffer of a channel's, to be read
-//! only. The buffer is given back when Python drops the object, which it does when no memoryview, array
+//! Memory that we lend to Python: an object whose bytes are those of a block that came by a channel, to be
+//! read only. The block is given back when Python drops the object, which it does when no memoryview, array
 //! or table looks at it any more.
 //!
 //! A type made by hand: PyO3 offers buffers to no interpreter before 3.11, where the stable ABI first
@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytepath::channel::Borrowed;
+use bytepath::channel::{Borrowed, SealedParcel, SharedBytes};
 use pyo3::ffi::{
     Py_TPFLAGS_DEFAULT, Py_ssize_t, PyObject, PyType_FromSpec, PyType_Slot, PyType_Spec,
     PyTypeObject,
@@ -47,33 +47,51 @@ struct View {
     lends: *mut Lends,
 }
 
-/// A part of a buffer.
+/// Memory that large buffers came in.
+#[derive(Debug)]
+pub(crate) enum Block {
+    /// The sender's, which has it back when this is dropped.
+    Lent(Borrowed),
+    /// Ours, and that of whoever else has it.
+    Sealed(SealedParcel),
+}
+
+impl Block {
+    pub(crate) fn bytes(&self) -> SharedBytes<'_> {
+        match self {
+            Block::Lent(borrowed) => borrowed.bytes(),
+            Block::Sealed(parcel) => parcel.as_slice().into(),
+        }
+    }
+}
+
+/// A part of a block.
 struct Lends {
-    buffer: Arc<Borrowed>,
+    block: Arc<Block>,
     part: Range<usize>,
 }
 
 static TYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// An object that lends some bytes of a buffer.
+/// An object that lends some bytes of a block.
 ///
 /// # Errors
 /// There is no memory for it.
 ///
 /// # Panics
-/// The buffer does not have them.
+/// The block does not have them.
 pub(crate) fn view<'py>(
     py: Python<'py>,
-    buffer: &Arc<Borrowed>,
+    block: &Arc<Block>,
     part: Range<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = buffer.bytes().range(part.clone());
+    let _ = block.bytes().range(part.clone());
     let kind = TYPE.get_or_try_init(py, || make_type(py))?;
     // SAFETY: it is a type of ours whose objects are as large as a View, and the interpreter is held.
     let object = unsafe { PyType_GenericAlloc(kind.as_ptr().cast(), 0) };
     // SAFETY: a new reference, or null with an error set.
     let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
-    let lends = Box::into_raw(Box::new(Lends { buffer: Arc::clone(buffer), part }));
+    let lends = Box::into_raw(Box::new(Lends { block: Arc::clone(block), part }));
     // SAFETY: the object is a View that nobody else has yet, zero until now.
     unsafe { (*object.as_ptr().cast::<View>()).lends = lends };
     Ok(object)
@@ -114,7 +132,7 @@ unsafe extern "C" fn get_buffer(
     let lends = unsafe { (*object.cast::<View>()).lends };
     // SAFETY: it was made by Box::into_raw and is freed with the object only.
     let lends = unsafe { &*lends };
-    let bytes = lends.buffer.bytes().range(lends.part.clone());
+    let bytes = lends.block.bytes().range(lends.part.clone());
     let (start, len) = (bytes.as_ptr() as *mut c_void, bytes.len() as Py_ssize_t);
     // SAFETY: so many bytes are mapped to be read for as long as the object lives, which the record
     // refers to; Python says whether it asks for more than reading.

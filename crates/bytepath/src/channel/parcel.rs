@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::SealFlags;
+use rustix::io::Errno;
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
@@ -75,9 +76,14 @@ impl SealedParcel {
     /// Takes a buffer that was received as a descriptor, of which so many bytes count.
     ///
     /// # Errors
-    /// It is not sealed against every change, or is shorter.
+    /// It is not sealed against every change, or is shorter, or cannot be mapped.
     pub fn open(file: OwnedFd, bytes: usize) -> Result<SealedParcel, ChannelError> {
-        let refused = |_| ChannelError::Unsafe("the buffer is not sealed against every change");
+        let refused = |errno| match errno {
+            Errno::PERM | Errno::INVAL => {
+                ChannelError::Unsafe("the buffer is not sealed against every change")
+            }
+            errno => ChannelError::Memory(PagesError::Map { bytes, size: "sealed", errno }),
+        };
         let sealed = Sealed::of(file.as_fd()).map_err(refused)?;
         match sealed.as_slice().len() >= bytes {
             true => Ok(SealedParcel { sealed, file, bytes }),
@@ -132,6 +138,6 @@ impl Connection {
     }
 }
 
-const FULL: rustix::io::Errno = rustix::io::Errno::AGAIN;
-const TOO_MANY: rustix::io::Errno = rustix::io::Errno::TOOMANYREFS;
+const FULL: Errno = Errno::AGAIN;
+const TOO_MANY: Errno = Errno::TOOMANYREFS;
 const MOMENT: Duration = Duration::from_millis(1);

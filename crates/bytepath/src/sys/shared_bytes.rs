@@ -119,6 +119,13 @@ impl<'m> SharedBytes<'m> {
     }
 }
 
+/// Memory that nobody writes to, where any is taken.
+impl<'m> From<&'m [u8]> for SharedBytes<'m> {
+    fn from(bytes: &'m [u8]) -> SharedBytes<'m> {
+        SharedBytes::new(NonNull::from(bytes).cast(), bytes.len())
+    }
+}
+
 /// Bytes of shared memory, to be written.
 #[derive(Debug)]
 pub struct SharedSpace<'m>(SharedBytes<'m>);
@@ -191,5 +198,12 @@ impl<'m> SharedSpace<'m> {
         // SAFETY: the range is mapped and writable, and is nobody else's in this process while it is
         // borrowed; the caller promises the rest.
         unsafe { std::slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.len) }
+    }
+}
+
+/// Memory that is ours alone, where any is taken.
+impl<'m> From<&'m mut [u8]> for SharedSpace<'m> {
+    fn from(bytes: &'m mut [u8]) -> SharedSpace<'m> {
+        SharedSpace::new(NonNull::from(&mut *bytes).cast(), bytes.len())
     }
 }

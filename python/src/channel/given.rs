@@ -1,0 +1,74 @@
+//! A message that was taken, as Python's objects.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytepath::channel::{ChannelError, SharedBytes};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use super::errors::raised;
+use super::head::{Part, Parts};
+use crate::sys::view::{Block, view};
+
+/// A message that is in the ring no more: copies of what was there, and its block.
+pub(crate) struct Given<'py> {
+    block: Option<Arc<Block>>,
+    pickle: Copied<'py>,
+    buffers: Vec<Copied<'py>>,
+}
+
+enum Copied<'py> {
+    Bytes(Bound<'py, PyAny>),
+    Block(Range<usize>),
+}
+
+impl<'py> Given<'py> {
+    /// # Errors
+    /// It is none of this package's, or there is no memory for it.
+    pub(crate) fn of(
+        py: Python<'py>,
+        head: SharedBytes<'_>,
+        block: Option<Block>,
+    ) -> PyResult<Given<'py>> {
+        let block = block.map(Arc::new);
+        let parts = Parts::of(head, block.as_ref().map(|block| block.bytes()));
+        let strange = || raised(py, ChannelError::Broken("its message is none of Python's"));
+        let Parts { pickle, buffers } = parts.ok_or_else(strange)?;
+        let copied = |part| match part {
+            Part::Here(range) => copied(py, head.range(range)).map(Copied::Bytes),
+            Part::Block(range) => Ok(Copied::Block(range)),
+        };
+        let pickle = copied(pickle)?;
+        let buffers = buffers.into_iter().map(copied).collect::<PyResult<Vec<_>>>()?;
+        Ok(Given { block, pickle, buffers })
+    }
+
+    /// Its pickle, and its buffers.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(crate) fn objects(
+        self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
+        let Given { block, pickle, buffers } = self;
+        let object = |part| match (part, &block) {
+            (Copied::Bytes(bytes), _) => Ok(bytes),
+            (Copied::Block(range), Some(block)) => view(py, block, range),
+            (Copied::Block(_), None) => Err(PyValueError::new_err("a message without its block")),
+        };
+        let pickle = object(pickle)?;
+        let buffers = buffers.into_iter().map(object).collect::<PyResult<Vec<_>>>()?;
+        Ok((pickle, PyList::new(py, buffers)?))
+    }
+}
+
+fn copied<'py>(py: Python<'py>, bytes: SharedBytes<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let copy = PyBytes::new_with(py, bytes.len(), |into| {
+        bytes.copy_to(into);
+        Ok(())
+    })?;
+    Ok(copy.into_any())
+}

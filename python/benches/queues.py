@@ -51,6 +51,13 @@ class Queue:
         self.queue.close()
 
 
+class SharedQueue(Queue):
+    """One that many may get from."""
+
+    def make(self):
+        return bytepath.Queue(receivers="many")
+
+
 class MpQueue(Queue):
     def make(self):
         return context.Queue()
@@ -177,6 +184,7 @@ class Joblib(Queue):
 
 WAYS = {
     "bytepath.Queue": Queue,
+    "Queue for many": SharedQueue,
     "bytepath.Channel": Channel,
     "mp.Queue": MpQueue,
     "mp.SimpleQueue": MpSimpleQueue,

@@ -288,6 +288,7 @@ impl Copier<'_> {
         }
         if pair.argument && is_directory(&stat) {
             self.operand = (pair.source.shown.clone(), pair.sink.shown.clone());
+            self.seen.know_made(&self.base);
             // Its copy may be the directory that the next operand is copied into (DIR/.), which has its
             // default list then.
             self.within = self.within.map(|within| Within { gives_lists: true, ..within });
@@ -424,11 +425,8 @@ impl Copier<'_> {
             }
             (_, special) => self.shared.special(pair, stat, special).map(|()| Made::Bare),
         }?;
-        if pair.argument
-            && self.tracks
-            && let Ok(stat) = pair.sink.stat(Follow::No)
-        {
-            self.seen.made(identity(&stat), &pair.sink);
+        if pair.argument && self.tracks {
+            self.seen.made(&pair.sink);
         }
         Ok(made)
     }

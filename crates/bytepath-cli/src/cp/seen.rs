@@ -1,12 +1,12 @@
 //! What was copied already: operands given twice, files with several names, directories that are
 //! their own copies.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::OsString;
 
 use rustix::fs::Stat;
 
-use super::place::{Directory, Place};
+use super::place::{Directory, Follow, Place};
 
 /// Device and inode.
 pub(super) type Identity = (u64, u64);
@@ -41,14 +41,15 @@ impl Earlier {
 pub(super) struct Seen {
     copies: HashMap<Identity, Earlier>,
     sources: HashMap<Identity, Vec<Place>>,
-    destinations: HashSet<(Identity, OsString)>,
+    /// What was made for operands, by its path, and what it is, once that is asked for.
+    destinations: HashMap<OsString, Option<Identity>>,
 }
 
 impl Seen {
     /// Of so many operands, none of which must meet another.
     pub(super) fn of_operands(count: usize) -> Seen {
         let (sources, destinations) =
-            (HashMap::with_capacity(count), HashSet::with_capacity(count));
+            (HashMap::with_capacity(count), HashMap::with_capacity(count));
         Seen { sources, destinations, ..Seen::default() }
     }
 
@@ -87,13 +88,28 @@ impl Seen {
         twice
     }
 
-    /// Remembers that this run made the destination of an operand.
-    pub(super) fn made(&mut self, inode: Identity, place: &Place) {
-        self.destinations.insert((inode, place.relative().to_owned()));
+    /// Remembers that this run made the destination of an operand. What it is need not be known while
+    /// only other operands that are no directories could replace it: they are told of, too.
+    pub(super) fn made(&mut self, place: &Place) {
+        self.destinations.insert(place.relative().to_owned(), None);
     }
 
-    /// Whether it did.
+    /// Whether it did, and this is still there.
     pub(super) fn was_made(&self, inode: Identity, place: &Place) -> bool {
-        self.destinations.contains(&(inode, place.relative().to_owned()))
+        let is = || place.stat(Follow::No).ok().map(|stat| identity(&stat));
+        let known = self.destinations.get(place.relative());
+        known.is_some_and(|known| known.or_else(is) == Some(inode))
+    }
+
+    /// Finds out what was made, before the entries of a directory are copied, which may replace it.
+    pub(super) fn know_made(&mut self, base: &Directory) {
+        self.destinations.retain(|path, known| {
+            if known.is_none() {
+                let earlier =
+                    Earlier { base: base.clone(), path: path.clone(), shown: path.clone() };
+                *known = earlier.place().stat(Follow::No).ok().map(|stat| identity(&stat));
+            }
+            known.is_some()
+        });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{file, gnu, mode, some};
+use super::{directory, file, gnu, mode, some};
 use crate::program::as_nobody;
 
 /// As [`some`], with an older `c`, a newer `n`, a read-only `r`, and links in the way.
@@ -71,6 +71,57 @@ fn what_is_in_the_way_is_treated_as_the_classic_treats_it() {
         }
         cp.both(&format!("cp -r {option} d e; cp -r {option} d/. e"), more).same();
         cp.both(&format!("cp {option} a b c n e"), more).same();
+    }
+}
+
+#[test]
+fn what_an_operand_made_is_known_to_those_after_it() {
+    let Some(cp) = gnu() else { return };
+    let of_one_name = |work: &Path| {
+        some(work);
+        for name in ["p", "q", "r"] {
+            directory(&work.join(name));
+            file(&work.join(name).join("f"), name.as_bytes(), 1);
+        }
+        directory(&work.join("s"));
+        std::os::unix::fs::symlink("../a", work.join("s/f")).expect("a link");
+        file(&work.join("e/a"), b"a of e", 8);
+    };
+    let options = [
+        "-v",
+        "-fv",
+        "-nv",
+        "-uv",
+        "-bv",
+        "-v --backup=numbered",
+        "-v --remove-destination",
+        "-lv",
+        "-Pv",
+        "-rv",
+        "-rv --remove-destination",
+        "-rv --backup=numbered",
+        "-rlv",
+        "-av",
+        "-afv",
+    ];
+    for option in options {
+        let operands = [
+            "p/f q/f",
+            "p/f p/f",
+            "p/f ./p/f",
+            "s/f p/f",
+            "p/f s/f",
+            "p/f q/f r/f",
+            "p/f q r/f",
+            "p/f q/. r/f",
+            "s/f q/. r/f",
+            "q/. p/f",
+            "p/f q/. q/f",
+            "q/. r/. p/f",
+        ];
+        for operands in operands {
+            cp.both(&format!("cp {option} {operands} e"), of_one_name).same();
+        }
     }
 }
 

@@ -22,4 +22,4 @@ def test_the_example_runs(index, tmp_path):
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use bytepath::pages::{PageSize, SharedMemory};
-use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 
-use super::errors::taken_fd;
+use super::errors::{no_memory, taken_fd};
 use super::signal::{Signal, identity};
 use super::waiting::Deadline;
 
@@ -32,14 +31,14 @@ impl Board {
     #[staticmethod]
     fn create() -> PyResult<Board> {
         let memory = SharedMemory::create(4096, PageSize::Base);
-        memory.map(Board).map_err(|error| PyMemoryError::new_err(error.to_string()))
+        memory.map(Board).map_err(no_memory)
     }
 
     /// One that was inherited, or passed on, as a descriptor, which it takes.
     #[staticmethod]
     fn from_fd(fd: i32) -> PyResult<Board> {
         let memory = SharedMemory::open(taken_fd(fd)?);
-        memory.map(Board).map_err(|error| PyMemoryError::new_err(error.to_string()))
+        memory.map(Board).map_err(no_memory)
     }
 
     fn fileno(&self) -> i32 {

@@ -3,10 +3,12 @@
 use std::os::fd::OwnedFd;
 
 use bytepath::channel::ChannelError;
+use bytepath::pages::PagesError;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+use rustix::io::Errno;
 
 use crate::sys::descriptors::taken;
 
@@ -32,7 +34,7 @@ pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {
         ChannelError::Gone { .. } | ChannelError::Closed { .. } | ChannelError::HungUp => {
             ours(py, &PEER_GONE, "PeerGone", message)
         }
-        ChannelError::Memory(error) => PyMemoryError::new_err(error.to_string()),
+        ChannelError::Memory(error) => no_memory(error),
         ChannelError::Socket { errno, .. } | ChannelError::Absent { errno, .. } => {
             PyOSError::new_err((errno.raw_os_error(), message))
         }
@@ -43,7 +45,18 @@ pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {
     }
 }
 
-pub(crate) fn os_error(doing: &str, errno: rustix::io::Errno) -> PyErr {
+/// There is no memory, or no descriptor for it.
+pub(crate) fn no_memory(error: PagesError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        PagesError::Map { errno: errno @ (Errno::MFILE | Errno::NFILE), .. } => {
+            PyOSError::new_err((errno.raw_os_error(), message))
+        }
+        _ => PyMemoryError::new_err(message),
+    }
+}
+
+pub(crate) fn os_error(doing: &str, errno: Errno) -> PyErr {
     let message = format!("{doing}: {}", std::io::Error::from(errno));
     PyOSError::new_err((errno.raw_os_error(), message))
 }

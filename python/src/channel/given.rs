@@ -24,6 +24,36 @@ enum Copied<'py> {
     Block(Range<usize>),
 }
 
+/// Longer parts of a copy of a message are looked at where they are, instead of being copied once more.
+const COPIED_MAX: usize = 4 << 10;
+
+/// The pickle and the buffers of a message of which this is a copy, and of its block.
+///
+/// # Errors
+/// It is none of this package's, or there is no memory for it.
+pub(crate) fn objects_of<'py>(
+    py: Python<'py>,
+    head: Vec<u8>,
+    block: Option<Block>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
+    let (head, block) = (Arc::new(Block::Own(head)), block.map(Arc::new));
+    let parts = Parts::of(head.bytes(), block.as_ref().map(|block| block.bytes()));
+    let Parts { pickle, buffers } = parts.ok_or_else(|| strange(py))?;
+    let object = |part| match (part, &block) {
+        (Part::Here(range), _) if range.len() > COPIED_MAX => view(py, &head, range),
+        (Part::Here(range), _) => copied(py, head.bytes().range(range)),
+        (Part::Block(range), Some(block)) => view(py, block, range),
+        (Part::Block(_), None) => Err(strange(py)),
+    };
+    let pickle = object(pickle)?;
+    let buffers = buffers.into_iter().map(object).collect::<PyResult<Vec<_>>>()?;
+    Ok((pickle, PyList::new(py, buffers)?))
+}
+
+fn strange(py: Python<'_>) -> PyErr {
+    raised(py, ChannelError::Broken("its message is none of Python's"))
+}
+
 impl<'py> Given<'py> {
     /// # Errors
     /// It is none of this package's, or there is no memory for it.
@@ -34,8 +64,7 @@ impl<'py> Given<'py> {
     ) -> PyResult<Given<'py>> {
         let block = block.map(Arc::new);
         let parts = Parts::of(head, block.as_ref().map(|block| block.bytes()));
-        let strange = || raised(py, ChannelError::Broken("its message is none of Python's"));
-        let Parts { pickle, buffers } = parts.ok_or_else(strange)?;
+        let Parts { pickle, buffers } = parts.ok_or_else(|| strange(py))?;
         let copied = |part| match part {
             Part::Here(range) => copied(py, head.range(range)).map(Copied::Bytes),
             Part::Block(range) => Ok(Copied::Block(range)),

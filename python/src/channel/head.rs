@@ -12,14 +12,20 @@ use bytepath::channel::{SharedBytes, SharedSpace};
 
 use crate::sys::buffer::LentBytes;
 
-/// All that goes through the ring, at the most, so that it holds several messages.
-const HEAD_MAX: usize = 64 << 10;
-
 const OUT: u64 = 1;
 const FAR: u64 = 1 << 63;
 const WORD: usize = 8;
 /// Where vector registers are loaded at once.
 const ALIGN: usize = 64;
+
+/// How much goes through the ring, at the most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Most {
+    /// Of a message in all, so that the ring holds several.
+    pub(crate) head_bytes: usize,
+    /// Of a buffer.
+    pub(crate) buffer_bytes: usize,
+}
 
 /// What goes where.
 #[derive(Debug)]
@@ -33,18 +39,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// For a ring whose heads are no longer than this. Buffers of at most `inline_max` go with the pickle:
-    /// copying them costs less than what a block does.
-    pub(crate) fn of(
-        pickle: &LentBytes,
-        buffers: &[LentBytes],
-        longest: usize,
-        inline_max: usize,
-    ) -> Plan {
+    /// What goes into the block, where at most so much goes through the ring.
+    pub(crate) fn of(pickle: &LentBytes, buffers: &[LentBytes], most: Most) -> Plan {
         let (mut block_bytes, mut rest_bytes) = (0_usize, (1 + buffers.len()) * WORD);
         let mut places = Vec::with_capacity(buffers.len());
         for len in buffers.iter().map(LentBytes::len) {
-            if len > inline_max {
+            if len > most.buffer_bytes {
                 let at = block_bytes.next_multiple_of(ALIGN);
                 places.push(Some(at));
                 block_bytes = at + len;
@@ -54,7 +54,7 @@ impl Plan {
             }
         }
         rest_bytes += pickle.len();
-        let is_far = rest_bytes > HEAD_MAX.min(longest / 2);
+        let is_far = rest_bytes > most.head_bytes;
         let far = is_far.then(|| block_bytes.next_multiple_of(ALIGN));
         if let Some(at) = far {
             block_bytes = at + rest_bytes;
@@ -74,18 +74,30 @@ impl Plan {
                 buffer.copy_to(&mut space, *at);
             }
         }
-        let Some(mut at) = self.far else { return };
-        let words = self.words(buffers);
-        space.copy_from(at, &words);
-        at += words.len();
-        for (buffer, _) in buffers.iter().zip(&self.places).filter(|(_, place)| place.is_none()) {
-            buffer.copy_to(&mut space, at);
-            at += buffer.len().next_multiple_of(WORD);
+        if let Some(at) = self.far {
+            self.write_rest(pickle, buffers, &mut space, at);
         }
-        pickle.copy_to(&mut space, at);
     }
 
-    /// What goes through the ring.
+    /// Bytes of what goes through the ring.
+    pub(crate) fn head_bytes(&self) -> usize {
+        if self.far.is_some() { WORD } else { self.rest_bytes }
+    }
+
+    /// What goes through the ring, to where it lies there.
+    pub(crate) fn write_head(
+        &self,
+        pickle: &LentBytes,
+        buffers: &[LentBytes],
+        mut space: SharedSpace<'_>,
+    ) {
+        match self.far {
+            Some(at) => space.copy_from(0, &(at as u64 | FAR).to_le_bytes()),
+            None => self.write_rest(pickle, buffers, &mut space, 0),
+        }
+    }
+
+    /// The same as bytes.
     pub(crate) fn head(&self, pickle: &LentBytes, buffers: &[LentBytes]) -> Vec<u8> {
         if let Some(at) = self.far {
             return (at as u64 | FAR).to_le_bytes().to_vec();
@@ -98,6 +110,23 @@ impl Plan {
         }
         pickle.append_to(&mut head);
         head
+    }
+
+    fn write_rest(
+        &self,
+        pickle: &LentBytes,
+        buffers: &[LentBytes],
+        space: &mut SharedSpace<'_>,
+        mut at: usize,
+    ) {
+        let words = self.words(buffers);
+        space.copy_from(at, &words);
+        at += words.len();
+        for (buffer, _) in buffers.iter().zip(&self.places).filter(|(_, place)| place.is_none()) {
+            buffer.copy_to(space, at);
+            at += buffer.len().next_multiple_of(WORD);
+        }
+        pickle.copy_to(space, at);
     }
 
     fn words(&self, buffers: &[LentBytes]) -> Vec<u8> {

@@ -10,13 +10,14 @@ use pyo3::prelude::*;
 use rustix::event::epoll;
 
 use super::errors::{raised, taken_fd};
-use super::head::Plan;
+use super::head::{Most, Plan};
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
 use crate::sys::buffer::LentBytes;
 
 /// Buffers that are shorter go with the pickle: keeping account of a block costs more.
 const INLINE_MAX: usize = 16 << 10;
+const HEAD_MAX: usize = 64 << 10;
 /// Copies of more bytes are made without the interpreter's lock.
 const COPY_HELD_MAX: usize = 256 << 10;
 /// A receiver that is at work gives memory back within so many seconds.
@@ -203,7 +204,11 @@ impl Outbox {
         deadline: Deadline,
     ) -> PyResult<Option<Parcel>> {
         let longest = self.state().open().map_err(|error| error(py))?.longest(1);
-        let plan = Plan::of(pickle, buffers, longest, INLINE_MAX);
+        let plan = Plan::of(
+            pickle,
+            buffers,
+            Most { head_bytes: HEAD_MAX.min(longest / 2), buffer_bytes: INLINE_MAX },
+        );
         let mut drafts = Vec::new();
         if plan.block_bytes > 0 {
             let Some(mut draft) = self.lent(py, plan.block_bytes, deadline)? else {

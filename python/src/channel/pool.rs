@@ -1,7 +1,7 @@
 //! What any number of processes put objects into, and any number take them from.
 //!
-//! Memory that all have mapped holds the messages in their order, a ring; a block of large buffers is
-//! memory of its own, sealed, whose descriptor lies in a socket pair that all have, in the same order and
+//! Memory that all have mapped holds the messages in their order, a ring, each in one piece; a block of
+//! what is very large is memory of its own, sealed, whose descriptor lies in a socket pair that all have, in the same order and
 //! with a number that its message names. Whoever puts or takes does it when it is its turn ([`Turns`]),
 //! and one store, of where the ring begins and ends, makes it so: a process that is killed before has
 //! done nothing, and what it left in the socket is of a number that nobody asks for any more.
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytepath::channel::{ChannelError, Parcel, SealedParcel, SharedBytes};
+use bytepath::channel::{ChannelError, Parcel, SealedParcel};
 use bytepath::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, SharedMemory};
-use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustix::io::Errno;
@@ -24,16 +24,25 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-use super::errors::{os_error, raised, taken_fd};
-use super::given::Given;
-use super::head::Plan;
+use super::errors::{no_memory, os_error, raised, taken_fd};
+use super::given::objects_of;
+use super::head::{Most, Plan};
 use super::signal::{Signal, Turn, Turns, identity};
 use super::waiting::{Deadline, PyError};
 use crate::sys::buffer::LentBytes;
 use crate::sys::view::Block;
 
-/// Buffers that are shorter go with the pickle: making a block costs more than copying them twice.
-const INLINE_MAX: usize = 32 << 10;
+/// Buffers that are shorter go through the ring: pages for a block, which are fresh, cost more than copying
+/// them twice.
+const BUFFER_MAX: usize = 1 << 20;
+/// All of a message that does, at the most, or a quarter of the ring.
+const HEAD_MAX: usize = 2 << 20;
+/// The ring begins anew behind so many bytes where there is room at its beginning: that is in the cache.
+const HOT_BYTES: usize = 512 << 10;
+/// Who finds more in the ring waits a moment while others take from it, for the same reason.
+const AHEAD_MAX: usize = 2 << 20;
+const MOMENT: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// Words, in cache lines of their own: whose turn it is, where messages begin and end, and what else is
 /// known of them. Behind each that is waited for are one that changes with it and one for how many wait.
@@ -43,14 +52,17 @@ const ROOM: usize = 32;
 const COUNT: usize = 48;
 const BLOCK_BYTES: usize = 49;
 const BLOCKS: usize = 50;
+const TAKEN: usize = 51;
 const CHANGES: usize = 1;
 const WAITING: usize = 2;
 /// Bytes before the ring.
-const AHEAD: usize = 4096;
+const BEFORE: usize = 4096;
 
 const WORD: usize = 8;
 /// Before each message: its length, the number of its block, and that one's length.
 const PREFIX: usize = 3;
+/// Instead of a message: the next one is at the beginning of the ring.
+const ANEW: u64 = u64::MAX;
 
 /// Sleeps last no longer, so that signals are seen.
 const SLICE: Duration = Duration::from_millis(50);
@@ -70,6 +82,8 @@ pub(crate) struct Pool {
     capacity: u64,
     /// This process.
     ours: u64,
+    /// How many messages had been taken when a moment was waited in vain for more.
+    in_vain: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -81,10 +95,11 @@ struct Blocks {
 }
 
 /// A message to be put.
-struct Message {
-    head: Vec<u8>,
+struct Message<'p> {
+    plan: Plan,
+    pickle: &'p LentBytes,
+    buffers: &'p [LentBytes],
     block: Option<SealedParcel>,
-    block_bytes: usize,
 }
 
 /// One that was taken.
@@ -98,8 +113,9 @@ impl Pool {
     /// An empty one, whose ring has so many bytes, and which holds blocks of so many more.
     #[staticmethod]
     fn create(ring_bytes: usize, capacity: u64) -> PyResult<Pool> {
-        let ring_bytes = ring_bytes.clamp(AHEAD, u32::MAX as usize);
-        let memory = SharedMemory::create(AHEAD + ring_bytes, PageSize::Base).map_err(no_memory)?;
+        let ring_bytes = ring_bytes.clamp(BEFORE, u32::MAX as usize);
+        let memory =
+            SharedMemory::create(BEFORE + ring_bytes, PageSize::Base).map_err(no_memory)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (put, take) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -147,7 +163,9 @@ impl Pool {
         let deadline = Deadline::after(timeout);
         let lent = |buffer| LentBytes::of(buffer);
         let buffers = buffers.iter().map(lent).collect::<PyResult<Vec<_>>>()?;
-        let message = self.packed(py, &LentBytes::of(pickle)?, &buffers)?;
+        let pickle = LentBytes::of(pickle)?;
+        let message = self.packed(py, &pickle, &buffers)?;
+        py.detach(|| self.wait_a_moment(deadline));
         loop {
             let before = self.span().load(SeqCst);
             let put = self.alone(py, deadline, |ring| self.try_put(ring, &message, most))?;
@@ -178,9 +196,7 @@ impl Pool {
                 let taken = self.alone(py, deadline, |ring| self.try_take(ring))?;
                 if let Some(Some(Taken { head, block })) = taken {
                     self.emptied().wake(i32::MAX as u32);
-                    let block = block.map(Block::Sealed);
-                    let head = SharedBytes::from(&head[..]);
-                    return Given::of(py, head, block)?.objects(py).map(Some);
+                    return objects_of(py, head, block.map(Block::Sealed)).map(Some);
                 }
             }
             self.check_open()?;
@@ -220,7 +236,16 @@ impl Pool {
                 "cannot tell which processes live, which a queue that several get from has to know";
             return Err(os_error(&format!("{what}: /proc is not there"), Errno::NOENT));
         }
-        Ok(Pool { words: memory, ring, blocks, capacity, ours, closed: AtomicBool::new(false) })
+        let in_vain = AtomicU64::new(u64::MAX);
+        Ok(Pool {
+            words: memory,
+            ring,
+            blocks,
+            capacity,
+            ours,
+            in_vain,
+            closed: AtomicBool::new(false),
+        })
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
@@ -255,7 +280,7 @@ impl Pool {
 
     /// Words of the ring.
     fn ring_words(&self) -> usize {
-        self.words.words().len() - AHEAD / WORD
+        self.words.words().len() - BEFORE / WORD
     }
 
     fn check_open(&self) -> PyResult<()> {
@@ -265,25 +290,44 @@ impl Pool {
         }
     }
 
-    /// The message as it goes: what is large is in a block of its own, which nobody changes any more.
-    fn packed(
+    /// The message as it goes: what is very large is in a block of its own, which nobody changes any more.
+    fn packed<'p>(
         &self,
         py: Python<'_>,
-        pickle: &LentBytes,
-        buffers: &[LentBytes],
-    ) -> PyResult<Message> {
-        let longest = (self.ring_words() - 1 - PREFIX) * WORD;
-        let plan = Plan::of(pickle, buffers, longest, INLINE_MAX);
-        let block_bytes = plan.block_bytes;
-        let block = (block_bytes > 0).then(|| {
+        pickle: &'p LentBytes,
+        buffers: &'p [LentBytes],
+    ) -> PyResult<Message<'p>> {
+        let head_bytes = HEAD_MAX.min(self.ring_words() * WORD / 4);
+        let most = Most { head_bytes, buffer_bytes: BUFFER_MAX.min(head_bytes / 2) };
+        let plan = Plan::of(pickle, buffers, most);
+        let block = (plan.block_bytes > 0).then(|| {
             py.detach(|| {
-                let mut parcel = parcel(block_bytes)?;
+                let mut parcel = parcel(plan.block_bytes)?;
                 plan.fill(pickle, buffers, parcel.as_mut_slice().into());
-                parcel.seal(block_bytes)
+                parcel.seal(plan.block_bytes)
             })
         });
         let block = block.transpose().map_err(no_memory)?;
-        Ok(Message { head: plan.head(pickle, buffers), block, block_bytes })
+        Ok(Message { plan, pickle, buffers, block })
+    }
+
+    /// Lets those who take catch up, as long as they do.
+    fn wait_a_moment(&self, deadline: Deadline) {
+        let is_ahead = || {
+            let Span { from, to } = Span::of(self.span().load(SeqCst));
+            self.words_between(from, to) * WORD > AHEAD_MAX
+        };
+        let taken = || self.word(TAKEN).load(SeqCst);
+        let (began, before) = (Instant::now(), taken());
+        while is_ahead() && self.in_vain.load(SeqCst) != taken() {
+            if began.elapsed() > MOMENT || deadline.is_over() {
+                if taken() == before {
+                    self.in_vain.store(before, SeqCst);
+                }
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Does something when it is this thread's turn; `None` where that did not come in time. The
@@ -319,12 +363,15 @@ impl Pool {
 
     /// What is known of the messages, from themselves: who was killed may have been about to store it.
     fn count_again(&self, ring: &SharedMemory) -> Result<(), PyError> {
-        let Span { mut from, to } = Span::of(self.span().load(SeqCst));
+        let mut span = Span::of(self.span().load(SeqCst));
         let (mut count, mut block_bytes) = (0, 0);
-        while from != to {
-            let prefix = self.prefix(ring, Span { from, to })?;
-            from = self.behind(from, prefix.words());
+        while span.from != span.to {
+            let (at, prefix) = self.first(ring, span)?;
+            span.from = at + prefix.words();
             count += 1;
+            if count > self.ring_words() as u64 {
+                return Err(broken("its messages have no end"));
+            }
             block_bytes += prefix.block_bytes;
         }
         self.word(COUNT).store(count, SeqCst);
@@ -336,95 +383,112 @@ impl Pool {
     fn try_put(
         &self,
         ring: &mut SharedMemory,
-        message: &Message,
+        message: &Message<'_>,
         most: u64,
     ) -> Result<bool, PyError> {
-        let Span { from, to } = Span::of(self.span().load(SeqCst));
-        let block_bytes = message.block_bytes as u64;
+        let Message { plan, pickle, buffers, block } = message;
+        let span = Span::of(self.span().load(SeqCst));
+        let (head_bytes, block_bytes) = (plan.head_bytes(), plan.block_bytes as u64);
         let (count, held) = (self.word(COUNT).load(SeqCst), self.word(BLOCK_BYTES).load(SeqCst));
-        let mut prefix = Prefix { head_bytes: message.head.len() as u64, number: 0, block_bytes };
+        let mut prefix = Prefix { head_bytes: head_bytes as u64, number: 0, block_bytes };
         let lacks_memory = block_bytes > 0 && held > 0 && held + block_bytes > self.capacity;
-        let free = self.ring_words() - 1 - self.words_between(from, to);
-        if count >= most || lacks_memory || prefix.words() > free {
+        let Some(at) = self.room(span, prefix.words()) else { return Ok(false) };
+        if count >= most || lacks_memory {
             return Ok(false);
         }
-        if let Some(block) = &message.block {
+        if let Some(block) = block {
             prefix.number = self.word(BLOCKS).fetch_add(1, SeqCst) + 1;
             if !self.blocks.put(prefix.number, block)? {
                 return Ok(false);
             }
         }
-        self.write(ring, to, &prefix.bytes());
-        self.write(ring, self.behind(to, PREFIX), &message.head);
+        if at != span.to {
+            ring.space(bytes_of(span.to, WORD)).copy_from(0, &ANEW.to_le_bytes());
+        }
+        ring.space(bytes_of(at, PREFIX * WORD)).copy_from(0, &prefix.bytes());
+        plan.write_head(pickle, buffers, ring.space(bytes_of(at + PREFIX, head_bytes)));
         self.word(COUNT).store(count + 1, SeqCst);
         self.word(BLOCK_BYTES).store(held + block_bytes, SeqCst);
-        let to = self.behind(to, prefix.words());
-        self.span().store(Span { from, to }.word(), SeqCst);
+        let to = at + prefix.words();
+        self.span().store(Span { to, ..span }.word(), SeqCst);
         Ok(true)
     }
 
+    /// Where so many words fit behind the others. One more stays free there, for what says that the next
+    /// message is at the beginning, and so that a full ring is no empty one.
+    fn room(&self, span: Span, words: usize) -> Option<usize> {
+        let Span { from, to } = span;
+        if to < from {
+            return (to + words < from).then_some(to);
+        }
+        let fits_behind = to + words < self.ring_words();
+        let fits_before = words < from;
+        match (fits_behind, fits_before) {
+            (_, true) if (to + words) * WORD > HOT_BYTES => Some(0),
+            (true, _) => Some(to),
+            (false, true) => Some(0),
+            (false, false) => None,
+        }
+    }
+
     /// The first message, if there is one.
-    fn try_take(&self, ring: &mut SharedMemory) -> Result<Option<Taken>, PyError> {
+    fn try_take(&self, ring: &SharedMemory) -> Result<Option<Taken>, PyError> {
         let span = Span::of(self.span().load(SeqCst));
         if span.from == span.to {
             return Ok(None);
         }
-        let prefix = self.prefix(ring, span)?;
+        let (at, prefix) = self.first(ring, span)?;
         let block = match prefix.number {
             0 => None,
             number => Some(self.blocks.first(number, prefix.block_bytes)?),
         };
         let mut head = vec![0; prefix.head_bytes as usize];
-        self.read(ring, self.behind(span.from, PREFIX), &mut head);
-        let from = self.behind(span.from, prefix.words());
-        // An empty one begins anew, where the cache has it.
+        ring.bytes(bytes_of(at + PREFIX, head.len())).copy_to(&mut head);
+        let from = at + prefix.words();
+        // An empty one begins anew.
         let after = if from == span.to { Span { from: 0, to: 0 } } else { Span { from, ..span } };
         self.span().store(after.word(), SeqCst);
         self.word(COUNT).fetch_sub(1, SeqCst);
         self.word(BLOCK_BYTES).fetch_sub(prefix.block_bytes, SeqCst);
+        self.word(TAKEN).fetch_add(1, SeqCst);
         if block.is_some() {
             self.blocks.drop_first();
         }
         Ok(Some(Taken { head, block }))
     }
 
-    /// What is before the first message.
-    fn prefix(&self, ring: &SharedMemory, span: Span) -> Result<Prefix, PyError> {
+    /// Where the first message is, and what is before it.
+    fn first(&self, ring: &SharedMemory, span: Span) -> Result<(usize, Prefix), PyError> {
+        let lengths = || broken("its lengths are none");
+        let Span { from, to } = span;
+        let words = self.ring_words();
+        if from >= words || to >= words {
+            return Err(lengths());
+        }
+        let mut word = [0; WORD];
+        ring.bytes(bytes_of(from, WORD)).copy_to(&mut word);
+        let at = if u64::from_le_bytes(word) == ANEW { 0 } else { from };
+        let end = if to > at { to } else { words };
+        if at + PREFIX > end {
+            return Err(lengths());
+        }
         let mut bytes = [0; PREFIX * WORD];
-        self.read(ring, span.from, &mut bytes);
+        ring.bytes(bytes_of(at, bytes.len())).copy_to(&mut bytes);
         let prefix = Prefix::of(bytes);
-        let held = self.words_between(span.from, span.to);
-        let is_whole = prefix.head_bytes <= (held * WORD) as u64 && prefix.words() <= held;
-        is_whole.then_some(prefix).ok_or_else(|| broken("its lengths are none"))
+        let is_whole = prefix.head_bytes <= (words * WORD) as u64 && at + prefix.words() <= end;
+        is_whole.then_some((at, prefix)).ok_or_else(lengths)
     }
 
     fn words_between(&self, from: usize, to: usize) -> usize {
         let words = self.ring_words();
         (to + words - from) % words
     }
+}
 
-    fn behind(&self, at: usize, words: usize) -> usize {
-        (at + words) % self.ring_words()
-    }
-
-    /// Both parts of a range of the ring, in bytes of the memory.
-    fn parts(&self, at: usize, bytes: usize) -> (usize, usize) {
-        (AHEAD + at * WORD, bytes.min((self.ring_words() - at) * WORD))
-    }
-
-    fn write(&self, ring: &mut SharedMemory, at: usize, bytes: &[u8]) {
-        let (start, first) = self.parts(at, bytes.len());
-        let (here, there) = bytes.split_at(first);
-        ring.space(start..start + first).copy_from(0, here);
-        ring.space(AHEAD..AHEAD + there.len()).copy_from(0, there);
-    }
-
-    fn read(&self, ring: &SharedMemory, at: usize, into: &mut [u8]) {
-        let (start, first) = self.parts(at, into.len());
-        let (here, there) = into.split_at_mut(first);
-        ring.bytes(start..start + first).copy_to(here);
-        ring.bytes(AHEAD..AHEAD + there.len()).copy_to(there);
-    }
+/// So many bytes of the memory from this word of the ring on.
+fn bytes_of(at: usize, bytes: usize) -> std::ops::Range<usize> {
+    let start = BEFORE + at * WORD;
+    start..start + bytes
 }
 
 impl Blocks {
@@ -569,10 +633,6 @@ fn awake(there: impl Fn() -> bool, deadline: Deadline) -> bool {
         std::thread::yield_now();
     }
     false
-}
-
-fn no_memory(error: PagesError) -> PyErr {
-    PyMemoryError::new_err(error.to_string())
 }
 
 fn broken(what: &'static str) -> PyError {

@@ -54,6 +54,8 @@ pub(crate) enum Block {
     Lent(Borrowed),
     /// Ours, and that of whoever else has it.
     Sealed(SealedParcel),
+    /// Ours alone.
+    Own(Vec<u8>),
 }
 
 impl Block {
@@ -61,6 +63,7 @@ impl Block {
         match self {
             Block::Lent(borrowed) => borrowed.bytes(),
             Block::Sealed(parcel) => parcel.as_slice().into(),
+            Block::Own(bytes) => bytes[..].into(),
         }
     }
 }

@@ -37,9 +37,9 @@ class Queue:
     (whatever offers its buffers to pickle protocol 5) are written once into shared memory, and received as
     views of it, read-only. Their memory is the sender's again when the last view is gone, in any order.
 
-    Where many get, all put into one ring, by turns, and each object goes to the first who asks. Large buffers
-    are written once, too, into memory of their own that nobody changes any more. That takes longer: choose it
-    where workers share tasks out among themselves.
+    Where many get, all put into one ring, by turns, and each object goes to the first who asks. Buffers above
+    1 MiB are written once, too, into memory of their own that nobody changes any more; others are copied out of
+    the ring. That takes longer: choose it where workers share tasks out among themselves.
 
     The queue itself may be given to processes as an argument, under every start method.
 

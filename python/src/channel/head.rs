@@ -79,6 +79,34 @@ impl Plan {
         }
     }
 
+    /// What goes into the block, with the rest if it goes there, and where.
+    pub(crate) fn parts<'b>(
+        &self,
+        buffers: &'b [LentBytes],
+        rest: &'b [u8],
+    ) -> Vec<(usize, SharedBytes<'b>)> {
+        let placed = buffers.iter().zip(&self.places);
+        let placed = placed.filter_map(|(buffer, place)| Some(((*place)?, buffer.bytes())));
+        placed.chain(self.far.map(|at| (at, rest.into()))).collect()
+    }
+
+    /// What does not lie in the block by itself: goes there together, or through the ring.
+    pub(crate) fn rest(&self, pickle: &LentBytes, buffers: &[LentBytes]) -> Vec<u8> {
+        let mut rest = self.words(buffers);
+        rest.reserve(self.rest_bytes - rest.len());
+        for (buffer, _) in buffers.iter().zip(&self.places).filter(|(_, place)| place.is_none()) {
+            buffer.append_to(&mut rest);
+            rest.resize(rest.len().next_multiple_of(WORD), 0);
+        }
+        pickle.append_to(&mut rest);
+        rest
+    }
+
+    /// Whether the rest lies in the block, too.
+    pub(crate) fn is_far(&self) -> bool {
+        self.far.is_some()
+    }
+
     /// Bytes of what goes through the ring.
     pub(crate) fn head_bytes(&self) -> usize {
         if self.far.is_some() { WORD } else { self.rest_bytes }
@@ -102,14 +130,7 @@ impl Plan {
         if let Some(at) = self.far {
             return (at as u64 | FAR).to_le_bytes().to_vec();
         }
-        let mut head = self.words(buffers);
-        head.reserve(self.rest_bytes - head.len());
-        for (buffer, _) in buffers.iter().zip(&self.places).filter(|(_, place)| place.is_none()) {
-            buffer.append_to(&mut head);
-            head.resize(head.len().next_multiple_of(WORD), 0);
-        }
-        pickle.append_to(&mut head);
-        head
+        self.rest(pickle, buffers)
     }
 
     fn write_rest(

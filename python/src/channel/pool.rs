@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytepath::channel::{ChannelError, Parcel, SealedParcel};
-use bytepath::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, SharedMemory};
+use bytepath::channel::{ChannelError, SealedParcel};
+use bytepath::pages::{PageSize, SharedMemory};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -302,9 +302,8 @@ impl Pool {
         let plan = Plan::of(pickle, buffers, most);
         let block = (plan.block_bytes > 0).then(|| {
             py.detach(|| {
-                let mut parcel = parcel(plan.block_bytes)?;
-                plan.fill(pickle, buffers, parcel.as_mut_slice().into());
-                parcel.seal(plan.block_bytes)
+                let rest = if plan.is_far() { plan.rest(pickle, buffers) } else { Vec::new() };
+                SealedParcel::written(plan.block_bytes, &plan.parts(buffers, &rest))
             })
         });
         let block = block.transpose().map_err(no_memory)?;
@@ -608,16 +607,6 @@ impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.0.end();
     }
-}
-
-/// Memory for a block, by huge pages where it is long enough and the machine has them.
-fn parcel(bytes: usize) -> Result<Parcel, PagesError> {
-    if bytes >= HUGE_PAGE_BYTES
-        && let Ok(parcel) = Parcel::allocate(bytes, PageSize::Huge)
-    {
-        return Ok(parcel);
-    }
-    Parcel::allocate(bytes, PageSize::Base)
 }
 
 /// Looks for a moment without sleeping; whether that was worth it.

@@ -5,6 +5,9 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
+use std::ptr::NonNull;
+
+use bytepath::channel::SharedBytes;
 
 use pyo3::ffi::{Py_ssize_t, PyObject};
 use pyo3::prelude::*;
@@ -74,6 +77,13 @@ impl LentBytes {
 
     pub(crate) fn len(&self) -> usize {
         usize::try_from(self.0.len).unwrap_or(0)
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> SharedBytes<'_> {
+        let start = NonNull::new(self.0.buf.cast::<u8>()).unwrap_or(NonNull::dangling());
+        // SAFETY: Python lends so many bytes until this is dropped; where there are none, none are read.
+        unsafe { SharedBytes::from_raw_parts(start, self.len()) }
     }
 
     /// Copies all of it to this place of a space.

@@ -8,13 +8,14 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::fs::SealFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
 use crate::pages::{PageSize, PagesError};
 use crate::sys::sealed::{Draft, Sealed};
+use crate::sys::shared_bytes::SharedBytes;
 
 /// A buffer that is being filled, and that nobody else has yet.
 #[derive(Debug)]
@@ -73,6 +74,33 @@ pub struct SealedParcel {
 }
 
 impl SealedParcel {
+    /// Makes a buffer of this many bytes (above 0) with these at these places of it, zero elsewhere. They
+    /// are written to it by the kernel, which does not have to zero the pages first: half the time that
+    /// filling a [`Parcel`] takes.
+    ///
+    /// # Errors
+    /// The kernel has no such memory to give.
+    ///
+    /// # Panics
+    /// A place is behind the end.
+    pub fn written(
+        bytes: usize,
+        parts: &[(usize, SharedBytes<'_>)],
+    ) -> Result<SealedParcel, PagesError> {
+        let failed = |errno| PagesError::Map { bytes, size: "sealed", errno };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create(c"bytepath", flags).map_err(failed)?;
+        rustix::fs::ftruncate(&file, bytes as u64).map_err(failed)?;
+        for (at, part) in parts {
+            assert!(at.checked_add(part.len()).is_some_and(|end| end <= bytes), "they fit");
+            part.write_all_at(&file, *at as u64)
+                .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        }
+        rustix::fs::fcntl_add_seals(&file, SEALS).map_err(failed)?;
+        let sealed = Sealed::of(file.as_fd()).map_err(failed)?;
+        Ok(SealedParcel { sealed, file, bytes })
+    }
+
     /// Takes a buffer that was received as a descriptor, of which so many bytes count.
     ///
     /// # Errors

@@ -90,6 +90,34 @@ impl<'m> SharedBytes<'m> {
         usize::try_from(count).map_err(|_| std::io::Error::last_os_error())
     }
 
+    /// Writes all of them to a file at this place, by pwrite(2).
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn write_all_at(&self, sink: impl AsFd, at: u64) -> std::io::Result<()> {
+        let (sink, mut left, mut at) = (sink.as_fd().as_raw_fd(), *self, at);
+        while !left.is_empty() {
+            let place = libc::off_t::try_from(at).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+            // SAFETY: the range is mapped and readable; the descriptor is open.
+            let count = unsafe { libc::pwrite(sink, left.as_ptr().cast(), left.len, place) };
+            match usize::try_from(count).map_err(|_| std::io::Error::last_os_error()) {
+                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Ok(count) => (left, at) = (left.range(count..left.len), at + count as u64),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of any memory, which others may write to meanwhile.
+    ///
+    /// # Safety
+    /// So many bytes are mapped, readable, from `start` on, for as long as `'m`.
+    pub unsafe fn from_raw_parts(start: NonNull<u8>, len: usize) -> SharedBytes<'m> {
+        SharedBytes::new(start, len)
+    }
+
     /// The bytes before the first whole word, the words, and the bytes behind them.
     pub fn words(&self) -> (SharedBytes<'m>, &'m [SharedWord], SharedBytes<'m>) {
         let (before, words, behind) = self.in_words();

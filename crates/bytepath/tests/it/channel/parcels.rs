@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use bytepath::channel::{ChannelError, Connection, Parcel, SealedParcel};
+use bytepath::channel::{ChannelError, Connection, Parcel, SealedParcel, SharedBytes};
 use bytepath::pages::PageSize;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -40,9 +40,34 @@ fn buffers_arrive_whole_and_in_order() {
 }
 
 #[test]
+fn what_is_written_lies_at_its_places_and_zeros_elsewhere() {
+    let (long, short) = (contents(3 << 20), contents(100));
+    let parts: [(usize, SharedBytes<'_>); 3] =
+        [(64, long.into()), ((4 << 20) - 100, short.into()), (10, [][..].into())];
+    let sealed = SealedParcel::written(4 << 20, &parts).expect("a buffer");
+    let mut wanted = vec![0; 4 << 20];
+    wanted[64..64 + long.len()].copy_from_slice(long);
+    wanted[(4 << 20) - 100..].copy_from_slice(short);
+    same(sealed.as_slice(), &wanted);
+    let empty = SealedParcel::written(5, &[]).expect("a buffer");
+    assert_eq!(empty.as_slice(), [0; 5]);
+}
+
+#[test]
+#[should_panic(expected = "they fit")]
+fn what_does_not_fit_is_not_written() {
+    let _ = SealedParcel::written(99, &[(0, contents(100).into())]);
+}
+
+#[test]
 fn nobody_changes_a_sealed_buffer() {
-    let sealed =
+    let filled =
         Parcel::allocate(5000, PageSize::Base).expect("a buffer").seal(5000).expect("sealed");
+    cannot_change(&filled);
+    cannot_change(&SealedParcel::written(5000, &[(0, contents(5000).into())]).expect("a buffer"));
+}
+
+fn cannot_change(sealed: &SealedParcel) {
     let file = sealed.as_fd();
     assert_eq!(rustix::io::write(file, b"x"), Err(Errno::PERM));
     for bytes in [0, 1 << 20] {

@@ -470,15 +470,21 @@ fn a_stage_that_a_signal_ended_is_told_of() {
 /// What is only seen from outside is not claimed to be all.
 #[test]
 fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
+    /// What a program of coreutils reads of its libraries and locale, at the most.
+    const LIBRARIES: u64 = 1 << 20;
     let pipeline = "head -c 50000000 /dev/zero | sh -c 'sleep 0.3; exec cat' | tail -c 1 | wc -c";
     let told = told(&[&format!("{pipeline}; {pipeline}")]);
     let pipes = told["pipes"].as_array().expect("a list");
     assert!(!pipes.is_empty(), "{told}");
     for (pipe, all) in pipes.iter().zip([50_000_000, 50_000_000, 1].into_iter().cycle()) {
-        // Who is looked at when it has done all its work is known to have moved just that, and where
-        // both are, they agree.
+        // Who is looked at when it has done all its work is known to have moved that, and where both
+        // are, they agree. One that was first looked at before it became its program has read that
+        // one's libraries as well.
         let at_least = pipe["agreed"] == false && pipe["at_least"] == true;
-        assert!(at_least || pipe["bytes"] == all, "{told}");
+        let about = pipe["agreed"] == false && pipe["at_least"] == false;
+        let bytes = pipe["bytes"].as_u64().expect("a number");
+        let near = bytes >= all && bytes < all + LIBRARIES;
+        assert!(at_least || bytes == all || (about && near), "{told}");
         let seconds = pipe["seconds"].as_f64().expect("it was there");
         assert!(seconds < told["seconds"].as_f64().expect("a number"), "{told}");
     }

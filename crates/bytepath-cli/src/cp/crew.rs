@@ -26,10 +26,10 @@ use crate::sys::own_files::{self, OwnFiles};
 pub(super) const FILES_TOGETHER: usize = 128;
 
 /// With fewer files one thread is done before others have begun.
-const FILES_ALONE: usize = 64;
+pub(super) const FILES_ALONE: usize = 64;
 
 /// Files that are not shared out.
-const FILES_PART: usize = 16;
+pub(super) const FILES_PART: usize = 16;
 
 /// After so many files with several names, one after the other, the rest of a batch is taken for such.
 const LINKED_MAX: usize = 4;
@@ -70,6 +70,8 @@ pub(super) struct Folder {
     pub(super) entries: Arc<Entries>,
     /// Where in the tree they are.
     pub(super) way: Way,
+    /// Whether they were named by the user, one by one.
+    pub(super) argument: bool,
 }
 
 impl Folder {
@@ -80,6 +82,7 @@ impl Folder {
             source: self.pair.source.below(&self.source, name),
             sink: self.pair.sink.below(&self.sink, name),
             sink_is: self.sink_is,
+            argument: self.argument,
             ..Pair::default()
         }
     }

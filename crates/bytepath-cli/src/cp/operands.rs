@@ -1,20 +1,21 @@
 //! The operands: what is copied, into what, and under which names.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, sched_yield};
 
 use super::attributes::may_give_lists;
 use super::backup;
-use super::crew::{self, Crew, Hall};
+use super::crew::{self, Crew, Folder, Hall};
 use super::entry::{Copier, Known, Pair, Shared, SinkIs, Within};
 use super::leftovers;
 use super::options::Options;
@@ -24,6 +25,7 @@ use super::progress::{self, Tally};
 use super::quick;
 use super::seen::Seen;
 use super::settings::{Backup, Settings};
+use super::tree::Entries;
 use super::turns;
 use super::voice::{Done, Told, Voice, q};
 
@@ -55,10 +57,7 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
         Target::Directory { sources, .. } => &options.files[..*sources],
         Target::File(_) => &options.files[..1],
     };
-    let work = |shared: &Shared<'_>| match settings.recursive {
-        true => with_crew(shared, jobs, &options.files, target),
-        false => copy_to(shared, None, &options.files, target),
-    };
+    let work = |shared: &Shared<'_>| with_crew(shared, jobs, &options.files, target);
     extras.metrics.begin("cp", {
         let (tally, durable) = (tally.clone(), extras.is_durable());
         move || tally.figures(durable)
@@ -156,13 +155,14 @@ fn open_directory(name: &OsStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// How many threads copy the files of trees, where files are copied many at a time: also by one
-/// thread, which has less to do so.
+/// How many threads copy the files of trees, or those that are named, where files are copied many at a
+/// time: also by one thread, which has less to do so.
 fn jobs(settings: &Settings, options: &Options) -> Option<usize> {
     /// What so many batches and directories may keep open.
     const FILES_MIN: u64 = 512;
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let shared_out = settings.recursive
+    let many = settings.recursive || options.files.len() > crew::FILES_ALONE;
+    let shared_out = many
         && quick::is_possible(settings)
         && !options.plan.explain_plan
         && !options.extras.one_by_one()
@@ -220,15 +220,43 @@ fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], tar
         }
         Target::File(sink_is) => (Directory::Working, None, None, 1, sink_is),
     };
-    let tracks = sources > 1;
+    // Neither what was given twice nor what was made for another has a name that differs.
+    let distinct = has_distinct_names(&files[..sources]);
+    let tracks = !distinct;
     let seen = if tracks { Seen::of_operands(sources) } else { Seen::default() };
     let mut copier = Copier { within, tracks, seen, crew, ..Copier::new(shared, base) };
     match name {
-        Some(name) => copier.copy_all_into(&files[..sources], &name),
+        Some(name) => copier.copy_all_into(&files[..sources], &name, distinct),
         None => copier.copy_one_to(&files[0], &files[1], sink_is),
     }
     // The end of the process gives its memory back at once.
     std::mem::forget(copier.seen);
+}
+
+/// The directory of operands that are copied together.
+struct From {
+    /// As they name it, without the slash; nothing where they do not.
+    name: OsString,
+    open: Arc<OwnedFd>,
+}
+
+/// A path as its directory and its last component, where one slash or none is between them.
+fn parted(path: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    let bytes = path.as_bytes();
+    let (directory, name) = match bytes.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&bytes[..slash], &bytes[slash + 1..]),
+        None => (&[][..], bytes),
+    };
+    let is_plain = !matches!(name, b"" | b"." | b"..");
+    let is_root = directory.is_empty() && name.len() < bytes.len();
+    let parts = (OsStr::from_bytes(directory), OsStr::from_bytes(name));
+    (is_plain && !is_root && !directory.ends_with(b"/")).then_some(parts)
+}
+
+/// Whether no two operands have the same last component.
+fn has_distinct_names(sources: &[OsString]) -> bool {
+    let mut names = HashSet::with_capacity(sources.len());
+    sources.iter().all(|source| names.insert(without_slashes(last_component(source))))
 }
 
 /// What is known of the directory that operands are copied into, which is open for looking names up.
@@ -241,8 +269,26 @@ fn within(shared: &Shared<'_>, open: &OwnedFd) -> Option<Within> {
 }
 
 impl Copier<'_> {
-    fn copy_all_into(&mut self, sources: &[OsString], target: &OsStr) {
-        for source in sources {
+    fn copy_all_into(&mut self, sources: &[OsString], target: &OsStr, distinct: bool) {
+        let settings = self.shared.settings;
+        let are_enough = sources.len() >= crew::FILES_PART;
+        let may_be_together =
+            distinct && are_enough && !settings.parents && quick::only_adds(settings);
+        let (mut next, mut alone, mut from) = (0, 0, None);
+        while next < sources.len() {
+            if may_be_together && next >= alone {
+                let files = self.files_together(&sources[next..], &mut from);
+                if files >= crew::FILES_PART {
+                    let files = &sources[next..next + files];
+                    next += files.len();
+                    self.put_off_operands(files, target, &from);
+                    continue;
+                }
+                alone = next + files;
+            }
+            let source = &sources[next];
+            next += 1;
+            self.do_now();
             let source = match self.shared.settings.strip_slashes {
                 true => without_slashes(source),
                 false => source,
@@ -259,6 +305,70 @@ impl Copier<'_> {
             };
             self.shared.voice.note(done);
         }
+        self.do_now();
+        // What the last of them said is said.
+        self.stand_at(turns::now().turn.next_operand());
+    }
+
+    /// How many operands from the first on are files of one directory, which is then held open, and are
+    /// not in the target yet: no more than are copied together.
+    fn files_together(&self, sources: &[OsString], from: &mut Option<From>) -> usize {
+        let first = sources.first().and_then(|source| parted(source));
+        let (Some((directory, _)), true, Some(_)) = (first, self.puts_off(), self.within) else {
+            return 0;
+        };
+        if from.as_ref().is_none_or(|from| from.name != directory) {
+            let path = if directory.is_empty() { OsStr::new(".") } else { directory };
+            let open = open_directory(path).ok();
+            *from = open.map(|open| From { name: directory.to_owned(), open: Arc::new(open) });
+        }
+        let Some(from) = from else { return 0 };
+        let links = self.shared.settings.preserve.links;
+        let is_together = |source: &&OsString| {
+            let Some((directory, name)) = parted(source) else { return false };
+            let stat = |within: BorrowedFd<'_>| {
+                rustix::fs::statat(within, name, AtFlags::SYMLINK_NOFOLLOW)
+            };
+            directory == from.name
+                && stat(from.open.as_fd()).is_ok_and(|stat| {
+                    kind(&stat) == FileType::RegularFile
+                        && stat.st_size < quick::LARGE_BYTES
+                        && !(links && stat.st_nlink > 1)
+                })
+                && stat(self.base.as_fd()).is_err_and(|errno| errno == Errno::NOENT)
+        };
+        sources.iter().take(crew::FILES_TOGETHER).take_while(is_together).count()
+    }
+
+    /// Has these copied, now or soon.
+    fn put_off_operands(&mut self, sources: &[OsString], target: &OsStr, from: &Option<From>) {
+        let (Some(from), Some(within), Directory::Held(sink)) = (from, self.within, &self.base)
+        else {
+            return;
+        };
+        let names = || sources.iter().filter_map(|source| Some(parted(source)?.1));
+        let entries = Entries::of_files(names());
+        let before = joined(target, OsStr::new("x")).len() - 1;
+        let place = |shown: &OsStr, base_bytes| Place {
+            shown: shown.to_owned(),
+            base_bytes,
+            ..Place::default()
+        };
+        let (source, sink_place) = (place(&from.name, 0), place(target, before));
+        let pair = Arc::new(Pair { source, sink: sink_place, ..Pair::default() });
+        let turn = turns::now().turn.next_operand();
+        let folder = Folder {
+            pair,
+            source: from.open.clone(),
+            sink: sink.clone(),
+            within,
+            sink_is: SinkIs::Unknown,
+            entries: Arc::new(entries),
+            way: turn.inside(),
+            argument: true,
+        };
+        self.stand_at(turn);
+        self.put_off_files(&Arc::new(folder), 0..sources.len());
     }
 
     /// The place of this path in the directory that the operands are copied into.

@@ -253,9 +253,13 @@ pub(super) fn joined(directory: &OsStr, name: &OsStr) -> OsString {
     OsString::from_vec(path)
 }
 
-/// The same, in memory that is empty.
+/// The same, in memory that is empty. What is in a directory that is shown as nothing is shown by its name
+/// alone.
 fn join(path: &mut Vec<u8>, directory: &OsStr, name: &OsStr) {
     path.reserve(directory.len() + 1 + name.len());
+    if directory.is_empty() {
+        return path.extend_from_slice(name.as_bytes());
+    }
     path.extend_from_slice(directory.as_bytes());
     while path.len() > 1 && path.ends_with(b"/") {
         path.pop();

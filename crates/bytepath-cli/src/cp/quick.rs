@@ -19,7 +19,7 @@ use super::settings::{Backup, Existing, Make, Reflink, Settings, Sparse};
 use super::voice::{Done, Told, q};
 
 /// Files from this size on are copied one after the other: two at a time take no less time.
-const LARGE_BYTES: i64 = 32 << 20;
+pub(super) const LARGE_BYTES: i64 = 32 << 20;
 
 /// What became of the file.
 pub(super) enum Quick {
@@ -42,9 +42,14 @@ pub(super) fn is_possible(settings: &Settings) -> bool {
 /// Whether they can be copied so to directories that were there before as well: other files of those
 /// are copied meanwhile, and must neither get the names of these nor lead to them.
 pub(super) fn is_possible_beside_others(settings: &Settings) -> bool {
+    only_adds(settings) && !settings.keep_directory_symlink && !settings.follows(false)
+}
+
+/// Whether what is copied to where nothing is does not depend on anything else that is copied.
+pub(super) fn only_adds(settings: &Settings) -> bool {
     let overwrites = settings.existing == Existing::Overwrite && !settings.update;
     let renames = settings.backup != Backup::None || settings.remove_first;
-    overwrites && !renames && !settings.keep_directory_symlink && !settings.follows(false)
+    overwrites && !renames
 }
 
 /// Two directories between which files are copied quickly.

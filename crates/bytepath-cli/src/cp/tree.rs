@@ -114,6 +114,17 @@ impl Entries {
         Entries { names, order }
     }
 
+    /// Files of these names, in this order.
+    pub(super) fn of_files<'n>(files: impl Iterator<Item = &'n OsStr>) -> Entries {
+        let mut names = Vec::new();
+        for file in files {
+            names.push(IS_FILE);
+            names.extend_from_slice(file.as_bytes());
+            names.push(0);
+        }
+        Entries::of_lines(names)
+    }
+
     /// From this one on, in their order: each a byte that says what it is the name of, the
     /// name, a zero.
     pub(super) fn lines(&self, from: usize) -> Vec<u8> {
@@ -440,7 +451,8 @@ impl Copier<'_> {
                     let (source, sink) = (source.clone(), sink.clone());
                     let within = *within.get_or_insert_with(|| self.within(level, &sink));
                     let way = way.clone();
-                    Arc::new(Folder { pair, source, sink, within, sink_is, entries, way })
+                    let argument = false;
+                    Arc::new(Folder { pair, source, sink, within, sink_is, entries, way, argument })
                 });
                 let files = next..next + files;
                 next = files.end;

@@ -48,6 +48,114 @@ fn trees_of_many_files_are_the_classics() {
     }
 }
 
+/// Two directories of files, many of the one, few of the other, with all else among them that may be named.
+fn named(work: &Path) {
+    some(work);
+    for number in 0..200_usize {
+        let bytes = [0, 1, 4096, 70_000, 131_073][number % 5];
+        let path = work.join(format!("d/n{number:03}"));
+        file(&path, &vec![number as u8; bytes], number as u64);
+        mode(&path, [0o644, 0o4751, 0o600][number % 3]);
+        file(&work.join(format!("m{number:03}")), b"here", 3);
+    }
+    for (name, leads) in [("n050x", "n051"), ("n060x", "nowhere"), ("n070x", "../e/n071")] {
+        std::os::unix::fs::symlink(leads, work.join("d").join(name)).expect("a link");
+    }
+    std::fs::hard_link(work.join("d/n080"), work.join("d/n081x")).expect("a link");
+    directory(&work.join("d/n090x"));
+    let large = std::fs::File::create(work.join("d/n100x")).expect("a file");
+    large.set_len(40 << 20).expect("a hole");
+    // Some are there already, as files and as links to what is yet to come.
+    file(&work.join("e/n110"), b"was there", 9);
+    file(&work.join("e/n111"), b"read-only", 9);
+    mode(&work.join("e/n111"), 0o400);
+    std::os::unix::fs::symlink("n121", work.join("e/n120")).expect("a link");
+    std::os::unix::fs::symlink("d/n131", work.join("e/n130")).expect("a link");
+    directory(&work.join("e/n140"));
+}
+
+#[test]
+fn files_named_by_the_hundred_are_copied_as_the_classic_copies_them() {
+    for cp in [gnu(), gnu_on_disk()].into_iter().flatten() {
+        let words = [
+            "",
+            "-p",
+            "-a",
+            "-d",
+            "-r",
+            "-P",
+            "-n",
+            "-u",
+            "-b",
+            "-f",
+            "--remove-destination",
+            "-l",
+            "-v",
+            "-pv",
+            "--preserve=links",
+            "-L --preserve=all",
+            "--sparse=always",
+            "-T",
+            "--parents",
+            "--attributes-only",
+            "--reflink=never",
+            "--strip-trailing-slashes",
+        ];
+        for words in words {
+            cp.both(&format!("cp {words} d/n* e; echo $?"), named).same();
+        }
+        let lines = [
+            "cp m* e; echo $?",
+            "cp ./m* e/; echo $?",
+            "cd d; cp n* ../e/.; echo $?",
+            "cp -t e m* d/n*; echo $?",
+            "cp m0* d/n0* missing m1* a b l d d/x d/n1* e; echo $?",
+            "cp -r m0* d/n0* d/sub m1* d/. e; echo $?",
+            "cp m* d/n* m050 d/n051 e; echo $?",
+            "cp d//n* e; cp \"$PWD\"/m* e; echo $?",
+            "cp --strip-trailing-slashes m001/ m* e; echo $?",
+            "cp d/n* nowhere; cp d/n* a; echo $?",
+            "cp e/n1* d/n0* e; echo $?",
+            "yes n | cp -i m* d/n* e; echo $?",
+            "umask 077; cp m* d/n* e; echo $?",
+        ];
+        for line in lines {
+            cp.both(line, named).same();
+        }
+    }
+}
+
+#[test]
+fn what_is_told_of_files_named_by_the_hundred_comes_in_the_classics_order() {
+    let (Some(cp), Some(nobody)) = (gnu(), as_nobody()) else { return };
+    let closed = |work: &Path| {
+        named(work);
+        for path in [work.to_owned(), work.join("e")] {
+            mode(&path, 0o777);
+        }
+        for number in (0..200).step_by(7) {
+            mode(&work.join(format!("d/n{number:03}")), 0o000);
+            mode(&work.join(format!("m{number:03}")), 0o000);
+        }
+    };
+    for words in ["", "-p", "-r", "-a", "--preserve=mode"] {
+        let line = format!("{nobody} cp {words} d/n* m* e; echo $?");
+        let both = cp.both(&line, closed);
+        both.same();
+        assert!(both.ours.stderr.lines().count() > 50, "{}", both.ours.stderr);
+    }
+    let shut = |work: &Path| {
+        named(work);
+        mode(&work.join("e"), 0o555);
+    };
+    cp.both(&format!("{nobody} cp d/n* m* e; echo $?"), shut).same();
+    let hidden = |work: &Path| {
+        named(work);
+        mode(&work.join("d"), 0o444);
+    };
+    cp.both(&format!("{nobody} cp m* d/n* e; echo $?"), hidden).same();
+}
+
 #[test]
 fn what_is_told_of_many_files_comes_in_the_classics_order() {
     let (Some(cp), Some(nobody)) = (gnu(), as_nobody()) else { return };

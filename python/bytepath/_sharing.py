@@ -36,8 +36,15 @@ def _let_all_go() -> None:
 
 
 def _after_fork_in_child() -> None:
+    failed = None
     for owner in list(_live):
-        owner._forked()
+        try:
+            owner._forked()
+        except OSError as error:
+            # It is closed then; the others are not to be the parent's because of it.
+            failed = error
+    if failed is not None:
+        raise failed
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 from multiprocessing.reduction import DupFd
+from operator import index
 from queue import Empty, Full
 from threading import Lock
 from time import monotonic
@@ -25,7 +26,7 @@ _MOMENT = 0.002
 # What all of a queue that many get from have together; memory is taken as it fills.
 _POOL_RING_BYTES = 64 << 20
 # As many objects as there is memory for.
-_NO_LIMIT = 2**63
+_NO_LIMIT = 2**63 - 1
 
 
 class Queue:
@@ -107,7 +108,7 @@ class Queue:
         self._pool = pool
         self._listener = listener
         self._board = board
-        self._maxsize = max(maxsize, 0)
+        self._maxsize = min(max(index(maxsize), 0), _NO_LIMIT)
         self._capacity = capacity
         self._ring_bytes = ring_bytes
         self._inbox: _bytepath.Inbox | None = None
@@ -125,7 +126,9 @@ class Queue:
         When it returns, the object is in memory that outlives this process. `PeerGone` where the process that
         received is gone: what it had not received yet is lost."""
         if self._pool is not None:
-            return self._put_into_pool(self._pool, obj, timeout if block else 0.0)
+            if not self._put_into_pool(self._pool, dumps(obj), timeout if block else 0.0):
+                raise Full
+            return
         outbox = self._outbox or self._put_first()
         pickle, buffers = dumps(obj)
         if not block:
@@ -162,11 +165,10 @@ class Queue:
         import asyncio
 
         if self._pool is not None:
-            while True:
-                try:
-                    return self._put_into_pool(self._pool, obj, 0.0)
-                except Full:
-                    await asyncio.sleep(_MOMENT)
+            packed = dumps(obj)
+            while not self._put_into_pool(self._pool, packed, 0.0):
+                await asyncio.sleep(_MOMENT)
+            return
         outbox = self._outbox or self._put_first()
         pickle, buffers = dumps(obj)
         board = self._board
@@ -182,20 +184,13 @@ class Queue:
             self._begins(board)
             board.add_inside(1)
 
-    def _put_into_pool(self, pool: _bytepath.Pool, obj: Any, timeout: float | None) -> None:
+    def _put_into_pool(self, pool: _bytepath.Pool, packed: tuple[Any, list[Any]], timeout: float | None) -> bool:
         self._check_open()
-        pickle, buffers = dumps(obj)
-        board = self._board
-        assert board is not None
-        self._begins(board)
-        sent = False
-        try:
-            sent = pool.send(pickle, buffers, timeout, self._maxsize or _NO_LIMIT)
-        finally:
-            if not sent:
-                self._fails(board)
-        if not sent:
-            raise Full
+        return pool.send(*packed, timeout, self._maxsize or _NO_LIMIT, self._counted_by())
+
+    def _counted_by(self) -> _bytepath.Board | None:
+        """What counts, as an object is put, that it is to be done."""
+        return None
 
     def _put_first(self) -> _bytepath.Outbox:
         self._check_open()
@@ -288,7 +283,11 @@ class Queue:
         """About how many objects are in it. NotImplementedError for queues at an address."""
         if self._board is None:
             raise NotImplementedError("how much is in a queue at an address is not told")
-        return self._board.inside() if self._pool is None else self._pool.count()
+        if self._pool is not None:
+            return self._pool.count()
+        if not self._address:
+            self._check_open()
+        return self._board.inside()
 
     def empty(self) -> bool:
         """Whether nothing is in it now."""
@@ -425,6 +424,9 @@ class JoinableQueue(Queue):
 
     def _fails(self, board: _bytepath.Board) -> None:
         board.add_undone(-1)
+
+    def _counted_by(self) -> _bytepath.Board | None:
+        return self._board
 
     def _counts(self) -> _bytepath.Board:
         if self._board is None:

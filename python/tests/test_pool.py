@@ -294,14 +294,7 @@ def test_the_refusal_of_a_second_receiver_names_the_remedy():
 def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
     queue = many()
     queue.put(np.arange(200_000))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
-    taken = []
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
-        with pytest.raises(OSError, match="Too many open files"):
-            while True:
-                taken.append(os.dup(0))
+    with no_descriptors():
         for _ in range(2):
             with pytest.raises(OSError, match="Too many open files"):
                 queue.get(timeout=1)
@@ -309,16 +302,12 @@ def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
             queue.put(np.arange(200_000))
         with pytest.raises(OSError, match="Too many open files"):
             many()
-    finally:
-        for fd in taken:
-            os.close(fd)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert queue.qsize() == 1
     assert (queue.get(timeout=5) == np.arange(200_000)).all()
 
 
 def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
-    queue = many()
+    queue = many(capacity=1 << 30)
     array = np.zeros(200 << 20, dtype=np.uint8)
     queue.put(array)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -369,19 +358,137 @@ def test_who_is_killed_in_its_turn_is_followed_by_the_next_and_has_put_nothing()
     assert queue.empty()
 
 
-def test_a_turn_that_lasts_is_waited_for_no_longer_than_asked():
-    queue = many()
-    queue.put(1)
+@contextlib.contextmanager
+def turn_of_another(queue: bytepath.Queue):
+    """As while a process that was stopped in its turn has it: the one that began this one."""
     memory, _, _ = queue._pool.filenos()
     began = int(Path(f"/proc/{os.getppid()}/stat").read_text().rsplit(")", 1)[1].split()[19])
     with mmap.mmap(memory, 4096) as words:
         struct.pack_into("Q", words, 0, os.getppid() << 32 | began & 0xFFFFFFFF)
+        yield
+        struct.pack_into("Q", words, 0, 0)
+
+
+@contextlib.contextmanager
+def no_descriptors():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    taken = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, limits[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_turn_that_lasts_is_waited_for_no_longer_than_asked():
+    queue = many()
+    queue.put(1)
+    with turn_of_another(queue):
+        others = [threading.Thread(target=queue.get, daemon=True) for _ in range(20)]
+        for thread in others:
+            thread.start()
+        began = time.monotonic()
         with pytest.raises(queues.Empty):
             queue.get(timeout=0.05)
         with pytest.raises(queues.Full):
             queue.put_nowait(2)
-        struct.pack_into("Q", words, 0, 0)
+        # However many threads wait for it.
+        assert time.monotonic() - began < 5
+        # Who cannot look at that process does not take it for gone.
+        with no_descriptors(), pytest.raises(queues.Full):
+            queue.put_nowait(2)
+    for value in range(20):
+        queue.put(value)
+    for thread in others:
+        thread.join(10)
+    assert queue.get(timeout=5) == 19
+
+
+def test_others_turns_are_no_reason_to_be_full_or_empty():
+    queue, started = many(), fork().Barrier(4)
+
+    def put_now(name: int) -> None:
+        started.wait()
+        for index in range(3_000):
+            queue.put_nowait((name, index))
+
+    children = [fork().Process(target=put_now, args=(name,)) for name in range(4)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+    assert queue.qsize() == 12_000
+
+    def get_now() -> None:
+        started.wait()
+        for _ in range(3_000):
+            queue.get_nowait()
+
+    children = [fork().Process(target=get_now) for _ in range(4)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+    assert queue.empty()
+
+
+def test_what_was_not_put_is_not_to_be_done():
+    queue = bytepath.JoinableQueue(1, receivers="many")
+    queue.put(1)
+    child = fork().Process(target=queue.put, args=(2,))
+    child.start()
+    time.sleep(0.3)
+    child.kill()
+    child.join()
     assert queue.get(timeout=5) == 1
+    queue.task_done()
+    assert queue.join(5)
+    with pytest.raises(ValueError, match="too many times"):
+        queue.task_done()
+
+
+def test_who_is_forked_without_descriptors_has_closed_queues_and_not_its_parents():
+    shared, own = [many() for _ in range(3)], bytepath.Queue()
+    own.put(1)
+    assert own.get() == 1
+    with no_descriptors():
+        pid = os.fork()
+        if pid == 0:
+            closed = [queue._pool is None and queue._closed for queue in shared]
+            os._exit(0 if all(closed) and own._inbox is None else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    for queue in [*shared, own]:
+        queue.put(2)
+        assert queue.get(timeout=5) == 2
+
+
+def test_a_task_that_waits_for_room_packs_its_object_once():
+    class Counted:
+        packed = 0
+
+        def __reduce__(self):
+            Counted.packed += 1
+            return int, (7,)
+
+    async def run() -> None:
+        queue = many(1)
+        queue.put(1)
+        later = asyncio.create_task(queue.put_async(Counted()))
+        await asyncio.sleep(0.1)
+        assert await queue.get_async() == 1
+        assert await queue.get_async() == 7
+        await later
+
+    asyncio.run(run())
+    assert Counted.packed == 1
 
 
 def test_whoever_is_killed_at_whatever_moment_nothing_hangs_and_nothing_comes_twice():

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use bytepath::pages::{PageSize, SharedMemory};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use super::errors::{no_memory, taken_fd};
-use super::signal::{Signal, identity};
+use super::signal::{Signal, identity, is_gone};
 use super::waiting::Deadline;
 
 /// Words: each that is waited for is followed by one that changes with it and by how many wait.
@@ -46,31 +47,33 @@ impl Board {
     }
 
     /// Makes this process the receiver; the process that is, where another one is.
-    fn claim(&self) -> u32 {
-        let (word, ours) = (self.word(RECEIVER), identity(std::process::id()));
+    fn claim(&self) -> PyResult<u32> {
+        let (word, ours) = (self.word(RECEIVER), own_identity()?);
         loop {
             let theirs = word.load(SeqCst);
             if theirs == ours {
-                return 0;
+                return Ok(0);
             }
-            let pid = (theirs >> 32) as u32;
-            if theirs != 0 && identity(pid) == theirs {
-                return pid;
+            if theirs != 0 && !is_gone(theirs) {
+                return Ok((theirs >> 32) as u32);
             }
             if word.compare_exchange(theirs, ours, SeqCst, SeqCst).is_ok() {
                 if theirs != 0 {
                     // What the last one had is lost.
                     self.word(INSIDE).store(0, SeqCst);
                 }
-                return 0;
+                return Ok(0);
             }
         }
     }
 
     /// Ends that, if it is so.
     fn unclaim(&self) {
-        let ours = identity(std::process::id());
-        let _ = self.word(RECEIVER).compare_exchange(ours, 0, SeqCst, SeqCst);
+        let word = self.word(RECEIVER);
+        let theirs = word.load(SeqCst);
+        if (theirs >> 32) as u32 == std::process::id() {
+            let _ = word.compare_exchange(theirs, 0, SeqCst, SeqCst);
+        }
     }
 
     fn inside(&self) -> i64 {
@@ -90,7 +93,7 @@ impl Board {
         self.word(UNDONE).load(SeqCst) as i64
     }
 
-    fn add_undone(&self, count: i64) {
+    pub(super) fn add_undone(&self, count: i64) {
         self.add(UNDONE, count);
     }
 
@@ -134,4 +137,13 @@ impl Board {
         }
         Ok(true)
     }
+}
+
+/// This process.
+pub(super) fn own_identity() -> PyResult<u64> {
+    identity(std::process::id()).map_err(|error| {
+        let message =
+            format!("cannot look at this process in /proc, for others to know it: {error}");
+        PyOSError::new_err((error.raw_os_error(), message))
+    })
 }

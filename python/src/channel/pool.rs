@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytepath::channel::{ChannelError, SealedParcel};
-use bytepath::pages::{PageSize, SharedMemory};
+use bytepath::pages::{PageSize, PagesError, SharedMemory};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -24,10 +24,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
+use super::board::{Board, own_identity};
 use super::errors::{no_memory, os_error, raised, taken_fd};
 use super::given::objects_of;
 use super::head::{Most, Plan};
-use super::signal::{Signal, Turn, Turns, identity};
+use super::signal::{Signal, Turn, Turns};
 use super::waiting::{Deadline, PyError};
 use crate::sys::buffer::LentBytes;
 use crate::sys::view::Block;
@@ -64,6 +65,8 @@ const PREFIX: usize = 3;
 /// Instead of a message: the next one is at the beginning of the ring.
 const ANEW: u64 = u64::MAX;
 
+/// Whoever would not wait waits for others' turns so long all the same.
+const TURN_MAX: Duration = Duration::from_millis(200);
 /// Sleeps last no longer, so that signals are seen.
 const SLICE: Duration = Duration::from_millis(50);
 /// The first who waits for a message stays awake for so long: waking another CPU may cost as much.
@@ -96,10 +99,9 @@ struct Blocks {
 
 /// A message to be put.
 struct Message<'p> {
-    plan: Plan,
+    plan: &'p Plan,
     pickle: &'p LentBytes,
     buffers: &'p [LentBytes],
-    block: Option<SealedParcel>,
 }
 
 /// One that was taken.
@@ -151,7 +153,8 @@ impl Pool {
     }
 
     /// Puts a pickle and its buffers where fewer than so many messages are; false where there was no room
-    /// in time.
+    /// in time. Where there is a board it counts what is to be done.
+    #[pyo3(signature = (pickle, buffers, timeout, most, board=None))]
     fn send(
         &self,
         py: Python<'_>,
@@ -159,19 +162,31 @@ impl Pool {
         buffers: Vec<Bound<'_, PyAny>>,
         timeout: Option<f64>,
         most: u64,
+        board: Option<&Board>,
     ) -> PyResult<bool> {
         let deadline = Deadline::after(timeout);
         let lent = |buffer| LentBytes::of(buffer);
         let buffers = buffers.iter().map(lent).collect::<PyResult<Vec<_>>>()?;
         let pickle = LentBytes::of(pickle)?;
-        let message = self.packed(py, &pickle, &buffers)?;
+        let plan = self.plan(&pickle, &buffers);
+        let mut block = None;
         py.detach(|| self.wait_a_moment(deadline));
         loop {
+            self.check_open()?;
             let before = self.span().load(SeqCst);
-            let put = self.alone(py, deadline, |ring| self.try_put(ring, &message, most))?;
-            if put == Some(true) {
-                self.filled().wake(1);
-                return Ok(true);
+            if self.has_room(plan.block_bytes, most) {
+                if plan.block_bytes > 0 && block.is_none() {
+                    let made = py.detach(|| made_block(&plan, &pickle, &buffers));
+                    block = Some(made.map_err(no_memory)?);
+                }
+                let message = Message { plan: &plan, pickle: &pickle, buffers: &buffers };
+                let put = self.alone(py, deadline, |ring| {
+                    self.try_put(ring, &message, block.as_ref(), most, board)
+                })?;
+                if put == Some(true) {
+                    self.filled().wake(1);
+                    return Ok(true);
+                }
             }
             if deadline.is_over() {
                 return Ok(false);
@@ -230,12 +245,7 @@ impl Pool {
         let again = rustix::io::fcntl_dupfd_cloexec(memory.as_fd(), 3)
             .map_err(|errno| os_error("cannot make a queue", errno))?;
         let ring = Mutex::new(SharedMemory::open(again).map_err(no_memory)?);
-        let ours = identity(std::process::id());
-        if ours == 0 {
-            let what =
-                "cannot tell which processes live, which a queue that several get from has to know";
-            return Err(os_error(&format!("{what}: /proc is not there"), Errno::NOENT));
-        }
+        let ours = own_identity()?;
         let in_vain = AtomicU64::new(u64::MAX);
         Ok(Pool {
             words: memory,
@@ -290,24 +300,19 @@ impl Pool {
         }
     }
 
-    /// The message as it goes: what is very large is in a block of its own, which nobody changes any more.
-    fn packed<'p>(
-        &self,
-        py: Python<'_>,
-        pickle: &'p LentBytes,
-        buffers: &'p [LentBytes],
-    ) -> PyResult<Message<'p>> {
+    /// What of a message goes where.
+    fn plan(&self, pickle: &LentBytes, buffers: &[LentBytes]) -> Plan {
         let head_bytes = HEAD_MAX.min(self.ring_words() * WORD / 4);
         let most = Most { head_bytes, buffer_bytes: BUFFER_MAX.min(head_bytes / 2) };
-        let plan = Plan::of(pickle, buffers, most);
-        let block = (plan.block_bytes > 0).then(|| {
-            py.detach(|| {
-                let rest = if plan.is_far() { plan.rest(pickle, buffers) } else { Vec::new() };
-                SealedParcel::written(plan.block_bytes, &plan.parts(buffers, &rest))
-            })
-        });
-        let block = block.transpose().map_err(no_memory)?;
-        Ok(Message { plan, pickle, buffers, block })
+        Plan::of(pickle, buffers, most)
+    }
+
+    /// Whether there is room for one more message, with a block of so many bytes, but for the ring's.
+    fn has_room(&self, block_bytes: usize, most: u64) -> bool {
+        let held = self.word(BLOCK_BYTES).load(SeqCst);
+        let lacks_memory =
+            block_bytes > 0 && held > 0 && held.saturating_add(block_bytes as u64) > self.capacity;
+        self.word(COUNT).load(SeqCst) < most && !lacks_memory
     }
 
     /// Lets those who take catch up, as long as they do.
@@ -338,12 +343,17 @@ impl Pool {
         work: impl FnOnce(&mut SharedMemory) -> Result<T, PyError> + Send,
     ) -> PyResult<Option<T>> {
         let mut work = Some(work);
+        let asked = Instant::now();
         loop {
             self.check_open()?;
             let done = py.detach(|| {
-                let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
                 let turns = Turns { whose: self.word(TURN), ends: self.signal(TURN) };
-                let Some(turn) = turns.begin(self.ours) else { return Ok(None) };
+                let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(turn) = turns.begin(self.ours) else {
+                    drop(ring);
+                    turns.wait(SLICE);
+                    return Ok(None);
+                };
                 let ends = Ends(turns);
                 if turn == Turn::Inherited {
                     self.count_again(&ring)?;
@@ -354,7 +364,8 @@ impl Pool {
             });
             match done.map_err(|error| error(py))? {
                 Some(done) => return Ok(Some(done)),
-                None if deadline.is_over() => return Ok(None),
+                // Others' turns are no reason for there to be no room, or nothing.
+                None if deadline.is_over() && asked.elapsed() > TURN_MAX => return Ok(None),
                 None => py.check_signals()?,
             }
         }
@@ -375,6 +386,9 @@ impl Pool {
         }
         self.word(COUNT).store(count, SeqCst);
         self.word(BLOCK_BYTES).store(block_bytes, SeqCst);
+        if block_bytes == 0 {
+            self.blocks.clear();
+        }
         Ok(())
     }
 
@@ -383,16 +397,17 @@ impl Pool {
         &self,
         ring: &mut SharedMemory,
         message: &Message<'_>,
+        block: Option<&SealedParcel>,
         most: u64,
+        board: Option<&Board>,
     ) -> Result<bool, PyError> {
-        let Message { plan, pickle, buffers, block } = message;
+        let Message { plan, pickle, buffers } = message;
         let span = Span::of(self.span().load(SeqCst));
         let (head_bytes, block_bytes) = (plan.head_bytes(), plan.block_bytes as u64);
         let (count, held) = (self.word(COUNT).load(SeqCst), self.word(BLOCK_BYTES).load(SeqCst));
         let mut prefix = Prefix { head_bytes: head_bytes as u64, number: 0, block_bytes };
-        let lacks_memory = block_bytes > 0 && held > 0 && held + block_bytes > self.capacity;
         let Some(at) = self.room(span, prefix.words()) else { return Ok(false) };
-        if count >= most || lacks_memory {
+        if !self.has_room(plan.block_bytes, most) {
             return Ok(false);
         }
         if let Some(block) = block {
@@ -408,6 +423,9 @@ impl Pool {
         plan.write_head(pickle, buffers, ring.space(bytes_of(at + PREFIX, head_bytes)));
         self.word(COUNT).store(count + 1, SeqCst);
         self.word(BLOCK_BYTES).store(held + block_bytes, SeqCst);
+        if let Some(board) = board {
+            board.add_undone(1);
+        }
         let to = at + prefix.words();
         self.span().store(Span { to, ..span }.word(), SeqCst);
         Ok(true)
@@ -550,11 +568,18 @@ impl Blocks {
         Ok((u64::from_le_bytes(number), file))
     }
 
-    fn drop_first(&self) {
+    /// Whether there was one.
+    fn drop_first(&self) -> bool {
         let flags = RecvFlags::DONTWAIT;
-        let _ = rustix::io::retry_on_intr(|| {
+        let dropped = rustix::io::retry_on_intr(|| {
             rustix::net::recv(&self.take, &mut [0_u8; WORD], flags).map(drop)
         });
+        dropped.is_ok()
+    }
+
+    /// Drops those that the killed have left, where there are no others.
+    fn clear(&self) {
+        while self.drop_first() {}
     }
 }
 
@@ -598,6 +623,16 @@ impl Prefix {
     fn words(self) -> usize {
         PREFIX + (self.head_bytes as usize).div_ceil(WORD)
     }
+}
+
+/// The block of a message.
+fn made_block(
+    plan: &Plan,
+    pickle: &LentBytes,
+    buffers: &[LentBytes],
+) -> Result<SealedParcel, PagesError> {
+    let rest = if plan.is_far() { plan.rest(pickle, buffers) } else { Vec::new() };
+    SealedParcel::written(plan.block_bytes, &plan.parts(buffers, &rest))
 }
 
 /// Ends a turn, however it goes.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use rustix::event::Timespec;
+use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::futex;
 
@@ -50,14 +51,13 @@ pub(super) enum Turn {
     Inherited,
 }
 
-/// Looks before the first sleep: a turn lasts some microseconds.
+/// Looks before a sleep: a turn lasts some microseconds.
 const LOOKS: u32 = 200;
 /// So often it is looked whether the process whose turn it is lives.
 const SLICE: Duration = Duration::from_millis(20);
 
 impl Turns<'_> {
-    /// Waits for this process's turn, at most for a slice; `None` where it did not come. No two threads
-    /// of a process may ask at once.
+    /// Begins this process's turn, unless it is another's. No two threads of a process may ask at once.
     pub(super) fn begin(self, ours: u64) -> Option<Turn> {
         for _ in 0..LOOKS {
             if self.whose.compare_exchange(0, ours, SeqCst, SeqCst).is_ok() {
@@ -65,16 +65,15 @@ impl Turns<'_> {
             }
             std::hint::spin_loop();
         }
-        self.ends.sleep(SLICE, || self.whose.load(SeqCst) == 0);
         let theirs = self.whose.load(SeqCst);
-        let is_gone = theirs != 0 && theirs != ours && identity((theirs >> 32) as u32) != theirs;
-        let expected = if is_gone { theirs } else { 0 };
-        self.whose.compare_exchange(expected, ours, SeqCst, SeqCst).ok().map(
-            |before| match before {
-                0 => Turn::Ordinary,
-                _ => Turn::Inherited,
-            },
-        )
+        let follows = theirs != 0 && theirs != ours && is_gone(theirs);
+        let began = follows && self.whose.compare_exchange(theirs, ours, SeqCst, SeqCst).is_ok();
+        began.then_some(Turn::Inherited)
+    }
+
+    /// Sleeps until the turn ends, or for a slice.
+    pub(super) fn wait(self, most: Duration) {
+        self.ends.sleep(most.min(SLICE), || self.whose.load(SeqCst) == 0);
     }
 
     pub(super) fn end(self) {
@@ -83,17 +82,36 @@ impl Turns<'_> {
     }
 }
 
-/// A process as no other one is: its number, and when it began, in the clock's ticks. 0 where there is
-/// none, or it has ended and was not waited for.
-pub(super) fn identity(pid: u32) -> u64 {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return 0 };
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    let Ok(stat) = stat else { return 0 };
+/// A process as no other one is: its number, and when it began, in the clock's ticks.
+///
+/// # Errors
+/// /proc does not tell.
+pub(super) fn identity(pid: u32) -> std::io::Result<u64> {
+    stat(pid).map(|(_, began)| identity_of(pid, began))
+}
+
+/// Whether this process has ended, as far as is known: one that cannot be looked at lives.
+pub(super) fn is_gone(identity: u64) -> bool {
+    let pid = (identity >> 32) as u32;
+    let Some(known) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
+    if rustix::process::test_kill_process(known) == Err(Errno::SRCH) {
+        return true;
+    }
+    // Descriptors may have run out, and other users' processes may be hidden.
+    let Ok((state, began)) = stat(pid) else { return false };
+    matches!(state, b'Z' | b'X') || identity_of(pid, began) != identity
+}
+
+fn identity_of(pid: u32, began: u64) -> u64 {
+    u64::from(pid) << 32 | (began & u64::from(u32::MAX))
+}
+
+/// The state of a process, and when it began.
+fn stat(pid: u32) -> std::io::Result<(u8, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The second field is a name in brackets, which may hold anything.
     let mut fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
-    if matches!(fields.next(), Some("Z" | "X")) {
-        return 0;
-    }
-    let began = fields.nth(18).and_then(|began| began.parse::<u64>().ok()).unwrap_or(0);
-    u64::from(pid.as_raw_nonzero().get().unsigned_abs()) << 32 | (began & u64::from(u32::MAX))
+    let state = fields.next().and_then(|state| state.bytes().next());
+    let began = fields.nth(18).and_then(|began| began.parse().ok());
+    state.zip(began).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
 }

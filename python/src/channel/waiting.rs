@@ -28,7 +28,8 @@ impl Deadline {
     /// As Python tells it: seconds, or None for never.
     pub(crate) fn after(timeout: Option<f64>) -> Deadline {
         let longest = 1e9;
-        let timeout = timeout.filter(|&seconds| seconds < longest);
+        // What is no number is no time.
+        let timeout = timeout.filter(|&seconds| seconds < longest || seconds.is_nan());
         Deadline(timeout.map(|seconds| {
             Instant::now() + Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default()
         }))

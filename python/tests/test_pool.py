@@ -455,16 +455,19 @@ def test_what_was_not_put_is_not_to_be_done():
         queue.task_done()
 
 
-def test_who_is_forked_without_descriptors_has_closed_queues_and_not_its_parents():
+def test_who_is_forked_without_descriptors_has_no_queue_of_its_parents():
     shared, own = [many() for _ in range(3)], bytepath.Queue()
     own.put(1)
     assert own.get() == 1
+    pools = [queue._pool for queue in shared]
     with no_descriptors():
         pid = os.fork()
         if pid == 0:
-            closed = [queue._pool is None and queue._closed for queue in shared]
-            os._exit(0 if all(closed) and own._inbox is None else 1)
+            # Queues that come before these may have made room for one.
+            not_theirs = [queue._pool not in pools and queue._closed == (queue._pool is None) for queue in shared]
+            os._exit(0 if all(not_theirs) and own._inbox is None else 1)
     assert os.waitpid(pid, 0)[1] == 0
+    assert [queue._pool for queue in shared] == pools
     for queue in [*shared, own]:
         queue.put(2)
         assert queue.get(timeout=5) == 2

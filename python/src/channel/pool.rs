@@ -174,19 +174,23 @@ impl Pool {
         loop {
             self.check_open()?;
             let before = self.span().load(SeqCst);
-            if self.has_room(plan.block_bytes, most) {
-                if plan.block_bytes > 0 && block.is_none() {
-                    let made = py.detach(|| made_block(&plan, &pickle, &buffers));
-                    block = Some(made.map_err(no_memory)?);
-                }
-                let message = Message { plan: &plan, pickle: &pickle, buffers: &buffers };
-                let put = self.alone(py, deadline, |ring| {
-                    self.try_put(ring, &message, block.as_ref(), most, board)
-                })?;
-                if put == Some(true) {
-                    self.filled().wake(1);
-                    return Ok(true);
-                }
+            let had_room = self.has_room(plan.block_bytes, most);
+            if had_room && plan.block_bytes > 0 && block.is_none() {
+                let made = py.detach(|| made_block(&plan, &pickle, &buffers));
+                block = Some(made.map_err(no_memory)?);
+            }
+            let message = Message { plan: &plan, pickle: &pickle, buffers: &buffers };
+            let put = self.alone(py, deadline, |ring| match &block {
+                // Who comes after one that was killed counts again.
+                None if plan.block_bytes > 0 => Ok(false),
+                block => self.try_put(ring, &message, block.as_ref(), most, board),
+            })?;
+            if put == Some(true) {
+                self.filled().wake(1);
+                return Ok(true);
+            }
+            if !had_room && self.has_room(plan.block_bytes, most) {
+                continue;
             }
             if deadline.is_over() {
                 return Ok(false);

@@ -51,10 +51,14 @@ impl Signals {
         self.delivery.get_read().as_fd()
     }
 
-    /// What they ask for, each once.
+    /// What they ask for, each once. One that was continued meanwhile does not stop any more: of two that
+    /// are there, nobody knows which came first, and who stops after that stays so.
     pub(crate) fn asked(&mut self) -> Vec<Asked> {
-        let asked = self.delivery.pending().filter_map(|signal| match signal {
+        let signals: Vec<_> = self.delivery.pending().collect();
+        let goes_on = signals.contains(&SIGCONT);
+        let asked = signals.into_iter().filter_map(|signal| match signal {
             SIGINT | SIGTERM | SIGHUP => Some(Asked::End),
+            SIGTSTP if goes_on => None,
             SIGTSTP => Some(Asked::Stop),
             SIGCONT => Some(Asked::Continued),
             SIGWINCH => Some(Asked::Resized),

@@ -115,7 +115,7 @@ fn files_named_by_the_hundred_are_copied_as_the_classic_copies_them() {
             "cd d; cp n* ../e/.; echo $?",
             "cp -t e m* d/n*; echo $?",
             "cp m0* d/n0* missing m1* a b l d d/x d/n1* e; echo $?",
-            "cp -r m0* d/n0* d/sub m1* d/. e; echo $?",
+            "cp -r m0* d/n0* d/sub m1* e; echo $?",
             "cp m* d/n* m050 d/n051 e; echo $?",
             "cp d//n* e; cp \"$PWD\"/m* e; echo $?",
             "cp --strip-trailing-slashes m001/ m* e; echo $?",

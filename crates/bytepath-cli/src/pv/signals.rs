@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGTTOU, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::backend::SignalDelivery;
@@ -34,16 +34,23 @@ const CAUGHT: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH, S
 /// Signals that came and were not looked at.
 pub(crate) struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
+    /// Which of the two that stop and continue came last.
+    last: Arc<AtomicUsize>,
 }
 
 impl Signals {
     /// Catches them from now on. A signal that was ignored when this program was started, as
     /// `nohup` does with SIGHUP, is caught as well, which is what pv does.
     pub(crate) fn caught() -> std::io::Result<Signals> {
+        // Before the queue, which tells of a signal only once it is known here.
+        let last = Arc::default();
+        for signal in [SIGTSTP, SIGCONT] {
+            signal_hook::flag::register_usize(signal, Arc::clone(&last), signal as usize)?;
+        }
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, CAUGHT)?;
         nudge::allow()?;
-        Ok(Signals { delivery })
+        Ok(Signals { delivery, last })
     }
 
     /// Readable when a signal came.
@@ -51,11 +58,12 @@ impl Signals {
         self.delivery.get_read().as_fd()
     }
 
-    /// What they ask for, each once. One that was continued meanwhile does not stop any more: of two that
-    /// are there, nobody knows which came first, and who stops after that stays so.
+    /// What they ask for, each once. One that was continued since it was to stop does not stop any more:
+    /// nobody would continue it again.
     pub(crate) fn asked(&mut self) -> Vec<Asked> {
         let signals: Vec<_> = self.delivery.pending().collect();
-        let goes_on = signals.contains(&SIGCONT);
+        let is_last = self.last.load(SeqCst) == SIGTSTP as usize;
+        let goes_on = signals.contains(&SIGCONT) && !is_last;
         let asked = signals.into_iter().filter_map(|signal| match signal {
             SIGINT | SIGTERM | SIGHUP => Some(Asked::End),
             SIGTSTP if goes_on => None,

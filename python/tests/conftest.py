@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,25 @@ from bytepath._program import program
 
 if TYPE_CHECKING:
     from fleet_hosts import Fleet
+
+
+def semaphores() -> set[Path]:
+    """Names of multiprocessing's semaphores, which are left behind where all who know them are killed."""
+    return set(Path("/dev/shm").glob("sem.mp-*"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_semaphores_stay() -> Iterator[None]:
+    before = semaphores()
+    yield
+    held = ""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):
+            held += maps.read_text(errors="replace")
+    for name in semaphores() - before:
+        if name.name not in held:
+            with suppress(OSError):
+                name.unlink()
 
 
 @pytest.fixture

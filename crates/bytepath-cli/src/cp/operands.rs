@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -234,14 +234,14 @@ fn copy_to(shared: &Shared<'_>, crew: Option<&Crew<'_>>, files: &[OsString], tar
 }
 
 /// The directory of operands that are copied together.
-struct From {
+struct Origin {
     /// As they name it, without the slash; nothing where they do not.
     name: OsString,
     open: Arc<OwnedFd>,
 }
 
 /// A path as its directory and its last component, where one slash or none is between them.
-fn parted(path: &OsStr) -> Option<(&OsStr, &OsStr)> {
+fn directory_and_name(path: &OsStr) -> Option<(&OsStr, &OsStr)> {
     let bytes = path.as_bytes();
     let (directory, name) = match bytes.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&bytes[..slash], &bytes[slash + 1..]),
@@ -274,17 +274,16 @@ impl Copier<'_> {
         let are_enough = sources.len() >= crew::FILES_PART;
         let may_be_together =
             distinct && are_enough && !settings.parents && quick::only_adds(settings);
-        let (mut next, mut alone, mut from) = (0, 0, None);
+        let (mut next, mut alone, mut origin) = (0, 0, None);
         while next < sources.len() {
             if may_be_together && next >= alone {
-                let files = self.files_together(&sources[next..], &mut from);
-                if files >= crew::FILES_PART {
-                    let files = &sources[next..next + files];
-                    next += files.len();
-                    self.put_off_operands(files, target, &from);
-                    continue;
+                match self.put_off_operands(&sources[next..], target, &mut origin) {
+                    Ok(files) => {
+                        next += files;
+                        continue;
+                    }
+                    Err(files) => alone = next + files,
                 }
-                alone = next + files;
             }
             let source = &sources[next];
             next += 1;
@@ -310,65 +309,71 @@ impl Copier<'_> {
         self.stand_at(turns::now().turn.next_operand());
     }
 
-    /// How many operands from the first on are files of one directory, which is then held open, and are
-    /// not in the target yet: no more than are copied together.
-    fn files_together(&self, sources: &[OsString], from: &mut Option<From>) -> usize {
-        let first = sources.first().and_then(|source| parted(source));
-        let (Some((directory, _)), true, Some(_)) = (first, self.puts_off(), self.within) else {
-            return 0;
+    /// Has the first of these operands copied, now or soon, as far as they are files of one directory, which
+    /// is then held open, that are not in the target yet; how many. Where those are too few it is how many
+    /// are to be copied one by one.
+    fn put_off_operands(
+        &mut self,
+        sources: &[OsString],
+        target: &OsStr,
+        origin: &mut Option<Origin>,
+    ) -> Result<usize, usize> {
+        let first = sources.first().and_then(|source| directory_and_name(source));
+        let Some((directory, _)) = first.filter(|_| self.puts_off()) else { return Err(0) };
+        let (Some(within), Directory::Held(sink)) = (self.within, &self.base) else {
+            return Err(0);
         };
-        if from.as_ref().is_none_or(|from| from.name != directory) {
+        if origin.as_ref().is_none_or(|origin| origin.name != directory) {
             let path = if directory.is_empty() { OsStr::new(".") } else { directory };
-            let open = open_directory(path).ok();
-            *from = open.map(|open| From { name: directory.to_owned(), open: Arc::new(open) });
+            let open = open_directory(path).map_err(|_| 0_usize)?;
+            *origin = Some(Origin { name: directory.to_owned(), open: Arc::new(open) });
         }
-        let Some(from) = from else { return 0 };
-        let links = self.shared.settings.preserve.links;
-        let is_together = |source: &&OsString| {
-            let Some((directory, name)) = parted(source) else { return false };
-            let stat = |within: BorrowedFd<'_>| {
-                rustix::fs::statat(within, name, AtFlags::SYMLINK_NOFOLLOW)
-            };
-            directory == from.name
-                && stat(from.open.as_fd()).is_ok_and(|stat| {
-                    kind(&stat) == FileType::RegularFile
-                        && stat.st_size < quick::LARGE_BYTES
-                        && !(links && stat.st_nlink > 1)
-                })
-                && stat(self.base.as_fd()).is_err_and(|errno| errno == Errno::NOENT)
-        };
-        sources.iter().take(crew::FILES_TOGETHER).take_while(is_together).count()
-    }
-
-    /// Has these copied, now or soon.
-    fn put_off_operands(&mut self, sources: &[OsString], target: &OsStr, from: &Option<From>) {
-        let (Some(from), Some(within), Directory::Held(sink)) = (from, self.within, &self.base)
-        else {
-            return;
-        };
-        let names = || sources.iter().filter_map(|source| Some(parted(source)?.1));
-        let entries = Entries::of_files(names());
-        let before = joined(target, OsStr::new("x")).len() - 1;
+        let Some(origin) = origin else { return Err(0) };
+        let names: Vec<&OsStr> = sources
+            .iter()
+            .take(crew::FILES_TOGETHER)
+            .map_while(|source| directory_and_name(source))
+            .take_while(|(directory, name)| {
+                *directory == origin.name && self.can_be_put_off(name, &origin.open, sink)
+            })
+            .map(|(_, name)| name)
+            .collect();
+        if names.len() < crew::FILES_PART {
+            return Err(names.len());
+        }
+        let before = joined(target, names[0]).len() - names[0].len();
         let place = |shown: &OsStr, base_bytes| Place {
             shown: shown.to_owned(),
             base_bytes,
             ..Place::default()
         };
-        let (source, sink_place) = (place(&from.name, 0), place(target, before));
-        let pair = Arc::new(Pair { source, sink: sink_place, ..Pair::default() });
+        let (source, sink_place) = (place(&origin.name, 0), place(target, before));
         let turn = turns::now().turn.next_operand();
         let folder = Folder {
-            pair,
-            source: from.open.clone(),
+            pair: Arc::new(Pair { source, sink: sink_place, ..Pair::default() }),
+            source: origin.open.clone(),
             sink: sink.clone(),
             within,
             sink_is: SinkIs::Unknown,
-            entries: Arc::new(entries),
+            entries: Arc::new(Entries::of_files(names.iter().copied())),
             way: turn.inside(),
             argument: true,
         };
         self.stand_at(turn);
-        self.put_off_files(&Arc::new(folder), 0..sources.len());
+        self.put_off_files(&Arc::new(folder), 0..names.len());
+        Ok(names.len())
+    }
+
+    /// Whether this is a file, none that takes long or may have been copied under another name, and nothing
+    /// has its name in the target.
+    fn can_be_put_off(&self, name: &OsStr, source: &OwnedFd, sink: &OwnedFd) -> bool {
+        let links = self.shared.settings.preserve.links;
+        let stat = |at: &OwnedFd| rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat(source).is_ok_and(|stat| {
+            kind(&stat) == FileType::RegularFile
+                && stat.st_size < quick::LARGE_BYTES
+                && !(links && stat.st_nlink > 1)
+        }) && stat(sink).is_err_and(|errno| errno == Errno::NOENT)
     }
 
     /// The place of this path in the directory that the operands are copied into.

@@ -1,8 +1,8 @@
 //! What any number of processes put objects into, and any number take them from.
 //!
 //! Memory that all have mapped holds the messages in their order, a ring, each in one piece; a block of
-//! what is very large is memory of its own, sealed, whose descriptor lies in a socket pair that all have, in the same order and
-//! with a number that its message names. Whoever puts or takes does it when it is its turn ([`Turns`]),
+//! what is very large is memory of its own, sealed, whose descriptor lies in a socket pair that all have,
+//! in the same order and with a number that its message names. Whoever puts or takes does it when it is its turn ([`Turns`]),
 //! and one store, of where the ring begins and ends, makes it so: a process that is killed before has
 //! done nothing, and what it left in the socket is of a number that nobody asks for any more.
 
@@ -346,17 +346,21 @@ impl Pool {
         deadline: Deadline,
         work: impl FnOnce(&mut SharedMemory) -> Result<T, PyError> + Send,
     ) -> PyResult<Option<T>> {
-        let mut work = Some(work);
+        let (mut work, mut last) = (Some(work), 0);
         let asked = Instant::now();
         loop {
             self.check_open()?;
             let done = py.detach(|| {
                 let turns = Turns { whose: self.word(TURN), ends: self.signal(TURN) };
                 let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(turn) = turns.begin(self.ours) else {
-                    drop(ring);
-                    turns.wait(SLICE);
-                    return Ok(None);
+                let turn = match turns.begin(self.ours, last) {
+                    Ok(turn) => turn,
+                    Err(theirs) => {
+                        drop(ring);
+                        last = theirs;
+                        turns.wait();
+                        return Ok(None);
+                    }
                 };
                 let ends = Ends(turns);
                 if turn == Turn::Inherited {
@@ -618,9 +622,14 @@ impl Prefix {
         Prefix { head_bytes: word(0), number: word(1), block_bytes: word(2) }
     }
 
-    fn bytes(self) -> Vec<u8> {
-        let words = [self.head_bytes, self.number, self.block_bytes];
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    fn bytes(self) -> [u8; PREFIX * WORD] {
+        let mut bytes = [0; PREFIX * WORD];
+        let (words, _) = bytes.as_chunks_mut::<WORD>();
+        for (word, value) in words.iter_mut().zip([self.head_bytes, self.number, self.block_bytes])
+        {
+            *word = value.to_le_bytes();
+        }
+        bytes
     }
 
     /// Words of the ring, with what follows it.

@@ -57,23 +57,25 @@ const LOOKS: u32 = 200;
 const SLICE: Duration = Duration::from_millis(20);
 
 impl Turns<'_> {
-    /// Begins this process's turn, unless it is another's. No two threads of a process may ask at once.
-    pub(super) fn begin(self, ours: u64) -> Option<Turn> {
+    /// Begins this process's turn, unless it is another's: then says whose. One whose turn it was at the last
+    /// attempt, too, may have been killed, which takes long to find out. No two threads of a process may ask
+    /// at once.
+    pub(super) fn begin(self, ours: u64, last: u64) -> Result<Turn, u64> {
         for _ in 0..LOOKS {
             if self.whose.compare_exchange(0, ours, SeqCst, SeqCst).is_ok() {
-                return Some(Turn::Ordinary);
+                return Ok(Turn::Ordinary);
             }
             std::hint::spin_loop();
         }
         let theirs = self.whose.load(SeqCst);
-        let follows = theirs != 0 && theirs != ours && is_gone(theirs);
+        let follows = theirs != 0 && theirs == last && theirs != ours && is_gone(theirs);
         let began = follows && self.whose.compare_exchange(theirs, ours, SeqCst, SeqCst).is_ok();
-        began.then_some(Turn::Inherited)
+        if began { Ok(Turn::Inherited) } else { Err(theirs) }
     }
 
     /// Sleeps until the turn ends, or for a slice.
-    pub(super) fn wait(self, most: Duration) {
-        self.ends.sleep(most.min(SLICE), || self.whose.load(SeqCst) == 0);
+    pub(super) fn wait(self) {
+        self.ends.sleep(SLICE, || self.whose.load(SeqCst) == 0);
     }
 
     pub(super) fn end(self) {

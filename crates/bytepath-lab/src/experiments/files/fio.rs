@@ -73,8 +73,8 @@ impl Fio {
     }
 }
 
-/// The job file, but for the times. Its buffers begin at a page, as ours do: at the odd addresses that fio has unless told,
-/// requests of 64 KiB were seen at a quarter of the speed.
+/// The job file, but for the times. Its buffers begin at a page, as ours do: at the odd addresses that
+/// fio has unless told, requests of 64 KiB were seen at a quarter of the speed.
 fn job(made: &Made<'_>) -> String {
     let shape = made.shape;
     let known = ENGINES.iter().find(|(ours, ..)| *ours == made.engine.name());

@@ -132,6 +132,7 @@ impl<'a> Transfer<'a> {
             sink: self.job.sink,
             limit,
             preallocation: self.job.preallocation,
+            basis: self.plan.basis(),
             knobs: &choice.knobs,
             meter,
             cancel: self.cancel,

@@ -6,6 +6,7 @@ use crate::endpoint::{Blocking, Endpoint, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::knobs::Knobs;
 use crate::meter::Meter;
+use crate::plan::Basis;
 use crate::wait::{Cancel, Waiter};
 
 mod copy_file_range;
@@ -278,7 +279,8 @@ pub enum Rank {
     Copies,
     /// Stays in the kernel, and copies there.
     InKernel,
-    /// The same by several threads at once, where no device limits them and the job allows it.
+    /// The same by several threads at once, where the job allows it and the file system is one that
+    /// is faster then.
     Together,
     /// Hands over pages, or lets the file system share or offload.
     ByReference,
@@ -294,6 +296,9 @@ pub struct Span<'a> {
     pub limit: u64,
     /// Whether blocks may be set aside behind the sink's end: see [`Job::allow_preallocation`].
     pub preallocation: Allowed,
+    /// Why this route is taken: by rules, and by what was measured before, one may leave it to the next where
+    /// it finds what makes it slow.
+    pub basis: Basis,
     /// How.
     pub knobs: &'a Knobs,
     /// Whom to tell.

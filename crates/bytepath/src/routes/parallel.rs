@@ -2,22 +2,27 @@
 //! the sink.
 //!
 //! A file takes one write(2) at a time, whoever writes: its inode is locked meanwhile. Pages of a
-//! mapping are filled by several at once. The kernel alone touches the mapping, so that a disk that
-//! is full, or a page that cannot be had, is EFAULT and no SIGBUS; a source that becomes shorter
-//! meanwhile ends the read.
+//! mapping are filled by several at once, so one thread splices its slices (see [`piped`]), and the others
+//! map theirs. The kernel alone touches a mapping, so that a disk that is full, or a page that cannot be
+//! had, is EFAULT and no SIGBUS; a source that becomes shorter meanwhile ends the read.
 //!
-//! Costs per slice: a mapping, a lock, and one call per MiB; one copy, and a fault for every page.
+//! Costs per slice: a mapping, a lock, and one or two calls per MiB; one copy, and faults for pages.
 //!
-//! In a file system in memory, a fault for every page costs more than the lock of a write does. There
-//! one thread splices its slices (see [`piped`]), while the others have pages come into being with the
-//! bytes of a mapping of the source (see [`PageFiller`]): no lock, no fault, and no page that is cleared
-//! before it is filled. 256 MiB from tmpfs to tmpfs, medians of 3 on 2 CPUs: 0.18 s by copy_file_range, 0.29 by
-//! one mapping and 0.19 by one filler; 0.18 by two mappings, 0.107 by two fillers, 0.109 by one that splices
-//! beside a mapping, and 0.091 beside a filler. On ext4, whose faults bring several pages, mappings alone
-//! are faster.
+//! Into a file system in memory, the others have pages come into being with the bytes of a mapping of the
+//! source (see [`PageFiller`]): no lock, no fault, and no page that is cleared before it is filled. 256 MiB
+//! from tmpfs to tmpfs, medians of 3 on 2 CPUs: 0.18 s by copy_file_range, 0.29 by one mapping and 0.19 by one
+//! filler; 0.18 by two mappings, 0.107 by two fillers, 0.109 by one that splices beside a mapping, and 0.091
+//! beside a filler.
 //!
-//! What is in memory already goes into a file system in memory so unasked, where the job allows any
-//! order. By two CPUs, as ratios to cp, which calls copy_file_range: 32 MiB 1.5, 64 MiB 1.65, 256 MiB 1.5,
+//! Elsewhere they read the source into their mappings (see [`mapped`]). Where those have large pages, 2 MiB
+//! take one fault. 700 MiB in the cache on 2 CPUs, medians of 15: on ext4 cp 291 ms, splice 146, so 95; on xfs
+//! 151, 102 and 68; on btrfs, whose pages are small, and whose writes take longer, 752, 636 and 448. With
+//! small pages there is nothing to be gained on ext4 (1.4 GiB: 0.28 s, and 0.26 by splice), so that by
+//! rules the route leaves the work to the next one there, as it does where the memory for large pages has to be
+//! asked of a virtual machine's host first (1.3 s, and 0.33 by splice, which takes small pieces then).
+//!
+//! What is in memory already goes into these so unasked, where the job allows any order: on tmpfs, by two
+//! CPUs, as ratios to cp, which calls copy_file_range: 32 MiB 1.5, 64 MiB 1.65, 256 MiB 1.5,
 //! 1 GiB and more 2 to 4. It takes longer than one thread (0.9) where 512 MiB have to be read from a disk.
 //!
 //! The sink grows by a window at a time, which a file system on a device has set aside before it is
@@ -39,9 +44,11 @@ use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use crate::sys::file_mapping::FileMapping;
 use crate::sys::page_filler::PageFiller;
+use mapped::{Mapped, UNIT_BYTES};
 use piped::Piped;
 use slices::{Copied, Slice, Slices, Why};
 
+mod mapped;
 mod piped;
 mod slices;
 
@@ -56,6 +63,13 @@ const SLICES_EACH: u64 = 8;
 
 /// What the sink is made longer by at once.
 const WINDOW_BYTES: u64 = 64 << 20;
+
+/// File systems in memory.
+const IN_MEMORY: &str = "tmpfs";
+/// Where several threads fill a file faster, whatever its pages.
+const PAGES_OF_ANY_SIZE: [&str; 2] = [IN_MEMORY, "btrfs"];
+/// Where they do if a mapping has large pages, which shows when it is filled.
+const LARGE_PAGES: [&str; 2] = ["ext4", "xfs"];
 
 /// So many bytes of a source, spread over it, show whether it is in the page cache.
 const PROBES: u64 = 8;
@@ -106,7 +120,7 @@ impl Route for Parallel {
         let bytes = job.bytes_known().unwrap_or(0);
         let together = job.is_for_several()
             && !job.source.may_have_holes()
-            && is_in_memory(job.sink.as_fd())
+            && takes_several(job.sink.as_fd())
             && is_at_hand(job.source.as_fd(), bytes)
             && CpuList::of_this_thread().is_ok_and(|cpus| cpus.len() > 1);
         Ok(if together { Rank::Together } else { Rank::Unproven })
@@ -141,21 +155,7 @@ impl Route for Parallel {
 enum Means {
     Pipe(Piped),
     Filler(PageFiller),
-    Mapping,
-}
-
-impl Means {
-    /// For one of them, as a file takes one write at a time.
-    fn for_one(in_memory: bool) -> Means {
-        let pipe = if in_memory { Piped::open() } else { None };
-        pipe.map_or(Means::Mapping, Means::Pipe)
-    }
-
-    /// For all others.
-    fn for_others(in_memory: bool) -> Means {
-        let filler = if in_memory { PageFiller::open().ok() } else { None };
-        filler.map_or(Means::Mapping, Means::Filler)
-    }
+    Mapping(Mapped),
 }
 
 /// Bytes that the source has, on their way.
@@ -172,8 +172,8 @@ struct Stretch<'a> {
     threads: usize,
     /// The sink, open for reading as well, where the span's is not.
     mappable: Option<OwnedFd>,
-    /// Whether the sink's bytes are in memory and nowhere else.
-    in_memory: bool,
+    /// What the sink is on, if that is known.
+    file_system: Option<&'static str>,
     slices: Mutex<Slices>,
 }
 
@@ -195,7 +195,8 @@ impl<'a> Stretch<'a> {
         let bulk = ((sink_at + bytes - 1) / page * page).saturating_sub(sink_at);
         let threads = threads(span);
         let each = bulk / (threads as u64 * SLICES_EACH);
-        let slice_bytes = each.clamp(SLICE_BYTES_MIN, SLICE_BYTES_MAX) / page * page;
+        let whole = if each < UNIT_BYTES as u64 { page } else { UNIT_BYTES as u64 };
+        let slice_bytes = each.clamp(SLICE_BYTES_MIN, SLICE_BYTES_MAX) / whole * whole;
         Ok(Stretch {
             span,
             source_at,
@@ -205,7 +206,7 @@ impl<'a> Stretch<'a> {
             bulk,
             threads,
             mappable: if bulk > 0 { mappable(span.sink.as_fd())? } else { None },
-            in_memory: is_in_memory(span.sink.as_fd()),
+            file_system: machine::type_of(span.sink.as_fd()),
             slices: Mutex::new(Slices::new(bulk, slice_bytes)),
         })
     }
@@ -216,11 +217,11 @@ impl<'a> Stretch<'a> {
             std::thread::scope(|scope| {
                 for _ in 1..self.threads.min(self.slices().count()) {
                     // Without memory for a thread, those that there are do its work.
-                    let begin = || self.work(Means::for_others(self.in_memory), || ());
+                    let begin = || self.work(self.means_of_others(), || ());
                     let _ = std::thread::Builder::new().spawn_scoped(scope, begin);
                 }
                 // Of the threads, this one alone tells the meter.
-                self.work(Means::for_one(self.in_memory), || self.tell());
+                self.work(self.means_of_one(), || self.tell());
             });
             let reached = self.leave()?;
             if reached < self.bulk {
@@ -230,6 +231,29 @@ impl<'a> Stretch<'a> {
         self.copy_rest(self.bytes - self.bulk).map(|rest| self.bulk + rest)
     }
 
+    /// By which one of the threads copies, as a file takes one write at a time.
+    fn means_of_one(&self) -> Means {
+        Piped::open(self.is_in_memory()).map_or_else(|| self.mapping(), Means::Pipe)
+    }
+
+    /// By which all others do.
+    fn means_of_others(&self) -> Means {
+        let filler = if self.is_in_memory() { PageFiller::open().ok() } else { None };
+        filler.map_or_else(|| self.mapping(), Means::Filler)
+    }
+
+    fn mapping(&self) -> Means {
+        Means::Mapping(match self.file_system {
+            Some(name) if PAGES_OF_ANY_SIZE.contains(&name) => Mapped::anyhow(),
+            _ => Mapped::chosen(self.span.basis),
+        })
+    }
+
+    /// Whether the sink's bytes are in memory and nowhere else.
+    fn is_in_memory(&self) -> bool {
+        self.file_system == Some(IN_MEMORY)
+    }
+
     fn slices(&self) -> std::sync::MutexGuard<'_, Slices> {
         self.slices.lock().expect("nobody panics holding it")
     }
@@ -237,18 +261,26 @@ impl<'a> Stretch<'a> {
     /// Copies slices until there are none, or the work has ended early.
     fn work(&self, mut means: Means, mut after: impl FnMut()) {
         while let Some(slice) = self.next() {
-            let mut copied = match &means {
-                Means::Pipe(pipe) => self.splice(pipe, &slice),
-                Means::Filler(filler) => self.fill(filler, &slice),
-                Means::Mapping => self.copy(&slice),
-            };
+            let mut copied = self.copy(&mut means, &slice);
             // Not between these two, or no more: a read of the same bytes shows which.
             if matches!(copied.why, Some(Why::Refused)) {
-                means = Means::Mapping;
-                copied = self.copy(&slice);
+                means = Means::Mapping(Mapped::anyhow());
+                copied = self.copy(&mut means, &slice);
             }
             self.slices().copied(&slice, copied);
             after();
+        }
+    }
+
+    /// Copies a slice; how much of it, the calls that took, and why it is not all.
+    fn copy(&self, means: &mut Means, slice: &Slice) -> Copied {
+        let source = self.span.source.as_fd();
+        let places = (self.source_at + slice.at, self.sink_at + slice.at);
+        let bytes = slice.bytes as usize;
+        match means {
+            Means::Pipe(pipe) => pipe.copy((source, self.span.sink.as_fd()), places, bytes),
+            Means::Filler(filler) => self.fill(filler, slice),
+            Means::Mapping(mapped) => mapped.copy((source, self.mappable()), places, bytes),
         }
     }
 
@@ -293,11 +325,6 @@ impl<'a> Stretch<'a> {
         copied
     }
 
-    fn splice(&self, pipe: &Piped, slice: &Slice) -> Copied {
-        let places = (self.source_at + slice.at, self.sink_at + slice.at);
-        pipe.copy((self.span.source.as_fd(), self.span.sink.as_fd()), places, slice.bytes as usize)
-    }
-
     /// Whether a source in memory has a hole there, to which looking at it by a mapping would give memory.
     fn has_hole(&self, from: u64, bytes: usize) -> bool {
         let hole = || rustix::fs::seek(self.span.source, SeekFrom::Hole(from));
@@ -335,7 +362,7 @@ impl<'a> Stretch<'a> {
             return Err(Errno::FBIG);
         }
         loop {
-            let grown = match self.in_memory {
+            let grown = match self.is_in_memory() {
                 true => rustix::fs::ftruncate(self.span.sink, end),
                 false => {
                     let flags = FallocateFlags::empty();
@@ -352,30 +379,6 @@ impl<'a> Stretch<'a> {
     /// The sink, open for reading and writing.
     fn mappable(&self) -> BorrowedFd<'_> {
         self.mappable.as_ref().map_or(self.span.sink.as_fd(), |sink| sink.as_fd())
-    }
-
-    /// Copies a slice by a mapping; how much of it, the calls that took, and why it is not all.
-    fn copy(&self, slice: &Slice) -> Copied {
-        let mut copied = Copied { bytes: 0, calls: 1, why: None };
-        let to = self.sink_at + slice.at;
-        let bytes = slice.bytes as usize;
-        let window = match FileMapping::of_sink(self.mappable(), to, bytes) {
-            Ok(window) => window,
-            Err(errno) => return Copied { why: Some(Why::Mapping(errno)), ..copied },
-        };
-        while copied.bytes < bytes {
-            let most = (bytes - copied.bytes).min(CHUNK_BYTES);
-            let from = self.source_at + slice.at + copied.bytes as u64;
-            let range = copied.bytes..copied.bytes + most;
-            copied.calls += 1;
-            match window.read_from(self.span.source, from, range) {
-                Ok(0) => return Copied { why: Some(Why::End), ..copied },
-                Ok(count) => copied.bytes += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Copied { why: Some(Why::Reading(errno)), ..copied },
-            }
-        }
-        copied
     }
 
     /// Tells the meter of what the sink has without a gap.
@@ -473,5 +476,11 @@ fn is_at_hand(file: BorrowedFd<'_>, bytes: u64) -> bool {
 
 /// Whether a file is in memory and nowhere else (tmpfs, memfd).
 fn is_in_memory(file: BorrowedFd<'_>) -> bool {
-    machine::type_of(file) == Some("tmpfs")
+    machine::type_of(file) == Some(IN_MEMORY)
+}
+
+/// Whether several threads fill a file faster than one, where its pages are as they should be.
+fn takes_several(sink: BorrowedFd<'_>) -> bool {
+    machine::type_of(sink)
+        .is_some_and(|name| PAGES_OF_ANY_SIZE.contains(&name) || LARGE_PAGES.contains(&name))
 }

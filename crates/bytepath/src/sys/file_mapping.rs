@@ -63,6 +63,26 @@ impl FileMapping {
         unsafe { rustix::mm::madvise(start, range.len(), Advice::LinuxPopulateRead) }
     }
 
+    /// Asks for large pages where the file has none yet. A kernel that does not take the hint does as it
+    /// likes.
+    pub(crate) fn prefer_large_pages(&self) {
+        let start = self.start.as_ptr().cast();
+        // SAFETY: the range is this mapping; the advice changes no content.
+        let _ = unsafe { rustix::mm::madvise(start, self.mapped, Advice::LinuxHugepage) };
+    }
+
+    /// Has the kernel bring in the pages of this range of the stretch, to be written: zeros where the
+    /// file has nothing. EFAULT where it has no room for them.
+    pub(crate) fn make_room(&self, range: Range<usize>) -> Result<(), Errno> {
+        let page = rustix::param::page_size();
+        let (first, end) = (self.before + range.start, self.before + range.end);
+        assert!(first <= end && end <= self.mapped, "the mapping has the range");
+        let first = first / page * page;
+        let start = self.start.as_ptr().wrapping_add(first).cast();
+        // SAFETY: the range is this mapping; its content stays what it is.
+        unsafe { rustix::mm::madvise(start, end - first, Advice::LinuxPopulateWrite) }
+    }
+
     /// One read of the source at an offset into a range of the stretch. EFAULT where the mapped file
     /// does not have the first of these bytes, there is no room for them, or they are not to be
     /// written.

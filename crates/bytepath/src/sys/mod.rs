@@ -5,6 +5,7 @@ pub(crate) mod alias_probe;
 pub(crate) mod closing;
 pub(crate) mod cpuid;
 pub(crate) mod error_queue;
+pub(crate) mod faults;
 pub(crate) mod file_mapping;
 pub(crate) mod mapped_file;
 pub(crate) mod memory;

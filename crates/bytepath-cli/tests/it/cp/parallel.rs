@@ -407,6 +407,43 @@ fn a_copy_of_a_large_file_is_whole_or_shorter_than_the_file() {
 }
 
 #[test]
+fn a_large_file_on_a_disk_is_copied_by_several_threads_where_its_pages_are_large() {
+    if !may_trace() {
+        return;
+    }
+    // Without large pages one thread goes on from the byte reached; btrfs does without them. What the
+    // disk has no room for is told of as by the classic.
+    let lines = "
+        seq 90000000 | head -c 125829121 >large
+        for system in ext4 xfs btrfs; do
+            truncate -s 400M image; mkfs.$system -q image >/dev/null; mount -o loop image m
+            cp large m/large
+            for words in '' '--jobs 1' '--fsync' '--atomic'; do
+                $bytepath cp --reflink=never $words m/large m/new; cmp large m/new; rm m/new
+            done
+            for error in EINVAL EFAULT ENOMEM; do
+                strace -f -qqq -o calls -e trace=madvise -e inject=madvise:error=$error \
+                    $bytepath cp --reflink=never --json report large m/new
+                cmp large m/new; rm m/new
+                grep -o '\"splice\"' report || true
+                if [ $(nproc) -gt 1 ]; then grep -q MADV_POPULATE_WRITE calls; fi
+            done
+            for cp in theirs ours; do
+                $cp --reflink=never m/large m/2 && $cp --reflink=never m/large m/3 && \
+                    $cp --reflink=never m/large m/4 && exit 1
+                for copy in m/2 m/3 m/4; do
+                    if [ -e $copy ]; then cmp -n $(stat -c %s $copy) large $copy; rm $copy; fi
+                done
+            done 2>said
+            [ $(sort said | uniq | wc -l) = 1 ]; grep -q 'No space left on device' said
+            umount m; rm image
+        done";
+    let Some(done) = mounted(&["mkfs.xfs", "mkfs.btrfs"], lines) else { return };
+    let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
+    assert_eq!(done.stdout.lines().count(), if alone { 9 } else { 6 }, "{done:?}");
+}
+
+#[test]
 fn the_route_of_several_threads_can_be_named() {
     let done = beside_many(
         "echo old >there; chmod 200 there; for to in new there; do \

@@ -58,7 +58,10 @@ fn folders() -> Vec<tempfile::TempDir> {
     folders
 }
 
-const BY_ALL: &str = "\"parallel\": 41943041";
+/// Whether all came by several threads. On a disk one may go on alone, where memory is slow to be had.
+fn came_by_all(folder: &Path, done: &Done) -> bool {
+    !folder.starts_with("/dev/shm") || done.stdout.contains("\"parallel\": 41943041")
+}
 
 #[test]
 fn the_profile_decides_also_where_nothing_is_to_be_shared() {
@@ -71,7 +74,7 @@ fn the_profile_decides_also_where_nothing_is_to_be_shared() {
                 ),
             );
             let done = done.well();
-            assert!(done.stdout.contains(BY_ALL), "{words}: {done:?}");
+            assert!(came_by_all(folder.path(), &done), "{words}: {done:?}");
         }
         let explained = beside_large(
             folder.path(),
@@ -109,7 +112,7 @@ fn what_cannot_go_past_the_page_cache_goes_by_the_profile() {
             "strace -f -qqq -o /dev/null -e inject=io_uring_setup,io_setup:error=ENOSYS \
              $bytepath cp --direct --profile profile --json - large new && cmp large new",
         );
-        assert!(done.stdout.contains(BY_ALL), "{done:?}");
+        assert!(came_by_all(folder.path(), &done), "{done:?}");
         assert!(done.stderr.contains("--direct: what cannot go past the page cache"), "{done:?}");
     }
 }
@@ -123,6 +126,8 @@ fn whatever_call_of_its_threads_fails_the_copy_is_whole() {
         // The loader of a program reads with pread64, too, some three times.
         for inject in [
             "splice:error=EINVAL",
+            "madvise:error=EINVAL",
+            "madvise:error=EFAULT:when=4+",
             "splice:error=ENOSYS:when=3+",
             "splice:error=EIO:when=4",
             "ftruncate,fallocate:error=EINTR:when=2+3",

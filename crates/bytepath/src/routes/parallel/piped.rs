@@ -3,12 +3,14 @@
 //! Costs per MiB: two system calls, and one more for each piece that the sink takes by itself.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 
 use super::slices::{Copied, Why};
 use crate::endpoint;
+use crate::routes::pieces::Pieces;
 
 /// The size asked for the pipe: what fs.pipe-max-size allows everybody by default.
 const PIPE_BYTES: usize = 1 << 20;
@@ -18,22 +20,25 @@ pub(super) struct Piped {
     reader: OwnedFd,
     writer: OwnedFd,
     bytes: usize,
+    /// What a sink with blocks on a device is given at once; one in memory takes page by page.
+    pieces: Option<Pieces>,
 }
 
 impl Piped {
     /// Nothing where there is no pipe to be had.
-    pub(super) fn open() -> Option<Piped> {
+    pub(super) fn open(in_memory: bool) -> Option<Piped> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).ok()?;
         // A refusal (fs.pipe-user-pages-soft used up) leaves the size it has, which also works.
         let bytes = endpoint::set_pipe_bytes(writer.as_fd(), PIPE_BYTES)
             .or_else(|_| rustix::pipe::fcntl_getpipe_size(&writer))
             .unwrap_or(rustix::pipe::PIPE_BUF);
-        Some(Piped { reader, writer, bytes })
+        let pieces = (!in_memory).then(Pieces::default);
+        Some(Piped { reader, writer, bytes, pieces })
     }
 
     /// Copies so many bytes from a place in the source to one in the sink, wherever both stand.
     pub(super) fn copy(
-        &self,
+        &mut self,
         (source, sink): (BorrowedFd<'_>, BorrowedFd<'_>),
         (mut from, mut to): (u64, u64),
         bytes: usize,
@@ -42,16 +47,19 @@ impl Piped {
         let none = SpliceFlags::empty();
         while copied.bytes < bytes {
             let most = (bytes - copied.bytes).min(self.bytes);
+            let began = self.pieces.is_some().then(Instant::now);
             copied.calls += 1;
-            let mut held = match splice(source, Some(&mut from), &self.writer, None, most, none) {
+            let count = match splice(source, Some(&mut from), &self.writer, None, most, none) {
                 Ok(0) => return Copied { why: Some(Why::End), ..copied },
                 Ok(count) => count,
                 Err(Errno::INTR) => continue,
                 Err(_) => return Copied { why: Some(Why::Refused), ..copied },
             };
+            let mut held = count;
             while held > 0 {
                 copied.calls += 1;
-                match splice(&self.reader, None, sink, Some(&mut to), held, none) {
+                let most = self.pieces.as_ref().map_or(held, |pieces| held.min(pieces.bytes()));
+                match splice(&self.reader, None, sink, Some(&mut to), most, none) {
                     Ok(0) => return Copied { why: Some(Why::Writing(Errno::NOSPC)), ..copied },
                     Ok(count) => {
                         copied.bytes += count;
@@ -60,6 +68,9 @@ impl Piped {
                     Err(Errno::INTR) => {}
                     Err(errno) => return Copied { why: Some(Why::Writing(errno)), ..copied },
                 }
+            }
+            if let (Some(pieces), Some(began)) = (&mut self.pieces, began) {
+                pieces.took(count as u64, began.elapsed());
             }
         }
         copied

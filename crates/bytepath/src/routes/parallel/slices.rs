@@ -49,6 +49,10 @@ pub(super) enum Why {
     /// The kernel does not do it this way; nothing is said of reading the source into a mapping.
     Refused,
     Writing(Errno),
+    /// A mapping of the sink has small pages.
+    SmallPages,
+    /// The memory for its pages is slow to be had.
+    SlowMemory,
 }
 
 impl Slices {
@@ -121,6 +125,7 @@ impl Slices {
     pub(super) fn ended(&self) -> Result<(), Stop> {
         let declined =
             |reason: &'static str, errno| Err(Stop::Declined(Refusal::errno(reason, errno)));
+        let left = |reason: &'static str| Err(Stop::Declined(Refusal::because(reason)));
         match self.barrier.map(|(_, why)| why) {
             None | Some(Why::End) => Ok(()),
             Some(Why::Cancelled) => Err(Stop::Cancelled { stranded: Vec::new() }),
@@ -130,8 +135,10 @@ impl Slices {
                 declined("the kernel cannot read into the mapping of the sink", errno)
             }
             Some(Why::Writing(errno)) => declined("the sink takes no more", errno),
-            Some(Why::Refused) => {
-                Err(Stop::Declined(Refusal::because("the kernel does not copy between these so")))
+            Some(Why::Refused) => left("the kernel does not copy between these so"),
+            Some(Why::SmallPages) => left("the file system gives a mapping no large pages"),
+            Some(Why::SlowMemory) => {
+                left("memory in large pages is slow to be had (a virtual machine's host gives it)")
             }
         }
     }

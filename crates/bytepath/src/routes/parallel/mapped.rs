@@ -1,0 +1,170 @@
+//! Slices read into a mapping of the sink, whose pages the kernel brings in beforehand: large ones, where
+//! the file system has them.
+//!
+//! Costs per slice: a mapping; per 2 MiB two calls, one fault where pages are large, and 512 where they are
+//! not; zeros, and one copy onto them.
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::slices::{Copied, Why};
+use crate::plan::Basis;
+use crate::sys::faults;
+use crate::sys::file_mapping::FileMapping;
+
+/// What is brought in and read at once: a large page.
+pub(super) const UNIT_BYTES: usize = 2 << 20;
+
+/// So many faults bring in a unit whose pages are large.
+const FAULTS_FEW: u64 = 32;
+
+/// What no unit takes whose memory is at hand (0.2 ms, 1 where a stranger has the CPU's cache), and every one does that a
+/// virtual machine has to ask its host for (5 to 11 ms).
+const AT_HAND: Duration = Duration::from_millis(3);
+
+/// One thread's way of it.
+pub(super) struct Mapped {
+    leaves_for: For,
+    /// Whether a unit was as it should be.
+    proven: bool,
+    /// Whether the last one was slow.
+    slow: bool,
+}
+
+/// What makes a thread leave the work to another route.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum For {
+    Nothing,
+    SlowMemory,
+    SlowMemoryOrSmallPages,
+}
+
+impl Mapped {
+    /// Where the memory is what the file system would have to take in any case.
+    pub(super) fn anyhow() -> Mapped {
+        Mapped { leaves_for: For::Nothing, proven: false, slow: false }
+    }
+
+    /// For a route that was chosen for this reason. Rules hope for large pages; a measurement has seen the
+    /// pages that there are, but not always memory that is the host's.
+    pub(super) fn chosen(basis: Basis) -> Mapped {
+        let leaves_for = match basis {
+            Basis::Asked => For::Nothing,
+            Basis::Profile => For::SlowMemory,
+            Basis::Rules => For::SlowMemoryOrSmallPages,
+        };
+        Mapped { leaves_for, ..Mapped::anyhow() }
+    }
+
+    /// Copies so many bytes from a place in the source to one in the sink, which is open for both.
+    pub(super) fn copy(
+        &mut self,
+        (source, sink): (BorrowedFd<'_>, BorrowedFd<'_>),
+        (from, to): (u64, u64),
+        bytes: usize,
+    ) -> Copied {
+        let mut copied = Copied { bytes: 0, calls: 2, why: None };
+        let window = match FileMapping::of_sink(sink, to, bytes) {
+            Ok(window) => window,
+            Err(errno) => return Copied { why: Some(Why::Mapping(errno)), ..copied },
+        };
+        window.prefer_large_pages();
+        let mut ready = 0;
+        while copied.bytes < bytes {
+            let range =
+                copied.bytes..bytes.min(copied.bytes / UNIT_BYTES * UNIT_BYTES + UNIT_BYTES);
+            if ready < range.end {
+                ready = range.end;
+                copied.calls += 1;
+                if let Some(why) = self.brought(&window, range.clone()) {
+                    return Copied { why: Some(why), ..copied };
+                }
+            }
+            copied.calls += 1;
+            match window.read_from(source, from + range.start as u64, range) {
+                Ok(0) => return Copied { why: Some(Why::End), ..copied },
+                Ok(count) => copied.bytes += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Copied { why: Some(Why::Reading(errno)), ..copied },
+            }
+        }
+        copied
+    }
+
+    /// Brings in the pages of a range; whether that is a reason to leave. What cannot be brought in, the
+    /// read that follows says.
+    fn brought(&mut self, window: &FileMapping, range: Range<usize>) -> Option<Why> {
+        let judged = self.leaves_for > For::Nothing && range.len() == UNIT_BYTES;
+        let before = judged.then(|| (faults::of_this_thread(), cpu_time()));
+        let brought = window.make_room(range);
+        let (faults, began) = before?;
+        let few = brought.is_ok() && faults::of_this_thread() - faults <= FAULTS_FEW;
+        self.judged(few, cpu_time() - began)
+    }
+
+    /// Whether a unit that took few faults, or many, and so long is a reason to leave.
+    fn judged(&mut self, few_faults: bool, took: Duration) -> Option<Why> {
+        if !few_faults {
+            let leaves = self.leaves_for == For::SlowMemoryOrSmallPages && !self.proven;
+            return leaves.then_some(Why::SmallPages);
+        }
+        let was_slow = std::mem::replace(&mut self.slow, took > AT_HAND);
+        if self.slow && (was_slow || !self.proven) && self.leaves_for >= For::SlowMemory {
+            return Some(Why::SlowMemory);
+        }
+        self.proven = true;
+        None
+    }
+}
+
+/// What this thread has used of CPUs: time in which it waited for one says nothing about memory.
+fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAST: Duration = Duration::from_micros(200);
+    const SLOW: Duration = Duration::from_millis(6);
+
+    /// After how many of these units it leaves, and why; nothing where it stays.
+    fn left(basis: Basis, units: &[(bool, Duration)]) -> Option<(usize, Why)> {
+        let mut mapped = Mapped::chosen(basis);
+        (1..).zip(units).find_map(|(nth, &(few, took))| Some((nth, mapped.judged(few, took)?)))
+    }
+
+    #[test]
+    fn rules_leave_for_small_pages_at_once_and_a_profile_has_measured_them() {
+        let small = [(false, FAST), (false, FAST)];
+        assert!(matches!(left(Basis::Rules, &small), Some((1, Why::SmallPages))));
+        assert!(left(Basis::Profile, &small).is_none());
+        // A few in between come of memory in pieces.
+        let between = [(true, FAST), (false, FAST), (false, SLOW), (true, FAST)];
+        assert!(left(Basis::Rules, &between).is_none());
+    }
+
+    #[test]
+    fn memory_that_is_slow_at_first_or_twice_in_a_row_is_left() {
+        for basis in [Basis::Rules, Basis::Profile] {
+            assert!(matches!(left(basis, &[(true, SLOW)]), Some((1, Why::SlowMemory))));
+            let once = [(true, FAST), (true, SLOW), (true, FAST), (true, SLOW), (true, FAST)];
+            assert!(left(basis, &once).is_none());
+            let twice = [(true, FAST), (true, SLOW), (true, SLOW)];
+            assert!(matches!(left(basis, &twice), Some((3, Why::SlowMemory))));
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_stays() {
+        for unit in [(false, FAST), (true, SLOW)] {
+            assert!(left(Basis::Asked, &[unit; 3]).is_none());
+        }
+    }
+}

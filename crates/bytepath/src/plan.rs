@@ -13,6 +13,9 @@ use crate::wait::Wait;
 /// earn the system call back.
 const GROW_PIPES_FROM_BYTES: u64 = 128 << 10;
 
+/// What is measured of several threads is true of jobs that are as large, or nearly.
+const MEASURED_BYTES: u64 = 32 << 20;
+
 /// The size they are made: what fs.pipe-max-size allows everybody by default. GNU coreutils (512
 /// KiB) and uutils (1 MiB) do likewise.
 const GROWN_PIPE_BYTES: usize = 1 << 20;
@@ -141,8 +144,10 @@ impl Plan {
         if !measured_here && plan.routes.first().is_some_and(|first| first.rank == Rank::Together) {
             return Ok(plan);
         }
-        let several = measured_here && job.is_for_several();
-        let counts = |choice: &Choice| !choice.route.is_parallel() || several;
+        let several = measured_here && job.is_for_several(MEASURED_BYTES);
+        let counts = |choice: &Choice| {
+            !choice.route.is_parallel() || several || choice.rank == Rank::Together
+        };
         let eligible: Vec<_> =
             plan.routes.iter().filter(|choice| counts(choice)).map(|c| c.route.name()).collect();
         let allowed = |setting: &Setting| {
@@ -456,12 +461,13 @@ mod tests {
             let plan = Plan::best(&Job::new(&source, &sink).allow_any_order(), knobs);
             plan_names(&plan.expect("a plan"))[0]
         };
-        let (large, small, to) = (of(32 << 20), of(31 << 20), of(4096));
+        let (large, small, to) = (of(32 << 20), of(7 << 20), of(4096));
         let cpus = crate::machine::CpuList::of_this_thread().expect("CPUs").len();
         let together = if cpus > 1 { "parallel" } else { "splice" };
         assert_eq!(first(&large, &to, None), together);
         assert_eq!(first(&large, &to, Some(1)), "splice");
         assert_eq!(first(&small, &to, None), "splice");
+        assert_eq!(first(&of(8 << 20), &to, None), together);
         rustix::fs::ftruncate(&small, 32 << 20).expect("it grows");
         assert_eq!(first(&small, &to, None), "copy-file-range", "it has holes");
         // Others keep account of what is written to them in ways of their own.

@@ -223,6 +223,16 @@ impl<'a> Data<'a> {
         Ok(())
     }
 
+    /// How many threads copy parts of the file, where the plan has several do so: of those that are
+    /// copied many at a time, each has one.
+    fn threads(&self) -> Option<usize> {
+        let at_a_time = self.shared.tally.hands.len() > 1 || self.shared.stage.is_some();
+        match at_a_time && data_bytes(self.source_stat) < LARGE_BYTES {
+            true => Some(1),
+            false => self.shared.extras.jobs.map(usize::from),
+        }
+    }
+
     /// Moves bytes by the engine; how many.
     fn carry(&mut self, limit: Option<u64>, way: Way) -> Result<u64, Fault> {
         let opening = |error: bytepath::endpoint::EndpointError| Fault::Opening(error.to_string());
@@ -233,8 +243,7 @@ impl<'a> Data<'a> {
             Some(bytes) => job.limit(bytes),
             None => job,
         };
-        let threads = self.shared.extras.jobs.map(usize::from);
-        let knobs = Knobs { threads, ..Knobs::default() };
+        let knobs = Knobs { threads: self.threads(), ..Knobs::default() };
         let stopping = &self.shared.tally.stopping;
         let cancel =
             (source.kind() == Kind::File && sink.kind() == Kind::File).then_some(stopping.cancel());

@@ -198,12 +198,11 @@ impl<'a> Job<'a> {
         Job { any_order: Allowed::Yes, ..self }
     }
 
-    /// Whether several threads may do it without having been asked for by name: they may, and it is as
-    /// large, or nearly, as what is measured.
-    pub(crate) fn is_for_several(&self) -> bool {
-        const FROM_BYTES: u64 = 32 << 20;
+    /// Whether several threads may do it without having been asked for by name: they may, and it is at
+    /// least as large as this.
+    pub(crate) fn is_for_several(&self, from_bytes: u64) -> bool {
         self.any_order == Allowed::Yes
-            && self.bytes_known().is_some_and(|bytes| bytes >= FROM_BYTES)
+            && self.bytes_known().is_some_and(|bytes| bytes >= from_bytes)
     }
 
     /// Duplicates what a pipe holds now and leaves it there.

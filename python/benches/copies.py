@@ -103,6 +103,7 @@ def works(quick: bool) -> dict[str, tuple[Callable[[Path], None], int]]:
         "file 4K": (lambda path: make_file(path, 4 << 10), 200 // size),
         "file 64K": (lambda path: make_file(path, 64 << 10), 100 // size),
         "file 1M": (lambda path: make_file(path, (1 << 20) // size), 20 // size),
+        "file 8M": (lambda path: make_file(path, (8 << 20) // size), 5),
         "file 64M": (lambda path: make_file(path, (64 << 20) // size), 1),
         "file 1G": (lambda path: make_file(path, (1 << 30) // size // size), 1),
         "tree 2000 x 4K": (lambda path: make_tree(path, 2000 // size, 4 << 10), 1),

@@ -157,7 +157,8 @@ impl Route for Parallel {
 /// How one of the threads copies.
 enum Means {
     Pipe(Piped),
-    Filler(PageFiller),
+    /// With the place up to which the source has no hole, as far as was asked.
+    Filler(PageFiller, u64),
     Mapping(Mapped),
 }
 
@@ -244,7 +245,7 @@ impl<'a> Stretch<'a> {
     /// By which all others do.
     fn means_of_others(&self) -> Means {
         let filler = if self.is_in_memory() { PageFiller::open().ok() } else { None };
-        filler.map_or_else(|| self.mapping(), Means::Filler)
+        filler.map_or_else(|| self.mapping(), |filler| Means::Filler(filler, 0))
     }
 
     fn mapping(&self) -> Means {
@@ -284,13 +285,13 @@ impl<'a> Stretch<'a> {
         let bytes = slice.bytes as usize;
         match means {
             Means::Pipe(pipe) => pipe.copy((source, self.span.sink.as_fd()), places, bytes),
-            Means::Filler(filler) => self.fill(filler, slice),
+            Means::Filler(filler, full_until) => self.fill((filler, full_until), slice),
             Means::Mapping(mapped) => mapped.copy((source, self.mappable()), places, bytes),
         }
     }
 
     /// Has the sink's pages come into being with the bytes of a mapping of the source.
-    fn fill(&self, filler: &PageFiller, slice: &Slice) -> Copied {
+    fn fill(&self, (filler, full_until): (&PageFiller, &mut u64), slice: &Slice) -> Copied {
         let mut copied = Copied { bytes: 0, calls: 3, why: None };
         let (from, to) = (self.source_at + slice.at, self.sink_at + slice.at);
         let page = rustix::param::page_size() as u64;
@@ -304,7 +305,7 @@ impl<'a> Stretch<'a> {
         else {
             return refused;
         };
-        if self.has_hole(from, bytes) || filler.takes(&sink).is_err() {
+        if self.has_hole(from, from + slice.bytes, full_until) || filler.takes(&sink).is_err() {
             return refused;
         }
         while copied.bytes < bytes {
@@ -331,10 +332,13 @@ impl<'a> Stretch<'a> {
     }
 
     /// Whether a source in memory has a hole there, to which looking at it by a mapping would give memory.
-    fn has_hole(&self, from: u64, bytes: usize) -> bool {
-        let hole = || rustix::fs::seek(self.span.source, SeekFrom::Hole(from));
-        is_in_memory(self.span.source.as_fd())
-            && hole().is_ok_and(|hole| hole < from + bytes as u64)
+    /// Asking takes the kernel through all pages up to the next one, so it is remembered.
+    fn has_hole(&self, from: u64, to: u64, full_until: &mut u64) -> bool {
+        if to <= *full_until || !is_in_memory(self.span.source.as_fd()) {
+            return false;
+        }
+        *full_until = rustix::fs::seek(self.span.source, SeekFrom::Hole(from)).unwrap_or(to);
+        *full_until < to
     }
 
     /// The next slice, for which the sink has room.

@@ -295,8 +295,7 @@ pub struct Span<'a> {
     pub limit: u64,
     /// Whether blocks may be set aside behind the sink's end: see [`Job::allow_preallocation`].
     pub preallocation: Allowed,
-    /// Why this route is taken: by rules, and by what was measured before, one may leave it to the next where
-    /// it finds what makes it slow.
+    /// Why this route is taken. What was asked for, and is measured, does not look for what would be faster.
     pub basis: Basis,
     /// How.
     pub knobs: &'a Knobs,

@@ -17,8 +17,8 @@
 //! Elsewhere they read the source into their mappings (see [`mapped`]). Where those have large pages, 2 MiB
 //! take one fault. 700 MiB in the cache on 2 CPUs, medians of 15: on ext4 cp 291 ms, splice 146, so 95; on xfs
 //! 151, 102 and 68; on btrfs, whose pages are small, and whose writes take longer, 752, 636 and 448. With
-//! small pages there is nothing to be gained on ext4 (1.4 GiB: 0.28 s, and 0.26 by splice), so that by
-//! rules the route leaves the work to the next one there, as it does where the memory for large pages has to be
+//! small pages there is nothing to be gained on ext4 (1.4 GiB: 0.28 s, and 0.26 by splice), so that, by
+//! rules, those who map leave it to the one who splices, as they do where the memory for large pages has to be
 //! asked of a virtual machine's host first (1.3 s, and 0.33 by splice, which takes small pieces then).
 //!
 //! What is in memory already goes into these so unasked, where the job allows any order: on tmpfs, by two
@@ -237,22 +237,22 @@ impl<'a> Stretch<'a> {
         self.copy_rest(self.bytes - self.bulk).map(|rest| self.bulk + rest)
     }
 
-    /// By which one of the threads copies, as a file takes one write at a time.
+    /// By which one of the threads copies, as a file takes one write at a time. It never stops.
     fn means_of_one(&self) -> Means {
-        Piped::open(self.is_in_memory()).map_or_else(|| self.mapping(), Means::Pipe)
+        let pipe = Piped::open(self.is_in_memory());
+        pipe.map_or_else(|| Means::Mapping(Mapped::anyhow()), Means::Pipe)
     }
 
     /// By which all others do.
     fn means_of_others(&self) -> Means {
         let filler = if self.is_in_memory() { PageFiller::open().ok() } else { None };
-        filler.map_or_else(|| self.mapping(), |filler| Means::Filler(filler, 0))
-    }
-
-    fn mapping(&self) -> Means {
-        Means::Mapping(match self.file_system {
-            Some(name) if PAGES_OF_ANY_SIZE.contains(&name) => Mapped::anyhow(),
-            _ => Mapped::chosen(self.span.basis),
-        })
+        match filler {
+            Some(filler) => Means::Filler(filler, 0),
+            None => Means::Mapping(match self.file_system {
+                Some(name) if PAGES_OF_ANY_SIZE.contains(&name) => Mapped::anyhow(),
+                _ => Mapped::chosen(self.span.basis),
+            }),
+        }
     }
 
     /// Whether the sink's bytes are in memory and nowhere else.
@@ -264,10 +264,15 @@ impl<'a> Stretch<'a> {
         self.slices.lock().expect("nobody panics holding it")
     }
 
-    /// Copies slices until there are none, or the work has ended early.
+    /// Copies slices until there are none, or the work has ended early, or this thread is better gone.
     fn work(&self, mut means: Means, mut after: impl FnMut()) {
         while let Some(slice) = self.next() {
             let mut copied = self.copy(&mut means, &slice);
+            let stops = matches!(copied.why, Some(Why::Slow));
+            if stops {
+                means = self.means_of_one();
+                copied = copied.then(|done| self.copy(&mut means, &slice.behind(done)));
+            }
             // Not between these two, or no more: a read of the same bytes shows which.
             if matches!(copied.why, Some(Why::Refused)) {
                 means = Means::Mapping(Mapped::anyhow());
@@ -275,6 +280,9 @@ impl<'a> Stretch<'a> {
             }
             self.slices().copied(&slice, copied);
             after();
+            if stops {
+                return;
+            }
         }
     }
 

@@ -411,8 +411,8 @@ fn a_large_file_on_a_disk_is_copied_by_several_threads_where_its_pages_are_large
     if !may_trace() {
         return;
     }
-    // Without large pages one thread goes on from the byte reached; btrfs does without them. What the
-    // disk has no room for is told of as by the classic.
+    // Without large pages others leave it to one thread; btrfs does without them. What the disk has no room
+    // for is told of as by the classic.
     let lines = "
         seq 90000000 | head -c 125829121 >large
         for system in ext4 xfs btrfs; do
@@ -423,10 +423,9 @@ fn a_large_file_on_a_disk_is_copied_by_several_threads_where_its_pages_are_large
             done
             for error in EINVAL EFAULT ENOMEM; do
                 strace -f -qqq -o calls -e trace=madvise -e inject=madvise:error=$error \
-                    $bytepath cp --reflink=never --json report large m/new
+                    $bytepath cp --reflink=never large m/new
                 cmp large m/new; rm m/new
-                grep -o '\"splice\"' report || true
-                if [ $(nproc) -gt 1 ]; then grep -q MADV_POPULATE_WRITE calls; fi
+                echo $system $(grep -c MADV_POPULATE_WRITE calls)
             done
             for cp in theirs ours; do
                 $cp --reflink=never m/large m/2 && $cp --reflink=never m/large m/3 && \
@@ -439,8 +438,18 @@ fn a_large_file_on_a_disk_is_copied_by_several_threads_where_its_pages_are_large
             umount m; rm image
         done";
     let Some(done) = mounted(&["mkfs.xfs", "mkfs.btrfs"], lines) else { return };
-    let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
-    assert_eq!(done.stdout.lines().count(), if alone { 9 } else { 6 }, "{done:?}");
+    // So many threads there are at most beside the one.
+    let others = std::thread::available_parallelism().map_or(1, usize::from).min(4) - 1;
+    for line in done.stdout.lines() {
+        let (system, units) = line.split_once(' ').expect("two words");
+        let units: usize = units.parse().expect("a number");
+        let expected = match system {
+            "btrfs" if others > 0 => units > others,
+            _ => (others.min(1)..=others).contains(&units),
+        };
+        assert!(expected, "{done:?}");
+    }
+    assert_eq!(done.stdout.lines().count(), 9, "{done:?}");
 }
 
 #[test]

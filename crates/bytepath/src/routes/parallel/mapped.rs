@@ -28,14 +28,14 @@ const AT_HAND: Duration = Duration::from_millis(3);
 
 /// One thread's way of it.
 pub(super) struct Mapped {
-    leaves_for: For,
+    stops_for: For,
     /// Whether a unit was as it should be.
     proven: bool,
     /// Whether the last one was slow.
     slow: bool,
 }
 
-/// What makes a thread leave the work to another route.
+/// What makes a thread stop, and leave the work to the one that splices.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum For {
     Nothing,
@@ -46,18 +46,18 @@ enum For {
 impl Mapped {
     /// Where the memory is what the file system would have to take in any case.
     pub(super) fn anyhow() -> Mapped {
-        Mapped { leaves_for: For::Nothing, proven: false, slow: false }
+        Mapped { stops_for: For::Nothing, proven: false, slow: false }
     }
 
     /// For a route that was chosen for this reason. Rules hope for large pages; a measurement has seen the
     /// pages that there are, but not always memory that is the host's.
     pub(super) fn chosen(basis: Basis) -> Mapped {
-        let leaves_for = match basis {
+        let stops_for = match basis {
             Basis::Asked => For::Nothing,
             Basis::Profile => For::SlowMemory,
             Basis::Rules => For::SlowMemoryOrSmallPages,
         };
-        Mapped { leaves_for, ..Mapped::anyhow() }
+        Mapped { stops_for, ..Mapped::anyhow() }
     }
 
     /// Copies so many bytes from a place in the source to one in the sink, which is open for both.
@@ -80,8 +80,8 @@ impl Mapped {
             if ready < range.end {
                 ready = range.end;
                 copied.calls += 1;
-                if let Some(why) = self.brought(&window, range.clone()) {
-                    return Copied { why: Some(why), ..copied };
+                if self.stops_at(&window, range.clone()) {
+                    return Copied { why: Some(Why::Slow), ..copied };
                 }
             }
             copied.calls += 1;
@@ -95,29 +95,26 @@ impl Mapped {
         copied
     }
 
-    /// Brings in the pages of a range; whether that is a reason to leave. What cannot be brought in, the
+    /// Brings in the pages of a range; whether that is a reason to stop. What cannot be brought in, the
     /// read that follows says.
-    fn brought(&mut self, window: &FileMapping, range: Range<usize>) -> Option<Why> {
-        let judged = self.leaves_for > For::Nothing && range.len() == UNIT_BYTES;
+    fn stops_at(&mut self, window: &FileMapping, range: Range<usize>) -> bool {
+        let judged = self.stops_for > For::Nothing && range.len() == UNIT_BYTES;
         let before = judged.then(|| (faults::of_this_thread(), cpu_time()));
         let brought = window.make_room(range);
-        let (faults, began) = before?;
+        let Some((faults, began)) = before else { return false };
         let few = brought.is_ok() && faults::of_this_thread() - faults <= FAULTS_FEW;
         self.judged(few, cpu_time() - began)
     }
 
-    /// Whether a unit that took few faults, or many, and so long is a reason to leave.
-    fn judged(&mut self, few_faults: bool, took: Duration) -> Option<Why> {
+    /// Whether a unit that took few faults, or many, and so long is a reason to stop.
+    fn judged(&mut self, few_faults: bool, took: Duration) -> bool {
         if !few_faults {
-            let leaves = self.leaves_for == For::SlowMemoryOrSmallPages && !self.proven;
-            return leaves.then_some(Why::SmallPages);
+            return self.stops_for == For::SlowMemoryOrSmallPages && !self.proven;
         }
         let was_slow = std::mem::replace(&mut self.slow, took > AT_HAND);
-        if self.slow && (was_slow || !self.proven) && self.leaves_for >= For::SlowMemory {
-            return Some(Why::SlowMemory);
-        }
-        self.proven = true;
-        None
+        let stops = self.slow && (was_slow || !self.proven) && self.stops_for >= For::SlowMemory;
+        self.proven |= !stops;
+        stops
     }
 }
 
@@ -134,37 +131,36 @@ mod tests {
     const FAST: Duration = Duration::from_micros(200);
     const SLOW: Duration = Duration::from_millis(6);
 
-    /// After how many of these units it leaves, and why; nothing where it stays.
-    fn left(basis: Basis, units: &[(bool, Duration)]) -> Option<(usize, Why)> {
+    /// After how many of these units it stops, if it does.
+    fn stops(basis: Basis, units: &[(bool, Duration)]) -> Option<usize> {
         let mut mapped = Mapped::chosen(basis);
-        (1..).zip(units).find_map(|(nth, &(few, took))| Some((nth, mapped.judged(few, took)?)))
+        units.iter().position(|&(few, took)| mapped.judged(few, took)).map(|before| before + 1)
     }
 
     #[test]
-    fn rules_leave_for_small_pages_at_once_and_a_profile_has_measured_them() {
+    fn rules_stop_for_small_pages_at_once_and_a_profile_has_measured_them() {
         let small = [(false, FAST), (false, FAST)];
-        assert!(matches!(left(Basis::Rules, &small), Some((1, Why::SmallPages))));
-        assert!(left(Basis::Profile, &small).is_none());
+        assert_eq!(stops(Basis::Rules, &small), Some(1));
+        assert_eq!(stops(Basis::Profile, &small), None);
         // A few in between come of memory in pieces.
         let between = [(true, FAST), (false, FAST), (false, SLOW), (true, FAST)];
-        assert!(left(Basis::Rules, &between).is_none());
+        assert_eq!(stops(Basis::Rules, &between), None);
     }
 
     #[test]
-    fn memory_that_is_slow_at_first_or_twice_in_a_row_is_left() {
+    fn memory_that_is_slow_at_first_or_twice_in_a_row_stops_it() {
         for basis in [Basis::Rules, Basis::Profile] {
-            assert!(matches!(left(basis, &[(true, SLOW)]), Some((1, Why::SlowMemory))));
+            assert_eq!(stops(basis, &[(true, SLOW)]), Some(1));
             let once = [(true, FAST), (true, SLOW), (true, FAST), (true, SLOW), (true, FAST)];
-            assert!(left(basis, &once).is_none());
-            let twice = [(true, FAST), (true, SLOW), (true, SLOW)];
-            assert!(matches!(left(basis, &twice), Some((3, Why::SlowMemory))));
+            assert_eq!(stops(basis, &once), None);
+            assert_eq!(stops(basis, &[(true, FAST), (true, SLOW), (true, SLOW)]), Some(3));
         }
     }
 
     #[test]
-    fn what_was_asked_for_stays() {
+    fn what_was_asked_for_goes_on() {
         for unit in [(false, FAST), (true, SLOW)] {
-            assert!(left(Basis::Asked, &[unit; 3]).is_none());
+            assert_eq!(stops(Basis::Asked, &[unit; 3]), None);
         }
     }
 }

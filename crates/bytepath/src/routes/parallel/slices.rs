@@ -36,6 +36,22 @@ pub(super) struct Copied {
     pub(super) why: Option<Why>,
 }
 
+impl Slice {
+    /// What of it is behind its first so many bytes.
+    pub(super) fn behind(&self, done: usize) -> Slice {
+        Slice { at: self.at + done as u64, bytes: self.bytes - done as u64 }
+    }
+}
+
+impl Copied {
+    /// This, and what comes of the bytes behind it.
+    pub(super) fn then(self, rest: impl FnOnce(usize) -> Copied) -> Copied {
+        let rest = rest(self.bytes);
+        let (bytes, calls) = (self.bytes + rest.bytes, self.calls + rest.calls);
+        Copied { bytes, calls, why: rest.why }
+    }
+}
+
 /// Why the work ends early.
 #[derive(Clone, Copy)]
 pub(super) enum Why {
@@ -49,10 +65,8 @@ pub(super) enum Why {
     /// The kernel does not do it this way; nothing is said of reading the source into a mapping.
     Refused,
     Writing(Errno),
-    /// A mapping of the sink has small pages.
-    SmallPages,
-    /// The memory for its pages is slow to be had.
-    SlowMemory,
+    /// A mapping has small pages, or memory for large ones is slow to be had.
+    Slow,
 }
 
 impl Slices {
@@ -136,10 +150,7 @@ impl Slices {
             }
             Some(Why::Writing(errno)) => declined("the sink takes no more", errno),
             Some(Why::Refused) => left("the kernel does not copy between these so"),
-            Some(Why::SmallPages) => left("the file system gives a mapping no large pages"),
-            Some(Why::SlowMemory) => {
-                left("memory in large pages is slow to be had (a virtual machine's host gives it)")
-            }
+            Some(Why::Slow) => left("large pages are slow to be had"),
         }
     }
 }

@@ -24,15 +24,13 @@ const FAULTS_FEW: u64 = 32;
 
 /// What no unit takes whose memory is at hand (0.2 ms, 1 where a stranger has the CPU's cache), and every one does that a
 /// virtual machine has to ask its host for (5 to 11 ms).
-const AT_HAND: Duration = Duration::from_millis(3);
+const AT_HAND: Duration = Duration::from_millis(2);
 
 /// One thread's way of it.
 pub(super) struct Mapped {
     stops_for: For,
     /// Whether a unit was as it should be.
     proven: bool,
-    /// Whether the last one was slow.
-    slow: bool,
 }
 
 /// What makes a thread stop, and leave the work to the one that splices.
@@ -46,7 +44,7 @@ enum For {
 impl Mapped {
     /// Where the memory is what the file system would have to take in any case.
     pub(super) fn anyhow() -> Mapped {
-        Mapped { stops_for: For::Nothing, proven: false, slow: false }
+        Mapped { stops_for: For::Nothing, proven: false }
     }
 
     /// For a route that was chosen for this reason. Rules hope for large pages; a measurement has seen the
@@ -111,10 +109,9 @@ impl Mapped {
         if !few_faults {
             return self.stops_for == For::SlowMemoryOrSmallPages && !self.proven;
         }
-        let was_slow = std::mem::replace(&mut self.slow, took > AT_HAND);
-        let stops = self.slow && (was_slow || !self.proven) && self.stops_for >= For::SlowMemory;
-        self.proven |= !stops;
-        stops
+        self.proven = true;
+        // What was freed last is given out first: once it is slow, it stays so.
+        took > AT_HAND && self.stops_for >= For::SlowMemory
     }
 }
 
@@ -148,12 +145,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_slow_at_first_or_twice_in_a_row_stops_it() {
+    fn memory_that_is_slow_stops_it() {
         for basis in [Basis::Rules, Basis::Profile] {
             assert_eq!(stops(basis, &[(true, SLOW)]), Some(1));
-            let once = [(true, FAST), (true, SLOW), (true, FAST), (true, SLOW), (true, FAST)];
-            assert_eq!(stops(basis, &once), None);
-            assert_eq!(stops(basis, &[(true, FAST), (true, SLOW), (true, SLOW)]), Some(3));
+            assert_eq!(stops(basis, &[(true, FAST), (true, FAST), (true, SLOW)]), Some(3));
         }
     }
 

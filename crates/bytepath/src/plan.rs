@@ -461,7 +461,7 @@ mod tests {
             let plan = Plan::best(&Job::new(&source, &sink).allow_any_order(), knobs);
             plan_names(&plan.expect("a plan"))[0]
         };
-        let (large, small, to) = (of(32 << 20), of(7 << 20), of(4096));
+        let (large, small, to) = (of(96 << 20), of(7 << 20), of(4096));
         let cpus = crate::machine::CpuList::of_this_thread().expect("CPUs").len();
         let together = if cpus > 1 { "parallel" } else { "splice" };
         assert_eq!(first(&large, &to, None), together);

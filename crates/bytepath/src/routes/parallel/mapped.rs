@@ -26,11 +26,17 @@ const FAULTS_FEW: u64 = 32;
 /// virtual machine has to ask its host for (5 to 11 ms).
 const AT_HAND: Duration = Duration::from_millis(2);
 
+/// With so much to go, one slow unit among others costs less than the rest would without this thread; near the
+/// end, all would wait for it.
+const PATIENT_BYTES: u64 = 64 << 20;
+
 /// One thread's way of it.
 pub(super) struct Mapped {
     stops_for: For,
     /// Whether a unit was as it should be.
     proven: bool,
+    /// Whether the last one was slow.
+    slow: bool,
 }
 
 /// What makes a thread stop, and leave the work to the one that splices.
@@ -44,7 +50,7 @@ enum For {
 impl Mapped {
     /// Where the memory is what the file system would have to take in any case.
     pub(super) fn anyhow() -> Mapped {
-        Mapped { stops_for: For::Nothing, proven: false }
+        Mapped { stops_for: For::Nothing, proven: false, slow: false }
     }
 
     /// For a route that was chosen for this reason. Rules hope for large pages; a measurement has seen the
@@ -58,12 +64,13 @@ impl Mapped {
         Mapped { stops_for, ..Mapped::anyhow() }
     }
 
-    /// Copies so many bytes from a place in the source to one in the sink, which is open for both.
+    /// Copies so many bytes from a place in the source to one in the sink, which is open for both; from that
+    /// place on there are so many in all.
     pub(super) fn copy(
         &mut self,
         (source, sink): (BorrowedFd<'_>, BorrowedFd<'_>),
         (from, to): (u64, u64),
-        bytes: usize,
+        (bytes, all): (usize, u64),
     ) -> Copied {
         let mut copied = Copied { bytes: 0, calls: 2, why: None };
         let window = match FileMapping::of_sink(sink, to, bytes) {
@@ -78,7 +85,7 @@ impl Mapped {
             if ready < range.end {
                 ready = range.end;
                 copied.calls += 1;
-                if self.stops_at(&window, range.clone()) {
+                if self.stops_at(&window, range.clone(), all >= PATIENT_BYTES) {
                     return Copied { why: Some(Why::Slow), ..copied };
                 }
             }
@@ -95,23 +102,25 @@ impl Mapped {
 
     /// Brings in the pages of a range; whether that is a reason to stop. What cannot be brought in, the
     /// read that follows says.
-    fn stops_at(&mut self, window: &FileMapping, range: Range<usize>) -> bool {
+    fn stops_at(&mut self, window: &FileMapping, range: Range<usize>, patient: bool) -> bool {
         let judged = self.stops_for > For::Nothing && range.len() == UNIT_BYTES;
         let before = judged.then(|| (faults::of_this_thread(), cpu_time()));
         let brought = window.make_room(range);
         let Some((faults, began)) = before else { return false };
         let few = brought.is_ok() && faults::of_this_thread() - faults <= FAULTS_FEW;
-        self.judged(few, cpu_time() - began)
+        self.judged(few, cpu_time() - began, patient)
     }
 
-    /// Whether a unit that took few faults, or many, and so long is a reason to stop.
-    fn judged(&mut self, few_faults: bool, took: Duration) -> bool {
+    /// Whether a unit that took few faults, or many, and so long is a reason to stop: with patience, the
+    /// second in a row is, but for the very first.
+    fn judged(&mut self, few_faults: bool, took: Duration, patient: bool) -> bool {
         if !few_faults {
             return self.stops_for == For::SlowMemoryOrSmallPages && !self.proven;
         }
+        let borne = patient && self.proven && !self.slow;
+        self.slow = took > AT_HAND;
         self.proven = true;
-        // What was freed last is given out first: once it is slow, it stays so.
-        took > AT_HAND && self.stops_for >= For::SlowMemory
+        self.slow && !borne && self.stops_for >= For::SlowMemory
     }
 }
 
@@ -129,33 +138,37 @@ mod tests {
     const SLOW: Duration = Duration::from_millis(6);
 
     /// After how many of these units it stops, if it does.
-    fn stops(basis: Basis, units: &[(bool, Duration)]) -> Option<usize> {
+    fn stops(basis: Basis, units: &[(bool, Duration)], patient: bool) -> Option<usize> {
         let mut mapped = Mapped::chosen(basis);
-        units.iter().position(|&(few, took)| mapped.judged(few, took)).map(|before| before + 1)
+        let stops = |&(few, took): &(bool, Duration)| mapped.judged(few, took, patient);
+        units.iter().position(stops).map(|before| before + 1)
     }
 
     #[test]
     fn rules_stop_for_small_pages_at_once_and_a_profile_has_measured_them() {
         let small = [(false, FAST), (false, FAST)];
-        assert_eq!(stops(Basis::Rules, &small), Some(1));
-        assert_eq!(stops(Basis::Profile, &small), None);
+        assert_eq!(stops(Basis::Rules, &small, true), Some(1));
+        assert_eq!(stops(Basis::Profile, &small, true), None);
         // A few in between come of memory in pieces.
         let between = [(true, FAST), (false, FAST), (false, SLOW), (true, FAST)];
-        assert_eq!(stops(Basis::Rules, &between), None);
+        assert_eq!(stops(Basis::Rules, &between, true), None);
     }
 
     #[test]
     fn memory_that_is_slow_stops_it() {
         for basis in [Basis::Rules, Basis::Profile] {
-            assert_eq!(stops(basis, &[(true, SLOW)]), Some(1));
-            assert_eq!(stops(basis, &[(true, FAST), (true, FAST), (true, SLOW)]), Some(3));
+            assert_eq!(stops(basis, &[(true, SLOW)], true), Some(1));
+            let once = [(true, FAST), (true, SLOW), (true, FAST), (true, SLOW), (true, FAST)];
+            assert_eq!(stops(basis, &once, true), None);
+            assert_eq!(stops(basis, &once, false), Some(2));
+            assert_eq!(stops(basis, &[(true, FAST), (true, SLOW), (true, SLOW)], true), Some(3));
         }
     }
 
     #[test]
     fn what_was_asked_for_goes_on() {
         for unit in [(false, FAST), (true, SLOW)] {
-            assert_eq!(stops(Basis::Asked, &[unit; 3]), None);
+            assert_eq!(stops(Basis::Asked, &[unit; 3], false), None);
         }
     }
 }

@@ -22,8 +22,8 @@
 //! asked of a virtual machine's host first (1.3 s, and 0.33 by splice, which takes small pieces then).
 //!
 //! What is in memory already goes into these so unasked, where the job allows any order: on tmpfs, by two
-//! CPUs, as ratios to cp, which calls copy_file_range: 8 MiB 1.3 (1.1 by one thread), 16 and 32 MiB 1.5, 64 MiB 1.65, 256 MiB 1.5,
-//! 1 GiB and more 2 to 4. It takes longer than one thread (0.9) where 512 MiB have to be read from a disk.
+//! CPUs, as ratios to cp, which calls copy_file_range: 8 MiB 1.3 to 1.5 (1.1 by one thread), 16 MiB 1.6, 256 MiB 1.7,
+//! 1 GiB and more 1.7 to 4. It takes longer than one thread (0.9) where 512 MiB have to be read from a disk.
 //!
 //! The sink grows by a window at a time, which a file system on a device has set aside before it is
 //! mapped (setting memory aside would be half of the work, done by one thread), and by its last page

@@ -22,7 +22,7 @@
 //! asked of a virtual machine's host first (1.3 s, and 0.33 by splice, which takes small pieces then).
 //!
 //! What is in memory already goes into these so unasked, where the job allows any order: on tmpfs, by two
-//! CPUs, as ratios to cp, which calls copy_file_range: 8 MiB 1.3 to 1.5 (1.1 by one thread), 16 MiB 1.6, 256 MiB 1.7,
+//! CPUs, as ratios to cp, which calls copy_file_range: 16 MiB 1.6 (1.2 by one thread), 256 MiB 1.7,
 //! 1 GiB and more 1.7 to 4. It takes longer than one thread (0.9) where 512 MiB have to be read from a disk.
 //!
 //! The sink grows by a window at a time, which a file system on a device has set aside before it is
@@ -64,10 +64,11 @@ const SLICES_EACH: u64 = 8;
 /// What the sink is made longer by at once.
 const WINDOW_BYTES: u64 = 64 << 20;
 
-/// Fewer bytes are not worth the threads: 2 MiB took as long by one on tmpfs; on ext4, 60 MiB took 14 ms and 19 by
+/// Fewer bytes are not worth the threads: 8 MiB took up to a twentieth longer than by one on tmpfs where pages were just
+/// freed, and a quarter less time where not; on ext4, 60 MiB took 14 ms and 19 by
 /// one, but 28 and 20 where memory for large pages was the host's.
 const FROM_BYTES: u64 = 96 << 20;
-const FROM_BYTES_IN_MEMORY: u64 = 8 << 20;
+const FROM_BYTES_IN_MEMORY: u64 = 16 << 20;
 
 /// File systems in memory.
 const IN_MEMORY: &str = "tmpfs";

@@ -22,8 +22,8 @@ pub(super) const UNIT_BYTES: usize = 2 << 20;
 /// So many faults bring in a unit whose pages are large.
 const FAULTS_FEW: u64 = 32;
 
-/// What no unit takes whose memory is at hand (0.2 ms, 1 where a stranger has the CPU's cache), and every one does that a
-/// virtual machine has to ask its host for (5 to 11 ms).
+/// What no unit takes whose memory is at hand (0.2 to 0.5 ms), and every one does that a virtual machine has
+/// to ask its host for (5 to 11 ms).
 const AT_HAND: Duration = Duration::from_millis(2);
 
 /// With so much to go, one slow unit among others costs less than the rest would without this thread; near the

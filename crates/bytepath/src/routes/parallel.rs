@@ -9,7 +9,7 @@
 //! Costs per slice: a mapping, a lock, and one or two calls per MiB; one copy, and faults for pages.
 //!
 //! Into a file system in memory, the others have pages come into being with the bytes of a mapping of the
-//! source (see [`PageFiller`]): no lock, no fault, and no page that is cleared before it is filled. 256 MiB
+//! source (see [`filled`]): no lock, no fault, and no page that is cleared before it is filled. 256 MiB
 //! from tmpfs to tmpfs, medians of 3 on 2 CPUs: 0.18 s by copy_file_range, 0.29 by one mapping and 0.19 by one
 //! filler; 0.18 by two mappings, 0.107 by two fillers, 0.109 by one that splices beside a mapping, and 0.091
 //! beside a filler.
@@ -42,17 +42,17 @@ use crate::error::{Failed, Refusal, Side, Stop};
 use crate::machine::{self, CpuList};
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
-use crate::sys::file_mapping::FileMapping;
-use crate::sys::page_filler::PageFiller;
+use filled::Filled;
 use mapped::{Mapped, UNIT_BYTES};
 use piped::Piped;
 use slices::{Copied, Slice, Slices, Why};
 
+mod filled;
 mod mapped;
 mod piped;
 mod slices;
 
-/// What one call reads.
+/// What one call reads of the last page and less.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// A slice is long enough to earn its mapping back, and short enough for the threads to end together.
@@ -159,8 +159,7 @@ impl Route for Parallel {
 /// How one of the threads copies.
 enum Means {
     Pipe(Piped),
-    /// With the place up to which the source has no hole, as far as was asked.
-    Filler(PageFiller, u64),
+    Filling(Filled),
     Mapping(Mapped),
 }
 
@@ -254,9 +253,9 @@ impl<'a> Stretch<'a> {
 
     /// By which all others do.
     fn means_of_others(&self) -> Means {
-        let filler = if self.is_in_memory() { PageFiller::open().ok() } else { None };
-        match filler {
-            Some(filler) => Means::Filler(filler, 0),
+        let filled = if self.is_in_memory() { Filled::open() } else { None };
+        match filled {
+            Some(filled) => Means::Filling(filled),
             None => Means::Mapping(match self.file_system {
                 Some(name) if PAGES_OF_ANY_SIZE.contains(&name) => Mapped::anyhow(),
                 _ => Mapped::chosen(self.span.basis),
@@ -302,63 +301,12 @@ impl<'a> Stretch<'a> {
         let bytes = slice.bytes as usize;
         match means {
             Means::Pipe(pipe) => pipe.copy((source, self.span.sink.as_fd()), places, bytes),
-            Means::Filler(filler, full_until) => self.fill((filler, full_until), slice),
+            Means::Filling(filled) => filled.copy((source, self.mappable()), places, bytes),
             Means::Mapping(mapped) => {
                 let all = self.bulk - slice.at;
                 mapped.copy((source, self.mappable()), places, (bytes, all))
             }
         }
-    }
-
-    /// Has the sink's pages come into being with the bytes of a mapping of the source.
-    fn fill(&self, (filler, full_until): (&PageFiller, &mut u64), slice: &Slice) -> Copied {
-        let mut copied = Copied { bytes: 0, calls: 3, why: None };
-        let (from, to) = (self.source_at + slice.at, self.sink_at + slice.at);
-        let page = rustix::param::page_size() as u64;
-        let refused = Copied { why: Some(Why::Refused), ..copied };
-        if !(from | to | slice.bytes).is_multiple_of(page) {
-            return refused;
-        }
-        let bytes = slice.bytes as usize;
-        let mapped = FileMapping::of_sink(self.mappable(), to, bytes);
-        let (Ok(sink), Ok(source)) = (mapped, FileMapping::of(self.span.source, from, bytes))
-        else {
-            return refused;
-        };
-        if self.has_hole(from, from + slice.bytes, full_until) || filler.takes(&sink).is_err() {
-            return refused;
-        }
-        while copied.bytes < bytes {
-            let range = copied.bytes..bytes.min(copied.bytes + CHUNK_BYTES);
-            copied.calls += 2;
-            // A kernel that cannot (before 5.14) brings them in one by one.
-            if !matches!(source.bring_in(range.clone()), Ok(()) | Err(Errno::INVAL)) {
-                return refused;
-            }
-            match filler.fill(&sink, &source, range) {
-                Ok(count) => copied.bytes += count,
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(_) => return refused,
-            }
-        }
-        // A page that was cut meanwhile has zeros where the source has ended.
-        copied.calls += 1;
-        let Ok(stat) = rustix::fs::fstat(self.span.source) else { return refused };
-        let has = u64::try_from(stat.st_size).unwrap_or(0).saturating_sub(from);
-        if has < slice.bytes {
-            return Copied { bytes: has as usize, why: Some(Why::End), ..copied };
-        }
-        copied
-    }
-
-    /// Whether a source in memory has a hole there, to which looking at it by a mapping would give memory.
-    /// Asking takes the kernel through all pages up to the next one, so it is remembered.
-    fn has_hole(&self, from: u64, to: u64, full_until: &mut u64) -> bool {
-        if to <= *full_until || !is_in_memory(self.span.source.as_fd()) {
-            return false;
-        }
-        *full_until = rustix::fs::seek(self.span.source, SeekFrom::Hole(from)).unwrap_or(to);
-        *full_until < to
     }
 
     /// The next slice, for which the sink has room.

@@ -1,5 +1,6 @@
 //! `bytepath cp`: files and trees, as GNU cp copies them, by the fastest route.
 
+mod ahead;
 mod atomic;
 mod attributes;
 mod backup;

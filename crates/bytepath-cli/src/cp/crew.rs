@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use super::ahead::Ahead;
 use super::entry::{Pair, Shared, SinkIs, Within};
 use super::progress::WATCHED_AFTER;
 use super::quick::{Lane, Quick};
@@ -151,7 +152,8 @@ impl Batch {
         let mut lane = Lane::new(&folder.source, &folder.sink, folder.within);
         let mut pair = folder.entry(self.files.start);
         shared.hand.goes_through(&folder.pair, &folder.entries);
-        let mut linked = 0;
+        let (mut linked, mut ahead) =
+            (0, Ahead::new(&folder.source, &folder.entries, self.files.end));
         while let Some(at) = self.take() {
             // Not even looked at: the one who goes through the tree has to do that again.
             if linked == LINKED_MAX {
@@ -160,6 +162,9 @@ impl Batch {
             }
             shared.goes_on();
             shared.hand.is_at(at);
+            if shared.reads_to(folder.within) {
+                ahead.is_at(at);
+            }
             let quick = lane.copy(shared, folder.entries.c_name(at), || {
                 turns::set(Now { turn: folder.way.entry(at), keeps: true });
                 pair.turn_to(folder.entries.name(at));

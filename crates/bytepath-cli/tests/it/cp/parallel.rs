@@ -461,3 +461,28 @@ fn the_route_of_several_threads_can_be_named() {
     let done = done.well();
     assert_eq!(done.stdout.matches("\"parallel\": 41943041").count(), 2, "{done:?}");
 }
+
+#[test]
+fn files_that_a_device_has_to_read_are_asked_for_before_their_turn() {
+    if !may_trace() {
+        return;
+    }
+    let lines = "
+        truncate -s 64M image; mkfs.ext4 -q -F image; mount -o loop image m
+        mkdir m/t; for n in $(seq 300); do tail -c +$n bytes | head -c $((n * 40)) >m/t/$n; done
+        umount m; mount -o loop image m
+        for words in '-r --jobs 1' '-a --jobs 2' '-r --reflink=never --jobs 2'; do
+            umount m; mount -o loop image m
+            strace -f -qqq -o calls -e trace=fadvise64 \"$bytepath\" cp $words m/t m/cold
+            awk '/WILLNEED/ {n++} END {print (n > 200 && n <= 300)}' calls
+            strace -f -qqq -o calls -e trace=fadvise64 \"$bytepath\" cp $words m/t m/hot
+            grep -c WILLNEED calls || :
+            diff -r m/t m/cold; diff -r m/t m/hot; rm -r m/cold m/hot
+        done
+        # Without them all is copied too.
+        umount m; mount -o loop image m
+        strace -f -qqq -o calls -e inject=fadvise64:error=EINVAL \"$bytepath\" cp -r m/t m/cold
+        diff -r m/t m/cold; umount m";
+    let Some(done) = mounted(&[], lines) else { return };
+    assert_eq!(done.stdout, "1\n0\n".repeat(3), "{done:?}");
+}

@@ -19,6 +19,7 @@ mod told;
 mod verdict;
 mod watch;
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -73,6 +74,10 @@ pub(crate) struct Options {
     /// The size of the pipes between stages; 1M unless given
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
     pipe_size: Option<usize>,
+    /// Run bytepath's own cat, pv and tee where the pipeline names these: same output and messages, but
+    /// bytes go on by reference where the others copy them
+    #[arg(long)]
+    own_movers: bool,
     /// Leave it to the kernel where stages run, and when
     #[arg(long)]
     no_place: bool,
@@ -278,7 +283,7 @@ impl Options {
         }
         match &self.pipeline {
             Some(pipeline) => self.of_shell(pipeline),
-            None => Ok(Work { stages: of_words(&self.words)?, whole: None }),
+            None => Ok(Work { stages: of_words(&self.words, self.own()?)?, whole: None }),
         }
     }
 
@@ -293,7 +298,15 @@ impl Options {
             words: vec![shell.clone().into_os_string(), "-c".into(), shell_text.to_owned()],
         };
         let run_whole = || run(pipeline, pipeline);
-        match script::taken_apart(pipeline, shell.file_name().unwrap_or_default()) {
+        let own = self.own()?;
+        let script =
+            script::taken_apart(pipeline, shell.file_name().unwrap_or_default(), own.as_deref());
+        if let (Script::Whole(why), Some(_)) = (&script, &own) {
+            crate::say(format_args!(
+                "bytepath: --own-movers: {why}, so the shell runs what it names"
+            ));
+        }
+        match script {
             Script::Stages(parts) => {
                 let stages = parts.iter().map(|part| run(&part.text, &part.shell_text)).collect();
                 Ok(Work { stages, whole: None })
@@ -318,6 +331,16 @@ impl Options {
         stage.words.splice(1..1, ["-o".into(), "pipefail".into()]);
         let why = "it is not a plain pipeline";
         Ok(Work { stages: vec![stage], whole: Some(Whole { shell, why }) })
+    }
+
+    /// What runs movers in the place of those that are named.
+    fn own(&self) -> anyhow::Result<Option<OsString>> {
+        if !self.own_movers {
+            return Ok(None);
+        }
+        let own =
+            std::env::current_exe().context("--own-movers: cannot find this program's own file")?;
+        Ok(Some(own.into_os_string()))
     }
 
     fn shell(&self) -> PathBuf {
@@ -390,15 +413,18 @@ fn program(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-fn of_words(words: &[OsString]) -> anyhow::Result<Vec<Stage>> {
+fn of_words(words: &[OsString], own: Option<OsString>) -> anyhow::Result<Vec<Stage>> {
     let stages = words.split(|word| word == BETWEEN).zip(1..).map(|(words, number)| {
-        if words.is_empty() {
+        let Some(program) = words.first() else {
             return Err(wrong_usage(format!(
                 "stage {number} has no words; write -- cmd args ::: cmd args"
             )));
-        }
-        let text: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-        Ok(Stage { text: text.join(" "), words: words.to_vec() })
+        };
+        let own = own.clone().filter(|_| script::is_mover(program));
+        let shown = own.as_ref().map(|_| Cow::Borrowed("bytepath"));
+        let text = shown.into_iter().chain(words.iter().map(|word| word.to_string_lossy()));
+        let text = text.collect::<Vec<_>>().join(" ");
+        Ok(Stage { text, words: own.into_iter().chain(words.iter().cloned()).collect() })
     });
     stages.collect()
 }

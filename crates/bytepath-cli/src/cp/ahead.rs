@@ -49,7 +49,7 @@ struct Waits {
 impl Waits {
     /// Takes note of another file.
     fn now(&mut self) -> bool {
-        if self.files % FILES_BETWEEN == 0 {
+        if self.files.is_multiple_of(FILES_BETWEEN) {
             let blocks = getrusage(UsageWho::RUSAGE_THREAD).ok().map(|usage| usage.block_reads());
             self.waits = self.blocks.is_some() && blocks > self.blocks;
             self.blocks = blocks;

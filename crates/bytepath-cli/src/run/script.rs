@@ -120,25 +120,46 @@ const BUILT_IN: &[&str] = &[
     "wait",
 ];
 
-/// Takes a line apart, for a shell of this name.
-pub(super) fn taken_apart(line: &OsStr, shell: &OsStr) -> Script {
+/// The movers that stand in for others of the same name.
+const MOVERS: &[&str] = &["cat", "pv", "tee"];
+
+/// Whether a program of this name moves bytes as a command of bytepath does.
+pub(super) fn is_mover(name: &OsStr) -> bool {
+    MOVERS.iter().any(|mover| name == *mover)
+}
+
+/// Takes a line apart, for a shell of this name. Movers are run as commands of this program, where one is
+/// given.
+pub(super) fn taken_apart(line: &OsStr, shell: &OsStr, own: Option<&OsStr>) -> Script {
     let known = SHELLS.iter().any(|known| shell == *known);
     let sources_a_file = std::env::var_os("BASH_ENV").is_some_and(|path| !path.is_empty());
     match (known, sources_a_file) {
         (false, _) => Script::Whole("its shell is not one whose stages are known to stand alone"),
         (true, true) => Script::Whole("BASH_ENV names a file that would be run once a stage"),
-        (true, false) => stages(line.as_bytes(), shell),
+        (true, false) => stages(line.as_bytes(), shell, own),
     }
 }
 
-fn stages(line: &[u8], shell: &OsStr) -> Script {
+fn stages(line: &[u8], shell: &OsStr, own: Option<&OsStr>) -> Script {
     let (stages, stage) = (Vec::new(), Stage::default());
-    let mut reader = Reader { line, at: 0, is_bash: shell == "bash", stages, stage };
+    let own = own.map(quoted);
+    let mut reader = Reader { line, at: 0, is_bash: shell == "bash", own, stages, stage };
     match reader.read() {
         Err(why) => Script::Whole(why),
         Ok(()) if reader.stages.len() < 2 => Script::Whole("it is a single command"),
         Ok(()) => Script::Stages(reader.stages),
     }
+}
+
+fn inserted(text: &[u8], at: usize, more: &[u8]) -> Vec<u8> {
+    let (before, behind) = text.split_at(at);
+    [before, more, behind].concat()
+}
+
+/// A word that means itself to a shell.
+fn quoted(word: &OsStr) -> Vec<u8> {
+    let parts: Vec<&[u8]> = word.as_bytes().split(|byte| *byte == b'\'').collect();
+    [b"'", &parts.join(&br"'\''"[..])[..], b"'"].concat()
 }
 
 /// The stage that is being read.
@@ -158,17 +179,26 @@ impl Stage {
     /// Where "exec" can stand, so that its program replaces its shell, as it does in a pipeline that
     /// one shell runs: it then gets the signals that are meant for it. Bash sees to this by itself.
     fn exec_at(&self) -> Option<usize> {
+        let (start, name) = self.plain_program()?;
+        // A shell that was to be replaced by what is not there says so in other words.
+        let can = !BUILT_IN.contains(&name) && which::which(name).is_ok();
+        can.then_some(start)
+    }
+
+    /// Where the name of a mover stands, if it has no path and is looked for as all others are.
+    fn mover_at(&self) -> Option<usize> {
+        let (start, name) = self.plain_program()?;
+        is_mover(OsStr::new(name)).then_some(start)
+    }
+
+    /// Where its program stands, and the name, if it means the same in front of other words.
+    fn plain_program(&self) -> Option<(usize, &str)> {
         let Range { start, end } = self.program.clone()?;
         let name = str::from_utf8(&self.text[start..end]).ok()?;
         let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || b"_-+./".contains(&letter);
         let sets_path = self.text[..start].windows(5).any(|word| word == b"PATH=");
-        let can = name.bytes().all(is_plain)
-            && !BUILT_IN.contains(&name)
-            && !sets_path
-            && !functions_are_inherited()
-            // A shell that was to be replaced by what is not there says so in other words.
-            && which::which(name).is_ok();
-        can.then_some(start)
+        let is = name.bytes().all(is_plain) && !sets_path && !functions_are_inherited();
+        is.then_some((start, name))
     }
 }
 
@@ -182,6 +212,8 @@ struct Reader<'a> {
     at: usize,
     /// It knows here-strings and |&.
     is_bash: bool,
+    /// What runs movers, as a word of the shell's.
+    own: Option<Vec<u8>>,
     stages: Vec<Part>,
     stage: Stage,
 }
@@ -350,13 +382,20 @@ impl Reader<'_> {
         if stage.redirects || stage.words == 0 {
             return Err("a stage is not complete");
         }
+        let own = self.own.as_deref().zip(stage.mover_at());
         let exec_at = if self.is_bash { None } else { stage.exec_at() };
-        let shell_text = match exec_at.map(|at| stage.text.split_at(at)) {
-            Some((before, program)) => [before, b"exec ", program].concat(),
-            None => [&stage.text, more].concat(),
-        };
+        let exec: &[u8] = if self.is_bash { b"" } else { b"exec " };
         // At its end a space may be one that is meant.
-        let text = [stage.text.trim_ascii_start(), more].concat();
+        let shown = stage.text.trim_ascii_start();
+        let (shown, given) = match (own, exec_at) {
+            (Some((own, at)), _) => (
+                inserted(shown, at - (stage.text.len() - shown.len()), b"bytepath "),
+                inserted(&stage.text, at, &[exec, own, b" "].concat()),
+            ),
+            (None, Some(at)) => (shown.to_vec(), inserted(&stage.text, at, exec)),
+            (None, None) => (shown.to_vec(), stage.text.clone()),
+        };
+        let (text, shell_text) = ([&shown, more].concat(), [&given, more].concat());
         let [text, shell_text] = [text, shell_text].map(OsString::from_vec);
         self.stages.push(Part { text, shell_text });
         Ok(())
@@ -395,7 +434,7 @@ mod tests {
 
     fn apart(line: &str, shell: &str) -> Option<Vec<String>> {
         let text = |stage: &Part| stage.text.to_string_lossy().trim_end().to_owned();
-        match taken_apart(OsStr::new(line), OsStr::new(shell)) {
+        match taken_apart(OsStr::new(line), OsStr::new(shell), None) {
             Script::Stages(stages) => Some(stages.iter().map(text).collect()),
             Script::Whole(_) => None,
         }
@@ -450,13 +489,38 @@ mod tests {
             ("a=b", "a=b"),
         ];
         for (text, given) in cases {
-            let of = |shell| match taken_apart(OsStr::new(&format!("{text}|b")), OsStr::new(shell))
-            {
-                Script::Stages(stages) => stages[0].shell_text.to_string_lossy().into_owned(),
-                Script::Whole(why) => panic!("{text}: {why}"),
-            };
-            assert_eq!(of("sh"), given);
-            assert_eq!(of("bash"), text);
+            assert_eq!(given_to("sh", text, None).1, given);
+            assert_eq!(given_to("bash", text, None).1, text);
+        }
+    }
+
+    /// The first stage, as it is shown and as the shell gets it.
+    fn given_to(shell: &str, text: &str, own: Option<&str>) -> (String, String) {
+        let line = format!("{text}|b");
+        match taken_apart(OsStr::new(&line), OsStr::new(shell), own.map(OsStr::new)) {
+            Script::Stages(stages) => (
+                stages[0].text.to_string_lossy().into_owned(),
+                stages[0].shell_text.to_string_lossy().into_owned(),
+            ),
+            Script::Whole(why) => panic!("{text}: {why}"),
+        }
+    }
+
+    #[test]
+    fn movers_that_are_named_plainly_are_run_as_our_own() {
+        let cases = [
+            ("cat f", "bytepath cat f", "'/o w/it'\\''s' cat f"),
+            (" LC_ALL=C pv -q", "LC_ALL=C bytepath pv -q", " LC_ALL=C '/o w/it'\\''s' pv -q"),
+            ("<f >g tee x", "<f >g bytepath tee x", "<f >g '/o w/it'\\''s' tee x"),
+        ];
+        for (text, shown, given) in cases {
+            let of = |shell| given_to(shell, text, Some("/o w/it's"));
+            assert_eq!(of("bash"), (shown.to_owned(), given.to_owned()));
+            let exec = given.replace("'/o", "exec '/o");
+            assert_eq!(of("dash"), (shown.to_owned(), exec));
+        }
+        for text in ["PATH=/nowhere cat", "'cat' f", "/bin/cat f", "$x cat", "cats f", "env cat"] {
+            assert_eq!(given_to("bash", text, Some("/own")), (text.to_owned(), text.to_owned()));
         }
     }
 

@@ -1,5 +1,7 @@
 //! Which stage held the others up, told from what was seen of all; pure.
 
+use std::ffi::OsStr;
+
 use bytepath_report::{Ran, RanPipe, RanStage, RanVerdict, Sure};
 
 /// Fewer looks than this say little.
@@ -27,6 +29,8 @@ const HELPS: &[(&[&str], &str)] = &[
     (&["tar", "find"], "fewer files, or several of them at once on parts of the tree"),
 ];
 const HELP: &str = "more threads, or another tool";
+/// What would help movers that copy, if they can be told apart from the shell.
+const OWN_MOVERS: &str = "--own-movers: bytepath's own give references to bytes on, and copy none";
 
 /// The verdict on a run that has everything else in it. Of several pipelines that a shell ran, it is
 /// on the one that took longest.
@@ -118,19 +122,24 @@ fn of_one(ran: &Ran) -> RanVerdict {
     }
     let (sure, evidence) = weighed(ran, index, share);
     let words = format!("{}: {evidence}", name(stage));
-    let (program, _) =
-        name(stage).rsplit_once('/').map_or((name(stage), ""), |(_, name)| (name, ""));
-    let help =
-        HELPS.iter().find(|(names, _)| names.contains(&program)).map_or(HELP, |(_, help)| help);
+    let program = name(stage).rsplit('/').next().unwrap_or_default();
+    let known = HELPS.iter().find(|(names, _)| names.contains(&program)).map(|(_, help)| *help);
+    let help = if gains_by_own(ran, stage) { OWN_MOVERS } else { known.unwrap_or(HELP) };
     RanVerdict { stage: Some(index), sure, words, help: Some(help.into()) }
 }
 
 /// The program's name.
 fn name(stage: &RanStage) -> &str {
     let words = stage.command.split_whitespace();
-    // Variables may be set in front of it.
+    // Variables may be set in front of it, and a command of ours has its own.
     let mut words = words.skip_while(|word| word.contains('=') && !word.starts_with('='));
-    words.next().unwrap_or(&stage.command)
+    words.find(|word| *word != "bytepath").unwrap_or(&stage.command)
+}
+
+/// Whether this stage is a mover that another stands in for, if asked to.
+fn gains_by_own(ran: &Ran, stage: &RanStage) -> bool {
+    let is_own = stage.command.split_whitespace().any(|word| word == "bytepath");
+    ran.whole.is_none() && !is_own && super::script::is_mover(OsStr::new(name(stage)))
 }
 
 fn percent(share: f64) -> String {
@@ -179,7 +188,8 @@ fn nobody(ran: &Ran, all: f64) -> RanVerdict {
                 "none alone; of a CPU they took: {}",
                 shares.collect::<Vec<_>>().join(", ")
             );
-            (words, Some("fewer stages".to_owned()))
+            let gains = ran.stages.iter().any(|stage| gains_by_own(ran, stage));
+            (words, Some(if gains { OWN_MOVERS } else { "fewer stages" }.to_owned()))
         }
         _ => (
             format!(
@@ -310,6 +320,21 @@ mod tests {
         let verdict = of(&Ran { seconds: 10.0, stages, ..Ran::default() });
         assert_eq!(verdict.stage, None);
         assert!(verdict.words.contains("cat 40%, cat 30%, wc 30%"), "{}", verdict.words);
+    }
+
+    #[test]
+    fn own_movers_would_help_where_others_move_and_are_started_here() {
+        let help = |first: &str, whole: Option<&str>| {
+            let stages = vec![stage(first, 5.0), stage("wc", 5.0)];
+            let whole = whole.map(str::to_owned);
+            of(&Ran { seconds: 10.0, stages, whole, ..Ran::default() }).help.unwrap_or_default()
+        };
+        assert!(help("LC_ALL=C cat f", None).starts_with("--own-movers"));
+        for (first, whole) in
+            [("bytepath cat f", None), ("cut -c1", None), ("cat f", Some("a list"))]
+        {
+            assert!(!help(first, whole).contains("--own-movers"), "{first}");
+        }
     }
 
     #[test]

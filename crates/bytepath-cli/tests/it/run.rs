@@ -100,6 +100,83 @@ fn the_text_means_what_it_means_to_a_shell() {
     }
 }
 
+#[test]
+fn own_movers_do_what_those_do_that_they_stand_in_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let texts = [
+        "cat it\\'s - nosuch <it\\'s | tee copy | cat -n | cksum; cksum copy",
+        "cat it\\'s - nosuch <it\\'s | tee copy | cat -n | cksum",
+        "LC_ALL=C cat -A it\\'s | tee /nowhere/at/all | wc -c",
+        "cat --no-such-option | cat -",
+        "tee -x | cat it\\'s",
+        "cat it\\'s | cat | head -c 100000",
+        "yes | cat | head -3",
+        "cat nosuch | cat | wc -c",
+    ];
+    for shell in ["sh", "bash", "dash"].into_iter().filter(|shell| installed(shell)) {
+        for text in texts {
+            let path = path_of(shell);
+            let mut theirs = Command::new(&path);
+            theirs.args(["-c", text]);
+            let mut ours = bytepath(&["run", "--own-movers", "--shell", &path, text]);
+            let [theirs, ours] = [&mut theirs, &mut ours].map(|command| {
+                let lines = "a b\tc\n".repeat(300_000);
+                std::fs::write(folder.path().join("it's"), lines).expect("a file");
+                run(command.current_dir(folder.path()).stdin(std::process::Stdio::null()))
+            });
+            // What is no plain pipeline says that it is run as it is.
+            let said = ours.stderr.replace(
+                "bytepath: --own-movers: it is a list of commands, so the shell runs what it names\n",
+                "",
+            );
+            let ours = Done { stderr: said, ..ours };
+            let sorted = |done: &Done| {
+                let text = without_path(done)
+                    .replace("bytepath cat", "cat")
+                    .replace("bytepath tee", "tee");
+                let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(
+                (theirs.status.code(), &theirs.bytes, sorted(&theirs)),
+                (ours.status.code(), &ours.bytes, sorted(&ours)),
+                "{shell}: {text:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn own_movers_run_where_movers_are_named_and_nowhere_else() {
+    let comm = "/proc/self/comm";
+    for shell in ["sh", "bash", "dash"].into_iter().filter(|shell| installed(shell)) {
+        for (text, ran) in [
+            ("cat /proc/self/comm | cat", "bytepath\n"),
+            ("'cat' /proc/self/comm | cat", "cat\n"),
+            ("env cat /proc/self/comm | cat", "cat\n"),
+            ("PATH=/usr/bin:/bin cat /proc/self/comm | cat", "cat\n"),
+            ("cat /proc/self/comm | cat; true", "cat\n"),
+        ] {
+            let shell = path_of(shell);
+            let done = run(&mut bytepath(&["run", "--own-movers", "--shell", &shell, text]));
+            assert_eq!(done.stdout, ran, "{shell}: {text}");
+        }
+    }
+    let of_words = |more: &[&str]| {
+        let words = [&["run"][..], more, &["--", "cat", comm, ":::", "cat"]].concat();
+        run(&mut bytepath(&words)).well().stdout
+    };
+    assert_eq!([of_words(&["--own-movers"]), of_words(&[])], ["bytepath\n", "cat\n"]);
+    // A function of that name is meant, and not replaced.
+    if installed("bash") {
+        let line = "cat() { echo mine; }; export -f cat; \
+             $bytepath run --own-movers --shell $(command -v bash) 'cat /proc/self/comm | tr a b'";
+        let done = run(Command::new("bash").args(["-c", line]).env("bytepath", BYTEPATH));
+        assert_eq!(done.stdout, "mine\n", "{done:?}");
+    }
+}
+
 /// Only bash knows these.
 const BASH: &[&str] = &[
     "cat <<< 'a b' | tr a b",

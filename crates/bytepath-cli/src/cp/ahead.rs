@@ -59,7 +59,7 @@ impl Waits {
     }
 }
 
-/// The files of a batch that were asked for.
+/// The files of a directory, or of a part of it, that were asked for.
 pub(super) struct Ahead<'a> {
     source: &'a OwnedFd,
     entries: &'a Entries,
@@ -79,7 +79,7 @@ impl<'a> Ahead<'a> {
             return;
         }
         let until = self.end.min(at + FILES_AHEAD);
-        for next in self.reached.max(at)..until {
+        for next in (self.reached.max(at)..until).filter(|next| self.entries.is_file(*next)) {
             self.ask_for(next);
         }
         self.reached = until;

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use super::Work;
 use super::ground::{self, Ends, Side};
 use super::words::{Item, Large, Name, Several, Tree};
+use crate::cp::ahead::Ahead;
 use crate::cp::attributes::may_give_lists;
 use crate::cp::entry::{Copier, Pair, SinkIs, Within};
 use crate::cp::place::{Directory, Follow, Place, is_directory, joined, kind};
@@ -296,7 +297,11 @@ impl Work<'_> {
     fn go_through(&mut self, open: &mut Open, entries: &Entries) -> usize {
         let ends = open.ends.clone();
         let mut lane = Lane::new(&ends.source, &ends.sink, open.within);
+        let mut ahead = Ahead::new(&ends.source, entries, entries.len());
         for at in 0..entries.len() {
+            if entries.is_file(at) && self.shared.reads_to(open.within) {
+                ahead.is_at(at);
+            }
             let each = open.weight / entries.len() as f64;
             if !self.entry(open, &mut lane, (entries, at), each) {
                 return at;

@@ -79,6 +79,8 @@ pub(super) struct Joint {
     /// How much it can hold, as last seen.
     pub(super) holds_bytes: usize,
     pub(super) fill_bytes: u64,
+    /// The most that was seen in it.
+    most_bytes: u64,
     /// Why it could not be made larger.
     pub(super) refused: Option<String>,
     pub(super) looks: u32,
@@ -291,7 +293,7 @@ impl Family {
 
     /// What went through a pipe since it was there.
     pub(super) fn through(&self, joint: &Joint) -> Through {
-        self.between(joint.writer, joint.reader)
+        self.between(joint.writer, joint.reader).unless_less_than(joint.most_bytes)
     }
 
     /// Whether more may have gone through than that.
@@ -428,6 +430,14 @@ impl Through {
         }
     }
 
+    /// Where more than that was seen in the pipe, neither end counts what it moves.
+    fn unless_less_than(self, most_bytes: u64) -> Through {
+        match self.bytes() {
+            Some(bytes) if bytes < most_bytes => Through::Unknown,
+            _ => self,
+        }
+    }
+
     /// Of what its writer wrote and its reader read, of all their files. Programs read some
     /// kilobytes when they start.
     fn of(written: Option<u64>, read: Option<u64>) -> Through {
@@ -452,6 +462,7 @@ impl Joint {
             reader,
             holds_bytes: 0,
             fill_bytes: 0,
+            most_bytes: 0,
             refused: None,
             looks: 0,
             full: 0,
@@ -484,6 +495,7 @@ impl Joint {
         }
         self.holds_bytes = fcntl_getpipe_size(&pipe).unwrap_or(0);
         self.fill_bytes = ioctl_fionread(&pipe).unwrap_or(0);
+        self.most_bytes = self.most_bytes.max(self.fill_bytes);
         self.looks += 1;
         self.full += u32::from(self.is_full());
         self.empty += u32::from(self.fill_bytes == 0);
@@ -532,6 +544,8 @@ mod tests {
         assert_eq!(Through::of(Some(0), Some(40 * mib)), Through::About(40 * mib));
         assert_eq!(Through::of(None, Some(4000)), Through::Unknown);
         assert_eq!(Through::of(Some(2), Some(5000)), Through::Agreed(2));
+        assert_eq!(Through::Agreed(163).unless_less_than(164), Through::Unknown);
+        assert_eq!(Through::About(164).unless_less_than(164), Through::About(164));
     }
 
     #[test]

@@ -151,6 +151,14 @@ fn stages(line: &[u8], shell: &OsStr, own: Option<&OsStr>) -> Script {
     }
 }
 
+/// Whether a word in front of a program sets a variable, to every shell.
+fn is_assignment(word: &[u8]) -> bool {
+    let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
+    let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
+    let begins = name.first().is_some_and(|first| !first.is_ascii_digit());
+    begins && name.len() < word.len() && name.iter().all(is_of_name)
+}
+
 fn inserted(text: &[u8], at: usize, more: &[u8]) -> Vec<u8> {
     let (before, behind) = text.split_at(at);
     [before, more, behind].concat()
@@ -203,7 +211,7 @@ impl Stage {
 }
 
 /// Whether bash, as `sh`, would know functions from the start, under names of programs.
-fn functions_are_inherited() -> bool {
+pub(super) fn functions_are_inherited() -> bool {
     std::env::vars_os().any(|(name, _)| name.as_bytes().starts_with(b"BASH_FUNC_"))
 }
 
@@ -288,10 +296,7 @@ impl Reader<'_> {
             return Ok(());
         }
         self.stage.words += 1;
-        let is_assignment =
-            word.first().is_some_and(|first| first.is_ascii_alphabetic() || *first == b'_')
-                && word.contains(&b'=');
-        if self.stage.program.is_none() && !is_assignment {
+        if self.stage.program.is_none() && !is_assignment(&word) {
             let end = self.stage.text.len();
             self.stage.program = Some(end - word.len()..end);
         }
@@ -519,9 +524,14 @@ mod tests {
             let exec = given.replace("'/o", "exec '/o");
             assert_eq!(of("dash"), (shown.to_owned(), exec));
         }
-        for text in ["PATH=/nowhere cat", "'cat' f", "/bin/cat f", "$x cat", "cats f", "env cat"] {
+        let others = ["'cat' f", "/bin/cat f", "$x cat", "cats f", "PATH=/nowhere cat"];
+        let no_assignments =
+            ["a-b=1 cat f", "a[0]=1 cat f", "PATH+=:/x cat f", "=1 cat f", "1a=1 cat"];
+        for text in others.into_iter().chain(no_assignments) {
             assert_eq!(given_to("bash", text, Some("/own")), (text.to_owned(), text.to_owned()));
+            assert!(!given_to("dash", text, Some("/own")).1.contains("/own"), "{text}");
         }
+        assert_eq!(given_to("dash", "a-b=1 cat f", None).1, "a-b=1 cat f");
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 
 use bytepath_report::{Ran, RanPipe, RanStage, RanVerdict, Sure};
 
+use super::script;
+
 /// Fewer looks than this say little.
 const LOOKS_FEW: u32 = 8;
 /// A stage that is busy for less than this share holds nobody up alone.
@@ -30,7 +32,8 @@ const HELPS: &[(&[&str], &str)] = &[
 ];
 const HELP: &str = "more threads, or another tool";
 /// What would help movers that copy, if they can be told apart from the shell.
-const OWN_MOVERS: &str = "--own-movers: bytepath's own give references to bytes on, and copy none";
+const OWN_MOVERS: &str =
+    "--own-movers: bytepath's own give references to bytes on where others copy them";
 
 /// The verdict on a run that has everything else in it. Of several pipelines that a shell ran, it is
 /// on the one that took longest.
@@ -139,7 +142,8 @@ fn name(stage: &RanStage) -> &str {
 /// Whether this stage is a mover that another stands in for, if asked to.
 fn gains_by_own(ran: &Ran, stage: &RanStage) -> bool {
     let is_own = stage.command.split_whitespace().any(|word| word == "bytepath");
-    ran.whole.is_none() && !is_own && super::script::is_mover(OsStr::new(name(stage)))
+    let is_mover = script::is_mover(OsStr::new(name(stage)));
+    ran.whole.is_none() && !is_own && is_mover && !script::functions_are_inherited()
 }
 
 fn percent(share: f64) -> String {

@@ -293,7 +293,13 @@ impl Family {
 
     /// What went through a pipe since it was there.
     pub(super) fn through(&self, joint: &Joint) -> Through {
-        self.between(joint.writer, joint.reader).unless_less_than(joint.most_bytes)
+        let through = self.between(joint.writer, joint.reader);
+        // What ended unseen was looked at before that, and so was the pipe.
+        let is_alive = |pid| self.member(pid).is_some_and(|member| member.alive);
+        match self.is_at_least(joint) && !is_alive(joint.writer) {
+            true => through,
+            false => through.unless_less_than(joint.most_bytes),
+        }
     }
 
     /// Whether more may have gone through than that.

@@ -74,8 +74,8 @@ pub(crate) struct Options {
     /// The size of the pipes between stages; 1M unless given
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
     pipe_size: Option<usize>,
-    /// Run bytepath's own cat, pv and tee where the pipeline names these: same output and messages, as long
-    /// as nobody changes a file while it is read, but bytes go on by reference where the others copy them
+    /// Run bytepath's own cat, pv and tee where the pipeline names these: same output, as long as nobody
+    /// changes a file while it is read, but bytes go on by reference where the others copy them
     #[arg(long)]
     own_movers: bool,
     /// Leave it to the kernel where stages run, and when

@@ -59,6 +59,11 @@ impl Waits {
     }
 }
 
+/// Another file is to be copied by this thread: whether it has to wait for a device.
+pub(super) fn waits() -> bool {
+    WAITS.with_borrow_mut(Waits::now)
+}
+
 /// The files of a directory, or of a part of it, that were asked for.
 pub(super) struct Ahead<'a> {
     source: &'a OwnedFd,
@@ -75,7 +80,7 @@ impl<'a> Ahead<'a> {
 
     /// This file is to be copied, and those behind it soon.
     pub(super) fn is_at(&mut self, at: usize) {
-        if !WAITS.with_borrow_mut(Waits::now) {
+        if !waits() {
             return;
         }
         let until = self.end.min(at + FILES_AHEAD);

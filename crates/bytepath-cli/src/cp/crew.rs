@@ -6,16 +6,18 @@
 //! open files to itself, where it gets one, and takes the directories that it copies in over into
 //! that.
 
+mod scout;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::ahead::Ahead;
+use super::ahead::{self, Ahead};
 use super::entry::{Pair, Shared, SinkIs, Within};
 use super::progress::WATCHED_AFTER;
 use super::quick::{Lane, Quick};
@@ -105,12 +107,15 @@ pub(super) struct Batch {
     /// Not the batch's alone: whoever copies it lets go of it before saying so, since the directories
     /// of the folder are open in the table of the one who goes through the tree.
     left: Arc<OnceLock<Vec<usize>>>,
+    /// Whether the scout was at them.
+    scouted: AtomicBool,
 }
 
 impl Batch {
     pub(super) fn new(folder: &Arc<Folder>, files: Range<usize>) -> Arc<Batch> {
         let next = AtomicUsize::new(files.start);
-        Arc::new(Batch { folder: folder.clone(), files, next, left: Arc::default() })
+        let (folder, left, scouted) = (folder.clone(), Arc::default(), AtomicBool::new(false));
+        Arc::new(Batch { folder, files, next, left, scouted })
     }
 
     /// The place of its first file in the tree.
@@ -131,14 +136,14 @@ impl Batch {
     }
 
     /// Copies them by the thread that opened the folder, or one that shares its table.
-    fn copy(&self, shared: &Shared<'_>) {
-        let _ = self.left.set(self.copy_in(&self.folder, shared));
+    fn copy(&self, shared: &Shared<'_>, hall: &Hall) {
+        let _ = self.left.set(self.copy_in(&self.folder, shared, hall));
     }
 
     /// Copies them by a thread with a table of its own.
-    fn copy_apart(self: Arc<Self>, shared: &Shared<'_>, files: &OwnFiles) {
+    fn copy_apart(self: Arc<Self>, shared: &Shared<'_>, hall: &Hall, files: &OwnFiles) {
         let left = match self.folder.taken_over(files) {
-            Ok(folder) => self.copy_in(&folder, shared),
+            Ok(folder) => self.copy_in(&folder, shared, hall),
             Err(_) => std::iter::from_fn(|| self.take()).collect(),
         };
         let told = self.left.clone();
@@ -147,7 +152,7 @@ impl Batch {
     }
 
     /// Copies those that nobody has taken; which are left.
-    fn copy_in(&self, folder: &Folder, shared: &Shared<'_>) -> Vec<usize> {
+    fn copy_in(&self, folder: &Folder, shared: &Shared<'_>, hall: &Hall) -> Vec<usize> {
         let (before, mut left) = (turns::now(), Vec::new());
         let mut lane = Lane::new(&folder.source, &folder.sink, folder.within);
         let mut pair = folder.entry(self.files.start);
@@ -164,6 +169,8 @@ impl Batch {
             shared.hand.is_at(at);
             if shared.reads_to(folder.within) {
                 ahead.is_at(at);
+            } else if ahead::waits() {
+                hall.is_waited_in();
             }
             let quick = lane.copy(shared, folder.entries.c_name(at), || {
                 turns::set(Now { turn: folder.way.entry(at), keeps: true });
@@ -188,6 +195,9 @@ pub(super) struct Crew<'a> {
     others: usize,
     /// Begins them.
     begin: &'a (dyn Fn() + Sync),
+    /// Begins the one that looks at files before their turn, and whether it has.
+    begin_scout: &'a (dyn Fn() + Sync),
+    has_scout: Once,
     hall: &'a Hall,
     /// Files that there were so far.
     seen: AtomicUsize,
@@ -200,6 +210,9 @@ pub(super) struct Hall {
     queue: Mutex<Queue>,
     more: Condvar,
     done: Condvar,
+    /// Whether one of them had to wait for a device where no data are read.
+    waits: AtomicBool,
+    scouts: Condvar,
 }
 
 #[derive(Default)]
@@ -222,8 +235,8 @@ impl Hall {
             if let Some(batch) = queue.waiting.pop_front() {
                 drop(queue);
                 match &files {
-                    Some(files) => batch.copy_apart(shared, files),
-                    None => batch.copy(shared),
+                    Some(files) => batch.copy_apart(shared, self, files),
+                    None => batch.copy(shared, self),
                 }
                 queue = self.queue();
                 self.done.notify_one();
@@ -239,12 +252,19 @@ impl Hall {
     pub(super) fn close(&self) {
         self.queue().over = true;
         self.more.notify_all();
+        self.scouts.notify_all();
     }
 }
 
 impl<'a> Crew<'a> {
-    pub(super) fn new(others: usize, hall: &'a Hall, begin: &'a (dyn Fn() + Sync)) -> Crew<'a> {
-        Crew { others, begin, hall, seen: AtomicUsize::new(0), waiting_max: waiting_max() }
+    pub(super) fn new(
+        others: usize,
+        hall: &'a Hall,
+        begin: &'a (dyn Fn() + Sync),
+        begin_scout: &'a (dyn Fn() + Sync),
+    ) -> Crew<'a> {
+        let (has_scout, seen, waiting_max) = (Once::new(), AtomicUsize::new(0), waiting_max());
+        Crew { others, begin, begin_scout, has_scout, hall, seen, waiting_max }
     }
 
     /// How many copy, the one who goes through the tree among them.
@@ -283,10 +303,19 @@ impl<'a> Crew<'a> {
     /// Hands a batch over, or copies it here while there is too little to do for others.
     pub(super) fn take(&self, batch: &Arc<Batch>, shared: &Shared<'_>) {
         if !self.has_begun() {
-            return batch.copy(shared);
+            return batch.copy(shared, self.hall);
         }
         self.hall.queue().waiting.push_back(batch.clone());
         self.hall.more.notify_one();
+        self.scout();
+    }
+
+    /// Has files looked at before their turn, once it is seen that there is something to wait for.
+    fn scout(&self) {
+        if self.hall.waits.load(Relaxed) {
+            self.has_scout.call_once(self.begin_scout);
+            self.hall.scouts.notify_one();
+        }
     }
 
     /// Helps until this batch is copied: with others, and where there are none, with this one. Which
@@ -298,10 +327,11 @@ impl<'a> Crew<'a> {
             shared.goes_on();
             if let Some(next) = queue.waiting.pop_front() {
                 drop(queue);
-                next.copy(shared);
+                self.scout();
+                next.copy(shared, self.hall);
             } else if batch.next.load(Relaxed) < batch.files.end {
                 drop(queue);
-                left.extend(batch.copy_in(&batch.folder, shared));
+                left.extend(batch.copy_in(&batch.folder, shared, self.hall));
             } else {
                 let waited = self.hall.done.wait_timeout(queue, WATCHED_AFTER);
                 drop(waited.expect("nobody panics holding it"));

@@ -207,7 +207,11 @@ fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], targe
             // To those that are here.
             sched_yield();
         };
-        copy_to(shared, Some(&Crew::new(jobs - 1, hall, &begin)), files, target);
+        let begin_scout = || {
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || hall.scout());
+        };
+        let crew = Crew::new(jobs - 1, hall, &begin, &begin_scout);
+        copy_to(shared, Some(&crew), files, target);
         hall.close();
     });
 }

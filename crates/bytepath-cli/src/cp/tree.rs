@@ -163,6 +163,11 @@ impl Entries {
         self.names[self.order[at].1 as usize] == IS_DIRECTORY
     }
 
+    /// That of an entry; zero where only its name is known.
+    pub(super) fn inode(&self, at: usize) -> u64 {
+        self.order[at].0
+    }
+
     pub(super) fn len(&self) -> usize {
         self.order.len()
     }

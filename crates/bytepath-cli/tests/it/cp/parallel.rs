@@ -502,3 +502,29 @@ fn files_that_a_device_has_to_read_are_asked_for_before_their_turn() {
     let Some(done) = mounted(&[], lines) else { return };
     assert_eq!(done.stdout, "most\nfew\n".repeat(3) + "most\n", "{done:?}");
 }
+
+#[test]
+fn where_blocks_are_shared_a_scout_looks_at_inodes_that_a_device_has_to_read() {
+    if !may_trace() {
+        return;
+    }
+    // No call but a scout's is of this kind.
+    let lines = "
+        scouted() { awk '/NO_AUTOMOUNT/ {n++} END {print (n > 0 ? \"some\" : \"none\")}' calls; }
+        traced() { strace -f -qqq -o calls -e trace=newfstatat,statx \"$bytepath\" cp \"$@\"; }
+        truncate -s 400M image; mkfs.xfs -q image; mount -o loop image m; mkdir m/t
+        for d in $(seq 30); do
+            mkdir m/t/$d; for n in $(seq 64); do echo $d $n >m/t/$d/$n; done
+        done
+        cold() { umount m; mount -o loop image m; }
+        for words in '-r --jobs 2' '-r --jobs 1' '-r --reflink=never --jobs 2'; do
+            cold
+            traced $words m/t m/cold; scouted
+            traced $words m/t m/hot; scouted
+            diff -r m/t m/cold; diff -r m/t m/hot; rm -r m/cold m/hot
+        done
+        umount m";
+    let Some(done) = mounted(&["mkfs.xfs"], lines) else { return };
+    let (shared, others) = ("some\nnone\n", "none\n".repeat(4));
+    assert_eq!(done.stdout, shared.to_string() + &others, "{done:?}");
+}

@@ -208,6 +208,7 @@ fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], targe
             sched_yield();
         };
         let begin_scout = || {
+            // Without memory for a thread, inodes are waited for as before.
             let _ = std::thread::Builder::new().spawn_scoped(scope, || hall.scout());
         };
         let crew = Crew::new(jobs - 1, hall, &begin, &begin_scout);

@@ -17,9 +17,13 @@
 //! Elsewhere they read the source into their mappings (see [`mapped`]). Where those have large pages, 2 MiB
 //! take one fault. 700 MiB in the cache on 2 CPUs, medians of 15: on ext4 cp 291 ms, splice 146, so 95; on xfs
 //! 151, 102 and 68; on btrfs, whose pages are small, and whose writes take longer, 752, 636 and 448. With
-//! small pages there is nothing to be gained on ext4 (1.4 GiB: 0.28 s, and 0.26 by splice), so that, by
-//! rules, those who map leave it to the one who splices, as they do where the memory for large pages has to be
-//! asked of a virtual machine's host first (1.3 s, and 0.33 by splice, which takes small pieces then).
+//! small pages, or memory for large ones that has to be asked of a virtual machine's host first (1.3 s where
+//! every unit of it was), mappings gain nothing over splice: one of those who map splices then as well, by rules,
+//! and any others leave. One write at a time still is the rule, but what is spliced is looked up meanwhile:
+//! 1.4 GiB on 2 CPUs, medians of 15 to 25, as ratios to cp: ext4 1.47 by one and 1.62 by two, 1.59 and 1.91
+//! another time, xfs 1.55 and 1.94; ext4 with small pages 1.24 and 1.34. Two that read into a buffer
+//! and write from it gave the same within noise (ext4 1.99 to 1.90, xfs 1.80 to 1.90), and trying the mappings again
+//! later on did too (1.83 to 1.79, 1.79 to 1.86).
 //!
 //! What is in memory already goes into these so unasked, where the job allows any order: on tmpfs, by two
 //! CPUs, as ratios to cp, which calls copy_file_range: 16 MiB 1.6 (1.2 by one thread), 256 MiB 1.7,
@@ -33,6 +37,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -180,6 +185,8 @@ struct Stretch<'a> {
     /// What the sink is on, if that is known.
     file_system: Option<&'static str>,
     slices: Mutex<Slices>,
+    /// Whether somebody splices beside the one who does from the first.
+    two_splice: AtomicBool,
 }
 
 impl<'a> Stretch<'a> {
@@ -215,6 +222,7 @@ impl<'a> Stretch<'a> {
             mappable: if bulk > 0 { mappable(span.sink.as_fd())? } else { None },
             file_system,
             slices: Mutex::new(Slices::new(bulk, slice_bytes)),
+            two_splice: AtomicBool::new(false),
         })
     }
 
@@ -276,10 +284,11 @@ impl<'a> Stretch<'a> {
     fn work(&self, mut means: Means, mut after: impl FnMut()) {
         while let Some(slice) = self.next() {
             let mut copied = self.copy(&mut means, &slice);
-            let stops = matches!(copied.why, Some(Why::Slow));
-            if stops {
+            let mut leaves = false;
+            if matches!(copied.why, Some(Why::Slow)) {
                 means = self.means_of_one();
                 copied = copied.then(|done| self.copy(&mut means, &slice.behind(done)));
+                leaves = self.two_splice.swap(true, Relaxed);
             }
             // Not between these two, or no more: a read of the same bytes shows which.
             if matches!(copied.why, Some(Why::Refused)) {
@@ -288,7 +297,7 @@ impl<'a> Stretch<'a> {
             }
             self.slices().copied(&slice, copied);
             after();
-            if stops {
+            if leaves {
                 return;
             }
         }

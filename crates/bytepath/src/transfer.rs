@@ -132,7 +132,6 @@ impl<'a> Transfer<'a> {
             sink: self.job.sink,
             limit,
             preallocation: self.job.preallocation,
-            basis: self.plan.basis(),
             knobs: &choice.knobs,
             meter,
             cancel: self.cancel,

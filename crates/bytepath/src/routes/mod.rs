@@ -6,7 +6,6 @@ use crate::endpoint::{Blocking, Endpoint, Kind};
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::knobs::Knobs;
 use crate::meter::Meter;
-use crate::plan::Basis;
 use crate::wait::{Cancel, Waiter};
 
 mod copy_file_range;
@@ -295,8 +294,6 @@ pub struct Span<'a> {
     pub limit: u64,
     /// Whether blocks may be set aside behind the sink's end: see [`Job::allow_preallocation`].
     pub preallocation: Allowed,
-    /// Why this route is taken. What was asked for, and is measured, does not look for what would be faster.
-    pub basis: Basis,
     /// How.
     pub knobs: &'a Knobs,
     /// Whom to tell.

@@ -18,7 +18,7 @@
 //! take one fault. 700 MiB in the cache on 2 CPUs, medians of 15: on ext4 cp 291 ms, splice 146, so 95; on xfs
 //! 151, 102 and 68; on btrfs, whose pages are small, and whose writes take longer, 752, 636 and 448. With
 //! small pages, or memory for large ones that has to be asked of a virtual machine's host first (1.3 s where
-//! every unit of it was), mappings gain nothing over splice: one of those who map splices then as well, by rules,
+//! every unit of it was), mappings gain nothing over splice: one of those who map splices then as well,
 //! and any others leave. One write at a time still is the rule, but what is spliced is looked up meanwhile:
 //! 1.4 GiB on 2 CPUs, medians of 15 to 25, as ratios to cp: ext4 1.47 by one and 1.62 by two, 1.59 and 1.91
 //! another time, xfs 1.55 and 1.94; ext4 with small pages 1.24 and 1.34. Two that read into a buffer
@@ -266,7 +266,7 @@ impl<'a> Stretch<'a> {
             Some(filled) => Means::Filling(filled),
             None => Means::Mapping(match self.file_system {
                 Some(name) if PAGES_OF_ANY_SIZE.contains(&name) => Mapped::anyhow(),
-                _ => Mapped::chosen(self.span.basis),
+                _ => Mapped::while_fast(),
             }),
         }
     }

@@ -100,7 +100,6 @@ mod tests {
     use super::*;
     use crate::knobs::Knobs;
     use crate::meter::Meter;
-    use crate::plan::Basis;
 
     /// A file on ext4 with so many bytes, in a folder that the tests may write to.
     fn on_ext4(bytes: u64) -> Option<std::fs::File> {
@@ -130,9 +129,7 @@ mod tests {
         let (knobs, meter) = (Knobs::default(), Meter::new());
         let (source, sink, knobs, meter) = (&source, &sink, &knobs, &meter);
         let preallocation = Allowed::Yes;
-        let basis = Basis::Rules;
-        let span =
-            |limit| Span { source, sink, limit, preallocation, basis, knobs, meter, cancel: None };
+        let span = |limit| Span { source, sink, limit, preallocation, knobs, meter, cancel: None };
         assert!(Room::for_file(&span(1 << 19)).is_none(), "too little");
         let all = span(u64::MAX);
         let refused = Span { preallocation: Allowed::No, ..all };

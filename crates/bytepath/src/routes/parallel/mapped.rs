@@ -12,7 +12,6 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::slices::{Copied, Why};
-use crate::plan::Basis;
 use crate::sys::faults;
 use crate::sys::file_mapping::FileMapping;
 
@@ -32,36 +31,23 @@ const PATIENT_BYTES: u64 = 64 << 20;
 
 /// One thread's way of it.
 pub(super) struct Mapped {
-    stops_for: For,
+    /// Whether it stops where another way is faster.
+    judges: bool,
     /// Whether a unit was as it should be.
     proven: bool,
     /// Whether the last one was slow.
     slow: bool,
 }
 
-/// What makes a thread stop, and leave the work to the one that splices.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum For {
-    Nothing,
-    SlowMemory,
-    SlowMemoryOrSmallPages,
-}
-
 impl Mapped {
     /// Where the memory is what the file system would have to take in any case.
     pub(super) fn anyhow() -> Mapped {
-        Mapped { stops_for: For::Nothing, proven: false, slow: false }
+        Mapped { judges: false, proven: false, slow: false }
     }
 
-    /// For a route that was chosen for this reason. Rules hope for large pages; a measurement has seen the
-    /// pages that there are, but not always memory that is the host's.
-    pub(super) fn chosen(basis: Basis) -> Mapped {
-        let stops_for = match basis {
-            Basis::Asked => For::Nothing,
-            Basis::Profile => For::SlowMemory,
-            Basis::Rules => For::SlowMemoryOrSmallPages,
-        };
-        Mapped { stops_for, ..Mapped::anyhow() }
+    /// Where it is the faster way while pages are large and memory for them is at hand.
+    pub(super) fn while_fast() -> Mapped {
+        Mapped { judges: true, ..Mapped::anyhow() }
     }
 
     /// Copies so many bytes from a place in the source to one in the sink, which is open for both; from that
@@ -103,7 +89,7 @@ impl Mapped {
     /// Brings in the pages of a range; whether that is a reason to stop. What cannot be brought in, the
     /// read that follows says.
     fn stops_at(&mut self, window: &FileMapping, range: Range<usize>, patient: bool) -> bool {
-        let judged = self.stops_for > For::Nothing && range.len() == UNIT_BYTES;
+        let judged = self.judges && range.len() == UNIT_BYTES;
         let before = judged.then(|| (faults::of_this_thread(), cpu_time()));
         let brought = window.make_room(range);
         let Some((faults, began)) = before else { return false };
@@ -115,12 +101,12 @@ impl Mapped {
     /// second in a row is, but for the very first.
     fn judged(&mut self, few_faults: bool, took: Duration, patient: bool) -> bool {
         if !few_faults {
-            return self.stops_for == For::SlowMemoryOrSmallPages && !self.proven;
+            return !self.proven;
         }
         let borne = patient && self.proven && !self.slow;
         self.slow = took > AT_HAND;
         self.proven = true;
-        self.slow && !borne && self.stops_for >= For::SlowMemory
+        self.slow && !borne
     }
 }
 
@@ -138,37 +124,26 @@ mod tests {
     const SLOW: Duration = Duration::from_millis(6);
 
     /// After how many of these units it stops, if it does.
-    fn stops(basis: Basis, units: &[(bool, Duration)], patient: bool) -> Option<usize> {
-        let mut mapped = Mapped::chosen(basis);
+    fn stops(units: &[(bool, Duration)], patient: bool) -> Option<usize> {
+        let mut mapped = Mapped::while_fast();
         let stops = |&(few, took): &(bool, Duration)| mapped.judged(few, took, patient);
         units.iter().position(stops).map(|before| before + 1)
     }
 
     #[test]
-    fn rules_stop_for_small_pages_at_once_and_a_profile_has_measured_them() {
-        let small = [(false, FAST), (false, FAST)];
-        assert_eq!(stops(Basis::Rules, &small, true), Some(1));
-        assert_eq!(stops(Basis::Profile, &small, true), None);
+    fn small_pages_stop_it_at_once() {
+        assert_eq!(stops(&[(false, FAST), (false, FAST)], true), Some(1));
         // A few in between come of memory in pieces.
         let between = [(true, FAST), (false, FAST), (false, SLOW), (true, FAST)];
-        assert_eq!(stops(Basis::Rules, &between, true), None);
+        assert_eq!(stops(&between, true), None);
     }
 
     #[test]
     fn memory_that_is_slow_stops_it() {
-        for basis in [Basis::Rules, Basis::Profile] {
-            assert_eq!(stops(basis, &[(true, SLOW)], true), Some(1));
-            let once = [(true, FAST), (true, SLOW), (true, FAST), (true, SLOW), (true, FAST)];
-            assert_eq!(stops(basis, &once, true), None);
-            assert_eq!(stops(basis, &once, false), Some(2));
-            assert_eq!(stops(basis, &[(true, FAST), (true, SLOW), (true, SLOW)], true), Some(3));
-        }
-    }
-
-    #[test]
-    fn what_was_asked_for_goes_on() {
-        for unit in [(false, FAST), (true, SLOW)] {
-            assert_eq!(stops(Basis::Asked, &[unit; 3], false), None);
-        }
+        assert_eq!(stops(&[(true, SLOW)], true), Some(1));
+        let once = [(true, FAST), (true, SLOW), (true, FAST), (true, SLOW), (true, FAST)];
+        assert_eq!(stops(&once, true), None);
+        assert_eq!(stops(&once, false), Some(2));
+        assert_eq!(stops(&[(true, FAST), (true, SLOW), (true, SLOW)], true), Some(3));
     }
 }

@@ -78,7 +78,7 @@ impl OwnPipe {
                 }
             };
             if let (Some(pieces), Some(began)) = (&mut pieces, began) {
-                pieces.took(count as u64, began.elapsed());
+                pieces.took(pieces.bytes(), count as u64, began.elapsed());
             }
             if let Some(room) = &mut room {
                 room.took(count);

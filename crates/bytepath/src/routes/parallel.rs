@@ -46,12 +46,15 @@ use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::machine::{self, CpuList};
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
+use crate::routes::pieces::Pieces;
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use buffered::Buffered;
 use filled::Filled;
 use mapped::{Mapped, UNIT_BYTES};
 use piped::Piped;
 use slices::{Copied, Slice, Slices, Why};
 
+mod buffered;
 mod filled;
 mod mapped;
 mod piped;
@@ -164,6 +167,7 @@ impl Route for Parallel {
 /// How one of the threads copies.
 enum Means {
     Pipe(Piped),
+    Buffer(Buffered),
     Filling(Filled),
     Mapping(Mapped),
 }
@@ -185,8 +189,10 @@ struct Stretch<'a> {
     /// What the sink is on, if that is known.
     file_system: Option<&'static str>,
     slices: Mutex<Slices>,
-    /// Whether somebody splices beside the one who does from the first.
-    two_splice: AtomicBool,
+    /// How much a write gives a sink with blocks on a device. Where two write, each does when it has them.
+    pieces: Mutex<Pieces>,
+    /// Whether somebody writes beside the one who splices.
+    two_write: AtomicBool,
 }
 
 impl<'a> Stretch<'a> {
@@ -222,7 +228,8 @@ impl<'a> Stretch<'a> {
             mappable: if bulk > 0 { mappable(span.sink.as_fd())? } else { None },
             file_system,
             slices: Mutex::new(Slices::new(bulk, slice_bytes)),
-            two_splice: AtomicBool::new(false),
+            pieces: Mutex::default(),
+            two_write: AtomicBool::new(false),
         })
     }
 
@@ -255,8 +262,7 @@ impl<'a> Stretch<'a> {
 
     /// By which one of the threads copies, as a file takes one write at a time. It never stops.
     fn means_of_one(&self) -> Means {
-        let pipe = Piped::open(self.is_in_memory());
-        pipe.map_or_else(|| Means::Mapping(Mapped::anyhow()), Means::Pipe)
+        Piped::open().map_or_else(|| Means::Mapping(Mapped::anyhow()), Means::Pipe)
     }
 
     /// By which all others do.
@@ -283,12 +289,17 @@ impl<'a> Stretch<'a> {
     /// Copies slices until there are none, or the work has ended early, or this thread is better gone.
     fn work(&self, mut means: Means, mut after: impl FnMut()) {
         while let Some(slice) = self.next() {
+            if matches!(means, Means::Pipe(_)) && self.two_write.load(Relaxed) {
+                means = Means::Buffer(Buffered::new());
+                // What it has learnt alone does not hold beside another.
+                *self.pieces.lock().expect("nobody panics holding it") = Pieces::default();
+            }
             let mut copied = self.copy(&mut means, &slice);
             let mut leaves = false;
             if matches!(copied.why, Some(Why::Slow)) {
-                means = self.means_of_one();
+                means = Means::Buffer(Buffered::new());
+                leaves = self.two_write.swap(true, Relaxed);
                 copied = copied.then(|done| self.copy(&mut means, &slice.behind(done)));
-                leaves = self.two_splice.swap(true, Relaxed);
             }
             // Not between these two, or no more: a read of the same bytes shows which.
             if matches!(copied.why, Some(Why::Refused)) {
@@ -309,7 +320,14 @@ impl<'a> Stretch<'a> {
         let places = (self.source_at + slice.at, self.sink_at + slice.at);
         let bytes = slice.bytes as usize;
         match means {
-            Means::Pipe(pipe) => pipe.copy((source, self.span.sink.as_fd()), places, bytes),
+            Means::Pipe(pipe) => {
+                // A sink in memory takes page by page.
+                let pieces = (!self.is_in_memory()).then_some(&self.pieces);
+                pipe.copy(pieces, (source, self.span.sink.as_fd()), places, bytes)
+            }
+            Means::Buffer(buffer) => {
+                buffer.copy(&self.pieces, (source, self.span.sink.as_fd()), places, bytes)
+            }
             Means::Filling(filled) => filled.copy((source, self.mappable()), places, bytes),
             Means::Mapping(mapped) => {
                 let all = self.bulk - slice.at;

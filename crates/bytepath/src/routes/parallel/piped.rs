@@ -3,6 +3,7 @@
 //! Costs per MiB: two system calls, and one more for each piece that the sink takes by itself.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -20,25 +21,24 @@ pub(super) struct Piped {
     reader: OwnedFd,
     writer: OwnedFd,
     bytes: usize,
-    /// What a sink with blocks on a device is given at once; one in memory takes page by page.
-    pieces: Option<Pieces>,
 }
 
 impl Piped {
     /// Nothing where there is no pipe to be had.
-    pub(super) fn open(in_memory: bool) -> Option<Piped> {
+    pub(super) fn open() -> Option<Piped> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).ok()?;
         // A refusal (fs.pipe-user-pages-soft used up) leaves the size it has, which also works.
         let bytes = endpoint::set_pipe_bytes(writer.as_fd(), PIPE_BYTES)
             .or_else(|_| rustix::pipe::fcntl_getpipe_size(&writer))
             .unwrap_or(rustix::pipe::PIPE_BUF);
-        let pieces = (!in_memory).then(Pieces::default);
-        Some(Piped { reader, writer, bytes, pieces })
+        Some(Piped { reader, writer, bytes })
     }
 
-    /// Copies so many bytes from a place in the source to one in the sink, wherever both stand.
+    /// Copies so many bytes from a place in the source to one in the sink, wherever both stand, and gives it by
+    /// pieces, if there are any.
     pub(super) fn copy(
-        &mut self,
+        &self,
+        pieces: Option<&Mutex<Pieces>>,
         (source, sink): (BorrowedFd<'_>, BorrowedFd<'_>),
         (mut from, mut to): (u64, u64),
         bytes: usize,
@@ -47,7 +47,7 @@ impl Piped {
         let none = SpliceFlags::empty();
         while copied.bytes < bytes {
             let most = (bytes - copied.bytes).min(self.bytes);
-            let began = self.pieces.is_some().then(Instant::now);
+            let piece = pieces.map(|pieces| (locked(pieces).bytes(), Instant::now()));
             copied.calls += 1;
             let count = match splice(source, Some(&mut from), &self.writer, None, most, none) {
                 Ok(0) => return Copied { why: Some(Why::End), ..copied },
@@ -58,7 +58,7 @@ impl Piped {
             let mut held = count;
             while held > 0 {
                 copied.calls += 1;
-                let most = self.pieces.as_ref().map_or(held, |pieces| held.min(pieces.bytes()));
+                let most = piece.map_or(held, |(bytes, _)| held.min(bytes));
                 match splice(&self.reader, None, sink, Some(&mut to), most, none) {
                     Ok(0) => return Copied { why: Some(Why::Writing(Errno::NOSPC)), ..copied },
                     Ok(count) => {
@@ -69,10 +69,14 @@ impl Piped {
                     Err(errno) => return Copied { why: Some(Why::Writing(errno)), ..copied },
                 }
             }
-            if let (Some(pieces), Some(began)) = (&mut self.pieces, began) {
-                pieces.took(count as u64, began.elapsed());
+            if let (Some(pieces), Some((bytes, began))) = (pieces, piece) {
+                locked(pieces).took(bytes, count as u64, began.elapsed());
             }
         }
         copied
     }
+}
+
+fn locked(pieces: &Mutex<Pieces>) -> MutexGuard<'_, Pieces> {
+    pieces.lock().expect("nobody panics holding it")
 }

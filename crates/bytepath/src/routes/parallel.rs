@@ -6,7 +6,8 @@
 //! map theirs. The kernel alone touches a mapping, so that a disk that is full, or a page that cannot be
 //! had, is EFAULT and no SIGBUS; a source that becomes shorter meanwhile ends the read.
 //!
-//! Costs per slice: a mapping, a lock, and one or two calls per MiB; one copy, and faults for pages.
+//! Costs per slice: a mapping, a lock, and one or two calls per MiB; one copy, and faults for pages. By turns: two
+//! copies, one of them out of a cache.
 //!
 //! Into a file system in memory, the others have pages come into being with the bytes of a mapping of the
 //! source (see [`filled`]): no lock, no fault, and no page that is cleared before it is filled. 256 MiB
@@ -18,12 +19,12 @@
 //! take one fault. 700 MiB in the cache on 2 CPUs, medians of 15: on ext4 cp 291 ms, splice 146, so 95; on xfs
 //! 151, 102 and 68; on btrfs, whose pages are small, and whose writes take longer, 752, 636 and 448. With
 //! small pages, or memory for large ones that has to be asked of a virtual machine's host first (1.3 s where
-//! every unit of it was), mappings gain nothing over splice: one of those who map splices then as well,
-//! and any others leave. One write at a time still is the rule, but what is spliced is looked up meanwhile:
-//! 1.4 GiB on 2 CPUs, medians of 15 to 25, as ratios to cp: ext4 1.47 by one and 1.62 by two, 1.59 and 1.91
-//! another time, xfs 1.55 and 1.94; ext4 with small pages 1.24 and 1.34. Two that read into a buffer
-//! and write from it gave the same within noise (ext4 1.99 to 1.90, xfs 1.80 to 1.90), and trying the mappings again
-//! later on did too (1.83 to 1.79, 1.79 to 1.86).
+//! every unit of it was), they gain nothing over splice: then two threads read into buffers of their own
+//! and write by turns (see [`buffered`]), and any others leave. 1.4 GiB on 2 CPUs, medians of 9 to 13, as ratios to cp,
+//! by one who splices alone and by two who take turns: ext4 1.32 and 1.74, xfs 1.42 and 1.55, ext4 with small
+//! pages 1.22 and 1.33. Two who splice, and wait for the inode's lock instead, gave 1.32 by 64 KiB where those who
+//! take turns gave 1.73, and 1.5 and 2.0 by 256 KiB. Trying mappings again later on gained nothing
+//! (1.83 to 1.79, 1.79 to 1.86).
 //!
 //! What is in memory already goes into these so unasked, where the job allows any order: on tmpfs, by two
 //! CPUs, as ratios to cp, which calls copy_file_range: 16 MiB 1.6 (1.2 by one thread), 256 MiB 1.7,

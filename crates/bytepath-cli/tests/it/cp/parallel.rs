@@ -433,7 +433,8 @@ fn a_large_file_on_a_disk_is_copied_by_several_threads_where_its_pages_are_large
                 strace -f -qqq -o calls -e trace=madvise,pread64,pwrite64 \
                     -e inject=madvise:error=EINVAL -e inject=$call \
                     $bytepath cp --reflink=never large m/new
-                cmp large m/new; grep -q '64(.*INJECTED' calls; rm m/new
+                cmp large m/new; rm m/new
+                [ $(nproc) = 1 ] || grep -q '64(.*INJECTED' calls
             done
             without() {
                 strace -f -qqq -o calls -e trace=madvise -e inject=madvise:error=EINVAL $bytepath cp $@

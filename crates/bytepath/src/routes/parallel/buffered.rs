@@ -15,9 +15,9 @@ use crate::routes::pieces::Pieces;
 /// Read at once, and written in one turn.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What a turn takes (0.1 to 0.3 ms), and more: to be woken on another CPU takes as long.
-const TURN: Duration = Duration::from_millis(1);
-/// How often a thread looks at the CPU's own pace before it looks at the clock.
+/// How long a thread stays awake for its turn. The other's takes 0.1 to 0.3 ms, and so does being woken.
+const AWAKE: Duration = Duration::from_millis(1);
+/// How often it looks before it asks the clock again.
 const SPINS: u32 = 64;
 
 /// A thread's buffer.
@@ -72,7 +72,7 @@ impl Buffered {
 /// Waits for the turn to write, awake while it can be expected any moment.
 fn turn(pieces: &Mutex<Pieces>) -> MutexGuard<'_, Pieces> {
     let began = Instant::now();
-    while began.elapsed() < TURN {
+    while began.elapsed() < AWAKE {
         for _ in 0..SPINS {
             match pieces.try_lock() {
                 Err(TryLockError::WouldBlock) => std::hint::spin_loop(),

@@ -278,6 +278,11 @@ impl<'a> Stretch<'a> {
         }
     }
 
+    /// By which two copy that write by turns.
+    fn means_of_two() -> Means {
+        Buffered::open().map_or_else(|| Means::Mapping(Mapped::anyhow()), Means::Buffer)
+    }
+
     /// Whether the sink's bytes are in memory and nowhere else.
     fn is_in_memory(&self) -> bool {
         self.file_system == Some(IN_MEMORY)
@@ -291,14 +296,14 @@ impl<'a> Stretch<'a> {
     fn work(&self, mut means: Means, mut after: impl FnMut()) {
         while let Some(slice) = self.next() {
             if matches!(means, Means::Pipe(_)) && self.two_write.load(Relaxed) {
-                means = Means::Buffer(Buffered::new());
+                means = Self::means_of_two();
                 // What it has learnt alone does not hold beside another.
                 *self.pieces.lock().expect("nobody panics holding it") = Pieces::default();
             }
             let mut copied = self.copy(&mut means, &slice);
             let mut leaves = false;
             if matches!(copied.why, Some(Why::Slow)) {
-                means = Means::Buffer(Buffered::new());
+                means = Self::means_of_two();
                 leaves = self.two_write.swap(true, Relaxed);
                 copied = copied.then(|done| self.copy(&mut means, &slice.behind(done)));
             }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::{Errno, pread, pwrite};
 
 use super::slices::{Copied, Why};
+use crate::pages::{Memory, Pages};
 use crate::routes::pieces::Pieces;
 
 /// Read at once, and written in one turn.
@@ -21,11 +22,12 @@ const AWAKE: Duration = Duration::from_millis(1);
 const SPINS: u32 = 64;
 
 /// A thread's buffer.
-pub(super) struct Buffered(Vec<u8>);
+pub(super) struct Buffered(Memory);
 
 impl Buffered {
-    pub(super) fn new() -> Buffered {
-        Buffered(vec![0; BUFFER_BYTES])
+    /// Nothing where there is no memory to be had.
+    pub(super) fn open() -> Option<Buffered> {
+        Memory::allocate(BUFFER_BYTES, &Pages::default()).ok().map(Buffered)
     }
 
     /// Copies so many bytes from a place in the source to one in the sink, wherever both stand, and writes when
@@ -37,11 +39,12 @@ impl Buffered {
         (from, to): (u64, u64),
         bytes: usize,
     ) -> Copied {
+        let buffer = self.0.as_mut_slice();
         let mut copied = Copied { bytes: 0, calls: 0, why: None };
         while copied.bytes < bytes {
-            let most = (bytes - copied.bytes).min(self.0.len());
+            let most = (bytes - copied.bytes).min(buffer.len());
             copied.calls += 1;
-            let count = match pread(source, &mut self.0[..most], from + copied.bytes as u64) {
+            let count = match pread(source, &mut buffer[..most], from + copied.bytes as u64) {
                 Ok(0) => return Copied { why: Some(Why::End), ..copied },
                 Ok(count) => count,
                 Err(Errno::INTR) => continue,
@@ -52,7 +55,7 @@ impl Buffered {
             let mut written = 0;
             while written < count {
                 copied.calls += 1;
-                let piece = &self.0[written..count.min(written + piece_bytes)];
+                let piece = &buffer[written..count.min(written + piece_bytes)];
                 match pwrite(sink, piece, to + copied.bytes as u64) {
                     Ok(0) => return Copied { why: Some(Why::Writing(Errno::NOSPC)), ..copied },
                     Ok(count) => {

@@ -38,7 +38,6 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -192,8 +191,6 @@ struct Stretch<'a> {
     slices: Mutex<Slices>,
     /// How much a write gives a sink with blocks on a device. Where two write, each does when it has them.
     pieces: Mutex<Pieces>,
-    /// Whether somebody writes beside the one who splices.
-    two_write: AtomicBool,
 }
 
 impl<'a> Stretch<'a> {
@@ -230,7 +227,6 @@ impl<'a> Stretch<'a> {
             file_system,
             slices: Mutex::new(Slices::new(bulk, slice_bytes)),
             pieces: Mutex::default(),
-            two_write: AtomicBool::new(false),
         })
     }
 
@@ -238,13 +234,14 @@ impl<'a> Stretch<'a> {
     fn carry(&self) -> Result<u64, Stop> {
         if self.bulk > 0 {
             std::thread::scope(|scope| {
-                for _ in 1..self.threads.min(self.slices().count()) {
+                let threads = self.threads.min(self.slices().count());
+                for thread in 1..threads {
                     // Without memory for a thread, those that there are do its work.
-                    let begin = || self.work(self.means_of_others(), || ());
+                    let begin = move || self.work(self.means(thread, threads), || ());
                     let _ = std::thread::Builder::new().spawn_scoped(scope, begin);
                 }
                 // Of the threads, this one alone tells the meter.
-                self.work(self.means_of_one(), || self.tell());
+                self.work(self.means(0, threads), || self.tell());
             });
             let reached = self.leave()?;
             if reached < self.bulk {
@@ -261,25 +258,23 @@ impl<'a> Stretch<'a> {
         self.copy_rest(rest).map(|rest| self.bulk + rest)
     }
 
-    /// By which one of the threads copies, as a file takes one write at a time. It never stops.
-    fn means_of_one(&self) -> Means {
-        Piped::open().map_or_else(|| Means::Mapping(Mapped::anyhow()), Means::Pipe)
-    }
-
-    /// By which all others do.
-    fn means_of_others(&self) -> Means {
-        let filled = if self.is_in_memory() { Filled::open() } else { None };
-        match filled {
-            Some(filled) => Means::Filling(filled),
-            None => Means::Mapping(match self.file_system {
-                Some(name) if PAGES_OF_ANY_SIZE.contains(&name) => Mapped::anyhow(),
-                _ => Mapped::while_fast(),
-            }),
+    /// By which a thread copies, of those that there are.
+    fn means(&self, thread: usize, threads: usize) -> Means {
+        let slow_pages = self.file_system.is_some_and(|name| PAGES_OF_ANY_SIZE.contains(&name));
+        let anyhow = || Means::Mapping(Mapped::anyhow());
+        let spliced = || Piped::open().map_or_else(anyhow, Means::Pipe);
+        match thread {
+            _ if threads == 1 => spliced(),
+            0 if slow_pages => spliced(),
+            _ if self.is_in_memory() => Filled::open().map_or_else(anyhow, Means::Filling),
+            _ if slow_pages => anyhow(),
+            0 | 1 => Self::by_turns(),
+            _ => Means::Mapping(Mapped::while_fast()),
         }
     }
 
-    /// By which two copy that write by turns.
-    fn means_of_two() -> Means {
+    /// By which two copy, or more, of whom one writes at a time.
+    fn by_turns() -> Means {
         Buffered::open().map_or_else(|| Means::Mapping(Mapped::anyhow()), Means::Buffer)
     }
 
@@ -295,16 +290,10 @@ impl<'a> Stretch<'a> {
     /// Copies slices until there are none, or the work has ended early, or this thread is better gone.
     fn work(&self, mut means: Means, mut after: impl FnMut()) {
         while let Some(slice) = self.next() {
-            if matches!(means, Means::Pipe(_)) && self.two_write.load(Relaxed) {
-                means = Self::means_of_two();
-                // What it has learnt alone does not hold beside another.
-                *self.pieces.lock().expect("nobody panics holding it") = Pieces::default();
-            }
             let mut copied = self.copy(&mut means, &slice);
-            let mut leaves = false;
-            if matches!(copied.why, Some(Why::Slow)) {
-                means = Self::means_of_two();
-                leaves = self.two_write.swap(true, Relaxed);
+            let slow = matches!(copied.why, Some(Why::Slow));
+            if slow {
+                means = Self::by_turns();
                 copied = copied.then(|done| self.copy(&mut means, &slice.behind(done)));
             }
             // Not between these two, or no more: a read of the same bytes shows which.
@@ -314,7 +303,7 @@ impl<'a> Stretch<'a> {
             }
             self.slices().copied(&slice, copied);
             after();
-            if leaves {
+            if slow {
                 return;
             }
         }

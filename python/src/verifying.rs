@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use bytepath::pages::AlignedBuffer;
 use bytepath::{Cancel, Meter};
 use pyo3::prelude::*;
 use rustix::io::{Errno, pread};
@@ -46,7 +47,7 @@ fn compare(
     bytes: u64,
     cancel: &Cancel,
 ) -> Result<Option<u64>, (Errno, u64)> {
-    let (mut left, mut right) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+    let (mut left, mut right) = (AlignedBuffer::new(CHUNK_BYTES), AlignedBuffer::new(CHUNK_BYTES));
     let mut at = 0;
     while at < bytes && !cancel.is_cancelled() {
         let most = CHUNK_BYTES.min(usize::try_from(bytes - at).unwrap_or(CHUNK_BYTES));

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::pages::AlignedBuffer;
 use crate::sys::mapped_file::{Access, MappedFile};
 
 /// RWF_DONTCACHE of linux/fs.h, which rustix has no name for.
@@ -85,7 +86,7 @@ fn file_bytes(file: impl AsFd) -> Result<u64, Errno> {
 /// # Errors
 /// The kernel's word.
 pub fn fill(file: impl AsFd, bytes: u64) -> Result<(), Errno> {
-    let mut piece = vec![0; READ_BYTES];
+    let mut piece = AlignedBuffer::new(READ_BYTES);
     let mut at = 0;
     while at < bytes {
         let len = (bytes - at).min(READ_BYTES as u64) as usize;

@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bytepath::page_cache;
+use bytepath::pages::AlignedBuffer;
 use rustix::fs::{Advice, FileType, SeekFrom};
 use rustix::io::Errno;
 
@@ -127,7 +128,7 @@ fn differ_at(
     (source, source_reader): (BorrowedFd<'_>, &mut Reader),
     (copy, copy_reader): (BorrowedFd<'_>, &mut Reader),
 ) -> Result<Option<u64>, (Which, Errno)> {
-    let (mut one, mut other) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+    let (mut one, mut other) = (AlignedBuffer::new(CHUNK_BYTES), AlignedBuffer::new(CHUNK_BYTES));
     let mut at = 0;
     loop {
         at = behind_holes(source, copy, at);

@@ -8,6 +8,7 @@
 use std::os::fd::OwnedFd;
 
 use bytepath::Kind;
+use bytepath::pages::AlignedBuffer;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
@@ -29,7 +30,7 @@ pub(crate) struct Lines<'a> {
     live: &'a Live,
     tally: &'a Tally,
     line_end: u8,
-    memory: Vec<u8>,
+    memory: AlignedBuffer,
     /// Holds the copy of what a pipe has, until it is read.
     copies: Option<(OwnedFd, OwnedFd)>,
 }
@@ -55,7 +56,7 @@ impl<'a> Lines<'a> {
             live,
             tally,
             line_end: display.line_end(),
-            memory: Vec::new(),
+            memory: AlignedBuffer::default(),
             copies: None,
         })
     }
@@ -71,7 +72,9 @@ impl<'a> Lines<'a> {
         if !Lines::fits(source, sink) {
             return None;
         }
-        self.memory.resize(CHUNK_BYTES, 0);
+        if self.memory.is_empty() {
+            self.memory = AlignedBuffer::new(CHUNK_BYTES);
+        }
         self.tally.goes(Way::Splice);
         while !self.live.ending() {
             if self.live.rate().is_some() || self.live.buffer_bytes().is_some() {
@@ -98,7 +101,7 @@ impl<'a> Lines<'a> {
         }
         loop {
             let at = rustix::fs::tell(&source.endpoint).map_err(|_| Short::Declined)?;
-            match rustix::io::pread(&source.endpoint, &mut self.memory, at) {
+            match rustix::io::pread(&source.endpoint, &mut self.memory[..], at) {
                 Ok(count) => return Ok(count),
                 Err(Errno::INTR) => {}
                 Err(_) => return Err(Short::Declined),

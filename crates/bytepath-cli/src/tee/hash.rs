@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
+use bytepath::pages::AlignedBuffer;
 use clap::ValueEnum;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -88,7 +89,7 @@ fn hash(algorithm: Algorithm, reader: &OwnedFd) -> Result<String, Errno> {
 }
 
 fn read_all(reader: &OwnedFd, mut take: impl FnMut(&[u8])) -> Result<(), Errno> {
-    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut buffer = AlignedBuffer::new(BUFFER_BYTES);
     loop {
         match rustix::io::retry_on_intr(|| rustix::io::read(reader, &mut buffer[..]))? {
             0 => return Ok(()),

@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
+use bytepath::pages::AlignedBuffer;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
@@ -80,7 +81,7 @@ struct Writer(File);
 
 impl Sends for Writer {
     fn send(&mut self, mut file: &File) -> io::Result<u64> {
-        let (mut buffer, mut calls) = (vec![0; PIECE_BYTES], 0);
+        let (mut buffer, mut calls) = (AlignedBuffer::new(PIECE_BYTES), 0);
         loop {
             let count = uninterrupted(|| file.read(&mut buffer))?;
             calls += 2;
@@ -97,7 +98,7 @@ pub(super) struct Reader(pub(super) File);
 
 impl Receives for Reader {
     fn receive(&mut self, sink: &mut Sink) -> io::Result<u64> {
-        let (mut buffer, mut calls) = (vec![0; PIECE_BYTES], 0);
+        let (mut buffer, mut calls) = (AlignedBuffer::new(PIECE_BYTES), 0);
         loop {
             let count = uninterrupted(|| self.0.read(&mut buffer))?;
             calls += 1;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
+use bytepath::pages::AlignedBuffer;
 use rustix::pipe::PipeFlags;
 
 use super::{Count, PIECE_BYTES, Reads, Ready, Stream, WORD_BYTES};
@@ -20,12 +21,12 @@ impl Stream for Pipe {
     }
 
     fn reader(&self, joint: OwnedFd) -> io::Result<Box<dyn Reads>> {
-        let buffer = vec![0; PIECE_BYTES];
+        let buffer = AlignedBuffer::new(PIECE_BYTES);
         Ok(Box::new(Reader { pipe: joint.into(), buffer, count: Count::default() }))
     }
 
     fn write(&self, joint: OwnedFd, ready: Ready<'_>) -> io::Result<()> {
-        let (mut pipe, mut buffer) = (File::from(joint), vec![0; PIECE_BYTES]);
+        let (mut pipe, mut buffer) = (File::from(joint), AlignedBuffer::new(PIECE_BYTES));
         ready()?;
         let mut count = Count::default();
         loop {
@@ -40,7 +41,7 @@ impl Stream for Pipe {
 
 struct Reader {
     pipe: File,
-    buffer: Vec<u8>,
+    buffer: AlignedBuffer,
     count: Count,
 }
 

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use bytepath::Wait;
+use bytepath::pages::AlignedBuffer;
 use bytepath_report::latency;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -119,7 +120,7 @@ pub fn begin(job: &Job, control: OwnedFd) -> io::Result<TripReport> {
     }
     let mut end = job.medium.end(ours, Side::Begins)?;
     control.until_ready()?;
-    let (mut out, mut back) = (vec![0; job.bytes], vec![0; job.bytes]);
+    let (mut out, mut back) = (AlignedBuffer::new(job.bytes), AlignedBuffer::new(job.bytes));
     let mut trips = 0_u64;
     let mut round = |histogram: &mut Histogram<u64>| {
         trips += 1;
@@ -128,7 +129,7 @@ pub fn begin(job: &Job, control: OwnedFd) -> io::Result<TripReport> {
         end.send(&out)?;
         end.receive(&mut back)?;
         histogram.saturating_record(began.elapsed().as_nanos() as u64);
-        match out == back {
+        match out[..] == back[..] {
             true => Ok(()),
             false => Err(io::Error::other("other bytes came back than were sent")),
         }
@@ -168,7 +169,7 @@ pub fn answer(medium: &dyn Medium, bytes: usize, control: OwnedFd) -> io::Result
     let joints = (0..medium.joints_an_end()).map(|_| control.taken());
     let mut end = medium.end(joints.collect::<io::Result<_>>()?, Side::Answers)?;
     control.ready()?;
-    let mut buffer = vec![0; bytes];
+    let mut buffer = AlignedBuffer::new(bytes);
     loop {
         end.receive(&mut buffer)?;
         end.send(&buffer)?;

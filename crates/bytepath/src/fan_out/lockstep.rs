@@ -10,6 +10,7 @@ use super::{
 };
 use crate::endpoint::{Endpoint, Kind};
 use crate::meter::Meter;
+use crate::pages::AlignedBuffer;
 
 /// What is read at a time: see [`crate::routes::FILE_WRITE_BYTES`].
 pub(super) const BUFFER_BYTES: usize = crate::routes::FILE_WRITE_BYTES;
@@ -43,7 +44,7 @@ pub(super) struct Lockstep<'a> {
     /// Whether tee(2) works here, as far as is known.
     pub(super) tees: bool,
     /// Empty until it is needed.
-    pub(super) buffer: Vec<u8>,
+    pub(super) buffer: AlignedBuffer,
     /// How many bytes of what is held are in the buffer too.
     pub(super) peeked: usize,
     bytes: u64,
@@ -69,7 +70,7 @@ impl<'a> Lockstep<'a> {
             held: 0,
             scratch: None,
             tees: true,
-            buffer: Vec::new(),
+            buffer: AlignedBuffer::default(),
             peeked: 0,
             bytes: 0,
         }
@@ -94,7 +95,7 @@ impl<'a> Lockstep<'a> {
     /// are zeroed.
     pub(super) fn have_buffer(&mut self) {
         if self.buffer.is_empty() {
-            self.buffer = vec![0; BUFFER_BYTES];
+            self.buffer = AlignedBuffer::new(BUFFER_BYTES);
         }
     }
 

@@ -15,6 +15,7 @@ use super::taking::wait_for_source;
 use super::{AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Pipes, Readers};
 use crate::endpoint::Blocking;
 use crate::meter::Meter;
+use crate::pages::AlignedBuffer;
 use crate::wait::Cancel;
 
 /// A queue that is full for less is nothing to tell of.
@@ -139,7 +140,7 @@ impl<'a> Queued<'a> {
 
     /// Puts what the source gives into the queue, until it ends.
     fn feed(&self, bytes: &mut u64, plan: &mut FanOutPlan) -> Ending {
-        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut buffer = AlignedBuffer::new(BUFFER_BYTES);
         loop {
             let piece = match self.read(&mut buffer) {
                 Ok(count) => &buffer[..count],
@@ -225,7 +226,7 @@ impl<'a> Queued<'a> {
 
     /// Gives a sink its bytes, until there are no more or it is lost.
     fn serve(&self, place: usize, mut sink: Sink<'a>) -> Sink<'a> {
-        let mut buffer = Vec::new();
+        let mut buffer = AlignedBuffer::new(BUFFER_BYTES);
         while let Some(piece) = self.next(place) {
             let given = match &piece {
                 _ if sink.way == Way::Drop => {
@@ -234,8 +235,8 @@ impl<'a> Queued<'a> {
                 }
                 Piece::Memory(bytes) => sink.write_all(bytes, Some(&self.stop)),
                 Piece::Spilled { at, bytes } => self
-                    .read_back(&mut buffer, *at, *bytes)
-                    .and_then(|()| sink.write_all(&buffer, Some(&self.stop))),
+                    .read_back(&mut buffer[..*bytes], *at)
+                    .and_then(|()| sink.write_all(&buffer[..*bytes], Some(&self.stop))),
             };
             match given {
                 Ok(()) => {
@@ -254,9 +255,8 @@ impl<'a> Queued<'a> {
         sink
     }
 
-    fn read_back(&self, buffer: &mut Vec<u8>, at: u64, bytes: usize) -> Result<(), Errno> {
+    fn read_back(&self, buffer: &mut [u8], at: u64) -> Result<(), Errno> {
         let file = self.queue.spill.ok_or(Errno::IO)?;
-        buffer.resize(bytes, 0);
         read_all_at(file, buffer, at)
     }
 

@@ -1,30 +1,29 @@
-//! `parallel`: several threads, each copying other slices, most by reading the source into a mapping of
-//! the sink.
+//! `parallel`: several threads, each copying other slices.
 //!
-//! A file takes one write(2) at a time, whoever writes: its inode is locked meanwhile. Pages of a
-//! mapping are filled by several at once, so one thread splices its slices (see [`piped`]), and the others
-//! map theirs. The kernel alone touches a mapping, so that a disk that is full, or a page that cannot be
-//! had, is EFAULT and no SIGBUS; a source that becomes shorter meanwhile ends the read.
+//! A file takes one write(2) at a time, whoever writes: its inode is locked meanwhile. On ext4 and xfs two
+//! threads read into buffers of their own and write by turns (see [`buffered`]), so that one reads while the
+//! other writes. Any further ones read into mappings of the sink (see [`mapped`]), whose pages are filled by
+//! several at once, and leave where those are small, or memory for large ones has to be asked of a virtual
+//! machine's host first. The kernel alone touches a mapping, so that a disk that is full, or a page that
+//! cannot be had, is EFAULT and no SIGBUS; a source that becomes shorter meanwhile ends the read.
 //!
-//! Costs per slice: a mapping, a lock, and one or two calls per MiB; one copy, and faults for pages. By turns: two
-//! copies, one of them out of a cache.
+//! Costs per slice: a lock; per MiB, by turns, a read, a write for each piece, and two copies, one of them out of a
+//! cache; by a mapping two calls, one copy, and faults for pages.
 //!
-//! Into a file system in memory, the others have pages come into being with the bytes of a mapping of the
-//! source (see [`filled`]): no lock, no fault, and no page that is cleared before it is filled. 256 MiB
-//! from tmpfs to tmpfs, medians of 3 on 2 CPUs: 0.18 s by copy_file_range, 0.29 by one mapping and 0.19 by one
-//! filler; 0.18 by two mappings, 0.107 by two fillers, 0.109 by one that splices beside a mapping, and 0.091
-//! beside a filler.
+//! 1.4 GiB on 2 CPUs, medians of 7 and 11, as ratios to cp: ext4 2.0 by turns, 1.85 where the second tried a
+//! mapping first, 1.6 by a mapping beside a thread that splices; xfs 1.9, 2.1 and 1.1; 700 MiB into memory that
+//! was just freed, medians of 21: ext4 1.90, 1.87 and 1.65, xfs 2.19, 2.10 and 1.88. Two who splice, and wait for
+//! the inode's lock instead of turns, gained less (1.32 by 64 KiB where those with buffers, which were slow
+//! yet, gave 1.73).
 //!
-//! Elsewhere they read the source into their mappings (see [`mapped`]). Where those have large pages, 2 MiB
-//! take one fault. 700 MiB in the cache on 2 CPUs, medians of 15: on ext4 cp 291 ms, splice 146, so 95; on xfs
-//! 151, 102 and 68; on btrfs, whose pages are small, and whose writes take longer, 752, 636 and 448. With
-//! small pages, or memory for large ones that has to be asked of a virtual machine's host first (1.3 s where
-//! every unit of it was), they gain nothing over splice: then two threads read into buffers of their own
-//! and write by turns (see [`buffered`]), and any others leave. 1.4 GiB on 2 CPUs, medians of 9 to 13, as ratios to cp,
-//! by one who splices alone and by two who take turns: ext4 1.32 and 1.74, xfs 1.42 and 1.55, ext4 with small
-//! pages 1.22 and 1.33. Two who splice, and wait for the inode's lock instead, gave 1.32 by 64 KiB where those who
-//! take turns gave 1.73, and 1.5 and 2.0 by 256 KiB. Trying mappings again later on gained nothing
-//! (1.83 to 1.79, 1.79 to 1.86).
+//! On btrfs, whose writes take longer, one splices (see [`piped`]) beside mappings with small pages: 1.53 and
+//! 1.81 where two by turns gave 1.15 and 1.31.
+//!
+//! Into a file system in memory one splices too, and the others have pages come into being with the bytes of a
+//! mapping of the source (see [`filled`]): no lock, no fault, and no page that is cleared before it is
+//! filled. 256 MiB from tmpfs to tmpfs, medians of 3 on 2 CPUs: 0.18 s by copy_file_range, 0.29 by one mapping
+//! and 0.19 by one filler; 0.18 by two mappings, 0.107 by two fillers, 0.109 by one that splices beside a
+//! mapping, and 0.091 beside a filler.
 //!
 //! What is in memory already goes into these so unasked, where the job allows any order: on tmpfs, by two
 //! CPUs, as ratios to cp, which calls copy_file_range: 16 MiB 1.6 (1.2 by one thread), 256 MiB 1.7,
@@ -72,9 +71,8 @@ const SLICES_EACH: u64 = 8;
 /// What the sink is made longer by at once.
 const WINDOW_BYTES: u64 = 64 << 20;
 
-/// Fewer bytes are not worth the threads: 8 MiB took up to a twentieth longer than by one on tmpfs where pages were just
-/// freed, and a quarter less time where not; on ext4, 60 MiB took 14 ms and 19 by
-/// one, but 28 and 20 where memory for large pages was the host's.
+/// Fewer bytes are not worth the threads: 8 MiB took up to a twentieth longer than by one on tmpfs where pages
+/// were just freed, and a quarter less time where not; 64 MiB took 15.4 ms and 14.7 by one on ext4, 11.8 and 11.4 on xfs.
 const FROM_BYTES: u64 = 96 << 20;
 const FROM_BYTES_IN_MEMORY: u64 = 16 << 20;
 
@@ -82,7 +80,7 @@ const FROM_BYTES_IN_MEMORY: u64 = 16 << 20;
 const IN_MEMORY: &str = "tmpfs";
 /// Where several threads fill a file faster, whatever its pages.
 const PAGES_OF_ANY_SIZE: [&str; 2] = [IN_MEMORY, "btrfs"];
-/// Where they do if a mapping has large pages, which shows when it is filled.
+/// Where two write by turns, and mappings are faster if they have large pages, which shows when they are filled.
 const LARGE_PAGES: [&str; 2] = ["ext4", "xfs"];
 
 /// So many bytes of a source, spread over it, show whether it is in the page cache.
@@ -104,7 +102,7 @@ impl Route for Parallel {
     }
 
     fn summary(&self) -> &'static str {
-        "several threads, each copying other slices, most into a mapping of the sink, file to file"
+        "several threads, each copying other slices, writing by turns or into mappings, file to file"
     }
 
     fn aliasing(&self, _: &Job<'_>) -> Aliasing {
@@ -268,14 +266,9 @@ impl<'a> Stretch<'a> {
             0 if slow_pages => spliced(),
             _ if self.is_in_memory() => Filled::open().map_or_else(anyhow, Means::Filling),
             _ if slow_pages => anyhow(),
-            0 | 1 => Self::by_turns(),
+            0 | 1 => Means::Buffer(Buffered::new()),
             _ => Means::Mapping(Mapped::while_fast()),
         }
-    }
-
-    /// By which two copy, or more, of whom one writes at a time.
-    fn by_turns() -> Means {
-        Buffered::open().map_or_else(|| Means::Mapping(Mapped::anyhow()), Means::Buffer)
     }
 
     /// Whether the sink's bytes are in memory and nowhere else.
@@ -293,7 +286,7 @@ impl<'a> Stretch<'a> {
             let mut copied = self.copy(&mut means, &slice);
             let slow = matches!(copied.why, Some(Why::Slow));
             if slow {
-                means = Self::by_turns();
+                means = Means::Buffer(Buffered::new());
                 copied = copied.then(|done| self.copy(&mut means, &slice.behind(done)));
             }
             // Not between these two, or no more: a read of the same bytes shows which.

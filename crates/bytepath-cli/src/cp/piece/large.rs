@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use bytepath::pages::AlignedBuffer;
 use rustix::fs::{Advice, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -136,7 +137,8 @@ impl Work<'_> {
         rustix::fs::fdatasync(sink).map_err(failed(format!("error syncing {to}")))?;
         // Where dropping is refused, the copy in memory is all there is.
         let _ = rustix::fs::fadvise(sink, a, std::num::NonZeroU64::new(z - a), Advice::DontNeed);
-        let (mut one, mut other) = (vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]);
+        let (mut one, mut other) =
+            (AlignedBuffer::new(COMPARED_BYTES), AlignedBuffer::new(COMPARED_BYTES));
         let mut at = a;
         while at < z {
             let most =

@@ -26,8 +26,9 @@
 //! mapping, and 0.091 beside a filler.
 //!
 //! What is in memory already goes into these so unasked, where the job allows any order: on tmpfs, by two
-//! CPUs, as ratios to cp, which calls copy_file_range: 16 MiB 1.6 (1.2 by one thread), 256 MiB 1.7,
-//! 1 GiB and more 1.7 to 4. It takes longer than one thread (0.9) where 512 MiB have to be read from a disk.
+//! CPUs, as ratios to cp, which calls copy_file_range: 4 MiB 1.2 to 1.3 (1.1 by one thread), 8 MiB 1.3 to
+//! 1.4 (1.05), 16 MiB 1.5 (1.1), 256 MiB 1.7, 1 GiB and more 1.7 to 4. It takes longer than one thread (0.9)
+//! where 512 MiB have to be read from a disk.
 //!
 //! The sink grows by a window at a time, which a file system on a device has set aside before it is
 //! mapped (setting memory aside would be half of the work, done by one thread), and by its last page
@@ -47,6 +48,7 @@ use crate::machine::{self, CpuList};
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::pieces::Pieces;
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
+use crate::sys::beside::beside;
 use buffered::Buffered;
 use filled::Filled;
 use mapped::{Mapped, UNIT_BYTES};
@@ -71,10 +73,10 @@ const SLICES_EACH: u64 = 8;
 /// What the sink is made longer by at once.
 const WINDOW_BYTES: u64 = 64 << 20;
 
-/// Fewer bytes are not worth the threads: 8 MiB took up to a twentieth longer than by one on tmpfs where pages
-/// were just freed, and a quarter less time where not; 64 MiB took 15.4 ms and 14.7 by one on ext4, 11.8 and 11.4 on xfs.
+/// Fewer bytes are not worth the threads: 32 MiB took 8.7 ms by two and 8.0 by one on ext4, 64 MiB 13.0 and 13.7.
 const FROM_BYTES: u64 = 96 << 20;
-const FROM_BYTES_IN_MEMORY: u64 = 16 << 20;
+/// On tmpfs 2 MiB took as long by one; 4 MiB took 2.9 ms where it took 3.3, 8 MiB 4.7 where it took 6.2.
+const FROM_BYTES_IN_MEMORY: u64 = 4 << 20;
 
 /// File systems in memory.
 const IN_MEMORY: &str = "tmpfs";
@@ -231,15 +233,15 @@ impl<'a> Stretch<'a> {
     /// Copies them; how many, which is fewer where the source has fewer than it says.
     fn carry(&self) -> Result<u64, Stop> {
         if self.bulk > 0 {
-            std::thread::scope(|scope| {
-                let threads = self.threads.min(self.slices().count());
-                for thread in 1..threads {
-                    // Without memory for a thread, those that there are do its work.
-                    let begin = move || self.work(self.means(thread, threads), || ());
-                    let _ = std::thread::Builder::new().spawn_scoped(scope, begin);
-                }
-                // Of the threads, this one alone tells the meter.
-                self.work(self.means(0, threads), || self.tell());
+            let threads = self.threads.min(self.slices().count());
+            beside(threads, |thread| {
+                // Of the threads, the one that was here before alone tells the meter.
+                let after = || {
+                    if thread == 0 {
+                        self.tell()
+                    }
+                };
+                self.work(self.means(thread, threads), after);
             });
             let reached = self.leave()?;
             if reached < self.bulk {

@@ -6,21 +6,17 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::io::{Errno, pread, pwrite};
 
 use super::slices::{Copied, Why};
 use crate::pages::AlignedBuffer;
 use crate::routes::pieces::Pieces;
+use crate::wait::awake_until;
 
 /// Read at once, and written in one turn.
 const BUFFER_BYTES: usize = 1 << 20;
-
-/// How long a thread stays awake for its turn. The other's takes 0.1 to 0.3 ms, and so does being woken.
-const AWAKE: Duration = Duration::from_millis(1);
-/// How often it looks before it asks the clock again.
-const SPINS: u32 = 64;
 
 /// A thread's buffer.
 pub(super) struct Buffered(AlignedBuffer);
@@ -72,16 +68,12 @@ impl Buffered {
     }
 }
 
-/// Waits for the turn to write, awake while it can be expected any moment.
+/// Waits for the turn to write.
 fn turn(pieces: &Mutex<Pieces>) -> MutexGuard<'_, Pieces> {
-    let began = Instant::now();
-    while began.elapsed() < AWAKE {
-        for _ in 0..SPINS {
-            match pieces.try_lock() {
-                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
-                answer => return answer.expect("nobody panics holding it"),
-            }
-        }
-    }
-    pieces.lock().expect("nobody panics holding it")
+    let mine = awake_until(|| match pieces.try_lock() {
+        Err(TryLockError::WouldBlock) => None,
+        answer => Some(answer),
+    });
+    mine.unwrap_or_else(|| pieces.lock().map_err(TryLockError::Poisoned))
+        .expect("nobody panics holding it")
 }

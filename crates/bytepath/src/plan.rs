@@ -461,13 +461,13 @@ mod tests {
             let plan = Plan::best(&Job::new(&source, &sink).allow_any_order(), knobs);
             plan_names(&plan.expect("a plan"))[0]
         };
-        let (large, small, to) = (of(96 << 20), of(15 << 20), of(4096));
+        let (large, small, to) = (of(96 << 20), of(3 << 20), of(4096));
         let cpus = crate::machine::CpuList::of_this_thread().expect("CPUs").len();
         let together = if cpus > 1 { "parallel" } else { "splice" };
         assert_eq!(first(&large, &to, None), together);
         assert_eq!(first(&large, &to, Some(1)), "splice");
         assert_eq!(first(&small, &to, None), "splice");
-        assert_eq!(first(&of(16 << 20), &to, None), together);
+        assert_eq!(first(&of(4 << 20), &to, None), together);
         rustix::fs::ftruncate(&small, 32 << 20).expect("it grows");
         assert_eq!(first(&small, &to, None), "copy-file-range", "it has holes");
         // Others keep account of what is written to them in ways of their own.

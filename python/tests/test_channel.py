@@ -459,6 +459,18 @@ def test_bad_objects_and_closed_ends_are_refused_and_harm_nothing():
     assert there.recv() == 1
 
 
+@pytest.mark.parametrize("ring_bytes", [1 << 44, 1 << 63])
+def test_a_ring_that_is_larger_than_the_memory_of_the_machine_is_refused_at_once(ring_bytes):
+    for kind in (bytepath.Queue, bytepath.JoinableQueue):
+        queue = kind(ring_bytes=ring_bytes)
+        with pytest.raises(MemoryError, match="not enough memory"):
+            queue.put(1)
+        queue.close()
+    here, there = bytepath.Channel.pair(ring_bytes=ring_bytes)
+    with pytest.raises(MemoryError, match="not enough memory"):
+        here.send(1)
+
+
 def test_a_peer_of_another_version_is_told_from_one_of_this():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     theirs.send(b"bytepath" + (8).to_bytes(2, "little") + (9).to_bytes(2, "little") + bytes([1, 4, 0, 0]) + bytes(4))

@@ -272,6 +272,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_aligned_buffer_is_of_zeros_and_begins_at_a_page() {
+        for len in [0, 1, 4096, 131_072, 1 << 20] {
+            let mut buffer = AlignedBuffer::new(len);
+            assert!(buffer.as_ptr().addr().is_multiple_of(page_bytes(PageSize::Base)));
+            assert_eq!((buffer.len(), buffer.iter().all(|byte| *byte == 0)), (len, true));
+            buffer.fill(1);
+        }
+        assert!(AlignedBuffer::default().is_empty());
+    }
+
+    #[test]
     fn memory_is_aligned_zeroed_and_as_long_as_asked() {
         for size in [PageSize::Base, PageSize::Huge] {
             let pages = Pages { size, locked: false };

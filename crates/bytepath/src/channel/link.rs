@@ -587,13 +587,18 @@ pub(super) fn ring_bytes(setup: &Setup) -> usize {
     ring_bytes.next_multiple_of(RING_BYTES_STEP)
 }
 
-/// Memory for a ring, made so: of 2 MiB pages if they are to be had.
+/// Memory for a ring, made so: of 2 MiB pages if they are to be had. All of it is taken at once, so what is more than
+/// the machine has is refused before others are killed for it.
 pub(super) fn memory(
     bytes: usize,
     pages: PageSize,
     takes: u32,
     create: fn(usize, PageSize) -> Result<SharedMemory, PagesError>,
 ) -> Result<SharedMemory, ChannelError> {
+    let system = rustix::system::sysinfo();
+    if bytes as u64 > system.totalram.saturating_mul(system.mem_unit.into()) {
+        return Err(PagesError::Map { bytes, size: pages.name(), errno: Errno::NOMEM }.into());
+    }
     let made = |size| {
         let memory = create(bytes, size)?;
         memory.populate().map(|()| memory)

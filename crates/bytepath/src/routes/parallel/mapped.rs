@@ -25,7 +25,7 @@ const FAULTS_FEW: u64 = 32;
 /// to ask its host for (5 to 11 ms).
 const AT_HAND: Duration = Duration::from_millis(2);
 
-/// A slow unit costs what so many fast ones gain over two threads that write by turns (2 MiB: 0.4 ms).
+/// A slow unit costs what so many fast ones gain: 2 MiB take a thread 0.4 ms.
 const FOR_ONE_SLOW: u32 = 16;
 
 /// With so much to go, one slow unit among others costs less than the rest would without this thread; near the

@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
+use bytepath::machine;
 use bytepath::pages::{Memory, Pages};
 use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Side, TransferError};
 use rustix::fs::{FileType, SeekFrom, Stat};
@@ -111,6 +112,9 @@ impl Fault {
 /// Copying so many bytes may take so long that somebody asks how far it is.
 const LARGE_BYTES: i64 = 32 << 20;
 
+/// From so many on several threads may copy into a file in memory, which has gaps meanwhile that no signal is to leave.
+const SEVERAL_BYTES: i64 = 4 << 20;
+
 /// Bytes that `--sparse=always` looks at together.
 const LOOK_BYTES: usize = 128 << 10;
 
@@ -156,7 +160,10 @@ impl<'a> Data<'a> {
     /// Copies the bytes.
     pub(super) fn copy(&mut self) -> Result<(), Fault> {
         let stat = self.source_stat;
-        if data_bytes(stat) >= LARGE_BYTES {
+        let bytes = data_bytes(stat);
+        let may_have_gaps =
+            || self.threads() != Some(1) && machine::type_of(self.sink) == Some("tmpfs");
+        if bytes >= LARGE_BYTES || bytes >= SEVERAL_BYTES && may_have_gaps() {
             self.shared.takes_long();
         }
         let sparse = self.shared.settings.sparse;

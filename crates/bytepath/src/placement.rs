@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::machine::{CpuList, Topology};
 
-pub use pin::{Pinned, pin_this_thread};
+pub use pin::{Pinned, leave_cpu, pin_this_thread};
 
 /// Where the source's and the sink's end run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use bytepath::placement::leave_cpu;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, sched_yield};
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_yield};
 
 use super::attributes::may_give_lists;
 use super::backup;
@@ -67,22 +68,6 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
         Some(errno) => Err(voice.called.write_failed(errno)),
         None if voice.has_failed() => Err(ExitCode::FAILURE),
         None => Ok(()),
-    }
-}
-
-/// Moves this thread off a CPU, if it is there and may be elsewhere, and lets it be anywhere again: the
-/// kernel may begin a thread beside the one that made it, and leaves them there for milliseconds while
-/// another CPU has nothing to do.
-fn leave_cpu(cpu: usize) {
-    if sched_getcpu() != cpu {
-        return;
-    }
-    // Refused where there are more CPUs than a set has room for.
-    let Ok(all) = sched_getaffinity(None) else { return };
-    let mut others = all;
-    others.unset(cpu);
-    if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
-        let _ = sched_setaffinity(None, &all);
     }
 }
 

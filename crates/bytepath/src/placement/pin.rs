@@ -82,6 +82,22 @@ impl Drop for Pinned {
     }
 }
 
+/// Moves this thread off a CPU, if it is there and may be elsewhere, and lets it be anywhere again: the
+/// kernel may begin a thread beside the one that made it, and leaves them there for milliseconds while
+/// another CPU has nothing to do.
+pub fn leave_cpu(cpu: usize) {
+    if rustix::thread::sched_getcpu() != cpu {
+        return;
+    }
+    // Refused where there are more CPUs than a set has room for.
+    let Ok(all) = sched_getaffinity(None) else { return };
+    let mut others = all;
+    others.unset(cpu);
+    if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
+        let _ = sched_setaffinity(None, &all);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,14 +41,15 @@ use std::sync::Mutex;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::thread::{sched_getcpu, sched_yield};
 
 use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
 use crate::machine::{self, CpuList};
+use crate::placement::leave_cpu;
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::pieces::Pieces;
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
-use crate::sys::beside::beside;
 use buffered::Buffered;
 use filled::Filled;
 use mapped::{Mapped, UNIT_BYTES};
@@ -234,14 +235,20 @@ impl<'a> Stretch<'a> {
     fn carry(&self) -> Result<u64, Stop> {
         if self.bulk > 0 {
             let threads = self.threads.min(self.slices().count());
-            beside(threads, |thread| {
-                // Of the threads, the one that was here before alone tells the meter.
-                let after = || {
-                    if thread == 0 {
-                        self.tell()
-                    }
-                };
-                self.work(self.means(thread, threads), after);
+            let here = sched_getcpu();
+            std::thread::scope(|scope| {
+                for thread in 1..threads {
+                    let begin = move || {
+                        leave_cpu(here);
+                        self.work(self.means(thread, threads), || ());
+                    };
+                    // Without memory for a thread, those that there are do its work.
+                    let _ = std::thread::Builder::new().spawn_scoped(scope, begin);
+                }
+                // To those that are here.
+                sched_yield();
+                // Of the threads, this one alone tells the meter.
+                self.work(self.means(0, threads), || self.tell());
             });
             let reached = self.leave()?;
             if reached < self.bulk {
@@ -264,8 +271,7 @@ impl<'a> Stretch<'a> {
         let anyhow = || Means::Mapping(Mapped::anyhow());
         let spliced = || Piped::open().map_or_else(anyhow, Means::Pipe);
         match thread {
-            _ if threads == 1 => spliced(),
-            0 if slow_pages => spliced(),
+            0 if threads == 1 || slow_pages => spliced(),
             _ if self.is_in_memory() => Filled::open().map_or_else(anyhow, Means::Filling),
             _ if slow_pages => anyhow(),
             0 | 1 => Means::Buffer(Buffered::new()),

@@ -2,7 +2,6 @@
 
 pub(crate) mod aio;
 pub(crate) mod alias_probe;
-pub(crate) mod beside;
 pub(crate) mod closing;
 pub(crate) mod cpuid;
 pub(crate) mod error_queue;

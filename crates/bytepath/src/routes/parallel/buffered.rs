@@ -5,7 +5,7 @@
 //! Costs per MiB: one read, a write for each piece, and two copies, one of them out of the cache.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use rustix::io::{Errno, pread, pwrite};
@@ -70,10 +70,6 @@ impl Buffered {
 
 /// Waits for the turn to write.
 fn turn(pieces: &Mutex<Pieces>) -> MutexGuard<'_, Pieces> {
-    let mine = awake_until(|| match pieces.try_lock() {
-        Err(TryLockError::WouldBlock) => None,
-        answer => Some(answer),
-    });
-    mine.unwrap_or_else(|| pieces.lock().map_err(TryLockError::Poisoned))
-        .expect("nobody panics holding it")
+    awake_until(|| pieces.try_lock().ok())
+        .unwrap_or_else(|| pieces.lock().expect("nobody panics holding it"))
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub(crate) use bytepath::planning::{CarryError, Clock, Planning, usual_profile};
 use bytepath::planning::{Carrying as Work, Wishes};
 use bytepath::routes::ROUTES;
-use bytepath::{Cancel, Job, Knobs, Meter, Moved};
+use bytepath::{Cancel, Job, Knobs, Meter, Moved, Plan};
 use clap::Args;
 use rustix::io::Errno;
 
@@ -42,6 +42,8 @@ pub(crate) struct Carrying<'a> {
     pub(crate) meter: &'a Meter,
     /// Who may stop it.
     pub(crate) cancel: Option<&'a Cancel>,
+    /// Who is shown the plan that it begins with.
+    pub(crate) planned: Option<&'a dyn Fn(&Plan)>,
 }
 
 impl PlanOptions {
@@ -75,6 +77,9 @@ impl PlanOptions {
     ) -> Result<Moved, CarryError> {
         let Carrying { job, meter, cancel, .. } = *carrying;
         let mut planning = self.begin(&job, carrying.knobs.clone())?;
+        if let Some(planned) = carrying.planned {
+            planned(planning.plan());
+        }
         let moved = planning.carry_in(window_bytes, &Work { job, meter, cancel }, after);
         self.explain(&planning, &job);
         moved

@@ -15,7 +15,7 @@ pub(super) fn copy(
 ) -> Result<(), Trouble> {
     // The classic hands on a file's pages too, since coreutils 9.11.
     let job = limited(Job::new(source, sink).allow_aliasing(), itself);
-    let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None };
+    let carrying = Carrying { job, knobs: Knobs::default(), meter, cancel: None, planned: None };
     let carried = match (itself, &options.route) {
         // Within one file the bytes go one after the other through memory of ours: pages handed
         // over would be written while they wait.

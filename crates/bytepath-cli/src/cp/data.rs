@@ -10,9 +10,8 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use bytepath::machine;
 use bytepath::pages::{Memory, Pages};
-use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Side, TransferError};
+use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Plan, Side, TransferError};
 use rustix::fs::{FileType, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -112,9 +111,6 @@ impl Fault {
 /// Copying so many bytes may take so long that somebody asks how far it is.
 const LARGE_BYTES: i64 = 32 << 20;
 
-/// From so many on several threads may copy into a file in memory, which has gaps meanwhile that no signal is to leave.
-const SEVERAL_BYTES: i64 = 4 << 20;
-
 /// Bytes that `--sparse=always` looks at together.
 const LOOK_BYTES: usize = 128 << 10;
 
@@ -160,10 +156,7 @@ impl<'a> Data<'a> {
     /// Copies the bytes.
     pub(super) fn copy(&mut self) -> Result<(), Fault> {
         let stat = self.source_stat;
-        let bytes = data_bytes(stat);
-        let may_have_gaps =
-            || self.threads() != Some(1) && machine::type_of(self.sink) == Some("tmpfs");
-        if bytes >= LARGE_BYTES || bytes >= SEVERAL_BYTES && may_have_gaps() {
+        if data_bytes(stat) >= LARGE_BYTES {
             self.shared.takes_long();
         }
         let sparse = self.shared.settings.sparse;
@@ -254,7 +247,14 @@ impl<'a> Data<'a> {
         let stopping = &self.shared.tally.stopping;
         let cancel =
             (source.kind() == Kind::File && sink.kind() == Kind::File).then_some(stopping.cancel());
-        let carrying = Carrying { job, knobs, meter: &self.shared.hand.meter, cancel };
+        // Several threads leave gaps meanwhile, which no signal is to leave for good.
+        let planned = |plan: &Plan| {
+            if plan.routes().first().is_some_and(|first| first.route.is_parallel()) {
+                self.shared.takes_long();
+            }
+        };
+        let (meter, planned) = (&self.shared.hand.meter, Some(&planned as &dyn Fn(&Plan)));
+        let carrying = Carrying { job, knobs, meter, cancel, planned };
         let (settings, extras) = (self.shared.settings, self.shared.extras);
         let shares = settings.reflink != Reflink::Never && way == Way::Any && !extras.uncached;
         let moved = || self.shared.moved(&carrying, shares, &mut self.dirty_bytes);

@@ -70,7 +70,7 @@ pub fn file_system_of(file: BorrowedFd<'_>) -> Result<FileSystem, FileSystemErro
 }
 
 /// The type alone, by one system call; `None` where it has no known name.
-pub fn type_of(file: BorrowedFd<'_>) -> Option<&'static str> {
+pub(crate) fn type_of(file: BorrowedFd<'_>) -> Option<&'static str> {
     magic_of(file).ok().and_then(known)
 }
 

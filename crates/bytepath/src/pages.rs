@@ -217,6 +217,13 @@ impl AlignedBuffer {
         let start = memory.as_ptr().align_offset(page);
         AlignedBuffer { memory, start, len }
     }
+
+    /// So many bytes, if they are to be had.
+    pub fn try_new(len: usize) -> Option<AlignedBuffer> {
+        // Asked for first, and then taken as zeros that cost nothing until they are used.
+        Vec::<u8>::new().try_reserve_exact(len.checked_add(rustix::param::page_size())?).ok()?;
+        Some(AlignedBuffer::new(len))
+    }
 }
 
 impl Deref for AlignedBuffer {

@@ -7,12 +7,13 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use bytepath::Kind;
+use bytepath::pages::AlignedBuffer;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::Settings;
-use super::direct::{aligned, undirected};
+use super::direct::undirected;
 use super::ends::{Sink, Source};
 use super::lines::Lines;
 use super::live::Live;
@@ -37,7 +38,7 @@ pub(crate) struct Hand<'a> {
     settings: &'a Settings,
     live: &'a Live,
     tally: &'a Tally,
-    memory: Vec<u8>,
+    memory: AlignedBuffer,
     /// Where lines are all that has to be seen.
     lines: Option<Lines<'a>>,
     /// Whether the last bytes of the output are a hole that nothing ends yet.
@@ -57,7 +58,7 @@ impl<'a> Hand<'a> {
             settings,
             live,
             tally,
-            memory: Vec::new(),
+            memory: AlignedBuffer::default(),
             lines: Lines::wanted(settings, live, tally),
             hole_open: false,
             holes: None,
@@ -101,13 +102,17 @@ impl<'a> Hand<'a> {
                 most = most.min(usize::try_from(now).unwrap_or(usize::MAX));
             }
             let mut memory = std::mem::take(&mut self.memory);
-            let Some(buffer) = aligned(&mut memory, capacity) else {
-                self.live.say(format_args!("-B: no memory for a buffer of {capacity} bytes"));
-                return Ended::Told(Status::MEMORY);
-            };
-            let done = match self.read(source, &mut buffer[..most], &mut skips) {
+            if memory.len() != capacity {
+                drop(memory);
+                let Some(other) = AlignedBuffer::try_new(capacity) else {
+                    self.live.say(format_args!("-B: no memory for a buffer of {capacity} bytes"));
+                    return Ended::Told(Status::MEMORY);
+                };
+                memory = other;
+            }
+            let done = match self.read(source, &mut memory[..most], &mut skips) {
                 Ok(0) => Some(Ended::AtEnd),
-                Ok(count) => self.write(source, sink, &buffer[..count], left, pace).err(),
+                Ok(count) => self.write(source, sink, &memory[..count], left, pace).err(),
                 Err(ended) => Some(ended),
             };
             self.memory = memory;

@@ -5,9 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use bytepath::{Endpoint, Kind};
 use rustix::fs::OFlags;
 
-/// What O_DIRECT wants buffers, offsets and lengths to be multiples of, at most.
-const ALIGNED_BYTES: usize = 4096;
-
 /// Takes O_DIRECT off, where it was on: the last bytes of a file rarely fill a block.
 pub(crate) fn undirected(fd: impl AsFd) -> bool {
     let Ok(flags) = rustix::fs::fcntl_getfl(&fd) else { return false };
@@ -39,17 +36,4 @@ impl Drop for Directed<'_> {
             let _ = rustix::fs::fcntl_setfl(self.fd, before);
         }
     }
-}
-
-/// So many bytes of memory at an address that O_DIRECT takes, if they are to be had.
-pub(crate) fn aligned(memory: &mut Vec<u8>, bytes: usize) -> Option<&mut [u8]> {
-    let whole = bytes + ALIGNED_BYTES;
-    if memory.len() != whole {
-        *memory = Vec::new();
-        // Asked for first, and then taken as zeros that cost nothing until they are used.
-        Vec::<u8>::new().try_reserve_exact(whole).ok()?;
-        *memory = vec![0; whole];
-    }
-    let start = memory.as_ptr().align_offset(ALIGNED_BYTES);
-    memory.get_mut(start..start + bytes)
 }

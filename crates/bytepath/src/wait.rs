@@ -16,27 +16,6 @@ pub(crate) mod awake;
 /// virtual machine, so that spinning in vain at most doubles the price of sleeping.
 pub const HYBRID_BUDGET: Duration = Duration::from_micros(50);
 
-/// How long [`awake_until`] goes on: as long as a thread needs for what it does in one go, or to be woken.
-const AWAKE: Duration = Duration::from_millis(1);
-/// How often it asks before it looks at the clock again.
-const ASKED: u32 = 64;
-
-/// Asks, without sleeping, for what another thread is about to do; nothing if it takes longer than being woken.
-pub(crate) fn awake_until<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
-    let began = Instant::now();
-    loop {
-        for _ in 0..ASKED {
-            match ask() {
-                None => std::hint::spin_loop(),
-                answer => return answer,
-            }
-        }
-        if began.elapsed() >= AWAKE {
-            return None;
-        }
-    }
-}
-
 /// What an end does when it cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wait {

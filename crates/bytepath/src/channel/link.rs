@@ -21,6 +21,7 @@ use super::hello::{Agreed, Flow, Offer, REFUSED, Role, TAKEN, TAKES_HUGETLB};
 use super::packets::{Packets, WAKE};
 use super::ring::{Desk, End, IN_FUTEX, IN_POLL, Impossible};
 use super::setup::Setup;
+use crate::machine;
 use crate::meter::Meter;
 use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, SharedMemory};
 use crate::sys::shared::RECEIVER_PAGE_BYTES;
@@ -595,8 +596,7 @@ pub(super) fn memory(
     takes: u32,
     create: fn(usize, PageSize) -> Result<SharedMemory, PagesError>,
 ) -> Result<SharedMemory, ChannelError> {
-    let system = rustix::system::sysinfo();
-    if bytes as u64 > system.totalram.saturating_mul(system.mem_unit.into()) {
+    if bytes as u64 > machine::memory_bytes() {
         return Err(PagesError::Map { bytes, size: pages.name(), errno: Errno::NOMEM }.into());
     }
     let made = |size| {

@@ -44,9 +44,8 @@ impl Memory {
     pub fn read(root: &Path) -> Memory {
         let chosen =
             |name| files::text(root, &format!("{THP}/{name}")).and_then(|text| chosen(&text));
-        let system = rustix::system::sysinfo();
         Memory {
-            total_bytes: system.totalram.saturating_mul(system.mem_unit.into()),
+            total_bytes: memory_bytes(),
             page_bytes: rustix::param::page_size(),
             pmd_bytes: files::number(root, &format!("{THP}/hpage_pmd_size")),
             thp_enabled: chosen("enabled"),
@@ -55,6 +54,12 @@ impl Memory {
             huge_pools: huge_pools(root),
         }
     }
+}
+
+/// The bytes of memory that the kernel has.
+pub(crate) fn memory_bytes() -> u64 {
+    let system = rustix::system::sysinfo();
+    system.totalram.saturating_mul(system.mem_unit.into())
 }
 
 /// The kernel writes a choice as `always [madvise] never`.

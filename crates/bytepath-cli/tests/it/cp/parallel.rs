@@ -459,6 +459,8 @@ fn a_large_file_on_a_disk_is_copied_by_several_threads() {
                     if [ -e $copy ]; then cmp -n $(stat -c %s $copy) large $copy; rm $copy; fi
                 done
             done 2>said
+            # Of a call that a thread makes as the program ends, strace says that it could not change it.
+            sed -i '/^strace: Failed to tamper/d' said
             [ $(wc -l <said) = 3 ]; [ $(sort said | uniq | wc -l) = 1 ]; grep -q 'No space left on device' said
             umount m; rm image
         done";

@@ -19,16 +19,17 @@
 //! On btrfs, whose writes take longer, one splices (see [`piped`]) beside mappings with small pages: 1.53 and
 //! 1.81 where two by turns gave 1.15 and 1.31.
 //!
-//! Into a file system in memory one splices too, and the others have pages come into being with the bytes of a
-//! mapping of the source (see [`filled`]): no lock, no fault, and no page that is cleared before it is
-//! filled. 256 MiB from tmpfs to tmpfs, medians of 3 on 2 CPUs: 0.18 s by copy_file_range, 0.29 by one mapping
-//! and 0.19 by one filler; 0.18 by two mappings, 0.107 by two fillers, 0.109 by one that splices beside a
-//! mapping, and 0.091 beside a filler.
+//! Into a file system in memory one splices too, and the others have pages come into being with their bytes
+//! (see [`filled`]): no lock, no fault, and no page that is cleared before it is filled. 256 MiB from tmpfs to
+//! tmpfs, medians of 3 on 2 CPUs: 0.18 s by copy_file_range, 0.29 by one mapping and 0.19 by one filler; 0.18
+//! by two mappings, 0.107 by two fillers, 0.109 by one that splices beside a mapping, and 0.091 beside a filler.
+//! (These filled out of a mapping of the source. Out of a buffer, large files take as long, and 4 MiB 2.6 ms
+//! instead of 2.95.)
 //!
 //! What is in memory already goes into these so unasked, where the job allows any order: on tmpfs, by two
-//! CPUs, as ratios to cp, which calls copy_file_range: 4 MiB 1.2 to 1.3 (1.1 by one thread), 8 MiB 1.3 to
-//! 1.4 (1.05), 16 MiB 1.5 (1.1), 256 MiB 1.7, 1 GiB and more 1.7 to 4. It takes longer than one thread (0.9)
-//! where 512 MiB have to be read from a disk.
+//! CPUs, as ratios to cp, which calls copy_file_range: 4 MiB 1.3 (1.2 by one thread), 8 MiB 1.4 (1.1), 16 MiB
+//! 1.5 (1.1), 256 MiB 1.7, 1 GiB and more 1.7 to 4. It takes longer than one thread (0.9) where 512 MiB have to
+//! be read from a disk.
 //!
 //! The sink grows by a window at a time, which a file system on a device has set aside before it is
 //! mapped (setting memory aside would be half of the work, done by one thread), and by its last page
@@ -76,7 +77,7 @@ const WINDOW_BYTES: u64 = 64 << 20;
 
 /// Fewer bytes are not worth the threads: 32 MiB took 8.7 ms by two and 8.0 by one on ext4, 64 MiB 13.0 and 13.7.
 const FROM_BYTES: u64 = 96 << 20;
-/// On tmpfs 2 MiB took as long by one; 4 MiB took 2.9 ms where it took 3.3, 8 MiB 4.7 where it took 6.2.
+/// On tmpfs one took less for 3 MiB (2.07 ms where two took 2.25), as long for 4, and more for 8 (5.6 and 4.2).
 const FROM_BYTES_IN_MEMORY: u64 = 4 << 20;
 
 /// File systems in memory.

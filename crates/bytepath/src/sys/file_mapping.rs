@@ -55,14 +55,6 @@ impl FileMapping {
         (self.start.as_ptr().addr(), self.mapped.next_multiple_of(page))
     }
 
-    /// Has the kernel bring in these pages of the file, to be read. EFAULT where it has none.
-    pub(crate) fn bring_in(&self, range: Range<usize>) -> Result<(), Errno> {
-        assert!(range.start <= range.end && range.end <= self.mapped, "the mapping has the range");
-        let start = self.start.as_ptr().wrapping_add(range.start).cast();
-        // SAFETY: the range is this mapping; its content stays what it is.
-        unsafe { rustix::mm::madvise(start, range.len(), Advice::LinuxPopulateRead) }
-    }
-
     /// Asks for large pages where the file has none yet. A kernel that does not take the hint does as it
     /// likes.
     pub(crate) fn prefer_large_pages(&self) {

@@ -2,7 +2,6 @@
 //! of them first, and enter the kernel for each; a write would lock the file.
 #![allow(unsafe_code)]
 
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
@@ -83,32 +82,27 @@ impl PageFiller {
         unsafe { ioctl(&self.faults, asked) }
     }
 
-    /// Fills missing pages of one mapping with what the other has at the same range, both of whole
-    /// pages; how many bytes of it, at least one page.
+    /// Fills missing pages of a mapping, from a place in it on, with these bytes, all of whole pages; how many
+    /// bytes of it, at least one page.
     ///
     /// # Errors
-    /// EEXIST: the file has the page. ENOMEM: there is no room for it. EFAULT, ENOENT: the source has no
-    /// such page any more.
-    pub(crate) fn fill(
-        &self,
-        sink: &FileMapping,
-        source: &FileMapping,
-        range: Range<usize>,
-    ) -> Result<usize, Errno> {
-        let (to, from) = (sink.place().0, source.place().0);
-        let within = |mapping: &FileMapping| range.end <= mapping.place().1;
-        assert!(range.start < range.end && within(sink) && within(source), "they have the range");
+    /// EEXIST: the file has the page. ENOMEM: there is no room for it. EFAULT, ENOENT: the file has become
+    /// shorter.
+    pub(crate) fn fill(&self, sink: &FileMapping, at: usize, bytes: &[u8]) -> Result<usize, Errno> {
+        let (to, mapped) = sink.place();
+        let fits = at.checked_add(bytes.len()).is_some_and(|end| end <= mapped);
+        assert!(fits && !bytes.is_empty(), "the mapping has the range");
         let mut copy = Copy {
-            to: (to + range.start) as u64,
-            from: (from + range.start) as u64,
-            bytes: range.len() as u64,
+            to: (to + at) as u64,
+            from: bytes.as_ptr().expose_provenance() as u64,
+            bytes: bytes.len() as u64,
             mode: COPY_MODE_DONTWAKE,
             copied: 0,
         };
         // SAFETY: UFFDIO_COPY reads and writes a struct uffdio_copy, which this is.
         let asked = unsafe { Updater::<UFFDIO_COPY, Copy>::new(&mut copy) };
-        // SAFETY: it fills pages of the one mapping and reads those of the other, both of which are
-        // there and touched by the kernel alone.
+        // SAFETY: it reads the bytes, and fills pages of the mapping, which is there and touched by the
+        // kernel alone.
         let outcome = unsafe { ioctl(&self.faults, asked) };
         match usize::try_from(copy.copied) {
             Ok(bytes) if bytes > 0 => Ok(bytes),
@@ -132,32 +126,22 @@ mod tests {
         memfd_create("bytepath-test", MemfdFlags::CLOEXEC).expect("a memfd").into()
     }
 
-    /// A file of 64 pages with other bytes in each, and one as long that has none of its pages; both
-    /// mapped.
-    struct Ends {
-        source: File,
-        sink: File,
-        from: FileMapping,
-        to: FileMapping,
-    }
-
     const BYTES: usize = 64 * PAGE;
 
     fn bytes() -> Vec<u8> {
         (0..BYTES).map(|at| (at / PAGE * 7 + at % 251) as u8).collect()
     }
 
-    fn ends() -> Option<(PageFiller, Ends)> {
+    /// A file of 64 pages of which it has none yet, and its mapping.
+    fn sink() -> Option<(PageFiller, File, FileMapping)> {
         let filler = PageFiller::open()
             .inspect_err(|errno| eprintln!("skipped: no userfaultfd here: {errno}"))
             .ok()?;
-        let (source, sink) = (memfd(), memfd());
-        source.write_all_at(&bytes(), 0).expect("written");
+        let sink = memfd();
         sink.set_len(BYTES as u64).expect("longer");
-        let from = FileMapping::of(&source, 0, BYTES).expect("mapped");
-        let to = FileMapping::of_sink(&sink, 0, BYTES).expect("mapped");
-        filler.takes(&to).expect("it is in memory");
-        Some((filler, Ends { source, sink, from, to }))
+        let mapping = FileMapping::of_sink(&sink, 0, BYTES).expect("mapped");
+        filler.takes(&mapping).expect("it is in memory");
+        Some((filler, sink, mapping))
     }
 
     fn read(file: &File) -> Vec<u8> {
@@ -168,27 +152,23 @@ mod tests {
 
     #[test]
     fn missing_pages_come_with_their_bytes_and_others_stay() {
-        let Some((filler, ends)) = ends() else { return };
-        ends.from.bring_in(0..BYTES).expect("it is there");
-        assert_eq!(filler.fill(&ends.to, &ends.from, 4 * PAGE..BYTES), Ok(60 * PAGE));
-        assert!(read(&ends.sink)[..4 * PAGE].iter().all(|&byte| byte == 0));
-        assert!(read(&ends.sink)[4 * PAGE..] == bytes()[4 * PAGE..]);
-        ends.sink.write_all_at(&[9; PAGE], PAGE as u64).expect("written");
-        assert_eq!(filler.fill(&ends.to, &ends.from, 0..4 * PAGE), Ok(PAGE), "up to what is there");
-        assert_eq!(filler.fill(&ends.to, &ends.from, PAGE..4 * PAGE), Err(Errno::EXIST));
-        assert!(read(&ends.sink)[PAGE..2 * PAGE].iter().all(|&byte| byte == 9));
+        let Some((filler, sink, mapping)) = sink() else { return };
+        let (bytes, start) = (bytes(), 4 * PAGE);
+        assert_eq!(filler.fill(&mapping, start, &bytes[start..]), Ok(60 * PAGE));
+        assert!(read(&sink)[..start].iter().all(|&byte| byte == 0));
+        assert!(read(&sink)[start..] == bytes[start..]);
+        sink.write_all_at(&[9; PAGE], PAGE as u64).expect("written");
+        assert_eq!(filler.fill(&mapping, 0, &bytes[..start]), Ok(PAGE), "up to what is there");
+        assert_eq!(filler.fill(&mapping, PAGE, &bytes[PAGE..start]), Err(Errno::EXIST));
+        assert!(read(&sink)[PAGE..2 * PAGE].iter().all(|&byte| byte == 9));
     }
 
     #[test]
-    fn ends_that_were_cut_are_no_bus_error() {
-        let Some((filler, ends)) = ends() else { return };
-        ends.source.set_len(PAGE as u64).expect("shorter");
-        assert_eq!(ends.from.bring_in(0..BYTES), Err(Errno::FAULT));
-        assert_eq!(filler.fill(&ends.to, &ends.from, 0..BYTES), Ok(PAGE), "what there is");
-        let gone = filler.fill(&ends.to, &ends.from, PAGE..BYTES).expect_err("it is gone");
-        assert!(matches!(gone, Errno::FAULT | Errno::NOENT), "{gone}");
-        ends.sink.set_len(0).expect("shorter");
-        filler.fill(&ends.to, &ends.from, 0..PAGE).expect_err("it has no such page");
+    fn a_file_that_was_cut_is_no_bus_error() {
+        let Some((filler, sink, mapping)) = sink() else { return };
+        sink.set_len(PAGE as u64).expect("shorter");
+        assert_eq!(filler.fill(&mapping, 0, &bytes()), Ok(PAGE), "what there is");
+        filler.fill(&mapping, PAGE, &bytes()[PAGE..]).expect_err("it has no such page");
     }
 
     #[test]

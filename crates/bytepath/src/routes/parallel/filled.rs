@@ -1,84 +1,81 @@
-//! Slices whose pages come into being with the bytes of a mapping of the source: for sinks in memory.
+//! Slices read into a buffer, with whose bytes pages of a mapping of the sink come into being: for sinks in
+//! memory.
 //!
-//! Costs per slice: two mappings; per MiB two calls.
+//! Costs per slice: a mapping; per MiB four reads and four calls that fill, and two copies, one of them out of a
+//! cache. To fill out of a mapping of the source saves that one, and costs more for the mapping.
 
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
+use rustix::io::{Errno, pread};
 
-use super::is_in_memory;
 use super::slices::{Copied, Why};
+use crate::pages::AlignedBuffer;
 use crate::sys::file_mapping::FileMapping;
 use crate::sys::page_filler::PageFiller;
 
-/// What one call fills.
-const CHUNK_BYTES: usize = 1 << 20;
+/// What is read and filled at once: a core's cache keeps it.
+const BUFFER_BYTES: usize = 256 << 10;
 
 /// One thread's way of it.
 pub(super) struct Filled {
     filler: PageFiller,
-    /// Up to where the source has no hole, as far as was asked.
-    full_until: u64,
+    buffer: AlignedBuffer,
 }
 
 impl Filled {
     /// Nothing where the kernel lets no pages come into being so.
     pub(super) fn open() -> Option<Filled> {
-        PageFiller::open().ok().map(|filler| Filled { filler, full_until: 0 })
+        let filler = PageFiller::open().ok()?;
+        Some(Filled { filler, buffer: AlignedBuffer::new(BUFFER_BYTES) })
     }
 
-    /// Copies so many bytes from a place in the source to one in the sink, which is open for both.
+    /// Copies so many bytes from a place in the source to one in the sink, which is open for reading as well.
     pub(super) fn copy(
         &mut self,
         (source, sink): (BorrowedFd<'_>, BorrowedFd<'_>),
         (from, to): (u64, u64),
         bytes: usize,
     ) -> Copied {
-        let mut copied = Copied { bytes: 0, calls: 3, why: None };
-        let page = rustix::param::page_size() as u64;
-        let refused = Copied { why: Some(Why::Refused), ..copied };
-        if !(from | to | bytes as u64).is_multiple_of(page) {
-            return refused;
+        let mut copied = Copied { bytes: 0, calls: 2, why: None };
+        let page = rustix::param::page_size();
+        let refused = |copied| Copied { why: Some(Why::Refused), ..copied };
+        if !to.is_multiple_of(page as u64) || !bytes.is_multiple_of(page) {
+            return refused(copied);
         }
-        let mapped = FileMapping::of_sink(sink, to, bytes);
-        let (Ok(into), Ok(out_of)) = (mapped, FileMapping::of(source, from, bytes)) else {
-            return refused;
-        };
-        let has_hole = self.has_hole(source, from, from + bytes as u64);
-        if has_hole || self.filler.takes(&into).is_err() {
-            return refused;
+        let Ok(into) = FileMapping::of_sink(sink, to, bytes) else { return refused(copied) };
+        if self.filler.takes(&into).is_err() {
+            return refused(copied);
         }
         while copied.bytes < bytes {
-            let range = copied.bytes..bytes.min(copied.bytes + CHUNK_BYTES);
-            copied.calls += 2;
-            // A kernel that cannot (before 5.14) brings them in one by one.
-            if !matches!(out_of.bring_in(range.clone()), Ok(()) | Err(Errno::INVAL)) {
-                return refused;
+            let most = (bytes - copied.bytes).min(self.buffer.len());
+            let mut held = 0;
+            while held < most {
+                copied.calls += 1;
+                let at = from + (copied.bytes + held) as u64;
+                match pread(source, &mut self.buffer[held..most], at) {
+                    Ok(0) => break,
+                    Ok(count) => held += count,
+                    Err(Errno::INTR) => {}
+                    Err(_) => return refused(copied),
+                }
             }
-            match self.filler.fill(&into, &out_of, range) {
-                Ok(count) => copied.bytes += count,
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(_) => return refused,
+            // Where the source ends early, the sink is cut within its last page.
+            let pages = held.next_multiple_of(page);
+            self.buffer[held..pages].fill(0);
+            let mut filled = 0;
+            while filled < pages {
+                copied.calls += 1;
+                match self.filler.fill(&into, copied.bytes + filled, &self.buffer[filled..pages]) {
+                    Ok(count) => filled += count,
+                    Err(Errno::INTR | Errno::AGAIN) => {}
+                    Err(_) => return refused(copied),
+                }
             }
-        }
-        // A page that was cut meanwhile has zeros where the source has ended.
-        copied.calls += 1;
-        let Ok(stat) = rustix::fs::fstat(source) else { return refused };
-        let has = u64::try_from(stat.st_size).unwrap_or(0).saturating_sub(from);
-        if has < bytes as u64 {
-            return Copied { bytes: has as usize, why: Some(Why::End), ..copied };
+            copied.bytes += held;
+            if held < most {
+                return Copied { why: Some(Why::End), ..copied };
+            }
         }
         copied
-    }
-
-    /// Whether a source in memory has a hole there, to which looking at it by a mapping would give memory.
-    /// Asking takes the kernel through all pages up to the next one, so it is remembered.
-    fn has_hole(&mut self, source: BorrowedFd<'_>, from: u64, to: u64) -> bool {
-        if to <= self.full_until || !is_in_memory(source) {
-            return false;
-        }
-        self.full_until = rustix::fs::seek(source, SeekFrom::Hole(from)).unwrap_or(to);
-        self.full_until < to
     }
 }

@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,6 +27,9 @@ const STAGES: u32 = 2;
 /// Bytes of a list that are read at once.
 const LIST_BYTES: u64 = 1 << 20;
 
+/// Permissions of directories for the work, but for the umask.
+const ANYBODY: u32 = 0o777;
+
 /// Rounds of removing what others still make.
 const ROUNDS_MAX: usize = 100;
 
@@ -33,10 +37,14 @@ impl Work<'_> {
     /// Makes the destination, and in it what the work needs.
     pub(super) fn prepared(&mut self, stages: Vec<u32>) {
         let ground = &self.process.ground;
-        let made = make(&ground.sink)
-            .and_then(|()| make(&ground.run))
-            .and_then(|()| make(&ground.lists()))
-            .and_then(|()| stages.iter().try_for_each(|number| make(&ground.stage(*number))));
+        let made = rustix::fs::stat(&ground.source)
+            .map_err(Into::into)
+            .and_then(|stat| make(&ground.sink, self.new_mode(&stat)))
+            .and_then(|()| make(&ground.run, ANYBODY))
+            .and_then(|()| make(&ground.lists(), ANYBODY))
+            .and_then(|()| {
+                stages.iter().try_for_each(|number| make(&ground.stage(*number), ANYBODY))
+            });
         if let Err(error) = made {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             let what = format!("cannot prepare {}", q(&ground.run));
@@ -252,9 +260,9 @@ impl Work<'_> {
     }
 }
 
-/// Makes a directory, unless it is there.
-fn make(path: &Path) -> std::io::Result<()> {
-    match std::fs::create_dir(path) {
+/// Makes a directory with these permissions, but for the umask, unless it is there.
+fn make(path: &Path, permissions: u32) -> std::io::Result<()> {
+    match std::fs::DirBuilder::new().mode(permissions).create(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         made => made,
     }

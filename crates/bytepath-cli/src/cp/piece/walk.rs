@@ -229,7 +229,7 @@ impl Work<'_> {
 
     /// The mode of a directory that is to be filled: nobody else's where it is to have its own owner
     /// first.
-    fn new_mode(&self, stat: &Stat) -> u32 {
+    pub(super) fn new_mode(&self, stat: &Stat) -> u32 {
         match self.shared.settings.preserve.ownership {
             true => 0o700,
             false => stat.st_mode & 0o777 | 0o700,

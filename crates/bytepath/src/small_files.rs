@@ -40,7 +40,6 @@ pub struct Between<'a> {
     source: BorrowedFd<'a>,
     sink: BorrowedFd<'a>,
     device: Option<u64>,
-    permissions: u32,
     single_names: bool,
     in_kernel: bool,
     shares: bool,
@@ -49,21 +48,14 @@ pub struct Between<'a> {
 impl<'a> Between<'a> {
     /// Files of any device, each with the permissions of its source, but for the umask.
     pub fn new(source: BorrowedFd<'a>, sink: BorrowedFd<'a>) -> Between<'a> {
-        let (device, permissions) = (None, 0o777);
-        let (single_names, in_kernel, shares) = (false, true, false);
-        Between { source, sink, device, permissions, single_names, in_kernel, shares }
+        let (device, single_names, in_kernel, shares) = (None, false, true, false);
+        Between { source, sink, device, single_names, in_kernel, shares }
     }
 
     /// Leaves files that are not on this device.
     #[must_use]
     pub fn on_device(self, device: u64) -> Between<'a> {
         Between { device: Some(device), ..self }
-    }
-
-    /// Gives no copy other permissions than these.
-    #[must_use]
-    pub fn permissions(self, bits: u32) -> Between<'a> {
-        Between { permissions: bits & 0o777, ..self }
     }
 
     /// Whether files that have several names are left.
@@ -186,7 +178,7 @@ impl SmallFiles {
             return Err(NotCopied::Left(Some(source)));
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let Ok(sink) = open(between.sink, name, flags, stat.st_mode & between.permissions) else {
+        let Ok(sink) = open(between.sink, name, flags, stat.st_mode & 0o777) else {
             return Err(NotCopied::Left(Some(source)));
         };
         let moved = match between.shares && shared(&source, &sink, &stat) {

@@ -51,7 +51,7 @@ def pretend(setup: dict[str, Any], request: bytes) -> bytes:
     of entries that its name ends with is used up."""
     asked = json.loads(request)
     answer: dict[str, Any] = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [],
-                              "failed": [], "told": [], "closed": [], "fenced": False}  # fmt: skip
+                              "failed": [], "told": [], "closed": [], "begun": [], "fenced": False}  # fmt: skip
     wait = float(os.environ.get("BYTEPATH_PRETEND_S", "0"))
     left = list(asked["items"])
     done, most = 0, int(os.environ.get("BYTEPATH_PRETEND_ENTRIES", PIECE_ENTRIES))

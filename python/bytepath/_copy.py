@@ -12,7 +12,7 @@ from typing import Any
 from bytepath import _bytepath
 from bytepath._ends import End, Opened, deliver
 from bytepath._errors import CopyError, make
-from bytepath._progress import Progress, teller
+from bytepath._progress import Progress, check, teller
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ def copy(
     Raises CopyError, which is an OSError with the byte reached (`offset`) and the `route`; ValueError
     or TypeError for arguments that make no sense.
     """
+    check(progress)
     given = None if length is None else _count("length", length)
     asked = {
         "limit": given,
@@ -146,7 +147,7 @@ def copy(
         own = [t for t in (opened_source.timeout, opened_sink.timeout) if t is not None]
         asked["stall"] = own[0] if own else None
     begin_at = (_count("source_offset", source_offset), _count("sink_offset", sink_offset))
-    with _Both(opened_source, opened_sink, begin_at) as ends:
+    with _Both(opened_source, opened_sink, begin_at, asked) as ends:
         if verify:
             ends.check_verifiable()
         ahead = opened_source.read_ahead(given)
@@ -266,9 +267,13 @@ class _Both:
     """Both ends, open and standing where the copy begins."""
 
     def __init__(
-        self, source: Opened, sink: Opened, offsets: tuple[int | None, int | None]
+        self,
+        source: Opened,
+        sink: Opened,
+        offsets: tuple[int | None, int | None],
+        asked: dict[str, Any],
     ) -> None:
-        self._source, self._sink, self._offsets = source, sink, offsets
+        self._source, self._sink, self._offsets, self._asked = source, sink, offsets, asked
         self._start = 0
 
     def __enter__(self) -> _Both:
@@ -305,7 +310,7 @@ class _Both:
         return self._sink.descriptor
 
     def _open_sink(self) -> None:
-        """Empties it only once it is known not to be the source."""
+        """Empties it only once it is known not to be the source, and what is asked for can be had."""
         # Some routes map the sink, which takes one that can be read. A FIFO that is open for reading here
         # would have a reader that never reads.
         both = os.O_RDWR if self._sink.may_be_read() else os.O_WRONLY
@@ -319,6 +324,8 @@ class _Both:
             if self._offsets[1] is None and stat.S_ISREG(os.fstat(self.sink).st_mode):
                 if os.path.sameopenfile(self.source, self.sink):
                     raise make(errno.EINVAL, "the source is the sink: nothing was copied")
+                if self._asked["route"] is not None or self._asked["profile"] is not None:
+                    _bytepath.plan_for(self.source, self.sink, self._asked)
                 os.ftruncate(self.sink, 0)
         except BaseException:
             self._sink.close()

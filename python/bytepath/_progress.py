@@ -21,6 +21,20 @@ class Bar(Protocol):
 Progress = Union[Callable[[int, Union[int, None]], Any], Bar, bool, None]
 
 
+def check(progress: Progress) -> None:
+    """Refuses what cannot be told anything, before there is anything to tell."""
+    if progress is None or isinstance(progress, bool) or callable(progress) or _is_bar(progress):
+        return
+    raise TypeError(
+        f"progress cannot be {type(progress).__name__}: a function of (done, total), a bar of tqdm's,"
+        " or True is wanted"
+    )
+
+
+def _is_bar(progress: Progress) -> bool:
+    return hasattr(progress, "update") and hasattr(progress, "total")
+
+
 @contextmanager
 def teller(
     progress: Progress, known: Callable[[], int | None]
@@ -33,18 +47,14 @@ def teller(
     if progress is True:
         with _tqdm(total) as bar:
             yield _mover(bar)
-    elif hasattr(progress, "update") and hasattr(progress, "total"):
-        if progress.total is None:
-            progress.total = total
-        yield _mover(progress)
-    elif callable(progress):
-        function = progress
-        yield lambda done: function(done, total)
+    elif _is_bar(progress):
+        bar: Any = progress
+        if bar.total is None:
+            bar.total = total
+        yield _mover(bar)
     else:
-        raise TypeError(
-            f"progress cannot be {type(progress).__name__}: a function of (done, total), a bar of tqdm's,"
-            " or True is wanted"
-        )
+        function: Any = progress
+        yield lambda done: function(done, total)
 
 
 def _tqdm(total: int | None) -> Any:

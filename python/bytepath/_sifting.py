@@ -17,8 +17,9 @@ class Sifted:
     #: Directories that something somewhere within is left out of, each before those within it; none where
     #: the tree is copied whole.
     folders: list[str] = field(default_factory=list)
-    #: What of them is copied, whole: files, links, and directories that nothing is left out of.
-    parts: list[str] = field(default_factory=list)
+    #: What of them is copied, whole: files, links, and directories that nothing is left out of. In each list
+    #: no two are the same, as they are where links lead to one directory: `cp` takes only the first of these.
+    parts: list[list[str]] = field(default_factory=list)
 
 
 def sift(source: str, ignore: Ignore | None, symlinks: bool, ignore_dangling: bool) -> Sifted:
@@ -38,6 +39,7 @@ class _Walk:
     def __init__(self, ignore: Ignore | None, symlinks: bool, ignore_dangling: bool) -> None:
         self._ignore, self._symlinks, self._ignore_dangling = ignore, symlinks, ignore_dangling
         self.sifted = Sifted()
+        self._met: dict[tuple[int, int], int] = {}
 
     def is_whole(self, folder: str, below: str, above: frozenset[tuple[int, int]]) -> bool:
         """Whether nothing is left out of this directory; else its parts have been taken note of."""
@@ -65,7 +67,11 @@ class _Walk:
                 whole = False
         if not whole:
             self.sifted.folders.append(below)
-            self.sifted.parts += parts
+            times = self._met.get((here.st_dev, here.st_ino), 0)
+            self._met[here.st_dev, here.st_ino] = times + 1
+            if times == len(self.sifted.parts):
+                self.sifted.parts.append([])
+            self.sifted.parts[times] += parts
         return whole
 
     def _dangles(self, entry: os.DirEntry[str]) -> bool:

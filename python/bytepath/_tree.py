@@ -95,7 +95,9 @@ def copytree(
         sifted = sift(source, ignore, symlinks, ignore_dangling_symlinks)
         if sifted.folders:
             return _copy_sifted(arguments, source, destination, sifted)
-    told = _told([*arguments, "--no-target-directory", "--", source, destination])
+    # A link as the source itself is followed in any case.
+    top = os.path.join(source, "") if os.path.islink(source) else source
+    told = _told([*arguments, "--no-target-directory", "--", top, destination])
     if told["errors"]:
         raise _error(told["errors"], told["errors_left_out"])
     return TreeCopied(0, 0, 0, 0, 0.0)._add(told)
@@ -112,7 +114,7 @@ def _copy_sifted(
     errors: list[dict[str, Any]] = []
     left_out = 0
     command = [*arguments, "--parents", "--target-directory", os.path.abspath(destination), "--"]
-    for names in _bundles(sifted.parts):
+    for names in (bundle for parts in sifted.parts for bundle in _bundles(parts)):
         told = _told([*command, *names], folder=source)
         for error in told["errors"]:
             # The command was given names in the source.

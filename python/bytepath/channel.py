@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.reduction import DupFd
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 from bytepath import _bytepath
@@ -19,6 +22,10 @@ __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGo
 # What a channel says first where its ends meet at an address; the descriptors of its two directions come
 # with it.
 _HELLO = b"bytepath channel 1"
+
+# How long whoever has connected may take to say it, at most and at least.
+_PATIENCE_S = 5.0
+_MOMENT_S = 0.05
 
 
 class Channel:
@@ -41,6 +48,8 @@ class Channel:
         self._readers = Readers()
         # Held by the thread that makes an end: the others use the same one.
         self._making = Lock()
+        # Why it could not be made: the descriptor is gone, and so is any other chance.
+        self._unmade: dict[str, Exception] = {}
         self._owner = 0
         self._closed = False
 
@@ -78,8 +87,9 @@ class Channel:
         with self._making:
             if self._outbox is None:
                 fd, self._sends = self._sends, -1
-                self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
-            return self._outbox
+                with self._making_once("sends"):
+                    self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
+            return self._outbox  # type: ignore[return-value]
 
     # ---- receiving -----------------------------------------------------------------------------
 
@@ -101,8 +111,19 @@ class Channel:
         with self._making:
             if self._inbox is None:
                 fd, self._receives = self._receives, -1
-                self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
-            return self._inbox
+                with self._making_once("receives"):
+                    self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
+            return self._inbox  # type: ignore[return-value]
+
+    @contextmanager
+    def _making_once(self, what: str) -> Iterator[None]:
+        if what in self._unmade:
+            raise self._unmade[what].with_traceback(None)
+        try:
+            yield
+        except Exception as error:
+            self._unmade[what] = error
+            raise
 
     @property
     def aio(self) -> AsyncChannel:
@@ -216,15 +237,20 @@ class ChannelListener:
     def accept(self, timeout: float | None = None, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> Channel:
         """A channel to the next process that connects: TimeoutError where none has in time. Processes of other
         users are refused."""
+        began = monotonic()
         fd = self._listener.accept(timeout)
         if fd is None:
             raise TimeoutError("nobody has connected in time")
         with socket.socket(fileno=fd) as meeting:
-            meeting.settimeout(5.0)
+            left = _PATIENCE_S if timeout is None else timeout - (monotonic() - began)
+            meeting.settimeout(min(max(left, _MOMENT_S), _PATIENCE_S))
             _, user, _ = struct.unpack("3i", meeting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             if user not in (os.geteuid(), 0):
                 raise ChannelError(f"user {user} has connected, and is refused")
-            hello, fds, _, _ = socket.recv_fds(meeting, len(_HELLO) + 1, 2)
+            try:
+                hello, fds, _, _ = socket.recv_fds(meeting, len(_HELLO) + 1, 2)
+            except TimeoutError:
+                raise TimeoutError("who has connected says nothing") from None
         if hello != _HELLO or len(fds) != 2:
             for fd in fds:
                 os.close(fd)

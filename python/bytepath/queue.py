@@ -60,6 +60,7 @@ class Queue:
     ) -> None:
         if receivers not in ("one", "many"):
             raise ValueError(f'receivers is "one" or "many", and not {receivers!r}')
+        maxsize = index(maxsize)
         board = _bytepath.Board.create()
         if receivers == "many":
             pool = _bytepath.Pool.create(_POOL_RING_BYTES if ring_bytes is None else ring_bytes, capacity)
@@ -108,7 +109,7 @@ class Queue:
         self._pool = pool
         self._listener = listener
         self._board = board
-        self._maxsize = min(max(index(maxsize), 0), _NO_LIMIT)
+        self._maxsize = min(max(maxsize, 0), _NO_LIMIT)
         self._capacity = capacity
         self._ring_bytes = ring_bytes
         self._inbox: _bytepath.Inbox | None = None
@@ -141,10 +142,19 @@ class Queue:
             return
         if self._maxsize and not board.wait_for_room(self._maxsize, timeout):
             raise Full
+        left = None if deadline is None else max(deadline - monotonic(), 0.0)
+        if not self._send(outbox, board, pickle, buffers, left):
+            raise Full
+
+    def _send(
+        self, outbox: _bytepath.Outbox, board: _bytepath.Board, pickle: Any, buffers: list[Any], timeout: float | None
+    ) -> bool:
+        """Sends an object that is counted; whether there was room for it."""
+        # Before anybody can have got it, and be done with it.
         self._begins(board)
         sent = False
         try:
-            sent = outbox.send(pickle, buffers, None if deadline is None else max(deadline - monotonic(), 0.0))
+            sent = outbox.send(pickle, buffers, timeout)
         except PeerGone:
             self._lose_receiver(outbox)
             raise
@@ -153,8 +163,7 @@ class Queue:
                 board.add_inside(1)
             else:
                 self._fails(board)
-        if not sent:
-            raise Full
+        return sent
 
     def put_nowait(self, obj: Any) -> None:
         """Puts an object if there is room now."""
@@ -176,13 +185,15 @@ class Queue:
             if board is not None and self._maxsize and not board.wait_for_room(self._maxsize, 0.0):
                 # How many are inside, no descriptor tells.
                 await asyncio.sleep(_MOMENT)
-            elif outbox.send(pickle, buffers, 0.0):
-                break
-            elif not outbox.watch():
+                continue
+            if board is None:
+                sent = outbox.send(pickle, buffers, 0.0)
+            else:
+                sent = self._send(outbox, board, pickle, buffers, 0.0)
+            if sent:
+                return
+            if not outbox.watch():
                 await self._readers.wait(outbox.fileno())
-        if board is not None:
-            self._begins(board)
-            board.add_inside(1)
 
     def _put_into_pool(self, pool: _bytepath.Pool, packed: tuple[Any, list[Any]], timeout: float | None) -> bool:
         self._check_open()

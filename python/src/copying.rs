@@ -151,6 +151,11 @@ fn copy_opened(
     if !files || source.same_file(&sink) {
         return Ok(None);
     }
+    if asked.route.is_some() || asked.profile.is_some() {
+        // What cannot be is refused before anything is lost.
+        let planned = py.detach(|| asked.begin(&asked.job(&source, &sink)).map(drop));
+        planned.map_err(|error| errors::carrying(py, error))?;
+    }
     if sink.bytes() > 0 && py.detach(|| ftruncate(&sink, 0)).is_err() {
         return Ok(None);
     }

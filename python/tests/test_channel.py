@@ -577,3 +577,23 @@ def test_whoever_is_killed_at_whatever_moment_nothing_hangs_and_nothing_is_lost(
     gc.collect()
     # The last queue's page of counts.
     assert mapped_kib() < 64
+
+
+def test_whoever_is_alone_is_told_at_every_message():
+    one, other = bytepath.Channel.pair()
+    other.close()
+    until = time.monotonic() + 10
+    with pytest.raises(bytepath.PeerGone):
+        while time.monotonic() < until:
+            one.send(1, timeout=1)
+    for _ in range(100):
+        with pytest.raises(bytepath.PeerGone):
+            one.send(1, timeout=1)
+    one.close()
+
+
+def test_a_queue_that_was_refused_says_only_that(capsys):
+    with pytest.raises(TypeError):
+        bytepath.Queue("x")
+    gc.collect()
+    assert "Exception ignored" not in capsys.readouterr().err

@@ -301,3 +301,24 @@ def test_the_machine_tells_of_itself():
     assert machine["kernel"] == os.uname().release
     assert f"kernel: {os.uname().release}" in str(machine)
     assert "<td" in machine._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"route": "bogus"},
+        {"route": "tee"},
+        {"profile": "/nonexistent"},
+        {"profile": "/etc/hostname"},
+        {"progress": 5},
+        {"route": "bogus", "verify": True},
+        {"profile": "/nonexistent", "sink_offset": None, "progress": print},
+    ],
+)
+def test_what_cannot_be_asked_for_leaves_the_sink_as_it_was(tmp_path, asked):
+    source, sink = tmp_path / "source", tmp_path / "sink"
+    source.write_bytes(b"new")
+    sink.write_bytes(b"precious")
+    with pytest.raises((ValueError, TypeError, OSError)):
+        bytepath.copy(source, sink, **asked)
+    assert sink.read_bytes() == b"precious"

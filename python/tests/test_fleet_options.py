@@ -84,6 +84,19 @@ def test_directories_that_pieces_made_get_the_default_mode_where_none_is_kept(co
         assert modes == [oct(0o777 & ~mask)] * 2, option
 
 
+def test_many_large_files_arrive_all_by_few_machines(command, tmp_path):
+    (tmp_path / "source").mkdir()
+    for number in range(5):
+        with open(tmp_path / "source" / f"large-{number}", "wb") as file:
+            file.write(os.urandom(4096))
+            file.seek((129 << 20) - 4096)
+            file.write(os.urandom(4096))
+    for machines in (1, 2):
+        copy = f"copy-{machines}"
+        ended_well(on_this_machine(machines, tmp_path, "cp", "--verify", "source", copy))
+        assert_copied(tmp_path / "source", tmp_path / copy)
+
+
 def test_places_of_a_machine_are_given_back_by_whoever_dies(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     holder = (

@@ -250,3 +250,27 @@ def test_an_interrupt_ends_the_command_that_copies(command, tmp_path, monkeypatc
         bytepath.copytree(tmp_path / "tree", tmp_path / "new")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_files_that_links_lead_to_twice_are_copied_twice(command, tmp_path):
+    source = tmp_path / "source"
+    (source / "sub").mkdir(parents=True)
+    (source / "sub/kept").write_bytes(b"kept")
+    (source / "sub/left.tmp").write_bytes(b"left")
+    for name in ("one", "other"):
+        (source / name).symlink_to("sub")
+    ignore = shutil.ignore_patterns("*.tmp")
+    bytepath.copytree(source, tmp_path / "copy", ignore=ignore)
+    shutil.copytree(source, tmp_path / "by-shutil", ignore=ignore)
+    found = [sorted(str(p.relative_to(top)) for p in top.rglob("*")) for top in (tmp_path / "copy", tmp_path / "by-shutil")]
+    assert found[0] == found[1] and "other/kept" in found[0]
+
+
+def test_a_link_to_a_tree_is_followed_even_where_links_are_kept(command, tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/file").write_bytes(b"bytes")
+    (tmp_path / "source/link").symlink_to("file")
+    (tmp_path / "to-it").symlink_to("source")
+    bytepath.copytree(tmp_path / "to-it", tmp_path / "copy", symlinks=True)
+    assert not (tmp_path / "copy").is_symlink()
+    assert (tmp_path / "copy/link").is_symlink() and (tmp_path / "copy/file").read_bytes() == b"bytes"

@@ -37,6 +37,8 @@ pub(crate) struct Outbox {
 struct State {
     sender: Option<BufferSender>,
     looked: Instant,
+    /// The last look found nobody: from then on every message is refused.
+    is_alone: bool,
     lacked: Lacked,
     /// How many blocks had come back when waiting for one was in vain.
     hopeless: Option<u64>,
@@ -175,6 +177,7 @@ impl Outbox {
         let state = Mutex::new(State {
             sender: Some(sender),
             looked: Instant::now(),
+            is_alone: false,
             lacked: Lacked::Memory,
             hopeless: None,
         });
@@ -187,12 +190,13 @@ impl Outbox {
 
     fn look(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.state();
-        if state.looked.elapsed() < LOOK && state.sender.is_some() {
+        if state.looked.elapsed() < LOOK && state.sender.is_some() && !state.is_alone {
             return Ok(());
         }
         state.looked = Instant::now();
-        let sender = state.open().map_err(|error| error(py))?;
-        sender.look().map_err(|error| raised(py, error))
+        let looked = state.open().map_err(|error| error(py))?.look();
+        state.is_alone = looked.is_err();
+        looked.map_err(|error| raised(py, error))
     }
 
     /// The message as it goes: what is large is in a block of the channel's.

@@ -194,6 +194,16 @@ impl Stages {
         self.all.iter().any(|stage| stage.pid.is_some())
     }
 
+    /// How many have ended in another way than by this signal.
+    pub(super) fn ended_but_by(&self, signal: i32) -> usize {
+        let ends = self.all.iter().filter_map(|stage| stage.end);
+        ends.filter(|end| *end != End::Killed(signal)).count()
+    }
+
+    pub(super) fn any_ended_by(&self, signal: i32) -> bool {
+        self.all.iter().any(|stage| stage.end == Some(End::Killed(signal)))
+    }
+
     /// How the last stage ended.
     pub(super) fn end(&self) -> End {
         self.all.last().and_then(|stage| stage.end).unwrap_or(End::Exited(0))

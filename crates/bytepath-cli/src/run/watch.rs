@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::family::Family;
 use super::placing::Placer;
@@ -25,6 +26,8 @@ pub(super) struct Watched {
     pub(super) began: Instant,
     /// A signal that asked for the end.
     pub(super) ended_by: Option<i32>,
+    /// Whether a stage has ended behind a key that interrupts, and not by it: it had its own answer.
+    pub(super) interrupt_was_answered: bool,
     /// Draws, after each look.
     pub(super) live: Option<super::live::Live>,
     /// Tells whoever asked with --metrics, after each look.
@@ -62,7 +65,11 @@ impl Watched {
     }
 
     fn reap(&mut self) {
+        let otherwise = |stages: &Stages| stages.ended_but_by(SIGINT);
+        let before = otherwise(&self.stages);
         self.stages.reap(self.family.as_mut());
+        self.interrupt_was_answered |=
+            self.ended_by == Some(SIGINT) && otherwise(&self.stages) > before;
     }
 
     /// Tells how far it is now.
@@ -119,14 +126,20 @@ impl Watched {
         }
     }
 
-    /// How a shell that ran it would have ended: by the signal that was sent to it, or that ended
-    /// its work from the terminal; or as its last stage did. A shell that was run ended itself.
+    /// How a shell that ran it would have ended: by the signal that was sent to it; by the key that
+    /// interrupts, if any stage ended by that and none had its own answer; or as its last stage did. A shell
+    /// that was run ended itself.
     pub(super) fn end(&self) -> End {
         let of_stages = if self.pipefail { self.stages.failed_end() } else { self.stages.end() };
         match (self.ended_by, of_stages) {
             (Some(signal), _) if is_passed_on(signal) => End::Killed(signal),
-            (Some(signal), End::Killed(by)) if signal == by => End::Killed(by),
             (_, end) if self.is_whole => end,
+            (Some(SIGINT), _)
+                if self.stages.any_ended_by(SIGINT) && !self.interrupt_was_answered =>
+            {
+                End::Killed(SIGINT)
+            }
+            (Some(SIGQUIT), End::Killed(SIGQUIT)) => End::Killed(SIGQUIT),
             (_, end) => End::Exited(end.status()),
         }
     }

@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import FleetError
 from .progress import size
 
-FORMAT = "2"
+FORMAT = "3"
 
 RANGE_BYTES_MIN = 64 << 20
 RANGES_MAX = 4096
@@ -179,11 +179,14 @@ class Journal:
             self.db.execute("INSERT OR IGNORE INTO attributes VALUES (?, ?)", answer["attributes"])
         rows = [(path, path.count("/") + 1 if path else 0) for path in answer["closed"]]
         self.db.executemany("INSERT OR IGNORE INTO closed VALUES (?, ?)", rows)
-        if answer.get("begun"):
-            self._begun(answer["begun"])
+        for begun in answer["begun"]:
+            self._begun(begun)
         ended = [item["k"] for _, item in taken if item["do"] == "range"]
         if ended:
             self._ranges_done(ended, answer)
+        left = {item["k"] for item in [*answer["rest"], *(failed["item"] for failed in answer["failed"])] if "k" in item}
+        whole = [(item["k"],) for _, item in taken if item["do"] == "end" and item["k"] not in left]
+        self.db.executemany("UPDATE large SET open = -1 WHERE k = ?", whole)
         return True
 
     def _large(self, path: str, size: int, weight: float) -> None:
@@ -223,6 +226,11 @@ class Journal:
             if row:
                 path, size, mtime = row
                 self.put([{"do": "end", "f": path, "k": k, "size": size, "mtime": int(mtime), "w": 0.0}])
+
+    def unfinished(self) -> list[str]:
+        """Large files that are not whole, though nothing of them is left to be done, and nothing failed."""
+        failed = {json.loads(row[0]).get("k") for row in self.db.execute("SELECT body FROM failed")}
+        return [path for k, path in self.db.execute("SELECT k, f FROM large WHERE open != -1") if k not in failed]
 
     def _several(self, found: dict[str, Any]) -> None:
         path, key = found["f"], (_signed(found["dev"]), _signed(found["ino"]))

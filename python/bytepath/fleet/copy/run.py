@@ -107,6 +107,11 @@ class Run:
             journal.commit()
             if phase == "files":
                 await pieces.work(client, STAGE[phase])
+                if unfinished := journal.unfinished():
+                    raise FleetError(
+                        f"{len(unfinished)} large files are not whole, {unfinished[0]} first, and nothing is left to be done: "
+                        f"this is a defect of bytepath; copy with --anew\n{journal.so_far()}"
+                    )
                 await pieces.alone(client, [{"do": "fence", "stage": STAGE[phase]}])
             elif phase == "links":
                 if not journal.has_links():

@@ -35,7 +35,7 @@ impl Work<'_> {
         match self.begun(&f, k) {
             Ok(begun) => {
                 self.answer.w += if begun.cloned { w } else { 0.0 };
-                self.answer.begun = Some(begun);
+                self.answer.begun.push(begun);
             }
             Err(_) => self.failed(Item::Begin { f, k, w }),
         }

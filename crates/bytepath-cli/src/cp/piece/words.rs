@@ -120,9 +120,8 @@ pub(super) struct Answer {
     pub(super) attributes: Option<(Name, u64)>,
     /// Directories that nobody could enter once they have their attributes.
     pub(super) closed: Vec<Name>,
-    /// The file that was begun: whether it is whole already, its size, its time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) begun: Option<Begun>,
+    /// Files that were begun: whether they are whole already, their sizes, their times.
+    pub(super) begun: Vec<Begun>,
     /// Share of the whole work that was done.
     pub(super) w: f64,
     /// Why nothing more can be done at all: the destination is full.

@@ -34,6 +34,7 @@ def make_tree(root: Path) -> None:
     (root / "closed/inside").write_bytes(b"x")
     os.chmod(root / "closed", 0o555)
     os.chmod(root / "d3", 0o750)
+    os.chmod(root / "empty", 0o1777)
     os.chmod(root, 0o710)
     for path in [*root.rglob("*"), root]:
         os.utime(path, ns=(1_600_000_000_123_456_789, 1_600_000_000_123_456_789), follow_symlinks=False)

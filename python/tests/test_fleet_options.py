@@ -273,3 +273,16 @@ def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):
     files[1].write_text("{")
     done = subprocess.run([*compare, *map(str, files)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "fleet bench --json" in done.stderr
+
+
+def test_a_destination_that_was_removed_meanwhile_is_not_gone_on_with(command, tmp_path):
+    some_files(tmp_path / "source", 4, 100)
+    (name,) = [path.name for path in (tmp_path / "source").iterdir()][:1]
+    (tmp_path / "copy" / name).mkdir(parents=True)
+    done = on_this_machine(1, tmp_path, "cp", "source", "copy")
+    assert done.returncode == 1 and "cannot overwrite directory" in done.stderr
+    shutil.rmtree(tmp_path / "copy")
+    done = on_this_machine(1, tmp_path, "cp", "source", "copy")
+    assert done.returncode == 1 and "is not as an earlier run left it" in done.stderr and "--anew" in done.stderr
+    ended_well(on_this_machine(1, tmp_path, "cp", "--anew", "source", "copy"))
+    assert_copied(tmp_path / "source", tmp_path / "copy")

@@ -256,6 +256,11 @@ def sees(source: str, destination: str) -> dict[str, Any]:
     return found
 
 
+def is_directory(path: str) -> bool:
+    """Whether there is a directory of this name."""
+    return os.path.isdir(path)
+
+
 def mark(path: str, text: str) -> str | None:
     """Leaves a word in a file, for others to find; why it cannot."""
     try:

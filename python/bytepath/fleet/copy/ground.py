@@ -51,6 +51,11 @@ class Ground:
         """From now on nobody looks for the file that shows that the storage is the same."""
         self.word = None
 
+    async def is_as_it_was_left(self, client: Client, machines: list[Machine]) -> bool:
+        """Whether the directory for the work is there, which stays until all is done."""
+        first = machines[0]
+        return bool(await _ask(client, first.workers[0], first.name, worker.is_directory, self.run))
+
     async def agree(self, client: Client, machines: list[Machine]) -> None:
         """Sees that the destination is one storage: what one machine writes there, the others find."""
         path, word = self._mark(), uuid.uuid4().hex

@@ -78,6 +78,11 @@ class Run:
         for line in clocks(machines):
             self._tell(line)
         await check(client, self.ground, machines)
+        if self.journal.get("prepared") and not await self.ground.is_as_it_was_left(client, machines):
+            raise FleetError(
+                f"{self.ground.destination} is not as an earlier run left it: {self.ground.run} is gone, and with it perhaps "
+                "what was copied then; copy all of it with --anew"
+            )
         if self.outcome.resumed:
             again = self.journal.try_failed_again()
             if again or self.journal.get("phase") == "done":
@@ -86,6 +91,8 @@ class Run:
         # A stage that was ended is never made again: somebody who is late would find it.
         left = [number for name, number in STAGE.items() if PHASES.index(self._phase()) <= PHASES.index(name)]
         await self.pieces.alone(client, [{"do": "prepare", "stages": left}])
+        self.journal.set("prepared", "1")
+        self.journal.commit()
         await self.ground.agree(client, machines)
         try:
             await self._phases(client)
@@ -130,6 +137,9 @@ class Run:
                 await self._sync(client)
         self.ground.unmark()
         clean = [] if journal.failures(0)[0] else [{"do": "clean"}]
+        if clean:
+            journal.set("prepared", "")
+            journal.commit()
         # Making and removing what is in it has changed its time.
         await pieces.alone(client, [*clean, {"do": "closed", "dirs": [""]}])
         await pieces.release(client)

@@ -235,13 +235,13 @@ impl Work<'_> {
 
     /// Takes away what a new directory was given so that it could be filled, where modes are not kept.
     fn close_again(&self, open: &Arc<std::os::fd::OwnedFd>, stat: &Stat, there: &Stat) -> Done {
-        let given = (stat.st_mode & 0o777 | 0o700) & !self.shared.umask;
+        let given = (stat.st_mode & 0o1777 | 0o700) & !self.shared.umask;
         let preserve = &self.shared.settings.preserve;
         let set = preserve.mode || preserve.default_mode;
         if set || there.st_mode & MODE_BITS != given {
             return Ok(());
         }
-        let mode = rustix::fs::Mode::from_raw_mode(stat.st_mode & 0o777 & !self.shared.umask);
+        let mode = rustix::fs::Mode::from_raw_mode(stat.st_mode & 0o1777 & !self.shared.umask);
         rustix::fs::fchmod(open.as_fd(), mode)
             .map_err(|errno| self.shared.voice.failed("setting permissions of a directory", errno))
     }

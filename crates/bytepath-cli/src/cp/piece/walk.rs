@@ -231,8 +231,8 @@ impl Work<'_> {
     /// first.
     pub(super) fn new_mode(&self, stat: &Stat) -> u32 {
         match self.shared.settings.preserve.ownership {
-            true => 0o700,
-            false => stat.st_mode & 0o777 | 0o700,
+            true => stat.st_mode & 0o1000 | 0o700,
+            false => stat.st_mode & 0o1777 | 0o700,
         }
     }
 

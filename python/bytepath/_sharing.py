@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from collections.abc import Callable
@@ -74,11 +75,26 @@ class Readers:
                 del self._futures[fd]
                 loop.remove_reader(fd)
 
+    def end(self) -> None:
+        """Wakes all, before their descriptors are closed: each finds that, and says so."""
+        futures, self._futures = self._futures, {}
+        for fd, waiting in futures.items():
+            for future in waiting:
+                # Of a loop that is over, nobody waits any more.
+                with contextlib.suppress(RuntimeError):
+                    loop = future.get_loop()
+                    loop.remove_reader(fd)
+                    loop.call_soon_threadsafe(_wake, future)
+
     def _wake(self, fd: int) -> None:
         # Each looks for itself, and waits again where another was first.
         for future in self._futures.get(fd, []):
-            if not future.done():
-                future.set_result(None)
+            _wake(future)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 async def until(look: Callable[[], Any], watch: Callable[[], bool], fd: int, readers: Readers) -> Any:

@@ -147,6 +147,7 @@ class Channel:
     def close(self) -> None:
         """Closes this end. The other one receives what was sent, and then EOFError."""
         self._closed = True
+        self._readers.end()
         self._let_go()
         for fd in (self._receives, self._sends):
             if fd >= 0:

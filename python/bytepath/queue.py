@@ -182,6 +182,7 @@ class Queue:
         pickle, buffers = dumps(obj)
         board = self._board
         while True:
+            self._check_open()
             if board is not None and self._maxsize and not board.wait_for_room(self._maxsize, 0.0):
                 # How many are inside, no descriptor tells.
                 await asyncio.sleep(_MOMENT)
@@ -323,6 +324,7 @@ class Queue:
         """Closes the queue for this process. What was put stays there for the receiver; what the receiver
         has not got is lost when that one closes. Objects that were received stay as they are."""
         self._closed = True
+        self._readers.end()
         self._let_go()
         self._pool = None
         if self._listener is not None:

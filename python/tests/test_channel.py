@@ -597,3 +597,17 @@ def test_a_queue_that_was_refused_says_only_that(capsys):
         bytepath.Queue("x")
     gc.collect()
     assert "Exception ignored" not in capsys.readouterr().err
+
+
+def test_tasks_that_wait_are_told_when_their_end_is_closed():
+    async def all_of_them():
+        here, _there = bytepath.Channel.pair(**SMALL)
+        queue, full = bytepath.Queue(), bytepath.Queue(maxsize=1)
+        full.put(1)
+        tasks = [asyncio.create_task(waits) for waits in (here.aio.recv(), queue.get_async(), full.put_async(2))]
+        await asyncio.sleep(0.1)
+        for end in (here, queue, full):
+            end.close()
+        return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
+
+    assert [type(found) for found in asyncio.run(all_of_them())] == [ValueError] * 3

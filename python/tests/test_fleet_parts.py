@@ -155,6 +155,34 @@ def test_directories_that_close_come_deepest_first(journal):
     assert found == [["a/b/c"], ["x/y"], ["a"], [""]]
 
 
+def test_what_failed_is_tried_again_in_its_turn(journal):
+    journal.put([tree("")])
+    items = [
+        {"do": "tree", "d": "", "n": ["first"], "alone": True},
+        {"do": "links", "links": [["first", "second"]]},
+        {"do": "attributes", "l": "list", "a": 7},
+        {"do": "closed", "dirs": ["a/b"]},
+    ]
+    journal.settle(journal.take(1), answer(failed=[{"item": item, "why": ["why"]} for item in items]))
+    assert journal.try_failed_again() == 4
+    assert [item for _, item in journal.take(9)] == items[:1]
+    assert journal.put_links(9, 9) and [item for _, item in journal.take(9)] == items[1:2]
+    assert journal.put_attributes(9) and [item for _, item in journal.take(9)] == [{**items[2], "a": 0}]
+    assert journal.put_closed(9) and [item for _, item in journal.take(9)] == items[3:]
+
+
+def test_a_large_file_that_is_forgotten_is_missed(journal):
+    journal.put([tree("")])
+    journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 200 << 20, "w": 0.5}]))
+    assert journal.unfinished() == ["big"]
+    (begin,) = journal.take(1)
+    journal.settle([begin], answer(begun=[{"k": begin[1]["k"], "cloned": True, "size": 200 << 20, "mtime": 1}]))
+    end = journal.take(1)
+    assert end[0][1]["do"] == "end" and journal.unfinished() == ["big"]
+    journal.settle(end, EMPTY)
+    assert journal.unfinished() == []
+
+
 def test_a_journal_has_one_user_and_one_copying(tmp_path, journal):
     with pytest.raises(FleetError, match="another process is at this copying"):
         Journal(tmp_path / "a.journal", ["from", "to"])

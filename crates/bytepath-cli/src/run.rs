@@ -44,7 +44,7 @@ use family::Family;
 use live::Live;
 use measured::Measured;
 use placing::Placer;
-use script::Script;
+use script::{Own, Script};
 pub(crate) use signals::{Signals, end_by};
 use sizes::PipeSize;
 use stages::{End, Stage, Stages};
@@ -201,7 +201,12 @@ fn run_and_explain(
     let said = explaining.map_or(Ok(()), |explaining| {
         explaining.end(&name, |text| crate::say(format_args!("{text}")))
     });
-    told_of_the_end(options, &watched, whole.as_ref(), took, end, json).and(said)?;
+    let told = told_of_the_end(options, &watched, whole.as_ref(), took, end, json).and(said);
+    match told {
+        // How the pipeline ended is what whoever asks for its status wants to know.
+        Err(error) if end.status() != 0 => crate::say(format_args!("bytepath: {error:#}")),
+        told => told?,
+    }
     if let End::Killed(signal) = end {
         signals::end_by(signal);
     }
@@ -253,7 +258,7 @@ fn explain(work: &Work, options: &Options, allowed: &CpuList) {
         }
     }
     for (stage, number) in work.stages.iter().zip(1..).filter(|_| work.whole.is_none()) {
-        crate::say(format_args!("  {number}  {}", stage.text));
+        crate::say(format_args!("  {number}  {}", told::in_a_line(&stage.text)));
     }
     let pipes = options.pipe_size.unwrap_or(1 << 20) as u64;
     let placed = match (options.no_place, allowed.len()) {
@@ -301,7 +306,7 @@ impl Options {
         let run_whole = || run(pipeline, pipeline);
         let own = self.own()?;
         let script =
-            script::taken_apart(pipeline, shell.file_name().unwrap_or_default(), own.as_deref());
+            script::taken_apart(pipeline, shell.file_name().unwrap_or_default(), own.as_ref());
         if let (Script::Whole(why), Some(_)) = (&script, &own) {
             crate::say(format_args!(
                 "bytepath: --own-movers: {why}, so the shell runs what it names"
@@ -335,13 +340,15 @@ impl Options {
     }
 
     /// What runs movers in the place of those that are named.
-    fn own(&self) -> anyhow::Result<Option<OsString>> {
+    fn own(&self) -> anyhow::Result<Option<Own>> {
         if !self.own_movers {
             return Ok(None);
         }
-        let own =
+        let program =
             std::env::current_exe().context("--own-movers: cannot find this program's own file")?;
-        Ok(Some(own.into_os_string()))
+        // They would make pipes as large as they like them.
+        let options: &[&str] = if self.pipe_size.is_some() { &["--no-enlarge"] } else { &[] };
+        Ok(Some(Own { program: program.into_os_string(), options }))
     }
 
     fn shell(&self) -> PathBuf {
@@ -414,7 +421,7 @@ fn program(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-fn of_words(words: &[OsString], own: Option<OsString>) -> anyhow::Result<Vec<Stage>> {
+fn of_words(words: &[OsString], own: Option<Own>) -> anyhow::Result<Vec<Stage>> {
     let stages = words.split(|word| word == BETWEEN).zip(1..).map(|(words, number)| {
         let Some(program) = words.first() else {
             return Err(wrong_usage(format!(
@@ -425,7 +432,12 @@ fn of_words(words: &[OsString], own: Option<OsString>) -> anyhow::Result<Vec<Sta
         let shown = own.as_ref().map(|_| Cow::Borrowed("bytepath"));
         let text = shown.into_iter().chain(words.iter().map(|word| word.to_string_lossy()));
         let text = text.collect::<Vec<_>>().join(" ");
-        Ok(Stage { text, words: own.into_iter().chain(words.iter().cloned()).collect() })
+        let mut words = words.to_vec();
+        if let Some(own) = own {
+            words.splice(1..1, own.options.iter().map(OsString::from));
+            words.insert(0, own.program);
+        }
+        Ok(Stage { text, words })
     });
     stages.collect()
 }

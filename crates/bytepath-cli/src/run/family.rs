@@ -450,10 +450,11 @@ impl Through {
         const START_BYTES: u64 = 64 << 10;
         let [written, read] = [written, read].map(|bytes| bytes.unwrap_or(0));
         let (less, more) = (written.min(read), written.max(read));
+        let agree = written > 0 && more - less <= START_BYTES.max(more / 50);
         match () {
-            () if more - less <= START_BYTES.max(more / 50) && written > 0 => {
-                Through::Agreed(written)
-            }
+            () if agree && less > START_BYTES => Through::Agreed(written),
+            // What was read may have been the reader's own files, and what was written messages.
+            () if agree => Through::About(written),
             () if less > START_BYTES => Through::About(less),
             () if more > START_BYTES => Through::About(more),
             () => Through::Unknown,
@@ -549,7 +550,8 @@ mod tests {
         assert_eq!(Through::of(Some(90 * mib), Some(40 * mib)), Through::About(40 * mib));
         assert_eq!(Through::of(Some(0), Some(40 * mib)), Through::About(40 * mib));
         assert_eq!(Through::of(None, Some(4000)), Through::Unknown);
-        assert_eq!(Through::of(Some(2), Some(5000)), Through::Agreed(2));
+        assert_eq!(Through::of(Some(2), Some(5000)), Through::About(2));
+        assert_eq!(Through::of(Some(70_000), Some(75_000)), Through::Agreed(70_000));
         assert_eq!(Through::Agreed(163).unless_less_than(164), Through::Unknown);
         assert_eq!(Through::About(164).unless_less_than(164), Through::About(164));
     }

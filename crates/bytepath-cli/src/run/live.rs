@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytepath_report::numbers;
 use rustix::process::Pid;
 use rustix::stdio::{stderr, stdout};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::family::{Family, Joint};
 use super::process;
@@ -16,9 +17,9 @@ use super::told::in_a_line;
 /// not be drawn over, no more often than that.
 const BETWEEN: Duration = Duration::from_millis(250);
 const BETWEEN_OUTPUT: Duration = Duration::from_secs(1);
-/// Assumed where the terminal does not tell.
-const WIDTH: usize = 80;
-/// Names longer than this are cut.
+/// Rows and columns that are assumed where the terminal does not tell.
+const SIZE: (usize, usize) = (24, 80);
+/// Columns of a name.
 const NAME: usize = 18;
 
 /// The lines as they were drawn last.
@@ -39,11 +40,20 @@ impl Live {
             return;
         }
         let since = self.drawn.replace(Instant::now()).map(|drawn| drawn.elapsed());
-        let lines = self.lines(family, elapsed, since);
+        let (rows, columns) = size();
+        let mut lines = self.lines(family, elapsed, since);
+        // What has left the screen at its top cannot be drawn over. The cursor takes a row too.
+        let most = rows.saturating_sub(2).max(1);
+        if lines.len() > most + 1 {
+            let last = lines.pop().unwrap_or_default();
+            let more = lines.len() - (most - 1);
+            lines.truncate(most - 1);
+            lines.extend([format!("and {more} stages more"), last]);
+        }
         let mut text = self.up();
         for line in &lines {
             // Writing to a String does not fail.
-            let _ = writeln!(text, "{}\x1b[K", cut(line));
+            let _ = writeln!(text, "{}\x1b[K", cut(line, columns));
         }
         self.rows = if beside_output { 0 } else { lines.len() };
         write(&text);
@@ -73,9 +83,11 @@ impl Live {
             let Some(member) = Pid::from_raw(stage.pid).and_then(|pid| family.member(pid)) else {
                 continue;
             };
-            let name: String = in_a_line(&member.words).chars().take(NAME).collect();
+            let name = in_a_line(&member.words);
+            let name = cut(&name, NAME + 1);
+            let gap = " ".repeat(NAME.saturating_sub(name.width()));
             let mut line = format!(
-                "{name:NAME$} {:>4.0}% CPU  {:16}",
+                "{name}{gap} {:>4.0}% CPU  {:16}",
                 100.0 * stage.demand,
                 member.doing.said()
             );
@@ -131,14 +143,41 @@ fn is_ours() -> bool {
     group.is_ok_and(|group| group == rustix::process::getpgrp()) || group.is_err()
 }
 
-fn cut(line: &str) -> String {
+/// The terminal's rows and columns.
+fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(stderr()).ok();
-    let width = size.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
-    line.chars().take(width.unwrap_or(WIDTH) - 1).collect()
+    let or = |told: Option<u16>, otherwise| match told {
+        None | Some(0) => otherwise,
+        Some(told) => usize::from(told),
+    };
+    (or(size.map(|size| size.ws_row), SIZE.0), or(size.map(|size| size.ws_col), SIZE.1))
+}
+
+/// As much of it as takes fewer columns than that.
+fn cut(line: &str, columns: usize) -> &str {
+    let mut width = 0;
+    let mut ends = line.char_indices().filter(|(_, letter)| {
+        width += letter.width().unwrap_or(0);
+        width >= columns
+    });
+    ends.next().map_or(line, |(end, _)| &line[..end])
 }
 
 fn write(text: &str) {
     use std::io::Write as _;
     // Where nobody can see it, the work goes on all the same.
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_by_columns() {
+        assert_eq!(cut("abcdef", 4), "abc");
+        assert_eq!(cut("abc", 4), "abc");
+        assert_eq!(cut("\u{65e5}\u{672c}\u{8a9e}", 6), "\u{65e5}\u{672c}");
+        assert_eq!(cut("", 1), "");
+    }
 }

@@ -128,21 +128,51 @@ pub(super) fn is_mover(name: &OsStr) -> bool {
     MOVERS.iter().any(|mover| name == *mover)
 }
 
-/// Takes a line apart, for a shell of this name. Movers are run as commands of this program, where one is
+/// What runs movers in the place of others.
+#[derive(Clone)]
+pub(super) struct Own {
+    pub(super) program: OsString,
+    /// Behind the name of each: options that ours take besides.
+    pub(super) options: &'static [&'static str],
+}
+
+/// Takes a line apart, for a shell of this name. Movers are run as commands of a program, where one is
 /// given.
-pub(super) fn taken_apart(line: &OsStr, shell: &OsStr, own: Option<&OsStr>) -> Script {
-    let known = SHELLS.iter().any(|known| shell == *known);
-    let sources_a_file = std::env::var_os("BASH_ENV").is_some_and(|path| !path.is_empty());
-    match (known, sources_a_file) {
-        (false, _) => Script::Whole("its shell is not one whose stages are known to stand alone"),
-        (true, true) => Script::Whole("BASH_ENV names a file that would be run once a stage"),
-        (true, false) => stages(line.as_bytes(), shell, own),
+pub(super) fn taken_apart(line: &OsStr, shell: &OsStr, own: Option<&Own>) -> Script {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if !SHELLS.iter().any(|known| shell == *known) {
+        Script::Whole("its shell is not one whose stages are known to stand alone")
+    } else if is_set("BASH_ENV") {
+        Script::Whole("BASH_ENV names a file that would be run once a stage")
+    } else if is_set("SHELLOPTS") || is_set("BASHOPTS") {
+        Script::Whole("SHELLOPTS or BASHOPTS set options that may be meant for the whole")
+    } else if shell == "bash" && is_outermost() && (is_from_afar() || has_socket_as_input()) {
+        Script::Whole("its shell may run ~/.bashrc first, which would be run once a stage")
+    } else {
+        stages(line.as_bytes(), shell, own)
     }
 }
 
-fn stages(line: &[u8], shell: &OsStr, own: Option<&OsStr>) -> Script {
+/// Whether bash would take itself for the first shell there is.
+fn is_outermost() -> bool {
+    let level = std::env::var("SHLVL").ok().and_then(|level| level.trim().parse::<i64>().ok());
+    // From 1000 on it begins anew.
+    !(1..999).contains(&level.unwrap_or(0))
+}
+
+/// Whether bash would take itself for one that sshd has started, as Debian's builds look.
+fn is_from_afar() -> bool {
+    ["SSH_CLIENT", "SSH2_CLIENT"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
+fn has_socket_as_input() -> bool {
+    rustix::fs::fstat(rustix::stdio::stdin()).is_ok_and(|stat| {
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket
+    })
+}
+
+fn stages(line: &[u8], shell: &OsStr, own: Option<&Own>) -> Script {
     let (stages, stage) = (Vec::new(), Stage::default());
-    let own = own.map(quoted);
     let mut reader = Reader { line, at: 0, is_bash: shell == "bash", own, stages, stage };
     match reader.read() {
         Err(why) => Script::Whole(why),
@@ -157,6 +187,14 @@ fn is_assignment(word: &[u8]) -> bool {
     let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
     let begins = name.first().is_some_and(|first| !first.is_ascii_digit());
     begins && name.len() < word.len() && name.iter().all(is_of_name)
+}
+
+/// Whether a word begins as what is set in an array, and ends in the subscript: bash goes on with that.
+fn opens_subscript(word: &[u8]) -> bool {
+    let bracket = word.iter().position(|byte| *byte == b'[');
+    let Some((name, rest)) = bracket.map(|at| word.split_at(at)) else { return false };
+    let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
+    !name.is_empty() && name.iter().all(is_of_name) && !rest.contains(&b']')
 }
 
 fn inserted(text: &[u8], at: usize, more: &[u8]) -> Vec<u8> {
@@ -194,9 +232,9 @@ impl Stage {
     }
 
     /// Where the name of a mover stands, if it has no path and is looked for as all others are.
-    fn mover_at(&self) -> Option<usize> {
+    fn mover_at(&self) -> Option<Range<usize>> {
         let (start, name) = self.plain_program()?;
-        is_mover(OsStr::new(name)).then_some(start)
+        is_mover(OsStr::new(name)).then_some(start..start + name.len())
     }
 
     /// Where its program stands, and the name, if it means the same in front of other words.
@@ -220,8 +258,7 @@ struct Reader<'a> {
     at: usize,
     /// It knows here-strings and |&.
     is_bash: bool,
-    /// What runs movers, as a word of the shell's.
-    own: Option<Vec<u8>>,
+    own: Option<&'a Own>,
     stages: Vec<Part>,
     stage: Stage,
 }
@@ -296,6 +333,9 @@ impl Reader<'_> {
             return Ok(());
         }
         self.stage.words += 1;
+        if opens_subscript(&word) {
+            return Err("it may have a subscript that goes on");
+        }
         if self.stage.program.is_none() && !is_assignment(&word) {
             let end = self.stage.text.len();
             self.stage.program = Some(end - word.len()..end);
@@ -387,20 +427,31 @@ impl Reader<'_> {
         if stage.redirects || stage.words == 0 {
             return Err("a stage is not complete");
         }
-        let own = self.own.as_deref().zip(stage.mover_at());
+        let own = self.own.zip(stage.mover_at());
         let exec_at = if self.is_bash { None } else { stage.exec_at() };
         let exec: &[u8] = if self.is_bash { b"" } else { b"exec " };
         // At its end a space may be one that is meant.
         let shown = stage.text.trim_ascii_start();
         let (shown, given) = match (own, exec_at) {
-            (Some((own, at)), _) => (
-                inserted(shown, at - (stage.text.len() - shown.len()), b"bytepath "),
-                inserted(&stage.text, at, &[exec, own, b" "].concat()),
-            ),
+            (Some((own, name)), _) => {
+                let options: Vec<u8> = own
+                    .options
+                    .iter()
+                    .flat_map(|option| [b" ", option.as_bytes()].concat())
+                    .collect();
+                let text = inserted(&stage.text, name.end, &options);
+                (
+                    inserted(shown, name.start - (stage.text.len() - shown.len()), b"bytepath "),
+                    inserted(&text, name.start, &[exec, &quoted(&own.program), b" "].concat()),
+                )
+            }
             (None, Some(at)) => (shown.to_vec(), inserted(&stage.text, at, exec)),
             (None, None) => (shown.to_vec(), stage.text.clone()),
         };
-        let (text, shell_text) = ([&shown, more].concat(), [&given, more].concat());
+        // An option of the shell's, if nothing stood before it.
+        let before: &[u8] =
+            if given.starts_with(b"-") || given.starts_with(b"+") { b" " } else { b"" };
+        let (text, shell_text) = ([&shown, more].concat(), [before, &given, more].concat());
         let [text, shell_text] = [text, shell_text].map(OsString::from_vec);
         self.stages.push(Part { text, shell_text });
         Ok(())
@@ -501,8 +552,13 @@ mod tests {
 
     /// The first stage, as it is shown and as the shell gets it.
     fn given_to(shell: &str, text: &str, own: Option<&str>) -> (String, String) {
+        let own = own.map(|program| Own { program: program.into(), options: &[] });
+        given_to_by(shell, text, own.as_ref())
+    }
+
+    fn given_to_by(shell: &str, text: &str, own: Option<&Own>) -> (String, String) {
         let line = format!("{text}|b");
-        match taken_apart(OsStr::new(&line), OsStr::new(shell), own.map(OsStr::new)) {
+        match taken_apart(OsStr::new(&line), OsStr::new(shell), own) {
             Script::Stages(stages) => (
                 stages[0].text.to_string_lossy().into_owned(),
                 stages[0].shell_text.to_string_lossy().into_owned(),
@@ -532,6 +588,20 @@ mod tests {
             assert!(!given_to("dash", text, Some("/own")).1.contains("/own"), "{text}");
         }
         assert_eq!(given_to("dash", "a-b=1 cat f", None).1, "a-b=1 cat f");
+    }
+
+    #[test]
+    fn our_own_movers_get_their_options_behind_their_names() {
+        let own = Own { program: "/o".into(), options: &["--no-enlarge"] };
+        let (shown, given) = given_to_by("bash", "x=1 cat f", Some(&own));
+        assert_eq!((&*shown, &*given), ("x=1 bytepath cat f", "x=1 '/o' cat --no-enlarge f"));
+        assert_eq!(given_to_by("dash", "cat", Some(&own)).1, "exec '/o' cat --no-enlarge");
+    }
+
+    #[test]
+    fn a_stage_is_never_an_option_of_its_shell() {
+        assert_eq!(given_to("bash", "-x", None), ("-x".to_owned(), " -x".to_owned()));
+        assert_eq!(given_to("dash", "+x y", None).1, " +x y");
     }
 
     #[test]
@@ -579,6 +649,8 @@ mod tests {
             "a $EPOCHSECONDS | b",
             "f() { a; } | b",
             "[[ x | y ]]",
+            "a | x[1|2]=5",
+            "x[1 | 2]=5 | b",
         ];
         for line in lines {
             assert_eq!(apart(line, "sh"), None, "{line}");

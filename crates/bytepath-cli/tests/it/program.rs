@@ -71,6 +71,10 @@ pub(crate) fn bytepath(words: &[&str]) -> Command {
     let mut command = Command::new(BYTEPATH);
     command.args(words).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
     command.env(STATE.0, STATE.1).env(DATA.0, DATA.1);
+    // What has `run` leave a text to one shell.
+    for name in ["SSH_CLIENT", "SSH2_CLIENT", "SHELLOPTS", "BASHOPTS"] {
+        command.env_remove(name);
+    }
     command
 }
 

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -115,6 +115,49 @@ fn what_was_ignored_at_the_start_stays_ignored() {
     let mut command = Command::new("sh");
     let done = run(command.args(["-c", line, BYTEPATH]).stdin(Stdio::null()));
     assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "on\n"), "{done:?}");
+}
+
+/// Each writes "ready" when it is, and the key that interrupts is pressed then.
+#[test]
+fn it_ends_by_the_key_that_interrupts_where_bash_would() {
+    if !installed("bash") {
+        return;
+    }
+    let ready = "sleep 0.3; echo ready >&2";
+    let texts = [
+        format!("sh -c '{ready}; exec sleep 1000' | true"),
+        format!("sh -c '{ready}; exec sleep 1000' | sh -c 'exit 5'"),
+        format!("sh -c '{ready}; exec sleep 1000' | cat"),
+        format!("sh -c 'trap \"\" INT; {ready}; exec sleep 0.5' | cat"),
+        format!("sh -c 'trap \"exit 3\" INT; {ready}; sleep 1000' | cat"),
+        format!("sleep 1000 | sh -c 'trap \"exit 0\" INT; {ready}; cat; cat'"),
+        format!("sleep 1000 | sh -c 'trap \"exit 7\" INT; {ready}; cat; cat'"),
+    ];
+    for text in &texts {
+        let [by_bash, by_us] =
+            [vec!["bash", "-c", text], vec![BYTEPATH, "run", "--shell", "bash", text]]
+                .map(|words| interrupted(&words));
+        assert_eq!((by_us.code(), by_us.signal()), (by_bash.code(), by_bash.signal()), "{text}");
+    }
+}
+
+/// How it ends where all of its group are sent what the key sends, once a stage is ready.
+fn interrupted(words: &[&str]) -> ExitStatus {
+    use std::os::unix::process::CommandExt as _;
+    let mut command = Command::new("env");
+    command.args(["--default-signal"]).args(words).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut program = spawned(&mut command);
+    let mut told = BufReader::new(program.child().stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    while line != "ready\n" {
+        line.clear();
+        let count = std::io::BufRead::read_line(&mut told, &mut line).expect("text");
+        assert_ne!(count, 0, "{words:?} ended");
+    }
+    let group = pid_of(&mut program);
+    rustix::process::kill_process_group(group, Signal::INT).expect("it runs");
+    program.done().status
 }
 
 /// A person at a shell with job control, on a terminal of its own.

@@ -177,8 +177,7 @@ class Journal:
             self._failed(failed["item"], failed["why"])
         if answer.get("attributes"):
             self.db.execute("INSERT OR IGNORE INTO attributes VALUES (?, ?)", answer["attributes"])
-        rows = [(path, path.count("/") + 1 if path else 0) for path in answer["closed"]]
-        self.db.executemany("INSERT OR IGNORE INTO closed VALUES (?, ?)", rows)
+        self._close(answer["closed"])
         for begun in answer["begun"]:
             self._begun(begun)
         ended = [item["k"] for _, item in taken if item["do"] == "range"]
@@ -226,6 +225,10 @@ class Journal:
             if row:
                 path, size, mtime = row
                 self.put([{"do": "end", "f": path, "k": k, "size": size, "mtime": int(mtime), "w": 0.0}])
+
+    def _close(self, paths: list[str]) -> None:
+        rows = [(path, path.count("/") + 1 if path else 0) for path in paths]
+        self.db.executemany("INSERT OR IGNORE INTO closed VALUES (?, ?)", rows)
 
     def unfinished(self) -> list[str]:
         """Large files that are not whole, though nothing of them is left to be done, and nothing failed."""
@@ -291,6 +294,13 @@ class Journal:
             item = json.loads(body)
             if item["do"] in ("begin", "range", "end"):
                 again[item["k"]] = item["f"]
+            elif item["do"] == "links":
+                # What comes after the files does so again.
+                self.db.executemany("INSERT OR IGNORE INTO links (f, name) VALUES (?, ?)", item["links"])
+            elif item["do"] == "attributes":
+                self.db.execute("INSERT OR IGNORE INTO attributes VALUES (?, 0)", (item["l"],))
+            elif item["do"] == "closed":
+                self._close(item["dirs"])
             else:
                 self.put([item])
         for k, path in again.items():

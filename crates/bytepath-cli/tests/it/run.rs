@@ -100,6 +100,59 @@ fn the_text_means_what_it_means_to_a_shell() {
     }
 }
 
+/// As a shell that sshd has started runs it: bash reads ~/.bashrc, once, and the stages know what is set there.
+#[test]
+fn what_bash_reads_first_is_read_once() {
+    if !installed("bash") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a folder");
+    std::fs::write(home.path().join(".bashrc"), "echo read\nword=set\n").expect("written");
+    let text = "echo \"$word\" | cat | sed s/^/x/";
+    let bash = path_of("bash");
+    let mut theirs = Command::new(&bash);
+    theirs.args(["-c", text]);
+    let mut ours = bytepath(&["run", "--shell", &bash, text]);
+    let [theirs, ours] = [&mut theirs, &mut ours].map(|command| {
+        command.env("HOME", home.path()).env("SSH_CLIENT", "there").env("SHLVL", "0");
+        run(command.stdin(std::process::Stdio::null()))
+    });
+    // Builds of bash that do not look for sshd read nothing.
+    assert_eq!((&ours.stdout, ours.status), (&theirs.stdout, theirs.status));
+}
+
+#[test]
+fn options_of_shells_in_the_environment_are_meant_for_the_whole() {
+    if !installed("bash") {
+        return;
+    }
+    let mut command = bytepath(&["run", "--shell", &path_of("bash"), "false | true"]);
+    run(command.env("SHELLOPTS", "pipefail")).refused(1, &[]);
+}
+
+#[test]
+fn a_document_that_cannot_be_written_hides_no_failure() {
+    for (text, code) in [("true | sh -c 'exit 5'", 5), ("true | true", 1)] {
+        let done = run(&mut bytepath(&["run", "--json", "/dev/full", text]));
+        done.refused(code, &["/dev/full", "No space left on device"]);
+    }
+}
+
+#[test]
+fn own_movers_leave_pipes_as_large_as_was_asked_for() {
+    let text = "cat /dev/zero | pv -q | tee | sleep 0.5";
+    let words = ["run", "--own-movers", "--pipe-size", "64K", "--json"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("told");
+    let path = path.to_str().expect("plain");
+    run(&mut bytepath(&[&words[..], &[path, text]].concat()));
+    let told: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(path).expect("it was written")).expect("JSON");
+    let pipes = told["pipes"].as_array().expect("a list");
+    let sizes: Vec<_> = pipes.iter().filter_map(|pipe| pipe["holds_bytes"].as_u64()).collect();
+    assert_eq!(sizes, [64 << 10; 3], "{told}");
+}
+
 #[test]
 fn own_movers_do_what_those_do_that_they_stand_in_for() {
     let folder = tempfile::tempdir().expect("a folder");

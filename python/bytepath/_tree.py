@@ -95,9 +95,9 @@ def copytree(
         sifted = sift(source, ignore, symlinks, ignore_dangling_symlinks)
         if sifted.folders:
             return _copy_sifted(arguments, source, destination, sifted)
-    # A link as the source itself is followed in any case.
-    top = os.path.join(source, "") if os.path.islink(source) else source
-    told = _told([*arguments, "--no-target-directory", "--", top, destination])
+    # Links as the ends themselves are followed in any case.
+    ends = [os.path.join(end, "") if os.path.islink(end) else end for end in (source, destination)]
+    told = _told([*arguments, "--no-target-directory", "--", *ends])
     if told["errors"]:
         raise _error(told["errors"], told["errors_left_out"])
     return TreeCopied(0, 0, 0, 0, 0.0)._add(told)

@@ -266,11 +266,15 @@ def test_files_that_links_lead_to_twice_are_copied_twice(command, tmp_path):
     assert found[0] == found[1] and "other/kept" in found[0]
 
 
-def test_a_link_to_a_tree_is_followed_even_where_links_are_kept(command, tmp_path):
+def test_links_that_are_the_ends_are_followed_even_where_links_are_kept(command, tmp_path):
     (tmp_path / "source").mkdir()
     (tmp_path / "source/file").write_bytes(b"bytes")
     (tmp_path / "source/link").symlink_to("file")
     (tmp_path / "to-it").symlink_to("source")
     bytepath.copytree(tmp_path / "to-it", tmp_path / "copy", symlinks=True)
     assert not (tmp_path / "copy").is_symlink()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "to-there").symlink_to("there")
+    bytepath.copytree(tmp_path / "to-it", tmp_path / "to-there", dirs_exist_ok=True)
+    assert (tmp_path / "to-there").is_symlink() and (tmp_path / "there/file").read_bytes() == b"bytes"
     assert (tmp_path / "copy/link").is_symlink() and (tmp_path / "copy/file").read_bytes() == b"bytes"

@@ -147,7 +147,7 @@ def copy(
         own = [t for t in (opened_source.timeout, opened_sink.timeout) if t is not None]
         asked["stall"] = own[0] if own else None
     begin_at = (_count("source_offset", source_offset), _count("sink_offset", sink_offset))
-    with _Both(opened_source, opened_sink, begin_at, asked) as ends:
+    with _Both(opened_source, opened_sink, begin_at, asked, verify) as ends:
         if verify:
             ends.check_verifiable()
         ahead = opened_source.read_ahead(given)
@@ -272,8 +272,10 @@ class _Both:
         sink: Opened,
         offsets: tuple[int | None, int | None],
         asked: dict[str, Any],
+        verify: bool,
     ) -> None:
-        self._source, self._sink, self._offsets, self._asked = source, sink, offsets, asked
+        self._source, self._sink, self._offsets = source, sink, offsets
+        self._asked, self._verify = asked, verify
         self._start = 0
 
     def __enter__(self) -> _Both:
@@ -318,9 +320,11 @@ class _Both:
             self._sink.open(both | os.O_CREAT)
         except PermissionError:
             self._sink.open(os.O_WRONLY | os.O_CREAT)
-        if not self._sink.is_path:
-            return
         try:
+            if self._verify:
+                self._check_readable()
+            if not self._sink.is_path:
+                return
             if self._offsets[1] is None and stat.S_ISREG(os.fstat(self.sink).st_mode):
                 if os.path.sameopenfile(self.source, self.sink):
                     raise make(errno.EINVAL, "the source is the sink: nothing was copied")
@@ -330,6 +334,15 @@ class _Both:
         except BaseException:
             self._sink.close()
             raise
+
+    def _check_readable(self) -> None:
+        if not stat.S_ISREG(os.fstat(self.sink).st_mode):
+            return
+        try:
+            os.close(os.open(f"/proc/self/fd/{self.sink}", os.O_RDONLY))
+        except PermissionError:
+            text = f"verify reads the sink again, and {self._sink.name!r} may not be read: nothing was copied"
+            raise make(errno.EACCES, text, 0, None, "sink") from None
 
     def total(self, length: int | None) -> int | None:
         """The bytes in all, where they are known."""

@@ -7,6 +7,7 @@ import os
 import pickle
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -321,4 +322,18 @@ def test_what_cannot_be_asked_for_leaves_the_sink_as_it_was(tmp_path, asked):
     sink.write_bytes(b"precious")
     with pytest.raises((ValueError, TypeError, OSError)):
         bytepath.copy(source, sink, **asked)
+    assert sink.read_bytes() == b"precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to become somebody who may not read all")
+def test_a_sink_that_may_not_be_read_again_is_refused_before_it_is_emptied(tmp_path):
+    source, sink = tmp_path / "source", tmp_path / "sink"
+    source.write_bytes(b"new")
+    sink.write_bytes(b"precious")
+    sink.chmod(0o222)
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    copy = f"import os, bytepath; os.setuid(65534); bytepath.copy({str(source)!r}, {str(sink)!r}, verify=True)"
+    done = subprocess.run([sys.executable, "-c", copy], capture_output=True, text=True, timeout=60)
+    assert "may not be read: nothing was copied" in done.stderr, done.stderr
     assert sink.read_bytes() == b"precious"

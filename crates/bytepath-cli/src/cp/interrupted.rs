@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP during a copying that takes long: how far it came is told, and then the
+//! SIGINT, SIGQUIT, SIGTERM and SIGHUP during a copying that takes long: how far it came is told, and then the
 //! signal ends the program, as whoever sent it expects. A shell goes on with its script after a
 //! program that was interrupted and ends well; so one that came before all was copied always ends
 //! it.
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytepath::wait::Cancel;
 use bytepath::{Moved, TransferError};
 use bytepath_report::numbers;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::{register_conditional_default, register_usize};
 use signal_hook::low_level::emulate_default_handler;
 
@@ -52,7 +52,8 @@ impl Interrupts {
     /// Catches them from now on; somebody has to look whether one came. Where that is refused, or
     /// they were ignored when the program was started, all is as ever.
     pub(super) fn catch(&self) {
-        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
+        let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
+        for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
             let number = signal.unsigned_abs() as usize;
             // What is registered first is done first.
             let _ = register_conditional_default(signal, self.ending.clone())

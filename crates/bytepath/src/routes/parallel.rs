@@ -271,11 +271,12 @@ impl<'a> Stretch<'a> {
         let slow_pages = self.file_system.is_some_and(|name| PAGES_OF_ANY_SIZE.contains(&name));
         let anyhow = || Means::Mapping(Mapped::anyhow());
         let spliced = || Piped::open().map_or_else(anyhow, Means::Pipe);
+        let buffered = || Buffered::open().map_or_else(anyhow, Means::Buffer);
         match thread {
             0 if threads == 1 || slow_pages => spliced(),
             _ if self.is_in_memory() => Filled::open().map_or_else(anyhow, Means::Filling),
             _ if slow_pages => anyhow(),
-            0 | 1 => Means::Buffer(Buffered::new()),
+            0 | 1 => buffered(),
             _ => Means::Mapping(Mapped::while_fast()),
         }
     }
@@ -295,7 +296,8 @@ impl<'a> Stretch<'a> {
             let mut copied = self.copy(&mut means, &slice);
             let slow = matches!(copied.why, Some(Why::Slow));
             if slow {
-                means = Means::Buffer(Buffered::new());
+                // What the second thread has.
+                means = self.means(1, 2);
                 copied = copied.then(|done| self.copy(&mut means, &slice.behind(done)));
             }
             // Not between these two, or no more: a read of the same bytes shows which.

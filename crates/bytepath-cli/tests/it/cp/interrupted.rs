@@ -183,7 +183,8 @@ fn whenever_it_is_interrupted_success_means_that_all_is_copied() {
     for round in 0..RUNS {
         std::fs::remove_dir_all(&new).or_else(none).expect("it is ours");
         let jobs = random.choice(["1", "2", "4"]).expect("some");
-        let signal = random.choice([Signal::INT, Signal::TERM, Signal::HUP]).expect("some");
+        let signals = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
+        let signal = random.choice(signals).expect("some");
         let moment = Instant::now() + takes.mul_f64(random.f64() * 1.6);
         let mut cp = started(&["cp", "-a", "--jobs", jobs, ends[0], ends[1]]);
         while Instant::now() < moment && matches!(cp.child().try_wait(), Ok(None)) {

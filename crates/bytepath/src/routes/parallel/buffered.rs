@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::io::{Errno, pread, pwrite};
 
 use super::slices::{Copied, Why};
-use crate::pages::AlignedBuffer;
+use crate::pages::{Memory, Pages};
 use crate::routes::pieces::Pieces;
 
 /// Read at once, and written in one turn.
@@ -23,11 +23,12 @@ const AWAKE: Duration = Duration::from_millis(1);
 const SPINS: u32 = 64;
 
 /// A thread's buffer.
-pub(super) struct Buffered(AlignedBuffer);
+pub(super) struct Buffered(Memory);
 
 impl Buffered {
-    pub(super) fn new() -> Buffered {
-        Buffered(AlignedBuffer::new(BUFFER_BYTES))
+    /// Nothing where there is no memory for it.
+    pub(super) fn open() -> Option<Buffered> {
+        Memory::allocate(BUFFER_BYTES, &Pages::default()).ok().map(Buffered)
     }
 
     /// Copies so many bytes from a place in the source to one in the sink, wherever both stand, and writes when
@@ -39,7 +40,7 @@ impl Buffered {
         (from, to): (u64, u64),
         bytes: usize,
     ) -> Copied {
-        let buffer = &mut self.0[..];
+        let buffer = self.0.as_mut_slice();
         let mut copied = Copied { bytes: 0, calls: 0, why: None };
         while copied.bytes < bytes {
             let most = (bytes - copied.bytes).min(buffer.len());

@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::{Errno, pread};
 
 use super::slices::{Copied, Why};
-use crate::pages::AlignedBuffer;
+use crate::pages::{Memory, Pages};
 use crate::sys::file_mapping::FileMapping;
 use crate::sys::page_filler::PageFiller;
 
@@ -19,14 +19,14 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// One thread's way of it.
 pub(super) struct Filled {
     filler: PageFiller,
-    buffer: AlignedBuffer,
+    buffer: Memory,
 }
 
 impl Filled {
-    /// Nothing where the kernel lets no pages come into being so.
+    /// Nothing where the kernel lets no pages come into being so, or has no memory for a buffer.
     pub(super) fn open() -> Option<Filled> {
         let filler = PageFiller::open().ok()?;
-        Some(Filled { filler, buffer: AlignedBuffer::new(BUFFER_BYTES) })
+        Some(Filled { filler, buffer: Memory::allocate(BUFFER_BYTES, &Pages::default()).ok()? })
     }
 
     /// Copies so many bytes from a place in the source to one in the sink, which is open for reading as well.
@@ -46,13 +46,14 @@ impl Filled {
         if self.filler.takes(&into).is_err() {
             return refused(copied);
         }
+        let buffer = self.buffer.as_mut_slice();
         while copied.bytes < bytes {
-            let most = (bytes - copied.bytes).min(self.buffer.len());
+            let most = (bytes - copied.bytes).min(buffer.len());
             let mut held = 0;
             while held < most {
                 copied.calls += 1;
                 let at = from + (copied.bytes + held) as u64;
-                match pread(source, &mut self.buffer[held..most], at) {
+                match pread(source, &mut buffer[held..most], at) {
                     Ok(0) => break,
                     Ok(count) => held += count,
                     Err(Errno::INTR) => {}
@@ -61,11 +62,11 @@ impl Filled {
             }
             // Where the source ends early, the sink is cut within its last page.
             let pages = held.next_multiple_of(page);
-            self.buffer[held..pages].fill(0);
+            buffer[held..pages].fill(0);
             let mut filled = 0;
             while filled < pages {
                 copied.calls += 1;
-                match self.filler.fill(&into, copied.bytes + filled, &self.buffer[filled..pages]) {
+                match self.filler.fill(&into, copied.bytes + filled, &buffer[filled..pages]) {
                     Ok(count) => filled += count,
                     Err(Errno::INTR | Errno::AGAIN) => {}
                     Err(_) => return refused(copied),

@@ -279,10 +279,75 @@ def test_a_destination_that_was_removed_meanwhile_is_not_gone_on_with(command, t
     some_files(tmp_path / "source", 4, 100)
     (name,) = [path.name for path in (tmp_path / "source").iterdir()][:1]
     (tmp_path / "copy" / name).mkdir(parents=True)
-    done = on_this_machine(1, tmp_path, "cp", "source", "copy")
-    assert done.returncode == 1 and "cannot overwrite directory" in done.stderr
+    for anew in ([], ["--anew"]):
+        done = on_this_machine(1, tmp_path, "cp", *anew, "source", "copy")
+        assert done.returncode == 1 and "cannot overwrite directory" in done.stderr
+        assert len(list(tmp_path.glob("copy/.bytepath-fleet-*"))) == 1, "what was forgotten leaves nothing"
     shutil.rmtree(tmp_path / "copy")
     done = on_this_machine(1, tmp_path, "cp", "source", "copy")
     assert done.returncode == 1 and "is not as an earlier run left it" in done.stderr and "--anew" in done.stderr
     ended_well(on_this_machine(1, tmp_path, "cp", "--anew", "source", "copy"))
     assert_copied(tmp_path / "source", tmp_path / "copy")
+
+
+def test_a_large_file_is_copied_over_another_as_a_small_one_is(command, tmp_path):
+    (tmp_path / "source").mkdir()
+    for name, size in (("large", 129 << 20), ("small", 1000)):
+        with open(tmp_path / "source" / name, "wb") as file:
+            file.truncate(size)
+    options = [["-r"], ["-a", "--no-preserve=mode"], ["-a", "--no-preserve=ownership"], ["-a"]]
+    for number, words in enumerate(options):
+        found = []
+        for by in ("cp", "fleet"):
+            copy = tmp_path / f"{by}-{number}"
+            copy.mkdir()
+            for name in ("large", "small"):
+                (copy / name).write_bytes(b"old")
+                os.chmod(copy / name, 0o600)
+                if os.geteuid() == 0:
+                    os.chown(copy / name, 5, 6)
+            if by == "cp":
+                subprocess.run(["cp", *words, "-T", "source", copy.name], cwd=tmp_path, check=True)
+            else:
+                ended_well(on_this_machine(1, tmp_path, "cp", *words, "source", copy.name))
+            stats = [os.stat(copy / name) for name in ("large", "small")]
+            found.append([(what.st_mode, what.st_uid, what.st_gid, what.st_size) for what in stats])
+        assert found[0] == found[1], words
+
+
+def test_blocks_that_have_to_be_shared_and_cannot_be_are_an_error_for_large_files_too(command, tmp_path):
+    (tmp_path / "source").mkdir()
+    with open(tmp_path / "source/large", "wb") as file:
+        file.truncate(129 << 20)
+    theirs = subprocess.run(["cp", "-r", "--reflink=always", "source", "theirs"], cwd=tmp_path, capture_output=True)
+    done = on_this_machine(1, tmp_path, "cp", "-r", "--reflink=always", "source", "copy")
+    assert done.returncode == theirs.returncode
+    assert done.returncode == 0 or "failed to clone" in done.stderr, done.stderr
+
+
+def test_a_list_that_lost_its_bytes_is_an_error_and_no_end(command, tmp_path):
+    some_files(tmp_path / "source", 3, 1)
+    ends = {"source": tmp_path / "source", "destination": tmp_path / "copy", "run": tmp_path / "copy/run", "token": "t"}
+    words = [word for name, value in ends.items() for word in (f"--{name}", str(value))]
+    lists = tmp_path / "copy/run/lists"
+    whole, lines = {"do": "tree", "d": "", "l": "list", "a": 0, "z": 8}, b"\x01f0\0\x01f1\0"
+
+    def asked(*items):
+        # It ends when its standard input does.
+        with subprocess.Popen(
+            [command, "piece", *words, "--", "-a"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as piece:
+            piece.stdin.write(json.dumps({"items": items, "budget_ms": 60_000, "stage": 0}) + "\n")
+            piece.stdin.flush()
+            return json.loads(piece.stdout.readline())
+
+    assert asked({"do": "prepare", "stages": [0]})["failed"] == []
+    for left in (0, 4):
+        (lists / "list").write_bytes(lines[:left])
+        answer = asked(whole)
+        assert [failed["item"]["do"] for failed in answer["failed"]] == ["tree"] and answer["files"] == 0
+    (lists / "list").write_bytes(lines)
+    answer = asked(whole)
+    assert (answer["failed"], answer["files"]) == ([], 2)
+    (lists / "list").write_bytes(b"")
+    assert len(asked({"do": "attributes", "l": "list", "a": 0})["failed"]) == 1

@@ -137,7 +137,7 @@ def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(
 
 def test_the_first_name_of_a_file_is_copied_and_the_others_become_names_of_it(journal):
     journal.put([tree("")])
-    links = [{"f": name, "dev": 1, "ino": (1 << 64) - 2, "w": 0.1} for name in ("d/a", "d/b", "c", "d/b", "d/a")]
+    links = [{"f": name, "dev": 1, "ino": (1 << 64) - 2, "size": 1, "mtime": 1, "w": 0.1} for name in ("d/a", "d/b", "c", "d/b", "d/a")]
     journal.settle(journal.take(1), answer(links=links))
     [(_, first)] = journal.take(9)
     assert (first["d"], first["n"], first["alone"]) == ("d", ["a"], True)
@@ -168,7 +168,34 @@ def test_what_failed_is_tried_again_in_its_turn(journal):
     assert [item for _, item in journal.take(9)] == items[:1]
     assert journal.put_links(9, 9) and [item for _, item in journal.take(9)] == items[1:2]
     assert journal.put_attributes(9) and [item for _, item in journal.take(9)] == [{**items[2], "a": 0}]
-    assert journal.put_closed(9) and [item for _, item in journal.take(9)] == items[3:]
+    closed = []
+    while journal.put_closed(9):
+        closed += [item["dirs"] for _, item in journal.take(9)]
+    assert closed == [["a/b"]]
+
+
+def test_names_of_a_file_that_failed_are_not_made(journal):
+    journal.put([tree("")])
+    several = [{"f": f, "dev": 1, "ino": 7, "size": 1, "mtime": 1, "w": 0.0} for f in ("d/first", "d/second")]
+    journal.settle(journal.take(1), answer(links=several))
+    (first,) = journal.take(9)
+    journal.settle([first], answer(failed=[{"item": first[1], "why": ["cannot open it"]}]))
+    assert journal.put_links(9, 9) and not journal.put_links(9, 9) and journal.take(9) == []
+    assert journal.failures(9) == (2, ["cannot open it", "d/second is not made: d/first, the same file, was not copied"])
+    assert journal.try_failed_again() == 2
+    journal.settle(journal.take(9), EMPTY)
+    assert journal.put_links(9, 9)
+    assert [item for _, item in journal.take(9)] == [{"do": "links", "links": [["d/first", "d/second"]]}]
+    # Where something was made, the time is set once more.
+    assert journal.put_closed(9) and [item["dirs"] for _, item in journal.take(9)] == [["d"]]
+
+
+def test_the_number_of_an_inode_may_become_another_files(journal):
+    journal.put([tree("")])
+    found = [{"f": f, "dev": 1, "ino": 7, "size": 1, "mtime": mtime, "w": 0.0} for f, mtime in (("a", 1), ("b", 2), ("c", 2))]
+    journal.settle(journal.take(1), answer(links=found))
+    assert sorted(item["n"] for _, item in journal.take(9)) == [["a"], ["b"]]
+    assert journal.put_links(9, 9) and [item["links"] for _, item in journal.take(9)] == [[["b", "c"]]]
 
 
 def test_a_large_file_that_is_forgotten_is_missed(journal):

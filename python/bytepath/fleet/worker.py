@@ -5,6 +5,7 @@ import fcntl
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -259,6 +260,11 @@ def sees(source: str, destination: str) -> dict[str, Any]:
 def is_directory(path: str) -> bool:
     """Whether there is a directory of this name."""
     return os.path.isdir(path)
+
+
+def remove_tree(path: str) -> None:
+    """Removes a directory with all in it, if it is there."""
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def mark(path: str, text: str) -> str | None:

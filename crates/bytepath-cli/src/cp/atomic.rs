@@ -231,7 +231,7 @@ fn is_own(stat: &Stat) -> bool {
 }
 
 /// What replaces a file has its mode and, where it may, its owner: copying would have left them.
-fn be_like(open: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
+pub(super) fn be_like(open: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     match rustix::fs::fchown(open, Some(user), Some(group)) {
         Err(Errno::PERM | Errno::INVAL) | Ok(()) => {}

@@ -118,19 +118,9 @@ impl Process {
         let tally = Tally::for_threads(1);
         let stage = Stage::open(&self.ground.stage(request.stage), &self.ground.token);
         let mut answer = Answer::default();
-        // What replaces files needs a stage, and is over without one.
-        let needs = |item: &Item| {
-            matches!(
-                item,
-                Item::Tree(_)
-                    | Item::Begin { .. }
-                    | Item::Range { .. }
-                    | Item::End { .. }
-                    | Item::Links { .. }
-            )
-        };
+        let staged = request.items.iter().any(needs_stage);
         if let Err(errno) = &stage
-            && request.items.iter().any(needs)
+            && staged
         {
             answer.fenced = matches!(*errno, Errno::NOENT | Errno::STALE);
             if !answer.fenced {
@@ -159,6 +149,7 @@ impl Process {
             shared: &shared,
             alone: &Shared { settings: &alone, ..shared },
             pace: Pace::new(&request),
+            staged,
             answer,
             own: rustix::fs::stat(&self.ground.run).ok().map(|stat| identity(&stat)),
             directories: Vec::new(),
@@ -166,6 +157,23 @@ impl Process {
         let mut answer = work.all(request.items);
         (answer.files, answer.bytes) = tally.copied();
         answer
+    }
+}
+
+/// Whether it replaces files, which needs a stage, and is over without one.
+fn needs_stage(item: &Item) -> bool {
+    match item {
+        Item::Tree(_)
+        | Item::Begin { .. }
+        | Item::Range { .. }
+        | Item::End { .. }
+        | Item::Links { .. } => true,
+        Item::Attributes { .. }
+        | Item::Closed { .. }
+        | Item::Prepare { .. }
+        | Item::Fence { .. }
+        | Item::Sync
+        | Item::Clean => false,
     }
 }
 
@@ -177,6 +185,8 @@ struct Work<'a> {
     /// They are not.
     alone: &'a Shared<'a>,
     pace: Pace,
+    /// Whether it is over once the stage is gone.
+    staged: bool,
     answer: Answer,
     /// The directory for the work.
     own: Option<Identity>,
@@ -229,9 +239,14 @@ impl Work<'_> {
     /// Between two entries: waits where there is a limit, and looks around after a pause.
     fn breathe(&mut self) {
         let bytes = self.shared.hand.bytes();
-        if self.pace.step(bytes) && !self.shared.stage.is_some_and(Stage::is_there) {
+        if self.pace.step(bytes) && self.is_late() {
             self.answer.fenced = true;
         }
+    }
+
+    /// Whether the stage is gone that this needs.
+    fn is_late(&self) -> bool {
+        self.staged && !self.shared.stage.is_some_and(Stage::is_there)
     }
 
     /// Takes note of something that failed, as what was just said tells, and of what to try again.
@@ -250,7 +265,7 @@ impl Work<'_> {
             return self.answer.rest.push(item);
         }
         // A late one's failures are nobody's.
-        if errno == Some(Errno::NOENT) && !self.shared.stage.is_some_and(Stage::is_there) {
+        if errno == Some(Errno::NOENT) && self.is_late() {
             self.answer.fenced = true;
         }
         let errno = errno.map(Errno::raw_os_error);

@@ -116,9 +116,12 @@ async def run(arguments: argparse.Namespace) -> int:
             raise WrongUsage(f"{path!r} is no directory that is copied by a fleet")
     words = words_for_cp(arguments)
     path = arguments.journal or journals.default_path(source, destination, words)
+    forgotten = journals.id_of(path) if arguments.anew else None
     if arguments.anew:
         journals.remove(path)
     journal = Journal(path, [source, destination, *words])
+    if forgotten:
+        journal.set("forgotten", forgotten)
     resumed = not journal.is_new
     if resumed:
         print(f"bytepath fleet: going on with an earlier run (journal {path}; --anew begins again)", file=sys.stderr)

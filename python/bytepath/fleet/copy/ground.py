@@ -51,6 +51,11 @@ class Ground:
         """From now on nobody looks for the file that shows that the storage is the same."""
         self.word = None
 
+    async def forget(self, client: Client, machines: list[Machine], id: str) -> None:
+        """Removes what an earlier copying needed here."""
+        run = os.path.join(self.destination, f"{RUN_START}{id}")
+        await _ask(client, machines[0].workers[0], machines[0].name, worker.remove_tree, run)
+
     async def is_as_it_was_left(self, client: Client, machines: list[Machine]) -> bool:
         """Whether the directory for the work is there, which stays until all is done."""
         first = machines[0]

@@ -2,6 +2,8 @@
 matters. What has most of the work in it is taken out of it first, so that pieces are few; what is left behind in small parts
 is done together at the end."""
 
+from __future__ import annotations
+
 import fcntl
 import hashlib
 import json
@@ -25,7 +27,8 @@ CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY AUTOINCREMENT, taken INTEGER NOT NULL DEFAULT 0,
                                   rank REAL NOT NULL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS items_free ON items (taken, rank, id);
-CREATE TABLE IF NOT EXISTS firsts (dev INTEGER, ino INTEGER, f TEXT NOT NULL, PRIMARY KEY (dev, ino)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS firsts (dev INTEGER, ino INTEGER, size INTEGER, mtime INTEGER, f TEXT NOT NULL,
+                                   PRIMARY KEY (dev, ino, size, mtime)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS links (id INTEGER PRIMARY KEY, f TEXT NOT NULL, name TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, mtime TEXT,
                                   open INTEGER NOT NULL DEFAULT 0, w REAL NOT NULL);
@@ -38,8 +41,8 @@ CREATE TABLE IF NOT EXISTS failed (id INTEGER PRIMARY KEY, body TEXT NOT NULL, w
 def default_path(source: str, destination: str, options: Iterable[str]) -> Path:
     """Where the journal of this copying lies: the same words find it again."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
-    words = "\0".join([source, destination, *options])
-    return state / "bytepath" / "fleet" / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.journal"
+    words = os.fsencode("\0".join([source, destination, *options]))
+    return state / "bytepath" / "fleet" / f"{hashlib.sha256(words).hexdigest()[:16]}.journal"
 
 
 class Journal:
@@ -236,10 +239,11 @@ class Journal:
         return [path for k, path in self.db.execute("SELECT k, f FROM large WHERE open != -1") if k not in failed]
 
     def _several(self, found: dict[str, Any]) -> None:
-        path, key = found["f"], (_signed(found["dev"]), _signed(found["ino"]))
-        row = self.db.execute("SELECT f FROM firsts WHERE dev = ? AND ino = ?", key).fetchone()
+        # An inode that is another file meanwhile has another time.
+        path, key = found["f"], (_signed(found["dev"]), _signed(found["ino"]), found["size"], found["mtime"])
+        row = self.db.execute("SELECT f FROM firsts WHERE dev = ? AND ino = ? AND size = ? AND mtime = ?", key).fetchone()
         if row is None:
-            self.db.execute("INSERT INTO firsts VALUES (?, ?, ?)", (*key, path))
+            self.db.execute("INSERT INTO firsts VALUES (?, ?, ?, ?, ?)", (*key, path))
             folder, _, name = path.rpartition("/")
             self.put([{"do": "tree", "d": folder, "n": [name], "alone": True, "w": found["w"]}])
         elif row[0] != path:
@@ -259,10 +263,27 @@ class Journal:
     def put_links(self, together: int, most: int) -> bool:
         """Puts some names that are to be made; whether there were any."""
         rows = self.db.execute("SELECT id, f, name FROM links ORDER BY id LIMIT ?", (together * most,)).fetchall()
+        self.db.executemany("DELETE FROM links WHERE id = ?", [(row[0],) for row in rows])
+        failed = self._failed_files() if rows else set()
+        for _, f, name in (row for row in rows if row[1] in failed):
+            # What its first name has in the destination is older.
+            self._failed({"do": "links", "links": [[f, name]]}, [f"{name} is not made: {f}, the same file, was not copied"])
+        found = bool(rows)
+        rows = [row for row in rows if row[1] not in failed]
         for at in range(0, len(rows), together):
             self.put([{"do": "links", "links": [[f, name] for _, f, name in rows[at : at + together]]}])
-        self.db.executemany("DELETE FROM links WHERE id = ?", [(row[0],) for row in rows])
-        return bool(rows)
+        return found
+
+    def _failed_files(self) -> set[str]:
+        """Files that were not copied, by the names that were tried."""
+        found = set()
+        for (body,) in self.db.execute("SELECT body FROM failed"):
+            item = json.loads(body)
+            if item["do"] == "tree":
+                found.update(f"{item['d']}/{name}" if item["d"] else name for name in item.get("n") or [])
+            elif "f" in item:
+                found.add(item["f"])
+        return found
 
     def put_attributes(self, most: int) -> bool:
         """Puts some lists of directories; whether there were any."""
@@ -292,6 +313,8 @@ class Journal:
         again = {}
         for _, body in rows:
             item = json.loads(body)
+            # What is made in a directory changes its time, which it may have had already.
+            self._close(_folders(item))
             if item["do"] in ("begin", "range", "end"):
                 again[item["k"]] = item["f"]
             elif item["do"] == "links":
@@ -319,6 +342,14 @@ def _rank(item: dict[str, Any]) -> float:
     return _RANKS.get(item["do"]) or float(item.get("w", 0.0))
 
 
+def _folders(item: dict[str, Any]) -> list[str]:
+    """The directories, but for the root, in which an item makes something."""
+    inside = [item["d"]] if item.get("n") else [item.get("f") or item.get("d") or ""]
+    paths = [name for _, name in item["links"]] if item["do"] == "links" else inside
+    above = paths if item.get("n") else [path.rpartition("/")[0] for path in paths]
+    return sorted({path for path in above if path})
+
+
 def cut(size: int) -> Iterable[tuple[int, int]]:
     """The ranges of a file."""
     each = max(RANGE_BYTES_MIN, -(-size // RANGES_MAX))
@@ -328,6 +359,19 @@ def cut(size: int) -> Iterable[tuple[int, int]]:
 def _signed(number: int) -> int:
     # SQLite's integers have 64 bits with a sign.
     return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def id_of(path: Path) -> str | None:
+    """The id of the copying that a journal is of; None where there is none that could be read."""
+    if not path.exists():
+        return None
+    try:
+        db = sqlite3.connect(path)
+        row = db.execute("SELECT v FROM meta WHERE k = 'id'").fetchone()
+        db.close()
+    except sqlite3.DatabaseError:
+        return None
+    return str(row[0]) if row else None
 
 
 def remove(path: Path) -> None:

@@ -78,6 +78,10 @@ class Run:
         for line in clocks(machines):
             self._tell(line)
         await check(client, self.ground, machines)
+        if forgotten := self.journal.get("forgotten"):
+            await self.ground.forget(client, machines, forgotten)
+            self.journal.set("forgotten", "")
+            self.journal.commit()
         if self.journal.get("prepared") and not await self.ground.is_as_it_was_left(client, machines):
             raise FleetError(
                 f"{self.ground.destination} is not as an earlier run left it: {self.ground.run} is gone, and with it perhaps "

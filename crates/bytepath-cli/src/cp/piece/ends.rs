@@ -12,7 +12,7 @@ use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use super::Work;
-use super::ground::{self, Side};
+use super::ground::{self, LIST_BYTES, Side};
 use super::words::{Item, Name};
 use crate::cp::attributes::MODE_BITS;
 use crate::cp::entry::{Pair, Sink, SinkIs};
@@ -23,9 +23,6 @@ use crate::cp::voice::{Done, q};
 
 /// Stages that there are: one for files, and one for names.
 const STAGES: u32 = 2;
-
-/// Bytes of a list that are read at once.
-const LIST_BYTES: u64 = 1 << 20;
 
 /// Permissions of directories for the work, but for the umask.
 const ANYBODY: u32 = 0o777;
@@ -171,7 +168,7 @@ impl Work<'_> {
 
     /// Gives the directories of a list their attributes.
     pub(super) fn attributes(&mut self, l: Name, a: u64) {
-        let read = self.process.ground.read_list(&l.0, a, a + LIST_BYTES);
+        let read = self.process.ground.read_list(&l.0, a, None);
         let bytes = match read {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -211,10 +208,15 @@ impl Work<'_> {
     /// Gives a directory its attributes.
     fn directory(&mut self, path: &Name) -> Done {
         let (shown, sink_shown) = self.process.ground.shown(&path.0);
-        let (source, open) = self.both(path).map_err(|(side, errno)| {
-            let name = if side == Side::Source { &shown } else { &sink_shown };
-            self.shared.voice.failed(format!("cannot access {}", q(name)), errno)
-        })?;
+        let (source, open) = match self.both(path) {
+            Ok(both) => both,
+            // Somebody has removed it, and there is nothing to keep.
+            Err((Side::Source, Errno::NOENT)) => return Ok(()),
+            Err((side, errno)) => {
+                let name = if side == Side::Source { &shown } else { &sink_shown };
+                return Err(self.shared.voice.failed(format!("cannot access {}", q(name)), errno));
+            }
+        };
         let failed = |errno| self.shared.voice.failed(format!("cannot stat {}", q(&shown)), errno);
         let stat = rustix::fs::fstat(&source).map_err(failed)?;
         let there = rustix::fs::fstat(&open).map_err(failed)?;
@@ -238,10 +240,13 @@ impl Work<'_> {
         let given = (stat.st_mode & 0o1777 | 0o700) & !self.shared.umask;
         let preserve = &self.shared.settings.preserve;
         let set = preserve.mode || preserve.default_mode;
-        if set || there.st_mode & MODE_BITS != given {
+        // A directory has this one from the directory that it was made in.
+        let inherited = there.st_mode & 0o2000;
+        if set || there.st_mode & MODE_BITS != given | inherited {
             return Ok(());
         }
-        let mode = rustix::fs::Mode::from_raw_mode(stat.st_mode & 0o1777 & !self.shared.umask);
+        let mode = stat.st_mode & 0o1777 & !self.shared.umask | inherited;
+        let mode = rustix::fs::Mode::from_raw_mode(mode);
         rustix::fs::fchmod(open.as_fd(), mode)
             .map_err(|errno| self.shared.voice.failed("setting permissions of a directory", errno))
     }

@@ -29,6 +29,9 @@ pub(super) struct Ground {
     lists: std::cell::Cell<u64>,
 }
 
+/// Bytes of a list that are read at once, where no end is known.
+pub(super) const LIST_BYTES: u64 = 1 << 20;
+
 /// Where lists lie, in the directory for the work.
 const LISTS: &str = "lists";
 
@@ -67,15 +70,29 @@ impl Ground {
     pub(super) fn write_list(&self, lines: &[u8]) -> std::io::Result<OsString> {
         let (mut file, name) = self.new_list()?;
         file.write_all(lines)?;
+        kept(&file)?;
         Ok(name)
     }
 
-    /// A list's bytes from one place to another.
-    pub(super) fn read_list(&self, name: &OsStr, from: u64, to: u64) -> std::io::Result<Vec<u8>> {
+    /// A list's bytes from one place to another, or to its end.
+    ///
+    /// # Errors
+    /// Besides those of reading: it does not reach so far, or has nothing, as after a crash of its file system.
+    pub(super) fn read_list(
+        &self,
+        name: &OsStr,
+        from: u64,
+        to: Option<u64>,
+    ) -> std::io::Result<Vec<u8>> {
         let mut file = std::fs::File::open(self.lists().join(name))?;
         file.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
-        file.take(to.saturating_sub(from)).read_to_end(&mut bytes)?;
+        let most = to.map_or(LIST_BYTES, |to| to.saturating_sub(from));
+        file.take(most).read_to_end(&mut bytes)?;
+        let whole = to.map_or(from > 0 || !bytes.is_empty(), |_| bytes.len() as u64 == most);
+        if !whole {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
         Ok(bytes)
     }
 
@@ -108,6 +125,11 @@ impl Ground {
         };
         Ok((place(source, from), place(sink, to)))
     }
+}
+
+/// Brings a list to the device before anybody writes down that it is there.
+pub(super) fn kept(list: &std::fs::File) -> std::io::Result<()> {
+    list.sync_data()
 }
 
 /// Which of the two roots something is below.

@@ -4,15 +4,16 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use bytepath::pages::AlignedBuffer;
-use rustix::fs::{Advice, OFlags, Stat};
+use rustix::fs::{Advice, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::words::{Begun, Item, Name};
 use super::{PAUSE, Work};
+use crate::cp::atomic;
 use crate::cp::data::{Data, SinkEnd};
 use crate::cp::entry::Pair;
 use crate::cp::hand::Other;
-use crate::cp::place::{Follow, Place};
+use crate::cp::place::{Follow, Place, kind};
 use crate::cp::regular::Copy;
 use crate::cp::settings::Reflink;
 use crate::cp::voice::{Done, q};
@@ -53,7 +54,19 @@ impl Work<'_> {
         let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
         let ends = (&stat, SinkEnd::of(&sink_stat));
         let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), ends);
-        let cloned = shares && data.reflink().is_ok();
+        let shared = if shares { data.reflink() } else { Err(Errno::OPNOTSUPP) };
+        let cloned = match shared {
+            Ok(()) => true,
+            Err(errno) if self.shared.settings.reflink == Reflink::Always => {
+                let (to, from) = (q(&pair.sink.shown), q(&pair.source.shown));
+                let told =
+                    self.shared.voice.failed(format!("failed to clone {to} from {from}"), errno);
+                // Nobody else is to find it.
+                let _ = staged.remove();
+                return Err(told);
+            }
+            Err(_) => false,
+        };
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         match cloned {
             true => self.shared.hand.add(Other::Reflink, size),
@@ -202,7 +215,13 @@ impl Work<'_> {
             Err(Errno::NOENT) => return self.is_ended(&pair, &stat),
             opened => opened.map_err(failed)?,
         };
-        let copy = Copy::new(sink, true, ALL_OMITTED, None);
+        // What it replaces lends it owner and mode, as a file that is copied over keeps its own.
+        let there = pair.sink.stat(Follow::No).ok().filter(is_regular);
+        if let Some(there) = &there {
+            atomic::be_like(&sink, there).map_err(failed)?;
+        }
+        let omitted = if there.is_some() { 0 } else { ALL_OMITTED };
+        let copy = Copy::new(sink, there.is_none(), omitted, None);
         self.alone.keep_attributes(&pair, &stat, &source, &copy)?;
         let (from, to) = (&staged, &pair.sink);
         match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
@@ -247,6 +266,10 @@ impl Work<'_> {
 }
 
 /// In nanoseconds; only whether it is the same matters.
-fn mtime(stat: &Stat) -> i64 {
+pub(super) fn mtime(stat: &Stat) -> i64 {
     stat.st_mtime.wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec as i64)
+}
+
+fn is_regular(stat: &Stat) -> bool {
+    kind(stat) == FileType::RegularFile
 }

@@ -114,7 +114,8 @@ impl Work<'_> {
             return Ok(Some(Entries::of_lines(lines)));
         }
         if let Some(list) = &tree.l {
-            return ground.read_list(&list.0, tree.a, tree.z).map(Entries::of_lines).map(Some);
+            let lines = ground.read_list(&list.0, tree.a, Some(tree.z))?;
+            return Ok(Some(Entries::of_lines(lines)));
         }
         let mut room = Vec::with_capacity(tree::ENTRIES_BYTES);
         let source = &*open.ends.source;
@@ -132,6 +133,7 @@ impl Work<'_> {
             at += lines.len() as u64;
             entries = Entries::read_some(&mut reader, PART_NAMES)?;
         }
+        ground::kept(&file)?;
         let (w, l) = (tree.w / parts.len() as f64, Some(Name(list)));
         let part = |(a, z)| {
             Item::Tree(Tree { d: tree.d.clone(), l: l.clone(), a, z, w, ..Tree::default() })
@@ -362,7 +364,8 @@ impl Work<'_> {
         let several = self.shared.settings.preserve.links && stat.st_nlink > 1;
         if several && !open.alone {
             let (dev, ino) = identity(stat);
-            self.answer.links.push(Several { f: path(), dev, ino, w: weight });
+            let (size, mtime) = (stat.st_size, super::large::mtime(stat));
+            self.answer.links.push(Several { f: path(), dev, ino, size, mtime, w: weight });
             return true;
         }
         let is_regular = kind(stat) == rustix::fs::FileType::RegularFile;

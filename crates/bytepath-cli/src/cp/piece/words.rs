@@ -143,6 +143,9 @@ pub(super) struct Several {
     pub(super) f: Name,
     pub(super) dev: u64,
     pub(super) ino: u64,
+    /// An inode's number may be another file's meanwhile.
+    pub(super) size: i64,
+    pub(super) mtime: i64,
     pub(super) w: f64,
 }
 

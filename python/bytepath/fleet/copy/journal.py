@@ -344,10 +344,14 @@ def _rank(item: dict[str, Any]) -> float:
 
 def _folders(item: dict[str, Any]) -> list[str]:
     """The directories, but for the root, in which an item makes something."""
-    inside = [item["d"]] if item.get("n") else [item.get("f") or item.get("d") or ""]
-    paths = [name for _, name in item["links"]] if item["do"] == "links" else inside
-    above = paths if item.get("n") else [path.rpartition("/")[0] for path in paths]
-    return sorted({path for path in above if path})
+    if item.get("n"):
+        found = [item["d"]]
+    elif item["do"] == "links":
+        found = [name.rpartition("/")[0] for _, name in item["links"]]
+    else:
+        path: str = item.get("f") or item.get("d") or ""
+        found = [path.rpartition("/")[0]]
+    return sorted({folder for folder in found if folder})
 
 
 def cut(size: int) -> Iterable[tuple[int, int]]:

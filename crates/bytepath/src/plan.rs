@@ -106,8 +106,8 @@ impl Plan {
         let (mut routes, mut refused) = (Vec::new(), Vec::new());
         for route in ROUTES.iter().copied() {
             match suits(route, job) {
-                // One thread alone is not what the rules mean.
-                Ok(Rank::Together) if knobs.threads == Some(1) => {
+                // One thread alone is not what the rules mean, as a rule.
+                Ok(Rank::Together) if knobs.threads == Some(1) && !route.gains_alone(job) => {
                     routes.push(choice(route, Rank::Unproven, job, &knobs));
                 }
                 Ok(rank) => routes.push(choice(route, rank, job, &knobs)),
@@ -461,13 +461,13 @@ mod tests {
             let plan = Plan::best(&Job::new(&source, &sink).allow_any_order(), knobs);
             plan_names(&plan.expect("a plan"))[0]
         };
-        let (large, small, to) = (of(96 << 20), of(3 << 20), of(4096));
+        let (large, small, to) = (of(96 << 20), of(1 << 20), of(4096));
         let cpus = crate::machine::CpuList::of_this_thread().expect("CPUs").len();
-        let together = if cpus > 1 { "parallel" } else { "splice" };
-        assert_eq!(first(&large, &to, None), together);
-        assert_eq!(first(&large, &to, Some(1)), "splice");
+        if cpus > 1 {
+            assert_eq!(first(&large, &to, None), "parallel");
+            assert_eq!(first(&of(4 << 20), &to, None), "parallel");
+        }
         assert_eq!(first(&small, &to, None), "splice");
-        assert_eq!(first(&of(4 << 20), &to, None), together);
         rustix::fs::ftruncate(&small, 32 << 20).expect("it grows");
         assert_eq!(first(&small, &to, None), "copy-file-range", "it has holes");
         // Others keep account of what is written to them in ways of their own.
@@ -475,6 +475,7 @@ mod tests {
         let several = ["tmpfs", "btrfs", "ext4", "xfs"].map(Some);
         let takes_several = several.contains(&crate::machine::type_of(elsewhere.as_fd()));
         assert_eq!(first(&large, &elsewhere, None) == "parallel", takes_several && cpus > 1);
+        assert_ne!(first(&large, &elsewhere, Some(1)), "parallel");
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod files;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod kernel;
+mod large_pages;
 mod limits;
 mod memory;
 mod mounts;
@@ -40,6 +41,7 @@ pub use facts::Facts;
 pub(crate) use file_system::type_of;
 pub use file_system::{FileSystem, FileSystemError, file_system, file_system_of};
 pub use kernel::Kernel;
+pub(crate) use large_pages::{LargePages, Turn};
 pub use limits::{Limit, PipeLimits, ResourceLimits};
 pub(crate) use memory::memory_bytes;
 pub use memory::{HugePool, Memory};

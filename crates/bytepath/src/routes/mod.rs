@@ -254,6 +254,11 @@ pub trait Route: Sync {
         false
     }
 
+    /// Whether one thread alone does that faster than other routes as well.
+    fn gains_alone(&self, _: &Job<'_>) -> bool {
+        false
+    }
+
     /// Whether it maps the sink, which takes one that is open for reading as well.
     fn maps_sink(&self) -> bool {
         false

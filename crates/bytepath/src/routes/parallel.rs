@@ -39,25 +39,29 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::thread::{sched_getcpu, sched_yield};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::endpoint::Kind;
 use crate::error::{Failed, Refusal, Side, Stop};
-use crate::machine::{self, CpuList};
+use crate::machine::{self, CpuList, LargePages};
+use crate::pages::HUGE_PAGE_BYTES;
 use crate::placement::leave_cpu;
 use crate::routes::in_flight::{bytes_ahead, cut, ends_before};
 use crate::routes::pieces::Pieces;
 use crate::routes::{Aliasing, Job, Rank, Route, Span};
 use buffered::Buffered;
 use filled::Filled;
-use mapped::{Mapped, UNIT_BYTES};
+use mapped::Mapped;
 use piped::Piped;
 use slices::{Copied, Slice, Slices, Why};
 
 mod buffered;
+mod collapsed;
 mod filled;
 mod mapped;
 mod piped;
@@ -134,15 +138,21 @@ impl Route for Parallel {
             return Err(Refusal::because("the source says that it is empty, so it has to be read"));
         }
         let bytes = job.bytes_known().unwrap_or(0);
-        let together = worth_it_from(job.sink.as_fd()).is_some_and(|from| job.is_for_several(from))
+        let together = worth_it_from(job.sink.as_fd(), bytes)
+            .is_some_and(|from| job.is_for_several(from))
             && !job.source.may_have_holes()
             && is_at_hand(job.source.as_fd(), bytes)
-            && CpuList::of_this_thread().is_ok_and(|cpus| cpus.len() > 1);
+            && (self.gains_alone(job)
+                || CpuList::of_this_thread().is_ok_and(|cpus| cpus.len() > 1));
         Ok(if together { Rank::Together } else { Rank::Unproven })
     }
 
     fn is_parallel(&self) -> bool {
         true
+    }
+
+    fn gains_alone(&self, job: &Job<'_>) -> bool {
+        is_in_memory(job.sink.as_fd()) && LargePages::suit(job.bytes_known().unwrap_or(0))
     }
 
     fn maps_sink(&self) -> bool {
@@ -190,6 +200,8 @@ struct Stretch<'a> {
     mappable: Option<OwnedFd>,
     /// What the sink is on, if that is known.
     file_system: Option<&'static str>,
+    /// Whether its pages are made large where such are at hand.
+    in_large_pages: bool,
     slices: Mutex<Slices>,
     /// How much a write gives a sink with blocks on a device. Where two write, each does when it has them.
     pieces: Mutex<Pieces>,
@@ -214,8 +226,13 @@ impl<'a> Stretch<'a> {
         let threads = threads(span);
         let each = bulk / (threads as u64 * SLICES_EACH);
         let file_system = machine::type_of(span.sink.as_fd());
-        let least =
-            if file_system == Some(IN_MEMORY) { SLICE_BYTES_MIN } else { UNIT_BYTES as u64 };
+        let in_memory = file_system == Some(IN_MEMORY);
+        let large = HUGE_PAGE_BYTES as u64;
+        let in_large_pages = in_memory && sink_at.is_multiple_of(large) && LargePages::suit(bytes);
+        if in_memory {
+            LargePages::count(bytes);
+        }
+        let least = if in_memory && !in_large_pages { SLICE_BYTES_MIN } else { large };
         let slice_bytes = each.clamp(least, SLICE_BYTES_MAX) / least * least;
         Ok(Stretch {
             span,
@@ -227,6 +244,7 @@ impl<'a> Stretch<'a> {
             threads,
             mappable: if bulk > 0 { mappable(span.sink.as_fd())? } else { None },
             file_system,
+            in_large_pages,
             slices: Mutex::new(Slices::new(bulk, slice_bytes)),
             pieces: Mutex::default(),
         })
@@ -298,12 +316,12 @@ impl<'a> Stretch<'a> {
             if slow {
                 // What the second thread has.
                 means = self.means(1, 2);
-                copied = copied.then(|done| self.copy(&mut means, &slice.behind(done)));
+                copied = copied.then(|done| self.copy_by(&mut means, &slice.behind(done)));
             }
             // Not between these two, or no more: a read of the same bytes shows which.
             if matches!(copied.why, Some(Why::Refused)) {
                 means = Means::Mapping(Mapped::anyhow());
-                copied = self.copy(&mut means, &slice);
+                copied = self.copy_by(&mut means, &slice);
             }
             self.slices().copied(&slice, copied);
             after();
@@ -315,9 +333,28 @@ impl<'a> Stretch<'a> {
 
     /// Copies a slice; how much of it, the calls that took, and why it is not all.
     fn copy(&self, means: &mut Means, slice: &Slice) -> Copied {
+        if !self.in_large_pages {
+            return self.copy_by(means, slice);
+        }
+        let ends = (self.span.source.as_fd(), self.mappable());
+        let all = self.bytes - slice.at;
+        let copied = collapsed::copy(ends, self.places(slice), (slice.bytes as usize, all));
+        match copied.why {
+            Some(Why::Slow) => copied.then(|done| self.copy_by(means, &slice.behind(done))),
+            // The kernel makes no page large right before one that a filler waits for.
+            Some(Why::Small) => {
+                let mut pipe = Piped::open().map(Means::Pipe);
+                let means = pipe.as_mut().unwrap_or(means);
+                copied.then(|done| self.copy_by(means, &slice.behind(done)))
+            }
+            _ => copied,
+        }
+    }
+
+    /// Likewise, where its pages are as the file system makes them.
+    fn copy_by(&self, means: &mut Means, slice: &Slice) -> Copied {
         let source = self.span.source.as_fd();
-        let places = (self.source_at + slice.at, self.sink_at + slice.at);
-        let bytes = slice.bytes as usize;
+        let (places, bytes) = (self.places(slice), slice.bytes as usize);
         match means {
             Means::Pipe(pipe) => {
                 // A sink in memory takes page by page.
@@ -333,6 +370,11 @@ impl<'a> Stretch<'a> {
                 mapped.copy((source, self.mappable()), places, (bytes, all))
             }
         }
+    }
+
+    /// Where a slice is in the source and in the sink.
+    fn places(&self, slice: &Slice) -> (u64, u64) {
+        (self.source_at + slice.at, self.sink_at + slice.at)
     }
 
     /// The next slice, for which the sink has room.
@@ -483,13 +525,21 @@ fn is_in_memory(file: BorrowedFd<'_>) -> bool {
 }
 
 /// From how many bytes on several threads fill a file faster than one, where its pages are as they
-/// should be; `None` where they do not, as far as is known.
-fn worth_it_from(sink: BorrowedFd<'_>) -> Option<u64> {
+/// should be; `None` where they do not, as far as is known. One alone does if it makes them large, which no
+/// other route does.
+fn worth_it_from(sink: BorrowedFd<'_>, bytes: u64) -> Option<u64> {
     match machine::type_of(sink)? {
+        IN_MEMORY if LargePages::suit(bytes) => Some(HUGE_PAGE_BYTES as u64),
         IN_MEMORY => Some(FROM_BYTES_IN_MEMORY),
         name if PAGES_OF_ANY_SIZE.contains(&name) || LARGE_PAGES.contains(&name) => {
             Some(FROM_BYTES)
         }
         _ => None,
     }
+}
+
+/// What this thread has used of CPUs: time in which it waited for one says nothing about memory.
+fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }

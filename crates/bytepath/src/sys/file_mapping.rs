@@ -6,25 +6,30 @@
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
-use std::ptr::NonNull;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, ProtFlags};
 
-/// A stretch of a file, mapped to be read; unmapped on drop.
+use super::place::Place;
+use crate::pages::HUGE_PAGE_BYTES;
+
+/// What a sink is mapped for.
+const FILLED: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// A stretch of a file, mapped; unmapped on drop.
 pub(crate) struct FileMapping {
-    start: NonNull<u8>,
-    /// Bytes mapped, from the start of a page on.
-    mapped: usize,
+    place: Place,
     /// Bytes before the stretch in its first page.
     before: usize,
+    /// Bytes mapped, from the start of that page on.
+    mapped: usize,
 }
 
 impl FileMapping {
     /// Maps `bytes` (above 0) of the file from `at` on.
     pub(crate) fn of(file: impl AsFd, at: u64, bytes: usize) -> Result<FileMapping, Errno> {
         let mapping = FileMapping::map(file, at, bytes, ProtFlags::READ)?;
-        let (start, mapped) = (mapping.start.as_ptr().cast(), mapping.mapped);
+        let (start, mapped) = (mapping.place.start().cast(), mapping.mapped);
         // Read ahead in larger pieces; a kernel that does not take the hint does as it likes.
         // SAFETY: the range is this mapping; the advice changes no content.
         let _ = unsafe { rustix::mm::madvise(start, mapped, Advice::Sequential) };
@@ -34,31 +39,45 @@ impl FileMapping {
     /// Maps `bytes` (above 0) of a file that is open for reading and writing, to be filled by
     /// [`FileMapping::read_from`].
     pub(crate) fn of_sink(file: impl AsFd, at: u64, bytes: usize) -> Result<FileMapping, Errno> {
-        FileMapping::map(file, at, bytes, ProtFlags::READ | ProtFlags::WRITE)
+        FileMapping::map(file, at, bytes, FILLED)
+    }
+
+    /// Likewise from the start of a large page on, so that such pages fit.
+    pub(crate) fn of_sink_by_large_pages(
+        file: impl AsFd,
+        at: u64,
+        bytes: usize,
+    ) -> Result<FileMapping, Errno> {
+        if !at.is_multiple_of(HUGE_PAGE_BYTES as u64) || bytes < HUGE_PAGE_BYTES {
+            return Err(Errno::INVAL);
+        }
+        let place = Place::reserve(0, bytes)?;
+        place.map(0..bytes, file, at, FILLED)?;
+        Ok(FileMapping { place, before: 0, mapped: bytes })
     }
 
     fn map(file: impl AsFd, at: u64, bytes: usize, prot: ProtFlags) -> Result<FileMapping, Errno> {
         let page = rustix::param::page_size();
         let before = (at % page as u64) as usize;
         let mapped = bytes.checked_add(before).filter(|_| bytes > 0).ok_or(Errno::INVAL)?;
-        let (none, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
-        // SAFETY: the kernel chooses the address, so no existing memory is replaced.
-        let start =
-            unsafe { rustix::mm::mmap(none, mapped, prot, flags, file, at - before as u64) }?;
-        let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
-        Ok(FileMapping { start, mapped, before })
+        let place = Place::of(file, at - before as u64, mapped, prot)?;
+        Ok(FileMapping { place, before, mapped })
     }
 
     /// Where it begins in memory, and how many bytes are mapped, both of whole pages.
     pub(crate) fn place(&self) -> (usize, usize) {
-        let page = rustix::param::page_size();
-        (self.start.as_ptr().addr(), self.mapped.next_multiple_of(page))
+        (self.place.start().addr(), self.place.bytes())
+    }
+
+    /// Moves a range of it, of whole large pages, into such pages: see [`Place::collapse`].
+    pub(crate) fn collapse(&self, range: Range<usize>) -> Result<(), Errno> {
+        self.place.collapse(range)
     }
 
     /// Asks for large pages where the file has none yet. A kernel that does not take the hint does as it
     /// likes.
     pub(crate) fn prefer_large_pages(&self) {
-        let start = self.start.as_ptr().cast();
+        let start = self.place.start().cast();
         // SAFETY: the range is this mapping; the advice changes no content.
         let _ = unsafe { rustix::mm::madvise(start, self.mapped, Advice::LinuxHugepage) };
     }
@@ -70,7 +89,7 @@ impl FileMapping {
         let (first, end) = (self.before + range.start, self.before + range.end);
         assert!(first <= end && end <= self.mapped, "the mapping has the range");
         let first = first / page * page;
-        let start = self.start.as_ptr().wrapping_add(first).cast();
+        let start = self.place.start().wrapping_add(first).cast();
         // SAFETY: the range is this mapping; its content stays what it is.
         unsafe { rustix::mm::madvise(start, end - first, Advice::LinuxPopulateWrite) }
     }
@@ -86,7 +105,7 @@ impl FileMapping {
     ) -> Result<usize, Errno> {
         let end = range.end.checked_add(self.before).ok_or(Errno::INVAL)?;
         assert!(range.start <= range.end && end <= self.mapped, "the mapping has the range");
-        let into = self.start.as_ptr().wrapping_add(self.before + range.start);
+        let into = self.place.start().wrapping_add(self.before + range.start);
         let at = i64::try_from(at).map_err(|_| Errno::OVERFLOW)?;
         let source = source.as_fd().as_raw_fd();
         // SAFETY: the range is of this mapping, which no reference leads into; the kernel answers
@@ -103,7 +122,7 @@ impl FileMapping {
     pub(crate) fn write_to(&self, sink: impl AsFd, range: Range<usize>) -> Result<usize, Errno> {
         let end = range.end.checked_add(self.before).ok_or(Errno::INVAL)?;
         assert!(range.start <= range.end && end <= self.mapped, "the mapping has the range");
-        let from = self.start.as_ptr().wrapping_add(self.before + range.start);
+        let from = self.place.start().wrapping_add(self.before + range.start);
         let sink = sink.as_fd().as_raw_fd();
         // SAFETY: the range is mapped to be read, and the kernel answers EFAULT where the file has
         // no byte behind it. The descriptor is open.
@@ -111,13 +130,5 @@ impl FileMapping {
         usize::try_from(count).map_err(|_| {
             Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
         })
-    }
-}
-
-impl Drop for FileMapping {
-    fn drop(&mut self) {
-        // SAFETY: this is the mapping that `of` made, and nothing points into it.
-        let gone = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.mapped) };
-        debug_assert!(gone.is_ok(), "munmap of our own mapping: {gone:?}");
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod mapped_file;
 pub(crate) mod memory;
 pub(crate) mod page_filler;
 pub(crate) mod peer_user;
+pub(crate) mod place;
 pub(crate) mod posix_aio;
 pub(crate) mod process_memory;
 pub(crate) mod reflink;

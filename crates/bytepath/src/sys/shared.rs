@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, ProtFlags};
 
+use super::place::Place;
 use super::shared_bytes::{SharedBytes, SharedSpace};
-use crate::pages::HUGE_PAGE_BYTES;
 
 /// What a receiver has to write in, of a page of its own: the last so many bytes.
 pub(crate) const RECEIVER_PAGE_BYTES: usize = 4096;
@@ -26,7 +26,7 @@ pub(crate) struct SharedMapping {
     start: NonNull<AtomicU64>,
     words: usize,
     /// Keeps it mapped.
-    _place: Place,
+    place: Place,
 }
 
 // SAFETY: a SharedMapping owns its mapping, and all access goes through atomics or copies.
@@ -40,7 +40,7 @@ impl SharedMapping {
     pub(crate) fn of(file: BorrowedFd<'_>) -> Result<SharedMapping, Errno> {
         let bytes = lasting_bytes(file)?;
         let place = Place::reserve(0, bytes)?;
-        place.map(0..bytes, file, ProtFlags::READ | ProtFlags::WRITE)?;
+        place.map(0..bytes, file, 0, ProtFlags::READ | ProtFlags::WRITE)?;
         SharedMapping::from(place, 0, bytes)
     }
 
@@ -48,7 +48,7 @@ impl SharedMapping {
     pub(crate) fn to_read(file: BorrowedFd<'_>) -> Result<SharedMapping, Errno> {
         let bytes = lasting_bytes(file)?;
         let place = Place::reserve(0, bytes)?;
-        place.map(0..bytes, file, ProtFlags::READ)?;
+        place.map(0..bytes, file, 0, ProtFlags::READ)?;
         SharedMapping::from(place, 0, bytes)
     }
 
@@ -64,15 +64,15 @@ impl SharedMapping {
             return Err(Errno::INVAL);
         }
         let place = Place::reserve(lead, bytes)?;
-        place.map(0..lead, page, ProtFlags::READ | ProtFlags::WRITE)?;
-        place.map(lead..lead + bytes, file, ProtFlags::READ)?;
+        place.map(0..lead, page, 0, ProtFlags::READ | ProtFlags::WRITE)?;
+        place.map(lead..lead + bytes, file, 0, ProtFlags::READ)?;
         SharedMapping::from(place, lead - RECEIVER_PAGE_BYTES, lead + bytes)
     }
 
     /// From one byte of a place to another, which are mapped.
     fn from(place: Place, from: usize, to: usize) -> Result<SharedMapping, Errno> {
-        let start = NonNull::new(place.start.wrapping_add(from).cast()).ok_or(Errno::NOMEM)?;
-        Ok(SharedMapping { start, words: (to - from) / size_of::<u64>(), _place: place })
+        let start = NonNull::new(place.start().wrapping_add(from).cast()).ok_or(Errno::NOMEM)?;
+        Ok(SharedMapping { start, words: (to - from) / size_of::<u64>(), place })
     }
 
     /// Asks for 2 MiB pages when the memory is first touched.
@@ -104,17 +104,10 @@ impl SharedMapping {
         self.advise(Advice::LinuxPopulateRead)
     }
 
-    /// Moves its bytes into 2 MiB pages now (MADV_COLLAPSE, Linux 6.1), which the settings for
-    /// transparent huge pages do not forbid: those are about what comes without being asked for.
+    /// Moves its bytes into 2 MiB pages now: see [`Place::collapse`].
     pub(crate) fn collapse(&self) -> Result<(), Errno> {
-        /// From linux/mman.h; neither rustix nor libc names it.
-        const MADV_COLLAPSE: libc::c_int = 25;
-        let start = self.start.as_ptr().cast();
-        // SAFETY: the range is this mapping; the advice changes no content.
-        match unsafe { libc::madvise(start, self.words * 8, MADV_COLLAPSE) } {
-            0 => Ok(()),
-            _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
-        }
+        let from = self.start.as_ptr().addr() - self.place.start().addr();
+        self.place.collapse(from..from + self.words * size_of::<u64>())
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
@@ -170,57 +163,5 @@ fn lasting_bytes(file: BorrowedFd<'_>) -> Result<usize, Errno> {
     match bytes / size_of::<u64>() {
         0 => Err(Errno::INVAL),
         words => Ok(words * size_of::<u64>()),
-    }
-}
-
-/// Addresses to map files at, aligned so that huge pages fit; given back on drop, with what is mapped
-/// there.
-#[derive(Debug)]
-struct Place {
-    start: *mut u8,
-    bytes: usize,
-}
-
-impl Place {
-    /// A place for so many bytes, and as many pages before them as `lead` bytes are.
-    fn reserve(lead: usize, bytes: usize) -> Result<Place, Errno> {
-        let page = rustix::param::page_size();
-        let align = if bytes < HUGE_PAGE_BYTES { page } else { HUGE_PAGE_BYTES };
-        let bytes = bytes.checked_next_multiple_of(page).and_then(|bytes| bytes.checked_add(lead));
-        let wide = bytes.and_then(|bytes| bytes.checked_add(align));
-        let (bytes, wide) = bytes.zip(wide).ok_or(Errno::NOMEM)?;
-        let (none, flags) = (std::ptr::null_mut(), MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: the kernel chooses the address, so no existing memory is replaced.
-        let start = unsafe { rustix::mm::mmap_anonymous(none, wide, ProtFlags::empty(), flags) }?;
-        let start = start.cast::<u8>();
-        let before = start.wrapping_add(lead).align_offset(align);
-        // `align` bytes more than wanted were mapped, so both cuts lie within.
-        unmap(start, before);
-        unmap(start.wrapping_add(before + bytes), align - before);
-        Ok(Place { start: start.wrapping_add(before), bytes })
-    }
-
-    /// Maps a file from its beginning in a range of the place that nothing is mapped in yet.
-    fn map(&self, range: Range<usize>, file: BorrowedFd<'_>, prot: ProtFlags) -> Result<(), Errno> {
-        assert!(range.end <= self.bytes, "the place has room for it");
-        let (at, flags) = (self.start.wrapping_add(range.start).cast(), MapFlags::SHARED);
-        // SAFETY: what is replaced is a part of the place, which nobody uses yet.
-        unsafe { rustix::mm::mmap(at, range.len(), prot, flags | MapFlags::FIXED, file, 0) }?;
-        Ok(())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        unmap(self.start, self.bytes);
-    }
-}
-
-fn unmap(start: *mut u8, bytes: usize) {
-    if bytes > 0 {
-        // SAFETY: callers pass page-aligned parts of mappings that they own and give up, and no
-        // slice of them outlives their owner.
-        let gone = unsafe { rustix::mm::munmap(start.cast(), bytes) };
-        debug_assert!(gone.is_ok(), "munmap of our own mapping: {gone:?}");
     }
 }

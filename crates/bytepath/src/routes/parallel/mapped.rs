@@ -9,14 +9,14 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
+use super::cpu_time;
 use super::slices::{Copied, Why};
 use crate::sys::faults;
 use crate::sys::file_mapping::FileMapping;
 
 /// What is brought in and read at once: a large page.
-pub(super) const UNIT_BYTES: usize = 2 << 20;
+const UNIT_BYTES: usize = 2 << 20;
 
 /// So many faults bring in a unit whose pages are large.
 const FAULTS_FEW: u64 = 32;
@@ -115,12 +115,6 @@ impl Mapped {
         self.fast = 0;
         !borne
     }
-}
-
-/// What this thread has used of CPUs: time in which it waited for one says nothing about memory.
-fn cpu_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub(super) enum Why {
     Writing(Errno),
     /// A mapping has small pages, or memory for large ones is slow to be had.
     Slow,
+    /// This part takes no large page, which are made of others.
+    Small,
 }
 
 impl Slices {
@@ -150,7 +152,7 @@ impl Slices {
             }
             Some(Why::Writing(errno)) => declined("the sink takes no more", errno),
             Some(Why::Refused) => left("the kernel does not copy between these so"),
-            Some(Why::Slow) => left("large pages are slow to be had"),
+            Some(Why::Slow | Why::Small) => left("large pages are slow to be had"),
         }
     }
 }

@@ -56,6 +56,33 @@ fn any_number_of_threads_copies_any_size_to_a_sink_for_writing_alone() {
     });
 }
 
+/// Of so much in memory, it is worth a trial whether large pages are at hand.
+#[test]
+fn a_large_file_in_memory_is_copied_whatever_its_pages_are() {
+    const BYTES: u64 = (258 << 20) + 12_345;
+    bounded(|watch| {
+        watch.at("258 MiB in memory");
+        let piece = contents(1 << 20);
+        let mut source = memfd();
+        (0..258).for_each(|_| source.write_all(piece).expect("written"));
+        source.write_all(&piece[..12_345]).expect("written");
+        source.rewind().expect("rewound");
+        for count in [1, 3] {
+            source.rewind().expect("rewound");
+            let sink = tmpfs_file();
+            let outcome = carry(&source, &sink, ONLY, threads(count), None).expect("it suits");
+            assert_eq!(outcome.offset() as u64, BYTES, "{:?}", outcome.ended);
+            assert_eq!(sink.metadata().expect("its size").len(), BYTES);
+            let mut there = vec![0; piece.len()];
+            for at in (0..BYTES).step_by(piece.len()) {
+                let bytes = piece.len().min((BYTES - at) as usize);
+                sink.read_exact_at(&mut there[..bytes], at).expect("read");
+                assert!(there[..bytes] == piece[..bytes], "at {at} by {count}");
+            }
+        }
+    });
+}
+
 /// Another thread's descriptors have other meanings then, those of the process's first among them.
 #[test]
 fn a_thread_with_descriptors_of_its_own_writes_to_its_own_sink() {

@@ -1,7 +1,8 @@
 //! Threads that copy files beside the one that goes through the tree: batches of files to where
 //! nothing is, handed over in a queue.
 //!
-//! The threads begin with the first batch that is worth it, so that small trees do without them.
+//! The threads begin with the first batch that is worth it, or in the middle of one whose files turn out to be
+//! large, so that small trees do without them.
 //! What they have to say is kept, to be said in the order of the tree (turns). Each has a table of
 //! open files to itself, where it gets one, and takes the directories that it copies in over into
 //! that.
@@ -11,8 +12,9 @@ mod scout;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -28,8 +30,11 @@ use crate::sys::own_files::{self, OwnFiles};
 /// Files of a batch: few enough for every thread to have one, enough to make up for a wake-up.
 pub(super) const FILES_TOGETHER: usize = 128;
 
-/// With fewer files one thread is done before others have begun.
+/// With fewer files one thread is done before others have begun, unless they are large.
 pub(super) const FILES_ALONE: usize = 64;
+
+/// So many bytes of several files take longer than it takes others to begin: 1 to 2 ms.
+pub(super) const BYTES_ALONE: u64 = 4 << 20;
 
 /// Files that are not shared out.
 pub(super) const FILES_PART: usize = 16;
@@ -102,20 +107,40 @@ impl Folder {
 pub(super) struct Batch {
     pub(super) folder: Arc<Folder>,
     files: Range<usize>,
-    /// The first that nobody has taken: two may copy one batch, where there is no other.
+    /// The first that nobody has taken: several may copy one batch, where there is no other.
     next: AtomicUsize,
     /// Not the batch's alone: whoever copies it lets go of it before saying so, since the directories
     /// of the folder are open in the table of the one who goes through the tree.
-    left: Arc<OnceLock<Vec<usize>>>,
+    told: Arc<Told>,
     /// Whether the scout was at them.
     scouted: AtomicBool,
+}
+
+/// What those who were given a batch tell the one who goes through the tree.
+struct Told {
+    /// How many have not told yet.
+    missing: AtomicUsize,
+    /// Files that are left to that one.
+    left: Mutex<Vec<usize>>,
+}
+
+impl Told {
+    fn left(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.left.lock().expect("nobody panics holding it")
+    }
+
+    fn tell(&self, left: Vec<usize>) {
+        self.left().extend(left);
+        self.missing.fetch_sub(1, Release);
+    }
 }
 
 impl Batch {
     pub(super) fn new(folder: &Arc<Folder>, files: Range<usize>) -> Arc<Batch> {
         let next = AtomicUsize::new(files.start);
-        let (folder, left, scouted) = (folder.clone(), Arc::default(), AtomicBool::new(false));
-        Arc::new(Batch { folder, files, next, left, scouted })
+        let told = Told { missing: AtomicUsize::new(1), left: Mutex::default() };
+        let (folder, told, scouted) = (folder.clone(), Arc::new(told), AtomicBool::new(false));
+        Arc::new(Batch { folder, files, next, told, scouted })
     }
 
     /// The place of its first file in the tree.
@@ -126,7 +151,7 @@ impl Batch {
     /// Whether its files are copied, but for those that are left to the one who goes through the
     /// tree.
     pub(super) fn is_over(&self) -> bool {
-        self.left.get().is_some()
+        self.told.missing.load(Acquire) == 0
     }
 
     /// Takes the next of its files.
@@ -135,25 +160,38 @@ impl Batch {
         self.files.contains(&at).then_some(at)
     }
 
-    /// Copies them by the thread that opened the folder, or one that shares its table.
-    fn copy(&self, shared: &Shared<'_>, hall: &Hall) {
-        let _ = self.left.set(self.copy_in(&self.folder, shared, hall));
+    /// How many of its files nobody has taken.
+    fn waiting(&self) -> usize {
+        self.files.end.saturating_sub(self.next.load(Relaxed))
+    }
+
+    /// Copies them by the thread that opened the folder, or one that shares its table, which calls others to
+    /// it where that is worth while.
+    fn copy(&self, shared: &Shared<'_>, hall: &Hall, call: &dyn Fn()) {
+        self.told.tell(self.copy_in(&self.folder, shared, hall, call));
     }
 
     /// Copies them by a thread with a table of its own.
     fn copy_apart(self: Arc<Self>, shared: &Shared<'_>, hall: &Hall, files: &OwnFiles) {
         let left = match self.folder.taken_over(files) {
-            Ok(folder) => self.copy_in(&folder, shared, hall),
+            Ok(folder) => self.copy_in(&folder, shared, hall, &|| hall.call(&self)),
             Err(_) => std::iter::from_fn(|| self.take()).collect(),
         };
-        let told = self.left.clone();
+        let told = self.told.clone();
         drop(self);
-        let _ = told.set(left);
+        told.tell(left);
     }
 
     /// Copies those that nobody has taken; which are left.
-    fn copy_in(&self, folder: &Folder, shared: &Shared<'_>, hall: &Hall) -> Vec<usize> {
+    fn copy_in(
+        &self,
+        folder: &Folder,
+        shared: &Shared<'_>,
+        hall: &Hall,
+        call: &dyn Fn(),
+    ) -> Vec<usize> {
         let (before, mut left) = (turns::now(), Vec::new());
+        let (bytes_before, mut count) = (shared.hand.bytes_copied(), 0);
         let mut lane = Lane::new(&folder.source, &folder.sink, folder.within);
         let mut pair = folder.entry(self.files.start);
         shared.hand.goes_through(&folder.pair, &folder.entries);
@@ -182,6 +220,13 @@ impl Batch {
                 Quick::Left | Quick::SeveralNames => left.push(at),
                 Quick::Done(done) => shared.voice.note(done),
             }
+            count += 1;
+            // The others as large as these.
+            let bytes = shared.hand.bytes_copied() - bytes_before;
+            if bytes / count * self.waiting() as u64 >= BYTES_ALONE {
+                shared.takes_long();
+                call();
+            }
         }
         shared.hand.is_through();
         turns::set(before);
@@ -201,6 +246,7 @@ pub(super) struct Crew<'a> {
     hall: &'a Hall,
     /// Files that there were so far.
     seen: AtomicUsize,
+    has_begun: AtomicBool,
     waiting_max: usize,
 }
 
@@ -218,6 +264,8 @@ pub(super) struct Hall {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Arc<Batch>>,
+    /// Threads that have nothing to do.
+    idle: usize,
     over: bool,
 }
 
@@ -236,15 +284,27 @@ impl Hall {
                 drop(queue);
                 match &files {
                     Some(files) => batch.copy_apart(shared, self, files),
-                    None => batch.copy(shared, self),
+                    None => batch.copy(shared, self, &|| self.call(&batch)),
                 }
                 queue = self.queue();
                 self.done.notify_one();
             } else if queue.over {
                 return;
             } else {
+                queue.idle += 1;
                 queue = self.more.wait(queue).expect("nobody panics holding it");
+                queue.idle -= 1;
             }
+        }
+    }
+
+    /// Calls a thread that has nothing to do, if there is one, to what is being copied.
+    fn call(&self, batch: &Arc<Batch>) {
+        let mut queue = self.queue();
+        if queue.waiting.len() < queue.idle {
+            batch.told.missing.fetch_add(1, Relaxed);
+            queue.waiting.push_back(batch.clone());
+            self.more.notify_one();
         }
     }
 
@@ -263,8 +323,9 @@ impl<'a> Crew<'a> {
         begin: &'a (dyn Fn() + Sync),
         begin_scout: &'a (dyn Fn() + Sync),
     ) -> Crew<'a> {
-        let (has_scout, seen, waiting_max) = (Once::new(), AtomicUsize::new(0), waiting_max());
-        Crew { others, begin, begin_scout, has_scout, hall, seen, waiting_max }
+        let (has_scout, has_begun) = (Once::new(), AtomicBool::new(false));
+        let (seen, waiting_max) = (AtomicUsize::new(0), waiting_max());
+        Crew { others, begin, begin_scout, has_scout, hall, seen, has_begun, waiting_max }
     }
 
     /// How many copy, the one who goes through the tree among them.
@@ -279,16 +340,45 @@ impl<'a> Crew<'a> {
 
     /// There are so many files more: begins the threads, once that is worth it.
     pub(super) fn expect(&self, files: usize) {
-        let had_begun = self.has_begun();
-        self.seen.fetch_add(files, Relaxed);
-        if self.has_begun() && !had_begun {
+        if self.seen.fetch_add(files, Relaxed) + files >= FILES_ALONE {
+            self.begin();
+        }
+    }
+
+    /// Hands a batch of large files to all of them, which begin with it where there were none.
+    pub(super) fn share(&self, batch: &Arc<Batch>) {
+        self.hall.queue().waiting.push_back(batch.clone());
+        self.call_all(batch);
+    }
+
+    /// Calls as many threads to it as there are and it has files for.
+    fn call_all(&self, batch: &Arc<Batch>) {
+        let more = self.others.min(batch.waiting());
+        batch.told.missing.fetch_add(more, Relaxed);
+        self.hall.queue().waiting.extend(std::iter::repeat_n(batch.clone(), more));
+        match self.has_begun() {
+            true => self.hall.more.notify_all(),
+            false => self.begin(),
+        }
+    }
+
+    fn begin(&self) {
+        if self.others > 0 && !self.has_begun.swap(true, Relaxed) {
             (self.begin)();
         }
     }
 
     /// Whether there are other threads by now.
     fn has_begun(&self) -> bool {
-        self.others > 0 && self.seen.load(Relaxed) >= FILES_ALONE
+        self.has_begun.load(Relaxed)
+    }
+
+    /// Calls other threads, which begin with this where there were none, to what is being copied.
+    fn call(&self, batch: &Arc<Batch>) {
+        match self.has_begun() {
+            true => self.hall.call(batch),
+            false => self.call_all(batch),
+        }
     }
 
     /// Files as one batch, or, where nothing waits for the threads, as one for each of them.
@@ -303,7 +393,7 @@ impl<'a> Crew<'a> {
     /// Hands a batch over, or copies it here while there is too little to do for others.
     pub(super) fn take(&self, batch: &Arc<Batch>, shared: &Shared<'_>) {
         if !self.has_begun() {
-            return batch.copy(shared, self.hall);
+            return batch.copy(shared, self.hall, &|| self.call(batch));
         }
         self.hall.queue().waiting.push_back(batch.clone());
         self.hall.more.notify_one();
@@ -320,7 +410,7 @@ impl<'a> Crew<'a> {
 
     /// Helps until this batch is copied: with others, and where there are none, with this one. Which
     /// of its files are left to the one who goes through the tree.
-    pub(super) fn wait_for(&self, batch: &Batch, shared: &Shared<'_>) -> Vec<usize> {
+    pub(super) fn wait_for(&self, batch: &Arc<Batch>, shared: &Shared<'_>) -> Vec<usize> {
         let mut left = Vec::new();
         let mut queue = self.hall.queue();
         while !batch.is_over() {
@@ -328,10 +418,10 @@ impl<'a> Crew<'a> {
             if let Some(next) = queue.waiting.pop_front() {
                 drop(queue);
                 self.scout();
-                next.copy(shared, self.hall);
-            } else if batch.next.load(Relaxed) < batch.files.end {
+                next.copy(shared, self.hall, &|| self.call(&next));
+            } else if batch.waiting() > 0 {
                 drop(queue);
-                left.extend(batch.copy_in(&batch.folder, shared, self.hall));
+                left.extend(batch.copy_in(&batch.folder, shared, self.hall, &|| ()));
             } else {
                 let waited = self.hall.done.wait_timeout(queue, WATCHED_AFTER);
                 drop(waited.expect("nobody panics holding it"));
@@ -339,7 +429,7 @@ impl<'a> Crew<'a> {
             queue = self.hall.queue();
         }
         drop(queue);
-        left.extend(batch.left.get().into_iter().flatten());
+        left.append(&mut batch.told.left());
         left.sort_unstable();
         left
     }

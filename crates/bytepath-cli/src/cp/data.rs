@@ -9,6 +9,7 @@ pub(super) mod small;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytepath::pages::{Memory, Pages};
 use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Plan, Side, TransferError};
@@ -18,6 +19,7 @@ use rustix::io::Errno;
 use super::entry::Shared;
 use super::hand::Other;
 use super::place::kind;
+use super::quick;
 use super::settings::{Reflink, Sparse};
 use super::voice::q;
 use crate::classic::word;
@@ -226,11 +228,17 @@ impl<'a> Data<'a> {
     /// How many threads copy parts of the file, where the plan has several do so: of those that are
     /// copied many at a time, each has one.
     fn threads(&self) -> Option<usize> {
-        let at_a_time = self.shared.tally.hands.len() > 1 || self.shared.stage.is_some();
-        match at_a_time && data_bytes(self.source_stat) < LARGE_BYTES {
+        let at_a_time = self.shared.tally.several.load(Relaxed) || self.shared.stage.is_some();
+        match at_a_time && data_bytes(self.source_stat) < quick::LARGE_BYTES {
             true => Some(1),
             false => self.shared.extras.jobs.map(usize::from),
         }
+    }
+
+    /// Whether a signal that ends this has zeros between its bytes cut off, or that is somebody else's business.
+    fn may_leave_gaps(&self) -> bool {
+        let watched = self.shared.watch.is_some() || self.shared.tally.watched.load(Relaxed);
+        watched || self.shared.stage.is_some()
     }
 
     /// Moves bytes by the engine; how many.
@@ -238,7 +246,8 @@ impl<'a> Data<'a> {
         let opening = |error: bytepath::endpoint::EndpointError| Fault::Opening(error.to_string());
         let source = Endpoint::source(self.source).map_err(opening)?;
         let sink = Endpoint::sink(self.sink).map_err(opening)?;
-        let job = Job::new(&source, &sink).allow_preallocation().allow_any_order();
+        let job = Job::new(&source, &sink).allow_preallocation();
+        let job = if self.may_leave_gaps() { job.allow_any_order() } else { job };
         let job = match limit {
             Some(bytes) => job.limit(bytes),
             None => job,
@@ -377,7 +386,7 @@ enum Way {
 }
 
 /// What there is to be copied of a file, about: holes are not.
-fn data_bytes(stat: &Stat) -> i64 {
+pub(super) fn data_bytes(stat: &Stat) -> i64 {
     // Some file systems tell of no blocks at all.
     if stat.st_blocks == 0 { stat.st_size } else { stat.st_size.min(stat.st_blocks * 512) }
 }

@@ -125,6 +125,12 @@ impl Hand {
         self.meter.bytes() + other.sum::<u64>()
     }
 
+    /// Those of them that took a copy.
+    pub(super) fn bytes_copied(&self) -> u64 {
+        let other = |way: Other| self.other_bytes[way as usize].load(Relaxed);
+        self.meter.bytes() + other(Other::ReadWrite) + other(Other::CopyFileRange)
+    }
+
     /// What it has moved, for whoever measures.
     pub(super) fn figures(&self) -> Figures {
         let mut figures = Figures::of(&self.meter);

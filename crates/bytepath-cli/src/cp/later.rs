@@ -64,6 +64,16 @@ impl Copier<'_> {
         }
     }
 
+    /// Has large files copied, by all threads that there are to be.
+    pub(super) fn put_off_large_files(&mut self, folder: &Arc<Folder>, files: Range<usize>) {
+        let Some(crew) = self.crew else { return };
+        crew.expect(files.len());
+        let batch = Batch::new(folder, files);
+        self.shared.takes_long();
+        crew.share(&batch);
+        self.put_off(batch.turn(), Item::Files(batch));
+    }
+
     /// Has a directory finished once its files are copied.
     pub(super) fn put_off_ending(&mut self, turn: Turn, ending: Ending) {
         self.put_off(turn, Item::Ending(Box::new(ending)));

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::available_parallelism;
 
 use bytepath::placement::leave_cpu;
@@ -17,6 +18,7 @@ use rustix::thread::{sched_getaffinity, sched_getcpu, sched_yield};
 use super::attributes::may_give_lists;
 use super::backup;
 use super::crew::{self, Crew, Folder, Hall};
+use super::data::data_bytes;
 use super::entry::{Copier, Known, Pair, Shared, SinkIs, Within};
 use super::leftovers;
 use super::options::Options;
@@ -146,7 +148,7 @@ fn jobs(settings: &Settings, options: &Options) -> Option<usize> {
     /// What so many batches and directories may keep open.
     const FILES_MIN: u64 = 512;
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let many = settings.recursive || options.files.len() > crew::FILES_ALONE;
+    let many = settings.recursive || options.files.len() > 2;
     let shared_out = many
         && quick::is_possible(settings)
         && !options.plan.explain_plan
@@ -174,6 +176,7 @@ fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], targe
     std::thread::scope(|scope| {
         let begin = || {
             crew::make_room();
+            shared.tally.several.store(true, Relaxed);
             let here = sched_getcpu();
             // A group of processes may be granted less than all of the CPUs.
             let granted = match shared.extras.jobs {
@@ -261,9 +264,9 @@ fn within(shared: &Shared<'_>, open: &OwnedFd) -> Option<Within> {
 impl Copier<'_> {
     fn copy_all_into(&mut self, sources: &[OsString], target: &OsStr, distinct: bool) {
         let settings = self.shared.settings;
-        let are_enough = sources.len() >= crew::FILES_PART;
+        let several = sources.len() > 1;
         let may_be_together =
-            distinct && are_enough && !settings.parents && quick::only_adds(settings);
+            distinct && several && !settings.parents && quick::only_adds(settings);
         let (mut next, mut alone, mut origin) = (0, 0, None);
         while next < sources.len() {
             if may_be_together && next >= alone {
@@ -319,16 +322,17 @@ impl Copier<'_> {
             *origin = Some(Origin { name: directory.to_owned(), open: Arc::new(open) });
         }
         let Some(origin) = origin else { return Err(0) };
-        let names: Vec<&OsStr> = sources
+        let (names, bytes): (Vec<&OsStr>, Vec<i64>) = sources
             .iter()
             .take(crew::FILES_TOGETHER)
             .map_while(|source| directory_and_name(source))
-            .take_while(|(directory, name)| {
-                *directory == origin.name && self.can_be_put_off(name, &origin.open, sink)
+            .map_while(|(directory, name)| match *directory == origin.name {
+                true => Some((name, self.bytes_to_put_off(name, &origin.open, sink)?)),
+                false => None,
             })
-            .map(|(_, name)| name)
-            .collect();
-        if names.len() < crew::FILES_PART {
+            .unzip();
+        let are_large = names.len() > 1 && bytes.iter().sum::<i64>() > crew::BYTES_ALONE as i64;
+        if names.len() < crew::FILES_PART && !are_large {
             return Err(names.len());
         }
         let before = joined(target, names[0]).len() - names[0].len();
@@ -350,20 +354,24 @@ impl Copier<'_> {
             argument: true,
         };
         self.stand_at(turn);
-        self.put_off_files(&Arc::new(folder), 0..names.len());
+        match are_large {
+            true => self.put_off_large_files(&Arc::new(folder), 0..names.len()),
+            false => self.put_off_files(&Arc::new(folder), 0..names.len()),
+        }
         Ok(names.len())
     }
 
-    /// Whether this is a file, none that takes long or may have been copied under another name, and nothing
-    /// has its name in the target.
-    fn can_be_put_off(&self, name: &OsStr, source: &OwnedFd, sink: &OwnedFd) -> bool {
+    /// How many bytes this has, if it is a file, none that takes long or may have been copied under another
+    /// name, and nothing has its name in the target.
+    fn bytes_to_put_off(&self, name: &OsStr, source: &OwnedFd, sink: &OwnedFd) -> Option<i64> {
         let links = self.shared.settings.preserve.links;
         let stat = |at: &OwnedFd| rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
-        stat(source).is_ok_and(|stat| {
-            kind(&stat) == FileType::RegularFile
+        let there = stat(source).ok().filter(|stat| {
+            kind(stat) == FileType::RegularFile
                 && stat.st_size < quick::LARGE_BYTES
                 && !(links && stat.st_nlink > 1)
-        }) && stat(sink).is_err_and(|errno| errno == Errno::NOENT)
+        })?;
+        stat(sink).is_err_and(|errno| errno == Errno::NOENT).then(|| data_bytes(&there))
     }
 
     /// The place of this path in the directory that the operands are copied into.

@@ -30,6 +30,10 @@ const ANSWERS_AFTER: Duration = Duration::from_millis(50);
 pub(super) struct Tally {
     /// What each thread that copies is at; the first goes through the tree.
     pub(super) hands: Vec<Hand>,
+    /// Whether others copy beside that one.
+    pub(super) several: AtomicBool,
+    /// Whether signals are caught by now.
+    pub(super) watched: AtomicBool,
     /// How movements are stopped when a signal ends the program.
     pub(super) stopping: Stopping,
     /// Bytes that are on the device, where that is what counts.
@@ -142,6 +146,7 @@ impl Shared<'_> {
             && !watch.begun.swap(true, Relaxed)
         {
             (watch.begin)();
+            self.tally.watched.store(true, Relaxed);
         }
     }
 
@@ -169,7 +174,7 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
         // Many copyings are over before a thread has begun.
         let begin = || {
             watching.get_or_init(|| {
-                if settings.recursive {
+                if settings.recursive || shared.tally.hands.len() > 1 {
                     crew::make_room();
                 }
                 let (done, over) = channel::<()>();

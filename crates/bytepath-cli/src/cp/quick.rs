@@ -19,7 +19,7 @@ use super::settings::{Backup, Existing, Make, Reflink, Settings, Sparse};
 use super::voice::{Done, Told, q};
 
 /// Files from this size on are copied one after the other: two at a time take no less time.
-pub(super) const LARGE_BYTES: i64 = 32 << 20;
+pub(super) const LARGE_BYTES: i64 = 96 << 20;
 
 /// What became of the file.
 pub(super) enum Quick {

@@ -48,6 +48,33 @@ fn trees_of_many_files_are_the_classics() {
     }
 }
 
+/// Few files, but large ones, among small ones and what others have to see to.
+fn few(work: &Path) {
+    some(work);
+    for number in 0..7_usize {
+        let bytes = [(3 << 20) + 1, 5, (2 << 20) - 1, 1_300_000][number % 4];
+        let contents: Vec<u8> = (0..bytes).map(|at| (at / 4096 + at * 3 + number) as u8).collect();
+        file(&work.join(format!("d/l{number}")), &contents, number as u64);
+    }
+    mode(&work.join("d/l2"), 0o4640);
+    std::fs::hard_link(work.join("d/l0"), work.join("d/l3x")).expect("a link");
+    std::os::unix::fs::symlink("l4", work.join("d/l4x")).expect("a link");
+    directory(&work.join("d/l5x"));
+    file(&work.join("e/l6"), b"was there", 9);
+}
+
+#[test]
+fn few_large_files_are_copied_as_the_classic_copies_them() {
+    for cp in [gnu(), gnu_on_disk()].into_iter().flatten() {
+        for words in
+            ["-r d new", "-a d new", "d/l* e", "-a d/l* e", "-p d/l0 d/nowhere d/l2 d/l4 e"]
+        {
+            cp.both(&format!("cp {words}; echo $?"), few).same();
+        }
+        cp.both("cp d/l0 d/l2 new; echo $?; cp d/l0 d/l2 d/l0 e; echo $?", few).same();
+    }
+}
+
 /// Two directories of files, many of the one, few of the other, with all else among them that may be named.
 fn named(work: &Path) {
     some(work);

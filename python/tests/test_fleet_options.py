@@ -84,6 +84,16 @@ def test_directories_that_pieces_made_get_the_default_mode_where_none_is_kept(co
         assert modes == [oct(0o777 & ~mask)] * 2, option
 
 
+def test_wrong_words_end_with_2_before_anything_is_made_or_kept(command, tmp_path):
+    some_files(tmp_path / "source", 1, 10)
+    done = on_this_machine(2, tmp_path, "cp", "--preserve=nothing", "source", "copy")
+    assert done.returncode == 2 and "‘nothing’" in done.stderr, done
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
+    for words in (["bench", "nothing"], ["tune", "--nothing"]):
+        done = on_this_machine(2, tmp_path, *words)
+        assert done.returncode == 2 and "nothing" in done.stderr, done
+
+
 def test_many_large_files_arrive_all_by_few_machines(command, tmp_path):
     (tmp_path / "source").mkdir()
     for number in range(5):

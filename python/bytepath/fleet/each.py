@@ -142,7 +142,10 @@ def _tell(arguments: argparse.Namespace, found: dict[str, Any], text: str) -> No
 
 
 def _code(found: dict[str, Any]) -> int:
-    return 0 if all(machine["status"] == "ok" for machine in found["machines"]) else 1
+    """1 where it failed on a machine; where the words were wrong on all of them, 2."""
+    if all(machine["status"] == "ok" for machine in found["machines"]):
+        return 0
+    return 2 if all(machine["code"] == 2 for machine in found["machines"]) else 1
 
 
 After = Callable[[Client, Machine, dict[str, Any], list[str]], Coroutine[Any, Any, None]]
@@ -182,7 +185,7 @@ async def _on(
 ) -> dict[str, Any]:
     """What became of the command on a machine, whatever became of the machine."""
     found: dict[str, Any] = {"name": machine.name, "key": machine.key, "facts": machine.facts,
-                             "workers": list(machine.workers), "status": "lost", "why": "", "record": None}
+                             "workers": list(machine.workers), "status": "lost", "why": "", "code": None, "record": None}
     began = time.monotonic()
     for _ in range(ATTEMPTS_MAX):
         try:
@@ -200,7 +203,7 @@ async def _on(
             gone = client.status != "running" or "scheduler-connection-lost" in str(error)
             found.update(status="failed", why="the scheduler is gone" if gone else first_line(error))
             break
-        found.update(status="ok", why="", record=answer.get("record"), said=answer["said"])
+        found.update(status="ok", why="", code=answer["code"], record=answer.get("record"), said=answer["said"])
         # doctor ends with 1 where something is poor, and tells all the same.
         if answer["code"] != 0 and answer.get("record") is None:
             first = answer["said"].splitlines() or ["without a word"]

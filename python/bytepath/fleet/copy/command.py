@@ -3,10 +3,12 @@
 import argparse
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from .. import worker
 from ..errors import WrongUsage
 from . import journal as journals
 from .journal import Journal
@@ -108,6 +110,18 @@ def words_for_cp(arguments: argparse.Namespace) -> list[str]:
     return words
 
 
+def check(words: list[str]) -> None:
+    """Refuses options that no machine's cp would take, before any is asked."""
+    found = worker.program()
+    if found is None:
+        return
+    nothing = ["--source", "/", "--destination", "/", "--run", "/", "--token", "check", "--", *words]
+    # Of no request, it reads its options and ends.
+    done = subprocess.run([found, "piece", *nothing], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise WrongUsage(done.stderr.strip().removeprefix("bytepath: "))
+
+
 async def run(arguments: argparse.Namespace) -> int:
     """Copies, and says how it went."""
     source, destination = (os.path.abspath(path) for path in (arguments.source, arguments.destination))
@@ -115,6 +129,7 @@ async def run(arguments: argparse.Namespace) -> int:
         if "\0" in path or not path.strip("/"):
             raise WrongUsage(f"{path!r} is no directory that is copied by a fleet")
     words = words_for_cp(arguments)
+    check(words)
     path = arguments.journal or journals.default_path(source, destination, words)
     forgotten = journals.id_of(path) if arguments.anew else None
     if arguments.anew:

@@ -2,15 +2,16 @@
 //!
 //! One is 0.1 ms away where the kernel has it (to find and clear it), a few where it has to move other pages
 //! together first, and 5 to 8 where a virtual machine gave free memory back to its host (free page reporting of
-//! the balloon, which does so with large pieces, after 2 s), so that each has to be asked for again. Nothing
-//! tells before, so it has to be tried: at once where no balloon reports, else where so much is copied
-//! that what one slow page costs is little beside it.
+//! the balloon, which does so with large pieces, after 2 s), so that each has to be asked for again. So it is
+//! tried: at once where the kernel has many free and no balloon reports, else where so much is copied that what one
+//! slow page costs is little beside it.
 
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::files;
+use crate::pages::HUGE_PAGE_BYTES;
 
 /// What no page takes that is at hand. 2 MiB of small ones take 0.6 ms.
 const AT_HAND: Duration = Duration::from_millis(1);
@@ -22,6 +23,11 @@ const FOR_ONE_SLOW: u32 = 16;
 const FIRST_PRICE_BYTES: u64 = 256 << 20;
 /// Of what is tried in vain again and again.
 const LAST_PRICE_BYTES: u64 = 16 << 30;
+
+/// Where the kernel tells how many free pieces it has of each size.
+const FREE: &str = "proc/buddyinfo";
+/// What many large pages are.
+const FREE_BYTES: u64 = 128 << 20;
 
 /// Where the balloon tells what it agreed on with the host: a character for each feature.
 const BALLOONS: &str = "sys/bus/virtio/drivers/virtio_balloon";
@@ -51,12 +57,12 @@ pub(crate) enum Turn {
 }
 
 static SEEN: LazyLock<Mutex<LargePages>> =
-    LazyLock::new(|| Mutex::new(LargePages::unseen(balloon_reports(Path::new("/")))));
+    LazyLock::new(|| Mutex::new(LargePages::unseen(expected(Path::new("/")))));
 
 impl LargePages {
     /// Whether a job of so many bytes would try them.
     pub(crate) fn suit(bytes: u64) -> bool {
-        LargePages::seen().would_try(bytes)
+        bytes >= HUGE_PAGE_BYTES as u64 && LargePages::seen().would_try(bytes)
     }
 
     /// Counts a job of so many bytes in.
@@ -80,8 +86,8 @@ impl LargePages {
         SEEN.lock().expect("nobody panics holding it")
     }
 
-    fn unseen(balloon_reports: bool) -> LargePages {
-        let owed = if balloon_reports { FIRST_PRICE_BYTES } else { 0 };
+    fn unseen(expected: bool) -> LargePages {
+        let owed = if expected { 0 } else { FIRST_PRICE_BYTES };
         LargePages { owed, price: FIRST_PRICE_BYTES, on_trial: false, proven: None }
     }
 
@@ -118,6 +124,26 @@ impl LargePages {
     }
 }
 
+/// Whether large pages should be at hand.
+fn expected(root: &Path) -> bool {
+    let free = files::text(root, FREE).map_or(0, |zones| free_bytes(&zones));
+    free >= FREE_BYTES && !balloon_reports(root)
+}
+
+/// What is free in pieces of large pages and more: `Node 0, zone Normal 7 5 …` has pieces of 1, 2, 4, … pages.
+fn free_bytes(zones: &str) -> u64 {
+    let page = rustix::param::page_size() as u64;
+    let of_zone = |zone: &str| -> u64 {
+        let pieces = zone.split_whitespace().skip(4).zip(0..);
+        let bytes = pieces.map(|(count, order)| {
+            let (count, bytes) = (count.parse().unwrap_or(0), page << order);
+            if bytes < HUGE_PAGE_BYTES as u64 { 0 } else { bytes.saturating_mul(count) }
+        });
+        bytes.fold(0, u64::saturating_add)
+    };
+    zones.lines().map(of_zone).fold(0, u64::saturating_add)
+}
+
 /// Whether this machine gives free memory back to a host.
 fn balloon_reports(root: &Path) -> bool {
     let reports = |name: &String| {
@@ -132,8 +158,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_balloon_a_page_is_tried_at_once_and_others_when_that_was_fast() {
-        let mut pages = LargePages::unseen(false);
+    fn an_expected_page_is_tried_at_once_and_others_when_that_was_fast() {
+        let mut pages = LargePages::unseen(true);
         assert!(pages.would_try(1));
         assert_eq!(pages.begins(), Turn::Now);
         assert_eq!(pages.begins(), Turn::Tried, "one thread tries alone");
@@ -143,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_slow_page_has_to_be_earned_back_and_a_second_one_twice() {
-        let mut pages = LargePages::unseen(true);
+        let mut pages = LargePages::unseen(false);
         let mut trials = Vec::new();
         for mib in 0_u64..=1024 {
             if pages.begins() == Turn::Now {
@@ -158,7 +184,7 @@ mod tests {
 
     #[test]
     fn one_slow_page_among_many_is_borne() {
-        let mut pages = LargePages::unseen(false);
+        let mut pages = LargePages::unseen(true);
         for _ in 0..FOR_ONE_SLOW {
             assert_eq!(pages.begins(), Turn::Now);
             pages.ended(true);
@@ -167,6 +193,18 @@ mod tests {
         assert_eq!(pages.begins(), Turn::Now, "it is made good for");
         pages.ended(false);
         assert_eq!(pages.begins(), Turn::Never, "this one is not");
+    }
+
+    #[test]
+    fn pieces_of_large_pages_and_more_count_as_such() {
+        let zones = "Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3\n\
+                     Node 0, zone   Normal  21490  12639  11010   7217   4318   1909   3378   2198   1287   20      2 ";
+        let page = rustix::param::page_size() as u64;
+        if page == 4096 {
+            assert_eq!(free_bytes(zones), (21 << 21) + (5 << 22));
+        }
+        assert_eq!(free_bytes("Node 0, zone Normal 5 5 x"), 0);
+        assert_eq!(free_bytes("Node 0, zone\n\nNode"), 0);
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub(crate) struct Carrying<'a> {
     pub(crate) meter: &'a Meter,
     /// Who may stop it.
     pub(crate) cancel: Option<&'a Cancel>,
-    /// Who is shown the plan that it begins with.
-    pub(crate) planned: Option<&'a dyn Fn(&Plan)>,
+    /// Who is shown the plan that it begins with, and says whether that may be; else it goes in order.
+    pub(crate) planned: Option<&'a dyn Fn(&Plan) -> bool>,
 }
 
 impl PlanOptions {
@@ -75,10 +75,11 @@ impl PlanOptions {
         carrying: &Carrying<'_>,
         after: &mut dyn FnMut(u64) -> Result<(), Errno>,
     ) -> Result<Moved, CarryError> {
-        let Carrying { job, meter, cancel, .. } = *carrying;
+        let Carrying { mut job, meter, cancel, .. } = *carrying;
         let mut planning = self.begin(&job, carrying.knobs.clone())?;
-        if let Some(planned) = carrying.planned {
-            planned(planning.plan());
+        if carrying.planned.is_some_and(|planned| !planned(planning.plan())) {
+            job = job.in_order();
+            planning = self.begin(&job, carrying.knobs.clone())?;
         }
         let moved = planning.carry_in(window_bytes, &Work { job, meter, cancel }, after);
         self.explain(&planning, &job);

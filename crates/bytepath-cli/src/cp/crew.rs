@@ -277,7 +277,7 @@ impl Hall {
     /// The work of a thread, until there will be no more.
     pub(super) fn work(&self, shared: &Shared<'_>) {
         // A thread that cannot get at what it is to copy leaves all of it to the others.
-        let Ok(files) = OwnFiles::begin() else { return };
+        let Ok(files) = OwnFiles::begin() else { return shared.tally.rests() };
         let mut queue = self.queue();
         loop {
             if let Some(batch) = queue.waiting.pop_front() {
@@ -289,10 +289,12 @@ impl Hall {
                 queue = self.queue();
                 self.done.notify_one();
             } else if queue.over {
-                return;
+                return shared.tally.rests();
             } else {
                 queue.idle += 1;
+                shared.tally.rests();
                 queue = self.more.wait(queue).expect("nobody panics holding it");
+                shared.tally.begins();
                 queue.idle -= 1;
             }
         }
@@ -423,8 +425,8 @@ impl<'a> Crew<'a> {
                 drop(queue);
                 left.extend(batch.copy_in(&batch.folder, shared, self.hall, &|| ()));
             } else {
-                let waited = self.hall.done.wait_timeout(queue, WATCHED_AFTER);
-                drop(waited.expect("nobody panics holding it"));
+                let wait = || self.hall.done.wait_timeout(queue, WATCHED_AFTER);
+                drop(shared.tally.while_waiting(wait).expect("nobody panics holding it"));
             }
             queue = self.hall.queue();
         }

@@ -9,9 +9,9 @@ pub(super) mod small;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bytepath::pages::{Memory, Pages};
+use bytepath::routes::Rank;
 use bytepath::{Endpoint, Job, Kind, Knobs, Moved, Plan, Side, TransferError};
 use rustix::fs::{FileType, SeekFrom, Stat};
 use rustix::io::Errno;
@@ -228,17 +228,11 @@ impl<'a> Data<'a> {
     /// How many threads copy parts of the file, where the plan has several do so: of those that are
     /// copied many at a time, each has one.
     fn threads(&self) -> Option<usize> {
-        let at_a_time = self.shared.tally.several.load(Relaxed) || self.shared.stage.is_some();
+        let at_a_time = self.shared.tally.at_work() > 1 || self.shared.stage.is_some();
         match at_a_time && data_bytes(self.source_stat) < quick::LARGE_BYTES {
             true => Some(1),
             false => self.shared.extras.jobs.map(usize::from),
         }
-    }
-
-    /// Whether a signal that ends this has zeros between its bytes cut off, or that is somebody else's business.
-    fn may_leave_gaps(&self) -> bool {
-        let watched = self.shared.watch.is_some() || self.shared.tally.watched.load(Relaxed);
-        watched || self.shared.stage.is_some()
     }
 
     /// Moves bytes by the engine; how many.
@@ -246,8 +240,7 @@ impl<'a> Data<'a> {
         let opening = |error: bytepath::endpoint::EndpointError| Fault::Opening(error.to_string());
         let source = Endpoint::source(self.source).map_err(opening)?;
         let sink = Endpoint::sink(self.sink).map_err(opening)?;
-        let job = Job::new(&source, &sink).allow_preallocation();
-        let job = if self.may_leave_gaps() { job.allow_any_order() } else { job };
+        let job = Job::new(&source, &sink).allow_preallocation().allow_any_order();
         let job = match limit {
             Some(bytes) => job.limit(bytes),
             None => job,
@@ -257,12 +250,17 @@ impl<'a> Data<'a> {
         let cancel =
             (source.kind() == Kind::File && sink.kind() == Kind::File).then_some(stopping.cancel());
         // Several threads leave gaps meanwhile, which no signal is to leave for good.
+        let shared = self.shared;
         let planned = |plan: &Plan| {
-            if plan.routes().first().is_some_and(|first| first.route.is_parallel()) {
-                self.shared.takes_long();
+            let mut routes = plan.routes().iter();
+            let several = routes.next().is_some_and(|first| first.route.is_parallel())
+                || routes.any(|choice| choice.rank == Rank::Together);
+            if several {
+                shared.takes_long();
             }
+            !several || shared.may_leave_gaps()
         };
-        let (meter, planned) = (&self.shared.hand.meter, Some(&planned as &dyn Fn(&Plan)));
+        let (meter, planned) = (&self.shared.hand.meter, Some(&planned as &dyn Fn(&Plan) -> bool));
         let carrying = Carrying { job, knobs, meter, cancel, planned };
         let (settings, extras) = (self.shared.settings, self.shared.extras);
         let shares = settings.reflink != Reflink::Never && way == Way::Any && !extras.uncached;

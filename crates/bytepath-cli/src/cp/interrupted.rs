@@ -49,16 +49,19 @@ pub(super) enum Reached {
 }
 
 impl Interrupts {
-    /// Catches them from now on; somebody has to look whether one came. Where that is refused, or
-    /// they were ignored when the program was started, all is as ever.
-    pub(super) fn catch(&self) {
+    /// Catches them from now on; somebody has to look whether one came. Those that were ignored when the
+    /// program was started stay so. Whether none ends it any more as it always did.
+    pub(super) fn catch(&self) -> bool {
         let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
+        let mut all = true;
         for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
             let number = signal.unsigned_abs() as usize;
             // What is registered first is done first.
-            let _ = register_conditional_default(signal, self.ending.clone())
+            let caught = register_conditional_default(signal, self.ending.clone())
                 .and_then(|_| register_usize(signal, self.came.clone(), number));
+            all &= caught.is_ok();
         }
+        all
     }
 
     /// Where one came, tells how far it came, and ends the program.

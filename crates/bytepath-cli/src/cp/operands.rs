@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::available_parallelism;
 
 use bytepath::placement::leave_cpu;
@@ -176,7 +175,6 @@ fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], targe
     std::thread::scope(|scope| {
         let begin = || {
             crew::make_room();
-            shared.tally.several.store(true, Relaxed);
             let here = sched_getcpu();
             // A group of processes may be granted less than all of the CPUs.
             let granted = match shared.extras.jobs {
@@ -189,8 +187,11 @@ fn with_crew(shared: &Shared<'_>, jobs: Option<usize>, files: &[OsString], targe
                     // What they would begin would have their open files.
                     hall.work(&Shared { hand, watch: None, ..*shared });
                 };
+                shared.tally.begins();
                 // Without memory for a thread, those that there are do its work.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    shared.tally.rests();
+                }
             }
             // To those that are here.
             sched_yield();

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -30,9 +30,11 @@ const ANSWERS_AFTER: Duration = Duration::from_millis(50);
 pub(super) struct Tally {
     /// What each thread that copies is at; the first goes through the tree.
     pub(super) hands: Vec<Hand>,
-    /// Whether others copy beside that one.
-    pub(super) several: AtomicBool,
-    /// Whether signals are caught by now.
+    /// Threads that copy, or look for what to copy, beside that one.
+    others_at_work: AtomicUsize,
+    /// Whether that one waits for them.
+    waits: AtomicBool,
+    /// Whether signals that end the program are caught by now.
     pub(super) watched: AtomicBool,
     /// How movements are stopped when a signal ends the program.
     pub(super) stopping: Stopping,
@@ -55,6 +57,29 @@ impl Tally {
     pub(super) fn for_threads(threads: usize) -> Tally {
         let hands = std::iter::repeat_with(Hand::default).take(threads).collect();
         Tally { hands, ..Tally::default() }
+    }
+
+    /// How many threads copy just now, about.
+    pub(super) fn at_work(&self) -> usize {
+        self.others_at_work.load(Relaxed) + usize::from(!self.waits.load(Relaxed))
+    }
+
+    /// Another thread is there, and at work.
+    pub(super) fn begins(&self) {
+        self.others_at_work.fetch_add(1, Relaxed);
+    }
+
+    /// It has nothing to do, or is gone.
+    pub(super) fn rests(&self) {
+        self.others_at_work.fetch_sub(1, Relaxed);
+    }
+
+    /// The one who goes through the tree waits for the others meanwhile.
+    pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.waits.store(true, Relaxed);
+        let waited = wait();
+        self.waits.store(false, Relaxed);
+        waited
     }
 
     /// Whether sharing blocks between these devices was refused before: it is not asked for again
@@ -146,7 +171,6 @@ impl Shared<'_> {
             && !watch.begun.swap(true, Relaxed)
         {
             (watch.begin)();
-            self.tally.watched.store(true, Relaxed);
         }
     }
 
@@ -158,6 +182,11 @@ impl Shared<'_> {
         if self.watch.is_some_and(begins) {
             self.takes_long();
         }
+    }
+
+    /// Whether a signal that ends a copying has zeros between its bytes cut off, or that is somebody else's business.
+    pub(super) fn may_leave_gaps(&self) -> bool {
+        self.tally.watched.load(Relaxed) || self.stage.is_some()
     }
 }
 
@@ -180,9 +209,8 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
                 let (done, over) = channel::<()>();
                 let watch = move || watch(shared, total, (asked, interrupts), &over);
                 // Without memory for a thread there is no display.
-                if std::thread::Builder::new().spawn_scoped(scope, watch).is_ok() {
-                    interrupts.catch();
-                }
+                let watches = std::thread::Builder::new().spawn_scoped(scope, watch).is_ok();
+                shared.tally.watched.store(watches && interrupts.catch(), Relaxed);
                 done
             });
         };

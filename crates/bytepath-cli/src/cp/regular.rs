@@ -127,7 +127,10 @@ impl Shared<'_> {
     /// Opens what is there, or makes it, as POSIX has it for `cp`.
     fn open_sink(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Copy> {
         let staged = self.stage.is_some() && !sink.is_new();
+        // What is there keeps its bytes.
+        let in_place = self.settings.attributes_only && !sink.is_new();
         if (self.extras.atomic || staged)
+            && !in_place
             && let Some(copy) = self.begin_unnamed(pair, stat, sink)?
         {
             return Ok(copy);

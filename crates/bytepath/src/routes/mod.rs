@@ -197,6 +197,12 @@ impl<'a> Job<'a> {
         Job { any_order: Allowed::Yes, ..self }
     }
 
+    /// Has what comes first written first, whatever was allowed before.
+    #[must_use]
+    pub fn in_order(self) -> Self {
+        Job { any_order: Allowed::No, ..self }
+    }
+
     /// Whether several threads may do it without having been asked for by name: they may, and it is at
     /// least as large as this.
     pub(crate) fn is_for_several(&self, from_bytes: u64) -> bool {

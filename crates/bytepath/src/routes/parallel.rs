@@ -446,10 +446,11 @@ impl<'a> Stretch<'a> {
         if room > reached {
             cut(self.span, NAME, self.sink_at + reached, self.sink_ends_at, reached)?;
         }
-        let lseek = |errno| Stop::Failed(Failed::new(NAME, Side::Either, "lseek", errno));
+        // Nobody can go on where the one stands behind what was copied, and the other does not.
+        let lseek = |side| move |errno| Stop::Failed(Failed::new(NAME, side, "lseek", errno));
         let to = |at: u64| SeekFrom::Start(at + reached);
-        rustix::fs::seek(self.span.source, to(self.source_at)).map_err(lseek)?;
-        rustix::fs::seek(self.span.sink, to(self.sink_at)).map_err(lseek)?;
+        rustix::fs::seek(self.span.sink, to(self.sink_at)).map_err(lseek(Side::Sink))?;
+        rustix::fs::seek(self.span.source, to(self.source_at)).map_err(lseek(Side::Source))?;
         self.slices().ended().map(|()| reached)
     }
 

@@ -26,6 +26,15 @@ fn update_takes_the_words_of_later_versions() {
 }
 
 #[test]
+fn attributes_only_leaves_the_bytes_of_what_is_there_also_where_files_appear_whole() {
+    let done = in_folder(
+        "chmod 640 a && $bytepath cp --atomic --attributes-only --preserve=mode a c && cat c && stat -c %a c && \
+         $bytepath cp --atomic --attributes-only a new && stat -c %s new",
+    );
+    assert_eq!(done.well().stdout, "old\n640\n0\n");
+}
+
+#[test]
 fn debug_tells_the_truth_about_each_file() {
     let done = in_folder("$bytepath cp --debug --reflink=never a d; $bytepath cp --debug -n a c");
     let wanted =

@@ -146,6 +146,40 @@ fn whatever_call_of_its_threads_fails_the_copy_is_whole() {
     }
 }
 
+#[test]
+fn where_no_signal_can_be_watched_for_nothing_is_written_behind_a_gap() {
+    if !may_trace() {
+        return;
+    }
+    for folder in folders() {
+        let line = "strace -f -qqq -o /dev/null -e inject=clone3,clone:error=EAGAIN \
+                    $bytepath cp --json - --profile profile large new && cmp large new";
+        let done = beside_large(folder.path(), line).well();
+        assert!(!done.stdout.contains("parallel"), "{done:?}");
+    }
+}
+
+#[test]
+fn ends_that_cannot_be_set_behind_what_was_copied_end_the_copy() {
+    if !may_trace() {
+        return;
+    }
+    let mut ended = 0;
+    for folder in folders() {
+        for when in 1..12 {
+            let line = format!(
+                "strace -f -qqq -o /dev/null -P $(pwd -P)/large -P $(pwd -P)/new -e inject=lseek:error=EIO:when={when} \
+                 $bytepath cp --profile profile large new; code=$?; [ $code != 0 ] || cmp large new || echo wrong; \
+                 echo $code"
+            );
+            let done = beside_large(folder.path(), &line);
+            assert!(["0\n", "1\n"].contains(&done.stdout.as_str()), "{when}: {done:?}");
+            ended += usize::from(done.stdout == "1\n");
+        }
+    }
+    assert!(ended > 0, "none failed");
+}
+
 /// Makes the profile that of the file system mounted on `small`.
 const ANEW: &str = "sed -i s/.device.:[0-9]*/\\\"device\\\":$(stat -c %d small)/ profile";
 

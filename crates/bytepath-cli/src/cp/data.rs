@@ -229,7 +229,7 @@ impl<'a> Data<'a> {
     /// copied many at a time, each has one.
     fn threads(&self) -> Option<usize> {
         let at_a_time = self.shared.tally.at_work() > 1 || self.shared.stage.is_some();
-        match at_a_time && data_bytes(self.source_stat) < quick::LARGE_BYTES {
+        match at_a_time && !quick::is_large(data_bytes(self.source_stat), self.sink) {
             true => Some(1),
             false => self.shared.extras.jobs.map(usize::from),
         }

@@ -49,8 +49,8 @@ pub(crate) struct Extras {
     /// what is there: no more than that is ever waiting in memory
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "copied")]
     pub(super) progress: Option<Progress>,
-    /// Copy with so many threads at most: several files at once, of less than 96 MiB each, and several
-    /// parts of a larger one that is in the page cache (route parallel). As many as there are CPUs
+    /// Copy with so many threads at most: several files at once, of less than 96 MiB each (32 in memory),
+    /// and several parts of a larger one that is in the page cache (route parallel). As many as there are CPUs
     /// for this process, unless given. What is resumed, direct, uncached, durable or told of file by file
     /// (--json-files) is copied file after file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]

@@ -369,7 +369,7 @@ impl Copier<'_> {
         let stat = |at: &OwnedFd| rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
         let there = stat(source).ok().filter(|stat| {
             kind(stat) == FileType::RegularFile
-                && stat.st_size < quick::LARGE_BYTES
+                && !quick::is_large(stat.st_size, sink)
                 && !(links && stat.st_nlink > 1)
         })?;
         stat(sink).is_err_and(|errno| errno == Errno::NOENT).then(|| data_bytes(&there))

@@ -16,10 +16,18 @@ use super::data::small::with_small_files;
 use super::entry::{Pair, Shared, Sink, SinkIs, Within};
 use super::place::{Follow, kind};
 use super::settings::{Backup, Existing, Make, Reflink, Settings, Sparse};
+use super::uncached::is_in_memory;
 use super::voice::{Done, Told, q};
 
-/// Files from this size on are copied one after the other: two at a time take no less time.
-pub(super) const LARGE_BYTES: i64 = 96 << 20;
+/// Files from this size on are copied one after the other, each by several threads.
+const LARGE_BYTES: i64 = 96 << 20;
+/// To memory, where several threads copy one file as fast as they copy several.
+const LARGE_BYTES_IN_MEMORY: i64 = 32 << 20;
+
+/// Whether a file of this size is one of those, of a file system that this is on.
+pub(super) fn is_large(bytes: i64, sink: impl AsFd) -> bool {
+    bytes >= LARGE_BYTES || bytes >= LARGE_BYTES_IN_MEMORY && is_in_memory(sink)
+}
 
 /// What became of the file.
 pub(super) enum Quick {
@@ -156,7 +164,7 @@ impl Shared<'_> {
         let opened = open.map_or_else(|| pair.source.open(flags, 0), Ok);
         let Ok(open) = opened else { return Quick::Left };
         let Ok(stat) = rustix::fs::fstat(&open) else { return Quick::Left };
-        if kind(&stat) != FileType::RegularFile || stat.st_size >= LARGE_BYTES {
+        if kind(&stat) != FileType::RegularFile || is_large(stat.st_size, &pair.sink.directory) {
             return Quick::Left;
         }
         if self.settings.preserve.links && stat.st_nlink > 1 {

@@ -70,16 +70,19 @@ impl Shared<'_> {
 
     /// Says once that the copies themselves are in memory.
     fn note_memory(&self, sink: impl AsFd) {
-        // <linux/magic.h>
-        const TMPFS_MAGIC: u32 = 0x0102_1994;
-        const RAMFS_MAGIC: u32 = 0x8584_58f6;
-        let in_memory =
-            fstatfs(sink).is_ok_and(|on| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&(on.f_type as u32)));
-        if in_memory && !self.tally.said_memory.swap(true, Relaxed) {
+        if is_in_memory(sink) && !self.tally.said_memory.swap(true, Relaxed) {
             self.voice.warn(format_args!(
                 "--uncached: the destination is a file system in memory: its files are in the page \
                  cache and nowhere else"
             ));
         }
     }
+}
+
+/// Whether a file system keeps its files in memory and nowhere else.
+pub(super) fn is_in_memory(sink: impl AsFd) -> bool {
+    // <linux/magic.h>
+    const TMPFS_MAGIC: u32 = 0x0102_1994;
+    const RAMFS_MAGIC: u32 = 0x8584_58f6;
+    fstatfs(sink).is_ok_and(|on| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&(on.f_type as u32)))
 }

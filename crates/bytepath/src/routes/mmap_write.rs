@@ -4,6 +4,8 @@
 //! the kernel maps pages around each fault. A source that becomes shorter meanwhile is no SIGBUS:
 //! only the kernel looks at the mapping, and says EFAULT.
 
+use std::os::fd::AsFd;
+
 use rustix::io::Errno;
 
 use crate::endpoint::Kind;
@@ -81,14 +83,14 @@ fn write_window(span: &Span<'_>, bytes: usize) -> Result<(), Stop> {
         Stop::Declined(Refusal::errno("the position of the source is not to be had", errno))
     })?;
     span.meter.called();
-    let window = FileMapping::of(span.source, at, bytes)
+    let window = FileMapping::of(span.source.as_fd(), at, bytes)
         .map_err(|errno| Stop::Declined(Refusal::errno("the source cannot be mapped", errno)))?;
     let mut waiter = span.waiter();
     let mut done = 0;
     while done < bytes {
         waiter.check_cancelled()?;
         let most = span.next_bytes((bytes - done) as u64, span.chunk_for_sink(CHUNK_BYTES));
-        match window.write_to(span.sink, done..done + most) {
+        match window.write_to(span.sink.as_fd(), done..done + most) {
             Ok(0) => {
                 return Err(Stop::Failed(Failed::new(NAME, Side::Sink, "write", Errno::NOSPC)));
             }

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
@@ -27,7 +27,7 @@ pub(crate) struct FileMapping {
 
 impl FileMapping {
     /// Maps `bytes` (above 0) of the file from `at` on.
-    pub(crate) fn of(file: impl AsFd, at: u64, bytes: usize) -> Result<FileMapping, Errno> {
+    pub(crate) fn of(file: BorrowedFd<'_>, at: u64, bytes: usize) -> Result<FileMapping, Errno> {
         let mapping = FileMapping::map(file, at, bytes, ProtFlags::READ)?;
         let (start, mapped) = (mapping.place.start().cast(), mapping.mapped);
         // Read ahead in larger pieces; a kernel that does not take the hint does as it likes.
@@ -38,13 +38,17 @@ impl FileMapping {
 
     /// Maps `bytes` (above 0) of a file that is open for reading and writing, to be filled by
     /// [`FileMapping::read_from`].
-    pub(crate) fn of_sink(file: impl AsFd, at: u64, bytes: usize) -> Result<FileMapping, Errno> {
+    pub(crate) fn of_sink(
+        file: BorrowedFd<'_>,
+        at: u64,
+        bytes: usize,
+    ) -> Result<FileMapping, Errno> {
         FileMapping::map(file, at, bytes, FILLED)
     }
 
     /// Likewise from the start of a large page on, so that such pages fit.
     pub(crate) fn of_sink_by_large_pages(
-        file: impl AsFd,
+        file: BorrowedFd<'_>,
         at: u64,
         bytes: usize,
     ) -> Result<FileMapping, Errno> {
@@ -56,7 +60,12 @@ impl FileMapping {
         Ok(FileMapping { place, before: 0, mapped: bytes })
     }
 
-    fn map(file: impl AsFd, at: u64, bytes: usize, prot: ProtFlags) -> Result<FileMapping, Errno> {
+    fn map(
+        file: BorrowedFd<'_>,
+        at: u64,
+        bytes: usize,
+        prot: ProtFlags,
+    ) -> Result<FileMapping, Errno> {
         let page = rustix::param::page_size();
         let before = (at % page as u64) as usize;
         let mapped = bytes.checked_add(before).filter(|_| bytes > 0).ok_or(Errno::INVAL)?;
@@ -99,7 +108,7 @@ impl FileMapping {
     /// written.
     pub(crate) fn read_from(
         &self,
-        source: impl AsFd,
+        source: BorrowedFd<'_>,
         at: u64,
         range: Range<usize>,
     ) -> Result<usize, Errno> {
@@ -107,7 +116,7 @@ impl FileMapping {
         assert!(range.start <= range.end && end <= self.mapped, "the mapping has the range");
         let into = self.place.start().wrapping_add(self.before + range.start);
         let at = i64::try_from(at).map_err(|_| Errno::OVERFLOW)?;
-        let source = source.as_fd().as_raw_fd();
+        let source = source.as_raw_fd();
         // SAFETY: the range is of this mapping, which no reference leads into; the kernel answers
         // EFAULT where it may not be written or the file has no page behind it. The descriptor is
         // open.
@@ -119,11 +128,15 @@ impl FileMapping {
 
     /// One write of a range of the stretch at the sink's position. EFAULT where the file does not
     /// have the first of these bytes any more.
-    pub(crate) fn write_to(&self, sink: impl AsFd, range: Range<usize>) -> Result<usize, Errno> {
+    pub(crate) fn write_to(
+        &self,
+        sink: BorrowedFd<'_>,
+        range: Range<usize>,
+    ) -> Result<usize, Errno> {
         let end = range.end.checked_add(self.before).ok_or(Errno::INVAL)?;
         assert!(range.start <= range.end && end <= self.mapped, "the mapping has the range");
         let from = self.place.start().wrapping_add(self.before + range.start);
-        let sink = sink.as_fd().as_raw_fd();
+        let sink = sink.as_raw_fd();
         // SAFETY: the range is mapped to be read, and the kernel answers EFAULT where the file has
         // no byte behind it. The descriptor is open.
         let count = unsafe { libc::write(sink, from.cast(), range.len()) };

@@ -114,6 +114,7 @@ impl PageFiller {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
 
     use rustix::fs::{MemfdFlags, memfd_create};
@@ -139,7 +140,7 @@ mod tests {
             .ok()?;
         let sink = memfd();
         sink.set_len(BYTES as u64).expect("longer");
-        let mapping = FileMapping::of_sink(&sink, 0, BYTES).expect("mapped");
+        let mapping = FileMapping::of_sink(sink.as_fd(), 0, BYTES).expect("mapped");
         filler.takes(&mapping).expect("it is in memory");
         Some((filler, sink, mapping))
     }
@@ -176,7 +177,7 @@ mod tests {
         let Ok(filler) = PageFiller::open() else { return };
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file on the disk");
         file.set_len(BYTES as u64).expect("longer");
-        let mapping = FileMapping::of_sink(&file, 0, BYTES).expect("mapped");
+        let mapping = FileMapping::of_sink(file.as_fd(), 0, BYTES).expect("mapped");
         filler.takes(&mapping).expect_err("it is on a disk");
     }
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -19,7 +19,7 @@ pub(crate) struct Place {
 impl Place {
     /// A stretch of a file, from a page's start on, wherever the kernel puts it.
     pub(crate) fn of(
-        file: impl AsFd,
+        file: BorrowedFd<'_>,
         at: u64,
         bytes: usize,
         prot: ProtFlags,
@@ -53,7 +53,7 @@ impl Place {
     pub(crate) fn map(
         &self,
         range: Range<usize>,
-        file: impl AsFd,
+        file: BorrowedFd<'_>,
         at: u64,
         prot: ProtFlags,
     ) -> Result<(), Errno> {

@@ -420,13 +420,15 @@ fn a_copy_of_a_large_file_is_whole_or_shorter_than_the_file() {
     if !may_trace() {
         return;
     }
-    // A file in memory that is copied too soon for anybody to ask about it has no gaps either.
+    // A file in memory that is copied too soon for anybody to ask about it has no gaps either: by one CPU because
+    // it is copied in order.
     let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
     let done = shell(&format!(
         "cd {} && seq 9000000 | head -c 6000001 >mid; for time in 1 2 3; do
             strace -f -qqq -o /dev/null -e trace=splice -e inject=splice:signal=INT:when=1 \
                 $bytepath cp mid new 2>said
-            [ $? -gt 128 ] && cmp -n $(stat -c %s new) mid new && grep -q interrupted said && echo fine
+            [ $? -gt 128 ] && cmp -n $(stat -c %s new) mid new && \
+                {{ [ $(nproc) = 1 ] || grep -q interrupted said; }} && echo fine
             rm new
         done",
         folder.path().display()

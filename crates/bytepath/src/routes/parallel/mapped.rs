@@ -12,11 +12,9 @@ use rustix::io::Errno;
 
 use super::cpu_time;
 use super::slices::{Copied, Why};
+use crate::pages::HUGE_PAGE_BYTES as UNIT_BYTES;
 use crate::sys::faults;
 use crate::sys::file_mapping::FileMapping;
-
-/// What is brought in and read at once: a large page.
-const UNIT_BYTES: usize = 2 << 20;
 
 /// So many faults bring in a unit whose pages are large.
 const FAULTS_FEW: u64 = 32;

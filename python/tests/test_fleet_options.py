@@ -49,6 +49,32 @@ def on_this_machine(count: int, folder: Path, *words: str, program: str = "") ->
     return subprocess.run(what, env=environment, capture_output=True, text=True, timeout=120, cwd=folder)
 
 
+@pytest.fixture
+def piece(command, tmp_path):
+    """Asks for pieces of a copying of source to copy, until nothing is left of them; what was answered, together."""
+    ends = {"source": tmp_path / "source", "destination": tmp_path / "copy", "run": tmp_path / "copy/run", "token": "t"}
+    words = [word for name, value in ends.items() for word in (f"--{name}", str(value))]
+
+    def asked(*items: dict) -> dict:
+        found: dict = {"failed": [], "files": 0}
+        # It ends when its standard input does.
+        with subprocess.Popen(
+            [command, "piece", *words, "--", "-a"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as engine:
+            left = list(items)
+            while left:
+                engine.stdin.write(json.dumps({"items": left, "budget_ms": 60_000, "stage": 0}) + "\n")
+                engine.stdin.flush()
+                answer = json.loads(engine.stdout.readline())
+                left = answer["rest"]
+                found = {key: found[key] + answer[key] for key in found}
+        return found
+
+    (tmp_path / "copy/run/stage-0").mkdir(parents=True)
+    (tmp_path / "copy/run/lists").mkdir()
+    return asked
+
+
 def some_files(root: Path, count: int, size: int) -> None:
     root.mkdir(parents=True)
     for number in range(count):
@@ -300,6 +326,61 @@ def test_a_destination_that_was_removed_meanwhile_is_not_gone_on_with(command, t
     assert_copied(tmp_path / "source", tmp_path / "copy")
 
 
+def test_what_failed_is_tried_again_whatever_has_become_of_it(command, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    names = ["file", "gone", "folder", "large", "first", "closed/inside"]
+    for name in names:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(name.encode())
+        # What is in their way.
+        (copy / name).mkdir(parents=True)
+    with open(source / "large", "wb") as file:
+        file.truncate(129 << 20)
+    for name in ("second", "third"):
+        os.link(source / "first", source / name)
+    (source / "closed").chmod(0o555)
+    source.chmod(0o555)
+    done = on_this_machine(2, tmp_path, "cp", "source", "copy")
+    assert done.returncode == 1 and done.stderr.count("cannot overwrite directory") == len(names), done
+    assert [oct((copy / name).stat().st_mode & 0o200) for name in ("", "closed")] == [oct(0o200)] * 2
+    shutil.rmtree(copy / "closed/inside")
+    for name in names[:-1]:
+        (copy / name).rmdir()
+    for name in ("gone", "folder", "large", "first"):
+        (source / name).unlink()
+    (source / "folder/below").mkdir(parents=True)
+    (source / "folder/below/file").write_bytes(b"below")
+    (source / "large").write_bytes(b"small now")
+    ended_well(on_this_machine(2, tmp_path, "cp", "source", "copy"))
+    assert_copied(source, copy)
+    assert (copy / "second").samefile(copy / "third")
+
+
+def test_a_directory_that_is_a_file_now_is_copied_as_one_and_one_that_is_gone_is_not(piece, tmp_path):
+    (tmp_path / "source/other").mkdir(parents=True)
+    (tmp_path / "source/folder").write_bytes(b"file")
+    (tmp_path / "source/link").symlink_to("other")
+    trees = [{"do": "tree", "d": name} for name in ("folder/below", "link", "gone", "gone/below")]
+    assert piece(*trees)["failed"] == []
+    assert (tmp_path / "copy/folder").read_bytes() == b"file" and os.readlink(tmp_path / "copy/link") == "other"
+    assert not (tmp_path / "copy/gone").exists()
+
+
+def test_a_destination_that_is_mounted_in_the_source_is_not_copied_into_itself(command, tmp_path):
+    some_files(tmp_path / "source", 3, 10)
+    (tmp_path / "source/inside").mkdir()
+    (tmp_path / "copy").mkdir()
+    mounted = subprocess.run(["mount", "--bind", "source/inside", "copy"], cwd=tmp_path, capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("no right to mount")
+    try:
+        done = on_this_machine(1, tmp_path, "cp", "source", "copy")
+        assert done.returncode == 1 and "into itself" in done.stderr, done
+        assert len(list((tmp_path / "copy").iterdir())) == 4, "three files, and what lets it be tried again"
+    finally:
+        subprocess.run(["umount", tmp_path / "copy"], check=True)
+
+
 def test_a_large_file_is_copied_over_another_as_a_small_one_is(command, tmp_path):
     (tmp_path / "source").mkdir()
     for name, size in (("large", 129 << 20), ("small", 1000)):
@@ -335,29 +416,16 @@ def test_blocks_that_have_to_be_shared_and_cannot_be_are_an_error_for_large_file
     assert done.returncode == 0 or "failed to clone" in done.stderr, done.stderr
 
 
-def test_a_list_that_lost_its_bytes_is_an_error_and_no_end(command, tmp_path):
+def test_a_list_that_lost_its_bytes_is_an_error_and_no_end(piece, tmp_path):
     some_files(tmp_path / "source", 3, 1)
-    ends = {"source": tmp_path / "source", "destination": tmp_path / "copy", "run": tmp_path / "copy/run", "token": "t"}
-    words = [word for name, value in ends.items() for word in (f"--{name}", str(value))]
     lists = tmp_path / "copy/run/lists"
     whole, lines = {"do": "tree", "d": "", "l": "list", "a": 0, "z": 8}, b"\x01f0\0\x01f1\0"
-
-    def asked(*items):
-        # It ends when its standard input does.
-        with subprocess.Popen(
-            [command, "piece", *words, "--", "-a"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as piece:
-            piece.stdin.write(json.dumps({"items": items, "budget_ms": 60_000, "stage": 0}) + "\n")
-            piece.stdin.flush()
-            return json.loads(piece.stdout.readline())
-
-    assert asked({"do": "prepare", "stages": [0]})["failed"] == []
     for left in (0, 4):
         (lists / "list").write_bytes(lines[:left])
-        answer = asked(whole)
+        answer = piece(whole)
         assert [failed["item"]["do"] for failed in answer["failed"]] == ["tree"] and answer["files"] == 0
     (lists / "list").write_bytes(lines)
-    answer = asked(whole)
+    answer = piece(whole)
     assert (answer["failed"], answer["files"]) == ([], 2)
     (lists / "list").write_bytes(b"")
-    assert len(asked({"do": "attributes", "l": "list", "a": 0})["failed"]) == 1
+    assert len(piece({"do": "attributes", "l": "list", "a": 0})["failed"]) == 1

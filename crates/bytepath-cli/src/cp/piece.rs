@@ -18,7 +18,7 @@ mod words;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -151,7 +151,8 @@ impl Process {
             pace: Pace::new(&request),
             staged,
             answer,
-            own: rustix::fs::stat(&self.ground.run).ok().map(|stat| identity(&stat)),
+            own: identity_of(&self.ground.run),
+            sink_root: identity_of(&self.ground.sink),
             directories: Vec::new(),
         };
         let mut answer = work.all(request.items);
@@ -177,6 +178,10 @@ fn needs_stage(item: &Item) -> bool {
     }
 }
 
+fn identity_of(path: &Path) -> Option<Identity> {
+    rustix::fs::stat(path).ok().map(|stat| identity(&stat))
+}
+
 /// One request being worked on.
 struct Work<'a> {
     process: &'a Process,
@@ -190,6 +195,8 @@ struct Work<'a> {
     answer: Answer,
     /// The directory for the work.
     own: Option<Identity>,
+    /// The destination.
+    sink_root: Option<Identity>,
     /// Paths of directories that are to get their attributes, each with a zero behind it.
     directories: Vec<u8>,
 }

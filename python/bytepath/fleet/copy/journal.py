@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NO
                                   open INTEGER NOT NULL DEFAULT 0, w REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS attributes (l TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS closed (f TEXT PRIMARY KEY, depth INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS open (f TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS failed (id INTEGER PRIMARY KEY, body TEXT NOT NULL, why TEXT NOT NULL);
 """
 
@@ -229,7 +230,7 @@ class Journal:
                 path, size, mtime = row
                 self.put([{"do": "end", "f": path, "k": k, "size": size, "mtime": int(mtime), "w": 0.0}])
 
-    def _close(self, paths: list[str]) -> None:
+    def _close(self, paths: Iterable[str]) -> None:
         rows = [(path, path.count("/") + 1 if path else 0) for path in paths]
         self.db.executemany("INSERT OR IGNORE INTO closed VALUES (?, ?)", rows)
 
@@ -280,7 +281,7 @@ class Journal:
         for (body,) in self.db.execute("SELECT body FROM failed"):
             item = json.loads(body)
             if item["do"] == "tree":
-                found.update(f"{item['d']}/{name}" if item["d"] else name for name in item.get("n") or [])
+                found.update(_below(item["d"], name) for name in item.get("n") or [])
             elif "f" in item:
                 found.add(item["f"])
         return found
@@ -293,13 +294,30 @@ class Journal:
         return bool(rows)
 
     def put_closed(self, together: int) -> bool:
-        """Puts some of the deepest directories that close behind whoever leaves; whether there were any."""
-        query = "SELECT f FROM closed WHERE depth = (SELECT max(depth) FROM closed) LIMIT ?"
+        """Puts some of the deepest directories that close behind whoever leaves; whether there were any. The root is none: it
+        comes after all."""
+        query = "SELECT f FROM closed WHERE depth = (SELECT max(depth) FROM closed) AND depth > 0 LIMIT ?"
         rows = self.db.execute(query, (together,)).fetchall()
         if rows:
             self.put([{"do": "closed", "dirs": [row[0] for row in rows]}])
             self.db.executemany("DELETE FROM closed WHERE f = ?", rows)
         return bool(rows)
+
+    def leave_open(self) -> None:
+        """Keeps directories open in which, or below which, something failed: it could not be tried again there."""
+        held = set()
+        for (body,) in self.db.execute("SELECT body FROM failed"):
+            for folder in _folders(json.loads(body)):
+                while folder not in held:
+                    held.add(folder)
+                    folder = folder.rpartition("/")[0]
+        for folder in held:
+            if self.db.execute("DELETE FROM closed WHERE f = ?", (folder,)).rowcount:
+                self.db.execute("INSERT OR IGNORE INTO open VALUES (?)", (folder,))
+
+    def is_left_open(self, folder: str) -> bool:
+        """Whether this directory is kept open."""
+        return self.db.execute("SELECT 1 FROM open WHERE f = ?", (folder,)).fetchone() is not None
 
     def failures(self, most: int) -> tuple[int, list[str]]:
         """How many entries failed, and why the first did."""
@@ -308,15 +326,18 @@ class Journal:
         return count, [row[0] for row in rows]
 
     def try_failed_again(self) -> int:
-        """Puts what failed as work again; how much. Files of which a range failed begin anew."""
-        rows = self.db.execute("SELECT id, body FROM failed ORDER BY id").fetchall()
-        again = {}
-        for _, body in rows:
+        """Puts what failed as work again; how much. Files are looked for by their names: they may be others now, or gone."""
+        rows = self.db.execute("SELECT body FROM failed ORDER BY id").fetchall()
+        files: list[str] = []
+        for (body,) in rows:
             item = json.loads(body)
             # What is made in a directory changes its time, which it may have had already.
-            self._close(_folders(item))
+            self._close(folder for folder in _folders(item) if folder)
             if item["do"] in ("begin", "range", "end"):
-                again[item["k"]] = item["f"]
+                self.db.execute("DELETE FROM large WHERE k = ?", (item["k"],))
+                files.append(item["f"])
+            elif item["do"] == "tree" and item.get("n"):
+                files += (_below(item["d"], name) for name in item["n"])
             elif item["do"] == "links":
                 # What comes after the files does so again.
                 self.db.executemany("INSERT OR IGNORE INTO links (f, name) VALUES (?, ?)", item["links"])
@@ -326,12 +347,22 @@ class Journal:
                 self._close(item["dirs"])
             else:
                 self.put([item])
-        for k, path in again.items():
-            row = self.db.execute("SELECT size, w FROM large WHERE k = ?", (k,)).fetchone()
-            self.db.execute("DELETE FROM large WHERE k = ?", (k,))
-            self._large(path, *(row or (0, 0.0)))
+        files += self._forgotten_names(files)
+        self.put({"do": "tree", "d": folder, "n": [name]} for folder, _, name in (file.rpartition("/") for file in files))
+        self._close([row[0] for row in self.db.execute("SELECT f FROM open")])
+        self.db.execute("DELETE FROM open")
         self.db.execute("DELETE FROM failed")
         return len(rows)
+
+    def _forgotten_names(self, files: list[str]) -> list[str]:
+        """Forgets that these files are the first of their names; the others, of which any may be the first now."""
+        self.db.execute("CREATE TEMP TABLE IF NOT EXISTS again (f TEXT PRIMARY KEY) WITHOUT ROWID")
+        self.db.executemany("INSERT OR IGNORE INTO again VALUES (?)", [(file,) for file in files])
+        self.db.execute("DELETE FROM firsts WHERE f IN (SELECT f FROM again)")
+        names = [row[0] for row in self.db.execute("SELECT name FROM links WHERE f IN (SELECT f FROM again) ORDER BY id")]
+        self.db.execute("DELETE FROM links WHERE f IN (SELECT f FROM again)")
+        self.db.execute("DELETE FROM again")
+        return names
 
 
 _RANKS = {"end": 4.0, "range": 3.0, "begin": 2.0}
@@ -343,15 +374,17 @@ def _rank(item: dict[str, Any]) -> float:
 
 
 def _folders(item: dict[str, Any]) -> list[str]:
-    """The directories, but for the root, in which an item makes something."""
-    if item.get("n"):
-        found = [item["d"]]
-    elif item["do"] == "links":
-        found = [name.rpartition("/")[0] for _, name in item["links"]]
-    else:
-        path: str = item.get("f") or item.get("d") or ""
-        found = [path.rpartition("/")[0]]
-    return sorted({folder for folder in found if folder})
+    """The directories in which an item makes something."""
+    if item.get("n") or item.get("l") and item["do"] == "tree":
+        return [item["d"]]
+    if item["do"] == "links":
+        return sorted({name.rpartition("/")[0] for _, name in item["links"]})
+    path: str | None = item.get("f") or item.get("d")
+    return [path.rpartition("/")[0]] if path else []
+
+
+def _below(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
 
 
 def cut(size: int) -> Iterable[tuple[int, int]]:

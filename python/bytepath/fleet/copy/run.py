@@ -135,6 +135,7 @@ class Run:
                 while journal.put_attributes(256) or journal.free():
                     await pieces.work(client, 1)
             elif phase == "closed":
+                journal.leave_open()
                 while journal.put_closed(256) or journal.free():
                     await pieces.work(client, 1)
             elif self.options.sync:
@@ -145,7 +146,8 @@ class Run:
             journal.set("prepared", "")
             journal.commit()
         # Making and removing what is in it has changed its time.
-        await pieces.alone(client, [*clean, {"do": "closed", "dirs": [""]}])
+        if not journal.is_left_open(""):
+            await pieces.alone(client, [*clean, {"do": "closed", "dirs": [""]}])
         await pieces.release(client)
         journal.set("phase", "done")
         journal.commit()

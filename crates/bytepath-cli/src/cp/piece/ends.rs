@@ -136,13 +136,10 @@ impl Work<'_> {
         let preserve = &self.shared.settings.preserve;
         let set = preserve.mode || preserve.default_mode;
         let kept = set || preserve.timestamps || preserve.ownership || preserve.xattr;
-        // The root gets its own once the directory for the work is gone from it.
-        if path.0.is_empty() {
-            return;
-        }
         if stat.st_mode & 0o700 != 0o700 {
             self.answer.closed.push(path.clone());
-        } else if kept {
+        } else if kept && !path.0.is_empty() {
+            // The root gets its own once the directory for the work is gone from it.
             self.directories.extend_from_slice(path.0.as_bytes());
             self.directories.push(0);
         }

@@ -106,12 +106,7 @@ impl Ground {
 
     /// The places of this path, its directories held open.
     pub(super) fn places(&self, path: &OsStr) -> Result<(Place, Place), (Side, Errno)> {
-        let bytes = path.as_bytes();
-        let (folder, name) = match memchr::memrchr(b'/', bytes) {
-            Some(slash) => (&bytes[..slash], &bytes[slash + 1..]),
-            None => (&bytes[..0], bytes),
-        };
-        let folder = OsStr::from_bytes(folder);
+        let (folder, name) = split(path);
         let source = self.source_root().and_then(|root| below(root, folder));
         let source = source.map_err(|errno| (Side::Source, errno))?;
         let sink = self.sink_root().and_then(|root| below(root, folder));
@@ -119,12 +114,22 @@ impl Ground {
         let (from, to) = self.shown(path);
         let place = |open, shown| Place {
             directory: Directory::Held(Arc::new(open)),
-            name: OsStr::from_bytes(name).to_owned(),
+            name: name.to_owned(),
             shown,
             base_bytes: 0,
         };
         Ok((place(source, from), place(sink, to)))
     }
+}
+
+/// The directory of a path, which is empty for the root, and the name in it.
+pub(super) fn split(path: &OsStr) -> (&OsStr, &OsStr) {
+    let bytes = path.as_bytes();
+    let (folder, name) = match memchr::memrchr(b'/', bytes) {
+        Some(slash) => (&bytes[..slash], &bytes[slash + 1..]),
+        None => (&bytes[..0], bytes),
+    };
+    (OsStr::from_bytes(folder), OsStr::from_bytes(name))
 }
 
 /// Brings a list to the device before anybody writes down that it is there.

@@ -13,7 +13,7 @@ use crate::cp::atomic;
 use crate::cp::data::{Data, SinkEnd};
 use crate::cp::entry::Pair;
 use crate::cp::hand::Other;
-use crate::cp::place::{Follow, Place, kind};
+use crate::cp::place::{Follow, Place, is_directory, kind};
 use crate::cp::regular::Copy;
 use crate::cp::settings::Reflink;
 use crate::cp::voice::{Done, q};
@@ -45,6 +45,12 @@ impl Work<'_> {
     fn begun(&self, f: &Name, k: u64) -> Done<Begun> {
         let (pair, stat) = self.large(f)?;
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
+        if pair.sink.stat(Follow::No).is_ok_and(|there| is_directory(&there)) {
+            // Before all of it is copied for nothing.
+            let to = q(&pair.sink.shown);
+            let what = format!("cannot overwrite directory {to} with non-directory");
+            return Err(self.shared.voice.wrong(what));
+        }
         let staged = self.staged(k, &pair)?;
         let said =
             |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);

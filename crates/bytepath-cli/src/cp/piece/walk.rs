@@ -165,8 +165,18 @@ impl Work<'_> {
     fn open(&mut self, next: Pending) -> Option<Open> {
         let Pending { tree, above, levels } = next;
         match self.open_ends(&tree, above.as_deref()) {
-            Ok(Some((ends, stat, sink_is))) => self.opened(&tree, (ends, levels), &stat, sink_is),
-            Ok(None) => None,
+            Ok((ends, stat, sink_is)) => self.opened(&tree, (ends, levels), &stat, sink_is),
+            // It was there when it was found: somebody removed it, or made something else of it.
+            Err((Side::Source, Errno::NOENT)) if !tree.d.0.is_empty() => {
+                self.answer.w += tree.w;
+                None
+            }
+            Err((Side::Source, Errno::NOTDIR | Errno::LOOP)) if !tree.d.0.is_empty() => {
+                let (folder, name) = ground::split(&tree.d.0);
+                let (d, n) = (Name::from(folder), Some(vec![Name::from(name)]));
+                self.answer.rest.push(Item::Tree(Tree { d, n, w: tree.w, ..Tree::default() }));
+                None
+            }
             Err((side, errno)) => {
                 let (from, to) = self.process.ground.shown(&tree.d.0);
                 let what = match side {
@@ -191,7 +201,7 @@ impl Work<'_> {
         &self,
         tree: &Tree,
         above: Option<&Ends>,
-    ) -> Result<Option<(Ends, Stat, SinkIs)>, (Side, Errno)> {
+    ) -> Result<(Ends, Stat, SinkIs), (Side, Errno)> {
         let ground = &self.process.ground;
         let (from, to) = (|errno| (Side::Source, errno), |errno| (Side::Sink, errno));
         let path = &tree.d.0;
@@ -200,12 +210,9 @@ impl Work<'_> {
                 (ground.source_root().map_err(from)?, ground.sink_root().map_err(to)?);
             let stat = rustix::fs::fstat(&source).map_err(from)?;
             let ends = Ends { source: Arc::new(source), sink: Arc::new(sink) };
-            return Ok(Some((ends, stat, SinkIs::Unknown)));
+            return Ok((ends, stat, SinkIs::Unknown));
         }
-        let bytes = path.as_bytes();
-        let slash = memchr::memrchr(b'/', bytes);
-        let name = OsStr::from_bytes(&bytes[slash.map_or(0, |slash| slash + 1)..]);
-        let folder = OsStr::from_bytes(&bytes[..slash.unwrap_or(0)]);
+        let (folder, name) = ground::split(path);
         let (source, sink_above) = match above {
             Some(ends) => {
                 (ground::directory(ends.source.as_fd(), name).map_err(from)?, ends.sink.clone())
@@ -226,7 +233,7 @@ impl Work<'_> {
         };
         let sink = ground::directory(sink_above.as_fd(), name).map_err(to)?;
         let ends = Ends { source: Arc::new(source), sink: Arc::new(sink) };
-        Ok(Some((ends, stat, sink_is)))
+        Ok((ends, stat, sink_is))
     }
 
     /// The mode of a directory that is to be filled: nobody else's where it is to have its own owner
@@ -357,6 +364,13 @@ impl Work<'_> {
             // What is there for the work alone is no part of the source.
             if self.is_own(stat) {
                 return true;
+            }
+            if self.sink_root == Some(identity(stat)) {
+                // By another path than its own, such as a bind mount.
+                let (from, root) = (q(&open.pair.source.shown), q(&self.process.ground.sink));
+                let what = format!("cannot copy a directory, {from}, into itself, {root}");
+                self.shared.voice.wrong(what);
+                return self.entry_failed(open);
             }
             open.below.push(path);
             return true;

@@ -159,10 +159,8 @@ async def run(arguments: argparse.Namespace) -> int:
         print(f"bytepath fleet: {why}", file=sys.stderr)
     if outcome.failed:
         more = f", the first {len(outcome.why)} above" if outcome.failed > len(outcome.why) else ""
-        print(
-            f"bytepath fleet: {outcome.failed} entries were not copied{more}; the same command tries them again",
-            file=sys.stderr,
-        )
+        entries = "1 entry was" if outcome.failed == 1 else f"{outcome.failed} entries were"
+        print(f"bytepath fleet: {entries} not copied{more}; the same command tries again", file=sys.stderr)
     _write(arguments, outcome, destination)
     return 1 if outcome.failed else 0
 

@@ -13,7 +13,7 @@ use super::start;
 /// Signals that this process may have handlers for, and that end a program which has none.
 const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
-/// Starts a program with SIGPIPE, the signal mask, and closed standard descriptors as this process
+/// Starts a program with SIGPIPE, SIGCHLD, the signal mask, and closed standard descriptors as this process
 /// was started with. `inherited` are the standard descriptors that are not given to it anew.
 ///
 /// No signal gets lost meanwhile, and Ctrl-Z stops both: the quicker call for starting programs
@@ -29,15 +29,18 @@ pub(crate) fn spawn_as_we_were(
     inherited: &[i32],
     patient: bool,
 ) -> std::io::Result<Child> {
-    let ignores_pipe = start::pipe_was_ignored();
+    let ignored = [
+        start::pipe_was_ignored().then_some(libc::SIGPIPE),
+        start::children_were_ignored().then_some(libc::SIGCHLD),
+    ];
     let closed: Vec<i32> =
         inherited.iter().copied().filter(|fd| start::was_closed(*fd as usize)).collect();
     let held = Held::back();
     let mask = held.mask;
     let restore = move || {
-        if ignores_pipe {
+        for signal in ignored.into_iter().flatten() {
             // SAFETY: a disposition that every process may have, and that runs no code.
-            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
         }
         for fd in &closed {
             // SAFETY: between fork and exec nobody uses it: it stands for one that was closed.

@@ -58,6 +58,7 @@ fn fill_closed() {
 
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static CHILDREN_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the process was started with this standard descriptor (0, 1, 2) closed.
 pub(crate) fn was_closed(descriptor: usize) -> bool {
@@ -67,6 +68,11 @@ pub(crate) fn was_closed(descriptor: usize) -> bool {
 /// Whether whoever started the process has it ignore SIGPIPE.
 pub(crate) fn pipe_was_ignored() -> bool {
     PIPE_IGNORED.load(Relaxed)
+}
+
+/// Whether whoever started the process has it ignore SIGCHLD.
+pub(crate) fn children_were_ignored() -> bool {
+    CHILDREN_IGNORED.load(Relaxed)
 }
 
 // SAFETY: the loader calls what stands in this section before `main`, as a C function; `note`
@@ -83,4 +89,10 @@ extern "C" fn note() {
         closed.store(answer == -1 && error == Some(libc::EBADF), Relaxed);
     }
     PIPE_IGNORED.store(super::actions::is_ignored(libc::SIGPIPE), Relaxed);
+    if super::actions::is_ignored(libc::SIGCHLD) {
+        CHILDREN_IGNORED.store(true, Relaxed);
+        // The kernel would forget how the programs ended that this one starts.
+        // SAFETY: a disposition that every process may have, and that runs no code.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
 }

@@ -120,6 +120,34 @@ def test_wrong_words_end_with_2_before_anything_is_made_or_kept(command, tmp_pat
         assert done.returncode == 2 and "nothing" in done.stderr, done
 
 
+def test_files_that_cannot_be_written_are_told_of_before_anything_is_done(command, tmp_path):
+    some_files(tmp_path / "source", 1, 10)
+    gone = str(tmp_path / "gone/file")
+    for words in (
+        ["cp", "--json", gone, "source", "copy"],
+        ["cp", "--journal", gone, "source", "copy"],
+        ["bench", "--json", gone, "pipes"],
+        ["bench", "--html", gone, "pipes"],
+        ["tune", "--profiles", "source/f0/profiles"],
+        ["doctor", "--json", gone],
+    ):
+        done = on_this_machine(1, tmp_path, *words)
+        assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done
+        assert words[2] in done.stderr and ("No such file" in done.stderr or "Not a directory" in done.stderr), done
+    assert not (tmp_path / "copy").exists() and not (tmp_path / "gone").exists()
+    done = on_this_machine(1, tmp_path, "cp", "--json", "/dev/full", "source", "copy")
+    assert done.returncode == 1 and "1 files in 1 directories" in done.stdout and "No space left" in done.stderr, done
+
+
+def test_paths_and_schedulers_that_mean_nothing_are_told_of_in_a_line(command, tmp_path):
+    some_files(tmp_path / "source", 1, 10)
+    done = on_this_machine(1, tmp_path, "cp", "source/f0", "copy")
+    assert done.returncode == 1 and "is no directory" in done.stderr, done
+    words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:two", "doctor"]
+    refused = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "local:2" in refused.stderr and refused.stderr.count("\n") == 1, refused
+
+
 def test_many_large_files_arrive_all_by_few_machines(command, tmp_path):
     (tmp_path / "source").mkdir()
     for number in range(5):

@@ -33,6 +33,8 @@ it as often as Dask does takes 5% of two CPUs."""
 def local_workers(scheduler: str) -> int | None:
     """How many workers `local[:N]` asks for; None for an address."""
     found = re.fullmatch(r"local(?::(\d+))?", scheduler)
+    if not found and scheduler.startswith("local:"):
+        raise WrongUsage(f"--scheduler {scheduler}: local:2 starts two workers here, and no address begins so")
     if not found:
         return None
     count = int(found[1]) if found[1] else len(os.sched_getaffinity(0))

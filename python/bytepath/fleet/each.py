@@ -14,7 +14,7 @@ from typing import Any
 
 from distributed import Client
 
-from . import report, worker
+from . import files, report, worker
 from .cluster import connected, first_line
 from .errors import FleetError, WrongUsage
 from .machines import Machine, admit, awake, clocks, probe
@@ -80,26 +80,31 @@ async def run_bench(arguments: argparse.Namespace) -> int:
     taken = [word for word in arguments.words if word.split("=")[0] in ("--json", "--csv")]
     if taken:
         raise WrongUsage(f"{taken[0]} stands before the experiment: fleet bench {taken[0]} FILE {arguments.words[0]}")
+    files.check(arguments.html)
     found = await _everywhere(arguments, ["bench", *arguments.words], True)
     for machine in found["machines"]:
         if machine["status"] == "ok" and machine.get("record") is None:
             machine.update(status="failed", why="it left no record")
     view = report.view(found)
-    if arguments.html:
-        arguments.html.write_text(report.page(found, view))
     _tell(arguments, found, report.terminal(found, view))
+    if arguments.html:
+        files.write(arguments.html, report.page(found, view))
     return _code(found)
 
 
 async def run_tune(arguments: argparse.Namespace) -> int:
     """Measures every machine."""
+    if arguments.profiles:
+        try:
+            arguments.profiles.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FleetError(f"cannot make the folder {arguments.profiles}: {error.strerror}") from error
     found = await _everywhere(arguments, ["tune", *arguments.words], True, _check_kept)
     if arguments.profiles:
-        arguments.profiles.mkdir(parents=True, exist_ok=True)
         for machine in found["machines"]:
             if machine.get("record") is not None:
                 name = machine["name"].replace("/", "_")
-                (arguments.profiles / f"{name}.json").write_text(json.dumps(machine["record"], indent=1) + "\n")
+                files.write(arguments.profiles / f"{name}.json", json.dumps(machine["record"], indent=1) + "\n")
     lines = [f"{m['name']}: {_tuned(m)}" for m in found["machines"]]
     _tell(arguments, found, "\n".join(lines))
     return _code(found)
@@ -136,9 +141,9 @@ def _tell(arguments: argparse.Namespace, found: dict[str, Any], text: str) -> No
     if arguments.json == "-":
         print(json.dumps(found))
         return
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(found) + "\n")
     print(text)
+    if arguments.json:
+        files.write(arguments.json, json.dumps(found) + "\n")
 
 
 def _code(found: dict[str, Any]) -> int:
@@ -155,6 +160,7 @@ After = Callable[[Client, Machine, dict[str, Any], list[str]], Coroutine[Any, An
 async def _everywhere(
     arguments: argparse.Namespace, words: list[str], record: bool, after: After | None = None
 ) -> dict[str, Any]:
+    files.check(arguments.json)
     started = datetime.datetime.now(datetime.timezone.utc)
     async with connected(arguments.scheduler) as client:
         machines = await probe(client)

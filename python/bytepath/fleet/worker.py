@@ -237,8 +237,9 @@ def sees(source: str, destination: str) -> dict[str, Any]:
     try:
         stat = os.stat(source)
         found["source"] = {"ino": stat.st_ino, "directory": os.path.isdir(source), "real": os.path.realpath(source)}
-        with os.scandir(source) as entries:
-            next(entries, None)
+        if found["source"]["directory"]:
+            with os.scandir(source) as entries:
+                next(entries, None)
     except OSError as error:
         found["source_error"] = str(error)
     parent = os.path.dirname(os.path.abspath(destination))

@@ -3,13 +3,14 @@
 import argparse
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from .. import worker
-from ..errors import WrongUsage
+from .. import files, worker
+from ..errors import FleetError, WrongUsage
 from . import journal as journals
 from .journal import Journal
 from .options import LATE_S, PATIENCE_S, Options
@@ -130,7 +131,11 @@ async def run(arguments: argparse.Namespace) -> int:
             raise WrongUsage(f"{path!r} is no directory that is copied by a fleet")
     words = words_for_cp(arguments)
     check(words)
-    path = arguments.journal or journals.default_path(source, destination, words)
+    files.check(arguments.json)
+    path = arguments.journal
+    if not path:
+        path = journals.default_path(source, destination, words)
+        path.parent.mkdir(parents=True, exist_ok=True)
     forgotten = journals.id_of(path) if arguments.anew else None
     if arguments.anew:
         journals.remove(path)
@@ -148,6 +153,11 @@ async def run(arguments: argparse.Namespace) -> int:
     try:
         outcome = await Run(options, journal).copy()
         keep = bool(outcome.failed)
+    except sqlite3.Error as error:
+        raise FleetError(
+            f"the journal {path} cannot be kept ({error}); what it knows so far is on disk, and the same command goes on "
+            "from there once it can"
+        ) from error
     finally:
         if keep:
             journal.close()
@@ -172,10 +182,10 @@ def _write(arguments: argparse.Namespace, outcome: Any, destination: str) -> Non
     if arguments.json == "-":
         print(json.dumps(found))
         return
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(found) + "\n")
     rate = size(outcome.bytes / max(outcome.seconds, 1e-9))
     print(
         f"{outcome.files} files in {outcome.directories} directories, {size(outcome.bytes)}, in "
         f"{clock(outcome.seconds)} ({rate}/s) by {outcome.machines} machine{'' if outcome.machines == 1 else 's'}"
     )
+    if arguments.json:
+        files.write(arguments.json, json.dumps(found) + "\n")

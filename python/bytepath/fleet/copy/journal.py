@@ -50,9 +50,13 @@ class Journal:
     """What is left to be done. Every change is on disk once `commit` is back."""
 
     def __init__(self, path: Path, words: list[str]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise FleetError(
+                f"the journal cannot be kept as {path} ({error.strerror}); name another file with --journal"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

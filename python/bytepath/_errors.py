@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 
@@ -52,11 +53,12 @@ def make(
     return error
 
 
-class TreeError(CopyError):
+class TreeError(CopyError, shutil.Error):
     """A tree that was not copied whole: what could be copied was.
 
     `errors` tells of each entry that was not: dictionaries with "message", "source", "destination",
-    "errno" and "offset".
+    "errno" and "offset". What catches shutil.Error catches it too, and finds a source, a destination
+    and a reason of each in `args[0]`.
     """
 
     errors: list[dict[str, Any]]
@@ -64,6 +66,8 @@ class TreeError(CopyError):
     def __init__(self, errno: int, text: str, errors: list[dict[str, Any]] | None = None) -> None:
         super().__init__(errno, text)
         self.errors = errors or []
+        names = ("source", "destination", "message")
+        self.args = ([tuple(error[name] for name in names) for error in self.errors],)
 
     def __reduce__(self) -> Any:
         return TreeError, (self.errno, self.strerror, self.errors)

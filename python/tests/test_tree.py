@@ -219,7 +219,14 @@ def test_what_was_not_copied_is_named_and_the_rest_is_there(command, tree, tmp_p
     with pytest.raises(bytepath.TreeError) as raised:
         bytepath.copytree(tree, tmp_path / "new")
     error = pickle.loads(pickle.dumps(raised.value))
-    assert isinstance(error, OSError) and error.errno == 2
+    assert isinstance(error, OSError) and error.errno == 2 and str(error).startswith("[Errno 2] ")
+    with pytest.raises(shutil.Error) as theirs:
+        shutil.copytree(tree, tmp_path / "theirs")
+    for of, copy in ((error, "new"), (theirs.value, "theirs")):
+        assert isinstance(of, shutil.Error)
+        [(source, destination, why)] = of.args[0]
+        assert (source, destination) == (str(tree / "dangling"), str(tmp_path / copy / "dangling"))
+        assert "No such file or directory" in why
     assert [e["source"] for e in error.errors] == [str(tree / "dangling")]
     assert (tmp_path / "new" / "deep" / "er" / "run").exists()
 

@@ -145,24 +145,17 @@ impl Counted<'_> {
         Ok(events)
     }
 
-    /// The same, for tracepoints that pass a filter on each CPU.
-    fn each_cpu(
-        &self,
-        id: u64,
-        filter: impl Fn(u32) -> Option<String>,
-    ) -> io::Result<Vec<Counter>> {
-        let mut all = Vec::new();
-        for cpu in self.online {
-            let mut builder = Builder::new(Tracepoint::with_id(id));
-            builder.one_cpu(*cpu as usize);
-            let events = self.each_thread(&mut builder)?;
-            if let Some(filter) = filter(*cpu) {
-                let filter = CString::new(filter).map_err(io::Error::other)?;
-                events.iter().try_for_each(|event| set_filter(event, &filter))?;
-            }
-            all.extend(events);
+    /// The same, for a tracepoint that passes a filter.
+    ///
+    /// The events are of no CPU: the kernel tells those of one CPU of a wake-up twice, by the thread that
+    /// wakes and by the one that is woken (`__perf_task`, perf_tp_event_target_task in kernel/events/core.c).
+    fn filtered(&self, id: u64, filter: Option<&str>) -> io::Result<Vec<Counter>> {
+        let events = self.each_thread(&mut Builder::new(Tracepoint::with_id(id)))?;
+        if let Some(filter) = filter {
+            let filter = CString::new(filter).map_err(io::Error::other)?;
+            events.iter().try_for_each(|event| set_filter(event, &filter))?;
         }
-        Ok(all)
+        Ok(events)
     }
 }
 
@@ -171,16 +164,22 @@ fn traced(counted: &Counted<'_>, from: &Tracepoints, sums: &mut Vec<Sum>) -> io:
     if let Some(id) = from.id("sched/sched_switch") {
         // A thread that leaves its CPU while it could run (TASK_RUNNING is 0) was made to; one that
         // is preempted has a bit of its own set in newer kernels.
-        let events = counted.each_cpu(id, |_| Some(PREEMPTED.to_owned()))?;
+        let events = counted.filtered(id, Some(PREEMPTED))?;
         sums.push(of(name::SWITCHES_INVOLUNTARY, events));
     }
     if let Some(id) = from.id("sched/sched_waking") {
-        sums.push(of(name::WAKEUPS, counted.each_cpu(id, |_| None)?));
-        let across = |cpu| Some(format!("target_cpu != {cpu}"));
-        sums.push(of(name::WAKEUPS_ACROSS, counted.each_cpu(id, across)?));
+        sums.push(of(name::WAKEUPS, counted.filtered(id, None)?));
+        for cpus in counted.online.chunks(FILTER_CPUS) {
+            let across = |cpu: &u32| format!("(CPU == {cpu} && target_cpu != {cpu})");
+            let filter = cpus.iter().map(across).collect::<Vec<_>>().join(" || ");
+            sums.push(of(name::WAKEUPS_ACROSS, counted.filtered(id, Some(&filter))?));
+        }
     }
     Ok(())
 }
+
+/// As many CPUs fit into a filter, which is a page at most.
+const FILTER_CPUS: usize = 64;
 
 /// TASK_REPORT_MAX of the kernel: 0x100 marks a preempted thread, 0 one that could run.
 const PREEMPTED: &str = "prev_state == 0 || prev_state == 256";

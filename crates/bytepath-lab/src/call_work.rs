@@ -10,6 +10,7 @@ use bytepath_report::Costs;
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::calls::{Operation, Report, Way};
 use crate::ends::Starter;
+use crate::left::Folder;
 use crate::pipe_work::{Says, end, ended, spawn_on};
 
 /// `bytepath call` of one operation, one way.
@@ -20,7 +21,7 @@ pub struct CallWork {
     pub operation: Operation,
     /// How it is handed to the kernel.
     pub way: Way,
-    /// Where its file is made.
+    /// Where its file is made, in a folder for the sample.
     pub directory: PathBuf,
     /// The CPU that it runs on; threads of the kernel's that help a ring go where they like.
     pub cpu: [usize; 1],
@@ -47,9 +48,11 @@ impl Work for CallWork {
         let Measured::Time(time) = timing.measured else {
             return Err("operations are measured by time; give one".into());
         };
+        let folder = Folder::make(&self.directory)
+            .map_err(|error| format!("no folder in {}: {error}", self.directory.display()))?;
         let mut command = Command::new(&self.program);
         command.arg("call").args(CallWork::options(self.operation, self.way));
-        command.arg("--dir").arg(&self.directory);
+        command.arg("--dir").arg(folder.path());
         command.args(["--cpu", &self.cpu[0].to_string()]);
         command.args(["--time", &format!("{}us", time.as_micros())]);
         command.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);

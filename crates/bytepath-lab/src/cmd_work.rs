@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -51,6 +51,20 @@ impl Tolerated {
             Tolerated::All => true,
             Tolerated::These(codes) => code == 0 || codes.contains(&code),
         }
+    }
+
+    /// Why a program that ended so counts as failed, if it does.
+    pub(crate) fn failure(&self, code: Option<i32>, signal: Option<i32>) -> Option<String> {
+        if let Some(signal) = signal {
+            return Some(format!("it was ended by {}", signal_name(signal)));
+        }
+        let code = code.filter(|code| !self.takes(*code))?;
+        Some(match code {
+            127 => "it ended with 127: a command was not found".to_owned(),
+            126 => "it ended with 126: a file is there that is not executable".to_owned(),
+            129..=192 => format!("it ended with {code}: ended by {}", signal_name(code - 128)),
+            code => format!("it ended with {code}; --ignore-failure measures it all the same"),
+        })
     }
 }
 
@@ -160,16 +174,7 @@ impl CmdWork {
                 _ => format!("{word} cannot be started: {error}"),
             });
         }
-        if let Some(signal) = clocked.signal {
-            return Some(format!("it was ended by {}", signal_name(signal)));
-        }
-        let code = clocked.code.filter(|code| !self.tolerated.takes(*code))?;
-        Some(match code {
-            127 => "it ended with 127: a command was not found".to_owned(),
-            126 => "it ended with 126: a file is there that is not executable".to_owned(),
-            129..=192 => format!("it ended with {code}: ended by {}", signal_name(code - 128)),
-            code => format!("it ended with {code}; --ignore-failure measures it all the same"),
-        })
+        self.tolerated.failure(clocked.code, clocked.signal)
     }
 
     fn compare(&self, output: &mut File) -> Result<(), String> {
@@ -202,18 +207,34 @@ impl CmdWork {
 /// # Errors
 /// It failed: the text, how it ended, and what it said last.
 pub fn by_shell(shell: &Path, text: &str) -> Result<(), String> {
+    by_shell_with(shell, text, |command| to_the_end(command, PATIENCE))
+}
+
+/// The same, though the run is to end.
+///
+/// # Errors
+/// As those of [`by_shell`].
+pub fn by_shell_at_the_end(shell: &Path, text: &str) -> Result<(), String> {
+    by_shell_with(shell, text, |command| command.status().map_err(told))
+}
+
+fn by_shell_with(
+    shell: &Path,
+    text: &str,
+    run: impl FnOnce(&mut Command) -> Result<ExitStatus, String>,
+) -> Result<(), String> {
     let mut errors = file_in(&std::env::temp_dir())?;
     let mut command = Command::new(shell);
     command.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(errors.try_clone().map_err(told)?);
-    match to_the_end(&mut command, PATIENCE)? {
+    match run(&mut command)? {
         status if status.success() => Ok(()),
         status => Err(format!("{text} ({status}){}", said(&mut errors))),
     }
 }
 
 /// The last line that a program said, as the end of a sentence.
-fn said(errors: &mut File) -> String {
+pub(crate) fn said(errors: &mut File) -> String {
     let mut text = Vec::new();
     let length = errors.seek(SeekFrom::End(0)).unwrap_or(0);
     let from = length.saturating_sub(LAST_WORDS_BYTES);
@@ -254,7 +275,7 @@ fn outcome(clocked: &Clocked) -> Outcome {
     }
 }
 
-fn file_in(directory: &Path) -> Result<File, String> {
+pub(crate) fn file_in(directory: &Path) -> Result<File, String> {
     unnamed(directory)
         .map_err(|error| format!("cannot make a file in {}: {error}", directory.display()))
 }

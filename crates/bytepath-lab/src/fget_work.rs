@@ -12,12 +12,14 @@ use bytepath_report::Costs;
 use serde_json::Value;
 
 use crate::arm::{Measured, Outcome, Timing, Work};
+use crate::confine::Confinement;
 use crate::ends::Starter;
 use crate::fget::Situation;
 use crate::fget::calls::{Called, Job};
 use crate::fget::load::{self, Loaded};
 use crate::fget::serve::{Family, Listening, Served, Service};
 use crate::interrupt::{self, Came};
+use crate::left::Folder;
 use crate::peers;
 use crate::pipe_work::{Says, end, ended, spawn_on};
 
@@ -126,8 +128,10 @@ impl ServiceWork {
 
     /// Starts memcached; where it listens.
     fn start_memcached(&self, path: &Path, running: &mut Running) -> Result<String, String> {
-        let folder = tempfile::tempdir().map_err(|error| format!("no folder: {error}"))?;
-        let mut memcached = Command::new(path);
+        let folder = Folder::make(&std::env::temp_dir())
+            .map_err(|error| format!("no folder for its socket: {error}"))?;
+        // So that it ends with this process, whatever ends that.
+        let mut memcached = Confinement::default().command(&self.program, path);
         memcached.args(["-t", &self.service.threads.to_string()]);
         memcached.args(["-c", &(self.service.connections + 64).to_string(), "-m", "64", "-U", "0"]);
         if rustix::process::geteuid().is_root() {
@@ -201,7 +205,7 @@ fn first_line(out: &mut ChildStdout) -> Result<String, String> {
 struct Running {
     servers: Vec<Child>,
     load: Option<Child>,
-    folder: Option<tempfile::TempDir>,
+    folder: Option<Folder>,
 }
 
 impl Running {

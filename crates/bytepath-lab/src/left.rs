@@ -211,9 +211,9 @@ fn removed(path: &Path) -> std::io::Result<bool> {
     if cgroups::is_group(path) {
         return cgroups::remove(path).map(|()| true);
     }
-    areas::off_below(path).map_err(std::io::Error::other)?;
     let image = path.join(IMAGE);
     if image.exists() {
+        areas::off_below(path).map_err(std::io::Error::other)?;
         detach(&image);
     }
     match std::fs::remove_dir_all(path) {

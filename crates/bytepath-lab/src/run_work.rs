@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Seek};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::rc::Rc;
@@ -15,8 +15,9 @@ use bytepath_report::Costs;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::arm::{Outcome, Timing, Work};
+use crate::cmd_work::{Tolerated, file_in, said};
 use crate::ends::Usage;
-use crate::pair_work::{unnamed, waited};
+use crate::pair_work::waited;
 use crate::pipe_work::spawn_on;
 
 /// A pipeline that takes longer is not measured.
@@ -35,6 +36,8 @@ pub(crate) struct RunWork {
     pub(crate) prepare: Option<String>,
     /// Where the output is kept.
     pub(crate) directory: PathBuf,
+    /// Which exit codes are no failure.
+    pub(crate) tolerated: Tolerated,
     /// What came out first; all arms of a pipeline have to give the same.
     pub(crate) output: Rc<Cell<Option<Output>>>,
 }
@@ -48,17 +51,20 @@ impl Work for RunWork {
         if let Some(prepare) = &self.prepare {
             self.prepare(prepare)?;
         }
-        let mut output = unnamed(&self.directory).map_err(|error| {
-            format!("cannot make a file in {}: {error}", self.directory.display())
-        })?;
+        let mut output = file_in(&self.directory)?;
+        let mut errors = file_in(&std::env::temp_dir())?;
         let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).stdin(Stdio::null()).stderr(Stdio::null());
+        command.args(&self.words[1..]).stdin(Stdio::null());
+        command.stderr(errors.try_clone().map_err(told)?);
         command.stdout(output.try_clone().map_err(told)?);
         let before = Usage::of_children();
         let began = Instant::now();
         let status = to_the_end(&mut command, PATIENCE)?;
         let seconds = began.elapsed().as_secs_f64();
         let usage = Usage::of_children().since(before);
+        if let Some(why) = self.tolerated.failure(status.code(), status.signal()) {
+            return Err(format!("{why}{}", said(&mut errors)));
+        }
         self.check(status, &mut output)?;
         Ok(outcome(seconds, usage))
     }
@@ -80,15 +86,21 @@ impl RunWork {
     fn check(&self, status: ExitStatus, output: &mut File) -> Result<(), String> {
         let (bytes, hash) = hashed(output).map_err(told)?;
         let found = (status.code(), bytes, hash);
-        match self.output.replace(Some(self.output.get().unwrap_or(found))) {
-            None => Ok(()),
-            Some(first) if first == found => Ok(()),
-            Some((code, bytes_first, _)) => Err(format!(
-                "it gave other output than before: {bytes} bytes and code {:?}, not {bytes_first} and {code:?}, \
-                 or other bytes; a pipeline can only be measured if it gives the same every time",
-                found.0
-            )),
-        }
+        let first = self.output.get().unwrap_or(found);
+        self.output.set(Some(first));
+        let differs = match first {
+            first if first == found => return Ok(()),
+            (code, _, _) if code != found.0 => {
+                let shown = |code: Option<i32>| code.map_or("none".into(), |code| code.to_string());
+                format!("code {}, not {}", shown(found.0), shown(code))
+            }
+            (_, other, _) if other != bytes => format!("{bytes} bytes, not {other}"),
+            _ => format!("other bytes, as many ({bytes})"),
+        };
+        Err(format!(
+            "it gave other output than the first run: {differs}; a pipeline can only be measured if it \
+             gives the same every time"
+        ))
     }
 }
 

@@ -1,14 +1,16 @@
 //! `bytepath bench cmd`: any commands, interleaved.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
-use bytepath_lab::cmd_work::{By, Tolerated, by_shell};
+use anyhow::{Context, anyhow, bail};
+use bytepath_lab::arm::Arm;
+use bytepath_lab::cmd_work::{By, Tolerated, by_shell, by_shell_at_the_end};
 use bytepath_lab::experiments::cmd::{self, Asked, Shared};
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 
-use super::{Measuring, interrupt, listed, measured, show};
+use super::{Measuring, Outputs, interrupt, listed, measured, show};
 use crate::wrong_usage;
 
 /// How long do commands take? Any of them, interleaved in random order, with intervals
@@ -41,7 +43,7 @@ pub(super) struct Cmd {
     /// See that all commands write the same to standard output
     #[arg(long)]
     check_output: bool,
-    /// Measure commands that fail, too; or those alone that end with one of these codes
+    /// Measure commands that end with another code than 0, too; or those alone that end with one of these
     #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     ignore_failure: Option<String>,
     /// Give each run this file as its standard input
@@ -100,9 +102,27 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
-    let _after = Cleanup(options);
+    let done = measure(options, arms, &is_short, outputs);
+    let cleaned = options.cleanup.as_ref().map_or(Ok(()), |text| {
+        by_shell_at_the_end(&options.shell, text).map_err(|why| anyhow!("--cleanup failed: {why}"))
+    });
+    match (done, cleaned) {
+        (Err(error), Err(unclean)) => {
+            crate::say(format_args!("bytepath: {unclean}"));
+            Err(error)
+        }
+        (done, cleaned) => done.and(cleaned),
+    }
+}
+
+fn measure(
+    options: &Cmd,
+    arms: Vec<Arm>,
+    is_short: &Cell<bool>,
+    outputs: Outputs,
+) -> anyhow::Result<()> {
     if let Some(setup) = &options.setup {
-        by_shell(&options.shell, setup).map_err(|why| anyhow::anyhow!("--setup failed: {why}"))?;
+        by_shell(&options.shell, setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
     }
     let reference = arms[0].name.clone();
     let mut settings = options.measuring.settings(Some(0));
@@ -118,23 +138,11 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
         cmd::warn_of_shell(&mut record);
     }
     show(&record, None, outputs)?;
-    failed(&record)
-}
-
-/// Does what was asked for the end, whatever came before.
-struct Cleanup<'a>(&'a Cmd);
-
-impl Drop for Cleanup<'_> {
-    fn drop(&mut self) {
-        let Some(text) = &self.0.cleanup else { return };
-        if let Err(why) = by_shell(&self.0.shell, text) {
-            crate::say(format_args!("bytepath: --cleanup failed: {why}"));
-        }
-    }
+    failed(&record, "commands")
 }
 
 /// Whoever names a command wants it to run: one that failed is told by the exit code too.
-fn failed(record: &Record) -> anyhow::Result<()> {
+pub(super) fn failed(record: &Record, what: &str) -> anyhow::Result<()> {
     let failed: Vec<_> = record
         .arms
         .iter()
@@ -144,7 +152,7 @@ fn failed(record: &Record) -> anyhow::Result<()> {
     match failed.len() {
         0 => Ok(()),
         count => {
-            bail!("{count} of {} commands failed:\n  {}", record.arms.len(), failed.join("\n  "))
+            bail!("{count} of {} {what} failed:\n  {}", record.arms.len(), failed.join("\n  "))
         }
     }
 }
@@ -240,7 +248,7 @@ fn filled(text: &str, values: &[(String, String)]) -> String {
         .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
-fn tolerated(asked: Option<&str>) -> anyhow::Result<Tolerated> {
+pub(super) fn tolerated(asked: Option<&str>) -> anyhow::Result<Tolerated> {
     match asked {
         None => Ok(Tolerated::Success),
         Some("all" | "all-non-zero") => Ok(Tolerated::All),

@@ -129,7 +129,6 @@ fn measure(options: &Copy, asked: &Asked<'_>) -> anyhow::Result<()> {
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
-    super::undo_left();
     let amount = options.amount();
     let places = options.places(&directory, amount);
     if bytepath_lab::interrupt::wished() {

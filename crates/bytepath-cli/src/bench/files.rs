@@ -153,7 +153,6 @@ pub(super) fn run(options: &Files) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
-    super::undo_left();
     let device = options.made_device()?;
     let record = options.record(&names, device.as_ref());
     // Nobody has it open any more.

@@ -65,7 +65,6 @@ pub(super) fn run(options: &Keepalive) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
-    super::undo_left();
     let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
     if let Some(version) = nginx::found().ok().and_then(|program| nginx::version(&program)) {

@@ -10,7 +10,7 @@ use bytepath_lab::hugetlb_pool::Lent;
 use bytepath_lab::memory::{Sweep, peers};
 use clap::Args;
 
-use super::{Measuring, Sampling, listed, measured, show, those_matching, undo_left};
+use super::{Measuring, Sampling, listed, measured, show, those_matching};
 use crate::{sweep, wrong_usage};
 
 /// How fast is memory? Reading, writing, filling and copying, by block, page size and threads
@@ -87,7 +87,6 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    undo_left();
     let _lent = lent(options.hugetlb_pool, needed_from_pool(&arms))?;
     let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let settings = options.measuring.settings_between(USUAL, QUICK, None);

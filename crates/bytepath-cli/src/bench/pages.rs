@@ -11,7 +11,7 @@ use bytepath_lab::touches::Made;
 use clap::Args;
 
 use super::memory::lent;
-use super::{Measuring, Sampling, listed, measured, show, those_matching, undo_left};
+use super::{Measuring, Sampling, listed, measured, show, those_matching};
 use crate::paging;
 
 /// What do pages cost? To look up and hold (get_user_pages), to fault in, to map, to walk to
@@ -54,7 +54,6 @@ pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    undo_left();
     let from_pool = |arm: &bytepath_lab::arm::Arm| {
         let area = arm.params.get("area")?.as_str()?;
         let bytes = arm.params.get("area_bytes")?.as_u64()?;

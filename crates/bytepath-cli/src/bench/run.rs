@@ -8,6 +8,7 @@ use bytepath_lab::experiments::run::{self, Asked};
 use bytepath_lab::lab::Blocks;
 use clap::Args;
 
+use super::cmd::{failed, tolerated};
 use super::{Measuring, interrupt, listed, measured, show};
 use crate::{values, wrong_usage};
 
@@ -26,6 +27,9 @@ pub(super) struct Run {
     /// Give bytepath run this option too, such as --no-place; may be given more than once
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     with: Vec<String>,
+    /// Measure pipelines that end with another code than 0, too; or those alone that end with one of these
+    #[arg(short, long, value_name = "CODES", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    ignore_failure: Option<String>,
     /// Name the arms and stop
     #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
@@ -45,6 +49,9 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
             "a sample is one run of a pipeline, so --time and --warm-up have no effect on it",
         ));
     }
+    if options.pipeline.iter().any(|text| text.trim().is_empty()) {
+        return Err(wrong_usage("a pipeline is empty"));
+    }
     if let Some(index) = (1..options.pipeline.len())
         .find(|&at| options.pipeline[..at].contains(&options.pipeline[at]))
     {
@@ -63,6 +70,7 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
         pipelines: &options.pipeline,
         prepare: options.prepare.as_deref(),
         directory: &directory,
+        tolerated: tolerated(options.ignore_failure.as_deref())?,
         options: &options.with,
     });
     if options.list {
@@ -79,5 +87,6 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
     }
     settings.others.insert("shell".into(), shell.display().to_string().into());
     let record = measured(run::DESCRIPTION.recorded(), arms, &reference, &settings)?;
-    show(&record, None, outputs)
+    show(&record, None, outputs)?;
+    failed(&record, "arms")
 }

@@ -117,7 +117,6 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
             "bytepath: another bench swap is running on this machine; this one waits until it ends"
         ))
     })?;
-    super::undo_left();
     let mut settings = match options.work {
         Job::Touch => options.measuring.settings_between(USUAL, QUICK, Some(bytes)),
         Job::Redis | Job::Mariadb => {

@@ -1,9 +1,13 @@
 //! `bytepath bench calls`: operations by system calls and in batches on a ring.
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use bytepath_report::schema;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::program::{bytepath, run, shell};
+use crate::program::{HANGS_AFTER, bytepath, run, shell, spawned};
 
 /// Blocks and times that take no time; the figures mean nothing.
 const SHORT: [&str; 6] = ["--blocks", "2", "--time", "2ms", "--warm-up", "1ms"];
@@ -134,4 +138,30 @@ fn an_operation_that_fails_is_an_error_and_no_figure() {
         assert_eq!(arm["status"] == "unavailable", accept, "{name}: {}", arm["why"]);
         assert_eq!(arm["why"].as_str().is_some_and(|why| why.contains("ulimit -n")), accept);
     }
+}
+
+#[test]
+fn a_run_that_is_ended_leaves_no_file_and_what_a_killed_one_left_goes_with_the_next() {
+    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let there = || std::fs::read_dir(folder.path()).expect("it lists").count();
+    let bench = |words: &[&str]| {
+        let mut command = bytepath(&["bench", "calls", "--no-store", "--dir"]);
+        command.arg(folder.path()).args(words).env("XDG_STATE_HOME", state.path());
+        command
+    };
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let mut command = bench(&["--blocks", "1000", "--time", "50ms", "--ops", "read"]);
+        let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        let began = Instant::now();
+        while there() == 0 {
+            assert!(began.elapsed() < HANGS_AFTER, "it makes a file");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        kill_process(Pid::from_child(bench.child()), signal).expect("it runs");
+        bench.child().wait().expect("it ends");
+        assert_eq!(there() > 0, signal == Signal::KILL, "{signal:?}");
+    }
+    let next = run(&mut bench(&["--ops", "nop", "--blocks", "2", "--time", "2ms"]));
+    assert!(next.status.success() && next.stderr.contains("removed "), "{next:?}");
+    assert_eq!(there(), 0);
 }

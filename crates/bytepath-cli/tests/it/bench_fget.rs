@@ -2,11 +2,15 @@
 //! cannot run says why.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{ChildStdout, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, Bounded, bytepath, installed, run, shell, spawned};
+use crate::program::{BYTEPATH, Bounded, HANGS_AFTER, bytepath, installed, run, shell, spawned};
 
 /// As little as shows that every arm runs.
 const SHORT: [&str; 6] = ["--blocks", "2", "--time", "5ms", "--warm-up", "1ms"];
@@ -124,6 +128,42 @@ fn memcached_is_put_under_the_same_load() {
         assert_eq!(arm["status"], "ok", "{arm}");
         assert!(arm["median"].as_f64().is_some_and(|ns| ns > 100.0), "{arm}");
     }
+}
+
+#[test]
+fn a_memcached_ends_with_a_run_that_is_killed_and_its_folder_goes_with_the_next() {
+    if !installed("memcached") {
+        return;
+    }
+    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let bench = |words: &[&str]| {
+        let mut command = bytepath(&["bench", "fget", "--no-store"]);
+        command.args(words).env("XDG_STATE_HOME", state.path()).env("TMPDIR", folder.path());
+        command
+    };
+    let words = ["--peer", "memcached", "--arms", "unix*memcached", "--blocks", "1000"];
+    let mut command = bench(&[&words[..], &["--time", "1s"]].concat());
+    let mut killed = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let began = Instant::now();
+    let sockets = || {
+        let folders = std::fs::read_dir(folder.path()).expect("it lists").flatten();
+        folders.map(|entry| entry.path().join("socket")).collect::<Vec<_>>()
+    };
+    let answers = |socket: &PathBuf| UnixStream::connect(socket).is_ok();
+    while !sockets().iter().any(answers) {
+        assert!(began.elapsed() < HANGS_AFTER, "memcached answers");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(killed.child()), Signal::KILL).expect("it runs");
+    killed.child().wait().expect("it ends");
+    assert_eq!(sockets().len(), 1);
+    while sockets().iter().any(answers) {
+        assert!(began.elapsed() < HANGS_AFTER, "memcached ends");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let next = run(&mut bench(&["--list"]));
+    assert!(next.status.success() && next.stderr.contains("removed "), "{next:?}");
+    assert!(sockets().is_empty());
 }
 
 #[test]

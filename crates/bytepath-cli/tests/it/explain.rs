@@ -46,6 +46,25 @@ fn a_command_is_explained_and_ends_as_it_would_have() {
     }
 }
 
+/// The kernel tells of a wake-up by both threads where both are of the work.
+#[test]
+fn a_wakeup_is_counted_once() {
+    if !may_see_all() {
+        return;
+    }
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let (path, line) =
+        (file.path(), "for i in 1 2 3 4 5 6 7 8 9; do yes | head -c 9M; done | wc -c");
+    let mut command = bytepath(&["explain", "--json", path.to_str().expect("plain")]);
+    run(command.args(["--", "sh", "-c", line])).well();
+    let record = record(path);
+    let counters = &record.arms[0].explained.as_ref().expect("it is explained").counters;
+    let count = |name: &str| counters.get(name).copied().unwrap_or_default();
+    let (woken, slept) = (count("wakeups"), count("context-switches-voluntary"));
+    // Whoever sleeps is woken once, here by another of the work.
+    assert!(slept > 100.0 && (0.3..1.5).contains(&(woken / slept)), "{counters:?}");
+}
+
 #[test]
 fn a_command_that_cannot_start_ends_as_in_a_shell() {
     run(&mut bytepath(&["explain", "--", "/nonexistent/program"]))

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 /// A program that takes longer than this hangs. The longest take a few seconds.
-const HANGS_AFTER: Duration = Duration::from_secs(100);
+pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(100);
 
 /// The program under test.
 pub(crate) const BYTEPATH: &str = env!("CARGO_BIN_EXE_bytepath");

@@ -145,3 +145,16 @@ fn what_went_through_a_pipe_is_not_said_to_be_of_a_file() {
     let into: u64 = pipes.iter().map(|row| written(row)).sum();
     assert_eq!((into, read), (1_000_000, 1_000_000), "{pipes:#?}");
 }
+
+#[test]
+fn when_a_file_was_opened_is_told() {
+    let line = "sleep 0.2; exec 5</etc/group; sleep 0.1";
+    let Some((json, _)) = traced(&["--trace", "filelife", "--", "sh", "-c", line]) else {
+        return;
+    };
+    let rows = json["rows"].as_array().expect("rows");
+    let of_group = |row: &&Value| row["path"] == "/etc/group";
+    let opened: Vec<Option<f64>> =
+        rows.iter().filter(of_group).map(|row| row["opened_at"].as_f64()).collect();
+    assert!(opened.iter().any(|at| *at > Some(0.2)), "{rows:#?}");
+}

@@ -201,12 +201,12 @@ impl Files {
         asm.zero(VALUE, file::BYTES);
         asm.call(Helper::Now);
         asm.store(Size::B8, Reg::R10, VALUE + file::FIRST_NS, Reg::R0);
-        asm.mov(Reg::R7, Reg::R9);
-        chase(asm, Reg::R7, kernel.offset("inode", "i_ino")?, Size::B8);
-        asm.store(Size::B8, Reg::R10, VALUE + file::NODE, Reg::R7);
         if does == Does::Open {
             asm.store(Size::B8, Reg::R10, VALUE + file::OPENED_NS, Reg::R0);
         }
+        asm.mov(Reg::R7, Reg::R9);
+        chase(asm, Reg::R7, kernel.offset("inode", "i_ino")?, Size::B8);
+        asm.store(Size::B8, Reg::R10, VALUE + file::NODE, Reg::R7);
         asm.call(Helper::PidTgid);
         asm.store(Size::B4, Reg::R10, VALUE + file::TID, Reg::R0);
         asm.add_new(&self.files, FILE, VALUE);

@@ -9,6 +9,7 @@ use bytepath_report::Unit;
 
 use super::Description;
 use crate::arm::Arm;
+use crate::cmd_work::Tolerated;
 use crate::run_work::RunWork;
 
 /// What it asks.
@@ -32,6 +33,8 @@ pub struct Asked<'a> {
     pub prepare: Option<&'a str>,
     /// Where the outputs are kept while they are compared.
     pub directory: &'a Path,
+    /// Which exit codes are no failure.
+    pub tolerated: Tolerated,
     /// More options for `bytepath run`.
     pub options: &'a [String],
 }
@@ -62,6 +65,7 @@ fn pair(text: &str, asked: &Asked<'_>) -> [Arm; 2] {
             shell: asked.shell.to_owned(),
             prepare: asked.prepare.map(str::to_owned),
             directory: asked.directory.to_owned(),
+            tolerated: asked.tolerated.clone(),
             output: output.clone(),
         })),
     })

@@ -112,7 +112,7 @@ impl Area {
     /// What else takes pages of this machine, and may take some of a sample's, for a reader.
     pub fn others(&self) -> Vec<String> {
         let mut others: Vec<String> = Vec::new();
-        for area in areas::active() {
+        for area in areas::active().unwrap_or_default() {
             let rank = if area.priority >= PRIORITY { ", and is used as much as ours" } else { "" };
             others.push(format!(
                 "{} is swap of others ({}{rank}); a group's limit keeps its pages out of it",
@@ -150,7 +150,7 @@ impl On {
 
     /// How much of it is in use.
     pub(super) fn used_bytes(&self) -> Option<u64> {
-        areas::named(self.path.as_deref()?).map(|area| area.used_bytes)
+        areas::named(self.path.as_deref()?).ok()?.map(|area| area.used_bytes)
     }
 
     /// The limit on what its device does.

@@ -1,6 +1,9 @@
 //! The swap areas that this machine has now, as `/proc/swaps` tells; and one of them off.
 
+use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use crate::tools;
@@ -18,33 +21,43 @@ pub struct Active {
     pub priority: i32,
 }
 
-/// Every area that is on.
-pub fn active() -> Vec<Active> {
-    parsed(&fs::read_to_string("/proc/swaps").unwrap_or_default())
+/// Every area that is on; why that cannot be told.
+///
+/// # Errors
+/// The kernel's list cannot be read: an area may be on, whichever it is.
+pub fn active() -> Result<Vec<Active>, String> {
+    match fs::read(TOLD) {
+        Ok(text) => Ok(parsed(&text)),
+        // A kernel without swap.
+        Err(error)
+            if error.kind() == ErrorKind::NotFound && Path::new("/proc/self/stat").exists() =>
+        {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(format!("cannot tell which swap areas are on: {TOLD}: {error}")),
+    }
 }
 
+const TOLD: &str = "/proc/swaps";
+
 /// The area of this name, if it is on.
-pub(crate) fn named(path: &Path) -> Option<Active> {
-    active().into_iter().find(|area| area.path == path)
+pub(crate) fn named(path: &Path) -> Result<Option<Active>, String> {
+    Ok(active()?.into_iter().find(|area| area.path == path))
 }
 
 /// Takes an area out of use; one that is not in use is no fault. What it holds comes back to memory
 /// first.
 pub(crate) fn off(path: &Path) -> Result<(), String> {
-    match named(path) {
+    let Some(area) = named(path)? else { return Ok(()) };
+    tools::said("swapoff", &[path.as_os_str()]).map(drop).or_else(|why| match named(path)? {
+        // Somebody else was faster.
         None => Ok(()),
-        Some(area) => tools::said("swapoff", &[path.as_os_str()]).map(drop).or_else(|why| {
-            // Somebody else was faster.
-            match named(path) {
-                None => Ok(()),
-                Some(_) => Err(format!(
-                    "{why}; {} bytes of it are in use; as root: swapoff {}",
-                    area.used_bytes,
-                    path.display()
-                )),
-            }
-        }),
-    }
+        Some(_) => Err(format!(
+            "{why}; {} bytes of it are in use; as root: swapoff {}",
+            area.used_bytes,
+            path.display()
+        )),
+    })
 }
 
 /// Takes all areas out of use that are files in a folder, or loop devices of such files.
@@ -53,7 +66,7 @@ pub(crate) fn off_below(folder: &Path) -> Result<(), String> {
         let behind = backing_file(&area.path);
         area.path.starts_with(folder) || behind.is_some_and(|file| file.starts_with(folder))
     };
-    active().iter().filter(|area| below(area)).try_for_each(|area| off(&area.path))
+    active()?.iter().filter(|area| below(area)).try_for_each(|area| off(&area.path))
 }
 
 /// The file behind a loop device, also where another such device is between them.
@@ -62,9 +75,10 @@ fn backing_file(device: &Path) -> Option<PathBuf> {
     let mut device = device.to_owned();
     for _ in 0..LAYERS_MAX {
         let Some(name) = device.strip_prefix("/dev").ok().and_then(Path::to_str) else { break };
-        let told = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
-        let Ok(told) = told else { break };
-        device = told.trim_end_matches('\n').into();
+        let told = fs::read(format!("/sys/block/{name}/loop/backing_file"));
+        let Ok(mut told) = told else { break };
+        told.pop_if(|last| *last == b'\n');
+        device = OsString::from_vec(told).into();
         found = Some(device.clone());
     }
     found
@@ -74,22 +88,23 @@ fn backing_file(device: &Path) -> Option<PathBuf> {
 const LAYERS_MAX: u32 = 8;
 
 /// The areas in the text of `/proc/swaps`.
-fn parsed(text: &str) -> Vec<Active> {
-    let area = |line: &str| {
-        let mut words = line.split_whitespace();
+fn parsed(text: &[u8]) -> Vec<Active> {
+    let area = |line: &[u8]| {
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let path = unescaped(words.next()?);
+        let mut words = words.filter_map(|word| std::str::from_utf8(word).ok());
         let _kind = words.next()?;
         let kib = |word: Option<&str>| word?.parse::<u64>().ok().map(|kib| kib << 10);
         let (bytes, used_bytes) = (kib(words.next())?, kib(words.next())?);
         Some(Active { path, bytes, used_bytes, priority: words.next()?.parse().ok()? })
     };
-    text.lines().skip(1).filter_map(area).collect()
+    text.split(|byte| *byte == b'\n').skip(1).filter_map(area).collect()
 }
 
-/// The kernel writes blanks and backslashes of a name in octal (seq_file_path).
-fn unescaped(word: &str) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt;
-    let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
+/// The kernel writes blanks and backslashes of a name in octal (seq_file_path), and any other byte as
+/// it is.
+fn unescaped(word: &[u8]) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::new(), word);
     while let Some((first, others)) = rest.split_first() {
         let octal = others.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
@@ -104,22 +119,26 @@ fn unescaped(word: &str) -> PathBuf {
             }
         }
     }
-    std::ffi::OsString::from_vec(bytes).into()
+    OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[test]
     fn areas_are_read_as_the_kernel_tells_them() {
-        let text = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+        let text = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
                     /dev/zram0                              partition\t512000\t1024\t\t32767\n\
-                    /var/a\\040b\\134                       file\t4096\t0\t\t-2\n";
+                    /var/a\\040b\\134                       file\t4096\t0\t\t-2\n\
+                    /var/\xff                              file\t4096\t0\t\t-3\n";
         let areas = parsed(text);
-        assert_eq!(areas.len(), 2);
+        assert_eq!(areas.len(), 3);
+        assert_eq!(areas[2].path.as_os_str().as_bytes(), b"/var/\xff");
         assert_eq!((areas[0].bytes, areas[0].used_bytes), (512_000 << 10, 1 << 20));
         assert_eq!((&*areas[1].path, areas[1].priority), (Path::new("/var/a b\\"), -2));
-        assert_eq!(parsed(""), []);
+        assert_eq!(parsed(b""), []);
     }
 }

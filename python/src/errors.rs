@@ -69,7 +69,7 @@ pub(crate) fn plan(py: Python<'_>, error: &PlanError) -> PyErr {
     let text = error.to_string();
     let errno = match error {
         PlanError::UnknownRoute { .. } => return PyValueError::new_err(text),
-        PlanError::SameFile => Errno::INVAL,
+        PlanError::SameFile | PlanError::Overlap => Errno::INVAL,
         PlanError::Refused { .. } | PlanError::None(_) => Errno::OPNOTSUPP,
     };
     CopyError::new(errno, text, 0).raise(py)

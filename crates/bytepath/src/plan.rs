@@ -86,6 +86,9 @@ pub enum PlanError {
     /// Source and sink are one file, which would grow without end.
     #[error("the source is the sink, so it would grow without end; name another file, or a limit")]
     SameFile,
+    /// Source and sink are parts of one file, and what is written would be read again.
+    #[error("both are parts of one file that overlap; copy by way of another file")]
+    Overlap,
     /// No route suits the job.
     #[error("no route suits this job: {0}")]
     None(Refusal),
@@ -286,12 +289,14 @@ fn choice(route: &'static dyn Route, rank: Rank, job: &Job<'_>, knobs: &Knobs) -
     Choice { route, rank, aliasing, knobs, expected_gib_per_s: None }
 }
 
-/// Refuses a job that would never end. Whether it would depends on where both stand, so a job with
-/// a limit is the caller's business.
+/// Refuses a job within one file that would never end, or read what it has written, as
+/// copy_file_range(2) does: routes read pieces of different sizes ahead of what they write.
 fn ends(job: &Job<'_>) -> Result<(), PlanError> {
-    match job.limit.is_none() && job.source.same_file(job.sink) {
-        true => Err(PlanError::SameFile),
-        false => Ok(()),
+    match job.limit {
+        _ if !job.source.same_file(job.sink) => Ok(()),
+        None => Err(PlanError::SameFile),
+        Some(limit) if job.source.overlaps(job.sink, limit) => Err(PlanError::Overlap),
+        Some(_) => Ok(()),
     }
 }
 
@@ -500,6 +505,26 @@ mod tests {
         let alone = Plan::only("read-write", &job, Knobs::default());
         assert!(matches!(alone, Err(PlanError::SameFile)));
         assert!(Plan::best(&job.limit(1), Knobs::default()).is_ok());
+    }
+
+    #[test]
+    fn parts_of_a_file_are_not_moved_over_each_other() {
+        use rustix::fd::AsFd;
+        use rustix::fs::{SeekFrom, seek};
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        file.as_file().set_len(1000).expect("it grows");
+        let source = Endpoint::open_source(file.path()).expect("a source");
+        let sink = std::fs::File::options().write(true).open(file.path()).expect("a sink");
+        let sink = Endpoint::sink(sink.as_fd()).expect("a sink");
+        let cases =
+            [(0, 5, 10), (5, 0, 10), (0, 5, 5), (5, 0, 5), (0, 0, 10), (990, 995, 5), (995, 990, 100)];
+        for (from, to, limit) in cases {
+            seek(source.as_fd(), SeekFrom::Start(from)).expect("it is a file");
+            seek(sink.as_fd(), SeekFrom::Start(to)).expect("it is a file");
+            let plan = Plan::best(&Job::new(&source, &sink).limit(limit), Knobs::default());
+            let overlaps = matches!(plan, Err(PlanError::Overlap));
+            assert_eq!(overlaps, limit == 10 && from != to, "{from} {to} {limit}");
+        }
     }
 
     fn pipes() -> [(rustix::fd::OwnedFd, rustix::fd::OwnedFd); 2] {

@@ -69,8 +69,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 fn list(options: &Options) -> anyhow::Result<()> {
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let kept = Kept::look()?;
+    // Some are kept with what they were run on: `movers, pipe to pipe`, `ipc-latency`.
+    let is = |name: &str, wanted: &str| {
+        name.strip_prefix(wanted)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with([',', '-']))
+    };
     let of = |entry: &&Entry| {
-        options.experiment.as_ref().is_none_or(|experiment| entry.experiment == *experiment)
+        options.experiment.as_ref().is_none_or(|experiment| is(&entry.experiment, experiment))
     };
     let entries: Vec<_> = kept.entries.iter().filter(of).collect();
     let skipped = entries.len().saturating_sub(options.limit.unwrap_or(usize::MAX));
@@ -86,6 +91,7 @@ fn list(options: &Options) -> anyhow::Result<()> {
             table::listing(&HEADINGS, &sound.into_iter().map(row).collect::<Vec<_>>(), style())
         }
         (true, false) => String::new(),
+        (true, true) if skipped > 0 => String::new(),
         (true, true) => format!(
             "no run{} is kept in {}; bytepath bench keeps every run, unless --no-store is given\n",
             options.experiment.as_ref().map(|name| format!(" of {name}")).unwrap_or_default(),

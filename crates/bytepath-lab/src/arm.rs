@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytepath_report::{Costs, Published, Unit};
+use bytepath_report::{Costs, Figures, Published, Unit};
+use hdrhistogram::Histogram;
 use serde_json::Value;
 
 /// One way of doing an experiment's work.
@@ -109,4 +110,9 @@ pub struct Outcome {
     pub costs: Costs,
     /// What the run turned out to be made of: sizes really obtained.
     pub found: BTreeMap<String, Value>,
+    /// How long each of its operations took, where they are clocked; those of all samples that count
+    /// are told together.
+    pub latencies: Option<Histogram<u64>>,
+    /// What it tells beside its value; of all samples that count the medians are told.
+    pub figures: Figures,
 }

@@ -1,7 +1,6 @@
 //! The work of arms that are operations: `bytepath call`, a process that does one operation again
 //! and again, by system calls or in batches on a ring.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -77,6 +76,6 @@ fn outcome(report: &Report) -> Outcome {
         value: report.seconds * 1e9 / operations,
         seconds: report.seconds,
         costs,
-        found: BTreeMap::new(),
+        ..Outcome::default()
     }
 }

@@ -1,6 +1,5 @@
 //! The work of arms that are one process: `bytepath carry`, between two files or devices.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -66,10 +65,5 @@ fn outcome(report: &EndReport) -> Outcome {
         page_faults_per_gib: per_gib(report.usage.faults as f64),
         ..Costs::default()
     };
-    Outcome {
-        value: report.gib_per_second(),
-        seconds: report.seconds,
-        costs,
-        found: BTreeMap::new(),
-    }
+    Outcome { value: report.gib_per_second(), seconds: report.seconds, costs, ..Outcome::default() }
 }

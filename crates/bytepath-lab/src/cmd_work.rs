@@ -272,6 +272,7 @@ fn outcome(clocked: &Clocked) -> Outcome {
         seconds: clocked.seconds,
         costs,
         found: found.collect::<BTreeMap<_, _>>(),
+        ..Outcome::default()
     }
 }
 

@@ -1,14 +1,12 @@
 //! The work of arms that drive files: `bytepath drive`, or fio, in a process of its own.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytepath_report::{Costs, Latency, latency};
-use hdrhistogram::Histogram;
+use bytepath_report::{Costs, latency};
 use serde_json::Value;
 
 use crate::arm::{Measured, Outcome, TRIAL_TIME, Timing, Work};
@@ -35,8 +33,6 @@ pub struct DriveWork {
     pub words: Vec<String>,
     /// What is driven.
     pub ground: Ground,
-    /// The latencies of all samples so far.
-    pub latencies: RefCell<Histogram<u64>>,
 }
 
 impl DriveWork {
@@ -55,14 +51,6 @@ impl DriveWork {
         end(&mut child);
         report
     }
-
-    /// The latencies of all samples so far, with these.
-    fn latency(&self, report: &DriveReport) -> Result<Latency, String> {
-        let sample = latency::decoded(&report.histogram).map_err(|error| error.to_string())?;
-        let mut all = self.latencies.borrow_mut();
-        all.add(sample).map_err(|error| error.to_string())?;
-        Latency::of(&all).map_err(|error| error.to_string())
-    }
 }
 
 /// Engines are driven for a time.
@@ -80,7 +68,7 @@ impl Work for DriveWork {
 
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
         let report = self.run(timing)?;
-        let latency = self.latency(&report)?;
+        let latencies = latency::decoded(&report.histogram).map_err(|error| error.to_string())?;
         let driven = Driven {
             io_bytes: self.ground.io_bytes as f64,
             per_second: report.per_second,
@@ -89,9 +77,8 @@ impl Work for DriveWork {
             user_s: report.usage.user_s,
             system_s: report.usage.system_s,
             switches: report.usage.switches() as f64,
-            latency,
         };
-        let mut outcome = driven.outcome();
+        let mut outcome = Outcome { latencies: Some(latencies), ..driven.outcome() };
         outcome.found.extend(found(&report));
         outcome.costs.syscalls_per_gib = report.calls.map(|calls| calls as f64 / driven.gib());
         outcome.costs.page_faults_per_gib = Some(report.usage.faults as f64 / driven.gib());
@@ -122,7 +109,6 @@ pub(crate) struct Driven {
     pub(crate) user_s: f64,
     pub(crate) system_s: f64,
     pub(crate) switches: f64,
-    pub(crate) latency: Latency,
 }
 
 impl Driven {
@@ -143,8 +129,13 @@ impl Driven {
             ("context_switches".to_owned(), Value::from(self.switches)),
             ("cpu_user_s".to_owned(), Value::from(self.user_s)),
             ("cpu_system_s".to_owned(), Value::from(self.system_s)),
-            (latency::PARAM.to_owned(), serde_json::to_value(&self.latency).unwrap_or_default()),
         ]);
-        Outcome { value: self.per_second, seconds: self.seconds, costs, found }
+        Outcome {
+            value: self.per_second,
+            seconds: self.seconds,
+            costs,
+            found,
+            ..Outcome::default()
+        }
     }
 }

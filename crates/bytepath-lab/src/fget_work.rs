@@ -269,7 +269,7 @@ fn outcome(loaded: &Loaded, served: Option<Served>) -> Result<Outcome, String> {
         found.insert("busy_ns_per_request".to_owned(), each(served.busy_ns).round().into());
         costs.syscalls_per_op = Some(each(served.calls));
     }
-    Ok(Outcome { value, seconds: loaded.seconds, costs, found })
+    Ok(Outcome { value, seconds: loaded.seconds, costs, found, ..Outcome::default() })
 }
 
 /// Single calls on a descriptor.
@@ -315,7 +315,7 @@ impl Work for DescriptorWork {
         let value = all.cpu_ns as f64 / all.calls.max(1) as f64;
         let costs =
             Costs { cpu_ns_per_op: Some(value), syscalls_per_op: Some(1.0), ..Costs::default() };
-        Ok(Outcome { value, seconds: all.seconds, costs, found: BTreeMap::new() })
+        Ok(Outcome { value, seconds: all.seconds, costs, ..Outcome::default() })
     }
 }
 

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytepath::machine::Machine;
-use bytepath_report::{Control, Costs, Experiment, Explained, Record, Sample, SchemaName, Status};
+use bytepath_report::{
+    Control, Costs, Experiment, Explained, Figures, Latency, Record, Sample, SchemaName, Status,
+    figures, latency,
+};
+use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use crate::arm::{Arm, Measured, Outcome, Timing, Work};
@@ -162,8 +166,42 @@ struct Running {
     samples: Vec<Sample>,
     costs: Vec<Costs>,
     found: BTreeMap<String, Value>,
+    /// Of the samples that count.
+    latencies: Option<Histogram<u64>>,
+    figures: Vec<Figures>,
     failed: Option<Failed>,
     explained: Option<Explained>,
+}
+
+impl Running {
+    /// What a sample that counts told beside its value.
+    fn take(&mut self, outcome: Outcome) -> Result<(), String> {
+        self.found = outcome.found;
+        self.figures.push(outcome.figures);
+        match (&mut self.latencies, outcome.latencies) {
+            (Some(all), Some(latencies)) => {
+                all.add(latencies).map_err(|error| format!("its latencies: {error}"))?;
+            }
+            (all, latencies) => *all = all.take().or(latencies),
+        }
+        Ok(())
+    }
+
+    /// What is told of all its samples together, by the names of parameters.
+    fn told(&self) -> BTreeMap<String, Value> {
+        let mut told = self.found.clone();
+        let latency = self.latencies.as_ref().and_then(|all| Latency::of(all).ok());
+        if let Some(value) = latency.and_then(|latency| serde_json::to_value(latency).ok()) {
+            told.insert(latency::PARAM.to_owned(), value);
+        }
+        let figures = Figures::medians(&self.figures);
+        if let Ok(value) = serde_json::to_value(&figures)
+            && !figures.0.is_empty()
+        {
+            told.insert(figures::PARAM.to_owned(), value);
+        }
+        told
+    }
 }
 
 /// When an arm failed, and why.
@@ -212,6 +250,8 @@ impl Bench {
                     samples: Vec::new(),
                     costs: Vec::new(),
                     found: BTreeMap::new(),
+                    latencies: None,
+                    figures: Vec::new(),
                     failed: None,
                     explained: None,
                 }),
@@ -343,10 +383,12 @@ impl Bench {
         };
         if is_control {
             self.control.push(sample);
-        } else {
-            running.costs.push(outcome.costs);
-            running.found = outcome.found;
-            running.samples.push(sample);
+            return;
+        }
+        running.costs.push(outcome.costs.clone());
+        running.samples.push(sample);
+        if !again && let Err(why) = running.take(outcome) {
+            running.failed = Some(Failed { block: turn.block, why });
         }
     }
 
@@ -504,15 +546,23 @@ pub(crate) fn counted(samples: &[Sample]) -> Vec<f64> {
     counted.iter().map(|sample| sample.value).collect()
 }
 
+/// How many times as much the one arm gave as the other: the median over the blocks, as tables have it.
+pub(crate) fn times(one: &bytepath_report::Arm, other: &bytepath_report::Arm) -> Option<f64> {
+    let blocks = Ratio::of(&counted(&one.samples), &counted(&other.samples));
+    // Of too few blocks there are the medians alone.
+    blocks.ok().map(|ratio| ratio.median).or_else(|| Some(one.median? / other.median?))
+}
+
 fn finished(
     running: Running,
     reference: bool,
     compared: &[f64],
     notes: &mut Vec<String>,
 ) -> bytepath_report::Arm {
-    let Running { arm, samples, costs, found, failed, explained, .. } = running;
+    let told = running.told();
+    let Running { arm, samples, costs, failed, explained, .. } = running;
     let mut shown = bytepath_report::Arm {
-        params: arm.params.into_iter().chain(found).collect(),
+        params: arm.params.into_iter().chain(told).collect(),
         touched: arm.touched,
         published: arm.published,
         section: arm.section,
@@ -532,13 +582,20 @@ fn finished(
     notes.extend(warnings(&shown.name, &values));
     shown.median = median(&values);
     shown.ci95 = median_interval(&values).ok().map(|interval| [interval.low, interval.high]);
+    let count = |(_, sample): &(&Costs, &Sample)| !sample.superseded;
+    let costs: Vec<&Costs> =
+        costs.iter().zip(&samples).filter(count).map(|(costs, _)| costs).collect();
     shown.costs = Some(median_costs(&costs));
     shown.samples = samples;
-    if let Ok(ratio) = Ratio::of(&values, compared) {
-        shown.ratio = Some(ratio.median);
-        shown.ratio_ci95 = Some([ratio.interval.low, ratio.interval.high]);
-        shown.verdict =
-            (!reference).then(|| verdict(ratio.interval, shown.better, EQUIVALENCE_MARGIN));
+    match Ratio::of(&values, compared) {
+        // How far its own blocks are apart says nothing of how far it is from itself.
+        _ if reference => shown.ratio = shown.median.map(|_| 1.0),
+        Ok(ratio) => {
+            shown.ratio = Some(ratio.median);
+            shown.ratio_ci95 = Some([ratio.interval.low, ratio.interval.high]);
+            shown.verdict = Some(verdict(ratio.interval, shown.better, EQUIVALENCE_MARGIN));
+        }
+        Err(_) => {}
     }
     shown
 }
@@ -576,9 +633,9 @@ fn warnings(name: &str, values: &[f64]) -> Vec<String> {
     notes
 }
 
-fn median_costs(costs: &[Costs]) -> Costs {
+fn median_costs(costs: &[&Costs]) -> Costs {
     let of = |field: fn(&Costs) -> Option<f64>| {
-        median(&costs.iter().filter_map(field).collect::<Vec<_>>())
+        median(&costs.iter().filter_map(|costs| field(costs)).collect::<Vec<_>>())
     };
     Costs {
         cpu_user_s_per_gib: of(|costs| costs.cpu_user_s_per_gib),

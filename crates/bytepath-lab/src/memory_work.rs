@@ -1,7 +1,6 @@
 //! The work of arms that sweep over memory or touch pages: `bytepath sweep`, `bytepath paging`, a
 //! pair of processes with memory between them, and peers.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -173,8 +172,7 @@ impl Work for TouchWork {
         Ok(Outcome {
             value: report.seconds * 1e9 / operations,
             seconds: report.seconds,
-            costs: Costs::default(),
-            found: BTreeMap::new(),
+            ..Outcome::default()
         })
     }
 }
@@ -221,6 +219,6 @@ fn outcome(report: &SweepReport, usage: Usage) -> Outcome {
             page_faults_per_gib: per_gib(usage.faults as f64),
             ..Costs::default()
         },
-        found: BTreeMap::new(),
+        ..Outcome::default()
     }
 }

@@ -1,7 +1,6 @@
 //! The work of arms that move bytes from one kind of end to another: a mover in a process of its
 //! own, and processes that feed and drain it where an end is a pipe or a socket.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -263,7 +262,7 @@ fn outcome(moved: &EndReport, seconds: f64) -> Outcome {
         page_faults_per_gib: per_gib(moved.usage.faults as f64),
         ..Costs::default()
     };
-    Outcome { value: gib / seconds.max(1e-9), seconds, costs, found: BTreeMap::new() }
+    Outcome { value: gib / seconds.max(1e-9), seconds, costs, ..Outcome::default() }
 }
 
 /// The reading and the writing end of a pipe or of a pair of connected sockets.

@@ -89,6 +89,7 @@ impl PassWork {
             seconds,
             costs: costs(&[&sent, &received]),
             found,
+            ..Outcome::default()
         })
     }
 

@@ -431,5 +431,5 @@ fn outcome(ends: &[&EndReport], reader: &EndReport) -> Outcome {
         }
     }
     let (value, seconds, costs) = (reader.gib_per_second(), reader.seconds, costs(ends));
-    Outcome { value, seconds, costs, found }
+    Outcome { value, seconds, costs, found, ..Outcome::default() }
 }

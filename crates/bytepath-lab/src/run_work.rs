@@ -11,7 +11,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use bytepath_report::Costs;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::arm::{Outcome, Timing, Work};
@@ -145,7 +144,7 @@ fn outcome(seconds: f64, usage: Usage) -> Outcome {
         ("cpu_s".to_owned(), usage.cpu_s().into()),
         ("context_switches".to_owned(), usage.switches().into()),
     ]);
-    Outcome { value: seconds, seconds, costs: Costs::default(), found }
+    Outcome { value: seconds, seconds, found, ..Outcome::default() }
 }
 
 fn told(error: std::io::Error) -> String {

@@ -1,6 +1,5 @@
 //! The work of arms that are streams: two processes of `bytepath stream`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytepath_report::Costs;
@@ -43,7 +42,7 @@ impl Work for StreamWork {
             value: gib / report.seconds.max(1e-9),
             seconds: report.seconds,
             costs,
-            found: BTreeMap::new(),
+            ..Outcome::default()
         })
     }
 }

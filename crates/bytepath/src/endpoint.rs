@@ -311,7 +311,7 @@ impl<'fd> Endpoint<'fd> {
     }
 
     /// Whether this many bytes of one file, from where this end stands to where `sink` does, would be
-    /// written over others of them; false too where that cannot be told.
+    /// written over others of them that are yet to be read; false too where that cannot be told.
     pub(crate) fn overlaps(&self, sink: &Endpoint<'_>, bytes: u64) -> bool {
         let at = |end: &Endpoint<'_>| rustix::fs::tell(end.as_fd());
         let (Ok(from), Ok(to), Ok(stat)) = (at(self), at(sink), rustix::fs::fstat(self.as_fd()))
@@ -320,7 +320,7 @@ impl<'fd> Endpoint<'fd> {
         };
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let to = if sink.appends() { size } else { to };
-        from != to && from.abs_diff(to) < bytes.min(size.saturating_sub(from))
+        to > from && to - from < bytes.min(size.saturating_sub(from))
     }
 
     /// Whether it was opened with O_APPEND, which several routes refuse.

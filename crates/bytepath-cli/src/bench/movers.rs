@@ -27,9 +27,9 @@ pub(super) struct Movers {
     /// The word {file} becomes the name of an empty file in DIR, for programs that write one too
     #[arg(long, value_name = "WORDS")]
     with: Vec<String>,
-    /// How a pipe or socket is emptied
-    #[arg(long, value_name = "INLET", value_parser = values::inlets(), default_value = "read")]
-    inlet: &'static dyn Inlet,
+    /// How a pipe or socket is emptied; by read unless given
+    #[arg(long, value_name = "INLET", value_parser = values::inlets())]
+    inlet: Option<&'static dyn Inlet>,
     /// Bytes per sample
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "256M")]
     bytes: u64,
@@ -58,6 +58,16 @@ fn ends(text: &str) -> Result<(End, End), String> {
 }
 
 pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
+    if options.measuring.time.is_some() || options.measuring.warm_up.is_some() {
+        return Err(wrong_usage(
+            "a sample is so many bytes, so --time and --warm-up have no effect on it; see --bytes",
+        ));
+    }
+    if options.inlet.is_some() && matches!(options.pair.1, End::File | End::Null) {
+        return Err(wrong_usage(
+            "--inlet is how a pipe or socket is emptied, and the sink is none",
+        ));
+    }
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let outputs = options.measuring.outputs()?;
     let dir = std::fs::canonicalize(&options.dir)
@@ -68,7 +78,7 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
         program: &program,
         directory: &dir,
         file: &file,
-        inlet: options.inlet.name(),
+        inlet: options.inlet.map_or("read", Inlet::name),
     };
     let peers = options.peer.iter().map(|peer| {
         let name = peer.words.join(" ");

@@ -206,7 +206,7 @@ fn outcome(bytes: u64, held: u64, seconds: f64, usage: Usage) -> Outcome {
         ("bytes".to_owned(), bytes.into()),
         ("bytes_held".to_owned(), held.into()),
     ]);
-    Outcome { value: gib / seconds.max(1e-9), seconds, costs, found }
+    Outcome { value: gib / seconds.max(1e-9), seconds, costs, found, ..Outcome::default() }
 }
 
 /// A copy that is removed when it is dropped: before the next one, and outside the clock.

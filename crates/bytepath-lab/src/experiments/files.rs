@@ -3,14 +3,13 @@
 
 pub mod fio;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytepath::engines::{Cache, ENGINES, Kind};
-use bytepath_report::{Published, Unit, latency};
+use bytepath_report::{Published, Unit};
 
 use super::Description;
 use crate::arm::{Arm, Work};
@@ -183,12 +182,7 @@ impl Made<'_> {
         let words = self.words();
         let mut params = self.params();
         params.insert("words".to_owned(), format!("bytepath drive {}", words.join(" ")).into());
-        let work = DriveWork {
-            program: PathBuf::from(program),
-            words,
-            ground: self.ground(),
-            latencies: RefCell::new(latency::empty()),
-        };
+        let work = DriveWork { program: PathBuf::from(program), words, ground: self.ground() };
         Arm {
             name: arm_name(self.engine.name(), self.site.cache),
             section: Some(cache_word(self.site.cache).to_owned()),
@@ -217,6 +211,10 @@ impl Made<'_> {
     }
 
     fn published(&self) -> Option<Published> {
+        let Access { order, read_percent } = self.shape.access;
+        if (order, read_percent, self.shape.io_bytes) != (Order::Random, 100, 1024) {
+            return None;
+        }
         let row = PUBLISHED.iter().find(|(name, ..)| *name == self.engine.name())?;
         let value = match self.site.cache {
             Cache::Direct => row.1,

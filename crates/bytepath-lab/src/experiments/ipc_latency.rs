@@ -1,11 +1,10 @@
 //! `ipc-latency`: how long some bytes take to another process and back.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use bytepath::placement::NamedPlacement;
-use bytepath_report::{Unit, latency, numbers};
+use bytepath_report::{Unit, numbers};
 
 use super::Description;
 use crate::arm::{Arm, Work};
@@ -21,7 +20,8 @@ pub const DESCRIPTION: Description = Description {
                  eventfd and futex carry a number of 8 bytes and no more. The channels' ends sleep, \
                  spin, or spin for 50 µs and then sleep; on one CPU they let each other run in the \
                  place of spinning. The value is the median trip of a sample; \
-                 percentiles are of the trips of all samples.",
+                 percentiles are of the trips of all samples; CPU time and switches are those of the \
+                 process that begins.",
 };
 
 /// Bytes of a trip unless told otherwise.
@@ -55,8 +55,7 @@ fn arm(
         ("placement".to_owned(), placement.name.into()),
         ("cpus".to_owned(), cpus.to_vec().into()),
     ]);
-    let latencies = RefCell::new(latency::empty());
-    let work = TripWork { program: program.into(), medium, bytes, cpus, latencies };
+    let work = TripWork { program: program.into(), medium, bytes, cpus };
     Arm {
         name: format!("{}/{size}@{}", medium.name(), placement.name),
         section: Some(format!("{size}@{}", placement.name)),

@@ -1,6 +1,5 @@
 //! `keepalive`: a connection for each request, or one that is kept.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -10,8 +9,9 @@ use super::Description;
 use crate::arm::{Arm, Work};
 use crate::keepalive::nginx::{self, Proxy};
 use crate::keepalive::stage::Sample;
-use crate::keepalive::work::{KeepaliveWork, Told};
+use crate::keepalive::work::KeepaliveWork;
 use crate::keepalive::{BODY_BYTES, Connections, Load, Protocol};
+use crate::lab;
 
 /// What it asks.
 pub const DESCRIPTION: Description = Description {
@@ -117,7 +117,6 @@ fn arm(via: &str, load: Load, way: &str, sample: Result<Sample, String>, setup: 
             program: setup.program.to_owned(),
             sample,
             directory: setup.directory.to_owned(),
-            told: RefCell::new(Told::default()),
         }) as Box<dyn Work>
     });
     Arm {
@@ -140,7 +139,7 @@ pub fn shows(record: &Record) -> Option<String> {
     };
     let compared = |via: &str| {
         let (new, kept) = (arm(via, "tcp-new")?, arm(via, "tcp-kept")?);
-        let factor = numbers::figure(kept.median? / new.median?);
+        let factor = numbers::figure(lab::times(kept, new)?);
         let (before, after) = (waits(new)?, waits(kept)?);
         Some(format!(
             "kept connections give {factor} times the requests through {via}, and TIME_WAIT goes from \
@@ -152,7 +151,7 @@ pub fn shows(record: &Record) -> Option<String> {
         .into_iter()
         .filter_map(|via| {
             let (new, kept) = (arm(via, "tcp-new")?, arm(via, "tcp-kept")?);
-            let factor = numbers::figure(kept.median? / new.median?);
+            let factor = numbers::figure(lab::times(kept, new)?);
             Some(format!("without nginx they give {factor} times as many ({via})"))
         })
         .collect();

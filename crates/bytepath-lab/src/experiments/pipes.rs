@@ -207,7 +207,9 @@ pub fn arms(axes: &Axes, program: &Path) -> Vec<Arm> {
         let beside = beside_one || !on_one(placement);
         for rung in RUNGS {
             for point in points(axes, rung) {
-                let published = rung.published.filter(|_| beside).map(published);
+                // Published for pipes as they come.
+                let published = rung.published.filter(|_| beside && point.pipe_bytes.is_none());
+                let published = published.map(self::published);
                 arms.push(Arm { published, ..arm(rung, None, placement, &point, program) });
             }
         }

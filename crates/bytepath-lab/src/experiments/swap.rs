@@ -1,6 +1,6 @@
 //! `swap`: what takes the pages that do not fit, and how much slower that is than memory.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::swap::contents::{Contents, KINDS};
 use crate::swap::mariadb::MariaDb;
 use crate::swap::redis::Redis;
 use crate::swap::service_work::{Service, ServiceWork, Shared};
-use crate::swap::touch_work::{Told, TouchWork};
+use crate::swap::touch_work::TouchWork;
 use crate::swap::{BACKENDS, Backend};
 
 /// What it asks.
@@ -141,7 +141,6 @@ fn service_arm(
         limit_bytes: setup.limit_bytes,
         shared: shared.clone(),
         area: OnceCell::new(),
-        told: RefCell::new(Told::default()),
     };
     Arm {
         name: name.to_owned(),
@@ -166,7 +165,6 @@ fn arm(name: &str, backend: Backend, setup: &Setup<'_>) -> Arm {
         contents: setup.contents,
         random_pages: setup.random_pages,
         area: OnceCell::new(),
-        told: RefCell::new(Told::default()),
     };
     Arm {
         name: name.to_owned(),

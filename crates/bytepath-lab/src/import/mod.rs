@@ -119,5 +119,10 @@ fn judged(mut record: Record) -> Record {
             arm.verdict = Some(verdict(judged.interval, arm.better, EQUIVALENCE_MARGIN));
         }
     }
+    if record.arms.iter().any(|arm| arm.ratio_ci95.is_some()) {
+        record
+            .notes
+            .push("ratios are of geometric means: nothing joins the runs in blocks".to_owned());
+    }
     record
 }

@@ -1,13 +1,11 @@
 //! The work of arms that are requests: a sample in a network of its own.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use bytepath_report::{Costs, Figures, Latency, figures, latency};
-use hdrhistogram::Histogram;
+use bytepath_report::{Costs, Figures, latency};
 use serde_json::{Value, json};
 
 use super::stage::{Sample, StageReport};
@@ -35,20 +33,6 @@ pub struct KeepaliveWork {
     pub sample: Sample,
     /// Where files are made.
     pub directory: PathBuf,
-    /// What the samples so far told.
-    pub told: RefCell<Told>,
-}
-
-/// What the samples so far told.
-pub struct Told {
-    latencies: Histogram<u64>,
-    figures: Vec<Figures>,
-}
-
-impl Default for Told {
-    fn default() -> Told {
-        Told { latencies: latency::empty(), figures: Vec::new() }
-    }
 }
 
 impl Work for KeepaliveWork {
@@ -66,18 +50,8 @@ impl Work for KeepaliveWork {
         };
         let report = self.staged(timing.warm_up, time)?;
         let asked = &report.asked;
-        let histogram = latency::decoded(&asked.histogram).map_err(|error| error.to_string())?;
-        let mut told = self.told.borrow_mut();
-        told.latencies.add(&histogram).map_err(|error| error.to_string())?;
-        told.figures.push(figures_of(&report));
-        let latency = Latency::of(&told.latencies).map_err(|error| error.to_string())?;
-        let figures = Figures::medians(&told.figures);
-        let shown = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
-        let found = BTreeMap::from([
-            (latency::PARAM.to_owned(), shown(serde_json::to_value(&latency))),
-            (figures::PARAM.to_owned(), shown(serde_json::to_value(&figures))),
-            ("time_wait_series".to_owned(), series(&report)),
-        ]);
+        let latencies = latency::decoded(&asked.histogram).map_err(|error| error.to_string())?;
+        let found = BTreeMap::from([("time_wait_series".to_owned(), series(&report))]);
         let answered = asked.answered.max(1) as f64;
         let cpu_s = [report.upstream_cpu_s, report.proxy_cpu_s].into_iter().flatten().sum::<f64>();
         let costs = Costs {
@@ -86,9 +60,10 @@ impl Work for KeepaliveWork {
         };
         let value = match self.sample.load {
             Load::Saturation => asked.answered as f64 / asked.seconds.max(1e-9),
-            Load::Rate(_) => histogram.value_at_quantile(0.5) as f64,
+            Load::Rate(_) => latencies.value_at_quantile(0.5) as f64,
         };
-        Ok(Outcome { value, seconds: asked.seconds, costs, found })
+        let (figures, latencies) = (figures_of(&report), Some(latencies));
+        Ok(Outcome { value, seconds: asked.seconds, costs, found, latencies, figures })
     }
 
     fn trial(&self, _: &Timing) -> Result<(), String> {

@@ -1,19 +1,17 @@
 //! The work of arms that are a real service in a group that is short of memory.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytepath_report::{Costs, Figures, Latency, figures, latency};
+use bytepath_report::Figures;
 use hdrhistogram::Histogram;
-use serde_json::Value;
 
 use super::area::{Area, Wanted};
 use super::server::{Server, handed_over};
 use super::stage::{Stage, compressor};
-use super::touch_work::Told;
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::interrupt;
 use crate::left::Folder;
@@ -94,8 +92,6 @@ pub struct ServiceWork {
     pub shared: Rc<Shared>,
     /// The area, once it is made.
     pub area: OnceCell<Area>,
-    /// What the samples so far told.
-    pub told: RefCell<Told>,
 }
 
 /// Of a server that the kernel ended for want of memory one more is run.
@@ -115,18 +111,7 @@ impl Work for ServiceWork {
             return Err("a service is loaded for a time; give one".into());
         };
         let (loaded, figures) = self.loaded(timing.warm_up, time)?;
-        let mut told = self.told.borrow_mut();
-        told.latencies.add(&loaded.latencies).map_err(|error| error.to_string())?;
-        told.figures.push(figures);
-        let latency = Latency::of(&told.latencies).map_err(|error| error.to_string())?;
-        let shown = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
-        let mut found = BTreeMap::from([
-            (latency::PARAM.to_owned(), shown(serde_json::to_value(&latency))),
-            (
-                figures::PARAM.to_owned(),
-                shown(serde_json::to_value(Figures::medians(&told.figures))),
-            ),
-        ]);
+        let mut found = BTreeMap::new();
         if let Some(compressor) = compressor(self.wanted.backend) {
             found.insert("compressor".to_owned(), compressor.into());
         }
@@ -134,8 +119,10 @@ impl Work for ServiceWork {
         Ok(Outcome {
             value: loaded.transactions / seconds,
             seconds,
-            costs: Costs::default(),
             found,
+            latencies: Some(loaded.latencies),
+            figures,
+            ..Outcome::default()
         })
     }
 

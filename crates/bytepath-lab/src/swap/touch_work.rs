@@ -1,15 +1,14 @@
 //! The work of arms that are memory written and read in a group that is short of it: `bytepath
 //! touch`.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use bytepath_report::{Costs, Figures, Latency, figures, latency};
-use hdrhistogram::Histogram;
+use bytepath_report::{Figures, latency};
 use serde_json::Value;
 
 use super::Backend;
@@ -36,20 +35,6 @@ pub struct TouchWork {
     pub random_pages: u64,
     /// The area, once it is made.
     pub area: OnceCell<Area>,
-    /// What the samples so far told.
-    pub told: RefCell<Told>,
-}
-
-/// What the samples so far told.
-pub struct Told {
-    pub(super) latencies: Histogram<u64>,
-    pub(super) figures: Vec<Figures>,
-}
-
-impl Default for Told {
-    fn default() -> Told {
-        Told { latencies: latency::empty(), figures: Vec::new() }
-    }
 }
 
 /// A sample is given up when it takes longer than this, and than its pages would take to go out and
@@ -75,14 +60,15 @@ impl Work for TouchWork {
             return Err("memory is touched as a whole, however long that takes".into());
         };
         let (report, figures) = self.touched(bytes)?;
-        let mut told = self.told.borrow_mut();
+        let mut latencies = latency::empty();
         for phase in [&report.read, &report.random] {
             let text = phase.histogram.as_deref().unwrap_or_default();
             let histogram = latency::decoded(text).map_err(|error| error.to_string())?;
-            told.latencies.add(histogram).map_err(|error| error.to_string())?;
+            latencies.add(histogram).map_err(|error| error.to_string())?;
         }
-        told.figures.push(figures);
-        self.outcome(&report, &told)
+        let seconds = report.write.seconds;
+        let (found, latencies) = (self.found(), Some(latencies));
+        Ok(Outcome { value: seconds, seconds, found, latencies, figures, ..Outcome::default() })
     }
 
     /// One piece, which shows whether there is an area and a group.
@@ -92,24 +78,15 @@ impl Work for TouchWork {
 }
 
 impl TouchWork {
-    fn outcome(&self, report: &TouchReport, told: &Told) -> Result<Outcome, String> {
-        let latency = Latency::of(&told.latencies).map_err(|error| error.to_string())?;
-        let shown = |value: Result<Value, serde_json::Error>| value.unwrap_or_default();
-        let mut found = BTreeMap::from([
-            (latency::PARAM.to_owned(), shown(serde_json::to_value(&latency))),
-            (
-                figures::PARAM.to_owned(),
-                shown(serde_json::to_value(Figures::medians(&told.figures))),
-            ),
-        ]);
+    fn found(&self) -> BTreeMap<String, Value> {
+        let mut found = BTreeMap::new();
         if let Some(compressor) = compressor(self.wanted.backend) {
             found.insert("compressor".to_owned(), compressor.into());
         }
         if let Some(others) = self.area.get().map(Area::others).filter(|all| !all.is_empty()) {
             found.insert("others".to_owned(), others.into());
         }
-        let seconds = report.write.seconds;
-        Ok(Outcome { value: seconds, seconds, costs: Costs::default(), found })
+        found
     }
 
     fn area(&self) -> Result<&Area, String> {

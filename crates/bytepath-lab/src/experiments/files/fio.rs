@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytepath::engines::Cache;
-use bytepath_report::{Latency, Unit};
+use bytepath_report::{Latency, Unit, latency};
 use serde_json::Value;
 
 use super::{Made, arm_name};
@@ -178,7 +178,10 @@ impl Work for FioWork {
         let time = measured_time(timing)?.max(SHORTEST);
         let said = self.run(timing.warm_up, time, timing)?;
         let driven = driven(&said, self.ground.io_bytes)?;
-        Ok(driven.outcome())
+        let mut outcome = driven.outcome();
+        let value = serde_json::to_value(latency_of(&said)).unwrap_or_default();
+        outcome.found.insert(latency::PARAM.to_owned(), value);
+        Ok(outcome)
     }
 
     fn trial(&self, timing: &Timing) -> Result<(), String> {
@@ -224,13 +227,12 @@ fn driven(said: &Value, io_bytes: usize) -> Result<Driven, String> {
         user_s: share("usr_cpu"),
         system_s: share("sys_cpu"),
         switches: jobs.iter().filter_map(|job| job["ctx"].as_f64()).sum(),
-        latency: latency(jobs),
     })
 }
 
 /// The percentiles of the side that did more; of the first group, as all jobs are in one.
-fn latency(jobs: &[Value]) -> Latency {
-    let Some(job) = jobs.first() else { return Latency::default() };
+fn latency_of(said: &Value) -> Latency {
+    let job = &said["jobs"][0];
     let total = |side: &str| job[side]["total_ios"].as_u64().unwrap_or(0);
     let side = if total("write") > total("read") { "write" } else { "read" };
     let told = &job[side]["lat_ns"];

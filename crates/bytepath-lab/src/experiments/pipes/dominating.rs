@@ -2,6 +2,8 @@
 
 use bytepath_report::{Record, numbers};
 
+use crate::lab;
+
 /// A cost that the ladder shows by removing it: two arms that differ in nothing else.
 struct Effect {
     /// With the cost.
@@ -86,8 +88,8 @@ fn placements(record: &Record) -> Vec<&str> {
 }
 
 fn ratio(record: &Record, effect: &Effect) -> Option<f64> {
-    let median = |name: &str| record.arms.iter().find(|arm| arm.name == name)?.median;
-    Some(median(&effect.without)? / median(&effect.with)?)
+    let arm = |name: &str| record.arms.iter().find(|arm| arm.name == name);
+    lab::times(arm(&effect.without)?, arm(&effect.with)?)
 }
 
 /// Whether the intervals of the two arms have nothing in common.

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use bytepath::machine::Machine;
 use bytepath::placement::pin_this_thread;
 use bytepath_lab::arm::{Arm, Outcome, Timing, Work};
+use bytepath_report::{Costs, Figures, Latency, latency};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 // Shared with the tests of the lab, which use more of it.
@@ -61,7 +62,14 @@ impl Work for Disturbed {
         if (self.disturbed)(done) {
             self.disturb();
         }
-        Ok(Outcome { value: 1.0 + f64::from(done), seconds: 0.001, ..Outcome::default() })
+        let number = f64::from(done);
+        let costs = Costs { cpu_ns_per_op: Some(number), ..Costs::default() };
+        let mut figures = Figures::default();
+        figures.add("number", "count", number);
+        let mut latencies = latency::empty();
+        latencies.record(u64::from(done)).expect("it is in range");
+        let (value, latencies) = (1.0 + number, Some(latencies));
+        Ok(Outcome { value, seconds: 0.001, costs, figures, latencies, ..Outcome::default() })
     }
 }
 
@@ -89,8 +97,15 @@ fn a_disturbed_sample_is_measured_again_and_kept_with_the_reason() {
     assert!(again.order > first.order && again.value > first.value, "{again:?}");
     let counted = samples.iter().filter(|sample| !sample.superseded).count();
     assert_eq!(counted, 3, "one a block");
-    let median = found(&record, "disturbed").median.expect("three samples");
+    let arm = found(&record, "disturbed");
+    let median = arm.median.expect("three samples");
     assert!(median > first.value, "the first sample does not count: {median}");
+    // Nor does what it told besides.
+    let costs = arm.costs.as_ref().and_then(|costs| costs.cpu_ns_per_op);
+    let number = Figures::of_arm(arm).and_then(|figures| figures.get("number"));
+    assert_eq!((costs, number), (Some(median - 1.0), Some(median - 1.0)));
+    let latency = Latency::of_arm(arm).expect("it was clocked");
+    assert_eq!(latency.p50_ns, median as u64 - 1, "{latency:?}");
 }
 
 #[test]

@@ -203,6 +203,11 @@ pub(crate) fn word(errno: Errno) -> String {
     text.strip_suffix(&number).map(str::to_owned).unwrap_or(text)
 }
 
+/// The same of an error that may be another's than the kernel's.
+pub(crate) fn word_of(error: &std::io::Error) -> String {
+    Errno::from_io_error(error).map_or_else(|| error.to_string(), word)
+}
+
 /// Whether closing it would tell of bytes that are lost, as some file systems (NFS, those with
 /// quotas) do only then. It closes a duplicate, if it can have one: the file system flushes at each
 /// close.

@@ -132,6 +132,11 @@ impl Tee<'_> {
         let copied = self.copy(&options.extras, &outputs, spill.as_ref(), &planned);
         match &copied {
             Ok(done) if done.ending == Ending::Stopped => return ExitCode::FAILURE,
+            Err(errno @ (Errno::MFILE | Errno::NFILE)) => {
+                let word = word(*errno);
+                self.called.say(format_args!("cannot begin: {word}; nothing was read"));
+                self.well.store(false, Relaxed);
+            }
             Ok(FannedOut { ending: Ending::ReadFailed(errno), .. }) | Err(errno) => {
                 self.called.say(format_args!("read error: {}", word(*errno)));
                 self.well.store(false, Relaxed);
@@ -279,7 +284,9 @@ fn prepared(extras: &Extras) -> Result<Prepared, String> {
     let hashing = hashing.map_err(|error| format!("no thread for the checksum: {error}"))?;
     let spill = extras.spill.as_deref().map(|folder| {
         let file = tempfile::tempfile_in(folder);
-        file.map_err(|error| format!("cannot spill to {}: {error}", folder.display()))
+        file.map_err(|error| {
+            format!("cannot spill to {}: {}", folder.display(), crate::classic::word_of(&error))
+        })
     });
     Ok(Prepared { hashing, spill: spill.transpose()?, planned })
 }

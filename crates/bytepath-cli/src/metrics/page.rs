@@ -114,9 +114,11 @@ fn pipeline(text: &mut Text<'_>, figures: &Figures) {
     };
     let through = pipes().filter_map(|(labels, pipe)| Some((labels, pipe.moved_bytes?)));
     text.counter("pipe_moved_bytes_total", "Bytes that went through a pipe.", through);
-    let fill = pipes().map(|(labels, pipe)| (labels, pipe.fill_bytes));
+    // One that was there too short to be looked at told neither.
+    let seen = || pipes().filter(|(_, pipe)| pipe.holds_bytes > 0);
+    let fill = seen().map(|(labels, pipe)| (labels, pipe.fill_bytes));
     text.gauge("pipe_fill_bytes", "What waits in a pipe.", fill);
-    let holds = pipes().map(|(labels, pipe)| (labels, pipe.holds_bytes));
+    let holds = seen().map(|(labels, pipe)| (labels, pipe.holds_bytes));
     text.gauge("pipe_capacity_bytes", "What a pipe can hold.", holds);
 }
 

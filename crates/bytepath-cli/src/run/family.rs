@@ -45,7 +45,6 @@ pub(super) struct Member {
     /// How often it was seen at each.
     pub(super) looks: BTreeMap<Doing, u32>,
     seen: Instant,
-    pub(super) lived: Duration,
 }
 
 /// What a process does at a moment.
@@ -182,7 +181,6 @@ impl Family {
         member.seen_ended = reading.moved.is_some();
         let moved = reading.moved.or(member.now.moved);
         member.now = Reading { moved, ..reading };
-        member.lived = member.seen.elapsed();
         member.alive = false;
     }
 
@@ -339,7 +337,6 @@ impl Member {
             doing: Doing::default(),
             looks: BTreeMap::new(),
             seen: Instant::now(),
-            lived: Duration::ZERO,
         }
     }
 
@@ -356,7 +353,6 @@ impl Member {
         self.has_children = has_children;
         self.pipes = process::pipes(self.pid);
         self.program = process::program(self.pid);
-        self.lived = self.seen.elapsed();
     }
 
     /// Whether it runs on other CPUs than it was given.

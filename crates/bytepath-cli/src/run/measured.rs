@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::family::Family;
+use super::stages::{Stages, Started};
 use crate::metrics::{Figures, PipeFigures, StageFigures};
 
 /// Of more programs than this, the first are told: a loop may run thousands.
@@ -19,14 +20,18 @@ impl Measured {
         move || kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes in what is known now.
-    pub(super) fn take(&self, family: &Family) {
+    /// Takes in what is known now, of stages that ended by their ends.
+    pub(super) fn take(&self, family: &Family, stages: &Stages) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let members = || family.members.iter().take(TOLD_MAX);
+        let ended_cpu_s = |pid| {
+            let stage = stages.all.iter().find(|stage| stage.pid == Some(pid))?;
+            stage.end.map(|_| stage.cpu_s.0 + stage.cpu_s.1)
+        };
         kept.stages = members()
             .map(|member| StageFigures {
                 program: member.now.name.clone(),
-                cpu_seconds: member.now.user_s + member.now.system_s,
+                cpu_seconds: ended_cpu_s(member.pid).unwrap_or(member.now.cpu_s()),
                 read_and_written_bytes: member
                     .now
                     .moved
@@ -44,6 +49,18 @@ impl Measured {
             let reads = family.member(joint.reader).is_some_and(|reader| reader.alive);
             pipe.fill_bytes = if reads { joint.fill_bytes } else { 0 };
             pipe.holds_bytes = joint.holds_bytes as u64;
+        }
+        // Those that nobody saw: from a stage that was started to the next.
+        for pair in stages.all.windows(2) {
+            let place =
+                |stage: &Started| members().position(|member| Some(member.pid) == stage.pid);
+            let (Some(from), Some(to)) = (place(&pair[0]), place(&pair[1])) else { continue };
+            let through = pair[0]
+                .pid
+                .zip(pair[1].pid)
+                .and_then(|(from, to)| family.between(from, to).bytes());
+            let pipe = kept.pipe(from + 1, to + 1);
+            pipe.moved_bytes = pipe.moved_bytes.max(through);
         }
         let moved = kept.pipes.iter().filter_map(|pipe| pipe.moved_bytes).sum();
         kept.routes = vec![("pipe", moved)];

@@ -1,7 +1,11 @@
 //! What /proc tells of a process, at one moment. Costs about five small files.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Pid;
 
@@ -18,6 +22,8 @@ pub(super) struct Reading {
     pub(super) parent: Option<Pid>,
     pub(super) user_s: f64,
     pub(super) system_s: f64,
+    /// How long it is there.
+    pub(super) age: Duration,
     /// Time on a CPU, and time waiting for one.
     pub(super) run_ns: u64,
     pub(super) wait_ns: u64,
@@ -47,10 +53,14 @@ impl Reading {
         (reading.run_ns, reading.wait_ns) = scheduled(pid, reading.threads)
             .unwrap_or(((1e9 * (reading.user_s + reading.system_s)) as u64, 0));
         reading.moved = moved(pid);
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let now = Duration::try_from(now).unwrap_or_default();
+        // Of which it told when it began.
+        reading.age = now.saturating_sub(reading.age);
         Some(reading)
     }
 
-    /// The fields of proc_pid_stat(5). The name is in parentheses, and may have any letter in it.
+    /// The fields of proc_pid_stat(5); the age is the time of its beginning yet. The name is in parentheses, and may have any letter in it.
     fn of_stat(stat: &str) -> Option<Reading> {
         let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -66,6 +76,7 @@ impl Reading {
             parent: fields.get(1).and_then(|pid| Pid::from_raw(pid.parse().ok()?)),
             threads: u32::try_from(number(20)?).unwrap_or(u32::MAX),
             cpu: usize::try_from(number(39)?).unwrap_or(0),
+            age: Duration::from_secs_f64(seconds(22)?),
             ..Reading::default()
         })
     }
@@ -185,6 +196,14 @@ pub(super) fn pipes(pid: Pid) -> Vec<OpenPipe> {
         })
     };
     open.filter_map(pipe).collect()
+}
+
+/// Whether its words name several files, one of which it reads at a time.
+pub(super) fn names_files(pid: Pid) -> bool {
+    let words = fs::read(path(pid, "cmdline")).unwrap_or_default();
+    let folder = path(pid, "cwd");
+    let is_file = |word: &&[u8]| Path::new(&folder).join(OsStr::from_bytes(word)).is_file();
+    words.split(|byte| *byte == 0).skip(1).filter(is_file).nth(1).is_some()
 }
 
 /// How far it is in the largest file that it reads: bytes, and bytes in all.

@@ -120,6 +120,12 @@ const BUILT_IN: &[&str] = &[
     "wait",
 ];
 
+/// What bash ends with another code for in a pipeline, where it fails.
+const DECLARE: &[&str] = &["declare", "typeset", "readonly"];
+
+/// What bash complains of as it starts, where it is wrong.
+const COMPLAINED_OF: &[&str] = &["BASH_COMPAT", "BASH_XTRACEFD"];
+
 /// The movers that stand in for others of the same name.
 const MOVERS: &[&str] = &["cat", "pv", "tee"];
 
@@ -148,16 +154,31 @@ pub(super) fn taken_apart(line: &OsStr, shell: &OsStr, own: Option<&Own>) -> Scr
         Script::Whole("SHELLOPTS or BASHOPTS set options that may be meant for the whole")
     } else if shell == "bash" && is_outermost() && (is_from_afar() || has_socket_as_input()) {
         Script::Whole("its shell may run ~/.bashrc first, which would be run once a stage")
+    } else if COMPLAINED_OF.iter().any(|name| is_set(name)) || is_too_deep() || is_nowhere() {
+        Script::Whole("its shell may complain as it starts, which it would once a stage")
     } else {
         stages(line.as_bytes(), shell, own)
     }
 }
 
+/// Whether bash would find that it is the thousandth shell.
+fn is_too_deep() -> bool {
+    let level = std::env::var("SHLVL").ok().and_then(|level| level.trim().parse::<i64>().ok());
+    level.is_some_and(|level| level >= SHELLS_MAX)
+}
+
+/// Whether the working directory is gone.
+fn is_nowhere() -> bool {
+    std::env::current_dir().is_err()
+}
+
+/// From so many on, one in the other, bash begins anew.
+const SHELLS_MAX: i64 = 999;
+
 /// Whether bash would take itself for the first shell there is.
 fn is_outermost() -> bool {
     let level = std::env::var("SHLVL").ok().and_then(|level| level.trim().parse::<i64>().ok());
-    // From 1000 on it begins anew.
-    !(1..999).contains(&level.unwrap_or(0))
+    !(1..SHELLS_MAX).contains(&level.unwrap_or(0))
 }
 
 /// Whether bash would take itself for one that sshd has started, as Debian's builds look.
@@ -189,12 +210,15 @@ fn is_assignment(word: &[u8]) -> bool {
     begins && name.len() < word.len() && name.iter().all(is_of_name)
 }
 
-/// Whether a word begins as what is set in an array, and ends in the subscript: bash goes on with that.
+/// Whether a word begins as what is set in an array, and may end in the subscript: bash goes on with
+/// that, to the bracket that belongs to the first, whatever is between.
 fn opens_subscript(word: &[u8]) -> bool {
     let bracket = word.iter().position(|byte| *byte == b'[');
     let Some((name, rest)) = bracket.map(|at| word.split_at(at)) else { return false };
     let is_of_name = |letter: &u8| letter.is_ascii_alphanumeric() || *letter == b'_';
-    !name.is_empty() && name.iter().all(is_of_name) && !rest.contains(&b']')
+    let count = |wanted: u8| rest.iter().filter(|byte| **byte == wanted).count();
+    let is_quoted = rest.iter().any(|byte| b"'\"\\".contains(byte));
+    !name.is_empty() && name.iter().all(is_of_name) && (is_quoted || count(b'[') != count(b']'))
 }
 
 fn inserted(text: &[u8], at: usize, more: &[u8]) -> Vec<u8> {
@@ -337,6 +361,14 @@ impl Reader<'_> {
             return Err("it may have a subscript that goes on");
         }
         if self.stage.program.is_none() && !is_assignment(&word) {
+            if word.starts_with(b"%") {
+                return Err("it names a job, where a shell of its own would look for one");
+            }
+            if self.is_bash && DECLARE.iter().any(|name| word == name.as_bytes()) {
+                return Err(
+                    "it declares variables, and how that fails differs in a shell of its own",
+                );
+            }
             let end = self.stage.text.len();
             self.stage.program = Some(end - word.len()..end);
         }
@@ -427,6 +459,9 @@ impl Reader<'_> {
         if stage.redirects || stage.words == 0 {
             return Err("a stage is not complete");
         }
+        if stage.program.is_none() {
+            return Err("a stage has no program");
+        }
         let own = self.own.zip(stage.mover_at());
         let exec_at = if self.is_bash { None } else { stage.exec_at() };
         let exec: &[u8] = if self.is_bash { b"" } else { b"exec " };
@@ -462,6 +497,9 @@ impl Reader<'_> {
         // A number in front belongs to it, and is no word.
         match self.stage.word.take() {
             Some(word) if word.iter().all(u8::is_ascii_digit) => {}
+            Some(word) if word.starts_with(b"{") && self.is_bash => {
+                return Err("a redirection may set a variable");
+            }
             word => {
                 self.stage.word = word;
                 self.end_of_word()?;
@@ -478,6 +516,11 @@ impl Reader<'_> {
             b'<' => usize::from(rest.starts_with(b"&") || rest.starts_with(b">")),
             _ => usize::from([&b">"[..], b"&", b"|"].iter().any(|more| rest.starts_with(more))),
         };
+        let closes = rest.strip_prefix(b"&-").map(<[u8]>::first);
+        if closes.is_some_and(|next| next.is_some_and(|next| !b" \t|".contains(next))) {
+            // To bash that is one word, and the next begins here.
+            return Err("something is glued to a redirection that closes");
+        }
         self.stage.text.extend(&rest[..more]);
         self.at += more;
         Ok(())
@@ -542,7 +585,6 @@ mod tests {
             ("PATH=/nowhere cat", "PATH=/nowhere cat"),
             ("'cat' f", "'cat' f"),
             ("$x f", "$x f"),
-            ("a=b", "a=b"),
         ];
         for (text, given) in cases {
             assert_eq!(given_to("sh", text, None).1, given);

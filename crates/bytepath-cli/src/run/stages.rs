@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use super::family::Family;
 use super::signals::{Signals, is_passed_on};
 use super::sizes::PipeSize;
+use crate::classic::word_of;
 use crate::sys::spawn;
 
 /// What a shell ends with when a command is not there, or cannot be run.
@@ -249,13 +250,18 @@ impl Started {
                 crate::say(format_args!(
                     "bytepath: cannot start {name}: {}; use fewer stages, or raise the limits on \
                      files and processes (ulimit -n, ulimit -u)",
-                    word(&error)
+                    word_of(&error)
                 ));
                 Err(Started::without_process(stage, NOT_MADE))
             }
             Err(error) => {
                 let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
-                crate::say(format_args!("bytepath: {name}: {}", word(&error)));
+                // By a path it is a file that is missing, or what is to run it.
+                let word = match program.as_encoded_bytes().contains(&b'/') {
+                    true => word_of(&error),
+                    false => not_found_or(&error),
+                };
+                crate::say(format_args!("bytepath: {name}: {word}"));
                 Ok(Started::without_process(stage, End::Exited(status)))
             }
         }
@@ -289,10 +295,9 @@ fn cpu_of_the_dead_s() -> (f64, f64) {
     usage.map_or((0.0, 0.0), |usage| (seconds(usage.user_time()), seconds(usage.system_time())))
 }
 
-fn word(error: &std::io::Error) -> String {
+fn not_found_or(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "command not found".to_owned(),
-        _ => rustix::io::Errno::from_io_error(error)
-            .map_or_else(|| error.to_string(), crate::classic::word),
+        _ => word_of(error),
     }
 }

@@ -13,6 +13,8 @@ use super::watch::Watched;
 
 /// A process that took less of a CPU than this, and no part in a pipe, is not worth a line.
 const WORTH_CPU_S: f64 = 0.01;
+/// The kernel tells when a process began in steps of 10 ms: of less than this there is no rate.
+const LIVED_S_MIN: f64 = 0.05;
 /// Commands are shown no longer than this.
 const SHOWN: usize = 40;
 /// Of more stages than this, the first are shown: a loop may run thousands.
@@ -82,7 +84,7 @@ impl Told {
                 ran.pipes
                     .iter()
                     .filter(|pipe| pipe.from == index)
-                    .map(|pipe| flow(pipe, ran.seconds)),
+                    .map(|pipe| flow(pipe, ran.whole.is_none().then_some(ran.seconds))),
             );
         }
         if let Some(more) = ran.stages.len().checked_sub(SHOWN_MAX + 1) {
@@ -124,16 +126,20 @@ pub(super) fn in_a_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-fn flow(pipe: &RanPipe, seconds: f64) -> String {
+/// With how long the pipe was there, unless it tells; without a rate where nobody knows.
+fn flow(pipe: &RanPipe, seconds: Option<f64>) -> String {
     let about = match (pipe.agreed, pipe.at_least) {
         (_, true) => "at least ",
         (true, _) => "",
         (false, _) => "about ",
     };
-    let seconds = pipe.seconds.unwrap_or(seconds).max(1e-6);
+    let seconds = pipe.seconds.or(seconds);
+    let rate = |bytes: u64| {
+        let rate = numbers::bytes((bytes as f64 / seconds?.max(1e-6)) as u64);
+        Some(format!(", {rate}/s"))
+    };
     let bytes = pipe.bytes.map_or("an unknown number of bytes".to_owned(), |bytes| {
-        let rate = numbers::bytes((bytes as f64 / seconds) as u64);
-        format!("{about}{}, {rate}/s", numbers::bytes(bytes))
+        format!("{about}{}{}", numbers::bytes(bytes), rate(bytes).unwrap_or_default())
     });
     let holds = pipe
         .holds_bytes
@@ -175,7 +181,7 @@ fn processes(family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
         .into_iter()
         .flat_map(|family| family.members.iter().filter(move |member| takes_part(family, member)));
     let stage =
-        |member: &Member| RanStage { seconds: Some(member.lived.as_secs_f64()), ..seen(member) };
+        |member: &Member| RanStage { seconds: Some(member.now.age.as_secs_f64()), ..seen(member) };
     all.map(|member| (stage(member), Some(member.pid))).unzip()
 }
 
@@ -211,10 +217,11 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
             .take(pids.len() + family.members.len())
             .find_map(|pid| pids.iter().rposition(|place| *place == Some(pid)))
     };
-    let lived_s = |pid: Pid| Some(family.member(pid)?.lived.as_secs_f64());
+    let lived_s = |pid: Pid| Some(family.member(pid)?.now.age.as_secs_f64());
     let joined = family.joints.values().filter_map(|joint| {
         let (from, to) = (place(joint.writer)?, place(joint.reader)?);
         let seconds = whole.and_then(|_| Some(lived_s(joint.writer)?.min(lived_s(joint.reader)?)));
+        let seconds = seconds.filter(|seconds| *seconds >= LIVED_S_MIN);
         let at_least = family.is_at_least(joint);
         let pipe = told(from, to, family.through(joint), Some(joint));
         let agreed = pipe.agreed && !at_least;

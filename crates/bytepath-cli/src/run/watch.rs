@@ -75,7 +75,7 @@ impl Watched {
     /// Tells how far it is now.
     pub(super) fn measure(&self) {
         if let (Some(family), Some(measured)) = (&self.family, &self.measured) {
-            measured.take(family);
+            measured.take(family, &self.stages);
         }
     }
 
@@ -84,7 +84,7 @@ impl Watched {
         let Some(family) = &mut self.family else { return USUAL_WINDOW };
         family.look();
         if let Some(measured) = &self.measured {
-            measured.take(family);
+            measured.take(family, &self.stages);
         }
         if let Some(live) = &mut self.live {
             live.draw(family, self.began.elapsed());

@@ -131,6 +131,8 @@ fn failures_are_measured_where_that_is_asked_for() {
     let words = ["exit 3", "exit 4", "--ignore-failure=3", "--blocks", "3", "--json", "-"];
     let done = bench(folder.path(), &words).refused(1, &["1 of 2 commands failed"]);
     assert!(why(&done, "exit 4").contains("it ended with 4"));
+    // Its cleanup failed, or is done though the run was ended.
+    bench(folder.path(), &["true", "-c", "echo why >&2; false"]).refused(1, &["--cleanup", "why"]);
     // A signal is no exit code.
     bench(folder.path(), &["kill -9 $$", "-i"]).refused(1, &["SIGKILL"]);
     bench(folder.path(), &["true", "-i=x"]).refused(2, &["\"x\" is no exit code"]);

@@ -133,6 +133,26 @@ fn a_pipeline_tells_of_its_programs_and_pipes() {
     assert_eq!(sample(&page, "job_exit_code", "command=\"run\""), Some(0.0), "{page}");
 }
 
+#[test]
+fn a_pipeline_that_nobody_came_to_look_at_tells_what_it_moved_all_the_same() {
+    let folder = folder();
+    std::fs::write(folder.path().join("file"), vec![b'x'; 3_000_000]).expect("written");
+    let line = format!(
+        "cd '{}' && $bytepath run --no-summary --metrics m.prom 'cat file | cat | wc -c'",
+        folder.path().display()
+    );
+    assert_eq!(shell(&line).well().stdout, "3000000\n");
+    let page = std::fs::read_to_string(folder.path().join("m.prom")).expect("it was written");
+    well_formed(&page);
+    for ends in ["from=\"1\",to=\"2\"", "from=\"2\",to=\"3\""] {
+        let moved = sample(&page, "pipe_moved_bytes_total", ends);
+        assert!(moved.is_none_or(|moved| moved >= 3e6), "{page}");
+        assert!(sample(&page, "pipe_capacity_bytes", ends) != Some(0.0), "{page}");
+    }
+    let spent = sample(&page, "stage_cpu_seconds_total", "stage=\"1\"");
+    assert!(spent.is_some_and(|spent| spent > 0.0), "{page}");
+}
+
 /// A pv that waits for its input.
 fn waiting(target: &str) -> Bounded {
     let mut pv = bytepath(&["pv", "-q", "--metrics", target]);

@@ -131,6 +131,44 @@ fn options_of_shells_in_the_environment_are_meant_for_the_whole() {
 }
 
 #[test]
+fn what_bash_complains_of_as_it_starts_is_said_once() {
+    if !installed("bash") {
+        return;
+    }
+    let bash = path_of("bash");
+    let text = "true | true | true";
+    let ours = [BYTEPATH, "run", "--no-summary", "--shell", &bash, text];
+    for (variable, is_gone) in [("BASH_COMPAT=99", false), ("SHLVL=1000", false), ("A=b", true)] {
+        let line = match is_gone {
+            true => "cd \"$0\" && rmdir \"$0\" && exec env \"$@\"",
+            false => "exec env \"$@\"",
+        };
+        let [theirs, ours] = [&[&bash, "-c", text][..], &ours].map(|words| {
+            let folder = tempfile::tempdir().expect("a folder").keep();
+            let mut command = Command::new("sh");
+            command.args(["-c", line]).arg(&folder).arg(variable).args(words);
+            let done = run(command.env_remove("RUST_BACKTRACE"));
+            let _ = std::fs::remove_dir(folder);
+            done
+        });
+        assert!(same(&theirs, &ours), "{variable}: {theirs:?} but {ours:?}");
+    }
+}
+
+#[test]
+fn a_rate_is_told_only_of_pipes_that_were_there_long_enough() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("told");
+    let text = "for i in 1 2 3 4 5; do head -c 20000000 /dev/zero | wc -c; done";
+    run(&mut bytepath(&["run", "--json", path.to_str().expect("plain"), text])).well();
+    let told: Value =
+        serde_json::from_slice(&std::fs::read(path).expect("it was written")).expect("JSON");
+    for pipe in told["pipes"].as_array().expect("a list") {
+        assert!(pipe["seconds"].as_f64().is_none_or(|seconds| seconds >= 0.05), "{told}");
+    }
+}
+
+#[test]
 fn a_document_that_cannot_be_written_hides_no_failure() {
     for (text, code) in [("true | sh -c 'exit 5'", 5), ("true | true", 1)] {
         let done = run(&mut bytepath(&["run", "--json", "/dev/full", text]));
@@ -244,6 +282,16 @@ const BASH: &[&str] = &[
     "echo $'a\\tb' | cat",
     "coproc cat; echo a | cat",
     "select x in a b; do break; done </dev/null 2>/dev/null | cat",
+    "true | %s",
+    "true | x=1 %s",
+    "echo a >&-# x | wc",
+    "x[a[1] | 2]=5 | cat",
+    "x[']' | y]=5 | cat",
+    "true | a=b <nosuch",
+    "true | {v}>/nosuch/x",
+    "exit 3 a<<<{v}>o | cat",
+    "true | declare @",
+    "true | readonly UID=3",
 ];
 
 #[test]
@@ -298,6 +346,8 @@ fn wrong_usage_is_told_with_the_right_code() {
 fn programs_that_are_not_there_end_as_in_a_shell() {
     run(&mut bytepath(&["run", "--", "nosuch-at-all"]))
         .refused(127, &["nosuch-at-all: command not found"]);
+    run(&mut bytepath(&["run", "--", "./nosuch-at-all"]))
+        .refused(127, &["./nosuch-at-all: No such file or directory"]);
     run(&mut bytepath(&["run", "--", "echo", "a", ":::", "/etc/passwd"]))
         .refused(126, &["ermission denied"]);
     let done = run(&mut bytepath(&["run", "--", "nosuch-at-all", ":::", "wc", "-c"]));
@@ -628,9 +678,8 @@ fn the_shell_and_run_are_compared_on_the_same_output() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().to_str().expect("plain");
     let words = ["bench", "run", "--blocks", "2", "--json", "-", "--dir", dir];
-    let record = run(&mut bytepath(&[&words[..], &["seq 1000 | wc -l", "true | false"]].concat()))
-        .well()
-        .json();
+    let pipelines = ["seq 1000 | wc -l", "true | false"];
+    let record = run(&mut bytepath(&[&words[..], &["-i=1"], &pipelines].concat())).well().json();
     let arms = record["arms"].as_array().expect("arms");
     assert!(arms.len() >= 4, "{record}");
     assert!(arms.iter().all(|arm| arm["status"] == "ok" && arm["unit"] == "s"), "{record}");
@@ -641,7 +690,12 @@ fn the_shell_and_run_are_compared_on_the_same_output() {
 fn what_gives_other_output_each_time_gives_no_figure() {
     let words = ["bench", "run", "--blocks", "2", "--json", "-", "date +%N | cat"];
     let record = run(&mut bytepath(&words)).json();
-    assert!(record.to_string().contains("gave other output than before"), "{record}");
+    assert!(record.to_string().contains("gave other output than the first run"), "{record}");
+    for (text, why) in [("true | false", "it ended with 1"), ("nosuch-at-all | nosuch", "127")] {
+        let words = ["bench", "run", "--blocks", "2", text];
+        run(&mut bytepath(&words)).refused(1, &["no arm can run", why]);
+    }
+    run(&mut bytepath(&["bench", "run", " "])).refused(2, &["empty"]);
     run(&mut bytepath(&["bench", "run", "a", "a"])).refused(2, &["twice"]);
     let done =
         run(&mut bytepath(&["bench", "run", "--prepare", "exit 3", "true", "--blocks", "2"]));

@@ -23,9 +23,12 @@ pub const DESCRIPTION: Description = Description {
     question: "Which engine does most requests on files on this machine?",
     definition: "Threads make requests of one size on files full of bytes that do not compress, at \
                  the same places for every engine, for a fixed time after a warm-up. As many \
-                 requests are in flight with every engine: jobs x depth, on one thread a job where \
-                 the engine queues and on depth threads a job where it does not. Buffered: through \
-                 the page cache, which has every page (or none with --cold); direct: past it.",
+                 requests may be in flight with every engine: jobs x depth, on one thread a job \
+                 where the engine queues and on depth threads a job where it does not. Buffered: \
+                 through the page cache, which has every page (or none with --cold); direct: past \
+                 it. All that is done is taken at once, and as many handed over one by one; what the \
+                 page cache does while it is handed over is in flight no longer than until the next \
+                 time, where fio, which takes one at a time, tells of up to twice as long.",
 };
 
 /// Whose figures stand beside ours.

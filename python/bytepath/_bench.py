@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Union
 
@@ -120,6 +121,13 @@ class Record:
         frame: pandas.DataFrame = _pandas().DataFrame(rows)
         return frame
 
+    def __iter__(self) -> Iterator[str]:
+        """The names of the arms."""
+        return (arm.name for arm in self.arms)
+
+    def __contains__(self, name: object) -> bool:
+        return any(arm.name == name for arm in self.arms)
+
     def __len__(self) -> int:
         return len(self.arms)
 
@@ -204,4 +212,9 @@ def bench(
             elif one is not None and one is not False:
                 command.append(f"{option}={os.fspath(one) if isinstance(one, os.PathLike) else one}")
     text = checked([*command, *(["--", *arguments] if arguments else [])], show=show)
-    return Record(json.loads(text))
+    try:
+        data = json.loads(text)
+    except ValueError:
+        said = text.strip().partition("\n")[0]
+        raise ValueError(f"that measures nothing, and gives no record but text: {said!r}") from None
+    return Record(data)

@@ -6,11 +6,12 @@ import errno
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from bytepath import _bytepath
-from bytepath._ends import End, Opened, deliver
+from bytepath._ends import End, Opened
 from bytepath._errors import CopyError, make
 from bytepath._progress import Progress, check, teller
 
@@ -125,8 +126,9 @@ def copy(
     given = None if length is None else _count("length", length)
     asked = {
         "limit": given,
-        "route": route,
-        "profile": None if profile is None else os.fspath(profile),
+        "before": 0,
+        "route": _route(route),
+        "profile": None if profile is None else os.fsdecode(profile),
         "enlarge_pipes": bool(enlarge_pipes),
         "allow_aliasing": bool(allow_aliasing),
         "leave_cache": bool(leave_cache),
@@ -151,19 +153,44 @@ def copy(
         if verify:
             ends.check_verifiable()
         ahead = opened_source.read_ahead(given)
-        deliver(opened_sink, ahead)
-        if given is not None:
-            asked["limit"] = given - len(ahead)
         with teller(progress, lambda: ends.total(given)) as tell:
-            told = tell and (lambda done: tell(done + len(ahead)))
-            try:
-                moved = _bytepath.move_bytes(ends.source, ends.sink, asked, told)
-            except CopyError as error:
-                error.offset += len(ahead)
-                raise
+            if ahead:
+                _deliver(ahead, ends.sink, asked, tell)
+                asked["before"] = len(ahead)
+            if given is not None:
+                asked["limit"] = given - len(ahead)
+            moved = _bytepath.move_bytes(ends.source, ends.sink, asked, tell)
         if verify:
             ends.verify(moved.bytes)
     return _copied(moved, len(ahead))
+
+
+def _deliver(
+    ahead: bytes, sink: int, asked: dict[str, Any], tell: Callable[[int], None] | None
+) -> None:
+    """Brings what was read ahead to the sink, as all else is: from a file, by whatever route."""
+    with _file_of(ahead) as file:
+        by_any = {**asked, "limit": None, "route": None, "profile": None, "any_order": False}
+        try:
+            _bytepath.move_bytes(file.fileno(), sink, by_any, tell)
+        except BaseException as error:
+            for told in (error, error.__cause__):
+                if isinstance(told, CopyError):
+                    # The file could be read again, but what its bytes were read from cannot.
+                    told.stranded = ahead[told.offset :]
+            raise
+
+
+def _file_of(ahead: bytes) -> IO[bytes]:
+    """A file in memory of these bytes, at its beginning."""
+    try:
+        file = open(os.memfd_create("bytepath-read-ahead"), "w+b")
+        file.write(ahead)
+        file.seek(0)
+    except OSError as error:
+        text = f"there is no memory to be had for what was read ahead: {error.strerror}"
+        raise make(error.errno or errno.EIO, text, stranded=ahead) from None
+    return file
 
 
 def _path(end: Any) -> str | None:
@@ -207,8 +234,9 @@ def plan(
     """
     asked = {
         "limit": _count("length", length),
-        "route": route,
-        "profile": None if profile is None else os.fspath(profile),
+        "before": 0,
+        "route": _route(route),
+        "profile": None if profile is None else os.fsdecode(profile),
         "enlarge_pipes": bool(enlarge_pipes),
         "allow_aliasing": bool(allow_aliasing),
         "leave_cache": bool(leave_cache),
@@ -219,29 +247,41 @@ def plan(
     opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
     opened_source.check_open()
     opened_sink.check_open()
-    with tempfile.TemporaryFile(buffering=0, dir=_stand_in_for(opened_sink)) as stand_in:
-        opened_source.open(os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            if opened_sink.is_path and not os.path.exists(opened_sink.name):
-                opened_sink = Opened(stand_in, "sink")
-            # Opened both ways, a FIFO needs no reader.
-            opened_sink.open(os.O_RDWR | os.O_NONBLOCK)
-            try:
-                planned = _bytepath.plan_for(opened_source.descriptor, opened_sink.descriptor, asked)
-            finally:
-                opened_sink.close()
-        finally:
-            opened_source.close()
+    opened_source.open(os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        planned = _planned(opened_source.descriptor, opened_sink, asked)
+    finally:
+        opened_source.close()
     routes = [PlannedRoute(r.name, r.expected_gib_per_s, r.why) for r in planned.routes]
     return Plan(planned.reason, routes, dict(planned.refused), planned.text)
 
 
-def _stand_in_for(sink: Opened) -> Any:
-    """The directory in which a sink that is not there yet would be made."""
-    if not sink.is_path or os.path.exists(sink.name):
-        return None
-    directory = os.path.dirname(sink.name) or os.curdir
-    return os.fsdecode(directory)
+def _planned(source: int, sink: Opened, asked: dict[str, Any]) -> _bytepath.Planned:
+    """The plan for a sink that is not open yet."""
+    if not sink.is_there():
+        with _stand_in_for(sink) as stand_in:
+            return _bytepath.plan_for(source, stand_in.fileno(), asked)
+    # Opened both ways, a FIFO needs no reader.
+    sink.open(os.O_RDWR | os.O_NONBLOCK)
+    try:
+        return _bytepath.plan_for(source, sink.descriptor, asked)
+    finally:
+        sink.close()
+
+
+def _stand_in_for(sink: Opened) -> IO[bytes]:
+    """A file without a name, where a sink that is not there yet would be made."""
+    directory = os.path.dirname(os.fsdecode(sink.name)) or os.curdir
+    try:
+        return tempfile.TemporaryFile(buffering=0, dir=directory)
+    except OSError as error:
+        raise sink.unopened(error.errno or errno.EIO) from None
+
+
+def _route(name: str | None) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"route has to be the name of a route, not {type(name).__name__}")
+    return name
 
 
 def _count(name: str, value: int | None) -> int | None:
@@ -312,7 +352,11 @@ class _Both:
         return self._sink.descriptor
 
     def _open_sink(self) -> None:
-        """Empties it only once it is known not to be the source, and what is asked for can be had."""
+        """Makes or empties it only once it is known not to be the source, and what is asked for can be had."""
+        chosen = self._asked["route"] is not None or self._asked["profile"] is not None
+        if chosen and not self._sink.is_there():
+            with _stand_in_for(self._sink) as stand_in:
+                _bytepath.plan_for(self.source, stand_in.fileno(), self._asked)
         # Some routes map the sink, which takes one that can be read. A FIFO that is open for reading here
         # would have a reader that never reads.
         both = os.O_RDWR if self._sink.may_be_read() else os.O_WRONLY
@@ -328,7 +372,7 @@ class _Both:
             if self._offsets[1] is None and stat.S_ISREG(os.fstat(self.sink).st_mode):
                 if os.path.sameopenfile(self.source, self.sink):
                     raise make(errno.EINVAL, "the source is the sink: nothing was copied")
-                if self._asked["route"] is not None or self._asked["profile"] is not None:
+                if chosen:
                     _bytepath.plan_for(self.source, self.sink, self._asked)
                 os.ftruncate(self.sink, 0)
         except BaseException:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import errno
 import io
 import os
-import select
 import socket
 import stat
-from typing import Any, BinaryIO, Union
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Union
 
 from bytepath._errors import CopyError, make
 
 #: What may be the source or the sink of a copy.
-End = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]", int, BinaryIO, socket.socket]
+End = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]", int, IO[bytes], socket.socket]
 
 #: Taken from a file object at once.
 _PIECE_BYTES = 64 << 10
@@ -41,6 +43,8 @@ class Opened:
         if isinstance(end, bool) or end is None:
             raise self._wrong_type(end, "a path, a file, a socket or a descriptor is wanted")
         if isinstance(end, int):
+            if not -(1 << 31) <= end < 1 << 31:
+                raise ValueError(f"the {role} cannot be {end}: no descriptor has such a number")
             self.descriptor = end
             return
         if isinstance(end, io.TextIOBase):
@@ -86,12 +90,13 @@ class Opened:
         try:
             self.descriptor = os.open(self.name, flags | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
         except OSError as error:
-            raise self._unopened(error.errno or errno.EIO) from None
+            raise self.unopened(error.errno or errno.EIO) from None
         if stat.S_ISDIR(os.fstat(self.descriptor).st_mode):
             os.close(self.descriptor)
-            raise self._unopened(errno.EISDIR)
+            raise self.unopened(errno.EISDIR)
 
-    def _unopened(self, number: int) -> CopyError:
+    def unopened(self, number: int) -> CopyError:
+        """The exception for a path that cannot be opened."""
         hint = "; bytepath.copytree copies trees" if number == errno.EISDIR else ""
         text = f"cannot open the {self.role}: {os.strerror(number)}{hint}"
         return make(number, text, side=self.role, filename=self.name)
@@ -123,6 +128,10 @@ class Opened:
         """Whether it was given by name."""
         return self._owned
 
+    def is_there(self) -> bool:
+        """Whether there is something to open, or it is open."""
+        return not self._owned or os.path.exists(self.name)
+
     def regular(self) -> bool:
         """Whether it is a regular file or a block device."""
         mode = os.fstat(self.descriptor).st_mode
@@ -153,14 +162,16 @@ class Opened:
             self.go_to(offset)
 
     def read_ahead(self, most: int | None) -> bytes:
-        """What a file object holds of a pipe or socket comes before what the descriptor gives.
-
-        How much it holds cannot be asked without reading when it is nothing: a piece, then.
-        """
+        """What a file object holds of a pipe or socket comes before what the descriptor gives."""
         file = self._file
-        if file is None or self._stood is not None or not file.readable() or most == 0:
+        if file is None or self._stood is not None or not file.readable():
             return b""
-        return file.read1(-1 if most is None else min(most, _PIECE_BYTES)) or b""
+        left, pieces = sys.maxsize if most is None else most, []
+        with _nothing_to_read(file.raw):
+            while piece := file.read1(min(left, _PIECE_BYTES)):
+                pieces.append(piece)
+                left -= len(piece)
+        return b"".join(pieces)
 
     def end(self) -> None:
         """Lets the file object stand where the descriptor does."""
@@ -171,15 +182,15 @@ class Opened:
         self._file.seek(stands)
 
 
-def deliver(sink: Opened, piece: bytes) -> None:
-    """Writes a piece to a descriptor, whatever its O_NONBLOCK says."""
-    left = memoryview(piece)
-    while left:
-        try:
-            left = left[os.write(sink.descriptor, left) :]
-        except BlockingIOError:
-            select.select([], [sink.descriptor], [])
-        except OSError as error:
-            offset, text = len(piece) - len(left), f"writing failed: {error.strerror}"
-            number = error.errno or errno.EIO
-            raise make(number, text, offset, None, "sink", bytes(left)) from None
+@contextmanager
+def _nothing_to_read(raw: Any) -> Iterator[None]:
+    """Has a file object's descriptor, or socket, give nothing for a moment.
+
+    How much the object holds cannot be asked: where that is nothing, every method of it reads, and may wait for
+    ever. So what it reads with says meanwhile what a descriptor says that would have to wait.
+    """
+    raw.readinto = lambda _: None
+    try:
+        yield
+    finally:
+        del raw.readinto

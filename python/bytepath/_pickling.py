@@ -54,6 +54,18 @@ def loads(pickled: Any, buffers: list[Any]) -> Any:
     return pickle.loads(pickled, buffers=buffers)
 
 
+def reduced_view(view: Any, protocol: int) -> tuple[Any, tuple[Any]]:
+    """How a view of what was received is handed on: as a buffer, of which whoever gets it has a view again,
+    and as bytes where pickles hold no buffers."""
+    if protocol < 5:
+        return bytes, (bytes(view),)
+    return _itself, (pickle.PickleBuffer(view),)
+
+
+def _itself(buffer: Any) -> Any:
+    return buffer
+
+
 def _reducers() -> dict[type, Any]:
     """What others have told copyreg and multiprocessing; one table, because two are looked up slowly."""
     global _seen, _table

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable
 from multiprocessing import util
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,13 +23,22 @@ _exits_in = 0
 def keep_account_of(owner: Any) -> None:
     """Has `owner._forked()` called in processes that are forked from this one, and `owner._let_go()` when
     this one exits, so that other ends learn that no more comes."""
-    global _exits_in
     _live.add(owner)
     if _exits_in != os.getpid():
-        _exits_in = os.getpid()
-        # Not atexit: children of multiprocessing leave without that. Before it waits for the children of this
-        # process, which may wait for it.
-        util.Finalize(None, _let_all_go, exitpriority=10)
+        _let_all_go_at_exit()
+
+
+def _let_all_go_at_exit(_: object = None) -> None:
+    global _exits_in
+    _exits_in = os.getpid()
+    # Not atexit: children of multiprocessing leave without that. Before it waits for the children of this
+    # process, which may wait for it.
+    util.Finalize(None, _let_all_go, exitpriority=10)
+
+
+# A child of multiprocessing's forkserver forgets what was to be done at its exit after it has made the
+# arguments that it was given, queues among them.
+util.register_after_fork(_live, _let_all_go_at_exit)
 
 
 def _let_all_go() -> None:
@@ -52,44 +62,90 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Readers:
-    """Tasks of an event loop that wait until a descriptor is readable."""
+    """Tasks of event loops that wait until a descriptor is readable. Each loop, of whatever thread, has the
+    descriptor in a set of its own, so that all are told."""
 
     def __init__(self) -> None:
-        self._futures: dict[int, list[asyncio.Future[None]]] = {}
+        self._waiting: dict[tuple[asyncio.AbstractEventLoop, int], set[asyncio.Future[None]]] = {}
+        self._ended = False
+        # A task that nobody knows of any more ends, and so is removed, wherever Python collects it: also in the
+        # middle of what is below.
+        self._lock = RLock()
+
+    def count(self) -> int:
+        """How many tasks wait."""
+        with self._lock:
+            return sum(map(len, list(self._waiting.values())))
 
     async def wait(self, fd: int) -> None:
         import asyncio  # where an event loop runs it is there, and elsewhere it takes long
 
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        waiting = self._futures.setdefault(fd, [])
-        if not waiting:
-            loop.add_reader(fd, self._wake, fd)
-        waiting.append(future)
+        if not self._add(loop, fd, future):
+            return
         try:
             await future
         finally:
-            if future in waiting:
-                waiting.remove(future)
-            if not waiting and self._futures.get(fd) is waiting:
-                del self._futures[fd]
-                loop.remove_reader(fd)
+            self._remove(loop, fd, future)
+
+    def looked(self, end: Any, look: Callable[..., Any], *arguments: Any) -> Any:
+        """What a look at an end finds. Whoever finds something may have taken the wake-up of those who wait,
+        whom nothing wakes again before they have looked: they do so then."""
+        found = True
+        try:
+            found = look(*arguments)
+            return found
+        finally:
+            if found and self._waiting:
+                fd = end.fileno()
+                self._wake_all(lambda waited: waited == fd)
 
     def end(self) -> None:
-        """Wakes all, before their descriptors are closed: each finds that, and says so."""
-        futures, self._futures = self._futures, {}
-        for fd, waiting in futures.items():
-            for future in waiting:
+        """Wakes all, after their ends are closed: each finds that, and says so."""
+        with self._lock:
+            self._ended = True
+        self._wake_all(lambda _: True)
+
+    def _add(self, loop: asyncio.AbstractEventLoop, fd: int, future: asyncio.Future[None]) -> bool:
+        """Whether there is something to wait for."""
+        with self._lock:
+            if self._ended:
+                return False
+            for other in list(self._waiting):
+                if other[0].is_closed():
+                    self._waiting.pop(other, None)
+            waiting = self._waiting.setdefault((loop, fd), set())
+            waiting.add(future)
+            self._waiting[loop, fd] = waiting
+        loop.add_reader(fd, self._wake, loop, fd)
+        return True
+
+    def _remove(self, loop: asyncio.AbstractEventLoop, fd: int, future: asyncio.Future[None]) -> None:
+        with self._lock:
+            waiting = self._waiting.get((loop, fd), set())
+            waiting.discard(future)
+            is_last = not waiting and self._waiting.pop((loop, fd), None) is not None
+        # A task of a loop that was closed ends when nobody knows of it any more.
+        if is_last and not loop.is_closed():
+            loop.remove_reader(fd)
+
+    def _wake(self, loop: asyncio.AbstractEventLoop, fd: int) -> None:
+        # Each looks for itself, and waits again where another was first.
+        with self._lock:
+            futures = list(self._waiting.get((loop, fd), ()))
+        for future in futures:
+            _wake(future)
+
+    def _wake_all(self, waits_for: Callable[[int], bool]) -> None:
+        with self._lock:
+            keys = [key for key in list(self._waiting) if waits_for(key[1])]
+            waiting = [(key[0], list(self._waiting.get(key, ()))) for key in keys]
+        for loop, futures in waiting:
+            for future in futures:
                 # Of a loop that is over, nobody waits any more.
                 with contextlib.suppress(RuntimeError):
-                    loop = future.get_loop()
-                    loop.remove_reader(fd)
                     loop.call_soon_threadsafe(_wake, future)
-
-    def _wake(self, fd: int) -> None:
-        # Each looks for itself, and waits again where another was first.
-        for future in self._futures.get(fd, []):
-            _wake(future)
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -97,12 +153,12 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def until(look: Callable[[], Any], watch: Callable[[], bool], fd: int, readers: Readers) -> Any:
-    """What `look` finds, once it is not None. Nothing is taken before it is returned, so that a task that
-    is cancelled loses nothing."""
+async def until(look: Callable[[], Any], end: Any, readers: Readers) -> Any:
+    """What `look` finds at an end, once it is not None. Nothing is taken before it is returned, so that a
+    task that is cancelled loses nothing."""
     while True:
-        found = look()
+        found = readers.looked(end, look)
         if found is not None:
             return found
-        if not watch():
-            await readers.wait(fd)
+        if not end.watch():
+            await readers.wait(end.fileno())

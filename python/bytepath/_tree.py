@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 
 from bytepath._copy import Copied
 from bytepath._errors import ProgramError, TreeError
-from bytepath._program import run
+from bytepath._program import program, run
 from bytepath._sifting import Ignore, Sifted, sift
 
 #: What copies one file: called with the names of source and destination.
@@ -78,10 +79,14 @@ def copytree(
         os.scandir(source).close()
     if not dirs_exist_ok and os.path.lexists(destination):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), destination)
+    by_function = copy_function is not shutil.copy2
+    if by_function and (route is not None or profile is not None):
+        raise ValueError("route and profile are for the engine: copy_function would not see them")
+    if not by_function:
+        # Where it is missing, that is said before anything is made.
+        program()
     os.makedirs(os.path.dirname(os.path.abspath(destination)), exist_ok=True)
-    if copy_function is not shutil.copy2:
-        if route is not None or profile is not None:
-            raise ValueError("route and profile are for the engine: copy_function would not see them")
+    if by_function:
         each = _Each(copy_function, ignore, symlinks)
         return each.copytree(source, destination, ignore_dangling_symlinks)
     arguments: list[Any] = ["cp", "--recursive", "--json", "-"]
@@ -108,23 +113,19 @@ def _copy_sifted(
 ) -> TreeCopied:
     """Copies what was left: directories that lost something here, all else by the command."""
     began = time.perf_counter()
-    for folder in sifted.folders:
-        os.makedirs(os.path.join(destination, folder), exist_ok=True)
-    copied = TreeCopied(0, len(sifted.folders), 0, 0, 0.0)
     errors: list[dict[str, Any]] = []
+    made = _made(sifted.folders, source, destination, errors)
+    copied = TreeCopied(0, len(made), 0, 0, 0.0)
     left_out = 0
     command = [*arguments, "--parents", "--target-directory", os.path.abspath(destination), "--"]
-    for names in (bundle for parts in sifted.parts for bundle in _bundles(parts)):
+    each = ([name for name in parts if os.path.dirname(name) in made] for parts in sifted.parts)
+    for names in (bundle for parts in each for bundle in _bundles(parts)):
         told = _told([*command, *names], folder=source)
-        for error in told["errors"]:
-            # The command was given names in the source.
-            if error["source"] is not None:
-                error["source"]["below"] = source
-        errors += told["errors"]
+        errors += (_as_given(error, source, destination) for error in told["errors"])
         left_out += told["errors_left_out"]
         copied = copied._add(told)
     # Last, and those within others first: what is made in a directory changes its times.
-    for folder in reversed(sifted.folders):
+    for folder in reversed(made):
         one, other = os.path.join(source, folder), os.path.join(destination, folder)
         try:
             shutil.copystat(one, other)
@@ -136,6 +137,52 @@ def _copy_sifted(
     return TreeCopied(
         copied.files, copied.directories, copied.links, copied.bytes, seconds, copied.routes
     )
+
+
+def _made(
+    folders: list[str], source: str, destination: str, errors: list[dict[str, Any]]
+) -> dict[str, None]:
+    """Makes the directories, each before those within it; those that are there then, in their order. Nothing is
+    made within one that could not be."""
+    made: dict[str, None] = {}
+    for folder in folders:
+        if folder and os.path.dirname(folder) not in made:
+            continue
+        one, other = os.path.join(source, folder), os.path.join(destination, folder)
+        try:
+            _make(one, other)
+            made[folder] = None
+        except OSError as error:
+            errors.append(_as_told(error, one, other))
+    return made
+
+
+def _make(one: str, other: str) -> None:
+    """Makes the directory that is to be one's copy, unless it is there; says of anything else that is there
+    what the command says. Links are not followed, but for one that is the destination itself."""
+    try:
+        os.mkdir(other)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.lstat(other).st_mode):
+            text = f"cannot overwrite non-directory {other!r} with directory {one!r}"
+            raise OSError(None, text) from None
+
+
+def _as_given(error: dict[str, Any], source: str, destination: str) -> dict[str, Any]:
+    """What the command tells, with the names that the caller knows: it was given names in the source, and
+    the whole name of the destination."""
+    whole = os.path.abspath(destination)
+    for side in ("source", "destination"):
+        name = _name(error[side])
+        if name is None:
+            continue
+        known = os.path.join(source, name)
+        if side == "destination":
+            within = os.path.relpath(name, whole)
+            known = destination if within == os.curdir else os.path.join(destination, within)
+        error[side] = {"name": known}
+        error["message"] = error["message"].replace(f"'{name}'", f"'{known}'")
+    return error
 
 
 def _bundles(names: Iterable[str]) -> Iterable[list[str]]:
@@ -251,5 +298,4 @@ def _name(name: dict[str, str] | None) -> str | None:
     """A name as Python writes names that are no UTF-8."""
     if name is None:
         return None
-    text = os.fsdecode(bytes.fromhex(name["hex"])) if "hex" in name else name["name"]
-    return os.path.join(name.get("below", ""), text)
+    return os.fsdecode(bytes.fromhex(name["hex"])) if "hex" in name else name["name"]

@@ -79,7 +79,7 @@ class Channel:
         """Sends an object. Waits for room, at most so many seconds (TimeoutError). When it returns, the
         object is in memory that outlives this process. `PeerGone` where nobody receives it any more."""
         outbox = self._outbox or self._send_first()
-        if not outbox.send(*dumps(obj), timeout):
+        if not self._readers.looked(outbox, outbox.send, *dumps(obj), timeout):
             raise TimeoutError("there was no room in time: the other end receives too slowly, or not at all")
 
     def _send_first(self) -> _bytepath.Outbox:
@@ -97,14 +97,15 @@ class Channel:
         """Receives the next object. Waits for one, at most so many seconds (TimeoutError). EOFError where
         the other end is closed; `PeerGone`, which is one too, where it is gone without having been closed."""
         inbox = self._inbox or self._receive_first()
-        message = inbox.receive(timeout)
+        message = self._readers.looked(inbox, inbox.receive, timeout)
         if message is None:
             raise TimeoutError("nothing came in time")
         return loads(*message)
 
     def poll(self, timeout: float | None = 0.0) -> bool:
         """Whether there is something to receive, be it the end; waits so many seconds for it."""
-        return (self._inbox or self._receive_first()).poll(timeout)
+        inbox = self._inbox or self._receive_first()
+        return bool(self._readers.looked(inbox, inbox.poll, timeout))
 
     def _receive_first(self) -> _bytepath.Inbox:
         self._belongs_here()
@@ -147,8 +148,8 @@ class Channel:
     def close(self) -> None:
         """Closes this end. The other one receives what was sent, and then EOFError."""
         self._closed = True
-        self._readers.end()
         self._let_go()
+        self._readers.end()
         for fd in (self._receives, self._sends):
             if fd >= 0:
                 os.close(fd)
@@ -180,6 +181,7 @@ class Channel:
             if end is not None:
                 end.abandon()
         self._outbox = self._inbox = None
+        self._readers = Readers()
         self._making = Lock()
         for fd in (self._receives, self._sends):
             if fd >= 0:
@@ -210,18 +212,13 @@ class AsyncChannel:
         channel = self._channel
         outbox = channel._outbox or channel._send_first()
         pickle, buffers = dumps(obj)
-        await until(
-            lambda: outbox.send(pickle, buffers, 0.0) or None,
-            outbox.watch,
-            outbox.fileno(),
-            channel._readers,
-        )
+        await until(lambda: outbox.send(pickle, buffers, 0.0) or None, outbox, channel._readers)
 
     async def recv(self) -> Any:
         """Receives the next object, when it comes."""
         channel = self._channel
         inbox = channel._inbox or channel._receive_first()
-        message = await until(lambda: inbox.receive(0.0), inbox.watch, inbox.fileno(), channel._readers)
+        message = await until(lambda: inbox.receive(0.0), inbox, channel._readers)
         return loads(*message)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from operator import index
 from queue import Empty, Full
 from threading import Lock
 from time import monotonic
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
@@ -19,10 +19,15 @@ from bytepath._pickling import dumps, loads
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue"]
 
+# Python 3.10 has no Self.
+_Kind = TypeVar("_Kind", bound="Queue")
+
 # Connections that wait for a receiver to take them; the kernel allows fewer where somaxconn says so.
 _BACKLOG = 1024
 # Between two looks at what no descriptor tells.
 _MOMENT = 0.002
+# Who waits for room looks so often whether there is anybody to make it.
+_LOOK_S = 0.05
 # What all of a queue that many get from have together; memory is taken as it fills.
 _POOL_RING_BYTES = 64 << 20
 # As many objects as there is memory for.
@@ -75,7 +80,7 @@ class Queue:
         self._begin("@" + name, listener.detach(), board, maxsize, capacity, ring_bytes)
 
     @classmethod
-    def listen(cls, address: str, *, ring_bytes: int = RING_BYTES) -> Queue:
+    def listen(cls: type[_Kind], address: str, *, ring_bytes: int = RING_BYTES) -> _Kind:
         """The receiving end of a queue for processes that are not related: those that `connect` to this
         address, a path, or `@` and a name. Whoever may write to the path may put; other users may not."""
         queue = cls.__new__(cls)
@@ -86,8 +91,13 @@ class Queue:
 
     @classmethod
     def connect(
-        cls, address: str, *, timeout: float = 5.0, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES
-    ) -> Queue:
+        cls: type[_Kind],
+        address: str,
+        *,
+        timeout: float = 5.0,
+        capacity: int = CAPACITY,
+        ring_bytes: int = RING_BYTES,
+    ) -> _Kind:
         """A putting end of a queue that listens at this address, or will before the time is over."""
         queue = cls.__new__(cls)
         queue._begin(address, None, None, 0, capacity, ring_bytes)
@@ -117,6 +127,8 @@ class Queue:
         self._readers = Readers()
         # Held by the thread that makes an end: the others use the same one.
         self._making = Lock()
+        # The process whose end at an address it is; a queue that is given away belongs to all.
+        self._owner = os.getpid() if board is None else 0
         self._closed = False
 
     # ---- putting -------------------------------------------------------------------------------
@@ -137,14 +149,31 @@ class Queue:
         deadline = None if timeout is None else monotonic() + timeout
         board = self._board
         if board is None:
-            if not outbox.send(pickle, buffers, timeout):
+            if not self._readers.looked(outbox, outbox.send, pickle, buffers, timeout):
                 raise Full
             return
-        if self._maxsize and not board.wait_for_room(self._maxsize, timeout):
+        if self._maxsize and not self._has_room(outbox, board, timeout):
             raise Full
         left = None if deadline is None else max(deadline - monotonic(), 0.0)
         if not self._send(outbox, board, pickle, buffers, left):
             raise Full
+
+    def _has_room(self, outbox: _bytepath.Outbox, board: _bytepath.Board, timeout: float | None) -> bool:
+        """Waits until fewer than `maxsize` are inside; false where that did not come in time. Nothing tells who
+        waits that the receiver, who would make room, is gone, or that the queue is closed: it is looked for."""
+        until = None if timeout is None else monotonic() + timeout
+        while True:
+            left = _LOOK_S if until is None else max(until - monotonic(), 0.0)
+            if board.wait_for_room(self._maxsize, min(left, _LOOK_S)):
+                return True
+            self._check_open()
+            try:
+                outbox.is_answered()
+            except PeerGone:
+                self._lose_receiver(outbox)
+                raise
+            if until is not None and monotonic() >= until:
+                return False
 
     def _send(
         self, outbox: _bytepath.Outbox, board: _bytepath.Board, pickle: Any, buffers: list[Any], timeout: float | None
@@ -154,7 +183,7 @@ class Queue:
         self._begins(board)
         sent = False
         try:
-            sent = outbox.send(pickle, buffers, timeout)
+            sent = bool(self._readers.looked(outbox, outbox.send, pickle, buffers, timeout))
         except PeerGone:
             self._lose_receiver(outbox)
             raise
@@ -183,12 +212,12 @@ class Queue:
         board = self._board
         while True:
             self._check_open()
-            if board is not None and self._maxsize and not board.wait_for_room(self._maxsize, 0.0):
+            if board is not None and self._maxsize and not self._has_room(outbox, board, 0.0):
                 # How many are inside, no descriptor tells.
                 await asyncio.sleep(_MOMENT)
                 continue
             if board is None:
-                sent = outbox.send(pickle, buffers, 0.0)
+                sent = bool(self._readers.looked(outbox, outbox.send, pickle, buffers, 0.0))
             else:
                 sent = self._send(outbox, board, pickle, buffers, 0.0)
             if sent:
@@ -216,9 +245,12 @@ class Queue:
 
     def _lose_receiver(self, outbox: _bytepath.Outbox) -> None:
         """The next put finds the next receiver, if one comes."""
-        outbox.close()
+        outbox.lose()
+        # Unless another thread has found it, too.
         if self._outbox is outbox:
             self._outbox = None
+            if self._board is not None:
+                self._board.lose_receiver()
 
     def _begins(self, board: _bytepath.Board) -> None:
         """Before an object is put."""
@@ -242,7 +274,7 @@ class Queue:
                 raise Empty
             return loads(*message)
         inbox = self._inbox or self._get_first()
-        message = inbox.receive(timeout if block else 0.0)
+        message = self._readers.looked(inbox, inbox.receive, timeout if block else 0.0)
         if message is None:
             raise Empty
         return self._got(message)
@@ -263,7 +295,7 @@ class Queue:
                     # No descriptor tells who is the first to take one.
                     await asyncio.sleep(_MOMENT)
         inbox = self._inbox or self._get_first()
-        message = await until(lambda: inbox.receive(0.0), inbox.watch, inbox.fileno(), self._readers)
+        message = await until(lambda: inbox.receive(0.0), inbox, self._readers)
         return self._got(message)
 
     def _got(self, message: tuple[Any, list[Any]]) -> Any:
@@ -303,20 +335,31 @@ class Queue:
 
     def empty(self) -> bool:
         """Whether nothing is in it now."""
-        if self._inbox is not None:
-            return not self._inbox.poll(0.0)
-        return self.qsize() == 0
+        inbox = self._inbox
+        if inbox is None:
+            return self.qsize() == 0
+        return not self._readers.looked(inbox, inbox.poll, 0.0)
 
     def full(self) -> bool:
         """Whether `maxsize` objects are in it now."""
         return 0 < self._maxsize <= self.qsize()
 
     def fileno(self) -> int:
-        """A descriptor that is readable when there is something to get, after `watch` has said False.
-        NotImplementedError where many get."""
+        """A descriptor that becomes readable once there is something to get, if `watch` has said False since
+        the last object was got. It may be readable for nothing: then ask `watch` again. NotImplementedError
+        where many get."""
+        return self._watched().fileno()
+
+    def watch(self) -> bool:
+        """Whether there is something to get now, be it that a process is gone; where there is not, has the
+        descriptor (`fileno`) become readable once there is. NotImplementedError where many get."""
+        inbox = self._watched()
+        return bool(self._readers.looked(inbox, inbox.watch))
+
+    def _watched(self) -> _bytepath.Inbox:
         if self._pool is not None:
             raise NotImplementedError("no descriptor tells what is in a queue that many get from")
-        return (self._inbox or self._get_first()).fileno()
+        return self._inbox or self._get_first()
 
     # ---- the end -------------------------------------------------------------------------------
 
@@ -324,8 +367,8 @@ class Queue:
         """Closes the queue for this process. What was put stays there for the receiver; what the receiver
         has not got is lost when that one closes. Objects that were received stay as they are."""
         self._closed = True
-        self._readers.end()
         self._let_go()
+        self._readers.end()
         self._pool = None
         if self._listener is not None:
             os.close(self._listener)
@@ -337,19 +380,24 @@ class Queue:
     def cancel_join_thread(self) -> None:
         """Does nothing, as `join_thread` does."""
 
-    def __enter__(self) -> Queue:
+    def __enter__(self: _Kind) -> _Kind:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_listener", None) is not None:
+        if not getattr(self, "_closed", True):
             self.close()
 
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError("this queue is closed")
+        if self._owner and self._owner != os.getpid():
+            raise RuntimeError(
+                f"this end of the queue at {self._address} belongs to process {self._owner}; a process that was "
+                "forked from it cannot use it, and connects to the address itself"
+            )
 
     def _let_go(self) -> None:
         if self._pool is not None:
@@ -378,8 +426,6 @@ class Queue:
             inbox.abandon()
         self._readers = Readers()
         self._making = Lock()
-        if self._board is None:
-            self._closed = True
 
     def __reduce__(self) -> Any:
         self._check_open()
@@ -414,7 +460,7 @@ def _shared(
     return queue
 
 
-def _connected(kind: type[Queue], address: str, capacity: int, ring_bytes: int) -> Queue:
+def _connected(kind: type[_Kind], address: str, capacity: int, ring_bytes: int) -> _Kind:
     return kind.connect(address, capacity=capacity, ring_bytes=ring_bytes)
 
 

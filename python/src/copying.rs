@@ -52,6 +52,8 @@ impl Moved {
 #[pyo3(from_item_all)]
 pub(crate) struct Asked {
     limit: Option<u64>,
+    /// Bytes that the sink took before, of which offsets and progress tell, too.
+    before: u64,
     route: Option<String>,
     profile: Option<PathBuf>,
     enlarge_pipes: bool,
@@ -109,6 +111,11 @@ pub(crate) fn copy_file(
     sink: PathBuf,
     asked: Asked,
 ) -> PyResult<Option<Moved>> {
+    // What cannot be is refused before a file is made for it, of which this knows no more than its name.
+    let is_chosen = asked.route.is_some() || asked.profile.is_some();
+    if is_chosen && !py.detach(|| sink.exists()) {
+        return Ok(None);
+    }
     let Some(opened) = py.detach(|| open_both(&source, &sink)) else { return Ok(None) };
     let moved = copy_opened(py, &opened, &asked);
     // Closing may wait for a file system, as that of ext4 does for a file that was emptied before.
@@ -154,7 +161,7 @@ fn copy_opened(
     if asked.route.is_some() || asked.profile.is_some() {
         // What cannot be is refused before anything is lost.
         let planned = py.detach(|| asked.begin(&asked.job(&source, &sink)).map(drop));
-        planned.map_err(|error| errors::carrying(py, error))?;
+        planned.map_err(|error| errors::carrying(py, error, 0))?;
     }
     if sink.bytes() > 0 && py.detach(|| ftruncate(&sink, 0)).is_err() {
         return Ok(None);
@@ -173,6 +180,7 @@ fn move_between(
     let meter = Meter::new();
     let watch = Watch {
         progress,
+        before: asked.before,
         every: Duration::try_from_secs_f64(asked.every).unwrap_or(Duration::MAX),
         stall: asked.stall.and_then(|stall| Duration::try_from_secs_f64(stall).ok()),
         meter: &meter,
@@ -184,7 +192,7 @@ fn move_between(
         false => watched(py, &watch, |cancel| carry(Some(cancel)))?,
     };
     let seconds = began.elapsed().as_secs_f64();
-    let moved = carried.map_err(|error| errors::carrying(py, error));
+    let moved = carried.map_err(|error| errors::carrying(py, error, asked.before));
     match (moved, ended) {
         (moved, Some(ended)) => {
             // Where it stopped, and bytes that were under way, go along with what stopped it.

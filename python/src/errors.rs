@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use bytepath::endpoint::EndpointError;
 use bytepath::plan::PlanError;
 use bytepath::planning::CarryError;
-use bytepath::{Side, TransferError};
+use bytepath::{Failed, Side, TransferError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -75,17 +75,23 @@ pub(crate) fn plan(py: Python<'_>, error: &PlanError) -> PyErr {
     CopyError::new(errno, text, 0).raise(py)
 }
 
-/// The exception for a movement that ended short.
-pub(crate) fn carrying(py: Python<'_>, error: CarryError) -> PyErr {
+/// The exception for a movement that ended short, of a sink that took so many bytes before it.
+pub(crate) fn carrying(py: Python<'_>, error: CarryError, before: u64) -> PyErr {
     match error {
         CarryError::Plan(error) => plan(py, &error),
         CarryError::Profile(error) => PyValueError::new_err(error.to_string()),
         CarryError::Syncing(errno) => CopyError::new(errno, error.to_string(), 0).raise(py),
-        CarryError::Transfer(error) => transfer(error).raise(py),
+        CarryError::Transfer(error) => transfer(error, before).raise(py),
     }
 }
 
-fn transfer(error: TransferError) -> CopyError {
+fn transfer(mut error: TransferError, before: u64) -> CopyError {
+    if let TransferError::Failed(Failed { offset, .. })
+    | TransferError::Declined { offset, .. }
+    | TransferError::Cancelled { offset, .. } = &mut error
+    {
+        *offset += before;
+    }
     let text = error.to_string();
     match error {
         TransferError::Failed(failed) => CopyError {

@@ -40,7 +40,7 @@ pub(crate) fn plan_for(py: Python<'_>, source: i32, sink: i32, asked: Asked) -> 
     let source = Endpoint::source(source.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
     let sink = Endpoint::sink(sink.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
     let job = asked.job(&source, &sink);
-    let planning = asked.begin(&job).map_err(|error| errors::carrying(py, error))?;
+    let planning = asked.begin(&job).map_err(|error| errors::carrying(py, error, 0))?;
     let plan = planning.plan();
     let routes = plan.routes().iter().map(|choice| {
         let (name, expected_gib_per_s) = (choice.route.name(), choice.expected_gib_per_s);

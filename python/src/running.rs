@@ -23,12 +23,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Watch<'a> {
     /// Called with the bytes so far.
     pub(crate) progress: Option<&'a Bound<'a, PyAny>>,
+    /// Bytes that the sink took before this work, which count.
+    pub(crate) before: u64,
     /// How often.
     pub(crate) every: Duration,
     /// How long nothing may move.
     pub(crate) stall: Option<Duration>,
     /// Where the bytes are counted.
     pub(crate) meter: &'a Meter,
+}
+
+impl Watch<'_> {
+    /// Bytes so far.
+    fn bytes(&self) -> u64 {
+        self.before + self.meter.bytes()
+    }
 }
 
 /// What became of the work, and the exception that ended it, if one did.
@@ -69,7 +78,7 @@ pub(crate) fn watched<T: Send>(
         let mut ended = None;
         while !wait(py, done.as_fd(), watch.every.min(LOOK_EVERY)) {
             let looked =
-                py.check_signals().and_then(|()| stalled.look(py, watch.meter)).and_then(|()| {
+                py.check_signals().and_then(|()| stalled.look(py, watch.bytes())).and_then(|()| {
                     if told.elapsed() < watch.every {
                         return Ok(());
                     }
@@ -96,7 +105,7 @@ pub(crate) fn watched<T: Send>(
 /// The callback's.
 pub(crate) fn tell(watch: &Watch<'_>) -> PyResult<()> {
     match watch.progress {
-        Some(progress) => progress.call1((watch.meter.bytes(),)).map(drop),
+        Some(progress) => progress.call1((watch.bytes(),)).map(drop),
         None => Ok(()),
     }
 }
@@ -131,9 +140,8 @@ impl Stalled {
         Stalled { most, bytes: 0, since: Instant::now() }
     }
 
-    fn look(&mut self, py: Python<'_>, meter: &Meter) -> PyResult<()> {
+    fn look(&mut self, py: Python<'_>, bytes: u64) -> PyResult<()> {
         let Some(most) = self.most else { return Ok(()) };
-        let bytes = meter.bytes();
         if bytes != self.bytes {
             (self.bytes, self.since) = (bytes, Instant::now());
         }

@@ -27,7 +27,7 @@ pub(crate) fn first_difference(
     let (one, other) = (own(py, one)?, own(py, other)?);
     let (one, other) = ((one.as_fd(), starts.0), (other.as_fd(), starts.1));
     let (meter, every) = (Meter::new(), Duration::MAX);
-    let watch = Watch { progress: None, every, stall: None, meter: &meter };
+    let watch = Watch { progress: None, before: 0, every, stall: None, meter: &meter };
     let (compared, ended) = watched(py, &watch, |cancel| compare(one, other, bytes, cancel))?;
     match (ended, compared) {
         (Some(ended), _) => Err(ended),

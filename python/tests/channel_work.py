@@ -102,6 +102,16 @@ def exit_with_views() -> None:
     sys.modules["view_that_stays"] = view  # type: ignore[assignment]
 
 
+def put_one(queue: bytepath.Queue, *_others: object) -> None:
+    queue.put(1)
+
+
+def get_one_and_wait(queue: bytepath.Queue, told) -> None:
+    told.send(queue.get())
+    # Until the parent, which has the other end, is done with this process.
+    told.recv()
+
+
 def wait_for_ever(queue: bytepath.Queue, told) -> None:
     told.send("waits")
     try:

@@ -102,6 +102,19 @@ def test_any_object_comes_out_as_it_went_in():
         del got
 
 
+def test_a_buffer_that_was_received_can_be_handed_on():
+    channel, other = bytepath.Channel.pair()
+    for size in (100, 100_000):
+        sent = os.urandom(size)
+        channel.send({"buffer": pickle.PickleBuffer(sent)})
+        got = other.recv(timeout=10)
+        other.send(got)
+        again = channel.recv(timeout=10)
+        assert bytes(again["buffer"]) == sent and memoryview(again["buffer"]).readonly
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            assert bytes(pickle.loads(pickle.dumps(got, protocol))["buffer"]) == sent
+
+
 def test_an_array_is_a_view_that_cannot_be_written_and_holds_its_memory():
     channel, other = bytepath.Channel.pair(capacity=64 << 20)
     channel.send(np.zeros(1 << 20))

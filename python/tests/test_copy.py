@@ -250,6 +250,15 @@ def test_a_plan_is_told_and_nothing_moves(tmp_path):
     assert (tmp_path / "b").read_bytes() == b"stays"
 
 
+def test_a_plan_for_where_nothing_can_be_made_names_what_was_given(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    for ask in (bytepath.plan, bytepath.copy):
+        for route in (None, "read-write"):
+            with pytest.raises(FileNotFoundError, match="cannot open the sink") as raised:
+                ask(tmp_path / "a", tmp_path / "no-folder" / "x", route=route)
+            assert raised.value.filename == str(tmp_path / "no-folder" / "x")
+
+
 def test_progress_is_told_to_functions_and_bars(tmp_path, some_bytes):
     (tmp_path / "a").write_bytes(some_bytes(20 << 20))
     told = []
@@ -323,6 +332,9 @@ def test_what_cannot_be_asked_for_leaves_the_sink_as_it_was(tmp_path, asked):
     with pytest.raises((ValueError, TypeError, OSError)):
         bytepath.copy(source, sink, **asked)
     assert sink.read_bytes() == b"precious"
+    with pytest.raises((ValueError, TypeError, OSError)):
+        bytepath.copy(source, tmp_path / "new", **asked)
+    assert sorted(os.listdir(tmp_path)) == ["sink", "source"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to become somebody who may not read all")
@@ -337,3 +349,16 @@ def test_a_sink_that_may_not_be_read_again_is_refused_before_it_is_emptied(tmp_p
     done = subprocess.run([sys.executable, "-c", copy], capture_output=True, text=True, timeout=60)
     assert "may not be read: nothing was copied" in done.stderr, done.stderr
     assert sink.read_bytes() == b"precious"
+
+
+def test_parts_of_one_file_are_moved_only_where_nothing_is_read_that_was_written(tmp_path, some_bytes):
+    file, data = tmp_path / "file", some_bytes(3_000_000)
+    for source, sink in ((0, 5), (0, 300_000), (300_000, 0), (0, 1_500_000)):
+        file.write_bytes(data)
+        if source < sink < 1_000_000:
+            with pytest.raises(OSError, match="read again") as raised:
+                bytepath.copy(file, file, source_offset=source, sink_offset=sink, length=1_000_000)
+            assert raised.value.errno == errno.EINVAL and file.read_bytes() == data
+            continue
+        bytepath.copy(file, file, source_offset=source, sink_offset=sink, length=1_000_000)
+        assert file.read_bytes()[sink : sink + 1_000_000] == data[source : source + 1_000_000]

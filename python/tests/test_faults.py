@@ -69,10 +69,16 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path):
         ({"progress": {}}, TypeError),
         ({"progress_seconds": "often"}, TypeError),
         ({"route": "teleport"}, ValueError),
+        ({"route": 5}, TypeError),
+        ({"profile": 5}, TypeError),
         ({"profile": tmp_path / "not-there"}, ValueError),
     ]:
-        with pytest.raises(error):
+        with pytest.raises(error) as raised:
             bytepath.copy(tmp_path / "a", tmp_path / "b", **wrong)
+        assert "Asked" not in str(raised.value)
+    for number in (1 << 40, -(1 << 40)):
+        with pytest.raises(ValueError, match="no descriptor has such a number"):
+            bytepath.copy(number, tmp_path / "b")
 
 
 def test_closed_ends_are_told(tmp_path):

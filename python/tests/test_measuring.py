@@ -37,6 +37,13 @@ def test_a_record_tells_of_its_arms(record):
     assert min(arm.samples) <= arm.median <= max(arm.samples)
     assert arm.ci95[0] <= arm.median <= arm.ci95[1]
     assert "write-read@same-cpu" in str(record) and record.id in repr(record)
+    assert list(record) == [arm.name for arm in record.arms] and len(record) == len(record.arms)
+    assert "write-read@same-cpu" in record and "another" not in record
+
+
+def test_what_measures_nothing_gives_no_record(command):
+    with pytest.raises(ValueError, match="gives no record but text"):
+        bytepath.bench("cmd", "true", help=True)
 
 
 def test_a_record_is_a_data_frame(record):

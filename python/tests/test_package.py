@@ -3,9 +3,11 @@
 import importlib.metadata
 import importlib.resources
 import re
+import typing
 
 import bytepath
 from bytepath import _bytepath
+from bytepath._ends import End
 
 
 def test_the_compiled_half_and_the_package_have_one_version():
@@ -25,3 +27,14 @@ def test_all_names_are_there():
     assert sorted(bytepath.__all__) == sorted(set(bytepath.__all__))
     for name in bytepath.__all__:
         assert hasattr(bytepath, name)
+
+
+def test_a_queue_of_a_kind_gives_queues_of_that_kind():
+    for gives in (bytepath.Queue.__enter__, bytepath.Queue.listen, bytepath.Queue.connect):
+        given = typing.get_type_hints(gives)["return"]
+        assert isinstance(given, typing.TypeVar), gives
+    assert type(bytepath.JoinableQueue().__enter__()) is bytepath.JoinableQueue
+
+
+def test_the_output_of_a_process_is_an_end_to_type_checkers():
+    assert typing.IO[bytes] in typing.get_args(End)

@@ -285,3 +285,58 @@ def test_links_that_are_the_ends_are_followed_even_where_links_are_kept(command,
     bytepath.copytree(tmp_path / "to-it", tmp_path / "to-there", dirs_exist_ok=True)
     assert (tmp_path / "to-there").is_symlink() and (tmp_path / "there/file").read_bytes() == b"bytes"
     assert (tmp_path / "copy/link").is_symlink() and (tmp_path / "copy/file").read_bytes() == b"bytes"
+
+
+@pytest.fixture
+def in_the_way(tmp_path):
+    """A tree of which something is ignored, and a destination that has something else in a directory's place."""
+    (tmp_path / "s" / "d" / "deep").mkdir(parents=True)
+    for name in ("d/skip.tmp", "d/f", "d/deep/skip.tmp", "d/deep/f", "g"):
+        (tmp_path / "s" / name).write_bytes(b"new")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "outside").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", ["file", "link to nothing", "link to a directory"])
+@pytest.mark.parametrize("ignore", [shutil.ignore_patterns("*.tmp"), None])
+def test_what_is_in_a_directorys_place_is_left_and_named_and_all_else_is_copied(command, in_the_way, kind, ignore):
+    source, there = in_the_way / "s", in_the_way / "b"
+    if kind == "file":
+        (there / "d").write_bytes(b"old")
+    else:
+        (there / "d").symlink_to("nowhere" if kind == "link to nothing" else in_the_way / "outside")
+    before = names_under(there)["d"]
+    with pytest.raises(bytepath.TreeError) as raised:
+        bytepath.copytree(source, there, ignore=ignore, dirs_exist_ok=True)
+    [error] = raised.value.errors
+    assert (error["source"], error["destination"]) == (str(source / "d"), str(there / "d"))
+    assert error["message"] == f"cannot overwrite non-directory '{there / 'd'}' with directory '{source / 'd'}'"
+    assert (there / "g").read_bytes() == b"new"
+    assert names_under(there)["d"] == before and os.listdir(in_the_way / "outside") == []
+
+
+def test_errors_of_a_tree_that_was_sifted_name_what_was_given(command, in_the_way, monkeypatch):
+    monkeypatch.chdir(in_the_way)
+    (in_the_way / "s" / "d" / "dangling").symlink_to("nowhere")
+    for ignore in (None, shutil.ignore_patterns("*.tmp")):
+        with pytest.raises(bytepath.TreeError) as raised:
+            bytepath.copytree("s", "b", ignore=ignore, dirs_exist_ok=True)
+        [error] = raised.value.errors
+        assert (error["source"], error["destination"]) == ("s/d/dangling", "b/d/dangling")
+        assert "'s/d/dangling'" in error["message"]
+
+
+def test_a_link_to_a_directory_may_be_the_destination_of_what_is_sifted(command, in_the_way):
+    (in_the_way / "to-b").symlink_to("b")
+    bytepath.copytree(in_the_way / "s", in_the_way / "to-b", ignore=shutil.ignore_patterns("*.tmp"), dirs_exist_ok=True)
+    assert (in_the_way / "to-b").is_symlink()
+    assert sorted(names_under(in_the_way / "b")) == [".", "d", "d/deep", "d/deep/f", "d/f", "g"]
+
+
+def test_nothing_is_made_where_the_command_is_missing(tree, tmp_path, monkeypatch):
+    monkeypatch.setenv("BYTEPATH_PROGRAM", str(tmp_path / "missing"))
+    for ignore in (None, shutil.ignore_patterns("file 1")):
+        with pytest.raises(bytepath.ProgramError):
+            bytepath.copytree(tree, tmp_path / "new" / "copy", ignore=ignore)
+    assert not (tmp_path / "new").exists()

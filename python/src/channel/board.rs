@@ -57,11 +57,11 @@ impl Board {
             if theirs != 0 && !is_gone(theirs) {
                 return Ok((theirs >> 32) as u32);
             }
-            if word.compare_exchange(theirs, ours, SeqCst, SeqCst).is_ok() {
-                if theirs != 0 {
-                    // What the last one had is lost.
-                    self.word(INSIDE).store(0, SeqCst);
-                }
+            let claimed = match theirs {
+                0 => word.compare_exchange(0, ours, SeqCst, SeqCst).is_ok(),
+                gone => self.follow(gone, ours),
+            };
+            if claimed {
                 return Ok(0);
             }
         }
@@ -69,10 +69,18 @@ impl Board {
 
     /// Ends that, if it is so.
     fn unclaim(&self) {
-        let word = self.word(RECEIVER);
-        let theirs = word.load(SeqCst);
+        let theirs = self.word(RECEIVER).load(SeqCst);
         if (theirs >> 32) as u32 == std::process::id() {
-            let _ = word.compare_exchange(theirs, 0, SeqCst, SeqCst);
+            self.follow(theirs, 0);
+        }
+    }
+
+    /// For who has found that the receiver is gone: unless another one has come since, what was put for it
+    /// takes no room any more.
+    fn lose_receiver(&self) {
+        let theirs = self.word(RECEIVER).load(SeqCst);
+        if theirs == 0 || is_gone(theirs) {
+            self.follow(theirs, 0);
         }
     }
 
@@ -110,6 +118,16 @@ impl Board {
 
     fn signal(&self, index: usize) -> Signal<'_> {
         Signal { changes: self.0.half_word(index + CHANGES), waiting: self.word(index + WAITING) }
+    }
+
+    /// Another receiver, or none, follows one, if that is still so: what that one had not got is lost.
+    fn follow(&self, theirs: u64, ours: u64) -> bool {
+        let lost = self.word(INSIDE).load(SeqCst) as i64;
+        let follows = self.word(RECEIVER).compare_exchange(theirs, ours, SeqCst, SeqCst).is_ok();
+        if follows {
+            self.add(INSIDE, -lost);
+        }
+        follows
     }
 
     fn add(&self, index: usize, count: i64) {

@@ -27,6 +27,9 @@ const ACCEPTS_MAX: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// And has begun to after so long, or is let go.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Descriptors that taking somebody in takes, at the most: two that may come with what it says, and one in
+/// store.
+const TAKING_IN_FDS: usize = 3;
 
 /// The end of channels that messages come out of.
 #[pyclass(frozen, module = "bytepath._bytepath")]
@@ -40,7 +43,7 @@ pub(crate) struct Inbox {
 struct State {
     open: bool,
     listener: Option<Listener>,
-    newcomers: Vec<(Connection, Instant)>,
+    newcomers: Vec<Newcomer>,
     lanes: Vec<BufferReceiver>,
     /// Whose turn it is.
     next: usize,
@@ -48,6 +51,14 @@ struct State {
     /// Why senders are no more, to be told.
     lost: VecDeque<ChannelError>,
     ring_bytes: usize,
+}
+
+/// Somebody who has connected, and is not taken in yet.
+#[derive(Debug)]
+struct Newcomer {
+    connection: Connection,
+    since: Instant,
+    is_watched: bool,
 }
 
 /// What there is now.
@@ -89,7 +100,8 @@ impl Inbox {
         let connection = connection.map_err(|error| raised(py, error))?;
         let inbox = Inbox::empty(ring_bytes)?;
         inbox.watch_fd(&connection)?;
-        inbox.state().newcomers.push((connection, Instant::now()));
+        let newcomer = Newcomer { connection, since: Instant::now(), is_watched: true };
+        inbox.state().newcomers.push(newcomer);
         Ok(inbox)
     }
 
@@ -271,18 +283,19 @@ impl State {
         if let Some(listener) = &self.listener {
             for _ in 0..ACCEPTS_MAX {
                 let Some(connection) = listener.try_accept().map_err(error)? else { break };
-                watch_fd(events, &connection).map_err(|errno| -> PyError {
-                    Box::new(move |_| os_error("cannot watch the channel", errno))
-                })?;
-                self.newcomers.push((connection, Instant::now()));
+                let since = Instant::now();
+                self.newcomers.push(Newcomer { connection, since, is_watched: false });
             }
         }
         let mut at = 0;
         while at < self.newcomers.len() {
-            let (connection, since) = &self.newcomers[at];
+            // What this process is short of may be there the next time; until then the newcomer stays one.
+            self.newcomers[at].be_watched(events)?;
+            let Newcomer { connection, since, .. } = &self.newcomers[at];
             if is_readable(connection) {
-                let (connection, _) = self.newcomers.remove(at);
-                self.take_in(connection)?;
+                make_sure_of_descriptors(connection)?;
+                let newcomer = self.newcomers.remove(at);
+                self.take_in(newcomer.connection);
             } else if self.listener.is_some() && since.elapsed() > SILENCE_MAX {
                 drop(self.newcomers.remove(at));
             } else {
@@ -292,24 +305,44 @@ impl State {
         Ok(())
     }
 
-    fn take_in(&mut self, connection: Connection) -> Result<(), PyError> {
+    fn take_in(&mut self, connection: Connection) {
         match connection.buffer_receiver(&setup(self.ring_bytes, PATIENCE)) {
-            Ok(lane) => {
-                self.lanes.push(lane);
-                Ok(())
-            }
+            Ok(lane) => self.lanes.push(lane),
             // Whoever connects to a listener may be anybody; such is let go and forgotten.
             Err(
                 ChannelError::Stranger { .. } | ChannelError::Stray(_) | ChannelError::Silent(_),
-            ) if self.listener.is_some() => Ok(()),
+            ) if self.listener.is_some() => {}
             // It ended before it had begun.
-            Err(ChannelError::HungUp) => Ok(()),
-            Err(error) => {
-                self.lost.push_back(error);
-                Ok(())
-            }
+            Err(ChannelError::HungUp) => {}
+            Err(error) => self.lost.push_back(error),
         }
     }
+}
+
+impl Newcomer {
+    fn be_watched(&mut self, events: &OwnedFd) -> Result<(), PyError> {
+        if !self.is_watched {
+            watch_fd(events, &self.connection).map_err(|errno| -> PyError {
+                Box::new(move |_| os_error("cannot watch the channel", errno))
+            })?;
+            self.is_watched = true;
+        }
+        Ok(())
+    }
+}
+
+/// Whether there are as many descriptors to be had as taking somebody in takes. What it says comes but
+/// once, and is lost where the descriptor that comes with it cannot be had: so this is asked before. Another
+/// thread may take them in between, which is not seen to.
+fn make_sure_of_descriptors(connection: &Connection) -> Result<(), PyError> {
+    let mut spare = Vec::with_capacity(TAKING_IN_FDS);
+    for _ in 0..TAKING_IN_FDS {
+        let copy = rustix::io::fcntl_dupfd_cloexec(connection, 0).map_err(|errno| -> PyError {
+            Box::new(move |_| os_error("cannot take in who has connected", errno))
+        })?;
+        spare.push(copy);
+    }
+    Ok(())
 }
 
 fn watch_fd(events: &OwnedFd, fd: impl AsFd) -> Result<(), rustix::io::Errno> {
@@ -345,7 +378,7 @@ impl Waiter for WaitsForMessage<'_> {
     fn watch(&self) -> Result<Option<Arc<OwnedFd>>, PyError> {
         let mut state = self.0.state();
         state.check_open()?;
-        let mut there = false;
+        let mut there = !state.lost.is_empty();
         for lane in &mut state.lanes {
             there |= lane.watch().or_else(ended).map_err(error)?;
         }

@@ -4,10 +4,11 @@ use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bytepath::channel::{Address, Connection, Listener};
+use bytepath::channel::{Address, ChannelError, Connection, Listener};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use super::errors::raised;
 use super::waiting::Deadline;
@@ -59,9 +60,38 @@ impl Meeting {
 /// one to come.
 #[pyfunction]
 pub(crate) fn connect(py: Python<'_>, address: std::ffi::OsString, timeout: f64) -> PyResult<i32> {
+    Ok(OwnedFd::from(connected(py, address, timeout)?).into_raw_fd())
+}
+
+/// A connection to whoever listens at an address, or will within so many seconds. It waits in slices,
+/// between which Python's signals are seen.
+pub(super) fn connected(
+    py: Python<'_>,
+    address: std::ffi::OsString,
+    patience: f64,
+) -> PyResult<Connection> {
     let address = Address::parse(address).map_err(|error| raised(py, error))?;
-    let patience = Duration::try_from_secs_f64(timeout.clamp(0.0, 1e9)).unwrap_or_default();
-    let connected = py.detach(|| Connection::connect(&address, patience));
-    let connection = connected.map_err(|error| raised(py, error))?;
-    Ok(OwnedFd::from(connection).into_raw_fd())
+    // One that is no time at all still tries once.
+    let deadline = Deadline::after(Some(patience.clamp(0.0, 1e9)));
+    loop {
+        match py.detach(|| Connection::connect(&address, deadline.slice())) {
+            Err(error) if is_not_there_yet(&error) && !deadline.is_over() => py.check_signals()?,
+            Err(ChannelError::Silent(_)) => {
+                let patience = Duration::try_from_secs_f64(patience).unwrap_or_default();
+                return Err(raised(py, ChannelError::Silent(patience)));
+            }
+            connected => return connected.map_err(|error| raised(py, error)),
+        }
+    }
+}
+
+/// Whether it may be otherwise in a moment: nobody listens yet, or too many wait to be taken.
+fn is_not_there_yet(error: &ChannelError) -> bool {
+    match error {
+        ChannelError::Absent { errno, .. } => {
+            matches!(*errno, Errno::NOENT | Errno::CONNREFUSED | Errno::INTR)
+        }
+        ChannelError::Silent(_) => true,
+        _ => false,
+    }
 }

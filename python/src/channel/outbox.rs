@@ -4,13 +4,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytepath::channel::{Address, BufferSender, ChannelError, Connection, Draft};
+use bytepath::channel::{BufferSender, ChannelError, Connection, Draft};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::event::epoll;
 
 use super::errors::{raised, taken_fd};
 use super::head::{Most, Plan};
+use super::meeting::connected;
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
 use crate::sys::buffer::LentBytes;
@@ -36,6 +37,8 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 struct State {
     sender: Option<BufferSender>,
+    /// It was let go because nobody receives, which those who still use it are told.
+    is_lost: bool,
     looked: Instant,
     /// The last look found nobody: from then on every message is refused.
     is_alone: bool,
@@ -68,10 +71,7 @@ impl Outbox {
         capacity: usize,
         patience: f64,
     ) -> PyResult<Outbox> {
-        let address = Address::parse(address).map_err(|error| raised(py, error))?;
-        let patience = Duration::try_from_secs_f64(patience.clamp(0.0, 1e9)).unwrap_or_default();
-        let connected = py.detach(|| Connection::connect(&address, patience));
-        Outbox::of(py, connected.map_err(|error| raised(py, error))?, ring_bytes, capacity)
+        Outbox::of(py, connected(py, address, patience)?, ring_bytes, capacity)
     }
 
     /// The end that was inherited, or passed on, as a descriptor, which it takes.
@@ -149,6 +149,12 @@ impl Outbox {
         }
     }
 
+    /// Ends it, as nobody receives any more.
+    fn lose(&self, py: Python<'_>) {
+        self.state().is_lost = true;
+        self.close(py);
+    }
+
     /// Lets it go without a word: a forked process has inherited what is still its parent's.
     fn abandon(&self) {
         // A thread that is not here any more may hold it for ever.
@@ -176,6 +182,7 @@ impl Outbox {
         let (sender, events) = made.map_err(|error| raised(py, error))?;
         let state = Mutex::new(State {
             sender: Some(sender),
+            is_lost: false,
             looked: Instant::now(),
             is_alone: false,
             lacked: Lacked::Memory,
@@ -280,7 +287,10 @@ impl Outbox {
 
 impl State {
     fn open(&mut self) -> Result<&mut BufferSender, PyError> {
-        let closed: PyError = Box::new(|_| PyValueError::new_err("this end is closed"));
+        let closed: PyError = match self.is_lost {
+            true => error(ChannelError::HungUp),
+            false => Box::new(|_| PyValueError::new_err("this end is closed")),
+        };
         self.sender.as_mut().ok_or(closed)
     }
 }

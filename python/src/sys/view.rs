@@ -120,7 +120,10 @@ fn make_type(py: Python<'_>) -> PyResult<Py<PyAny>> {
     // SAFETY: the record and its slots are complete, and what they point to is there for ever.
     let made = unsafe { PyType_FromSpec(&raw mut spec) };
     // SAFETY: a new reference, or null with an error set.
-    unsafe { Bound::from_owned_ptr_or_err(py, made) }.map(Bound::unbind)
+    let made = unsafe { Bound::from_owned_ptr_or_err(py, made) }?;
+    let reduced = py.import("bytepath._pickling")?.getattr("reduced_view")?;
+    made.setattr("__reduce_ex__", reduced)?;
+    Ok(made.unbind())
 }
 
 /// Python cannot make one (Py_TPFLAGS_DISALLOW_INSTANTIATION, since 3.10).

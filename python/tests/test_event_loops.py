@@ -1,0 +1,185 @@
+"""Event loops that wait for channels and queues, several of them, and beside threads; and the descriptor of
+a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue as queues
+import select
+import threading
+import typing
+
+import pytest
+
+import bytepath
+
+LONG_S = 30
+
+
+def in_thread(work: typing.Callable[[], object]) -> typing.Callable[[], object]:
+    """Begins work in a thread; what is returned waits for what it returns."""
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    thread.start()
+
+    def wait() -> object:
+        thread.join(LONG_S)
+        assert found, "it never ends"
+        return found[0]
+
+    return wait
+
+
+def waits_within(end: bytepath.Channel, count: int) -> None:
+    """Waits until so many tasks wait for a channel."""
+    pause = threading.Event()
+    while end._readers.count() < count:
+        pause.wait(0.001)
+
+
+async def received(end: bytepath.Channel) -> object:
+    return await asyncio.wait_for(end.aio.recv(), LONG_S)
+
+
+def test_loops_of_several_threads_await_one_end():
+    here, there = bytepath.Channel.pair()
+    loops = [in_thread(lambda: asyncio.run(received(there))) for _ in range(3)]
+    waits_within(there, 3)
+    for value in range(3):
+        here.send(value)
+    assert sorted(loop() for loop in loops) == [0, 1, 2]
+
+
+def test_a_loop_that_was_closed_while_a_task_waited_holds_no_other_up():
+    here, there = bytepath.Channel.pair()
+    loop = asyncio.new_event_loop()
+    waits = loop.create_task(there.aio.recv())
+    loop.run_until_complete(asyncio.sleep(0))
+    assert there._readers.count() == 1
+    loop.close()
+
+    async def main() -> object:
+        receiving = asyncio.ensure_future(there.aio.recv())
+        await asyncio.sleep(0)
+        here.send("for the next loop")
+        return await asyncio.wait_for(receiving, LONG_S)
+
+    assert asyncio.run(main()) == "for the next loop"
+    # What it was in the middle of is of no use to anybody any more.
+    waits._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("looks", ["receives", "polls", "asks"])
+def test_a_thread_that_looks_too_leaves_no_loop_asleep(looks):
+    """Whoever is woken takes the wake-up, and what comes next wakes nobody until somebody asks for it."""
+    here, there = bytepath.Channel.pair()
+    loop = in_thread(lambda: asyncio.run(received(there)))
+    waits_within(there, 1)
+    if looks == "receives":
+        thread = in_thread(lambda: there.recv(LONG_S))
+        for value in range(2):
+            here.send(value)
+        assert sorted([loop(), thread()]) == [0, 1]
+        return
+
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            there.poll(0.01 if looks == "polls" else 0.0)
+
+    thread = in_thread(look)
+    here.send("seen")
+    try:
+        assert loop() == "seen"
+    finally:
+        over.set()
+    thread()
+
+
+def test_what_was_seen_and_left_wakes_the_loop_that_waits():
+    here, there = bytepath.Channel.pair()
+
+    async def main() -> list[object]:
+        found = []
+        for value in range(50):
+            receiving = asyncio.ensure_future(there.aio.recv())
+            await asyncio.sleep(0)
+            # The thread of the loop itself: nothing of the loop's runs between these.
+            here.send(value)
+            assert there.poll(LONG_S)
+            found.append(await asyncio.wait_for(receiving, LONG_S))
+        return found
+
+    assert asyncio.run(main()) == list(range(50))
+
+
+def test_a_loop_that_waits_for_room_is_woken_beside_a_thread_that_does():
+    small = {"capacity": 1 << 20, "ring_bytes": 1 << 14}
+    here, there = bytepath.Channel.pair(**small)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            here.send("x" * 2000, timeout=0)
+
+    async def send() -> None:
+        await asyncio.wait_for(here.aio.send("from the loop"), LONG_S)
+
+    loop = in_thread(lambda: asyncio.run(send()))
+    waits_within(here, 1)
+    thread = in_thread(lambda: here.send("from the thread", LONG_S))
+    found = set()
+    while not {"from the loop", "from the thread"} <= found:
+        found.add(there.recv(LONG_S))
+    loop()
+    thread()
+
+
+def test_loops_of_other_threads_are_told_when_their_end_is_closed():
+    here, there = bytepath.Channel.pair()
+
+    async def refused() -> bool:
+        with pytest.raises(ValueError, match="closed"):
+            await received(there)
+        return True
+
+    loops = [in_thread(lambda: asyncio.run(refused())) for _ in range(2)]
+    waits_within(there, 2)
+    there.close()
+    assert all(loop() for loop in loops)
+    here.close()
+
+
+def test_a_queue_is_polled_by_its_descriptor():
+    queue = bytepath.Queue()
+    poll = select.poll()
+    poll.register(queue, select.POLLIN)
+
+    def put() -> None:
+        for value in range(200):
+            queue.put(value)
+
+    putting = in_thread(put)
+    got: list[int] = []
+    while len(got) < 200:
+        if not queue.watch():
+            assert poll.poll(LONG_S * 1000), "it is not told of what is there"
+        with contextlib.suppress(queues.Empty):
+            while True:
+                got.append(queue.get_nowait())
+    assert got == list(range(200))
+    putting()
+    queue.put("once more")
+    assert queue.get() == "once more"
+    # Asked again, it tells what is so now: nothing is there, and then something is.
+    assert not queue.watch() and not poll.poll(0)
+    queue.put("and again")
+    assert poll.poll(LONG_S * 1000)
+    assert queue.watch() and queue.get_nowait() == "and again"
+
+
+def test_a_queue_that_many_get_from_has_no_descriptor():
+    queue = bytepath.Queue(receivers="many")
+    for ask in (queue.fileno, queue.watch):
+        with pytest.raises(NotImplementedError, match="no descriptor"):
+            ask()

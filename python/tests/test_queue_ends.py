@@ -1,0 +1,260 @@
+"""How an end of a queue ends: who is told of it, and who is not."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import queue as queues
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import channel_work as work
+import pytest
+
+import bytepath
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+def fork() -> multiprocessing.context.ForkContext:
+    return multiprocessing.get_context("fork")
+
+
+def outcome(work: Callable[[], object]) -> Callable[[], object]:
+    """Begins work in a thread; what is returned waits for its end, and gives what it raised, or nothing."""
+    raised: list[object] = []
+
+    def run() -> None:
+        try:
+            work()
+            raised.append(None)
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def wait() -> object:
+        thread.join(30)
+        assert raised, "it never ends"
+        return raised[0]
+
+    return wait
+
+
+def wait_until_in(function: str, count: int) -> None:
+    """Waits until so many threads are in a function of this name."""
+    pause = threading.Event()
+    while True:
+        stacks = [traceback.extract_stack(frame) for frame in sys._current_frames().values()]
+        if sum(any(frame.name == function for frame in stack) for stack in stacks) >= count:
+            return
+        pause.wait(0.005)
+
+
+# ---- ends that ended well ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("beside", ["a queue for many", "a connected queue"])
+def test_a_process_that_ends_well_is_not_taken_for_killed(method, beside):
+    queue = bytepath.Queue()
+    with bytepath.Queue.listen(f"@bytepath-test-{os.getpid()}"):
+        # What comes with it is made anew as its process begins, before multiprocessing forgets what was to
+        # be done at its end.
+        other = (
+            bytepath.Queue(receivers="many")
+            if beside == "a queue for many"
+            else bytepath.Queue.connect(f"@bytepath-test-{os.getpid()}")
+        )
+        arguments = (queue,) if method == "fork" and beside == "a connected queue" else (queue, other)
+        child = multiprocessing.get_context(method).Process(target=work.put_one, args=arguments)
+        child.start()
+        assert queue.get(timeout=60) == 1
+        child.join()
+        with pytest.raises(queues.Empty):
+            queue.get(timeout=0.5)
+        other.close()
+
+
+def test_a_connected_queue_that_is_collected_is_not_taken_for_killed():
+    with bytepath.Queue.listen(f"@bytepath-test-{os.getpid()}") as queue:
+        other = bytepath.Queue.connect(queue._address)
+        other.put(1)
+        del other
+        gc.collect()
+        assert queue.get(timeout=30) == 1
+        with pytest.raises(queues.Empty):
+            queue.get(timeout=0.5)
+
+
+@pytest.mark.parametrize("use", ["put", "get"])
+def test_a_process_that_is_forked_is_told_whose_an_end_at_an_address_is(use):
+    with bytepath.Queue.listen(f"@bytepath-test-{os.getpid()}") as queue:
+        other = bytepath.Queue.connect(queue._address)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                with pytest.raises(RuntimeError, match=f"belongs to process {os.getppid()}"):
+                    other.put(1) if use == "put" else queue.get(timeout=1)
+                other.close()
+                queue.close()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        other.put("still there")
+        assert queue.get(timeout=30) == "still there"
+        other.close()
+
+
+# ---- waiting for room that nobody makes -------------------------------------------------------------
+
+
+@contextmanager
+def receiving(queue: bytepath.Queue) -> Iterator[multiprocessing.Process]:
+    """A process that has got one object of the queue, and gets no more."""
+    told, tells = multiprocessing.Pipe()
+    child = fork().Process(target=work.get_one_and_wait, args=(queue, tells))
+    child.start()
+    try:
+        queue.put(0)
+        assert told.recv() == 0
+        yield child
+    finally:
+        child.kill()
+        child.join()
+
+
+def test_a_put_that_waits_for_room_is_told_that_the_receiver_was_killed():
+    queue = bytepath.Queue(maxsize=2)
+    with receiving(queue) as child:
+        queue.put(1)
+        queue.put(2)
+        waits = [outcome(lambda: queue.put(3)) for _ in range(3)]
+        wait_until_in("_has_room", 3)
+        child.kill()
+        child.join()
+    assert all(isinstance(wait(), bytepath.PeerGone) for wait in waits)
+    # What the one that was killed had not got is lost, and takes no room.
+    queue.put(4, timeout=30)
+    assert queue.get(timeout=30) == 4
+
+
+def test_a_task_that_puts_and_waits_for_room_is_told_that_the_receiver_was_killed():
+    import asyncio
+
+    queue = bytepath.Queue(maxsize=2)
+    with receiving(queue) as child:
+
+        async def main() -> None:
+            await queue.put_async(1)
+            await queue.put_async(2)
+            putting = asyncio.ensure_future(queue.put_async(3))
+            await asyncio.sleep(0)
+            child.kill()
+            child.join()
+            with pytest.raises(bytepath.PeerGone):
+                await asyncio.wait_for(putting, 30)
+
+        asyncio.run(main())
+
+
+def test_a_put_that_waits_for_room_ends_when_the_queue_is_closed():
+    queue = bytepath.Queue(maxsize=1)
+    queue.put(1)
+    waits = outcome(lambda: queue.put(2))
+    queue.close()
+    error = waits()
+    assert isinstance(error, ValueError) and "closed" in str(error)
+
+
+def test_what_a_receiver_that_closed_had_not_got_takes_no_room():
+    queue, tells = bytepath.Queue(maxsize=2), multiprocessing.Pipe()
+    child = fork().Process(target=work.get_one, args=(queue, tells[1]))
+    queue.put(1)
+    queue.put(2)
+    child.start()
+    assert tells[0].recv() == 1
+    child.join()
+    assert queue.qsize() == 0
+    # It is not asked at every object whether the receiver is still there.
+    with pytest.raises(bytepath.PeerGone):
+        while True:
+            queue.put(3, timeout=30)
+    queue.put(4, timeout=30)
+    assert queue.get(timeout=30) == 4
+
+
+# ---- descriptors that run out -----------------------------------------------------------------------
+
+
+@contextmanager
+def spare_descriptors(count: int) -> Iterator[None]:
+    """So many descriptors, and no more, are to be had."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    taken = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, limits[1]))
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                taken.append(os.dup(0))
+        for _ in range(count):
+            os.close(taken.pop())
+        yield
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize("spare", range(8))
+def test_what_was_put_stays_where_descriptors_run_out_as_its_process_is_taken_in(spare):
+    queue = bytepath.Queue()
+    with pytest.raises(queues.Empty):
+        queue.get(timeout=0)
+    child = fork().Process(target=work.put_arrays, args=(queue, 0, 3, 100_000))
+    child.start()
+    child.join()
+    got = []
+    with spare_descriptors(spare):
+        try:
+            while len(got) < 3:
+                got.append(queue.get(timeout=1)[1])
+        except OSError as error:
+            assert "Too many open files" in str(error)
+    while len(got) < 3:
+        got.append(queue.get(timeout=30)[1])
+    assert got == [0, 1, 2]
+
+
+# ---- nobody at the address --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [bytepath.Queue, bytepath.Channel])
+def test_an_interrupt_ends_the_wait_for_somebody_at_an_address(kind):
+    interrupt = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.start()
+        kind.connect(f"@bytepath-nobody-{os.getpid()}", timeout=60)
+    # Not a matter of speed: it would have waited all the minute.
+    assert time.monotonic() - began < 30
+    interrupt.join()
+
+
+@pytest.mark.parametrize("kind", [bytepath.Queue, bytepath.Channel])
+def test_nobody_at_an_address_is_told_when_the_time_is_over(kind):
+    with pytest.raises(OSError, match="nobody listens at @bytepath-nobody"):
+        kind.connect(f"@bytepath-nobody-{os.getpid()}", timeout=0.2)
+    with pytest.raises(OSError, match="nobody listens at @bytepath-nobody"):
+        kind.connect(f"@bytepath-nobody-{os.getpid()}", timeout=0)

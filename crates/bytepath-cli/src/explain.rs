@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// Look at it for so long; 5s unless given
     #[arg(long = "for", value_name = "TIME", value_parser = values::some_time, requires = "pid", conflicts_with = "command")]
     time: Option<Duration>,
-    /// Write what was found as a record to a file; - for standard output, with --pid
+    /// Write what was found as a record to a file; - for standard output, behind what the command writes
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]

@@ -79,12 +79,31 @@ fn answered() -> ExitCode {
 fn ours(words: Vec<OsString>) -> ExitCode {
     survive_file_size_limits();
     let words = values::kebab_case(words.into_iter());
-    let words = commands::parser_of(&words).get_matches_from(words);
+    let words = match commands::parser_of(&words).try_get_matches_from(words) {
+        Ok(words) => words,
+        Err(error) => return told(&error),
+    };
     name_ends(&words);
     match commands::run(&words) {
         Ok(code) => code,
         Err(error) => failed(error, &words),
     }
+}
+
+/// Tells what was asked for in the place of work (help, the version), or what is wrong with the words.
+fn told(error: &clap::Error) -> ExitCode {
+    use std::io::Write as _;
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    let closed = sys::start::was_closed(1).then(|| std::io::Error::from(rustix::io::Errno::BADF));
+    match printed.err().or(closed) {
+        _ if error.use_stderr() => {}
+        Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            say(format_args!("bytepath: standard output: {}", classic::word_of(&error)));
+            return ExitCode::FAILURE;
+        }
+        _ => {}
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
 }
 
 /// The ends of measurements are processes of this one program: their threads are named by what they

@@ -124,7 +124,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
         tell(&format!("{what} in {}", page.display()))?;
     }
     if interrupted {
-        bail!("interrupted after {ran} experiments");
+        bail!("interrupted after {ran} experiment{}", if ran == 1 { "" } else { "s" });
     }
     let seconds = started.elapsed().as_secs();
     tell(&format!("{ran} experiments in {} min {} s", seconds / 60, seconds % 60))?;

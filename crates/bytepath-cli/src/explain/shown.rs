@@ -17,7 +17,7 @@ use crate::wrong_usage;
 #[derive(Args, Default, Clone)]
 pub(crate) struct Shown {
     /// Samples a second, of each CPU
-    #[arg(long, value_name = "N", default_value_t = 999, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, value_name = "N", default_value_t = 999, value_parser = clap::value_parser!(u32).range(1..=20_000), conflicts_with = "trace")]
     hz: u32,
     /// How stacks of programs are found: tables (by what compilers leave for unwinding), fp (by frame
     /// pointers: cheaper, and right only where programs keep them)

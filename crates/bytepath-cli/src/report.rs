@@ -121,13 +121,9 @@ pub(crate) fn json(records: &[Record]) -> anyhow::Result<String> {
 
 /// The page of these records.
 pub(crate) fn page(records: &[Record]) -> anyhow::Result<String> {
-    let now = humantime_now();
+    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
     let made = format!("Made by bytepath {} on {now}", env!("CARGO_PKG_VERSION"));
     Ok(page::render(records, &made, &here())?)
-}
-
-fn humantime_now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// What is true here and now, beside which records may be stale.

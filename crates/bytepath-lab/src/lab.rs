@@ -385,7 +385,7 @@ impl Bench {
             self.control.push(sample);
             return;
         }
-        running.costs.push(outcome.costs.clone());
+        running.costs.push(outcome.costs);
         running.samples.push(sample);
         if !again && let Err(why) = running.take(outcome) {
             running.failed = Some(Failed { block: turn.block, why });

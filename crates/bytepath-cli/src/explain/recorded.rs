@@ -98,7 +98,7 @@ impl Explaining {
 
 /// A record of one arm, so that everything that reads records reads this too.
 fn record(name: &str, explained: &bytepath_report::Explained) -> Record {
-    let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let started = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
     let seconds = explained.seconds;
     let sample = Sample { value: seconds, seconds, ..Sample::default() };
     Record {

@@ -3,6 +3,7 @@
 pub(crate) mod actions;
 pub(crate) mod interrupts;
 pub(crate) mod interval;
+pub(crate) mod local_time;
 pub(crate) mod nudge;
 pub(crate) mod own_files;
 pub(crate) mod spawn;

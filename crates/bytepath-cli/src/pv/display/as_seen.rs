@@ -7,7 +7,6 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Parser;
-use jiff::tz::TimeZone;
 
 use super::{Buffer, Display, DisplayOptions, FAREWELL, Moment, Terminal, Way};
 
@@ -109,7 +108,7 @@ fn seen(line: &str) -> Seen {
 /// The first line that differs, if one does. Spaces at the end only cover what was there before.
 fn difference(case: &Case) -> Option<String> {
     let mut display = Display::new(&case.options).expect("options");
-    display.zone = TimeZone::UTC;
+    display.zone = crate::sys::local_time::utc;
     display.look.terminal = Terminal { utf8: true, colours: true };
     let mut moment = Moment::default();
     for seen in &case.seen {

@@ -1,7 +1,5 @@
 //! One line: each piece of a format as text, and bars that take what is left of the width.
 
-use jiff::tz::TimeZone;
-
 use super::bar::BarStyle;
 use super::finish;
 use super::format::{Field, Format, Piece};
@@ -13,7 +11,7 @@ use super::{Buffer, Look, Moment, Way, columns, escapes, sgr};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
     pub(crate) look: &'a Look,
-    pub(crate) zone: &'a TimeZone,
+    pub(crate) zone: finish::Zone,
     pub(crate) moment: &'a Moment<'a>,
     pub(crate) rates: &'a Rates,
     /// Whether escape sequences may be in it.

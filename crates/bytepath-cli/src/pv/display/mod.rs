@@ -38,12 +38,11 @@ mod tests;
 
 use std::time::{Duration, SystemTime};
 
-use jiff::tz::TimeZone;
-
 use bar::BarStyle;
 use escapes::columns;
 pub(crate) use escapes::cut;
 use extra::ExtraSpec;
+use finish::Zone;
 use format::{Field, Format, Piece};
 use line::Line;
 use numbers::Units;
@@ -51,6 +50,8 @@ pub(crate) use options::DisplayOptions;
 use rate::Rates;
 use terminal::Terminal;
 use usual::Usual;
+
+use crate::sys::local_time;
 
 /// What the drawer tells at one tick. Only `elapsed` and `amount` must be known.
 #[derive(Clone, Debug)]
@@ -159,7 +160,7 @@ pub(crate) struct Display {
     extra: ExtraSpec,
     summary: bool,
     rates: Rates,
-    zone: TimeZone,
+    zone: Zone,
     /// Columns for a bar among numbers.
     numeric_width: usize,
     /// Columns of the line before, which the next has to cover.
@@ -196,7 +197,7 @@ impl Display {
         };
         let width = options.width.filter(|width| *width > 0);
         let extra = options.extra_display.as_deref().map(ExtraSpec::read).transpose()?;
-        let mut display = Self {
+        Ok(Self {
             look,
             own: options.format.last().map(|format| Format::read(format)).transpose()?,
             usual: Usual::of(options),
@@ -204,15 +205,10 @@ impl Display {
             extra: extra.unwrap_or_default(),
             summary: options.stats,
             rates: Rates::over(window_s(options)),
-            zone: TimeZone::UTC,
+            zone: local_time::local,
             numeric_width: width.unwrap_or(WIDTH).min(COLUMNS_MAX),
             drawn: 0,
-        };
-        // Where it is comes from a file: only who asks for it has it read.
-        if display.tells(options, Field::Fineta) {
-            display.zone = TimeZone::system();
-        }
-        Ok(display)
+        })
     }
 
     /// Shows the ratio of both sides where no format says what to show: the output of --monitor.
@@ -238,12 +234,6 @@ impl Display {
     pub(crate) fn starting_at(mut self, amount: u64) -> Self {
         self.rates.start_at(amount);
         self
-    }
-
-    fn tells(&self, options: &DisplayOptions, field: Field) -> bool {
-        let told = [self.own.as_ref(), self.extra.format.as_ref()];
-        (field == Field::Fineta && options.fineta)
-            || told.into_iter().flatten().any(|format| format.has(field))
     }
 
     /// The line for a terminal this wide: without line end or carriage return, and with spaces at
@@ -303,6 +293,6 @@ impl Display {
     }
 
     fn line<'a>(&'a self, moment: &'a Moment<'a>, escapes: bool) -> Line<'a> {
-        Line { look: &self.look, zone: &self.zone, moment, rates: &self.rates, escapes }
+        Line { look: &self.look, zone: self.zone, moment, rates: &self.rates, escapes }
     }
 }

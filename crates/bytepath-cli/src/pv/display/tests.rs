@@ -8,7 +8,7 @@ use super::*;
 fn display(options: DisplayOptions) -> Display {
     let mut display = Display::new(&options).expect("options");
     display.look.terminal = Terminal { utf8: true, colours: true };
-    display.zone = TimeZone::UTC;
+    display.zone = local_time::utc;
     display
 }
 

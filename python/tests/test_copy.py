@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import errno
 import os
 import pickle
 import socket

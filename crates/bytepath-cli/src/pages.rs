@@ -12,10 +12,13 @@ use bytepath::machine::Machine;
 use bytepath_lab::page_map::{Frames, Lookup, Mapping, Settings, advice};
 use bytepath_report::{numbers, table};
 use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 use crate::bench::style;
 use crate::output::{self, Output};
+use crate::run::{Signals, is_passed_on};
+use crate::sys::spawn;
 
 /// How often the processes of a command are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -126,10 +129,26 @@ fn has_memory(pid: u32) -> bool {
 /// Runs a command, and looks at it and what it starts until its end.
 fn of_command(words: &[std::ffi::OsString]) -> anyhow::Result<(Vec<Seen>, ExitCode)> {
     let Some((program, words)) = words.split_first() else { bail!("no command is given") };
-    let started = Command::new(program).args(words).spawn();
-    let mut child = started.with_context(|| format!("cannot start {}", program.display()))?;
+    // What is seen until then is shown, whatever ends the command.
+    let mut signals = Signals::caught().context("cannot catch signals")?;
+    let mut child =
+        match spawn::spawn_as_we_were(Command::new(program).args(words), &[0, 1, 2], false) {
+            Ok(child) => child,
+            Err(error) => {
+                let word = crate::classic::word_of(&error);
+                crate::say(format_args!("bytepath: cannot start {}: {word}", program.display()));
+                let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+                return Ok((Vec::new(), ExitCode::from(if is_missing { 127 } else { 126 })));
+            }
+        };
     let mut most: BTreeMap<u32, Seen> = BTreeMap::new();
     let status = loop {
+        for signal in signals.came().into_iter().filter(|signal| is_passed_on(*signal)) {
+            if let Some(signal) = Signal::from_named_raw(signal) {
+                // It may have ended just now.
+                let _ = kill_process(Pid::from_child(&child), signal);
+            }
+        }
         let ended = waited(&mut child, most.is_empty())?;
         if let Some(status) = ended {
             break status;

@@ -45,7 +45,7 @@ use live::Live;
 use measured::Measured;
 use placing::Placer;
 use script::{Own, Script};
-pub(crate) use signals::{Signals, end_by};
+pub(crate) use signals::{Signals, end_by, is_passed_on};
 use sizes::PipeSize;
 use stages::{End, Stage, Stages};
 use watch::Watched;

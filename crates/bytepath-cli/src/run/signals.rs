@@ -59,7 +59,7 @@ impl Signals {
 const LONG: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };
 
 /// Whether it was sent to us and nobody else has it.
-pub(super) fn is_passed_on(signal: i32) -> bool {
+pub(crate) fn is_passed_on(signal: i32) -> bool {
     matches!(signal, SIGHUP | SIGTERM)
 }
 

@@ -1,7 +1,9 @@
 //! `bytepath pages`: the memory of processes that is known.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
 use crate::program::{BYTEPATH, as_nobody, bytepath, root, run, shell, spawned};
@@ -107,7 +109,8 @@ fn what_cannot_be_looked_at_says_why() {
     run(&mut bytepath(&["pages", "0"])).refused(1, &["there is no process 0"]);
     run(&mut bytepath(&["pages"])).refused(2, &["PID"]);
     run(&mut bytepath(&["pages", "x"])).refused(2, &["invalid"]);
-    run(&mut bytepath(&["pages", "--", "/no/such"])).refused(1, &["cannot start /no/such"]);
+    run(&mut bytepath(&["pages", "--", "/no/such"])).refused(127, &["cannot start /no/such"]);
+    run(&mut bytepath(&["pages", "--", "/etc/passwd"])).refused(126, &["Permission denied"]);
     let done = run(&mut bytepath(&["pages", "--", "true"]));
     assert!(done.status.success(), "{done:?}");
     // A kernel thread has none.
@@ -127,4 +130,19 @@ fn what_cannot_be_looked_at_says_why() {
     let done = shell(&line);
     assert!(done.stderr.contains("only its user and root may"), "{done:?}");
     assert!(done.status.success() && done.stderr.contains("hidden from all but root"), "{done:?}");
+}
+
+#[test]
+fn a_signal_that_ends_it_ends_the_command_first() {
+    let mut command = bytepath(&["pages", "--", "sh", "-c", "echo $$; exec sleep 1000"]);
+    let mut pages = spawned(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut line = String::new();
+    let out = pages.child().stdout.as_mut().expect("a pipe");
+    BufReader::new(out).read_line(&mut line).expect("it says its number");
+    kill_process(Pid::from_child(pages.child()), Signal::TERM).expect("it runs");
+    let done = pages.done();
+    assert_eq!(done.status.code(), Some(128 + 15), "{done:?}");
+    let pid: i32 = line.trim().parse().expect("a number");
+    let gone = test_kill_process(Pid::from_raw(pid).expect("a process"));
+    assert!(gone.is_err(), "the command is over");
 }

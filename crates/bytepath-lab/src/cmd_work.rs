@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::rc::Rc;
@@ -15,14 +15,10 @@ use bytepath_report::{Costs, PEAK_AT_MOST};
 use crate::arm::{Outcome, Timing, Work};
 use crate::clock::Clocked;
 use crate::ends::Starter;
-use crate::pair_work::unnamed;
-use crate::run_work::{hashed, to_the_end};
+use crate::to_the_end::{Tolerated, file_in, hashed, said, to_the_end};
 
 /// A command that takes longer is not measured.
 pub const PATIENCE: Duration = Duration::from_secs(3600);
-
-/// So much of what a command that fails said last is told.
-const LAST_WORDS_BYTES: u64 = 2000;
 
 /// What runs a command's text.
 #[derive(Clone, Debug)]
@@ -31,41 +27,6 @@ pub enum By {
     Shell(PathBuf),
     /// Nobody: it is split into words as a shell would, and started as it is.
     Itself,
-}
-
-/// Which exit codes are no failure.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Tolerated {
-    /// 0 alone.
-    Success,
-    /// Every one.
-    All,
-    /// 0 and these.
-    These(Vec<i32>),
-}
-
-impl Tolerated {
-    fn takes(&self, code: i32) -> bool {
-        match self {
-            Tolerated::Success => code == 0,
-            Tolerated::All => true,
-            Tolerated::These(codes) => code == 0 || codes.contains(&code),
-        }
-    }
-
-    /// Why a program that ended so counts as failed, if it does.
-    pub(crate) fn failure(&self, code: Option<i32>, signal: Option<i32>) -> Option<String> {
-        if let Some(signal) = signal {
-            return Some(format!("it was ended by {}", signal_name(signal)));
-        }
-        let code = code.filter(|code| !self.takes(*code))?;
-        Some(match code {
-            127 => "it ended with 127: a command was not found".to_owned(),
-            126 => "it ended with 126: a file is there that is not executable".to_owned(),
-            129..=192 => format!("it ended with {code}: ended by {}", signal_name(code - 128)),
-            code => format!("it ended with {code}; --ignore-failure measures it all the same"),
-        })
-    }
 }
 
 /// What the first command gave, which the others have to give too.
@@ -233,26 +194,6 @@ fn by_shell_with(
     }
 }
 
-/// The last line that a program said, as the end of a sentence.
-pub(crate) fn said(errors: &mut File) -> String {
-    let mut text = Vec::new();
-    let length = errors.seek(SeekFrom::End(0)).unwrap_or(0);
-    let from = length.saturating_sub(LAST_WORDS_BYTES);
-    let read = errors.seek(SeekFrom::Start(from)).and_then(|_| errors.read_to_end(&mut text));
-    let text = String::from_utf8_lossy(&text);
-    match text.lines().rfind(|line| !line.trim().is_empty()) {
-        Some(line) if read.is_ok() => format!("; it said: {}", line.trim()),
-        _ => String::new(),
-    }
-}
-
-fn signal_name(number: i32) -> String {
-    match nix::sys::signal::Signal::try_from(number) {
-        Ok(signal) => signal.as_str().to_owned(),
-        Err(_) => format!("signal {number}"),
-    }
-}
-
 fn outcome(clocked: &Clocked) -> Outcome {
     let usage = clocked.usage;
     let costs = Costs {
@@ -274,11 +215,6 @@ fn outcome(clocked: &Clocked) -> Outcome {
         found: found.collect::<BTreeMap<_, _>>(),
         ..Outcome::default()
     }
-}
-
-pub(crate) fn file_in(directory: &Path) -> Result<File, String> {
-    unnamed(directory)
-        .map_err(|error| format!("cannot make a file in {}: {error}", directory.display()))
 }
 
 fn told(error: std::io::Error) -> String {

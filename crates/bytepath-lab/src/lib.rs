@@ -48,6 +48,7 @@ pub mod stream_work;
 pub mod streams;
 pub mod swap;
 mod sys;
+pub mod to_the_end;
 mod tools;
 pub mod touches;
 pub mod trip_work;

@@ -3,21 +3,15 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
-use std::io::{Read, Seek};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
-
 use crate::arm::{Outcome, Timing, Work};
-use crate::cmd_work::{Tolerated, file_in, said};
 use crate::ends::Usage;
-use crate::pair_work::waited;
-use crate::pipe_work::spawn_on;
+use crate::to_the_end::{Tolerated, file_in, hashed, said, to_the_end};
 
 /// A pipeline that takes longer is not measured.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -100,42 +94,6 @@ impl RunWork {
             "it gave other output than the first run: {differs}; a pipeline can only be measured if it \
              gives the same every time"
         ))
-    }
-}
-
-/// A program and all that it starts; ended together if it is not waited for to its end.
-struct Group(Option<Child>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Runs a program and all that it starts to its end, within `patience`.
-pub(crate) fn to_the_end(command: &mut Command, patience: Duration) -> Result<ExitStatus, String> {
-    let mut group = Group(Some(spawn_on(command.process_group(0), None)?));
-    let child = group.0.as_mut().expect("it was just put there");
-    let status = waited(child, patience)?;
-    group.0 = None;
-    Ok(status)
-}
-
-/// How many bytes a file has, and their hash.
-pub(crate) fn hashed(output: &mut File) -> std::io::Result<(u64, u64)> {
-    let (mut hasher, mut bytes) = (DefaultHasher::new(), 0);
-    let mut piece = vec![0; 1 << 20];
-    output.rewind()?;
-    loop {
-        let count = output.read(&mut piece)?;
-        if count == 0 {
-            return Ok((bytes, hasher.finish()));
-        }
-        hasher.write(&piece[..count]);
-        bytes += count as u64;
     }
 }
 

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
 use bytepath_lab::arm::Arm;
-use bytepath_lab::cmd_work::{By, Tolerated, by_shell, by_shell_at_the_end};
+use bytepath_lab::cmd_work::{By, by_shell, by_shell_at_the_end};
 use bytepath_lab::experiments::cmd::{self, Asked, Shared};
+use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 

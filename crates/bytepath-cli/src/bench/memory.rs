@@ -26,7 +26,7 @@ pub(super) struct Memory {
     /// What blocks are made of: base, huge (transparent), hugetlb (the pool)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sweep::pages)]
     pages: Vec<PageSize>,
-    /// Numbers of threads, each with blocks and a CPU of its own
+    /// Numbers of threads, each with blocks of its own, and a CPU as long as there are enough
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
     /// Programs to measure beside, with the same block sizes: sysbench, mbw

@@ -9,7 +9,8 @@ use bytepath_report::{Record, Unit};
 
 use super::Description;
 use crate::arm::Arm;
-use crate::cmd_work::{By, CmdWork, Tolerated};
+use crate::cmd_work::{By, CmdWork};
+use crate::to_the_end::Tolerated;
 
 /// What it asks.
 pub const DESCRIPTION: Description = Description {

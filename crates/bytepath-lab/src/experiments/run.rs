@@ -9,8 +9,8 @@ use bytepath_report::Unit;
 
 use super::Description;
 use crate::arm::Arm;
-use crate::cmd_work::Tolerated;
 use crate::run_work::RunWork;
+use crate::to_the_end::Tolerated;
 
 /// What it asks.
 pub const DESCRIPTION: Description = Description {

@@ -1,0 +1,115 @@
+//! A program that is run to its end, with all that it starts: what it wrote, what it said last, and
+//! whether it failed.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::pair_work::{unnamed, waited};
+use crate::pipe_work::spawn_on;
+
+/// So much of what a command that fails said last is told.
+const LAST_WORDS_BYTES: u64 = 2000;
+
+/// Which exit codes are no failure.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tolerated {
+    /// 0 alone.
+    Success,
+    /// Every one.
+    All,
+    /// 0 and these.
+    These(Vec<i32>),
+}
+
+impl Tolerated {
+    fn takes(&self, code: i32) -> bool {
+        match self {
+            Tolerated::Success => code == 0,
+            Tolerated::All => true,
+            Tolerated::These(codes) => code == 0 || codes.contains(&code),
+        }
+    }
+
+    /// Why a program that ended so counts as failed, if it does.
+    pub(crate) fn failure(&self, code: Option<i32>, signal: Option<i32>) -> Option<String> {
+        if let Some(signal) = signal {
+            return Some(format!("it was ended by {}", signal_name(signal)));
+        }
+        let code = code.filter(|code| !self.takes(*code))?;
+        Some(match code {
+            127 => "it ended with 127: a command was not found".to_owned(),
+            126 => "it ended with 126: a file is there that is not executable".to_owned(),
+            129..=192 => format!("it ended with {code}: ended by {}", signal_name(code - 128)),
+            code => format!("it ended with {code}; --ignore-failure measures it all the same"),
+        })
+    }
+}
+
+/// A program and all that it starts; ended together if it is not waited for to its end.
+struct Group(Option<Child>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Runs a program and all that it starts to its end, within `patience`.
+pub(crate) fn to_the_end(command: &mut Command, patience: Duration) -> Result<ExitStatus, String> {
+    let mut group = Group(Some(spawn_on(command.process_group(0), None)?));
+    let child = group.0.as_mut().expect("it was just put there");
+    let status = waited(child, patience)?;
+    group.0 = None;
+    Ok(status)
+}
+
+/// How many bytes a file has, and their hash.
+pub(crate) fn hashed(output: &mut File) -> std::io::Result<(u64, u64)> {
+    let (mut hasher, mut bytes) = (DefaultHasher::new(), 0);
+    let mut piece = vec![0; 1 << 20];
+    output.rewind()?;
+    loop {
+        let count = output.read(&mut piece)?;
+        if count == 0 {
+            return Ok((bytes, hasher.finish()));
+        }
+        hasher.write(&piece[..count]);
+        bytes += count as u64;
+    }
+}
+
+/// A file without a name, for what is written.
+pub(crate) fn file_in(directory: &Path) -> Result<File, String> {
+    unnamed(directory)
+        .map_err(|error| format!("cannot make a file in {}: {error}", directory.display()))
+}
+
+/// The last line that a program said, as the end of a sentence.
+pub(crate) fn said(errors: &mut File) -> String {
+    let mut text = Vec::new();
+    let length = errors.seek(SeekFrom::End(0)).unwrap_or(0);
+    let from = length.saturating_sub(LAST_WORDS_BYTES);
+    let read = errors.seek(SeekFrom::Start(from)).and_then(|_| errors.read_to_end(&mut text));
+    let text = String::from_utf8_lossy(&text);
+    match text.lines().rfind(|line| !line.trim().is_empty()) {
+        Some(line) if read.is_ok() => format!("; it said: {}", line.trim()),
+        _ => String::new(),
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    match nix::sys::signal::Signal::try_from(number) {
+        Ok(signal) => signal.as_str().to_owned(),
+        Err(_) => format!("signal {number}"),
+    }
+}

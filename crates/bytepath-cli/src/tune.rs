@@ -254,6 +254,9 @@ fn sites(folders: &[PathBuf], effort: Effort) -> anyhow::Result<Vec<Site>> {
     let site = |dir: &PathBuf| -> anyhow::Result<Site> {
         let dir = std::fs::canonicalize(dir)
             .with_context(|| format!("cannot measure in {}", dir.display()))?;
+        if dir.to_str().is_none() {
+            bail!("cannot keep a profile of {}: its name is not UTF-8", dir.display());
+        }
         Ok(Site::prepare(&dir, effort.bytes)?)
     };
     folders.iter().map(site).collect()

@@ -91,7 +91,8 @@ impl KeepaliveWork {
             directory: folder.path().to_owned(),
             ..self.sample.clone()
         };
-        let text = serde_json::to_string(&sample).map_err(|error| error.to_string())?;
+        let text = serde_json::to_string(&sample)
+            .map_err(|error| format!("{}: {error}", self.directory.display()))?;
         let apart = Confinement { apart: true, ..Confinement::default() };
         let mut command = apart.command(&self.program, &self.program);
         command.args(["keepalive", "--sample", &text]);

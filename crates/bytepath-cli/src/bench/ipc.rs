@@ -156,13 +156,13 @@ fn globs(given: &[String]) -> Vec<String> {
 
 /// The size and the checksum of a regular file, which is in the page cache afterwards.
 fn told(path: &std::path::Path) -> anyhow::Result<(u64, u64)> {
-    let file = File::open(path)?;
-    let found = file.metadata()?;
+    // Before it is opened, for which a FIFO would wait.
+    let found = std::fs::metadata(path)?;
     if !found.is_file() {
         return Err(wrong_usage("it is no regular file; only those can be passed again and again"));
     }
     if found.len() == 0 {
         return Err(wrong_usage("it is empty: there is nothing to measure"));
     }
-    Ok((found.len(), checksum(file)?))
+    Ok((found.len(), checksum(File::open(path)?)?))
 }

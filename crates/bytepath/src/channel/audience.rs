@@ -182,8 +182,9 @@ impl Audience {
                 key => self.hear(key, ring, end),
             }
         }
-        self.accept();
+        // First, so that there is room for others.
         self.turn_away_the_silent();
+        self.accept();
         self.look_at = coarse_now_ns() + LOOK_NS;
         Ok(())
     }
@@ -193,7 +194,8 @@ impl Audience {
         let accepts = if self.knocked { ACCEPTS_MAX } else { 0 };
         for _ in 0..accepts {
             // Nobody more; or nobody can be accepted, and the receivers that are there come first.
-            let Some(Ok(connection)) = self.listener.as_ref().map(Listener::accept) else {
+            let accepted = self.listener.as_ref().map(Listener::accepted);
+            let Some(Ok(Some(connection))) = accepted else {
                 self.knocked = false;
                 return;
             };
@@ -258,7 +260,7 @@ impl Audience {
     pub(super) fn lacking(&mut self, bytes: u64) -> Option<usize> {
         let (mut lacking, mut index) = (None, 0);
         while let Some(member) = self.members.get_mut(index) {
-            match member.link.has_room(bytes) {
+            match member.link.has_room_now(bytes) {
                 Ok(Some(false)) | Err(_) => {
                     self.dismiss(index);
                     continue;

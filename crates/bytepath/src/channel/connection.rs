@@ -4,15 +4,17 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_domain, socket_type};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, UCred,
 };
 use rustix::process::{Pid, getegid, geteuid, getpid};
 
@@ -30,6 +32,10 @@ const FILES_MAX: usize = 2;
 
 /// How often somebody who is not there yet is looked for.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Names under which this process has begun to listen, and how many are tried.
+static NAMES: AtomicU32 = AtomicU32::new(0);
+const NAMES_TRIED: u32 = 100;
 
 /// Waits at an address for others to connect.
 #[derive(Debug)]
@@ -55,24 +61,54 @@ impl Listener {
     /// # Errors
     /// The address is taken, or cannot be made.
     pub fn bind(address: &Address) -> Result<Listener, ChannelError> {
-        let at = address.socket()?;
-        let socket = socket()?;
-        let bound = match rustix::net::bind(&socket, &at) {
-            Err(Errno::ADDRINUSE) if was_left(address)? => rustix::net::bind(&socket, &at),
-            bound => bound,
+        let bound = match address {
+            Address::Path(path) => Listener::at_path(path, address),
+            Address::Abstract(_) => Listener::at(address).map(|socket| (socket, None)),
         };
-        bound.map_err(|errno| match errno {
-            Errno::ADDRINUSE => ChannelError::Taken(address.to_string()),
-            errno => ChannelError::Socket { doing: "cannot make the channel's socket", errno },
+        let (socket, made) = bound.map_err(|error| match error {
+            ChannelError::Socket { errno: Errno::EXIST, .. } if !is_socket(address) => {
+                let doing = "cannot make the channel's socket: something else has its name";
+                ChannelError::Socket { doing, errno: Errno::EXIST }
+            }
+            ChannelError::Socket { errno: Errno::ADDRINUSE | Errno::EXIST, .. } => {
+                ChannelError::Taken(address.to_string())
+            }
+            error => error,
         })?;
-        let made = match address {
-            Address::Path(path) => Made::at(path),
-            Address::Abstract(_) => None,
-        };
-        let listener = Listener { socket, made };
-        rustix::net::listen(&listener.socket, BACKLOG)
+        Ok(Listener { socket, made })
+    }
+
+    fn at(address: &Address) -> Result<OwnedFd, ChannelError> {
+        let socket = socket(SocketType::SEQPACKET)?;
+        rustix::net::bind(&socket, &address.socket()?)
+            .map_err(ChannelError::socket("cannot make the channel's socket"))?;
+        rustix::net::listen(&socket, BACKLOG)
             .map_err(ChannelError::socket("cannot listen at the channel's socket"))?;
-        Ok(listener)
+        Ok(socket)
+    }
+
+    /// Listens under another name first, so that nobody ever finds the path without somebody who
+    /// listens there, and takes that for what is left of one who is gone.
+    fn at_path(path: &Path, address: &Address) -> Result<(OwnedFd, Option<Made>), ChannelError> {
+        address.socket()?;
+        let mut tries = 0..NAMES_TRIED;
+        let (socket, other) = loop {
+            let number = NAMES.fetch_add(1, Relaxed);
+            let name = format!(".{:x}.{number:x}", getpid().as_raw_nonzero());
+            let other = path.with_file_name(name);
+            match Listener::at(&Address::Path(other.clone())) {
+                Ok(socket) => break (socket, other),
+                // What a process of this number has left that is gone.
+                Err(ChannelError::Socket { errno: Errno::ADDRINUSE, .. })
+                    if tries.next().is_some() => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let made = Made::at(&other);
+        let named = named(&other, path, address);
+        let _ = std::fs::remove_file(&other);
+        named.map_err(ChannelError::socket("cannot make the channel's socket"))?;
+        Ok((socket, made.map(|made| Made { path: path.into(), ..made })))
     }
 
     /// Waits until somebody connects.
@@ -81,8 +117,26 @@ impl Listener {
     /// The kernel's word.
     pub fn accept(&self) -> Result<Connection, ChannelError> {
         loop {
+            if let Some(connection) = self.accepted()? {
+                return Ok(connection);
+            }
+            // Others have it not wait.
+            let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+            match rustix::event::poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    return Err(ChannelError::Socket { doing: "cannot wait for a channel", errno });
+                }
+            }
+        }
+    }
+
+    /// Somebody who has connected; where nobody has, it waits or gives none, as the socket is set.
+    pub(super) fn accepted(&self) -> Result<Option<Connection>, ChannelError> {
+        loop {
             match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
-                Ok(socket) => return Ok(Connection { socket }),
+                Ok(socket) => return Ok(Some(Connection { socket })),
+                Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(errno) => {
                     return Err(ChannelError::Socket { doing: "cannot accept a channel", errno });
@@ -107,14 +161,10 @@ impl Listener {
     /// The kernel's word, such as that there are no more descriptors to be had.
     pub fn try_accept(&self) -> Result<Option<Connection>, ChannelError> {
         self.wait_no_more()?;
-        match self.accept() {
-            Ok(connection) => Ok(Some(connection)),
-            Err(ChannelError::Socket { errno: Errno::AGAIN, .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.accepted()
     }
 
-    /// From now on accepting does not wait: where nobody wants to connect, it fails (EAGAIN).
+    /// From now on [`Listener::accepted`] does not wait.
     pub(super) fn wait_no_more(&self) -> Result<(), ChannelError> {
         rustix::io::ioctl_fionbio(&self.socket, true)
             .map_err(ChannelError::socket("cannot set up the channel's socket"))
@@ -153,21 +203,57 @@ pub(super) fn deadline(patience: Duration) -> Instant {
     Instant::now() + patience.min(YEARS)
 }
 
-fn socket() -> Result<OwnedFd, ChannelError> {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-    rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
+fn socket(kind: SocketType) -> Result<OwnedFd, ChannelError> {
+    rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
         .map_err(ChannelError::socket("cannot make a socket"))
 }
 
-/// Whether a listener that is gone had left its socket there; it is removed.
-fn was_left(address: &Address) -> Result<bool, ChannelError> {
-    let Address::Path(path) = address else { return Ok(false) };
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
-    if !is_socket || rustix::net::connect(socket()?, &address.socket()?) != Err(Errno::CONNREFUSED)
-    {
-        return Ok(false);
+/// Gives a socket that somebody listens at the name that it is to have, in the place of one that a
+/// listener who is gone had left there.
+fn named(other: &Path, path: &Path, address: &Address) -> Result<(), Errno> {
+    match rustix::fs::link(other, path) {
+        Err(Errno::EXIST) if was_left(address) => {}
+        linked => return linked,
     }
-    Ok(std::fs::remove_file(path).is_ok())
+    // Both names at once: whoever does the same meanwhile finds this listener, or is found.
+    let (here, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+    match rustix::fs::renameat_with(here, other, here, path, flags) {
+        Ok(()) if was_left(&Address::Path(other.into())) => Ok(()),
+        Ok(()) => {
+            rustix::fs::renameat_with(here, other, here, path, flags)?;
+            Err(Errno::EXIST)
+        }
+        // Some file systems cannot.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            let _ = rustix::fs::unlink(path);
+            rustix::fs::link(other, path)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether a listener that is gone had left its socket there. One that lives is asked for a connection
+/// of another kind, so that the kernel refuses without telling it.
+fn was_left(address: &Address) -> bool {
+    let refused = || -> Result<bool, ChannelError> {
+        let asks = socket(SocketType::DGRAM)?;
+        Ok(rustix::net::connect(asks, &address.socket()?) == Err(Errno::CONNREFUSED))
+    };
+    is_socket(address) && refused().unwrap_or(false)
+}
+
+fn is_socket(address: &Address) -> bool {
+    let Address::Path(path) = address else { return false };
+    std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket())
+}
+
+/// Whether the kernel tells this number of users that have none here: those of other namespaces.
+fn may_be_anybody(user: u32) -> bool {
+    const OVERFLOW: u32 = 65_534;
+    let told = |path| std::fs::read_to_string(path).ok();
+    let overflow = told("/proc/sys/kernel/overflowuid").and_then(|text| text.trim().parse().ok());
+    let all_have_one = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
+    user == overflow.unwrap_or(OVERFLOW) && !told("/proc/self/uid_map").is_none_or(all_have_one)
 }
 
 /// Two ends that have found each other. What each of them is to be is said next.
@@ -184,7 +270,7 @@ impl Connection {
     pub fn connect(address: &Address, patience: Duration) -> Result<Connection, ChannelError> {
         let (at, until) = (address.socket()?, deadline(patience));
         loop {
-            let socket = socket()?;
+            let socket = socket(SocketType::SEQPACKET)?;
             // Else a listener that never accepts would hold it for ever.
             let _ = set_socket_timeout(&socket, Timeout::Send, Some(patience.max(LOOK)));
             match rustix::net::connect(&socket, &at) {
@@ -196,6 +282,10 @@ impl Connection {
                     return Err(ChannelError::Stray("its socket is of another type"));
                 }
                 Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
+                Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
+                    let doing = "cannot connect to the channel's socket";
+                    return Err(ChannelError::Socket { doing, errno });
+                }
                 Err(errno) => {
                     return Err(ChannelError::Absent { address: address.to_string(), errno });
                 }
@@ -270,10 +360,9 @@ impl Connection {
             errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
         })?;
         let ours = geteuid().as_raw();
+        let is_same = theirs == ours && !may_be_anybody(theirs);
         match users {
-            Users::Same if theirs != ours && theirs != 0 => {
-                Err(ChannelError::Stranger { theirs, ours })
-            }
+            Users::Same if !is_same && theirs != 0 => Err(ChannelError::Stranger { theirs, ours }),
             _ => Ok(()),
         }
     }
@@ -322,7 +411,15 @@ impl Connection {
                         RecvAncillaryMessage::ScmRights(files) => files.collect(),
                         _ => Vec::new(),
                     });
-                    return Ok((bytes[..got.bytes].to_vec(), files.collect()));
+                    let files: Vec<OwnedFd> = files.collect();
+                    // There would have been room for more.
+                    if got.flags.contains(ReturnFlags::CTRUNC) && files.len() < FILES_MAX {
+                        return Err(ChannelError::Socket {
+                            doing: "cannot keep what the other end hands over",
+                            errno: Errno::MFILE,
+                        });
+                    }
+                    return Ok((bytes[..got.bytes].to_vec(), files));
                 }
                 Err(Errno::AGAIN) if Instant::now() < until => self.wait_readable(until)?,
                 Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),

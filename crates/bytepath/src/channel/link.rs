@@ -134,6 +134,8 @@ pub(super) struct Link {
     wait: Wait,
     /// The other end's socket is closed.
     pub(super) gone: bool,
+    /// When that was last looked for by an end that never waits.
+    looked: Instant,
     /// The other end did what it could not have done.
     broken: bool,
     /// This end has told the other one to wake it through the socket.
@@ -250,6 +252,7 @@ impl Link {
             role,
             wait,
             gone,
+            looked: Instant::now(),
             broken,
             watching,
             told_cpu,
@@ -306,11 +309,23 @@ impl Link {
     }
 
     /// Whether there is room for so many bytes (for the receiver: whether so many have come), as it
-    /// is now; false where there is not, and never will be because the other end is done.
+    /// is now; false where there is not, and never will be because the other end is done. For those who
+    /// never wait: now and then it is looked whether the other end is still there.
     ///
     /// # Errors
     /// It never will be, because the other end is gone.
     pub(super) fn has_room(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
+        let now = self.has_room_now(bytes)?;
+        if now.is_some() || self.looked.elapsed() < LOOK {
+            return Ok(now);
+        }
+        self.looked = Instant::now();
+        self.notice_hang_up()?;
+        self.room(bytes)
+    }
+
+    /// The same, for those who hear of the other end otherwise.
+    pub(super) fn has_room_now(&mut self, bytes: u64) -> Result<Option<bool>, ChannelError> {
         if self.watching {
             self.stop_watching()?;
         }
@@ -345,7 +360,7 @@ impl Link {
         if self.end.room() >= wished && !self.watching {
             return Ok(true);
         }
-        match self.has_room(bytes)? {
+        match self.has_room_now(bytes)? {
             Some(answer) => Ok(answer),
             None => self.waited_for(bytes),
         }
@@ -478,7 +493,7 @@ impl Link {
     /// Has the socket become readable once there is room for so many bytes, or the other end is done
     /// or gone; true where that is so already.
     pub(super) fn watch(&mut self, bytes: u64) -> Result<bool, ChannelError> {
-        if self.has_room(bytes)?.is_some() {
+        if self.has_room_now(bytes)?.is_some() {
             return Ok(true);
         }
         self.watching = self.lie_down(bytes, IN_POLL)?;
@@ -657,6 +672,11 @@ fn taken(
             ChannelError::Unsafe("it could be made shorter, or written by other receivers")
         }),
     }?;
+    // It may have grown since; a page of its own may stand before it.
+    let mapped = memory.len() as u64;
+    if mapped > least.next_multiple_of(pages) + pages {
+        return Err(ChannelError::Unsafe("it is not as large as its ring"));
+    }
     memory.populate_to_read()?;
     Ok((memory, End::receiver(ring_bytes).beginning_at(offer.begins)))
 }

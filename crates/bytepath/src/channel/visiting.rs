@@ -36,7 +36,8 @@ const FOR_EVER: Duration = Duration::MAX;
 #[derive(Debug)]
 pub struct MemoryOwner {
     connection: Connection,
-    shown: VecDeque<(ShownTo, Vec<u8>)>,
+    /// With how much of each is shown.
+    shown: VecDeque<(ShownTo, Vec<u8>, usize)>,
     meter: Meter,
 }
 
@@ -184,7 +185,7 @@ impl MemoryOwner {
         self.connection
             .say_when_there_is_room(&told.packet())
             .map_err(|error| self.ended(error))?;
-        self.shown.push_back((to, buffer));
+        self.shown.push_back((to, buffer, bytes));
         Ok(())
     }
 
@@ -206,12 +207,12 @@ impl MemoryOwner {
         let heard = self.connection.hear(deadline(FOR_EVER), FOR_EVER);
         let (packet, _) = heard.map_err(|error| self.ended(error))?;
         let bytes = word(&packet, 0).and_then(|bytes| usize::try_from(bytes).ok());
-        let most = self.shown.front().map_or(0, |(_, buffer)| buffer.len());
+        let most = self.shown.front().map_or(0, |(_, _, shown)| *shown);
         let Some(bytes) = bytes.filter(|&bytes| bytes <= most) else {
             return Err(ChannelError::Broken("it is done with more than was shown to it"));
         };
         self.meter.delivered(bytes as u64);
-        Ok(self.shown.pop_front().map(|(_, buffer)| (buffer, bytes)))
+        Ok(self.shown.pop_front().map(|(_, buffer, _)| (buffer, bytes)))
     }
 
     /// Waits until the visitor is done with every buffer, and says that there are no more.
@@ -239,7 +240,7 @@ impl Drop for MemoryOwner {
     /// Buffers that the visitor may still fill are never used again: what lay there next would be
     /// written over.
     fn drop(&mut self) {
-        for (to, buffer) in self.shown.drain(..) {
+        for (to, buffer, _) in self.shown.drain(..) {
             if to == ShownTo::BeFilled {
                 std::mem::forget(buffer);
             }

@@ -48,9 +48,13 @@ pub(crate) fn tell_senders(socket: BorrowedFd<'_>, tells: bool) -> Result<(), Er
     rustix::net::sockopt::set_socket_passcred(socket, tells)
 }
 
-/// Room for what comes beside a packet: a `ucred` behind its header.
+/// Room for what comes beside a packet: a `ucred` behind its header, and nothing else. Descriptors that
+/// somebody sends along would have to be closed; without room for them the kernel does that.
 #[repr(C, align(8))]
-struct Beside([u8; 64]);
+struct Beside([u8; SENDER_BYTES]);
+
+// SAFETY: it only calculates.
+const SENDER_BYTES: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) } as usize;
 
 /// Takes a packet without waiting, and the process that sent it, where the kernel told: none where
 /// that one is in a namespace of processes that this one does not see. rustix's record of it has no
@@ -59,7 +63,7 @@ pub(crate) fn packet_with_sender(
     socket: BorrowedFd<'_>,
     into: &mut [u8],
 ) -> Result<(usize, Option<Pid>), Errno> {
-    let mut beside = Beside([0; 64]);
+    let mut beside = Beside([0; SENDER_BYTES]);
     let mut piece = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     // SAFETY: all zeros are a message header without anything.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };

@@ -152,8 +152,13 @@ impl BufferReceiver {
     }
 
     fn borrow(&mut self, place: Place) -> Result<Borrowed, ChannelError> {
-        if !self.segments.contains_key(&place.segment) || self.slots.is_none() {
+        // As many as there are: a sender may have handed over more than are taken at once.
+        while !self.segments.contains_key(&place.segment) || self.slots.is_none() {
             self.messages.link.take_packets()?;
+            if self.messages.link.packets.files.is_empty() {
+                break;
+            }
+            self.take_files()?;
         }
         self.take_files()?;
         let (segment, slots) = self

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bytepath::channel::{ChannelError, Connection, MessageNow, Receiver, Setup};
+use bytepath::channel::{ChannelError, Connection, MessageNow, Now, Receiver, Setup};
 use bytepath::pages::{PageSize, SharedMemory};
 use proptest::collection::vec;
 use proptest::prelude::any;
@@ -111,6 +111,23 @@ fn counts_that_cannot_be_are_refused_for_good() {
         memory.words()[COMMITTED].store(1, Relaxed);
         assert!(is_broken(receiver.try_filled(1)), "{count}, taken back");
     }
+}
+
+#[test]
+fn who_never_waits_hears_that_the_other_end_is_gone() {
+    bounded(|_| {
+        let Lied { end: mut receiver, memory, socket } = lied_to_receiver();
+        assert!(matches!(receiver.try_filled(1), Ok(Now::Nothing)));
+        memory.words()[COMMITTED].store(1, Relaxed);
+        drop(socket);
+        let Ok(Now::Filled(bytes)) = receiver.try_filled(1) else { panic!("what was there") };
+        bytes.release(1);
+        while let Ok(now) = receiver.try_filled(1) {
+            assert!(matches!(now, Now::Nothing));
+            std::thread::yield_now();
+        }
+        assert!(matches!(receiver.try_filled(1), Err(ChannelError::Gone { passed: 1 })));
+    });
 }
 
 #[test]

@@ -85,8 +85,83 @@ fn what_a_killed_listener_left_is_replaced_and_other_files_are_not() {
             drop(Listener::bind(&address(&path)).expect("a listener"));
         }
         std::fs::write(&path, "mine").expect("a file");
-        assert!(matches!(Listener::bind(&address(&path)), Err(ChannelError::Taken(_))));
+        let refused = Listener::bind(&address(&path)).expect_err("it is a file").to_string();
+        assert!(refused.contains("something else has its name"), "{refused}");
         assert_eq!(std::fs::read(&path).expect("it is still there"), b"mine");
+    });
+}
+
+#[test]
+fn a_listener_hears_nothing_of_others_who_want_its_address() {
+    bounded(|_| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = address(directory.path().join("channel"));
+        let listener = Listener::bind(&path).expect("a listener");
+        for _ in 0..10 {
+            assert!(matches!(Listener::bind(&path), Err(ChannelError::Taken(_))));
+        }
+        assert!(listener.try_accept().expect("it listens").is_none(), "nobody has connected");
+        assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 1);
+    });
+}
+
+#[test]
+fn an_address_is_taken_though_too_many_wait_there() {
+    bounded(|_| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("channel");
+        let at = rustix::net::SocketAddrUnix::new(&path).expect("it fits");
+        let kind = rustix::net::SocketType::SEQPACKET;
+        let full = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None);
+        let full = full.expect("a socket");
+        rustix::net::bind(&full, &at).expect("it is free");
+        rustix::net::listen(&full, 0).expect("it listens");
+        let _first = Connection::connect(&address(&path), PATIENCE).expect("there is room for one");
+        assert!(matches!(Listener::bind(&address(&path)), Err(ChannelError::Taken(_))));
+    });
+}
+
+#[test]
+fn of_many_who_want_an_address_at_once_one_gets_it() {
+    const ROUNDS: usize = 300;
+    bounded(|_| {
+        let directory = tempfile::tempdir().expect("a directory");
+        for round in 0..ROUNDS {
+            let path = directory.path().join("channel");
+            if round % 2 == 0 {
+                // What one who is gone has left is replaced by one of them.
+                let kind = rustix::net::SocketType::SEQPACKET;
+                let left = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None);
+                let at = rustix::net::SocketAddrUnix::new(&path).expect("it fits");
+                rustix::net::bind(left.expect("a socket"), &at).expect("it is free");
+            }
+            let start = std::sync::Barrier::new(3);
+            let listeners: Vec<_> = std::thread::scope(|scope| {
+                let bind = || {
+                    start.wait();
+                    Listener::bind(&address(&path))
+                };
+                let all = [scope.spawn(bind), scope.spawn(bind), scope.spawn(bind)];
+                all.map(|one| one.join().expect("no panic")).into_iter().flatten().collect()
+            });
+            assert_eq!(listeners.len(), 1, "round {round}");
+            Connection::connect(&address(&path), PATIENCE).expect("it is found");
+            assert!(listeners[0].try_accept().expect("it listens").is_some());
+            drop(listeners);
+            assert_eq!(std::fs::read_dir(directory.path()).expect("it lists").count(), 0);
+        }
+    });
+}
+
+#[test]
+fn who_looked_whether_somebody_has_connected_may_wait_all_the_same() {
+    bounded(|_| {
+        let address = address(name("looked"));
+        let listener = Listener::bind(&address).expect("a listener");
+        assert!(listener.try_accept().expect("it listens").is_none());
+        let waits = std::thread::spawn(move || listener.accept().map(drop));
+        Connection::connect(&address, PATIENCE).expect("somebody listens");
+        waits.join().expect("no panic").expect("somebody has connected");
     });
 }
 

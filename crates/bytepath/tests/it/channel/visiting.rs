@@ -240,6 +240,45 @@ fn shown(kind: u64, address: u64, bytes: u64) -> Vec<u8> {
     [kind, address, bytes].iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
+#[test]
+fn descriptors_that_come_with_a_greeting_are_closed() {
+    let file = tempfile::tempfile().expect("a file");
+    let open = || std::fs::read_dir("/proc/self/fd").expect("it lists").count();
+    let greet = || {
+        let (here, there) = Connection::pair().expect("a pair");
+        let socket = OwnedFd::from(there);
+        let mut hello = b"bytepath".to_vec();
+        hello.extend([2, 0, 2, 0, 2, 8, 0, 0, 0, 0, 0, 0]);
+        say(&socket, &hello);
+        let files = [file.as_fd(); 8];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        assert!(with.push(SendAncillaryMessage::ScmRights(&files)));
+        let packet = [IoSlice::new(b"here")];
+        rustix::net::sendmsg(&socket, &packet, &mut with, SendFlags::empty()).expect("it is sent");
+        drop(here.memory_owner(&small()));
+    };
+    greet();
+    let before = open();
+    (0..50).for_each(|_| greet());
+    // Other tests have their own.
+    assert!(open() < before + 100, "{} and {before}", open());
+}
+
+#[test]
+fn no_more_is_taken_back_than_was_shown() {
+    let (here, there) = Connection::pair().expect("a pair");
+    let socket = OwnedFd::from(there);
+    let mut hello = b"bytepath".to_vec();
+    hello.extend([2, 0, 2, 0, 2, 8, 0, 0, 0, 0, 0, 0]);
+    say(&socket, &hello);
+    say(&socket, b"here");
+    let mut owner = here.memory_owner(&small()).expect("a visitor");
+    owner.show(vec![0; 1000], 10, ShownTo::BeRead).expect("shown");
+    say(&socket, &1000_u64.to_le_bytes());
+    assert!(matches!(owner.take_back(), Err(ChannelError::Broken(_))));
+}
+
 /// The end of this process's first stack: nothing is mapped right behind it.
 fn end_of_memory() -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("the maps");

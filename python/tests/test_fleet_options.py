@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -52,11 +53,12 @@ def on_this_machine(count: int, folder: Path, *words: str, program: str = "") ->
 @pytest.fixture
 def piece(command, tmp_path):
     """Asks for pieces of a copying of source to copy, until nothing is left of them; what was answered, together."""
-    ends = {"source": tmp_path / "source", "destination": tmp_path / "copy", "run": tmp_path / "copy/run", "token": "t"}
-    words = [word for name, value in ends.items() for word in (f"--{name}", str(value))]
+    ends = {"source": tmp_path / "source", "destination": tmp_path / "copy", "run": tmp_path / "copy/run"}
 
     def asked(*items: dict) -> dict:
-        found: dict = {"failed": [], "files": 0}
+        words = [word for name, value in ends.items() for word in (f"--{name}", str(value))]
+        words += ["--token", uuid.uuid4().hex]
+        found: dict = {"failed": [], "begun": [], "files": 0}
         # It ends when its standard input does.
         with subprocess.Popen(
             [command, "piece", *words, "--", "-a"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -275,7 +277,7 @@ def test_verify_finds_what_was_not_written(command, tmp_path):
     liar.chmod(0o755)
     done = on_this_machine(1, tmp_path, "cp", "--verify", "--reflink", "never", "source", "copy", program=str(liar))
     assert done.returncode == 1
-    assert "differs from" in done.stderr and "the same command tries them again" in done.stderr
+    assert "differs from" in done.stderr and "the same command tries again" in done.stderr
 
 
 TUNER = """\
@@ -392,6 +394,93 @@ def test_a_directory_that_is_a_file_now_is_copied_as_one_and_one_that_is_gone_is
     assert piece(*trees)["failed"] == []
     assert (tmp_path / "copy/folder").read_bytes() == b"file" and os.readlink(tmp_path / "copy/link") == "other"
     assert not (tmp_path / "copy/gone").exists()
+
+
+def test_names_that_are_of_another_file_meanwhile_are_copied_as_what_they_are(command, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    names = ["file", "folder", "link", "gone", "same"]
+    (source / "a").mkdir(parents=True)
+    (source / "a/first").write_bytes(b"first")
+    for name in names:
+        (source / name).mkdir()
+        os.link(source / "a/first", source / name / "other")
+        (copy / name / "other").mkdir(parents=True)
+    done = on_this_machine(2, tmp_path, "cp", "source", "copy")
+    assert done.returncode == 1, done
+    for name in names:
+        (copy / name / "other").rmdir()
+        if name != "same":
+            (source / name / "other").unlink()
+    (source / "file/other").write_bytes(b"another")
+    (source / "folder/other").mkdir()
+    (source / "folder/other/below").write_bytes(b"below")
+    (source / "link/other").symlink_to("nowhere")
+    ended_well(on_this_machine(2, tmp_path, "cp", "source", "copy"))
+    assert_copied(source, copy)
+    assert (copy / "same/other").samefile(copy / "a/first")
+
+
+def test_names_of_a_file_whose_first_is_gone_stay_names_of_one_file(command, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    for name in ("a", "b", "c"):
+        (source / name).mkdir(parents=True)
+    (source / "a/1").write_bytes(b"one")
+    for name in ("b/1", "c/1"):
+        os.link(source / "a/1", source / name)
+        (copy / name).mkdir(parents=True)
+    done = on_this_machine(1, tmp_path, "cp", "source", "copy")
+    assert done.returncode == 1, done
+    found = [path for path in ("a/1", "b/1", "c/1") if (copy / path).is_file()]
+    for name in ("b/1", "c/1"):
+        if (copy / name).is_dir():
+            (copy / name).rmdir()
+    for name in found:
+        shutil.rmtree((source / name).parent)
+        shutil.rmtree((copy / name).parent)
+    ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
+    assert_copied(source, copy)
+
+
+def test_a_large_file_that_is_begun_again_late_spoils_nothing(piece, tmp_path):
+    (tmp_path / "source").mkdir()
+    data = os.urandom(1 << 20)
+    (tmp_path / "source/large").write_bytes(data)
+    begun = piece({"do": "begin", "f": "large", "k": 1, "w": 0.5})["begun"][0]
+    file = {"f": "large", "k": 1, "s": begun["s"]}
+    if not begun["cloned"]:
+        assert piece({"do": "range", **file, "a": 0, "z": 1 << 20, "w": 0.5})["failed"] == []
+    end = {"do": "end", **file, "size": 1 << 20, "mtime": begun["mtime"], "w": 0.0}
+    assert piece(end)["failed"] == []
+    assert piece({"do": "begin", "f": "large", "k": 1, "w": 0.5})["begun"][0]["s"] != begun["s"]
+    assert piece(end)["failed"] == []
+    assert (tmp_path / "copy/large").read_bytes() == data
+
+
+def test_a_path_through_a_link_and_back_is_what_the_file_system_says(command, tmp_path):
+    for name, text in (("s", b"wrong"), ("other/s", b"right")):
+        some = tmp_path / name
+        some.mkdir(parents=True)
+        (some / "file").write_bytes(text)
+    (tmp_path / "other/folder").mkdir()
+    (tmp_path / "link").symlink_to("other/folder")
+    ended_well(on_this_machine(1, tmp_path, "cp", "link/../s", "link/../copy"))
+    assert (tmp_path / "other/copy/file").read_bytes() == b"right" and not (tmp_path / "copy").exists()
+
+
+def test_a_copying_that_goes_on_is_not_forgotten(command, tmp_path):
+    some_files(tmp_path / "source", 3, 1 << 20)
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", "cp", "--limit", "500K", "source", "copy"]
+    first = subprocess.Popen(words, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: list(tmp_path.glob("copy/.bytepath-fleet-*")))
+        done = on_this_machine(1, tmp_path, "cp", "--anew", "source", "copy")
+        assert done.returncode == 1 and "another process is at this copying" in done.stderr, done
+    finally:
+        first.terminate()
+        first.wait()
+    ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
+    assert_copied(tmp_path / "source", tmp_path / "copy")
 
 
 def test_a_destination_that_is_mounted_in_the_source_is_not_copied_into_itself(command, tmp_path):

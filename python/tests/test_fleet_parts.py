@@ -18,7 +18,7 @@ from bytepath.fleet.copy.progress import text  # noqa: E402
 from bytepath.fleet.errors import FleetError, WrongUsage  # noqa: E402
 
 EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
-         "told": [], "closed": [], "begun": []}  # fmt: skip
+         "told": [], "closed": [], "begun": [], "apart": []}  # fmt: skip
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_large_file_is_named_once_all_its_ranges_are_there(journal):
     journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 200 << 20, "w": 0.5}]))
     [(id, begin)] = journal.take(9)
     assert begin["do"] == "begin"
-    journal.settle([(id, begin)], answer(begun=[{"k": begin["k"], "cloned": False, "size": 200 << 20, "mtime": 1 << 61}]))
+    journal.settle([(id, begin)], answer(begun=[{"k": begin["k"], "s": "name", "cloned": False, "size": 200 << 20, "mtime": 1 << 61}]))
     ranges = journal.take(9)
     assert [(item["a"], item["z"]) for _, item in ranges] == list(journals.cut(200 << 20))
     assert ranges[0][1]["a"] == 0 and ranges[-1][1]["z"] == 200 << 20
@@ -117,14 +117,14 @@ def test_a_large_file_is_named_once_all_its_ranges_are_there(journal):
     assert [item for _, item in left] == [rest]
     journal.settle(left, EMPTY)
     [(_, end)] = journal.take(9)
-    assert (end["do"], end["f"], end["size"], end["mtime"]) == ("end", "big", 200 << 20, 1 << 61)
+    assert (end["do"], end["f"], end["s"], end["size"], end["mtime"]) == ("end", "big", "name", 200 << 20, 1 << 61)
 
 
 def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(journal):
     journal.put([tree("")])
     journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 100 << 20, "w": 0.5}]))
     [(id, begin)] = journal.take(9)
-    journal.settle([(id, begin)], answer(begun=[{"k": begin["k"], "cloned": False, "size": 100 << 20, "mtime": 1}]))
+    journal.settle([(id, begin)], answer(begun=[{"k": begin["k"], "s": "name", "cloned": False, "size": 100 << 20, "mtime": 1}]))
     first, second = journal.take(9)
     journal.settle([first], answer(failed=[{"item": first[1], "why": ["error reading"], "errno": 5}]))
     journal.settle([second], EMPTY)
@@ -236,7 +236,7 @@ def test_a_large_file_that_is_forgotten_is_missed(journal):
     journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 200 << 20, "w": 0.5}]))
     assert journal.unfinished() == ["big"]
     (begin,) = journal.take(1)
-    journal.settle([begin], answer(begun=[{"k": begin[1]["k"], "cloned": True, "size": 200 << 20, "mtime": 1}]))
+    journal.settle([begin], answer(begun=[{"k": begin[1]["k"], "s": "name", "cloned": True, "size": 200 << 20, "mtime": 1}]))
     end = journal.take(1)
     assert end[0][1]["do"] == "end" and journal.unfinished() == ["big"]
     journal.settle(end, EMPTY)

@@ -20,7 +20,7 @@ from typing import Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02

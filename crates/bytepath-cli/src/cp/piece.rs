@@ -221,8 +221,8 @@ impl Work<'_> {
         match item {
             Item::Tree(tree) => self.tree(tree),
             Item::Begin { f, k, w } => self.begin(f, k, w),
-            Item::Range { f, k, a, z, w } => self.range(f, k, (a, z), w),
-            Item::End { f, k, size, mtime, w } => self.end(f, k, (size, mtime), w),
+            Item::Range { f, k, s, a, z, w } => self.range(f, (k, s), (a, z), w),
+            Item::End { f, k, s, size, mtime, w } => self.end(f, (k, s), (size, mtime), w),
             Item::Links { links } => self.links(links),
             Item::Attributes { l, a } => self.attributes(l, a),
             Item::Closed { dirs } => self.closed(&dirs),
@@ -264,7 +264,11 @@ impl Work<'_> {
 
     fn failed_for(&mut self, item: Item, said: Vec<Said>) {
         let errno = said.iter().find_map(|said| said.1);
-        let full = matches!(errno, Some(Errno::NOSPC | Errno::DQUOT));
+        // An attribute that a file has no room for is told so as well.
+        let full = match errno {
+            Some(Errno::NOSPC) => !self.process.ground.has_room(),
+            errno => errno == Some(Errno::DQUOT),
+        };
         let why: Vec<String> = said.into_iter().map(|said| said.0).collect();
         if full {
             // Nothing is lost by stopping: all that is left can be done when there is room.

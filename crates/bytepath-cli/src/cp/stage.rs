@@ -1,7 +1,7 @@
 //! A directory beside the destination in which files wait that are to take the place of others: who is
 //! late finds it gone, and with it the only way to a name that is taken.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -44,8 +44,8 @@ impl Stage {
     }
 
     /// A place of this name in it.
-    pub(super) fn place(&self, name: &str) -> Place {
-        let name = OsString::from(name);
+    pub(super) fn place(&self, name: &OsStr) -> Place {
+        let name = name.to_owned();
         let directory = Directory::Held(self.directory.clone());
         Place { directory, shown: name.clone(), name, base_bytes: 0 }
     }
@@ -53,6 +53,6 @@ impl Stage {
     /// A place in it that nobody else has.
     pub(super) fn new_place(&self) -> Place {
         let number = self.made.fetch_add(1, Relaxed);
-        self.place(&format!("{}-{number}", self.token))
+        self.place(OsStr::new(&format!("{}-{number}", self.token)))
     }
 }

@@ -123,9 +123,19 @@ def check(words: list[str]) -> None:
         raise WrongUsage(done.stderr.strip().removeprefix("bytepath: "))
 
 
+def absolute(path: str) -> str:
+    """The same place by a path from the root. What `..` leads to is the file system's to say: not where a link stands."""
+    if ".." not in path.split("/"):
+        return os.path.abspath(path)
+    folder, name = os.path.split(path.rstrip("/"))
+    if name == "..":
+        folder, name = path, ""
+    return os.path.join(os.path.realpath(folder), name).rstrip("/") or "/"
+
+
 async def run(arguments: argparse.Namespace) -> int:
     """Copies, and says how it went."""
-    source, destination = (os.path.abspath(path) for path in (arguments.source, arguments.destination))
+    source, destination = (absolute(path) for path in (arguments.source, arguments.destination))
     for path in (source, destination):
         if "\0" in path or not path.strip("/"):
             raise WrongUsage(f"{path!r} is no directory that is copied by a fleet")
@@ -136,9 +146,7 @@ async def run(arguments: argparse.Namespace) -> int:
     if not path:
         path = journals.default_path(source, destination, words)
         path.parent.mkdir(parents=True, exist_ok=True)
-    forgotten = journals.id_of(path) if arguments.anew else None
-    if arguments.anew:
-        journals.remove(path)
+    forgotten = journals.forget(path) if arguments.anew else None
     journal = Journal(path, [source, destination, *words])
     if forgotten:
         journal.set("forgotten", forgotten)

@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import FleetError
 from .progress import size
 
-FORMAT = "3"
+FORMAT = "4"
 
 RANGE_BYTES_MIN = 64 << 20
 RANGES_MAX = 4096
@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS firsts (dev INTEGER, ino INTEGER, size INTEGER, mtime
                                    PRIMARY KEY (dev, ino, size, mtime)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS links (id INTEGER PRIMARY KEY, f TEXT NOT NULL, name TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, mtime TEXT,
-                                  open INTEGER NOT NULL DEFAULT 0, w REAL NOT NULL);
+                                  open INTEGER NOT NULL DEFAULT 0, w REAL NOT NULL, s TEXT);
 CREATE TABLE IF NOT EXISTS attributes (l TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS closed (f TEXT PRIMARY KEY, depth INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS open (f TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -51,17 +51,7 @@ class Journal:
 
     def __init__(self, path: Path, words: list[str]) -> None:
         self.path = path
-        try:
-            self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise FleetError(
-                f"the journal cannot be kept as {path} ({error.strerror}); name another file with --journal"
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(self._lock)
-            raise FleetError(f"another process is at this copying: it has {path}; wait for it, or end it") from error
+        self._lock = _locked(path)
         try:
             self.db = sqlite3.connect(path, isolation_level=None)
             self.db.execute("PRAGMA journal_mode=WAL")
@@ -186,6 +176,8 @@ class Journal:
         if answer.get("attributes"):
             self.db.execute("INSERT OR IGNORE INTO attributes VALUES (?, ?)", answer["attributes"])
         self._close(answer["closed"])
+        for apart in answer["apart"]:
+            self._apart(apart)
         for begun in answer["begun"]:
             self._begun(begun)
         ended = [item["k"] for _, item in taken if item["do"] == "range"]
@@ -207,17 +199,18 @@ class Journal:
     def _begun(self, begun: dict[str, Any]) -> None:
         row = self.db.execute("SELECT f, w FROM large WHERE k = ?", (begun["k"],)).fetchone()
         path, weight = row
-        size, end = begun["size"], {"do": "end", "f": path, "k": begun["k"], "size": begun["size"]}
+        file = {"f": path, "k": begun["k"], "s": begun["s"]}
+        size, end = begun["size"], {"do": "end", **file, "size": begun["size"]}
         ranges = [] if begun["cloned"] else list(cut(size))
         self.db.execute(
-            "UPDATE large SET size = ?, mtime = ?, open = ? WHERE k = ?",
-            (size, str(begun["mtime"]), len(ranges), begun["k"]),
+            "UPDATE large SET size = ?, mtime = ?, open = ?, s = ? WHERE k = ?",
+            (size, str(begun["mtime"]), len(ranges), begun["s"], begun["k"]),
         )
         if not ranges:
             self.put([{**end, "mtime": begun["mtime"], "w": 0.0}])
             return
         each = weight / len(ranges)
-        parts = [{"do": "range", "f": path, "k": begun["k"], "a": a, "z": z, "w": each} for a, z in ranges]
+        parts = [{"do": "range", **file, "a": a, "z": z, "w": each} for a, z in ranges]
         self.put(reversed(parts))
 
     def _ranges_done(self, ended: list[int], answer: dict[str, Any]) -> None:
@@ -228,11 +221,11 @@ class Journal:
                 # The rest of a range counts as one again, and one that failed is never over.
                 self.db.execute("UPDATE large SET open = open + 1 WHERE k = ?", (item["k"],))
         for k in set(ended):
-            query = "SELECT f, size, mtime FROM large WHERE k = ? AND open = 0"
+            query = "SELECT f, size, mtime, s FROM large WHERE k = ? AND open = 0"
             row = self.db.execute(query, (k,)).fetchone()
             if row:
-                path, size, mtime = row
-                self.put([{"do": "end", "f": path, "k": k, "size": size, "mtime": int(mtime), "w": 0.0}])
+                path, size, mtime, s = row
+                self.put([{"do": "end", "f": path, "k": k, "s": s, "size": size, "mtime": int(mtime), "w": 0.0}])
 
     def _close(self, paths: Iterable[str]) -> None:
         rows = [(path, path.count("/") + 1 if path else 0) for path in paths]
@@ -253,6 +246,15 @@ class Journal:
             self.put([{"do": "tree", "d": folder, "n": [name], "alone": True, "w": found["w"]}])
         elif row[0] != path:
             self.db.execute("INSERT OR IGNORE INTO links (f, name) VALUES (?, ?)", (row[0], path))
+
+    def _apart(self, found: dict[str, Any]) -> None:
+        """A name that was one more of a file is looked at anew: where that file is gone, it may be another's first."""
+        if found["gone"]:
+            self.db.execute("DELETE FROM firsts WHERE f = ?", (found["f"],))
+        folder, _, name = found["name"].rpartition("/")
+        # What is made there changes its time.
+        self._close([folder] if folder else [])
+        self.put([{"do": "tree", "d": folder, "n": [name]}])
 
     def _failed(self, item: dict[str, Any], why: list[str]) -> None:
         body = json.dumps(item, separators=(",", ":"))
@@ -413,6 +415,33 @@ def id_of(path: Path) -> str | None:
     except sqlite3.DatabaseError:
         return None
     return str(row[0]) if row else None
+
+
+def _locked(path: Path) -> int:
+    """The lock of a journal, which is one process's at a time."""
+    try:
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise FleetError(
+            f"the journal cannot be kept as {path} ({error.strerror}); name another file with --journal"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise FleetError(f"another process is at this copying: it has {path}; wait for it, or end it") from error
+    return lock
+
+
+def forget(path: Path) -> str | None:
+    """Removes a journal that nobody is at; the id of its copying."""
+    lock = _locked(path)
+    try:
+        id = id_of(path)
+        remove(path)
+    finally:
+        os.close(lock)
+    return id
 
 
 def remove(path: Path) -> None:

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::Work;
 use super::ground::{self, LIST_BYTES, Side};
-use super::words::{Item, Name};
+use super::words::{Apart, Item, Name};
 use crate::cp::attributes::MODE_BITS;
 use crate::cp::entry::{Pair, Sink, SinkIs};
 use crate::cp::link::{self, Replace};
@@ -86,7 +86,12 @@ impl Work<'_> {
         let mut links = links.into_iter();
         for (file, name) in links.by_ref() {
             match self.link(&file, &name) {
-                Ok(()) => self.hand().file_done(),
+                Ok(Linked::Yes) => self.hand().file_done(),
+                Ok(Linked::Gone) => {}
+                Ok(Linked::Apart { is_there }) => {
+                    let (f, gone) = (file.clone(), !is_there);
+                    self.answer.apart.push(Apart { f, name: name.clone(), gone });
+                }
                 Err(_) => self.failed(Item::Links { links: vec![(file, name)] }),
             }
             self.breathe();
@@ -100,7 +105,7 @@ impl Work<'_> {
         }
     }
 
-    fn link(&self, file: &Name, name: &Name) -> Done {
+    fn link(&self, file: &Name, name: &Name) -> Done<Linked> {
         let voice = self.shared.voice;
         let (_, file_shown) = self.process.ground.shown(&file.0);
         let (_, name_shown) = self.process.ground.shown(&name.0);
@@ -108,18 +113,30 @@ impl Work<'_> {
             let (name, file) = (q(&name_shown), q(&file_shown));
             voice.failed(format!("cannot create hard link {name} to {file}"), errno)
         };
-        let places =
-            |path: &Name| self.process.ground.places(&path.0).map_err(|(_, errno)| failed(errno));
-        let ((_, file), (_, name)) = (places(file)?, places(name)?);
+        // Whatever they were when they were found: the source is what it is now.
+        let source = |path: &Name| match self.process.ground.places(&path.0) {
+            Ok((source, sink)) => match source.stat(Follow::No) {
+                Ok(stat) => Ok(Some((stat, sink))),
+                Err(Errno::NOENT) => Ok(None),
+                Err(errno) => Err(failed(errno)),
+            },
+            Err((Side::Source, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => Ok(None),
+            Err((_, errno)) => Err(failed(errno)),
+        };
+        let Some((stat, name)) = source(name)? else { return Ok(Linked::Gone) };
+        let file = match source(file)? {
+            Some((of_file, file)) if same_file(&of_file, &stat) => file,
+            other => return Ok(Linked::Apart { is_there: other.is_some() }),
+        };
         match link::hard(&file, Follow::No, &name, Replace::No) {
             Err(Errno::EXIST) => {}
-            made => return made.map(drop).map_err(failed),
+            made => return made.map(|_| Linked::Yes).map_err(failed),
         }
         let inodes = (file.stat(Follow::No), name.stat(Follow::No));
         if let (Ok(file), Ok(name)) = &inodes
             && same_file(file, name)
         {
-            return Ok(());
+            return Ok(Linked::Yes);
         }
         let stage = self.shared.stage.ok_or(Errno::NOENT).map_err(failed)?;
         let staged = stage.new_place();
@@ -128,7 +145,7 @@ impl Work<'_> {
             rustix::fs::renameat(&staged.directory, &staged.name, &name.directory, &name.name);
         // Renaming a name over another of the same file leaves both.
         let _ = staged.remove();
-        renamed.map_err(failed)
+        renamed.map(|()| Linked::Yes).map_err(failed)
     }
 
     /// Notes a directory that is to get its attributes once all is in it.
@@ -207,8 +224,8 @@ impl Work<'_> {
         let (shown, sink_shown) = self.process.ground.shown(&path.0);
         let (source, open) = match self.both(path) {
             Ok(both) => both,
-            // Somebody has removed it, and there is nothing to keep.
-            Err((Side::Source, Errno::NOENT)) => return Ok(()),
+            // Somebody has removed it, or made something else of it, and there is nothing to keep.
+            Err((Side::Source, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => return Ok(()),
             Err((side, errno)) => {
                 let name = if side == Side::Source { &shown } else { &sink_shown };
                 return Err(self.shared.voice.failed(format!("cannot access {}", q(name)), errno));
@@ -260,6 +277,17 @@ impl Work<'_> {
             sink.map_err(|errno| (Side::Sink, errno))?,
         ))
     }
+}
+
+/// Whether a file has another name now.
+enum Linked {
+    Yes,
+    /// That name is gone from the source.
+    Gone,
+    /// It is another file's there; whether the file's first name is there.
+    Apart {
+        is_there: bool,
+    },
 }
 
 /// Makes a directory with these permissions, but for the umask, unless it is there.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::words::Name;
 use crate::cp::place::{Directory, Place, joined};
 
 /// A directory in source and destination.
@@ -26,7 +27,8 @@ pub(super) struct Ground {
     pub(super) run: PathBuf,
     /// Nobody else's names begin with it.
     pub(super) token: String,
-    lists: std::cell::Cell<u64>,
+    /// How many names it has made.
+    made: std::cell::Cell<u64>,
 }
 
 /// Bytes of a list that are read at once, where no end is known.
@@ -38,7 +40,7 @@ const LISTS: &str = "lists";
 impl Ground {
     pub(super) fn new(source: &Path, sink: &Path, run: &Path, token: &str) -> Ground {
         let (source, sink, run) = (source.to_owned(), sink.to_owned(), run.to_owned());
-        Ground { source, sink, run, token: token.to_owned(), lists: Default::default() }
+        Ground { source, sink, run, token: token.to_owned(), made: Default::default() }
     }
 
     pub(super) fn source_root(&self) -> Result<OwnedFd, Errno> {
@@ -47,6 +49,26 @@ impl Ground {
 
     pub(super) fn sink_root(&self) -> Result<OwnedFd, Errno> {
         rustix::fs::open(&self.sink, DIRECTORY, Mode::empty())
+    }
+
+    /// A name for a large file in the stage, which no other beginning of it has.
+    pub(super) fn new_large(&self, k: u64) -> Name {
+        Name(format!("large-{k}-{}-{}", self.token, self.next()).into())
+    }
+
+    fn next(&self) -> u64 {
+        self.made.replace(self.made.get() + 1)
+    }
+
+    /// Whether there is much room in the destination, as far as it tells.
+    pub(super) fn has_room(&self) -> bool {
+        const BYTES: u64 = 64 << 20;
+        const FILES: u64 = 1000;
+        rustix::fs::statvfs(&self.sink).is_ok_and(|room| {
+            // Some file systems count no inodes.
+            let files = room.f_files == 0 || room.f_favail >= FILES;
+            files && room.f_bavail.saturating_mul(room.f_frsize) >= BYTES
+        })
     }
 
     /// The stage of this part of the work.
@@ -60,8 +82,7 @@ impl Ground {
 
     /// Makes a list of names, and says how it is called.
     pub(super) fn new_list(&self) -> std::io::Result<(std::fs::File, OsString)> {
-        let number = self.lists.replace(self.lists.get() + 1);
-        let name = OsString::from(format!("{}-{number}", self.token));
+        let name = OsString::from(format!("{}-{}", self.token, self.next()));
         let file = std::fs::File::create_new(self.lists().join(&name))?;
         Ok((file, name))
     }

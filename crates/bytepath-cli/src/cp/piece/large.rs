@@ -51,10 +51,11 @@ impl Work<'_> {
             let what = format!("cannot overwrite directory {to} with non-directory");
             return Err(self.shared.voice.wrong(what));
         }
-        let staged = self.staged(k, &pair)?;
+        let staged = self.staged(&self.process.ground.new_large(k), &pair)?;
         let said =
             |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
+        // Of this beginning alone: one that comes late spoils no file that is whole meanwhile.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let sink = staged.open(flags, PART_MODE).map_err(said)?;
         let shares = self.shared.settings.reflink != Reflink::Never;
         let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
@@ -78,28 +79,29 @@ impl Work<'_> {
             true => self.shared.hand.add(Other::Reflink, size),
             false => rustix::fs::ftruncate(&sink, size).map_err(said)?,
         }
-        Ok(Begun { k, cloned, size, mtime: mtime(&stat) })
+        let s = Name(staged.name);
+        Ok(Begun { k, s, cloned, size, mtime: mtime(&stat) })
     }
 
     /// Copies a part of a file.
-    pub(super) fn range(&mut self, f: Name, k: u64, (a, z): (u64, u64), w: f64) {
+    pub(super) fn range(&mut self, f: Name, (k, s): (u64, Name), (a, z): (u64, u64), w: f64) {
         let mut at = a;
-        match self.ranged(&f, k, (&mut at, z)) {
+        match self.ranged(&f, &s, (&mut at, z)) {
             Ok(()) => {
                 let left = if z > a { (z - at) as f64 / (z - a) as f64 } else { 0.0 };
                 self.answer.w += w * (1.0 - left);
                 if at < z && !self.answer.fenced {
-                    self.answer.rest.push(Item::Range { f, k, a: at, z, w: w * left });
+                    self.answer.rest.push(Item::Range { f, k, s, a: at, z, w: w * left });
                 }
             }
-            Err(_) => self.failed(Item::Range { f, k, a: at, z, w }),
+            Err(_) => self.failed(Item::Range { f, k, s, a: at, z, w }),
         }
     }
 
-    fn ranged(&mut self, f: &Name, k: u64, (at, z): (&mut u64, u64)) -> Done {
+    fn ranged(&mut self, f: &Name, s: &Name, (at, z): (&mut u64, u64)) -> Done {
         let (pair, stat) = self.large(f)?;
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
-        let staged = self.staged(k, &pair)?;
+        let staged = self.staged(s, &pair)?;
         let said =
             |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
         let sink = match staged.open(OFlags::RDWR | OFlags::NOFOLLOW, 0) {
@@ -192,17 +194,17 @@ impl Work<'_> {
     }
 
     /// Gives a file whose ranges are copied its attributes and its name.
-    pub(super) fn end(&mut self, f: Name, k: u64, (size, mtime): (u64, i64), w: f64) {
-        match self.ended(&f, k, (size, mtime)) {
+    pub(super) fn end(&mut self, f: Name, (k, s): (u64, Name), (size, mtime): (u64, i64), w: f64) {
+        match self.ended(&f, &s, (size, mtime)) {
             Ok(()) => {
                 self.hand().file_done();
                 self.answer.w += w;
             }
-            Err(_) => self.failed(Item::End { f, k, size, mtime, w }),
+            Err(_) => self.failed(Item::End { f, k, s, size, mtime, w }),
         }
     }
 
-    fn ended(&self, f: &Name, k: u64, expected: (u64, i64)) -> Done {
+    fn ended(&self, f: &Name, s: &Name, expected: (u64, i64)) -> Done {
         let voice = self.shared.voice;
         let (pair, stat) = self.large(f)?;
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
@@ -212,7 +214,7 @@ impl Work<'_> {
                 voice.wrong(format!("{name} was changed while it was copied; copy it again"))
             );
         }
-        let staged = self.staged(k, &pair)?;
+        let staged = self.staged(s, &pair)?;
         let failed = |errno| {
             voice.failed(format!("cannot create regular file {}", q(&pair.sink.shown)), errno)
         };
@@ -261,11 +263,9 @@ impl Work<'_> {
     }
 
     /// Where the file waits until it is whole.
-    fn staged(&self, k: u64, pair: &Pair) -> Done<Place> {
+    fn staged(&self, s: &Name, pair: &Pair) -> Done<Place> {
         match self.shared.stage {
-            Some(stage) => {
-                Ok(Place { shown: pair.sink.shown.clone(), ..stage.place(&format!("large-{k}")) })
-            }
+            Some(stage) => Ok(Place { shown: pair.sink.shown.clone(), ..stage.place(&s.0) }),
             None => Err(self.shared.voice.failed("the stage is gone", Errno::NOENT)),
         }
     }

@@ -58,9 +58,9 @@ pub(super) enum Item {
     /// Makes the file that ranges are copied to, or a clone.
     Begin { f: Name, k: u64, w: f64 },
     /// Copies the bytes from `a` to `z`.
-    Range { f: Name, k: u64, a: u64, z: u64, w: f64 },
+    Range { f: Name, k: u64, s: Name, a: u64, z: u64, w: f64 },
     /// Gives a file whose ranges are copied its attributes and its name.
-    End { f: Name, k: u64, size: u64, mtime: i64, w: f64 },
+    End { f: Name, k: u64, s: Name, size: u64, mtime: i64, w: f64 },
     /// Gives files more names: the one that there is, the one that is to be.
     Links { links: Vec<(Name, Name)> },
     /// Gives the directories that a list names their attributes, from byte `a` on.
@@ -120,6 +120,8 @@ pub(super) struct Answer {
     pub(super) attributes: Option<(Name, u64)>,
     /// Directories that nobody could enter once they have their attributes.
     pub(super) closed: Vec<Name>,
+    /// Names that are of other files than they were.
+    pub(super) apart: Vec<Apart>,
     /// Files that were begun: whether they are whole already, their sizes, their times.
     pub(super) begun: Vec<Begun>,
     /// Share of the whole work that was done.
@@ -149,9 +151,19 @@ pub(super) struct Several {
     pub(super) w: f64,
 }
 
+/// A name that was one more of a file, and is not; whether the file is gone by its first one.
+#[derive(Debug, Serialize)]
+pub(super) struct Apart {
+    pub(super) f: Name,
+    pub(super) name: Name,
+    pub(super) gone: bool,
+}
+
 #[derive(Debug, Serialize)]
 pub(super) struct Begun {
     pub(super) k: u64,
+    /// What it is called in the stage, as no other beginning of it is.
+    pub(super) s: Name,
     pub(super) cloned: bool,
     pub(super) size: u64,
     pub(super) mtime: i64,

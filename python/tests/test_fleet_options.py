@@ -498,6 +498,31 @@ def test_a_destination_that_is_mounted_in_the_source_is_not_copied_into_itself(c
         subprocess.run(["umount", tmp_path / "copy"], check=True)
 
 
+def test_what_lies_on_another_file_system_or_behind_a_link_is_reached(command, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    (source / "sub").mkdir(parents=True)
+    (copy / "sub").mkdir(parents=True)
+    for name in ("large", "sub/large"):
+        with open(source / name, "wb") as file:
+            file.write(os.urandom(4096))
+            file.truncate(129 << 20)
+    (source / "sub/one").write_bytes(b"one")
+    os.link(source / "sub/one", source / "sub/two")
+    (tmp_path / "behind").write_bytes(b"old")
+    (copy / "large").symlink_to("../behind")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "none", "copy/sub"], cwd=tmp_path, capture_output=True)
+    try:
+        for name in ("one", "two"):
+            (copy / "sub" / name).write_bytes(b"old")
+        ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
+        assert (copy / "large").is_symlink() and (tmp_path / "behind").read_bytes() == (source / "large").read_bytes()
+        assert (copy / "sub/large").read_bytes() == (source / "sub/large").read_bytes()
+        assert (copy / "sub/one").samefile(copy / "sub/two") and (copy / "sub/two").read_bytes() == b"one"
+    finally:
+        if mounted.returncode == 0:
+            subprocess.run(["umount", copy / "sub"], check=True)
+
+
 def test_a_large_file_is_copied_over_another_as_a_small_one_is(command, tmp_path):
     (tmp_path / "source").mkdir()
     for name, size in (("large", 129 << 20), ("small", 1000)):

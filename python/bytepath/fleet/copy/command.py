@@ -38,7 +38,7 @@ def bytes_of(text: str) -> int:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
     return int(text)
 
@@ -145,7 +145,10 @@ async def run(arguments: argparse.Namespace) -> int:
     path = arguments.journal
     if not path:
         path = journals.default_path(source, destination, words)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FleetError(f"no folder for the journal, {path.parent}: {error.strerror}") from error
     forgotten = journals.forget(path) if arguments.anew else None
     journal = Journal(path, [source, destination, *words])
     if forgotten:

@@ -86,9 +86,9 @@ impl Work<'_> {
         let mut links = links.into_iter();
         for (file, name) in links.by_ref() {
             match self.link(&file, &name) {
-                Ok(Linked::Yes) => self.hand().file_done(),
-                Ok(Linked::Gone) => {}
-                Ok(Linked::Apart { is_there }) => {
+                Ok(Fate::Linked) => self.hand().file_done(),
+                Ok(Fate::Gone) => {}
+                Ok(Fate::Apart { is_there }) => {
                     let (f, gone) = (file.clone(), !is_there);
                     self.answer.apart.push(Apart { f, name: name.clone(), gone });
                 }
@@ -105,7 +105,7 @@ impl Work<'_> {
         }
     }
 
-    fn link(&self, file: &Name, name: &Name) -> Done<Linked> {
+    fn link(&self, file: &Name, name: &Name) -> Done<Fate> {
         let voice = self.shared.voice;
         let (_, file_shown) = self.process.ground.shown(&file.0);
         let (_, name_shown) = self.process.ground.shown(&name.0);
@@ -123,29 +123,34 @@ impl Work<'_> {
             Err((Side::Source, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => Ok(None),
             Err((_, errno)) => Err(failed(errno)),
         };
-        let Some((stat, name)) = source(name)? else { return Ok(Linked::Gone) };
+        let Some((stat, name)) = source(name)? else { return Ok(Fate::Gone) };
         let file = match source(file)? {
             Some((of_file, file)) if same_file(&of_file, &stat) => file,
-            other => return Ok(Linked::Apart { is_there: other.is_some() }),
+            other => return Ok(Fate::Apart { is_there: other.is_some() }),
         };
         match link::hard(&file, Follow::No, &name, Replace::No) {
             Err(Errno::EXIST) => {}
-            made => return made.map(|_| Linked::Yes).map_err(failed),
+            made => return made.map(|_| Fate::Linked).map_err(failed),
         }
         let inodes = (file.stat(Follow::No), name.stat(Follow::No));
         if let (Ok(file), Ok(name)) = &inodes
             && same_file(file, name)
         {
-            return Ok(Linked::Yes);
+            return Ok(Fate::Linked);
         }
         let stage = self.shared.stage.ok_or(Errno::NOENT).map_err(failed)?;
+        let there = rustix::fs::fstat(&name.directory).map_err(failed)?;
+        if !stage.is_on(there.st_dev) {
+            let replaced = link::hard(&file, Follow::No, &name, Replace::Yes);
+            return replaced.map(|_| Fate::Linked).map_err(failed);
+        }
         let staged = stage.new_place();
         link::hard(&file, Follow::No, &staged, Replace::No).map_err(failed)?;
         let renamed =
             rustix::fs::renameat(&staged.directory, &staged.name, &name.directory, &name.name);
         // Renaming a name over another of the same file leaves both.
         let _ = staged.remove();
-        renamed.map(|()| Linked::Yes).map_err(failed)
+        renamed.map(|()| Fate::Linked).map_err(failed)
     }
 
     /// Notes a directory that is to get its attributes once all is in it.
@@ -279,9 +284,9 @@ impl Work<'_> {
     }
 }
 
-/// Whether a file has another name now.
-enum Linked {
-    Yes,
+/// What became of a name that was to be one more of a file.
+enum Fate {
+    Linked,
     /// That name is gone from the source.
     Gone,
     /// It is another file's there; whether the file's first name is there.

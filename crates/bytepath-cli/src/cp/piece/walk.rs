@@ -383,7 +383,7 @@ impl Work<'_> {
             return true;
         }
         let is_regular = kind(stat) == rustix::fs::FileType::RegularFile;
-        if is_regular && stat.st_size >= LARGE_BYTES {
+        if is_regular && stat.st_size >= LARGE_BYTES && self.may_be_cut(open) {
             let size = u64::try_from(stat.st_size).unwrap_or(0);
             self.answer.large.push(Large { f: path(), size, w: weight });
             return true;
@@ -404,6 +404,14 @@ impl Work<'_> {
         // Where nothing goes any more, the entry is among the rest that is given back by its caller.
         self.answer.rest.truncate(before);
         self.answer.stop.is_none()
+    }
+
+    /// Whether a file can wait in the stage until it is whole, and then have the name: not on another
+    /// file system, nor behind a link that stands there.
+    fn may_be_cut(&self, open: &Open) -> bool {
+        let is_link = |stat: Stat| kind(&stat) == rustix::fs::FileType::Symlink;
+        self.shared.stage.is_some_and(|stage| stage.is_on(open.within.device))
+            && !open.pair.sink.stat(Follow::No).is_ok_and(is_link)
     }
 
     /// Whether it is the directory for this work.

@@ -56,7 +56,8 @@ fn a_wakeup_is_counted_once() {
     let (path, line) =
         (file.path(), "for i in 1 2 3 4 5 6 7 8 9; do yes | head -c 9M; done | wc -c");
     let mut command = bytepath(&["explain", "--json", path.to_str().expect("plain")]);
-    run(command.args(["--", "sh", "-c", line])).well();
+    let done = run(command.args(["--", "sh", "-c", line]));
+    assert!(done.status.success(), "{done:?}");
     let record = record(path);
     let counters = &record.arms[0].explained.as_ref().expect("it is explained").counters;
     let count = |name: &str| counters.get(name).copied().unwrap_or_default();
@@ -68,7 +69,8 @@ fn a_wakeup_is_counted_once() {
 #[test]
 fn a_command_that_cannot_start_ends_as_in_a_shell() {
     run(&mut bytepath(&["explain", "--", "/nonexistent/program"]))
-        .refused(127, &["command not found"]);
+        .refused(127, &["No such file or directory"]);
+    run(&mut bytepath(&["explain", "--", "no-such-program"])).refused(127, &["command not found"]);
     run(&mut bytepath(&["explain", "--", "/etc/passwd"])).refused(126, &["Permission denied"]);
 }
 

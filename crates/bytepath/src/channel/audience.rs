@@ -248,6 +248,8 @@ impl Audience {
 
     fn dismiss(&mut self, index: usize) {
         let Member { link, .. } = self.members.swap_remove(index);
+        // A process that was forked may hold it open, and so among what is watched.
+        let _ = epoll::delete(&self.events, &link.socket);
         self.calls += link.meter().read().calls;
         match link.has_left() {
             true => self.counts.left += 1,

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_domain, socket_type};
 use rustix::net::{
@@ -32,6 +33,9 @@ const FILES_MAX: usize = 2;
 
 /// How often somebody who is not there yet is looked for.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// How long a lock on a folder is waited for, which others need for a moment.
+const LOCKED_BY_OTHERS: Duration = Duration::from_secs(1);
 
 /// Names under which this process has begun to listen, and how many are tried.
 static NAMES: AtomicU32 = AtomicU32::new(0);
@@ -215,21 +219,20 @@ fn named(other: &Path, path: &Path, address: &Address) -> Result<(), Errno> {
         Err(Errno::EXIST) if was_left(address) => {}
         linked => return linked,
     }
-    // Both names at once: whoever does the same meanwhile finds this listener, or is found.
-    let (here, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
-    match rustix::fs::renameat_with(here, other, here, path, flags) {
-        Ok(()) if was_left(&Address::Path(other.into())) => Ok(()),
-        Ok(()) => {
-            rustix::fs::renameat_with(here, other, here, path, flags)?;
-            Err(Errno::EXIST)
+    // One at a time: else one could remove what another has put there since both looked.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = std::fs::File::open(folder.unwrap_or(Path::new(".")));
+    // A folder that may not be read is gone on with, and so is one that somebody holds for something else.
+    if let Ok(folder) = &folder {
+        let (lock, until) = (FlockOperation::NonBlockingLockExclusive, deadline(LOCKED_BY_OTHERS));
+        while rustix::fs::flock(folder, lock) == Err(Errno::WOULDBLOCK) && Instant::now() < until {
+            std::thread::sleep(LOOK);
         }
-        // Some file systems cannot.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            let _ = rustix::fs::unlink(path);
-            rustix::fs::link(other, path)
-        }
-        Err(errno) => Err(errno),
     }
+    if was_left(address) {
+        let _ = rustix::fs::unlink(path);
+    }
+    rustix::fs::link(other, path)
 }
 
 /// Whether a listener that is gone had left its socket there. One that lives is asked for a connection

@@ -275,7 +275,11 @@ impl MemoryVisitor {
 
     /// Whether the owner was there until now, so that what was copied was of its memory.
     fn is_owner_there(&self) -> Result<bool, ChannelError> {
-        let mut fds = [PollFd::new(&self.owner_ended, PollFlags::IN)];
+        // One that lives may have dropped its end, and used the memory for something else.
+        let mut fds = [
+            PollFd::new(&self.owner_ended, PollFlags::IN),
+            PollFd::new(&self.connection, PollFlags::RDHUP),
+        ];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.meter.called();
         match rustix::event::poll(&mut fds, Some(&now)) {

@@ -404,17 +404,18 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def id_of(path: Path) -> str | None:
-    """The id of the copying that a journal is of; None where there is none that could be read."""
+def ids_of(path: Path) -> list[str]:
+    """The id of the copying that a journal is of, and those of earlier ones that it was to forget; none where there is no
+    journal that could be read."""
     if not path.exists():
-        return None
+        return []
     try:
         db = sqlite3.connect(path)
-        row = db.execute("SELECT v FROM meta WHERE k = 'id'").fetchone()
+        rows = db.execute("SELECT v FROM meta WHERE k IN ('id', 'forgotten')").fetchall()
         db.close()
     except sqlite3.DatabaseError:
-        return None
-    return str(row[0]) if row else None
+        return []
+    return [id for (value,) in rows for id in value.split()]
 
 
 def _locked(path: Path) -> int:
@@ -434,14 +435,14 @@ def _locked(path: Path) -> int:
 
 
 def forget(path: Path) -> str | None:
-    """Removes a journal that nobody is at; the id of its copying."""
+    """Removes a journal that nobody is at; the ids of its copying, and of those that it was to forget."""
     lock = _locked(path)
     try:
-        id = id_of(path)
+        ids = ids_of(path)
         remove(path)
     finally:
         os.close(lock)
-    return id
+    return " ".join(ids) or None
 
 
 def remove(path: Path) -> None:

@@ -79,7 +79,8 @@ class Run:
             self._tell(line)
         await check(client, self.ground, machines)
         if forgotten := self.journal.get("forgotten"):
-            await self.ground.forget(client, machines, forgotten)
+            for id in forgotten.split():
+                await self.ground.forget(client, machines, id)
             self.journal.set("forgotten", "")
             self.journal.commit()
         if self.journal.get("prepared") and not await self.ground.is_as_it_was_left(client, machines):

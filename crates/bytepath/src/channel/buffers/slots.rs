@@ -73,15 +73,17 @@ impl Slots {
         self.memory.words()[RETURNED].fetch_add(1, AcqRel);
         // Either the sender sees it before it sleeps, or this end sees the sender asleep.
         fence(SeqCst);
-        let sleep = self.memory.half_word(SLEEP);
-        if sleep.load(Acquire) == ASLEEP && sleep.swap(0, AcqRel) == ASLEEP {
-            self.ring();
+        if self.memory.half_word(SLEEP).load(Acquire) == ASLEEP {
+            self.wake();
         }
     }
 
-    fn ring(&self) {
+    /// The sender's own drafts wake nobody, and leave it to the receiver to.
+    fn wake(&self) {
         let bell = self.bell.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(bell) = &*bell {
+        if let Some(bell) = &*bell
+            && self.memory.half_word(SLEEP).swap(0, AcqRel) == ASLEEP
+        {
             // A socket that is full is readable already; one that is closed needs no wake.
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             let _ = rustix::net::send(bell, WAKE, flags);

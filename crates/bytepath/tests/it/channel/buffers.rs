@@ -134,6 +134,24 @@ fn who_waits_for_a_buffer_or_for_room_is_woken() {
 }
 
 #[test]
+fn a_draft_that_is_dropped_leaves_it_to_the_receiver_to_wake_who_polls() {
+    bounded(|_| {
+        let (mut sender, mut receiver) = pair();
+        assert!(send(&mut sender, b"", &[MOST / 2]));
+        let draft = filled(&mut sender, MOST / 2).expect("there is memory");
+        let (_, borrowed) = received(&mut receiver);
+        // What the socket has to say is heard.
+        while sender.watch_buffers().expect("a receiver") {}
+        while readable(&sender) {
+            assert!(!sender.watch_buffers().expect("a receiver"));
+        }
+        drop(draft);
+        drop(borrowed);
+        until_readable(&sender);
+    });
+}
+
+#[test]
 fn ends_that_are_gone_are_told_of() {
     let (mut sender, receiver) = pair();
     drop(receiver);

@@ -123,7 +123,7 @@ fn an_address_is_taken_though_too_many_wait_there() {
 
 #[test]
 fn of_many_who_want_an_address_at_once_one_gets_it() {
-    const ROUNDS: usize = 300;
+    const ROUNDS: usize = 1000;
     bounded(|_| {
         let directory = tempfile::tempdir().expect("a directory");
         for round in 0..ROUNDS {

@@ -100,6 +100,10 @@ impl Listener {
             let number = NAMES.fetch_add(1, Relaxed);
             let name = format!(".{:x}.{number:x}", getpid().as_raw_nonzero());
             let other = path.with_file_name(name);
+            if Address::Path(other.clone()).socket().is_err() {
+                // The path has room for no longer name.
+                return Listener::at(address).map(|socket| (socket, Made::at(path)));
+            }
             match Listener::at(&Address::Path(other.clone())) {
                 Ok(socket) => break (socket, other),
                 // What a process of this number has left that is gone.

@@ -106,6 +106,19 @@ fn a_listener_hears_nothing_of_others_who_want_its_address() {
 }
 
 #[test]
+fn a_path_may_be_as_long_as_the_kernel_takes_it() {
+    const MOST: usize = 107;
+    let directory = tempfile::tempdir().expect("a directory");
+    let left = MOST - directory.path().as_os_str().len() - "//c".len();
+    let folder = directory.path().join("f".repeat(left));
+    std::fs::create_dir(&folder).expect("it is made");
+    let path = folder.join("c");
+    assert_eq!(path.as_os_str().len(), MOST);
+    drop(Listener::bind(&address(&path)).expect("a listener"));
+    assert!(!path.exists());
+}
+
+#[test]
 fn an_address_is_taken_though_too_many_wait_there() {
     bounded(|_| {
         let directory = tempfile::tempdir().expect("a directory");

@@ -163,8 +163,12 @@ pub(super) fn taken_apart(line: &OsStr, shell: &OsStr, own: Option<&Own>) -> Scr
 
 /// Whether bash would find that it is the thousandth shell.
 fn is_too_deep() -> bool {
-    let level = std::env::var("SHLVL").ok().and_then(|level| level.trim().parse::<i64>().ok());
-    level.is_some_and(|level| level >= SHELLS_MAX)
+    shell_level().is_some_and(|level| level >= SHELLS_MAX)
+}
+
+/// How many shells there are, one in the other, as far as the environment tells.
+fn shell_level() -> Option<i64> {
+    std::env::var("SHLVL").ok()?.trim().parse().ok()
 }
 
 /// Whether the working directory is gone.
@@ -177,8 +181,7 @@ const SHELLS_MAX: i64 = 999;
 
 /// Whether bash would take itself for the first shell there is.
 fn is_outermost() -> bool {
-    let level = std::env::var("SHLVL").ok().and_then(|level| level.trim().parse::<i64>().ok());
-    !(1..SHELLS_MAX).contains(&level.unwrap_or(0))
+    !(1..SHELLS_MAX).contains(&shell_level().unwrap_or(0))
 }
 
 /// Whether bash would take itself for one that sshd has started, as Debian's builds look.

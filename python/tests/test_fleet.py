@@ -41,6 +41,33 @@ def test_what_cp_r_keeps_is_kept_by_r(fleet, tree, tmp_path):
     assert modes[0] == modes[1]
 
 
+def test_new_files_are_as_the_umask_of_the_one_who_copies_has_them(fleet, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    (source / "folder").mkdir(parents=True)
+    for name in ("file", "folder/file"):
+        (source / name).write_bytes(b"bytes")
+        (source / name).chmod(0o666)
+    (source / "folder").chmod(0o777)
+    # It is cut into ranges.
+    with open(source / "large", "wb") as file:
+        file.truncate(129 << 20)
+    by_umask = ["sh", "-c", 'umask "$1"; shift; exec "$@"', "sh"]
+    for name, mask in zip(NAMES, ("077", "000", "027"), strict=True):
+        fleet.worker(name, before=[*by_umask, mask])
+    try:
+        for words in (["-r"], ["-r", "--no-preserve=mode"]):
+            for command in (["cp", *words, "-T", source, tmp_path / "by-cp"], fleet.command("cp", *words, source, copy)):
+                done = subprocess.run([*by_umask, "002", *command], env=fleet.environment, capture_output=True, text=True)
+                ended_well(done)
+            modes = [{name: entry[0] for name, entry in digest(root).items()} for root in (copy, tmp_path / "by-cp")]
+            assert modes[0] == modes[1], words
+            shutil.rmtree(copy)
+            shutil.rmtree(tmp_path / "by-cp")
+    finally:
+        for name in NAMES:
+            fleet.end_worker(name)
+
+
 def test_a_copying_that_is_killed_goes_on_where_it_was(fleet, tree, tmp_path):
     copy = tmp_path / "copy"
     words = ("cp", "--limit", "1M", str(tree), str(copy))

@@ -20,7 +20,7 @@ from typing import Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
@@ -69,6 +69,8 @@ class Engine:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.said,
+            # New files are as they would be where the command was given, whatever this worker was started by.
+            umask=setup["umask"],
             # Signals that the terminal sends are the submitter's to answer.
             start_new_session=True,
         )
@@ -105,7 +107,7 @@ class EngineDied(Exception):
     """The program ended in the middle of a piece: its words."""
 
 
-_idle: dict[str, list[Engine]] = {}
+_idle: dict[tuple[str, int], list[Engine]] = {}
 _busy: set[Engine] = set()
 _lock = threading.Lock()
 
@@ -122,10 +124,11 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
             stack.enter_context(_slot(setup["id"], setup["per_machine"]))
         with _lock:
             # Those of a copying that is over end here; there is one at a time.
-            for other in [key for key in _idle if key != setup["id"]]:
+            own = setup["id"], setup["umask"]
+            for other in [key for key in _idle if key != own]:
                 for engine in _idle.pop(other):
                     engine.close()
-            waiting = _idle.setdefault(setup["id"], [])
+            waiting = _idle.setdefault(own, [])
             found = waiting.pop() if waiting else None
         if found is not None and found.process.poll() is not None:
             found.close()
@@ -140,8 +143,8 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
                 return json.dumps({"died": str(error)}).encode()
             raise
         with _lock:
-            if setup["id"] in _idle:
-                _idle[setup["id"]].append(engine)
+            if own in _idle:
+                _idle[own].append(engine)
             else:
                 engine.close()
         return answer

@@ -26,6 +26,7 @@ class Ground:
         self.source, self.destination, self.id = source, destination, id
         self.run = os.path.join(destination, f"{RUN_START}{id}")
         self.version = worker.about()["version"]
+        self.umask = _umask()
         self.source_inode: int | None = None
         self.word: str | None = None
 
@@ -39,6 +40,7 @@ class Ground:
             "options": words,
             "per_machine": per_machine,
             "version": self.version,
+            "umask": self.umask,
             "source_inode": self.source_inode,
             "mark": self._mark(),
             "word": self.word,
@@ -88,6 +90,13 @@ class Ground:
                 "the other does not find. Mount the same file system on all machines, or name a path that is on it"
             )
         self.word = word
+
+
+def _umask() -> int:
+    # It can only be had by setting another.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 async def check(client: Client, ground: Ground, machines: list[Machine]) -> None:

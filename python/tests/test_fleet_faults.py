@@ -71,6 +71,25 @@ def asleep(pid: int) -> Iterator[list[int]]:
                 os.kill(each, signal.SIGCONT)
 
 
+def engines(pid: int) -> list[int]:
+    """The programs that do the pieces of a worker."""
+    return [child for child in children(pid) if b"\0piece\0" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def test_an_engine_that_is_stopped_is_not_waited_for_and_ends_with_the_copying(fleet, tree, tmp_path):
+    copy = tmp_path / "copy"
+    words = ("cp", "--jobs-per-machine", "1", "--limit", "3M", "--late", "1", str(tree), str(copy))
+    command = fleet.begin_command(*words)
+    wait_until(lambda: some_are_copied(copy)() and engines(fleet.workers["one"].pid))
+    [engine] = engines(fleet.workers["one"].pid)
+    os.kill(engine, signal.SIGSTOP)
+    _, said = command.communicate(timeout=60)
+    assert command.returncode == 0, said
+    assert "one (tcp" in said and "is late with its work; others are asked" in said
+    assert_copied(tree, copy)
+    wait_until(lambda: not Path(f"/proc/{engine}").exists())
+
+
 def test_a_machine_that_is_cut_off_costs_no_byte_and_spoils_none_when_it_is_back(fleet, tree, tmp_path):
     if not fleet.hosts.apart:
         pytest.skip(f"no network can be cut: {fleet.hosts.why}")

@@ -99,6 +99,21 @@ def test_one_job_for_a_machine_is_one_piece_at_a_time_and_sync_brings_all_to_the
     assert not list(tmp_path.glob("bytepath-fleet-*/*-0"))
 
 
+def test_a_machine_that_does_one_piece_at_a_time_does_the_next_when_one_is_stopped(command, tmp_path):
+    some_files(tmp_path / "source", 20, 1000)
+    stops = tmp_path / "stops"
+    # The first to be started, and no other; nobody asks the one by which the options are checked.
+    stops.write_text(
+        f'#!/bin/sh\n[ -p /dev/stdin ] && mkdir "{tmp_path}/first" 2>/dev/null && echo $$ >"{tmp_path}/pid" && kill -STOP $$\n'
+        f'exec "{command}" "$@"\n'
+    )
+    stops.chmod(0o755)
+    words = ["cp", "--jobs-per-machine", "1", "--late", "0.2", "source", "copy"]
+    ended_well(on_this_machine(2, tmp_path, *words, program=str(stops)))
+    assert_copied(tmp_path / "source", tmp_path / "copy")
+    wait_until(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists())
+
+
 def test_directories_that_pieces_made_get_the_default_mode_where_none_is_kept(command, tmp_path):
     some_files(tmp_path / "source" / "inner", 3, 10)
     for path in (tmp_path / "source", tmp_path / "source" / "inner"):

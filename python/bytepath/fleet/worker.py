@@ -121,7 +121,7 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
         return json.dumps({"refused": why, "worker": get_worker().address}).encode()
     with contextlib.ExitStack() as stack:
         if setup.get("per_machine"):
-            stack.enter_context(_slot(setup["id"], setup["per_machine"]))
+            stack.enter_context(_slot(setup["id"], setup["per_machine"], setup["late_s"]))
         with _lock:
             # Those of a copying that is over end here; there is one at a time.
             own = setup["id"], setup["umask"]
@@ -196,6 +196,10 @@ def release(id: str) -> None:
         path.unlink(missing_ok=True)
     _fit.clear()
     with _lock:
+        for engine in _busy:
+            if engine.id == id:
+                # Others did what it is late with. It may be stopped, and see nothing of its end.
+                engine.process.kill()
         for engines in _idle.values():
             for engine in engines:
                 engine.close()
@@ -203,18 +207,23 @@ def release(id: str) -> None:
 
 
 @contextlib.contextmanager
-def _slot(run: str, count: int) -> Iterator[None]:
-    """One of so many places on this machine, whichever workers share it. Who dies leaves its place."""
+def _slot(run: str, count: int, late_s: float) -> Iterator[None]:
+    """One of so many places on this machine, whichever workers share it. Who dies leaves its place; one who has it for longer
+    than any piece takes, as if stopped, keeps it, and another place counts instead."""
     folder = machine_folder()
     while True:
-        for number in range(count):
+        number = late = 0
+        while number < count + late:
             file = os.open(folder / f"{run}-{number}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                late += time.time() - os.fstat(file).st_mtime > late_s
                 os.close(file)
+                number += 1
                 continue
             try:
+                os.utime(file)
                 yield
             finally:
                 os.close(file)

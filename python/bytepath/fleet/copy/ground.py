@@ -30,7 +30,7 @@ class Ground:
         self.source_inode: int | None = None
         self.word: str | None = None
 
-    def setup(self, words: list[str], per_machine: int | None) -> dict[str, Any]:
+    def setup(self, words: list[str], per_machine: int | None, late_s: float) -> dict[str, Any]:
         """What an engine has to know."""
         return {
             "id": self.id,
@@ -39,6 +39,7 @@ class Ground:
             "run": self.run,
             "options": words,
             "per_machine": per_machine,
+            "late_s": late_s,
             "version": self.version,
             "umask": self.umask,
             "source_inode": self.source_inode,

@@ -16,7 +16,9 @@ LOOK_S = 3.0
 class Members:
     """The machines of a copying."""
 
-    def __init__(self) -> None:
+    def __init__(self, per_machine: int | None = None) -> None:
+        self.per_machine = per_machine
+        """How many pieces a machine does at a time, at most."""
         self.machines: list[Machine] = []
         self.refused: set[str] = set()
         """Workers that get no work."""
@@ -34,7 +36,12 @@ class Members:
         return sum(len(machine.workers) for machine in self.machines)
 
     def threads(self) -> int:
-        return max(1, sum(machine.threads for machine in self.machines))
+        """How many pieces are done at a time."""
+        return max(1, sum(machine.at_once(self.per_machine) for machine in self.machines))
+
+    def name_of(self, worker: str) -> str:
+        """A worker's name, for messages."""
+        return next((f"{machine.name} ({worker})" for machine in self.machines if worker in machine.workers), worker)
 
     def fit(self) -> list[str] | None:
         """The workers that may be asked; None where that is all of them."""

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import json
 import random
+import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +130,7 @@ class Pieces:
         self.progress = Progress(options.progress)
         self.yardstick = Yardstick()
         self.told: list[str] = []
+        self.late: set[str] = set()
         self.flights: dict[asyncio.Task[bytes], Flight] = {}
         self.groups = self.count = 0
         self.session = uuid.uuid4().hex
@@ -218,7 +220,8 @@ class Pieces:
     async def _one(
         self, client: Client, key: tuple[str, int], request: dict[str, Any], workers: list[str] | None
     ) -> bytes:
-        setup = self.ground.setup(self.options.words, self.options.per_machine)
+        late_s = self._late_s(request["budget_ms"])
+        setup = self.ground.setup(self.options.words, self.options.per_machine, late_s)
         body = json.dumps(request, separators=(",", ":")).encode()
         among = workers or self.members.fit()
         future = client.submit(self.piece, setup, body, key=key, pure=False, workers=among)
@@ -303,29 +306,38 @@ class Pieces:
         late = [flight for flight in newest.values() if now - flight.began > self._late_s(flight.budget_ms)]
         if not late:
             return
-        busy = await self._busy(client)
-        if not busy:
+        at_work, ready = await self._busy(client)
+        if not ready:
             return await self._workers_back(client)
         for flight in late:
             keys = {other.key for other in self.flights.values() if other.group == flight.group}
-            others = [name for name, there in busy.items() if not keys & there]
+            others = [name for name in ready if not keys & at_work[name]]
+            self._tell_late([name for name, there in at_work.items() if keys & there], bool(others))
             flight.began = now
             if others:
                 twin = Flight(flight.taken, 0.0, flight.budget_ms, flight.attempts, flight.group)
                 self._fly(client, twin, stage, others)
 
+    def _tell_late(self, workers: Iterable[str], others: bool) -> None:
+        # At once: it may be all that is ever said.
+        for name in set(workers) - self.late:
+            self.late.add(name)
+            self.progress.end()
+            what = "others are asked for it as well" if others else "there is nobody else to do it"
+            print(f"bytepath fleet: {self.members.name_of(name)} is late with its work; {what}", file=sys.stderr)
+
     def _late_s(self, budget_ms: int) -> float:
         return self.options.late_s + budget_ms / 1000
 
-    async def _busy(self, client: Client) -> dict[str, set[Any]]:
-        """What each worker has to do. Those that have told nothing for long are left out, if others are there."""
+    async def _busy(self, client: Client) -> tuple[dict[str, set[Any]], list[str]]:
+        """What each worker has to do; and those of them that are awake, as far as they have told something of late."""
         try:
             where = await asyncio.wait_for(client.processing(), 10)
             info = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10))["workers"]
         except (TimeoutError, asyncio.TimeoutError, OSError) as error:
             raise Lost(f"the scheduler at {self.options.scheduler} does not answer") from error
-        all = {name: set(where.get(name, ())) for name in info if name not in self.members.refused}
-        return {name: all[name] for name in awake({name: info[name] for name in all})}
+        fit = {name: about for name, about in info.items() if name not in self.members.refused}
+        return {name: set(where.get(name, ())) for name in fit}, list(awake(fit))
 
     async def _workers_back(self, client: Client) -> None:
         try:
@@ -381,10 +393,10 @@ class Pieces:
                         return done.pop()
                     if client.status != "running":
                         raise Lost(f"the scheduler at {self.options.scheduler} is gone")
-                keys, busy = set(tasks.values()), await self._busy(client)
-                if workers is not None and not set(workers) & set(busy):
+                keys, (at_work, ready) = set(tasks.values()), await self._busy(client)
+                if workers is not None and not set(workers) & set(ready):
                     raise FleetError(f"{', '.join(workers)}: gone, or asleep\n{self.journal.so_far()}")
-                others = [name for name, there in busy.items() if not keys & there]
+                others = [name for name in ready if not keys & at_work[name]]
                 among = [name for name in others if workers is None or name in workers] or workers
         finally:
             for task in tasks:

@@ -39,7 +39,7 @@ class Run:
             journal.put([{"do": "tree", "d": "", "w": 1.0}])
             journal.commit()
         self.ground = Ground(options.source, options.destination, id)
-        self.members = Members()
+        self.members = Members(options.per_machine)
         self.pieces = Pieces(options, journal, self.ground, self.members, piece)
 
     async def copy(self) -> Outcome:

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
 
+use crate::machine::{MemoryRoom, memory_room};
 use crate::size::shown;
 use crate::sys::memory::Mapping;
 
@@ -77,6 +78,17 @@ pub enum PagesError {
         /// The kernel's word.
         errno: Errno,
     },
+    /// It would take more memory than is there: the kernel would end processes for it.
+    #[error(
+        "cannot take {} of memory: {room}; take less, or free some",
+        shown(*.bytes as u64)
+    )]
+    NoRoom {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What there is.
+        room: MemoryRoom,
+    },
     /// The kernel does not take the advice.
     #[error(
         "cannot ask for transparent huge pages: {}; the kernel may be built without them or they \
@@ -99,6 +111,23 @@ pub enum PagesError {
     /// What the pages are could not be looked up.
     #[error("cannot look up which pages the buffer has: {0}")]
     Unknown(String),
+}
+
+/// Less than this is taken without a look at what there is, which costs 0.1 ms.
+const LOOKED_AT_BYTES: usize = 16 << 20;
+
+/// Refuses what there is no memory for, before the kernel ends processes, be it this one, as its pages
+/// come.
+pub(crate) fn look_for_room(bytes: usize) -> Result<(), PagesError> {
+    if bytes < LOOKED_AT_BYTES {
+        return Ok(());
+    }
+    let room = memory_room();
+    if bytes as u64 > room.bytes.saturating_add(room.swap_bytes) {
+        Err(PagesError::NoRoom { bytes, room })
+    } else {
+        Ok(())
+    }
 }
 
 fn map_hint(size: &'static str, errno: Errno) -> &'static str {

@@ -76,7 +76,7 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
         program: &program,
         cpus,
         topology: machine.cpus(),
-        available_bytes: available_bytes(),
+        available_bytes: bytepath::machine::memory_room().bytes,
         sizes: if options.measuring.quick { QUICK_SIZES } else { SIZES },
     };
     let arms = those_matching(memory::arms(&axes, &setup), &options.arms)?;
@@ -128,12 +128,4 @@ fn needed_from_pool(arms: &[bytepath_lab::arm::Arm]) -> u64 {
         (from_pool && arm.work.is_ok()).then_some(bytes)
     };
     arms.iter().filter_map(needs).max().unwrap_or(0)
-}
-
-/// What the kernel says could be had without swapping.
-fn available_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.map_or(u64::MAX, |kib| kib << 10)
 }

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytepath::machine::Machine;
-use bytepath_report::numbers;
 use rustix::io::Errno;
 
 use crate::left::{Alone, Left, Note, REMOVED};
@@ -155,15 +154,10 @@ fn hint(error: &Error) -> &'static str {
 
 /// What does not compress takes all of its size.
 fn is_room(bytes: u64) -> Result<(), String> {
-    let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    match kib.map(|kib| kib << 10) {
-        Some(available) if available < bytes => Err(format!(
-            "only {} of memory are available; take a smaller one",
-            numbers::bytes(available)
-        )),
-        _ => Ok(()),
+    let room = bytepath::machine::memory_room();
+    match room.bytes < bytes {
+        true => Err(format!("{room}; take a smaller one")),
+        false => Ok(()),
     }
 }
 

@@ -21,9 +21,8 @@ use super::hello::{Agreed, Flow, Offer, REFUSED, Role, TAKEN, TAKES_HUGETLB};
 use super::packets::{Packets, WAKE};
 use super::ring::{Desk, End, IN_FUTEX, IN_POLL, Impossible};
 use super::setup::Setup;
-use crate::machine;
 use crate::meter::Meter;
-use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, SharedMemory};
+use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, SharedMemory, look_for_room};
 use crate::sys::shared::RECEIVER_PAGE_BYTES;
 use crate::sys::this_cpu::this_cpu;
 use crate::wait::Wait;
@@ -611,8 +610,8 @@ pub(super) fn memory(
     takes: u32,
     create: fn(usize, PageSize) -> Result<SharedMemory, PagesError>,
 ) -> Result<SharedMemory, ChannelError> {
-    if bytes as u64 > machine::memory_bytes() {
-        return Err(PagesError::Map { bytes, size: pages.name(), errno: Errno::NOMEM }.into());
+    if pages != PageSize::Hugetlb {
+        look_for_room(bytes)?;
     }
     let made = |size| {
         let memory = create(bytes, size)?;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
-use crate::pages::{PageSize, PagesError};
+use crate::pages::{PageSize, PagesError, look_for_room};
 use crate::sys::sealed::{Draft, Sealed};
 use crate::sys::shared_bytes::SharedBytes;
 
@@ -87,6 +87,7 @@ impl SealedParcel {
         bytes: usize,
         parts: &[(usize, SharedBytes<'_>)],
     ) -> Result<SealedParcel, PagesError> {
+        look_for_room(bytes)?;
         let failed = |errno| PagesError::Map { bytes, size: "sealed", errno };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(c"bytepath", flags).map_err(failed)?;

@@ -57,7 +57,7 @@ impl Memory {
 }
 
 /// The bytes of memory that the kernel has.
-pub(crate) fn memory_bytes() -> u64 {
+fn memory_bytes() -> u64 {
     let system = rustix::system::sysinfo();
     system.totalram.saturating_mul(system.mem_unit.into())
 }

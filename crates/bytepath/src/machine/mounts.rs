@@ -11,6 +11,8 @@ pub(crate) struct Mount {
     pub(crate) id: u64,
     /// The device's number, `98:0`; of file systems on several devices, one of their own.
     pub(crate) device: String,
+    /// What of its file system is to be seen there.
+    pub(crate) root: PathBuf,
     /// Where it is mounted.
     pub(crate) point: PathBuf,
     /// The file system's type: `ext4`, `fuse.sshfs`, …
@@ -33,12 +35,13 @@ fn mount(line: &str) -> Option<Mount> {
     let mut before = before.split(' ');
     let id = before.next()?.parse().ok()?;
     let device = before.nth(1)?.to_owned();
-    let (point, options) = (before.nth(1)?, before.next()?);
+    let (root, point, options) = (before.next()?, before.next()?, before.next()?);
     let mut after = after.split(' ');
     let (kind, source, more) = (after.next()?, after.next()?, after.next().unwrap_or(""));
     Some(Mount {
         id,
         device,
+        root: PathBuf::from(unescaped(root)),
         point: PathBuf::from(unescaped(point)),
         kind: kind.to_owned(),
         source: unescaped(source).to_string_lossy().into_owned(),

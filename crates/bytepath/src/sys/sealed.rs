@@ -8,7 +8,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, page_bytes};
+use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, look_for_room, page_bytes};
 
 /// A range of a file in memory, unmapped on drop.
 #[derive(Debug)]
@@ -66,7 +66,10 @@ impl Draft {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let flags = match size {
             PageSize::Hugetlb => flags | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
-            PageSize::Base | PageSize::Huge => flags,
+            PageSize::Base | PageSize::Huge => {
+                look_for_room(whole)?;
+                flags
+            }
         };
         let file = rustix::fs::memfd_create(c"bytepath", flags).map_err(failed)?;
         rustix::fs::ftruncate(&file, whole as u64).map_err(failed)?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::pages::PagesError;
+use crate::pages::{PagesError, look_for_room};
 use crate::sys::shared::SharedMapping;
 
 /// Buffers begin at multiples of this, so that none shares a page with another.
@@ -50,6 +50,7 @@ impl Segment {
             return Ok(());
         }
         let bytes = fresh.len();
+        look_for_room(bytes)?;
         let populated = self.mapping.populate_range(fresh.clone(), true);
         populated.map_err(|errno| PagesError::Map { bytes, size: "shared", errno })?;
         self.fresh_from = fresh.end;

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -236,4 +237,65 @@ fn a_ring_in_pages_that_are_not_to_be_had_is_refused_with_the_remedy() {
     let error = here.sender(&setup).map(drop).expect_err("the pool is empty").to_string();
     assert!(error.contains("no memory for the channel") && error.contains("hugetlb"), "{error}");
     assert!(matches!(receiver.join().expect("no panic"), Err(ChannelError::HungUp)));
+}
+
+#[test]
+fn a_ring_that_is_more_than_the_machine_has_is_refused() {
+    let (here, there) = Connection::pair().expect("a pair");
+    let receiver = std::thread::spawn(move || there.receiver(&small()).map(drop));
+    let error = here.sender(&Setup { ring_bytes: 1 << 40, ..small() }).expect_err("it has less");
+    assert!(error.to_string().contains("no memory for the channel"), "{error}");
+    assert!(matches!(receiver.join().expect("no panic"), Err(ChannelError::HungUp)));
+}
+
+/// A group whose memory is limited, gone on drop.
+struct Narrow(PathBuf);
+
+impl Narrow {
+    fn make(bytes: usize) -> Option<Narrow> {
+        let of = |folder: &str, limit: &str| {
+            let group = Path::new(folder).join("bytepath-test-narrow");
+            // One that was left is as good.
+            let _ = std::fs::create_dir(&group);
+            let group = Narrow(group);
+            std::fs::write(group.0.join(limit), bytes.to_string()).ok().map(|()| group)
+        };
+        of("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            .or_else(|| of("/sys/fs/cgroup", "memory.max"))
+    }
+}
+
+impl Drop for Narrow {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// The name of the test below, for its own child.
+const NARROW: &str = "channel::meeting::a_ring_that_is_more_than_a_group_leaves_is_refused";
+
+#[test]
+fn a_ring_that_is_more_than_a_group_leaves_is_refused() {
+    const CHILD: &str = "BYTEPATH_TEST_NARROW";
+    if let Some(group) = std::env::var_os(CHILD) {
+        std::fs::write(Path::new(&group).join("cgroup.procs"), "0").expect("it enters the group");
+        let (here, there) = Connection::pair().expect("a pair");
+        let receiver = std::thread::spawn(move || there.receiver(&small()).map(drop));
+        let error = here.sender(&Setup { ring_bytes: 256 << 20, ..small() });
+        let error = error.expect_err("the group has less").to_string();
+        for words in ["no memory for the channel", "cannot take", "bytepath-test-narrow/memory."] {
+            assert!(error.contains(words), "{error}");
+        }
+        assert!(matches!(receiver.join().expect("no panic"), Err(ChannelError::HungUp)));
+        return;
+    }
+    let Some(group) = Narrow::make(64 << 20) else {
+        eprintln!("skipped: no cgroup with a limit can be made here (that takes root)");
+        return;
+    };
+    let mut child = Command::new(std::env::current_exe().expect("this program"));
+    child.args(["--exact", NARROW, "--nocapture"]).env(CHILD, &group.0);
+    let done = child.output().expect("it runs");
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
 }

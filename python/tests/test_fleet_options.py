@@ -156,6 +156,38 @@ def test_files_that_cannot_be_written_are_told_of_before_anything_is_done(comman
     assert done.returncode == 1 and "1 files in 1 directories" in done.stdout and "No space left" in done.stderr, done
 
 
+def test_what_a_command_needs_here_and_is_not_there_is_told_of_in_a_line(command, tmp_path):
+    some_files(tmp_path / "source", 1, 10)
+    (tmp_path / "folder").mkdir()
+    words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", "cp"]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+
+    def told(*more: str, before: str = "", **what: str) -> str:
+        command = ["sh", "-c", f'{before} exec "$@"', "sh", *words, *more]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env={**environment, **what})
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+        said = [line for line in done.stderr.splitlines() if "going on with an earlier run" not in line]
+        assert len(said) == 1 and said[0].startswith("bytepath fleet: "), said
+        return said[0]
+
+    gone = "mkdir gone; cd gone; rmdir ../gone;"
+    assert "current directory was removed" in told("source", "copy", before=gone)
+    assert "No space left" in told("source", "copy", before="exec >/dev/full;") and (tmp_path / "copy/f0").exists()
+    assert "No space left" in told("--json", "-", "source", "copy", before="exec >/dev/full;")
+    for file in ("folder", "/dev/null"):
+        assert "no regular file" in told("--anew", "--journal", file, "source", "copy")
+    # Of the processes that Dask starts for its workers.
+    (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'spawn_main' in str(sys.orig_argv): os._exit(3)\n")
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    assert "no worker can be started" in told("source", "copy", PYTHONPATH=path)
+    # What is named from the root needs no current directory.
+    some_files(tmp_path / "other", 1, 10)
+    paths = [str(tmp_path / name) for name in ("other", "there")]
+    ended_well(subprocess.run(["sh", "-c", f'{gone} exec "$@"', "sh", *words, *paths], cwd=tmp_path, capture_output=True,
+                              text=True, timeout=60, env=environment))  # fmt: skip
+    assert_copied(tmp_path / "other", tmp_path / "there")
+
+
 def test_paths_and_schedulers_that_mean_nothing_are_told_of_in_a_line(command, tmp_path):
     some_files(tmp_path / "source", 1, 10)
     done = on_this_machine(1, tmp_path, "cp", "source/f0", "copy")

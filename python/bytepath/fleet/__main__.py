@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import contextlib
 import importlib
 import os
 import signal
@@ -10,6 +9,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from . import files
 from .errors import FleetError, WrongUsage
 
 Command = Callable[[argparse.Namespace], Coroutine[Any, Any, int]]
@@ -66,8 +66,7 @@ def main(words: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # Who reads the output had enough of it.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        files.discard_output()
         return 0
 
 

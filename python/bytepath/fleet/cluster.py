@@ -62,6 +62,11 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
 async def local(count: int) -> AsyncIterator[Any]:
     """A scheduler and so many workers on this machine."""
     dask.config.set(_UNWATCHED)
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        # No Python can be started where this one is.
+        os.chdir("/")
     # A worker for each of so many threads of work: they are processes, as on machines of their own.
     cluster = LocalCluster(
         n_workers=count,
@@ -74,8 +79,11 @@ async def local(count: int) -> AsyncIterator[Any]:
         silence_logs=logging.CRITICAL,
         asynchronous=True,
     )
-    await cluster
     try:
+        try:
+            await cluster
+        except (RuntimeError, OSError) as error:
+            raise FleetError(f"no worker can be started on this machine: {first_line(_first_cause(error))}") from error
         yield cluster
     finally:
         with contextlib.suppress(Exception):
@@ -117,6 +125,13 @@ async def within(seconds: float, what: Awaitable[Answer], otherwise: str) -> Ans
         return await asyncio.wait_for(what, seconds)
     except (TimeoutError, asyncio.TimeoutError) as error:
         raise FleetError(otherwise) from error
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What Dask's own errors were made of."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def first_line(error: BaseException) -> str:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import worker
+from . import files, worker
 from .errors import FleetError
 
 
@@ -45,15 +45,15 @@ async def run(arguments: argparse.Namespace) -> int:
         # A machine that was started anew has another key, and its name still.
         match = other.get(key) or other.get(names.get(machine["name"], ""))
         if match is None or not (machine.get("record") and match.get("record")):
-            print(f"== {machine['name']}: not in both runs")
+            files.show(f"== {machine['name']}: not in both runs")
             code = max(code, 1)
             continue
-        print(f"== {machine['name']}", flush=True)
+        files.show(f"== {machine['name']}")
         code = max(code, _compared(program, machine["record"], match["record"], arguments.words))
     known = {machine["name"] for machine in base.values()}
     for machine in other.values():
         if machine["key"] not in base and machine["name"] not in known:
-            print(f"== {machine['name']}: only in {arguments.other}")
+            files.show(f"== {machine['name']}: only in {arguments.other}")
     return code
 
 

@@ -139,9 +139,9 @@ async def run_doctor(arguments: argparse.Namespace) -> int:
 
 def _tell(arguments: argparse.Namespace, found: dict[str, Any], text: str) -> None:
     if arguments.json == "-":
-        print(json.dumps(found))
+        files.show(json.dumps(found))
         return
-    print(text)
+    files.show(text)
     if arguments.json:
         files.write(arguments.json, json.dumps(found) + "\n")
 

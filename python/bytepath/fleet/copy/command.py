@@ -126,7 +126,10 @@ def check(words: list[str]) -> None:
 def absolute(path: str) -> str:
     """The same place by a path from the root. What `..` leads to is the file system's to say: not where a link stands."""
     if ".." not in path.split("/"):
-        return os.path.abspath(path)
+        try:
+            return os.path.abspath(path)
+        except FileNotFoundError as error:
+            raise FleetError(f"cannot find {path!r}: the current directory was removed; name it from the root") from error
     folder, name = os.path.split(path.rstrip("/"))
     if name == "..":
         folder, name = path, ""
@@ -191,10 +194,10 @@ def _write(arguments: argparse.Namespace, outcome: Any, destination: str) -> Non
     found.update({key: getattr(outcome, key) for key in
                   ("files", "bytes", "directories", "failed", "why", "seconds", "resumed", "machines")})
     if arguments.json == "-":
-        print(json.dumps(found))
+        files.show(json.dumps(found))
         return
     rate = size(outcome.bytes / max(outcome.seconds, 1e-9))
-    print(
+    files.show(
         f"{outcome.files} files in {outcome.directories} directories, {size(outcome.bytes)}, in "
         f"{clock(outcome.seconds)} ({rate}/s) by {outcome.machines} machine{'' if outcome.machines == 1 else 's'}"
     )

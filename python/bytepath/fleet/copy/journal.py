@@ -420,6 +420,8 @@ def ids_of(path: Path) -> list[str]:
 
 def _locked(path: Path) -> int:
     """The lock of a journal, which is one process's at a time."""
+    if path.exists() and not path.is_file():
+        raise FleetError(f"the journal cannot be kept as {path} (no regular file); name another file with --journal")
     try:
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -447,5 +449,8 @@ def forget(path: Path) -> str | None:
 
 def remove(path: Path) -> None:
     """Removes a journal, whatever state it is in."""
-    for end in ("", "-wal", "-shm", ".lock"):
-        Path(f"{path}{end}").unlink(missing_ok=True)
+    try:
+        for end in ("", "-wal", "-shm", ".lock"):
+            Path(f"{path}{end}").unlink(missing_ok=True)
+    except OSError as error:
+        raise FleetError(f"cannot remove the journal {path}: {error.strerror}") from error

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use crate::error::Stop;
 use crate::meter::Meter;
@@ -272,10 +273,11 @@ impl<'a> Waiter<'a> {
     }
 }
 
-/// Whether a descriptor would not block now.
+/// Whether a descriptor would not block now. A signal ends poll(2) only where nothing is ready.
 pub(crate) fn ready(fd: BorrowedFd<'_>, interest: PollFlags) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    !matches!(rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, interest)], Some(&now)), Ok(0))
+    let answer = rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, interest)], Some(&now));
+    !matches!(answer, Ok(0) | Err(Errno::INTR))
 }
 
 /// The descriptor waited for, and the cancel token's where there is one; no allocation.

@@ -207,9 +207,11 @@ impl Audience {
 
     fn turn_away_the_silent(&mut self) {
         if !self.newcomers.is_empty() {
-            let (now, before) = (Instant::now(), self.newcomers.len());
-            self.newcomers.retain(|newcomer| now < newcomer.until);
-            self.counts.refused += (before - self.newcomers.len()) as u64;
+            let now = Instant::now();
+            for silent in self.newcomers.extract_if(.., |newcomer| newcomer.until <= now) {
+                watch_no_more(&self.events, silent.connection.socket());
+                self.counts.refused += 1;
+            }
         }
     }
 
@@ -222,9 +224,16 @@ impl Audience {
             }
         } else if let Some(index) = self.newcomers.iter().position(|new| new.key == key) {
             let newcomer = self.newcomers.swap_remove(index);
+            watch_no_more(&self.events, newcomer.connection.socket());
             match self.welcomed(newcomer, ring, end) {
-                Ok(link) => self.members.push(Member { key, link }),
-                Err(_) => self.counts.refused += 1,
+                Ok(link)
+                    if self
+                        .watch_socket(link.socket.as_fd(), key, epoll::EventFlags::empty())
+                        .is_ok() =>
+                {
+                    self.members.push(Member { key, link });
+                }
+                _ => self.counts.refused += 1,
             }
         }
     }
@@ -248,8 +257,7 @@ impl Audience {
 
     fn dismiss(&mut self, index: usize) {
         let Member { link, .. } = self.members.swap_remove(index);
-        // A process that was forked may hold it open, and so among what is watched.
-        let _ = epoll::delete(&self.events, &link.socket);
+        watch_no_more(&self.events, link.socket.as_fd());
         self.calls += link.meter().read().calls;
         match link.has_left() {
             true => self.counts.left += 1,
@@ -338,4 +346,9 @@ pub(super) const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 fn coarse_now_ns() -> i64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+/// To be called before a socket is closed: a process that was forked may hold it open, and so among what is
+/// watched.
+fn watch_no_more(events: &OwnedFd, socket: BorrowedFd<'_>) {
+    let _ = epoll::delete(events, socket);
 }

@@ -102,6 +102,7 @@ impl Listener {
             let other = path.with_file_name(name);
             if Address::Path(other.clone()).socket().is_err() {
                 // The path has room for no longer name.
+                let _alone = was_left(address).then(|| cleared(path, address));
                 return Listener::at(address).map(|socket| (socket, Made::at(path)));
             }
             match Listener::at(&Address::Path(other.clone())) {
@@ -223,11 +224,17 @@ fn named(other: &Path, path: &Path, address: &Address) -> Result<(), Errno> {
         Err(Errno::EXIST) if was_left(address) => {}
         linked => return linked,
     }
-    // One at a time: else one could remove what another has put there since both looked.
+    let _alone = cleared(path, address);
+    rustix::fs::link(other, path)
+}
+
+/// Removes what a listener who is gone had left there. One at a time, while the answer is kept: else one
+/// could remove what another has put there since both looked.
+fn cleared(path: &Path, address: &Address) -> Option<std::fs::File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = std::fs::File::open(folder.unwrap_or(Path::new(".")));
+    let folder = std::fs::File::open(folder.unwrap_or(Path::new("."))).ok();
     // A folder that may not be read is gone on with, and so is one that somebody holds for something else.
-    if let Ok(folder) = &folder {
+    if let Some(folder) = &folder {
         let (lock, until) = (FlockOperation::NonBlockingLockExclusive, deadline(LOCKED_BY_OTHERS));
         while rustix::fs::flock(folder, lock) == Err(Errno::WOULDBLOCK) && Instant::now() < until {
             std::thread::sleep(LOOK);
@@ -236,7 +243,7 @@ fn named(other: &Path, path: &Path, address: &Address) -> Result<(), Errno> {
     if was_left(address) {
         let _ = rustix::fs::unlink(path);
     }
-    rustix::fs::link(other, path)
+    folder
 }
 
 /// Whether a listener that is gone had left its socket there. One that lives is asked for a connection
@@ -326,6 +333,11 @@ impl Connection {
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// The other end is told that this one is gone, even where a process that was forked still has it.
+    pub(super) fn hang_up(&self) {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
     pub(super) fn into_socket(self) -> OwnedFd {

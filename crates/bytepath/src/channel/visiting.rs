@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{PTracer, Pid, PidfdFlags, pidfd_open, set_ptracer};
+use rustix::process::{PTracer, Pid, PidfdFlags, getpid, pidfd_open, set_ptracer};
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
@@ -36,6 +36,8 @@ const FOR_EVER: Duration = Duration::MAX;
 #[derive(Debug)]
 pub struct MemoryOwner {
     connection: Connection,
+    /// Whose memory it is: a process that was forked has an end that is still its parent's.
+    by: Pid,
     /// With how much of each is shown.
     shown: VecDeque<(ShownTo, Vec<u8>, usize)>,
     meter: Meter,
@@ -63,7 +65,12 @@ impl Connection {
             let _ = set_ptracer(PTracer::ProcessID(visitor));
         }
         self.say(READY, &[])?;
-        Ok(MemoryOwner { connection: self, shown: VecDeque::new(), meter: Meter::new() })
+        Ok(MemoryOwner {
+            connection: self,
+            by: getpid(),
+            shown: VecDeque::new(),
+            meter: Meter::new(),
+        })
     }
 
     /// Makes this the end that reaches the other one's buffers.
@@ -240,10 +247,12 @@ impl Drop for MemoryOwner {
     /// Buffers that the visitor may still fill are never used again: what lay there next would be
     /// written over.
     fn drop(&mut self) {
-        for (to, buffer, _) in self.shown.drain(..) {
-            if to == ShownTo::BeFilled {
-                std::mem::forget(buffer);
-            }
+        // A visitor that is copying sees this before any of the memory is used for something else.
+        if getpid() == self.by {
+            self.connection.hang_up();
+        }
+        for (_, buffer, _) in self.shown.drain(..).filter(|shown| shown.0 == ShownTo::BeFilled) {
+            std::mem::forget(buffer);
         }
     }
 }
@@ -284,6 +293,8 @@ impl MemoryVisitor {
         self.meter.called();
         match rustix::event::poll(&mut fds, Some(&now)) {
             Ok(ended) => Ok(ended == 0),
+            // A signal ends it only where nothing is ready.
+            Err(Errno::INTR) => Ok(true),
             Err(errno) => Err(ChannelError::Socket { doing: "cannot watch the owner", errno }),
         }
     }

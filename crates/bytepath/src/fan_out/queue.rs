@@ -46,6 +46,20 @@ impl Piece {
     }
 }
 
+/// A place in the file that nobody else writes to or gives back.
+#[derive(Clone, Copy)]
+pub(super) struct FilePlace<'a> {
+    file: BorrowedFd<'a>,
+    at: u64,
+    bytes: usize,
+}
+
+impl FilePlace<'_> {
+    pub(super) fn write(self, bytes: &[u8]) -> Result<(), Errno> {
+        write_all_at(self.file, bytes, self.at)
+    }
+}
+
 /// The pieces that some sink has not taken yet, and how far each sink is.
 pub(super) struct Pieces<'a> {
     queue: Queue<'a>,
@@ -84,18 +98,25 @@ impl<'a> Pieces<'a> {
         self.push(Piece::Memory(Arc::new(bytes)));
     }
 
-    /// Puts a piece behind all others, in the file; or tells why it cannot be there.
-    pub(super) fn spill(&mut self, bytes: &[u8]) -> Result<(), Errno> {
-        let file = self.queue.spill.ok_or(Errno::NOSPC)?;
-        if self.spilled == SPILLED_MAX {
-            return Err(Errno::NOSPC);
-        }
-        let at = self.spill_end;
-        write_all_at(file, bytes, at)?;
-        self.spill_end += bytes.len() as u64;
+    /// Keeps a place behind all others in the file, for a piece of so many bytes that is put there next;
+    /// none where there is none to be had.
+    pub(super) fn place_in_file(&mut self, bytes: usize) -> Option<FilePlace<'a>> {
+        let file = self.queue.spill.filter(|_| self.spilled < SPILLED_MAX)?;
+        let place = FilePlace { file, at: self.spill_end, bytes };
+        self.spill_end += bytes as u64;
         self.spilled += 1;
-        self.push(Piece::Spilled { at, bytes: bytes.len() });
-        Ok(())
+        Some(place)
+    }
+
+    /// Puts the piece that was written there behind all others.
+    pub(super) fn written(&mut self, FilePlace { at, bytes, .. }: FilePlace<'a>) {
+        self.push(Piece::Spilled { at, bytes });
+    }
+
+    /// It could not be written there.
+    pub(super) fn not_written(&mut self, FilePlace { at, bytes, .. }: FilePlace<'a>) {
+        self.spill_end = at;
+        self.give_back(at, bytes);
     }
 
     fn push(&mut self, piece: Piece) {
@@ -228,7 +249,14 @@ mod tests {
         let file = tempfile::tempfile().expect("a file");
         let mut pieces = pieces(1000, Some(file.as_fd()));
         pieces.keep(vec![1; 800]);
-        pieces.spill(&[2; 9000]).and_then(|()| pieces.spill(&[3; 5])).expect("there is room");
+        for (bytes, is_full) in [(vec![2; 9000], false), (vec![9; 70], true), (vec![3; 5], false)] {
+            let place = pieces.place_in_file(bytes.len()).expect("there is a file");
+            place.write(&bytes).expect("it takes them");
+            match is_full {
+                false => pieces.written(place),
+                true => pieces.not_written(place),
+            }
+        }
         let mut seen = Vec::new();
         for _ in 0..3 {
             match pieces.next(0).expect("three were put in") {

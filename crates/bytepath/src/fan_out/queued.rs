@@ -200,15 +200,23 @@ impl<'a> Queued<'a> {
             if !self.any_left(&state) {
                 return Err(Ending::NoSinkLeft);
             }
-            if state.pieces.spill(piece).is_ok() {
-                self.more.notify_all();
-                return Ok(());
+            if let Some(place) = state.pieces.place_in_file(piece.len()) {
+                // The sinks go on while a disk takes its time.
+                drop(state);
+                let written = place.write(piece);
+                state = self.lock();
+                if written.is_ok() {
+                    state.pieces.written(place);
+                    self.more.notify_all();
+                    return Ok(());
+                }
+                state.pieces.not_written(place);
             }
             let waited = self.room.wait_timeout(state, LASTS);
             let (still, time) = waited.unwrap_or_else(PoisonError::into_inner);
             state = still;
             if time.timed_out() {
-                self.tell_of_slowest(&mut state);
+                state = self.tell_of_slowest(state);
             }
         }
         state.pieces.keep(piece.to_vec());
@@ -216,12 +224,17 @@ impl<'a> Queued<'a> {
         Ok(())
     }
 
-    fn tell_of_slowest(&self, state: &mut State<'_>) {
+    fn tell_of_slowest<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State<'a>>,
+    ) -> MutexGuard<'s, State<'a>> {
         let slowest = state.pieces.slowest().filter(|sink| !state.told[*sink]);
-        for sink in slowest.collect::<Vec<_>>() {
-            state.told[sink] = true;
-            (self.on_full)(sink);
-        }
+        let slowest = slowest.collect::<Vec<_>>();
+        slowest.iter().for_each(|sink| state.told[*sink] = true);
+        // Whoever is told may take its time.
+        drop(state);
+        slowest.into_iter().for_each(self.on_full);
+        self.lock()
     }
 
     /// Gives a sink its bytes, until there are no more or it is lost.
@@ -240,8 +253,12 @@ impl<'a> Queued<'a> {
             };
             match given {
                 Ok(()) => {
-                    self.lags.took[place].fetch_add(piece.bytes() as u64, Relaxed);
-                    self.lock().pieces.took(place);
+                    let mut state = self.lock();
+                    if state.pieces.is_live(place) {
+                        self.lags.took[place].fetch_add(piece.bytes() as u64, Relaxed);
+                    }
+                    state.pieces.took(place);
+                    drop(state);
                     self.room.notify_all();
                 }
                 // Nobody waits for the rest.

@@ -169,8 +169,7 @@ mod tests {
         ]);
         let room = room_below(root.path());
         assert_eq!(room.swap_bytes, 100 << 10);
-        let said =
-            "the limit in /sys/fs/cgroup/memory/docker/a/b/memory.limit_in_bytes leaves 10000 bytes";
+        let said = "the limit in /sys/fs/cgroup/memory/docker/a/b/memory.limit_in_bytes leaves 10000 bytes";
         assert_eq!(room.to_string(), said);
     }
 }

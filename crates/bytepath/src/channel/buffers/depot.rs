@@ -42,6 +42,8 @@ pub struct Draft {
     slots: Arc<Slots>,
     pub(super) place: Place,
     sent: bool,
+    /// Gone with this, which the depot looks at: the receiver's word alone says nothing of a draft.
+    held: Option<Arc<()>>,
 }
 
 impl Draft {
@@ -59,6 +61,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
+        self.held = None;
         if !self.sent {
             self.slots.give_back(self.place.slot);
         }
@@ -90,6 +93,7 @@ struct Lent {
     slot: u32,
     segment: u32,
     range: Range<usize>,
+    held: Arc<()>,
 }
 
 #[derive(Debug)]
@@ -144,8 +148,11 @@ impl Depot {
         let place =
             Place { segment: segment.id, slot, from: range.start as u64, len: bytes as u64 };
         let mapping = Arc::clone(&segment.mapping);
-        self.lent.push(Lent { slot, segment: segment.id, range });
-        Ok(Some(Draft { mapping, slots: Arc::clone(&self.slots), place, sent: false }))
+        let held = Arc::new(());
+        let draft = Some(Arc::clone(&held));
+        self.lent.push(Lent { slot, segment: segment.id, range, held });
+        let slots = Arc::clone(&self.slots);
+        Ok(Some(Draft { mapping, slots, place, sent: false, held: draft }))
     }
 
     /// Whether nothing is lent.
@@ -178,11 +185,12 @@ impl Depot {
         self.returned = returned;
         let mut at = 0;
         while at < self.lent.len() {
-            if !self.slots.is_back(self.lent[at].slot) {
+            let Lent { slot, held, .. } = &self.lent[at];
+            if !self.slots.is_back(*slot) || Arc::strong_count(held) > 1 {
                 at += 1;
                 continue;
             }
-            let Lent { slot, segment, range } = self.lent.swap_remove(at);
+            let Lent { slot, segment, range, .. } = self.lent.swap_remove(at);
             self.free_slots.push(slot);
             let segment = self.segments.iter_mut().find(|it| it.id == segment);
             segment.expect("it is kept while some of it is lent").give_back(range);
@@ -241,5 +249,24 @@ impl Depot {
         self.to_tell.push(Told::Made { id, file });
         self.segments.push(Segment::new(id, memory.into_mapping(), whole));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_is_lent_to_nobody_else_whatever_the_receiver_says() {
+        let mut depot = Depot::new(1 << 20).expect("memory");
+        let mut lend = || depot.lend(5000, Memory::All).expect("memory").expect("room");
+        let draft = lend();
+        draft.slots.give_back(draft.place.slot);
+        let other = lend();
+        let (from, len) = (draft.place.from, draft.place.len);
+        assert!(other.place.from >= from + len || other.place.from + other.place.len <= from);
+        drop(draft);
+        drop(other);
+        assert!(depot.is_whole());
     }
 }

@@ -84,8 +84,8 @@ impl BufferSender {
         let lent = self.depot.lend(bytes, of)?;
         self.tell()?;
         if lent.is_none() {
-            // A receiver that is gone gives nothing back.
-            self.messages.link.room(u64::MAX)?;
+            // A receiver that is gone, or wants no more, gives nothing back.
+            self.is_wanted()?;
         }
         Ok(lent)
     }
@@ -171,6 +171,10 @@ impl BufferSender {
     /// It is gone, wants no more, or is none that this one can speak with.
     pub fn look(&mut self) -> Result<(), ChannelError> {
         self.messages.link.take_packets()?;
+        self.is_wanted()
+    }
+
+    fn is_wanted(&mut self) -> Result<(), ChannelError> {
         match self.messages.link.room(u64::MAX)? {
             Some(_) => Err(ChannelError::Closed { passed: self.messages.link.end().passed() }),
             None => Ok(()),

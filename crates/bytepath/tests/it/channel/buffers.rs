@@ -176,3 +176,15 @@ fn ends_of_messages_without_buffers_do_not_fit() {
     let error = there.message_receiver(&small()).expect_err("it does not fit");
     assert!(error.to_string().contains("the other does not"), "{error}");
 }
+
+#[test]
+fn a_receiver_that_wants_no_more_is_told_of_while_waiting_for_memory() {
+    bounded(|_| {
+        let (mut sender, receiver) = pair();
+        let _all = filled(&mut sender, MOST).expect("there is room");
+        assert!(sender.try_lend(MOST).expect("it may come back").is_none());
+        drop(receiver);
+        let error = sender.try_lend(MOST).map(drop).expect_err("nothing comes back any more");
+        assert!(matches!(error, ChannelError::Closed { .. }), "{error}");
+    });
+}

@@ -115,8 +115,16 @@ fn a_path_may_be_as_long_as_the_kernel_takes_it() {
     std::fs::create_dir(&folder).expect("it is made");
     let path = folder.join("c");
     assert_eq!(path.as_os_str().len(), MOST);
-    drop(Listener::bind(&address(&path)).expect("a listener"));
-    assert!(!path.exists());
+    for is_left in [false, true] {
+        if is_left {
+            drop(std::os::unix::net::UnixListener::bind(&path).expect("it is free"));
+            assert!(path.exists());
+        }
+        let listener = Listener::bind(&address(&path)).expect("a listener");
+        assert!(matches!(Listener::bind(&address(&path)), Err(ChannelError::Taken(_))));
+        drop(listener);
+        assert!(!path.exists());
+    }
 }
 
 #[test]

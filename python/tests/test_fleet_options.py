@@ -214,7 +214,7 @@ def test_places_of_a_machine_are_given_back_by_whoever_dies(tmp_path, monkeypatc
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     holder = (
         "import pathlib, sys\nfrom bytepath.fleet import worker\n"
-        "with worker._slot('run', 1):\n    pathlib.Path(sys.argv[1]).touch()\n    sys.stdin.read()\n"
+        "with worker._slot('run', 1, 60.0):\n    pathlib.Path(sys.argv[1]).touch()\n    sys.stdin.read()\n"
     )
     holders = {
         tmp_path / name: subprocess.Popen([sys.executable, "-c", holder, tmp_path / name], stdin=subprocess.PIPE)

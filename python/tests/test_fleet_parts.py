@@ -120,6 +120,30 @@ def test_a_large_file_is_named_once_all_its_ranges_are_there(journal):
     assert (end["do"], end["f"], end["s"], end["size"], end["mtime"]) == ("end", "big", "name", 200 << 20, 1 << 61)
 
 
+def test_how_far_it_is_goes_by_the_bytes_of_large_files_that_are_left(journal):
+    journal.put([{"do": "tree", "d": "", "w": 1.0}])
+    large = [{"f": name, "size": 128 << 20, "w": 0.25} for name in ("one", "two")]
+    several = [{"f": name, "dev": 1, "ino": 1, "size": 1, "mtime": 1, "w": 0.125} for name in ("first", "second")]
+    # A directory of small files, of two large ones, and of two names.
+    journal.settle(journal.take(1), answer(w=1.0, files=4, bytes=64 << 20, large=large, links=several))
+    assert journal.share() == (64 << 20) / (320 << 20)
+    last = 0.0
+    while taken := journal.take(1):
+        assert last <= journal.share() < 1
+        last = journal.share()
+        [(_, item)] = taken
+        if item["do"] == "begin":
+            found = answer(begun=[{"k": item["k"], "s": "s", "cloned": False, "size": 128 << 20, "mtime": 1}])
+        elif item["do"] == "range" and item["z"] - item["a"] > 32 << 20:
+            # What is left of it comes back.
+            half = item["a"] + (32 << 20)
+            found = answer(w=item["w"] / 2, bytes=32 << 20, rest=[{**item, "a": half, "w": item["w"] / 2}])
+        else:
+            found = answer(w=item["w"], bytes=item.get("z", 0) - item.get("a", 0))
+        journal.settle(taken, found)
+    assert journal.share() == 1
+
+
 def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(journal):
     journal.put([tree("")])
     journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 100 << 20, "w": 0.5}]))

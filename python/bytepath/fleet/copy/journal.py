@@ -123,12 +123,21 @@ class Journal:
             f"{files} files ({size(moved)}) are copied, and the journal knows which; the same command goes on from there"
         )
 
+    def share(self) -> float:
+        """How far it is, as far as that can be told: by the shares of directories, and not further than the bytes of large files
+        that are known to be left allow, however small their shares."""
+        done, left = (int(self.get(key, "0") or 0) for key in ("bytes", "large_left"))
+        share = float(self.get("w", "0") or 0)
+        return min(share, done / (done + left)) if left > 0 else share
+
     # -- work --
 
     def put(self, items: Iterable[dict[str, Any]]) -> None:
         """Puts work, of which that which is put last is the next to be taken among its equals."""
+        items = list(items)
         rows = [(_rank(item), json.dumps(item, separators=(",", ":"))) for item in items]
         self.db.executemany("INSERT INTO items (rank, body) VALUES (?, ?)", rows)
+        self.add_to("large_left", sum(map(self._large_bytes, items)))
 
     def take(self, most: int, weight: float = float("inf")) -> list[tuple[int, dict[str, Any]]]:
         """Takes work out until it weighs so much together, one thing at least; it comes back whenever the journal is opened,
@@ -162,10 +171,13 @@ class Journal:
         if not self.is_open([id for id, _ in taken]):
             return False
         self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in taken])
+        # Before a file that was begun has another size.
+        self.add_to("large_left", -sum(self._large_bytes(item) for _, item in taken))
         self.add_to("pieces", 1)
         for key in ("files", "bytes", "directories"):
             self.add_to(key, int(answer[key]))
-        self.add_to("w", float(answer["w"]))
+        # What is shared out anew has its part of the whole yet before it.
+        self.add_to("w", float(answer["w"]) - sum(found["w"] for found in [*answer["large"], *answer["links"]]))
         self.put(answer["rest"])
         for found in answer["large"]:
             self._large(found["f"], found["size"], found["w"])
@@ -188,10 +200,20 @@ class Journal:
         self.db.executemany("UPDATE large SET open = -1 WHERE k = ?", whole)
         return True
 
+    def _large_bytes(self, item: dict[str, Any]) -> int:
+        """The bytes of a large file that this has yet to copy."""
+        if item["do"] == "range":
+            return int(item["z"] - item["a"])
+        if item["do"] != "begin":
+            return 0
+        row = self.db.execute("SELECT size FROM large WHERE k = ?", (item["k"],)).fetchone()
+        return int(row[0]) if row else 0
+
     def _large(self, path: str, size: int, weight: float) -> None:
         row = self.db.execute("SELECT k FROM large WHERE f = ?", (path,)).fetchone()
         if row:
             # It was met before, by a piece that was done twice.
+            self.add_to("w", weight)
             return
         cursor = self.db.execute("INSERT INTO large (f, size, w) VALUES (?, ?, ?)", (path, size, weight))
         self.put([{"do": "begin", "f": path, "k": cursor.lastrowid, "w": weight}])
@@ -244,8 +266,10 @@ class Journal:
             self.db.execute("INSERT INTO firsts VALUES (?, ?, ?, ?, ?)", (*key, path))
             folder, _, name = path.rpartition("/")
             self.put([{"do": "tree", "d": folder, "n": [name], "alone": True, "w": found["w"]}])
-        elif row[0] != path:
-            self.db.execute("INSERT OR IGNORE INTO links (f, name) VALUES (?, ?)", (row[0], path))
+        else:
+            self.add_to("w", found["w"])
+            if row[0] != path:
+                self.db.execute("INSERT OR IGNORE INTO links (f, name) VALUES (?, ?)", (row[0], path))
 
     def _apart(self, found: dict[str, Any]) -> None:
         """A name that was one more of a file is looked at anew: where that file is gone, it may be another's first."""

@@ -158,8 +158,8 @@ class Pieces:
             if self.stop:
                 raise Full(f"{self.stop}\n{self.journal.so_far()}")
             await self._look_after(client, stage)
-            shares = [float(self.journal.get(key, "0") or 0) for key in ("files", "bytes", "w")]
-            self.progress.look(int(shares[0]), int(shares[1]), shares[2], self.members.workers())
+            files, bytes = (int(self.journal.get(key, "0") or 0) for key in ("files", "bytes"))
+            self.progress.look(files, bytes, self.journal.share(), self.members.workers())
 
     def _fill(self, client: Client, stage: int) -> None:
         threads = self.members.threads()

@@ -517,17 +517,32 @@ def test_a_path_through_a_link_and_back_is_what_the_file_system_says(command, tm
 def test_a_copying_that_goes_on_is_not_forgotten(command, tmp_path):
     some_files(tmp_path / "source", 3, 1 << 20)
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
-    words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", "cp", "--limit", "500K", "source", "copy"]
+    words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", "cp", "--limit", "50K", "source", "copy"]
     first = subprocess.Popen(words, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
     try:
         wait_until(lambda: list(tmp_path.glob("copy/.bytepath-fleet-*")))
         done = on_this_machine(1, tmp_path, "cp", "--anew", "source", "copy")
         assert done.returncode == 1 and "another process is at this copying" in done.stderr, done
+        some_files(tmp_path / "other", 3, 10)
+        for words in (["source"], ["--fsync", "source"], ["other"]):
+            done = on_this_machine(1, tmp_path, "cp", "--journal", "journal", *words, "copy")
+            assert done.returncode == 1 and "another copying to" in done.stderr and not (tmp_path / "journal").exists(), done
     finally:
         first.terminate()
         first.wait()
+    assert len(list(tmp_path.glob("copy/.bytepath-fleet-*"))) == 1, "who was refused leaves nothing"
+    done = on_this_machine(1, tmp_path, "cp", "other", "copy")
+    assert done.returncode == 1 and "or was interrupted" in done.stderr, done
     ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
     assert_copied(tmp_path / "source", tmp_path / "copy")
+    ended_well(on_this_machine(1, tmp_path, "cp", "other", "copy"))
+
+
+def test_what_an_interrupted_copying_left_in_the_source_keeps_none_from_its_copy(command, tmp_path):
+    some_files(tmp_path / "source/.bytepath-fleet-0", 1, 10)
+    for _ in range(2):
+        ended_well(on_this_machine(1, tmp_path, "cp", "source", "copy"))
+        assert_copied(tmp_path / "source", tmp_path / "copy")
 
 
 def test_a_destination_that_is_mounted_in_the_source_is_not_copied_into_itself(command, tmp_path):

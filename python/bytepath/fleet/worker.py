@@ -275,6 +275,11 @@ def is_directory(path: str) -> bool:
     return os.path.isdir(path)
 
 
+def beginning(folder: str, start: str) -> list[str]:
+    """The names in a directory that begin so."""
+    return [name for name in os.listdir(folder) if name.startswith(start)]
+
+
 def remove_tree(path: str) -> None:
     """Removes a directory with all in it, if it is there."""
     shutil.rmtree(path, ignore_errors=True)

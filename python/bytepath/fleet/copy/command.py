@@ -12,6 +12,7 @@ from typing import Any
 from .. import files, worker
 from ..errors import FleetError, WrongUsage
 from . import journal as journals
+from .ground import Taken
 from .journal import Journal
 from .options import LATE_S, PATIENCE_S, Options
 from .progress import clock, size
@@ -167,6 +168,10 @@ async def run(arguments: argparse.Namespace) -> int:
     try:
         outcome = await Run(options, journal).copy()
         keep = bool(outcome.failed)
+    except Taken:
+        # One that has not begun is not gone on with.
+        keep = resumed
+        raise
     except sqlite3.Error as error:
         raise FleetError(
             f"the journal {path} cannot be kept ({error}); what it knows so far is on disk, and the same command goes on "

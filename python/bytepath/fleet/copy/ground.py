@@ -19,6 +19,10 @@ NAMES_S = 10
 RUN_START = ".bytepath-fleet-"
 
 
+class Taken(FleetError):
+    """Another copying is at the destination."""
+
+
 class Ground:
     """Where a copying goes on: paths that mean the same on every machine."""
 
@@ -58,6 +62,25 @@ class Ground:
         """Removes what an earlier copying needed here."""
         run = os.path.join(self.destination, f"{RUN_START}{id}")
         await _ask(client, machines[0].workers[0], machines[0].name, worker.remove_tree, run)
+
+    async def be_alone(self, client: Client, machines: list[Machine], leave: bool) -> None:
+        """Refuses a destination that another copying goes on in, or was interrupted in; this one leaves it then, if asked.
+        Each looks once all can see that it is there itself, so that of two that begin at once one at least is refused."""
+        found: set[str] = set()
+        for folder in (self.destination, self.source):
+            looks = (_ask(client, m.workers[0], m.name, worker.beginning, folder, RUN_START) for m in machines)
+            names = {name for answer in await asyncio.gather(*looks) for name in answer}
+            # What is in the source too was copied from there.
+            found = names - {os.path.basename(self.run)} if folder == self.destination else found - names
+        if not found:
+            return
+        if leave:
+            await self.forget(client, machines, self.id)
+        other = os.path.join(self.destination, min(found))
+        raise Taken(
+            f"another copying to {self.destination} goes on, or was interrupted: {other} is there. Wait for it, or give its "
+            "command again, which goes on with it; if nobody is at it any more, remove that directory"
+        )
 
     async def is_as_it_was_left(self, client: Client, machines: list[Machine]) -> bool:
         """Whether the directory for the work is there, which stays until all is done."""

@@ -416,3 +416,105 @@ fn a_note_that_names_something_else_removes_nothing() {
     assert_eq!(entries(yard.dir.path()), [treasure]);
     assert_eq!(entries(&yard.notes()), Vec::<PathBuf>::new(), "it names nothing of ours");
 }
+
+/// The user `nobody` of most systems.
+const NOBODY: u32 = 65_534;
+
+/// Makes a folder of a killed run, and the note that names it.
+fn left_there(yard: &Yard, notes: &Path) -> [PathBuf; 2] {
+    let [folder, note] = [yard.dir.path(), notes].map(|place| place.join(".bytepath-run-1-0"));
+    std::fs::create_dir(&folder).expect("made");
+    std::fs::create_dir_all(notes).expect("made");
+    std::fs::write(&note, folder.to_str().expect("a plain name")).expect("written");
+    [folder, note]
+}
+
+#[test]
+fn a_note_that_nothing_can_be_done_about_keeps_no_other_from_being_done() {
+    let yard = Yard::new();
+    let [folder, _] = left_there(&yard, &yard.notes());
+    // Of other names than any order of names would put last.
+    let name = |name: &str| yard.notes().join(format!(".bytepath-run-{name}"));
+    let others = [name("0-directory"), name("0-fifo"), name("0-link")];
+    std::fs::create_dir(&others[0]).expect("made");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &others[1], 0o600.into()).expect("made");
+    std::os::unix::fs::symlink("nowhere", &others[2]).expect("made");
+    let words = [&["--on", "dir", "--work", "one", "--arms", "cp"][..], &SHORT].concat();
+    let done = run(&mut yard.command(&words));
+    assert!(done.status.success(), "{done:?}");
+    assert!(!folder.exists(), "{done:?}");
+    for other in &others {
+        let said = format!("bytepath: {}, which a run that was killed had left", other.display());
+        assert!(done.stderr.contains(&said), "{said:?} is not in {done:?}");
+    }
+    let mut left = entries(&yard.notes());
+    left.sort();
+    assert_eq!(left, others);
+}
+
+#[test]
+fn without_a_home_notes_are_kept_where_nobody_else_can_write_them() {
+    let yard = Yard::new();
+    let user = rustix::process::geteuid().as_raw();
+    let notes = yard.state.path().join(format!("bytepath-left-{user}"));
+    let homeless = || {
+        let words = [&["--on", "dir", "--work", "one", "--arms", "cp"][..], &SHORT].concat();
+        let mut command = yard.command(&words);
+        command.env_remove("HOME").env_remove("XDG_STATE_HOME");
+        run(command.env("TMPDIR", yard.state.path()))
+    };
+    homeless().well();
+    let mode = |mode: u32| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&notes, mode).expect("ours");
+    };
+    let made = std::fs::metadata(&notes).expect("it was made");
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&made) & 0o777, 0o700);
+    let [folder, note] = left_there(&yard, &notes);
+    // Somebody else may have made it, or its notes.
+    let refused = |why: &str| {
+        let says = ["cannot keep notes in", notes.to_str().expect("a plain name"), why];
+        homeless().refused(1, &says).refused(1, &["remove it, or set XDG_STATE_HOME"]);
+        assert!(folder.exists() && note.exists());
+    };
+    mode(0o777);
+    refused("everybody may write in it");
+    mode(0o700);
+    let moved = notes.with_extension("elsewhere");
+    std::fs::rename(&notes, &moved).expect("ours");
+    std::os::unix::fs::symlink(&moved, &notes).expect("made");
+    refused("a link or a file");
+    std::fs::remove_file(&notes).expect("ours");
+    std::fs::rename(&moved, &notes).expect("ours");
+    if root() {
+        let given = |to: u32, what: &Path| std::os::unix::fs::chown(what, Some(to), None);
+        given(NOBODY, &notes).expect("root may");
+        refused("it belongs to another user");
+        given(user, &notes).and_then(|()| given(NOBODY, &note)).expect("root may");
+        let done = homeless();
+        assert!(done.stderr.contains("no note of yours"), "{done:?}");
+        assert!(done.status.success() && folder.exists() && note.exists(), "{done:?}");
+        given(user, &note).expect("root may");
+    } else {
+        println!("skipped: giving folders to others takes root");
+    }
+    let done = homeless();
+    assert!(done.stderr.contains("bytepath: removed "), "{done:?}");
+    assert!(!folder.exists() && !note.exists());
+}
+
+#[test]
+fn beside_the_profile_of_somebody_else_nothing_is_noted() {
+    if !root() {
+        println!("skipped: giving folders to others takes root");
+        return;
+    }
+    let yard = Yard::new();
+    let others = yard.state.path().join("bytepath");
+    std::fs::create_dir(&others).expect("made");
+    std::os::unix::fs::chown(&others, Some(NOBODY), None).expect("root may");
+    let words = [&["--on", "dir", "--work", "one", "--arms", "cp"][..], &SHORT].concat();
+    run(yard.command(&words).env("TMPDIR", yard.dir.path())).well();
+    assert_eq!(entries(&others), Vec::<PathBuf>::new());
+    assert!(yard.dir.path().join("bytepath-left-0").exists());
+}

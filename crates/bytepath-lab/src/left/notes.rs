@@ -1,0 +1,201 @@
+//! Notes of what runs make, in a folder that only this user can write in: what they say is done later,
+//! by root with root's rights.
+//!
+//! A run holds a lock on each of its notes for as long as it lives, so a note that nobody has locked is
+//! of a run that is gone.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File};
+use std::io::{Error, ErrorKind, Read as _, Result as IoResult, Seek as _, Write as _};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use bytepath::Profile;
+use rustix::fs::{Dir, FlockOperation, Mode, OFlags, flock, open, openat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// How the names of notes and folders begin: no other folder is ever removed.
+const PREFIX: &str = ".bytepath-run-";
+
+/// No note says more.
+const NOTE_BYTES_MAX: u64 = 1 << 20;
+
+/// Nobody else makes things that are noted, or undoes them, while it lives.
+pub(crate) struct Alone {
+    path: PathBuf,
+    /// The folder, locked.
+    folder: File,
+}
+
+impl Alone {
+    /// Waits for its turn.
+    pub(crate) fn wait() -> IoResult<Alone> {
+        let path = place();
+        made(&path).and_then(|()| Alone::at(&path)).map_err(|error| {
+            let text = format!("cannot keep notes in {}: {error}", path.display());
+            Error::new(error.kind(), text)
+        })
+    }
+
+    /// The same where there are notes; none where nothing was ever noted.
+    pub(super) fn where_noted() -> IoResult<Option<Alone>> {
+        let path = place();
+        match Alone::at(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::new(error.kind(), format!("{}: {error}", path.display()))),
+            Ok(alone) => Ok(Some(alone)),
+        }
+    }
+
+    fn at(path: &Path) -> IoResult<Alone> {
+        let unfit = |why: &str| {
+            Err(Error::other(format!(
+                "{why}, and what is noted in it is done; remove it, or set XDG_STATE_HOME to a folder \
+                 of your own"
+            )))
+        };
+        let folder = match open(path, READ | OFlags::DIRECTORY, Mode::empty()) {
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                return unfit("it is no folder, but a link or a file");
+            }
+            folder => File::from(folder?),
+        };
+        let found = folder.metadata()?;
+        if found.uid() != geteuid().as_raw() {
+            return unfit("it belongs to another user");
+        }
+        if found.mode() & OTHERS_WRITE != 0 {
+            return unfit("everybody may write in it");
+        }
+        flock(&folder, FlockOperation::LockExclusive)?;
+        Ok(Alone { path: path.to_owned(), folder })
+    }
+
+    /// A note with a name that no other has, about nothing as yet.
+    pub(crate) fn note(&self) -> IoResult<Note> {
+        let name = format!("{PREFIX}{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let lock = File::from(openat(&self.folder, &name, flags, Mode::RUSR | Mode::WUSR)?);
+        flock(&lock, FlockOperation::LockExclusive)?;
+        Ok(Note { path: self.path.join(&name), name, lock })
+    }
+
+    /// The notes that are there.
+    pub(super) fn all(&self) -> IoResult<Vec<Kept<'_>>> {
+        let mut all = Vec::new();
+        for entry in Dir::read_from(&self.folder)? {
+            let name = entry?.file_name().to_owned();
+            if name.as_bytes().starts_with(PREFIX.as_bytes()) {
+                all.push(Kept { name: OsString::from_vec(name.into_bytes()), of: self });
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// What this run has made; locked while it lives.
+#[derive(Debug)]
+pub(crate) struct Note {
+    path: PathBuf,
+    pub(super) name: String,
+    lock: File,
+}
+
+impl Note {
+    /// Says what it is about, in place of what it said before.
+    pub(crate) fn tell(&mut self, what: &[u8]) -> IoResult<()> {
+        self.lock.set_len(0)?;
+        self.lock.rewind()?;
+        self.lock.write_all(what)
+    }
+
+    /// What it was about is gone.
+    pub(crate) fn done(&self) {
+        // One that stays is of something that is not there: the next run removes it.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// A note of some run.
+pub(super) struct Kept<'a> {
+    pub(super) name: OsString,
+    of: &'a Alone,
+}
+
+/// What a note says whose run is gone, and the lock on it.
+pub(super) struct Told {
+    pub(super) text: Vec<u8>,
+    _lock: File,
+}
+
+impl Kept<'_> {
+    pub(super) fn path(&self) -> PathBuf {
+        self.of.path.join(&self.name)
+    }
+
+    /// What it says; nothing where its run lives, or has removed it since.
+    pub(super) fn read(&self) -> IoResult<Option<Told>> {
+        // Something else of such a name, a FIFO say, is not waited for.
+        let opened = openat(&self.of.folder, &self.name, READ | OFlags::NONBLOCK, Mode::empty());
+        let mut file = match opened {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => File::from(opened?),
+        };
+        let found = file.metadata()?;
+        if !found.is_file() || found.uid() != geteuid().as_raw() {
+            return Err(Error::other("it is no note of yours; remove it"));
+        }
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(None);
+        }
+        // Its run may have come to its end before it was locked.
+        if file.metadata()?.nlink() == 0 {
+            return Ok(None);
+        }
+        let mut text = Vec::new();
+        (&mut file).take(NOTE_BYTES_MAX).read_to_end(&mut text)?;
+        Ok(Some(Told { text, _lock: file }))
+    }
+
+    /// What it was about is gone.
+    pub(super) fn remove(&self) -> IoResult<()> {
+        let removed =
+            rustix::fs::unlinkat(&self.of.folder, &self.name, rustix::fs::AtFlags::empty());
+        match removed {
+            Err(Errno::NOENT) => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+}
+
+/// How things are opened that somebody else might have put there.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// `S_IWOTH` of inode(7).
+const OTHERS_WRITE: u32 = 0o002;
+
+/// Beside the profile; where this user's temporary files are, if there is no such place, or if it is
+/// another user's (a sudo that keeps HOME).
+fn place() -> PathBuf {
+    let user = geteuid().as_raw();
+    let is_own =
+        |folder: &Path| folder.symlink_metadata().map_or(true, |found| found.uid() == user);
+    let profile = Profile::default_path();
+    let beside = profile.as_deref().and_then(Path::parent).filter(|beside| is_own(beside));
+    let notes = beside.map(|beside| beside.join("left")).filter(|notes| is_own(notes));
+    // Directly in there: what lies between might be made by anybody, and exchanged later.
+    notes.unwrap_or_else(|| std::env::temp_dir().join(format!("bytepath-left-{user}")))
+}
+
+/// Makes the folder of notes, for this user alone.
+fn made(path: &Path) -> IoResult<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}

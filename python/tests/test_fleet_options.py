@@ -1,8 +1,10 @@
 """Fleets: what each option does, and trees that need more than a piece for a directory or a file's names."""
 
+import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import uuid
@@ -125,6 +127,17 @@ def test_directories_that_pieces_made_get_the_default_mode_where_none_is_kept(co
         assert done.returncode == 0, done
         modes = [oct(os.stat(tmp_path / path).st_mode & 0o777) for path in (option[1], f"{option[1]}/inner")]
         assert modes == [oct(0o777 & ~mask)] * 2, option
+
+
+def test_a_fleet_of_its_own_says_nothing_of_another(command, tmp_path):
+    some_files(tmp_path / "source", 1, 10)
+    with socket.socket() as taken:
+        # Where Dask listens unless it is told otherwise; whether somebody is there already does not matter.
+        with contextlib.suppress(OSError):
+            taken.bind(("127.0.0.1", 8787))
+            taken.listen()
+        done = on_this_machine(1, tmp_path, "cp", "source", "copy")
+    assert done.returncode == 0 and done.stderr == "", done
 
 
 def test_wrong_words_end_with_2_before_anything_is_made_or_kept(command, tmp_path):

@@ -73,7 +73,8 @@ async def local(count: int) -> AsyncIterator[Any]:
         threads_per_worker=1,
         processes=True,
         host="127.0.0.1",
-        dashboard_address=None,
+        # It listens for HTTP all the same: not where somebody else may, such as another fleet.
+        scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         worker_dashboard_address=None,
         memory_limit=0,
         silence_logs=logging.CRITICAL,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use bytepath::machine::Machine;
 
 use crate::left::{Alone, Left, Note};
+use crate::swap::{throttle, zswap};
 
 /// How notes of settings begin.
 const WORD: &str = "settings";
@@ -118,9 +119,9 @@ impl Found {
     }
 }
 
-/// Only settings of the kernel are ever written by a note.
+/// Only what runs change is ever written by a note.
 fn is_setting(file: &Path) -> bool {
-    file.starts_with("/sys/") && file.components().all(|part| part.as_os_str() != "..")
+    zswap::changes(file) || throttle::changes(file)
 }
 
 #[cfg(test)]
@@ -128,17 +129,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_says_again_what_was_changed_and_nothing_outside_of_sys_is_written() {
+    fn a_note_says_again_what_was_changed_and_no_file_is_written_that_runs_do_not_change() {
         let setting = |file: &str| Setting {
             file: file.into(),
             during: "lz4".into(),
             after: "7:0 0".into(),
             if_unchanged: true,
         };
-        let all = [setting("/sys/a"), setting("/etc/passwd"), setting("/sys/../etc/passwd")];
+        let ours = setting("/sys/module/zswap/parameters/enabled");
+        let all = [
+            setting("/sys/kernel/mm/ksm/run"),
+            ours.clone(),
+            setting("/etc/passwd"),
+            setting("/sys/module/zswap/parameters/../../../power/state"),
+            setting("/sys/devices/blkio.throttle.read_bps_device"),
+        ];
         let found = Found::read(text(&all).as_bytes()).expect("a note");
         assert!(found.is_current);
-        assert_eq!(found.settings, [setting("/sys/a")]);
+        assert_eq!(found.settings, [ours]);
         for other in ["", "/a/folder", "zram x made 1 2", "settings"] {
             assert!(Found::read(other.as_bytes()).is_none(), "{other:?}");
         }

@@ -13,12 +13,12 @@ pub mod server;
 pub mod service_work;
 mod stage;
 mod sysbench;
-mod throttle;
+pub(crate) mod throttle;
 pub mod touch_work;
 pub mod toucher;
 pub mod turn;
 mod usage;
-mod zswap;
+pub(crate) mod zswap;
 
 /// What takes pages that do not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,6 +23,16 @@ pub(super) struct Throttle {
     _root: Option<Changed>,
 }
 
+/// Where limits on reading and writing are told and set, with version 1.
+fn files(root: &Path) -> [PathBuf; 2] {
+    ["read", "write"].map(|what| root.join(format!("blkio.throttle.{what}_bps_device")))
+}
+
+/// Whether this is a file that a run may change.
+pub(crate) fn changes(file: &Path) -> bool {
+    Hierarchy::of("blkio").is_ok_and(|found| files(&found.root).iter().any(|own| own == file))
+}
+
 impl Throttle {
     pub(super) fn of_device(device: &Path, bytes_per_second: u64) -> Result<Throttle, String> {
         let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -35,13 +45,13 @@ impl Throttle {
         let root = match hierarchy.version {
             Version::V2 => None,
             Version::V1 => {
-                let setting = |what: &str| Setting {
-                    file: hierarchy.root.join(format!("blkio.throttle.{what}_bps_device")),
+                let setting = |file| Setting {
+                    file,
                     during: format!("{number} {bytes_per_second}"),
                     after: format!("{number} 0"),
                     if_unchanged: false,
                 };
-                let settings = ["read", "write"].map(setting);
+                let settings = files(&hierarchy.root).map(setting);
                 if let Some(none) = settings.iter().find(|setting| !setting.file.exists()) {
                     return Err(format!(
                         "this kernel cannot slow down a device: there is no {}; it takes \

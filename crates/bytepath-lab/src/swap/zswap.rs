@@ -8,6 +8,9 @@ use crate::kept_settings::{Changed, Setting};
 
 const PARAMETERS: &str = "/sys/module/zswap/parameters";
 
+/// The parameter that switches it on.
+const ENABLED: &str = "enabled";
+
 /// What zswap holds, where the kernel was built to tell and debugfs is mounted.
 const DEBUG: &str = "/sys/kernel/debug/zswap";
 
@@ -22,12 +25,17 @@ pub(super) fn is_there() -> bool {
 }
 
 pub(super) fn is_on() -> bool {
-    parameter("enabled").is_some_and(|value| value == "Y")
+    parameter(ENABLED).is_some_and(|value| value == "Y")
 }
 
 /// What compresses, and how much memory it may take.
 pub(super) fn compressor() -> Option<String> {
     parameter("compressor")
+}
+
+/// Whether this is a file that a run may change.
+pub(crate) fn changes(path: &Path) -> bool {
+    path == file(ENABLED)
 }
 
 fn file(name: &str) -> PathBuf {
@@ -43,13 +51,9 @@ impl Zswap {
         if is_on() {
             return Ok(Zswap { _changed: None });
         }
-        let before = parameter("enabled").ok_or("zswap does not tell whether it is on")?;
-        let setting = Setting {
-            file: file("enabled"),
-            during: "Y".into(),
-            after: before,
-            if_unchanged: true,
-        };
+        let before = parameter(ENABLED).ok_or("zswap does not tell whether it is on")?;
+        let setting =
+            Setting { file: file(ENABLED), during: "Y".into(), after: before, if_unchanged: true };
         let changed = Changed::make(vec![setting])?;
         match is_on() {
             true => Ok(Zswap { _changed: Some(changed) }),

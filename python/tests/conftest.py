@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,23 +21,34 @@ if TYPE_CHECKING:
     from fleet_hosts import Fleet
 
 
+STARTING_S = 5.0
+
+
 def semaphores() -> set[Path]:
     """Names of multiprocessing's semaphores, which are left behind where all who know them are killed."""
     return set(Path("/dev/shm").glob("sem.mp-*"))
+
+
+def not_held(names: set[Path]) -> set[Path]:
+    """Those of them that no process has open."""
+    held = ""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):
+            held += maps.read_text(errors="replace")
+    return {name for name in names if name.name not in held}
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_semaphores_stay() -> Iterator[None]:
     before = semaphores()
     yield
-    held = ""
-    for maps in Path("/proc").glob("[0-9]*/maps"):
+    left = not_held(semaphores() - before)
+    if left:
+        # Somebody else's may be of a process that is being started, which has not opened them yet.
+        time.sleep(STARTING_S)
+    for name in not_held(left):
         with suppress(OSError):
-            held += maps.read_text(errors="replace")
-    for name in semaphores() - before:
-        if name.name not in held:
-            with suppress(OSError):
-                name.unlink()
+            name.unlink()
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ use crate::swap::{throttle, zswap};
 /// How notes of settings begin.
 const WORD: &str = "settings";
 
-/// A setting: its file, what is written there for the run, and what is written afterwards.
+/// A setting: its file, what is written there for the run, and what is written afterwards, if a line of
+/// the file still says what the run wrote: somebody may have changed it since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) file: PathBuf,
@@ -20,8 +21,6 @@ pub(crate) struct Setting {
     pub(crate) during: String,
     /// What puts it back.
     pub(crate) after: String,
-    /// Put back only where it still says what the run wrote: somebody may have changed it since.
-    pub(crate) if_unchanged: bool,
 }
 
 /// Settings that are changed while it lives.
@@ -63,22 +62,21 @@ impl Drop for Changed {
     }
 }
 
-fn put_back(setting: &Setting) -> std::io::Result<()> {
-    if setting.if_unchanged {
-        let now = fs::read_to_string(&setting.file)?;
-        if now.trim() != setting.during {
-            return Ok(());
-        }
+/// Whether there was something to be put back.
+fn put_back(setting: &Setting) -> std::io::Result<bool> {
+    let now = fs::read_to_string(&setting.file)?;
+    let is_ours = now.lines().any(|line| line.trim() == setting.during);
+    if is_ours {
+        fs::write(&setting.file, &setting.after)?;
     }
-    fs::write(&setting.file, &setting.after)
+    Ok(is_ours)
 }
 
-/// `settings BOOT`, and a line for each: the file, whether it is put back only if unchanged, what is
-/// there during and after the run.
+/// `settings BOOT`, and a line for each: the file, what is there during and after the run.
 fn text(settings: &[Setting]) -> String {
     let mut text = format!("{WORD} {}\n", Machine::this().boot_id());
-    for Setting { file, during, after, if_unchanged } in settings {
-        text += &format!("{}\t{if_unchanged}\t{during}\t{after}\n", file.display());
+    for Setting { file, during, after } in settings {
+        text += &format!("{}\t{during}\t{after}\n", file.display());
     }
     text
 }
@@ -98,24 +96,29 @@ impl Found {
         let setting = |line: &str| {
             let mut words = line.split('\t').map(str::to_owned);
             let file = PathBuf::from(words.next()?);
-            let if_unchanged = words.next()? == "true";
             let (during, after) = (words.next()?, words.next()?);
-            is_setting(&file).then_some(Setting { file, during, after, if_unchanged })
+            is_setting(&file).then_some(Setting { file, during, after })
         };
         let settings = rest.lines().filter_map(setting).collect();
         Some(Found { settings, is_current: boot == Machine::this().boot_id() })
     }
 
-    /// Puts them back.
+    /// Puts them back, where somebody has not changed them since.
     pub(crate) fn undone(&self) -> Option<Left> {
         let first = self.settings.first().filter(|_| self.is_current)?.file.clone();
-        let failed = self.settings.iter().rev().filter_map(|setting| {
-            let error = put_back(setting).err()?;
-            Some(format!("{}: {error}; it was {:?}", setting.file.display(), setting.after))
-        });
-        let failed = failed.collect::<Vec<_>>();
+        let (mut is_back, mut failed) = (false, Vec::new());
+        for setting in self.settings.iter().rev() {
+            match put_back(setting) {
+                Ok(done) => is_back |= done,
+                Err(error) => failed.push(format!(
+                    "{}: {error}; it was {:?}",
+                    setting.file.display(),
+                    setting.after
+                )),
+            }
+        }
         let removed = if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) };
-        Some(Left { path: first, what: "put back", removed })
+        (is_back || removed.is_err()).then_some(Left { path: first, what: "put back", removed })
     }
 }
 
@@ -130,12 +133,8 @@ mod tests {
 
     #[test]
     fn a_note_says_again_what_was_changed_and_no_file_is_written_that_runs_do_not_change() {
-        let setting = |file: &str| Setting {
-            file: file.into(),
-            during: "lz4".into(),
-            after: "7:0 0".into(),
-            if_unchanged: true,
-        };
+        let setting =
+            |file: &str| Setting { file: file.into(), during: "lz4".into(), after: "7:0 0".into() };
         let ours = setting("/sys/module/zswap/parameters/enabled");
         let all = [
             setting("/sys/kernel/mm/ksm/run"),

@@ -351,6 +351,42 @@ fn twenty_runs_that_were_killed_are_cleaned_up_by_one_start() {
 }
 
 #[test]
+fn the_limit_of_a_killed_run_is_lifted_and_not_one_that_somebody_else_has_set_since() {
+    let Some(yard) = Yard::new() else { return };
+    let file = "/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device";
+    let disk = yard.state.path().join("disk");
+    fs::write(&disk, [0; 4096]).expect("written");
+    let made = Command::new("losetup").args(["--find", "--show"]).arg(&disk).output();
+    let device = made.map(|made| String::from_utf8_lossy(&made.stdout).trim().to_owned());
+    let device = device.unwrap_or_default();
+    let number = device.strip_prefix("/dev/").and_then(|name| {
+        Some(fs::read_to_string(format!("/sys/block/{name}/dev")).ok()?.trim().to_owned())
+    });
+    let limit = |rate: u32| fs::write(file, format!("{} {rate}", number.as_deref()?)).ok();
+    if limit(1_000_000).is_none() {
+        println!("skipped: no device can be slowed down by cgroups of version 1 here");
+        return;
+    }
+    let number = number.as_deref().unwrap_or_default();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has it");
+    let note = format!("settings {}\n{file}\t{number} 1000000\t{number} 0\n", boot.trim());
+    let after_the_next = || {
+        fs::write(yard.state.path().join("bytepath/left/.bytepath-run-1-0"), &note).expect("noted");
+        run(&mut yard.small(FEW, &["--arms", "none"]));
+        throttled()
+    };
+    limit(2_000_000).expect("it was set before");
+    let of_others = after_the_next();
+    limit(1_000_000).expect("it was set before");
+    let of_the_run = after_the_next();
+    limit(0).expect("it was set before");
+    let gone = Command::new("losetup").args(["--detach", &device]).status();
+    assert!(gone.is_ok_and(|status| status.success()));
+    assert_eq!((of_others, of_the_run), (format!("{number} 2000000\n"), String::new()));
+    yard.is_clean();
+}
+
+#[test]
 fn swap_goes_where_it_cannot_stop_the_kernel_and_nowhere_else() {
     let Some(yard) = Yard::new() else { return };
     let memory = tempfile::tempdir_in("/dev/shm").expect("a folder");

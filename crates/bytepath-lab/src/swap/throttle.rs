@@ -49,7 +49,6 @@ impl Throttle {
                     file,
                     during: format!("{number} {bytes_per_second}"),
                     after: format!("{number} 0"),
-                    if_unchanged: false,
                 };
                 let settings = files(&hierarchy.root).map(setting);
                 if let Some(none) = settings.iter().find(|setting| !setting.file.exists()) {

@@ -52,8 +52,7 @@ impl Zswap {
             return Ok(Zswap { _changed: None });
         }
         let before = parameter(ENABLED).ok_or("zswap does not tell whether it is on")?;
-        let setting =
-            Setting { file: file(ENABLED), during: "Y".into(), after: before, if_unchanged: true };
+        let setting = Setting { file: file(ENABLED), during: "Y".into(), after: before };
         let changed = Changed::make(vec![setting])?;
         match is_on() {
             true => Ok(Zswap { _changed: Some(changed) }),

@@ -143,12 +143,13 @@ impl Tee<'_> {
             }
             Ok(_) => {}
         }
-        let lost =
-            |place: usize| copied.as_ref().is_ok_and(|done| done.sinks[place].lost.is_some());
-        let end = self.end(&outputs, lost);
+        let lost = |place: usize| copied.as_ref().ok().and_then(|done| done.sinks[place].lost);
+        let end = self.end(&outputs, |place| lost(place).is_some());
+        let not_heard =
+            (0..outputs.ends().len()).filter(|place| !outputs.is_output(*place)).find_map(lost);
         drop(outputs);
         let is_whole = copied.is_ok_and(|done| done.ending == Ending::SourceEnded);
-        match hashing.is_none_or(|hashing| self.tell(hashing, is_whole)) {
+        match hashing.is_none_or(|hashing| self.tell(hashing, is_whole, not_heard)) {
             true => end,
             false => ExitCode::FAILURE,
         }
@@ -215,10 +216,10 @@ impl Tee<'_> {
     }
 
     /// Says the checksum, unless it would be that of a part only, which is no failure where the readers
-    /// have left. Whether it could be had.
-    fn tell(&self, hashing: Hashing, is_whole: bool) -> bool {
+    /// have left. Whether it could be had; not where its thread has not got all bytes.
+    fn tell(&self, hashing: Hashing, is_whole: bool, not_heard: Option<Errno>) -> bool {
         let name = hashing.algorithm.name();
-        let digest = hashing.finish();
+        let digest = hashing.finish().and_then(|digest| not_heard.map_or(Ok(digest), Err));
         match &digest {
             Ok(digest) if is_whole => self.called.say(format_args!("{name} {digest}")),
             Ok(_) => {

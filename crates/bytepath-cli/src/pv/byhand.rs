@@ -130,12 +130,13 @@ impl<'a> Hand<'a> {
 
     /// Ends an output whose last bytes are a hole, and puts it on the device where that counts.
     pub(crate) fn finish(&mut self, sink: &Sink<'_>) -> Result<(), Errno> {
-        if self.settings.options.transfer.durable && sync(sink).is_ok() {
-            self.tally.settled();
-        }
         if std::mem::take(&mut self.hole_open) {
             let end = rustix::fs::tell(&sink.endpoint)?;
             rustix::fs::ftruncate(&sink.endpoint, end)?;
+        }
+        if self.settings.options.transfer.durable {
+            crate::device::settle(&sink.endpoint)?;
+            self.tally.settled();
         }
         Ok(())
     }

@@ -61,14 +61,6 @@ pub(crate) fn run(
     if watched_side.output() {
         command.stdout(Stdio::piped());
     }
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            say(format_args!("{}: {}", program.to_string_lossy(), word(&error)));
-            return Ok(i32::from(Status::REMOTE.code()));
-        }
-    };
-    let (into, out) = (child.stdin.take(), child.stdout.take());
     let (sent, got) = (Arc::new(Tally::default()), Arc::new(Tally::default()));
     super::measured(settings, vec![sent.clone(), got.clone()]);
     let inputs = [OsString::from("-")];
@@ -89,6 +81,14 @@ pub(crate) fn run(
         }
         bars.push(bar);
     }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            say(format_args!("{}: {}", program.to_string_lossy(), word(&error)));
+            return Ok(i32::from(Status::REMOTE.code()));
+        }
+    };
+    let (into, out) = (child.stdin.take(), child.stdout.take());
     let screen = Screen::wanted(settings);
     let mut ended = None;
     let status = watched(settings, live, screen, bars, || {

@@ -91,6 +91,19 @@ fn interrupted_and_refused_calls_cost_no_byte() {
 }
 
 #[test]
+fn what_did_not_reach_the_device_is_told_of() {
+    if !installed("strace") {
+        return;
+    }
+    let folder = folder();
+    for words in ["-q --durable -o out a", "-q --durable -L 100G -o out a"] {
+        let done = traced(Which::Ours, folder.path(), &["inject=fdatasync:error=EIO"], words);
+        assert_eq!(done.status.code(), Some(16), "{words}: {}", done.stderr);
+        assert!(done.stderr.contains("write failed: Input/output error"), "{}", done.stderr);
+    }
+}
+
+#[test]
 fn faults_of_either_end_give_the_exit_code_and_the_words_of_the_real_pv() {
     if !installed("strace") || !installed("pv") {
         return;

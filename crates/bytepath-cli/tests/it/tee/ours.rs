@@ -237,6 +237,24 @@ fn what_is_not_read_to_its_end_has_no_checksum() {
 }
 
 #[test]
+fn a_checksum_whose_thread_did_not_get_all_bytes_is_not_told() {
+    if !may_trace() {
+        return;
+    }
+    // It is slower than who reads, so what it is to get is read back from the file; the first such calls are
+    // those of the loader.
+    let folder = tempfile::tempdir().expect("a folder");
+    let done = shell(&format!(
+        "head -c 60M /dev/zero | strace -f -qqq -o /dev/null -e trace=pread64 \
+         -e inject=pread64:error=EIO:when=20+ \
+         $bytepath tee --hash sha256 --queue 256K --spill {} 2>&1 >/dev/null; echo $?",
+        folder.path().display()
+    ));
+    assert!(done.stdout.ends_with("1\n") && !done.stdout.contains("tee: sha256"), "{done:?}");
+    assert!(done.stdout.contains("no sha256: Input/output error"), "{done:?}");
+}
+
+#[test]
 fn no_byte_is_copied_on_its_way_from_pipe_to_pipes() {
     if !may_trace() {
         return;

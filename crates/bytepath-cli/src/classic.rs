@@ -7,7 +7,7 @@ mod quote;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -216,7 +216,19 @@ pub(crate) fn word_of(error: &std::io::Error) -> String {
 /// The kernel's word.
 pub(crate) fn closed_well(output: BorrowedFd<'_>) -> Result<(), Errno> {
     let Ok(duplicate) = rustix::io::fcntl_dupfd_cloexec(output, 3) else { return Ok(()) };
-    nix::unistd::close(duplicate).map_err(|errno| Errno::from_raw_os_error(errno as i32))
+    close(duplicate)
+}
+
+/// Closes it, and hears what some file systems (NFS, those with quotas) tell only now: that bytes are lost.
+///
+/// # Errors
+/// The kernel's word.
+pub(crate) fn close(file: OwnedFd) -> Result<(), Errno> {
+    match nix::unistd::close(file) {
+        // It is closed all the same.
+        Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(errno) => Err(Errno::from_raw_os_error(errno as i32)),
+    }
 }
 
 /// In one write, so that messages of several processes do not mix. Where nobody can hear it, the

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -18,7 +18,7 @@ pub(super) struct Unnamed {
     /// Where it is to be.
     place: Place,
     /// The name that it has meanwhile, where the file system makes no files without.
-    meanwhile: Option<Place>,
+    meanwhile: Option<Arc<Place>>,
     /// Whether something is replaced.
     replaces: bool,
     /// Whether what did not become whole is left for the next run.
@@ -75,7 +75,7 @@ pub(super) fn begin_staged(
         return begin(place, sink, mode, force);
     }
     let begun = begin_by(place, sink, force, |_| {
-        let staged = stage.new_place();
+        let staged = Arc::new(stage.new_place());
         let open = staged.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
         Ok((open, Some(staged), Left::Nothing))
     })?;
@@ -95,7 +95,7 @@ pub(super) fn begin_staged(
 /// As [`begin`]; EBUSY where another program copies to it.
 pub(super) fn begin_part(place: &Place, sink: &Sink, force: bool) -> Result<Begun, Errno> {
     begin_by(place, sink, force, |place| match part(place)? {
-        Some((open, part)) => Ok((open, Some(part), Left::Part)),
+        Some((open, part)) => Ok((open, Some(Arc::new(part)), Left::Part)),
         None => make(place, PART_MODE).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing)),
     })
 }
@@ -104,7 +104,7 @@ fn begin_by(
     place: &Place,
     sink: &Sink,
     force: bool,
-    make: impl FnOnce(&Place) -> Result<(OwnedFd, Option<Place>, Left), Errno>,
+    make: impl FnOnce(&Place) -> Result<(OwnedFd, Option<Arc<Place>>, Left), Errno>,
 ) -> Result<Begun, Errno> {
     let there = match &sink.stat {
         Some(stat) if kind(stat) != FileType::RegularFile => return Ok(Begun::AsItIs),
@@ -137,7 +137,13 @@ fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
     let target = place.open(OFlags::PATH, 0)?;
     let path = format!("/proc/thread-self/fd/{}", target.as_raw_fd());
     let path = rustix::fs::readlink(path, Vec::new())?.into_bytes();
-    Ok(Place::operand(&<OsString as std::os::unix::ffi::OsStringExt>::from_vec(path)))
+    let found = Place::operand(&<OsString as std::os::unix::ffi::OsStringExt>::from_vec(path));
+    // The kernel's text is of another file, or of none, once somebody has removed or moved it.
+    let there = found.stat(Follow::No)?;
+    match same_file(&there, &rustix::fs::fstat(&target)?) {
+        true => Ok(found),
+        false => Err(Errno::NOENT),
+    }
 }
 
 /// The same place in its own directory, held open for what is to be synced.
@@ -155,7 +161,7 @@ fn held(place: &Place) -> Result<Place, Errno> {
     Ok(Place { directory: Directory::Held(Arc::new(open)), name, ..place.clone() })
 }
 
-fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Place>), Errno> {
+fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let raw = Mode::from_raw_mode(mode);
     match rustix::fs::openat(&place.directory, ".", flags, raw) {
@@ -164,9 +170,15 @@ fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Place>), Errno> {
             let mut made = None;
             let named = link::beside(place, |beside| {
                 let open = beside.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
+                // Others that look for what the dead have left see that it is none of it.
+                let _ = rustix::fs::flock(&open, FlockOperation::NonBlockingLockExclusive);
                 made = Some(open);
                 Ok(())
             })?;
+            let named = Arc::new(named);
+            let mut unfinished = unfinished();
+            unfinished.retain(|place| place.strong_count() > 0);
+            unfinished.push(Arc::downgrade(&named));
             Ok((made.expect("it was made"), Some(named)))
         }
         answer => answer.map(|open| (open, None)),
@@ -223,8 +235,21 @@ fn part(place: &Place) -> Result<Option<(OwnedFd, Place)>, Errno> {
     Err(Errno::BUSY)
 }
 
+/// Removes what has a name only until it is whole: for a program that is about to be ended.
+pub(super) fn remove_unfinished() {
+    for place in unfinished().drain(..).filter_map(|place| place.upgrade()) {
+        let _ = place.remove();
+    }
+}
+
+/// The names that files have where the file system makes none without, while they are not whole.
+fn unfinished() -> MutexGuard<'static, Vec<Weak<Place>>> {
+    static UNFINISHED: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Whether nobody else can have made it, nor reach it by another name.
-fn is_own(stat: &Stat) -> bool {
+pub(super) fn is_own(stat: &Stat) -> bool {
     kind(stat) == FileType::RegularFile
         && stat.st_nlink == 1
         && stat.st_uid == rustix::process::geteuid().as_raw()
@@ -250,13 +275,19 @@ impl Unnamed {
             rustix::fs::fsync(file)?;
         }
         let (place, by_number) = (self.place.clone(), by_number(file));
-        let named = match self.meanwhile.take() {
-            Some(meanwhile) => rename(&meanwhile, &place),
-            None if !self.replaces => link_to(&by_number, &place),
-            None => link::beside(&place, |beside| link_to(&by_number, beside))
-                .and_then(|beside| rename(&beside, &place)),
-        };
-        named?;
+        match &self.meanwhile {
+            Some(meanwhile) => rename(meanwhile, &place)?,
+            None if !self.replaces => link_to(&by_number, &place)?,
+            None => {
+                let beside = link::beside(&place, |beside| link_to(&by_number, beside))?;
+                let renamed = rename(&beside, &place);
+                if renamed.is_err() {
+                    let _ = beside.remove();
+                }
+                renamed?;
+            }
+        }
+        self.meanwhile = None;
         if self.durable == Durable::No {
             return Ok(());
         }
@@ -279,11 +310,7 @@ impl Drop for Unnamed {
 }
 
 fn rename(from: &Place, to: &Place) -> Result<(), Errno> {
-    let renamed = rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name);
-    if renamed.is_err() {
-        let _ = from.remove();
-    }
-    renamed
+    rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name)
 }
 
 /// The path by which /proc names the open file, so that a name can be made for it without

@@ -132,6 +132,7 @@ fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     let files = counted(files);
     shared.voice.say_last(format_args!("interrupted after {files}, {bytes}{at}: {advice}"));
     let _ = shared.voice.flush();
+    super::atomic::remove_unfinished();
     // What cannot be written now is not worth another message.
     let _ = shared.voice.ledger.close(u8::try_from(BY_SIGNAL + signal).unwrap_or(u8::MAX));
     crate::metrics::ended_by(signal);

@@ -34,8 +34,8 @@ pub(super) fn sweep(directory: &OwnedFd, extras: &Extras) {
     let mut reader = RawDir::new(&open, room.spare_capacity_mut());
     while let Some(Ok(entry)) = reader.next() {
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        let left =
-            is_of_the_dead(name) || (!extras.atomic && is_part(name) && is_idle_part(&open, name));
+        let left = (is_of_the_dead(name) && !is_held(&open, name))
+            || (!extras.atomic && is_part(name) && is_idle_part(&open, name));
         if left {
             let _ = rustix::fs::unlinkat(&open, name, AtFlags::empty());
         }
@@ -51,8 +51,8 @@ pub(super) fn remove_part(sink: &Place) {
     }
 }
 
-/// Whether the process that made it is gone. One of another machine that shares the file system
-/// would not be seen; it tells that its file is missing.
+/// Whether the process that made it is gone, or may be: one of another machine or container that shares the
+/// file system is not seen.
 fn is_of_the_dead(name: &OsStr) -> bool {
     let number = || {
         let rest = name.to_str()?.strip_prefix(BESIDE_START)?;
@@ -69,10 +69,22 @@ fn is_part(name: &OsStr) -> bool {
     bytes.starts_with(b".") && bytes.ends_with(PART_END.as_bytes())
 }
 
-/// Whether it is the part of a file that nobody copies to.
+/// Whether it is the part of a file that nobody copies to, and of this user's.
 fn is_idle_part(directory: impl AsFd, name: &OsStr) -> bool {
+    let is_own = |open: &OwnedFd| rustix::fs::fstat(open).is_ok_and(|stat| atomic::is_own(&stat));
+    opened(directory, name).is_ok_and(|open| is_own(&open) && locked(&open).is_ok())
+}
+
+/// Whether somebody copies to it.
+fn is_held(directory: impl AsFd, name: &OsStr) -> bool {
+    opened(directory, name).is_ok_and(|open| locked(&open) == Err(Errno::WOULDBLOCK))
+}
+
+fn opened(directory: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let open = rustix::fs::openat(directory, name, flags, Mode::empty());
-    let lock = FlockOperation::NonBlockingLockExclusive;
-    open.and_then(|open| rustix::fs::flock(&open, lock)).is_ok()
+    rustix::fs::openat(directory, name, flags, Mode::empty())
+}
+
+fn locked(open: &OwnedFd) -> Result<(), Errno> {
+    rustix::fs::flock(open, FlockOperation::NonBlockingLockExclusive)
 }

@@ -15,6 +15,7 @@ use super::place::{Follow, Place, kind, same_file};
 use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
 use super::voice::{Done, Told, q};
+use crate::classic::close;
 
 /// A new file's permissions, but for the umask.
 const NEW_FILE: u32 = 0o666;
@@ -385,13 +386,5 @@ impl Shared<'_> {
             self.set_mode(sink, opened.st_mode & MODE_BITS)?;
         }
         kept
-    }
-}
-
-/// Some file systems (NFS, those with quotas) tell only now that bytes are lost.
-fn close(file: OwnedFd) -> Result<(), Errno> {
-    match nix::unistd::close(file) {
-        Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
-        Err(errno) => Err(Errno::from_raw_os_error(errno as i32)),
     }
 }

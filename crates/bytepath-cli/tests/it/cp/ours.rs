@@ -101,6 +101,25 @@ fn an_atomic_copy_that_is_killed_leaves_what_was_there_and_nothing_else() {
     }
 }
 
+/// NFS, FUSE and others make no files without a name.
+#[test]
+fn an_atomic_copy_that_is_interrupted_leaves_nothing_where_every_file_has_a_name() {
+    if !may_trace() {
+        return;
+    }
+    let done = in_folder(
+        "head -c 64M /dev/zero >large && \
+         strace -f -qqq -o calls -e trace=openat $bytepath cp --atomic --route read-write large new && \
+         at=$(grep openat calls | grep -n O_TMPFILE | head -1 | cut -d: -f1) && rm new calls && \
+         { strace -f -qqq -o /dev/null -e trace=openat,write -e inject=write:signal=TERM:when=5 \
+            -e inject=openat:error=EOPNOTSUPP:when=$at $bytepath cp --atomic --route read-write large new; } \
+            2>/dev/null; echo $?; ls -A; \
+         strace -f -qqq -o calls -e trace=openat -e inject=openat:error=EOPNOTSUPP:when=$at \
+            $bytepath cp --atomic --route read-write large new && grep -c bytepath- calls; cmp large new; ls -A",
+    );
+    assert_eq!(done.stdout, "143\na\nc\nlarge\n1\na\nc\ncalls\nlarge\nnew\n", "{done:?}");
+}
+
 #[test]
 fn an_atomic_copy_is_whole_and_has_the_mode_of_what_it_replaces() {
     let done = in_folder(&format!(

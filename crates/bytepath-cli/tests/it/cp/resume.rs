@@ -95,6 +95,14 @@ fn under_atomic_the_old_file_stays_until_the_part_is_whole() {
     );
     let wanted = "old\n.c.bytepath-part\nc\nlarge\npart\nwent on with\nc\nlarge\npart\n";
     assert_eq!(done.stdout, wanted, "{done:?}");
+    let done = in_folder(
+        "cp -p part .c.bytepath-part; chmod 600 .c.bytepath-part; \
+         strace -f -qqq -o /dev/null -e trace=renameat -e inject=renameat:error=ENOSPC \
+         $bytepath cp --atomic --resume large c 2>/dev/null; echo $?; cmp .c.bytepath-part large; ls -A; \
+         $bytepath cp --atomic --resume large c && cmp large c; ls -A",
+    );
+    let wanted = "1\n.c.bytepath-part\nlarge\npart\nc\nlarge\npart\n";
+    assert_eq!(done.stdout, wanted, "{done:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,6 +28,7 @@ pub(super) fn serve(path: &Path, telling: &Telling, page: impl Fn() -> String) {
             return;
         }
     };
+    let made = identity(path);
     while telling.code().is_none() {
         if telling.wait(None, Some(&listener.as_fd())) {
             match listener.accept() {
@@ -42,7 +43,14 @@ pub(super) fn serve(path: &Path, telling: &Telling, page: impl Fn() -> String) {
         }
     }
     drop(listener);
-    let _ = std::fs::remove_file(path);
+    // Another job may have its own there by now.
+    if made.is_some() && made == identity(path) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Takes the place of a socket that nobody listens on, which a killed job left; of nothing else.

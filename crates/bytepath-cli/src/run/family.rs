@@ -18,6 +18,10 @@ use super::sizes::PipeSize;
 
 /// Of more processes than this, the first are looked at.
 const LOOKED_AT_MAX: usize = 256;
+/// Of more members than this, those that are gone and did the least are forgotten: a loop may run thousands.
+const KEPT_MAX: usize = 512;
+/// But for those of the beginning.
+pub(super) const FIRST_KEPT: usize = 64;
 /// A program has counted its CPUs and begun its work once it moved this, or worked this long.
 const BEGUN_BYTES: u64 = 256 << 10;
 const BEGUN_NS: u64 = 20_000_000;
@@ -92,6 +96,8 @@ pub(super) struct Joint {
 pub(super) struct Family {
     pub(super) members: Vec<Member>,
     pub(super) joints: BTreeMap<u64, Joint>,
+    /// How many members were forgotten.
+    pub(super) forgotten: usize,
     size: PipeSize,
     allowed: CpuList,
     /// The program of the shell, whose processes are not told where to run.
@@ -106,6 +112,7 @@ impl Family {
         Family {
             members,
             joints,
+            forgotten: 0,
             size,
             allowed,
             shell,
@@ -133,6 +140,7 @@ impl Family {
         for (pid, has_children) in found {
             self.look_at(pid, has_children);
         }
+        self.forget_the_least();
         self.join();
         for (number, joint) in &mut self.joints {
             joint.look(*number, &self.members, &self.size);
@@ -151,6 +159,26 @@ impl Family {
             None => self.added(pid, &reading),
         };
         member.take(reading, has_children);
+    }
+
+    /// So that hours of a loop cost no more at each look than its first minute.
+    fn forget_the_least(&mut self) {
+        if self.members.len() <= KEPT_MAX {
+            return;
+        }
+        let gone = self.members.iter().skip(FIRST_KEPT).filter(|member| !member.alive);
+        let mut used: Vec<u64> = gone.map(|member| member.now.run_ns).collect();
+        used.sort_unstable();
+        let Some(least) = used.get(used.len() / 2).copied() else { return };
+        let (mut place, before) = (0, self.members.len());
+        self.members.retain(|member| {
+            place += 1;
+            place <= FIRST_KEPT || member.alive || member.now.run_ns > least
+        });
+        self.forgotten += before - self.members.len();
+        let members = &self.members;
+        let is_known = |pid| members.iter().any(|member| member.pid == pid);
+        self.joints.retain(|_, joint| is_known(joint.writer) && is_known(joint.reader));
     }
 
     fn added(&mut self, pid: Pid, reading: &Reading) -> &mut Member {
@@ -553,13 +581,36 @@ mod tests {
     }
 
     #[test]
+    fn of_many_that_are_gone_those_that_did_the_least_are_forgotten() {
+        let mut family = Family::new(PipeSize::new(None), CpuList::default(), None);
+        let reading = Reading::of(getpid()).expect("ours");
+        let pid =
+            |number: usize| Pid::from_raw(i32::try_from(number).expect("small")).expect("one");
+        for number in 1..=KEPT_MAX + 1 {
+            let reading = Reading { run_ns: number as u64, ..reading.clone() };
+            let alive = number.is_multiple_of(100);
+            family.members.push(Member { alive, ..Member::new(pid(number), reading) });
+            family.joints.insert(number as u64, Joint::new(pid(number), pid(number)));
+        }
+        family.forget_the_least();
+        let kept = FIRST_KEPT + (KEPT_MAX + 1 - FIRST_KEPT) / 2;
+        assert!(family.members.len().abs_diff(kept) < 10, "{}", family.members.len());
+        assert_eq!(family.forgotten, KEPT_MAX + 1 - family.members.len());
+        assert_eq!(family.joints.len(), family.members.len());
+        for number in [1, FIRST_KEPT, 100, 200, KEPT_MAX + 1] {
+            assert!(family.member(pid(number)).is_some(), "{number} is kept");
+        }
+        assert!(family.member(pid(FIRST_KEPT + 1)).is_none());
+    }
+
+    #[test]
     fn a_child_is_found_by_both_ways() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
         let (us, pid) = (getpid(), Pid::from_child(&child));
-        assert!(all_parents().contains(&(pid, us)));
-        assert!(descendants(us).contains(&(pid, false)));
+        let (parents, below) = (all_parents(), descendants(us));
         child.kill().expect("it lives");
         child.wait().expect("it is ours");
+        assert!(parents.contains(&(pid, us)) && below.contains(&(pid, false)));
     }
 
     #[test]

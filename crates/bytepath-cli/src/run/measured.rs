@@ -2,12 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::family::Family;
+use super::family::{FIRST_KEPT, Family};
 use super::stages::{Stages, Started};
 use crate::metrics::{Figures, PipeFigures, StageFigures};
-
-/// Of more programs than this, the first are told: a loop may run thousands.
-const TOLD_MAX: usize = 64;
 
 /// What the last look saw.
 #[derive(Default)]
@@ -23,7 +20,8 @@ impl Measured {
     /// Takes in what is known now, of stages that ended by their ends.
     pub(super) fn take(&self, family: &Family, stages: &Stages) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let members = || family.members.iter().take(TOLD_MAX);
+        // Of more programs than this, the first are told: a loop may run thousands.
+        let members = || family.members.iter().take(FIRST_KEPT);
         let ended_cpu_s = |pid| {
             let stage = stages.all.iter().find(|stage| stage.pid == Some(pid))?;
             stage.end.map(|_| stage.cpu_s.0 + stage.cpu_s.1)

@@ -42,6 +42,9 @@ impl Told {
         let joints = || family.into_iter().flat_map(|family| family.joints.values());
         notes.extend(joints().filter_map(|joint| joint.refused.clone()));
         notes.dedup();
+        if let Some(count) = family.map(|family| family.forgotten).filter(|count| *count > 0) {
+            notes.push(format!("{count} more processes that ended and did little are not listed"));
+        }
         let mut ran = Ran {
             bytepath: env!("CARGO_PKG_VERSION").to_owned(),
             whole: whole.map(str::to_owned),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytepath::placement::pin_this_thread;
 use bytepath_report::{Costs, numbers};
 use rustix::pipe::PipeFlags;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -328,6 +328,23 @@ pub fn end(child: &mut Option<Child>) {
     }
 }
 
+/// Between two looks at a process that was asked to end.
+const ENDING_LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Asks a process to end by itself, and waits for that as long as nobody wishes the end of the run. One
+/// that has ended is asked nothing: its number may be another's by now.
+pub(crate) fn asked_to_end(child: &mut Child, within: Duration) {
+    let is_running = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_none());
+    if !is_running(child) {
+        return;
+    }
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    let until = Instant::now() + within;
+    while is_running(child) && Instant::now() < until && !interrupt::wished() {
+        std::thread::sleep(ENDING_LOOK_EVERY);
+    }
+}
+
 /// Where a process says what it did.
 #[derive(Clone, Copy)]
 pub enum Says {
@@ -432,4 +449,52 @@ fn outcome(ends: &[&EndReport], reader: &EndReport) -> Outcome {
     }
     let (value, seconds, costs) = (reader.gib_per_second(), reader.seconds, costs(ends));
     Outcome { value, seconds, costs, found, ..Outcome::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "one_that_has_ended_is_asked_nothing_though_another_has_its_number_now";
+
+    /// Says that this is the process in the namespace.
+    const APART: &str = "BYTEPATH_TEST_APART";
+
+    #[test]
+    fn one_that_has_ended_is_asked_nothing_though_another_has_its_number_now() {
+        if std::env::var_os(APART).is_some() {
+            another_has_the_number();
+            return;
+        }
+        // Numbers are given twice in a namespace of its own, where that meets nobody else.
+        let apart = |words: &[&std::ffi::OsStr]| {
+            let mut unshare = Command::new("unshare");
+            unshare.args(["--pid", "--fork", "--"]).args(words).env(APART, "1").output()
+        };
+        if !apart(&["true".as_ref()]).is_ok_and(|done| done.status.success()) {
+            println!("skipped: no namespace of processes can be had here");
+            return;
+        }
+        let program = std::env::current_exe().expect("it has a name");
+        let words = ["--nocapture".as_ref(), NAME.as_ref()];
+        let done = apart(&[&[program.as_os_str()][..], &words].concat()).expect("it starts");
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
+    }
+
+    /// Asks a process to end that has ended, whose number another has.
+    fn another_has_the_number() {
+        let mut ended = Command::new("true").spawn().expect("true is everywhere");
+        let number = ended.id();
+        ended.wait().expect("it ends");
+        let before = (number - 1).to_string();
+        std::fs::write("/proc/sys/kernel/ns_last_pid", before).expect("root of the namespace may");
+        let mut other = Command::new("sleep").arg("1000").spawn().expect("sleep is everywhere");
+        assert_eq!(other.id(), number);
+        asked_to_end(&mut ended, Duration::ZERO);
+        // Whatever it was sent before this has come first.
+        other.kill().expect("it runs");
+        let status = other.wait().expect("it ends");
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
+    }
 }

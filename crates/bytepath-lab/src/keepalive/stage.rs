@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::client::{AskReport, BEGINS};
@@ -18,7 +18,7 @@ use super::{Address, Connections, Load, Protocol};
 use crate::confine::{Confinement, NOBODY};
 use crate::interrupt::{self, Came};
 use crate::noise::process_times;
-use crate::pipe_work::{Says, end, ended, spawn_on};
+use crate::pipe_work::{Says, asked_to_end, end, ended, spawn_on};
 
 /// Ports of a network that nobody else is in.
 const PROXY_PORT: u16 = 8080;
@@ -253,11 +253,7 @@ impl Drop for Running {
         end(&mut self.client);
         if let Some(mut proxy) = self.proxy.take() {
             // Its workers end before it does, and so are counted.
-            let _ = kill_process(Pid::from_child(&proxy), Signal::TERM);
-            let until = Instant::now() + UP_WITHIN;
-            while proxy.try_wait().is_ok_and(|status| status.is_none()) && Instant::now() < until {
-                std::thread::sleep(LOOK_EVERY);
-            }
+            asked_to_end(&mut proxy, UP_WITHIN);
             end(&mut Some(proxy));
         }
         end(&mut self.upstream);

@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 use crate::confine::{Confinement, NOBODY};
 use crate::interrupt;
-use crate::pipe_work::{end, spawn_on};
+use crate::pipe_work::{asked_to_end, end, spawn_on};
 
 /// A server that is short of memory comes up slowly; later than this, not at all.
 const UP_WITHIN: Duration = Duration::from_secs(180);
@@ -100,14 +98,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            let _ = kill_process(Pid::from_child(child), Signal::TERM);
-            let until = Instant::now() + DOWN_WITHIN;
-            while child.try_wait().is_ok_and(|status| status.is_none()) {
-                if Instant::now() > until || interrupt::wished() {
-                    break;
-                }
-                std::thread::sleep(LOOK_EVERY);
-            }
+            asked_to_end(child, DOWN_WITHIN);
         }
         end(&mut self.child);
     }

@@ -6,6 +6,7 @@ use std::io::{Error, ErrorKind, Result as IoResult};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::left::Folder;
@@ -122,9 +123,12 @@ pub(crate) fn numbered(text: &str, word: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(word)?.trim().parse().ok())
 }
 
-/// Whether a folder is a cgroup.
+/// Whether a folder is a cgroup; a link to one is none.
 pub(crate) fn is_group(folder: &Path) -> bool {
-    rustix::fs::statfs(folder).is_ok_and(|found| MAGIC.contains(&(found.f_type as u64)))
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(folder, flags, Mode::empty());
+    let found = opened.and_then(rustix::fs::fstatfs);
+    found.is_ok_and(|found| MAGIC.contains(&(found.f_type as u64)))
 }
 
 /// Ends the processes of a group and removes it.
@@ -254,6 +258,19 @@ mod tests {
         assert_eq!(mounts[0].place("/a/b"), Path::new("/sys/fs/cgroup/memory/a/b"));
         assert_eq!(mounts[1].place("/lxc/7/b"), Path::new("/sys/fs/cgroup/io/b"));
         assert_eq!(mounts[2].version, Version::V2);
+    }
+
+    #[test]
+    fn a_link_to_a_group_is_no_group() {
+        let told = fs::read_to_string("/proc/self/mountinfo").expect("Linux has it");
+        let Some(mount) = super::mounts(&told).into_iter().next() else {
+            println!("skipped: no hierarchy of cgroups is mounted here");
+            return;
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&mount.point, &link).expect("made");
+        assert_eq!((is_group(&mount.point), is_group(&link)), (true, false));
     }
 
     #[test]

@@ -154,7 +154,8 @@ fn removed(path: &Path) -> std::io::Result<bool> {
         return cgroups::remove(path).map(|()| true);
     }
     let image = path.join(IMAGE);
-    if image.exists() {
+    // A link of that name is none of ours, nor is the file that it leads to.
+    if image.symlink_metadata().is_ok_and(|found| found.is_file()) {
         areas::off_below(path).map_err(std::io::Error::other)?;
         detach(&image);
     }

@@ -1,8 +1,9 @@
 //! nginx as a proxy of a sample: with a configuration, a prefix and files of its own, never the
 //! system's.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Address, Connections, Protocol};
 use crate::tools;
+
+/// Where it complains, in its directory; and so much of that is looked at.
+const LOG: &str = "error.log";
+const LOG_BYTES_MAX: u64 = 16 << 20;
 
 /// What it is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +63,7 @@ impl Proxy {
     pub(super) fn words(directory: &Path, configuration: &Path) -> [String; 6] {
         let text = |path: &Path| path.display().to_string();
         // Errors before it has read its configuration go to the log that is named here.
-        let log = text(&directory.join("error.log"));
+        let log = text(&directory.join(LOG));
         ["-p".into(), text(directory), "-c".into(), text(configuration), "-e".into(), log]
     }
 
@@ -101,9 +106,13 @@ const FASTCGI_KEPT: &str = "fastcgi_pass up; fastcgi_keep_conn on; fastcgi_param
                             SCRIPT_FILENAME /; fastcgi_param SERVER_PROTOCOL $server_protocol; \
                             fastcgi_param QUERY_STRING $query_string;";
 
-/// The last that nginx complained about, in a log; for a person.
+/// The last that nginx complained about, in a log; for a person. Its directory is not ours alone: what
+/// a link or a FIFO of that name leads to is not shown.
 pub(super) fn complaint(directory: &Path) -> Option<String> {
-    let log = fs::read_to_string(directory.join("error.log")).ok()?;
+    let mut open = File::options();
+    open.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = open.open(directory.join(LOG)).ok()?;
+    let log = io::read_to_string(file.take(LOG_BYTES_MAX)).ok()?;
     let line = log
         .lines()
         .rfind(|line| ["[emerg]", "[alert]", "[error]"].iter().any(|kind| line.contains(kind)))?;
@@ -113,6 +122,17 @@ pub(super) fn complaint(directory: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn complaints_are_read_from_its_log_and_from_nothing_that_a_link_leads_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [log, other] = [LOG, "other"].map(|name| folder.path().join(name));
+        fs::write(&other, "a\n[emerg] b\nc\n").expect("written");
+        std::os::unix::fs::symlink(&other, &log).expect("made");
+        assert_eq!(complaint(folder.path()), None);
+        fs::rename(&other, &log).expect("ours");
+        assert_eq!(complaint(folder.path()).as_deref(), Some("[emerg] b"));
+    }
 
     #[test]
     fn only_a_proxy_that_keeps_connections_says_so() {

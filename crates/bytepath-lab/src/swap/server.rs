@@ -2,7 +2,7 @@
 //! a socket of its own; ended with the sample.
 
 use std::fs::{self, File};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{FileExt as _, lchown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::confine::{Confinement, NOBODY};
 use crate::interrupt;
+use crate::pair_work::unnamed;
 use crate::pipe_work::{asked_to_end, end, spawn_on};
 
 /// A server that is short of memory comes up slowly; later than this, not at all.
@@ -27,7 +28,7 @@ pub(super) struct Line<'a> {
     pub(super) words: Vec<String>,
     /// The groups that it is put into.
     pub(super) groups: Vec<PathBuf>,
-    /// Where it may write, and where what it says goes.
+    /// Where it may write.
     pub(super) directory: &'a Path,
     /// Where it listens.
     pub(super) socket: PathBuf,
@@ -36,15 +37,17 @@ pub(super) struct Line<'a> {
 /// A server that answers; ended when dropped.
 pub struct Server {
     child: Option<Child>,
-    log: PathBuf,
+    /// What it says. Without a name, for in its directory others of its user could put something else
+    /// of any name.
+    log: File,
 }
 
-/// The log of a server in a directory.
-const LOG: &str = "server.log";
+/// So much of what a server said last is looked at.
+const LOG_BYTES_MAX: u64 = 1 << 20;
 
-/// Lets the user who runs servers write into a directory.
+/// Lets the user who runs servers write into a directory, and into nothing that a link there leads to.
 pub(super) fn handed_over(directory: &Path) -> std::io::Result<()> {
-    chown(directory, Some(NOBODY), Some(NOBODY))
+    lchown(directory, Some(NOBODY), Some(NOBODY))
 }
 
 /// Who runs servers.
@@ -56,12 +59,13 @@ impl Server {
     /// Starts it and waits until somebody listens at its socket.
     pub(super) fn up(line: Line<'_>) -> Result<Server, String> {
         let _ = fs::remove_file(&line.socket);
-        let log = line.directory.join(LOG);
-        let opened = || -> std::io::Result<[File; 2]> {
-            let file = File::create(&log)?;
-            Ok([file.try_clone()?, file])
+        let opened = || -> std::io::Result<[File; 3]> {
+            let log = unnamed(line.directory)?;
+            Ok([log.try_clone()?, log.try_clone()?, log])
         };
-        let [out, errors] = opened().map_err(|error| format!("{}: {error}", log.display()))?;
+        let opened =
+            opened().map_err(|error| format!("no log in {}: {error}", line.directory.display()));
+        let [out, errors, log] = opened?;
         let mut command = user(line.groups).command(line.bytepath, line.program);
         command.args(&line.words).current_dir(line.directory);
         command.stdin(Stdio::null()).stdout(out).stderr(errors);
@@ -91,7 +95,12 @@ impl Server {
 
     /// The last that it said of an error, or said at all; with the hint that belongs to it.
     pub(super) fn complaint(&self) -> String {
-        complaint(&fs::read_to_string(&self.log).unwrap_or_default())
+        let length = self.log.metadata().map_or(0, |log| log.len());
+        let mut text = vec![0; length.min(LOG_BYTES_MAX) as usize];
+        // Not by the position, which is the server's own.
+        let read = self.log.read_at(&mut text, length.saturating_sub(LOG_BYTES_MAX));
+        text.truncate(read.unwrap_or(0));
+        complaint(&String::from_utf8_lossy(&text))
     }
 }
 
@@ -124,7 +133,44 @@ fn complaint(log: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
+
+    #[test]
+    fn what_a_server_says_goes_through_no_link_in_its_directory() {
+        let directory = tempfile::tempdir().expect("a folder");
+        let [precious, link] = ["precious", "server.log"].map(|name| directory.path().join(name));
+        fs::write(&precious, "precious").expect("written");
+        std::os::unix::fs::symlink(&precious, &link).expect("made");
+        // Not a `bytepath` that confines, but a shell that finds no script of that name.
+        let up = Server::up(Line {
+            bytepath: Path::new("/bin/sh"),
+            program: Path::new("a server"),
+            words: Vec::new(),
+            groups: Vec::new(),
+            directory: directory.path(),
+            socket: directory.path().join("socket"),
+        });
+        let why = up.err().expect("nobody listens");
+        assert!(why.starts_with("a server does not come up: ") && why.contains("confine"), "{why}");
+        assert_eq!(fs::read_to_string(&precious).expect("it is there"), "precious");
+        assert_eq!(fs::read_dir(&directory).expect("it lists").count(), 2);
+    }
+
+    #[test]
+    fn only_a_directory_itself_is_handed_over_and_not_what_it_links_to() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: giving folders to others takes root");
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(folder.path(), &link).expect("made");
+        handed_over(&link).expect("root may");
+        let owner = |path: &Path| path.symlink_metadata().expect("it is there").uid();
+        assert_eq!((owner(&link), owner(folder.path())), (NOBODY, 0));
+    }
 
     #[test]
     fn a_full_disk_is_told_with_the_remedy() {

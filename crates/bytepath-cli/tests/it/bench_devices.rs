@@ -380,7 +380,7 @@ fn only_the_device_of_a_note_is_removed_and_no_other_that_has_its_name() {
         fs::write(yard.notes().join(".bytepath-run-1-0"), note).expect("written");
         run(&mut yard.command(&["--arms", "pread", "--buffered", "--size", "64K"]))
     };
-    let made = |boot: &str, sequence| format!("zram {boot} made {number} {sequence}");
+    let made = |boot: &str, sequence| format!("zram {boot} made {number} {sequence} 4096");
     // All that there may be, so that none of others is taken for what the run made.
     let after = |but: &str| {
         let all = (0..1000).map(|number: u32| number.to_string()).filter(|number| number != but);
@@ -392,6 +392,30 @@ fn only_the_device_of_a_note_is_removed_and_no_other_that_has_its_name() {
     }
     // As it is when a run is killed before it noted which device it was given.
     let next = next_after(after(number));
+    assert!(next.stderr.contains("removed /dev/zram"), "{next:?}");
+    assert!(!device.0.is_there());
+    yard.is_clean();
+}
+
+#[test]
+fn where_a_note_has_no_sequence_number_the_size_tells_whose_a_device_is() {
+    if !makeable().contains(&"zram") {
+        return;
+    }
+    let (yard, device) = (Yard::new(), Strange::new());
+    let number = &device.0.number;
+    fs::write(format!("/sys/block/zram{number}/disksize"), "1M").expect("it has none yet");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has it");
+    fs::create_dir_all(yard.notes()).expect("made");
+    let next_after = |bytes: u64| {
+        let note = format!("zram {} made {number} - {bytes}", boot.trim());
+        fs::write(yard.notes().join(".bytepath-run-1-0"), note).expect("written");
+        run(&mut yard.command(&["--arms", "pread", "--buffered", "--size", "64K"]))
+    };
+    next_after(2 << 20).well();
+    assert!(device.0.is_there(), "it is another's");
+    // Devices have whole pages.
+    let next = next_after((1 << 20) - 1);
     assert!(next.stderr.contains("removed /dev/zram"), "{next:?}");
     assert!(!device.0.is_there());
     yard.is_clean();

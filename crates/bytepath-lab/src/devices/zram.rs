@@ -2,7 +2,7 @@
 //!
 //! They do not go by themselves. Each has a note, so that the run after one that was killed removes
 //! it: and no other, for the note tells the device by the number that the kernel gives to each
-//! device once (its sequence number), and by the kernel's present run.
+//! device once (its sequence number; its size where there is none), and by the kernel's present run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,7 +47,7 @@ impl Zram {
     pub(crate) fn compressing(bytes: u64, algorithm: Option<&str>) -> Result<Zram, String> {
         possible()?;
         is_room(bytes)?;
-        let zram = noted().map_err(|error| format!("{error}{}", hint(&error)))?;
+        let zram = noted(bytes).map_err(|error| format!("{error}{}", hint(&error)))?;
         if let Some(algorithm) = algorithm {
             zram.compress_by(algorithm)?;
         }
@@ -113,9 +113,9 @@ impl Drop for Zram {
     }
 }
 
-/// A device without a size, whose note is there before it is. Nobody else makes or undoes any
-/// meanwhile.
-fn noted() -> IoResult<Zram> {
+/// A device without a size, whose note is there before it is and tells the size that it is to have.
+/// Nobody else makes or undoes any meanwhile.
+fn noted(bytes: u64) -> IoResult<Zram> {
     let alone = Alone::wait()?;
     let mut note = alone.note()?;
     note.tell(Noted::None { before: numbers()? }.text().as_bytes())?;
@@ -123,7 +123,7 @@ fn noted() -> IoResult<Zram> {
     let number = made.and_then(|text| text.trim().parse().map_err(Error::other));
     let number = number.inspect_err(|_| note.done())?;
     let mut zram = Zram { number, note, removed: false };
-    let told = Noted::One { number, sequence: sequence(number) }.text();
+    let told = Noted::One { number, sequence: sequence(number), bytes }.text();
     zram.note.tell(told.as_bytes())?;
     Ok(zram)
 }
@@ -209,6 +209,13 @@ fn is_empty(number: u32) -> bool {
     told.is_ok_and(|state| state.trim() == "0")
 }
 
+/// The size of a device; it has whole pages, and so may have more than was asked for.
+fn is_of_size(number: u32, bytes: u64) -> bool {
+    let told = fs::read_to_string(format!("/sys/block/zram{number}/disksize"));
+    let size: Option<u64> = told.ok().and_then(|size| size.trim().parse().ok());
+    size.is_some() && size == bytes.checked_next_multiple_of(rustix::param::page_size() as u64)
+}
+
 /// How notes of zram devices begin; folders begin with a slash.
 const WORD: &str = "zram";
 
@@ -217,8 +224,8 @@ const WORD: &str = "zram";
 enum Noted {
     /// A device is about to be made where these are.
     None { before: BTreeSet<u32> },
-    /// This one was made.
-    One { number: u32, sequence: Option<u64> },
+    /// This one was made, to be given so many bytes.
+    One { number: u32, sequence: Option<u64>, bytes: u64 },
 }
 
 /// A note that was read, and whether it is of the kernel's present run.
@@ -228,7 +235,8 @@ pub(crate) struct Found {
 }
 
 impl Noted {
-    /// `zram BOOT made NUMBER SEQUENCE`, or `zram BOOT after NUMBER…`.
+    /// `zram BOOT made NUMBER SEQUENCE BYTES`, with `-` for no sequence number, or `zram BOOT after
+    /// NUMBER…`.
     fn text(&self) -> String {
         let boot = Machine::this().boot_id();
         match self {
@@ -236,9 +244,9 @@ impl Noted {
                 let before: Vec<_> = before.iter().map(u32::to_string).collect();
                 format!("{WORD} {boot} after {}", before.join(" "))
             }
-            Noted::One { number, sequence } => {
-                let sequence = sequence.map_or_else(String::new, |sequence| sequence.to_string());
-                format!("{WORD} {boot} made {number} {sequence}")
+            Noted::One { number, sequence, bytes } => {
+                let sequence = sequence.map_or("-".to_owned(), |sequence| sequence.to_string());
+                format!("{WORD} {boot} made {number} {sequence} {bytes}")
             }
         }
     }
@@ -254,7 +262,8 @@ impl Found {
             "after" => Noted::None { before: words.filter_map(|word| word.parse().ok()).collect() },
             "made" => Noted::One {
                 number: words.next()?.parse().ok()?,
-                sequence: words.next().and_then(|word| word.parse().ok()),
+                sequence: words.next()?.parse().ok(),
+                bytes: words.next()?.parse().ok()?,
             },
             _ => return None,
         };
@@ -271,9 +280,12 @@ impl Found {
 
     fn device(&self) -> Option<u32> {
         match &self.noted {
-            Noted::One { number, sequence: noted } => {
-                let there = Path::new(&format!("/sys/block/zram{number}")).exists();
-                (there && sequence(*number) == *noted).then_some(*number)
+            Noted::One { number, sequence: noted, bytes } => {
+                let is_it = match noted {
+                    Some(_) => sequence(*number) == *noted,
+                    None => is_of_size(*number, *bytes) || is_empty(*number),
+                };
+                is_it.then_some(*number)
             }
             Noted::None { before } => {
                 numbers().ok()?.into_iter().find(|is| !before.contains(is) && is_empty(*is))
@@ -291,8 +303,8 @@ mod tests {
         let notes = [
             Noted::None { before: BTreeSet::new() },
             Noted::None { before: BTreeSet::from([0, 7]) },
-            Noted::One { number: 3, sequence: Some(99) },
-            Noted::One { number: 0, sequence: None },
+            Noted::One { number: 3, sequence: Some(99), bytes: 1 << 40 },
+            Noted::One { number: 0, sequence: None, bytes: 0 },
         ];
         for noted in notes {
             let found = Found::read(noted.text().as_bytes()).expect("a note");
@@ -305,7 +317,7 @@ mod tests {
         for text in ["", "/a/folder", "zram", "zram boot", "zram boot made", "zram boot made x"] {
             assert!(Found::read(text.as_bytes()).is_none(), "{text}");
         }
-        let found = Found::read(b"zram another-boot made 0 1").expect("a note");
+        let found = Found::read(b"zram another-boot made 0 1 4096").expect("a note");
         assert!(found.undone().is_none());
     }
 }

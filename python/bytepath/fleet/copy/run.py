@@ -96,10 +96,10 @@ class Run:
         # A stage that was ended is never made again: somebody who is late would find it.
         left = [number for name, number in STAGE.items() if PHASES.index(self._phase()) <= PHASES.index(name)]
         await self.pieces.alone(client, [{"do": "prepare", "stages": left}])
+        await self.ground.agree(client, machines)
         await self.ground.be_alone(client, machines, leave=not self.journal.get("prepared"))
         self.journal.set("prepared", "1")
         self.journal.commit()
-        await self.ground.agree(client, machines)
         try:
             await self._phases(client)
         except BaseException:

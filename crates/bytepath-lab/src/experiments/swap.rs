@@ -1,6 +1,5 @@
 //! `swap`: what takes the pages that do not fit, and how much slower that is than memory.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -14,6 +13,7 @@ use crate::swap::contents::{Contents, KINDS};
 use crate::swap::mariadb::MariaDb;
 use crate::swap::redis::Redis;
 use crate::swap::service_work::{Service, ServiceWork, Shared};
+use crate::swap::shortage::Shortage;
 use crate::swap::touch_work::TouchWork;
 use crate::swap::{BACKENDS, Backend};
 
@@ -66,14 +66,15 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// What a backend's area is to be.
-    pub(crate) fn wanted(&self, backend: Backend) -> Wanted {
-        Wanted {
+    /// The limit, and a backend.
+    fn shortage(&self, backend: Backend) -> Shortage {
+        let wanted = Wanted {
             backend,
             bytes: self.area_bytes,
             directory: self.directory.map(Path::to_owned).map_err(str::to_owned),
             disk_rate: self.disk_rate,
-        }
+        };
+        Shortage::of(wanted, self.limit_bytes)
     }
 
     /// For the record.
@@ -137,10 +138,8 @@ fn service_arm(
     params.insert("work".to_owned(), named.map_or("", |(name, _)| name).into());
     let work = ServiceWork {
         program: setup.program.to_owned(),
-        wanted: setup.wanted(backend),
-        limit_bytes: setup.limit_bytes,
+        shortage: setup.shortage(backend),
         shared: shared.clone(),
-        area: OnceCell::new(),
     };
     Arm {
         name: name.to_owned(),
@@ -160,11 +159,9 @@ fn arm(name: &str, backend: Backend, setup: &Setup<'_>) -> Arm {
     params.insert("contents".to_owned(), contents.map_or("", |(name, _)| name).into());
     let work = TouchWork {
         program: setup.program.to_owned(),
-        wanted: setup.wanted(backend),
-        limit_bytes: setup.limit_bytes,
+        shortage: setup.shortage(backend),
         contents: setup.contents,
         random_pages: setup.random_pages,
-        area: OnceCell::new(),
     };
     Arm {
         name: name.to_owned(),

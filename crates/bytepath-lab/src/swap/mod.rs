@@ -11,6 +11,7 @@ pub mod redis;
 mod resp;
 pub mod server;
 pub mod service_work;
+pub mod shortage;
 mod stage;
 mod sysbench;
 pub(crate) mod throttle;

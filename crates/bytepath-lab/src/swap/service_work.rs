@@ -1,7 +1,6 @@
 //! The work of arms that are a real service in a group that is short of memory.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,11 +8,10 @@ use std::time::Duration;
 use bytepath_report::Figures;
 use hdrhistogram::Histogram;
 
-use super::area::{Area, Wanted};
 use super::server::{Server, handed_over};
-use super::stage::{Stage, compressor};
+use super::shortage::Shortage;
+use super::stage::Stage;
 use crate::arm::{Measured, Outcome, Timing, Work};
-use crate::interrupt;
 use crate::left::Folder;
 
 /// A server with data that does not fit, and a load for it.
@@ -84,18 +82,11 @@ impl Shared {
 pub struct ServiceWork {
     /// The `bytepath` executable.
     pub program: PathBuf,
-    /// What takes the pages.
-    pub wanted: Wanted,
-    /// How much memory there is.
-    pub limit_bytes: u64,
+    /// How much memory there is, and what takes the pages.
+    pub shortage: Shortage,
     /// The service.
     pub shared: Rc<Shared>,
-    /// The area, once it is made.
-    pub area: OnceCell<Area>,
 }
-
-/// Of a server that the kernel ended for want of memory one more is run.
-const ATTEMPTS: u32 = 2;
 
 impl Work for ServiceWork {
     fn cpus(&self) -> &[usize] {
@@ -111,15 +102,11 @@ impl Work for ServiceWork {
             return Err("a service is loaded for a time; give one".into());
         };
         let (loaded, figures) = self.loaded(timing.warm_up, time)?;
-        let mut found = BTreeMap::new();
-        if let Some(compressor) = compressor(self.wanted.backend) {
-            found.insert("compressor".to_owned(), compressor.into());
-        }
         let seconds = loaded.seconds;
         Ok(Outcome {
             value: loaded.transactions / seconds,
             seconds,
-            found,
+            found: self.shortage.found(),
             latencies: Some(loaded.latencies),
             figures,
             ..Outcome::default()
@@ -129,53 +116,16 @@ impl Work for ServiceWork {
     /// The tools, an area and a group; filling the service takes as long as a sample.
     fn trial(&self, _: &Timing) -> Result<(), String> {
         let service = self.shared.service.as_ref().map_err(String::clone)?;
-        let stage =
-            Stage::set(self.area()?, self.wanted.backend, self.limit_bytes, self.wanted.bytes)?;
-        stage.end()?;
+        self.shortage.stage()?.end()?;
         service.prepared(&self.program, self.shared.folder()?)
     }
 }
 
 impl ServiceWork {
-    fn area(&self) -> Result<&Area, String> {
-        if self.area.get().is_none() {
-            let _ = self.area.set(Area::make(&self.wanted)?);
-        }
-        Ok(self.area.get().expect("it was just made"))
-    }
-
     fn loaded(&self, warm_up: Duration, time: Duration) -> Result<(Loaded, Figures), String> {
-        for _ in 1..ATTEMPTS {
-            if let Ok(done) = self.loaded_once(warm_up, time)? {
-                return Ok(done);
-            }
-        }
-        self.loaded_once(warm_up, time)?.map_err(|why| {
-            format!(
-                "the kernel ended it for want of memory, {ATTEMPTS} times ({why}); take a larger \
-                 --area or --limit, or a smaller --size"
-            )
-        })
-    }
-
-    /// The inner error is that of a server that the kernel ended for want of memory.
-    fn loaded_once(
-        &self,
-        warm_up: Duration,
-        time: Duration,
-    ) -> Result<Result<(Loaded, Figures), String>, String> {
         let service = self.shared.service.as_ref().map_err(String::clone)?;
         let directory = self.shared.folder()?;
-        let mut stage =
-            Stage::set(self.area()?, self.wanted.backend, self.limit_bytes, self.wanted.bytes)?;
-        let done = self.on(&mut stage, service.as_ref(), directory, warm_up, time);
-        let killed = stage.killed() > 0;
-        stage.end()?;
-        match done {
-            Ok(done) => Ok(Ok(done)),
-            Err(why) if killed && !interrupt::wished() => Ok(Err(why)),
-            Err(why) => Err(why),
-        }
+        self.shortage.staged(|stage| self.on(stage, service.as_ref(), directory, warm_up, time))
     }
 
     fn on(

@@ -1,20 +1,17 @@
 //! The work of arms that are memory written and read in a group that is short of it: `bytepath
 //! touch`.
 
-use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use bytepath_report::{Figures, latency};
-use serde_json::Value;
 
 use super::Backend;
-use super::area::{Area, Wanted};
 use super::contents::{Contents, KINDS};
-use super::stage::{Stage, compressor};
+use super::shortage::Shortage;
+use super::stage::Stage;
 use super::toucher::{PIECE_BYTES, TouchReport, WRITTEN};
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::confine::Confinement;
@@ -25,16 +22,12 @@ use crate::pipe_work::{Says, end, ended, spawn_on};
 pub struct TouchWork {
     /// The `bytepath` executable.
     pub program: PathBuf,
-    /// What takes the pages.
-    pub wanted: Wanted,
-    /// How much memory there is.
-    pub limit_bytes: u64,
+    /// How much memory there is, and what takes the pages.
+    pub shortage: Shortage,
     /// What the pages hold.
     pub contents: Contents,
     /// Pages that are read in random order.
     pub random_pages: u64,
-    /// The area, once it is made.
-    pub area: OnceCell<Area>,
 }
 
 /// A sample is given up when it takes longer than this, and than its pages would take to go out and
@@ -42,9 +35,6 @@ pub struct TouchWork {
 const PATIENCE: Duration = Duration::from_secs(60);
 const SLOWEST_BYTES_PER_S: u64 = 4_000_000;
 const ROUNDS_MAX: u64 = 20;
-
-/// Of a process that the kernel ended for want of memory one more is run.
-const ATTEMPTS: u32 = 2;
 
 impl Work for TouchWork {
     fn cpus(&self) -> &[usize] {
@@ -67,7 +57,7 @@ impl Work for TouchWork {
             latencies.add(histogram).map_err(|error| error.to_string())?;
         }
         let seconds = report.write.seconds;
-        let (found, latencies) = (self.found(), Some(latencies));
+        let (found, latencies) = (self.shortage.found(), Some(latencies));
         Ok(Outcome { value: seconds, seconds, found, latencies, figures, ..Outcome::default() })
     }
 
@@ -78,63 +68,17 @@ impl Work for TouchWork {
 }
 
 impl TouchWork {
-    fn found(&self) -> BTreeMap<String, Value> {
-        let mut found = BTreeMap::new();
-        if let Some(compressor) = compressor(self.wanted.backend) {
-            found.insert("compressor".to_owned(), compressor.into());
-        }
-        if let Some(others) = self.area.get().map(Area::others).filter(|all| !all.is_empty()) {
-            found.insert("others".to_owned(), others.into());
-        }
-        found
-    }
-
-    fn area(&self) -> Result<&Area, String> {
-        if self.area.get().is_none() {
-            let _ = self.area.set(Area::make(&self.wanted)?);
-        }
-        Ok(self.area.get().expect("it was just made"))
-    }
-
     fn touched(&self, bytes: u64) -> Result<(TouchReport, Figures), String> {
-        let area = self.area()?;
-        for _ in 1..ATTEMPTS {
-            if let Ok(done) = self.touched_once(area, bytes)? {
-                return Ok(done);
-            }
-        }
-        self.touched_once(area, bytes)?.map_err(|Killed| {
-            format!(
-                "the kernel ended its process for want of memory, {ATTEMPTS} times: pages did not go \
-                 out fast enough, or --area is full; take a larger --area or --limit, or a smaller \
-                 --size"
-            )
+        self.shortage.staged(|stage| {
+            let mut figures = Figures::default();
+            let mut child = Some(self.start(stage, bytes)?);
+            stage.begins();
+            let report = self.to_the_end(&mut child, stage, bytes, &mut figures);
+            end(&mut child);
+            let report = report?;
+            self.tell(&report, stage, &mut figures);
+            Ok((report, figures))
         })
-    }
-
-    fn touched_once(
-        &self,
-        area: &Area,
-        bytes: u64,
-    ) -> Result<Result<(TouchReport, Figures), Killed>, String> {
-        let (backend, limit) = (self.wanted.backend, self.limit_bytes);
-        let mut stage = Stage::set(area, backend, limit, self.wanted.bytes)?;
-        let mut figures = Figures::default();
-        let mut child = Some(self.start(&stage, bytes)?);
-        stage.begins();
-        let report = self.to_the_end(&mut child, &stage, bytes, &mut figures);
-        end(&mut child);
-        let killed = stage.killed() > 0;
-        let done = match report {
-            Ok(report) => {
-                self.tell(&report, &stage, &mut figures);
-                Ok(Ok((report, figures)))
-            }
-            Err(_) if killed && !interrupt::wished() => Ok(Err(Killed)),
-            Err(why) => Err(why),
-        };
-        stage.end()?;
-        done
     }
 
     fn start(&self, stage: &Stage, bytes: u64) -> Result<Child, String> {
@@ -156,8 +100,9 @@ impl TouchWork {
         bytes: u64,
         figures: &mut Figures,
     ) -> Result<TouchReport, String> {
-        let rate = match self.wanted.backend {
-            Backend::SlowLoop => self.wanted.disk_rate.min(SLOWEST_BYTES_PER_S),
+        let wanted = &self.shortage.wanted;
+        let rate = match wanted.backend {
+            Backend::SlowLoop => wanted.disk_rate.min(SLOWEST_BYTES_PER_S),
             _ => SLOWEST_BYTES_PER_S,
         };
         let patience = PATIENCE + Duration::from_secs(bytes / rate.max(1) * ROUNDS_MAX);
@@ -192,6 +137,3 @@ impl TouchWork {
         *figures = all;
     }
 }
-
-/// The kernel ended a process of the group for want of memory.
-struct Killed;

@@ -78,7 +78,7 @@ fn name_for(place: &Place, settings: &Settings) -> (OsString, bool) {
         Backup::Simple | Backup::None => None,
     };
     let end = match highest {
-        Some(highest) => format!(".~{}~", highest + 1).into(),
+        Some(highest) => format!(".~{}~", highest.saturating_add(1)).into(),
         None => settings.suffix.clone(),
     };
     let mut path = super::place::without_slashes(&place.name).as_bytes().to_vec();
@@ -94,7 +94,7 @@ fn name_for(place: &Place, settings: &Settings) -> (OsString, bool) {
 }
 
 /// The highest number of a numbered backup that is there.
-fn highest(place: &Place) -> Option<u64> {
+fn highest(place: &Place) -> Option<u128> {
     let (folder, base) = place.parent();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(place.directory.as_fd(), folder, flags, Mode::empty()).ok()?;
@@ -102,7 +102,7 @@ fn highest(place: &Place) -> Option<u64> {
     let number = |name: &[u8]| {
         let rest = name.strip_prefix(base.as_bytes())?.strip_prefix(b".~")?.strip_suffix(b"~")?;
         let plain = rest.first().is_some_and(|digit| (b'1'..=b'9').contains(digit));
-        std::str::from_utf8(rest).ok().filter(|_| plain)?.parse::<u64>().ok()
+        std::str::from_utf8(rest).ok().filter(|_| plain)?.parse::<u128>().ok()
     };
     entries.flatten().filter_map(|entry| number(entry.file_name().to_bytes())).max()
 }

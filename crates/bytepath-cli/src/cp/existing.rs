@@ -284,17 +284,23 @@ impl Shared<'_> {
 fn is_newer(source: &Stat, sink: &Stat, copied: bool) -> bool {
     let kept = if copied { kept_nanoseconds(sink) } else { 1 };
     let source_nanoseconds = source.st_mtime_nsec / kept * kept;
-    (source.st_mtime, source_nanoseconds) > (sink.st_mtime, sink.st_mtime_nsec)
+    let source_seconds = if kept > SECOND { source.st_mtime & !1 } else { source.st_mtime };
+    (source_seconds, source_nanoseconds) > (sink.st_mtime, sink.st_mtime_nsec)
 }
+
+const SECOND: u64 = 1_000_000_000;
 
 /// The unit in which a file system seems to keep times, by those of one file.
 fn kept_nanoseconds(stat: &Stat) -> u64 {
     let times = [stat.st_atime_nsec, stat.st_mtime_nsec, stat.st_ctime_nsec];
     let mut unit = 1;
-    while unit < 1_000_000_000 && times.iter().all(|time| time % (unit * 10) == 0) {
+    while unit < SECOND && times.iter().all(|time| time % (unit * 10) == 0) {
         unit *= 10;
     }
-    unit
+    // FAT keeps every other second.
+    let seconds = [stat.st_atime, stat.st_mtime, stat.st_ctime];
+    let may_be_fat = unit == SECOND && seconds.iter().all(|second| second % 2 == 0);
+    if may_be_fat { 2 * SECOND } else { unit }
 }
 
 /// The mode as `ls -l` shows it, without the kind.
@@ -312,4 +318,39 @@ fn letters(mode: u32) -> String {
         });
     }
     letters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with these times.
+    fn file(seconds: i64, nanoseconds: u64) -> Stat {
+        let mut stat = rustix::fs::stat("/").expect("it is there");
+        (stat.st_atime, stat.st_mtime, stat.st_ctime) = (seconds, seconds, seconds);
+        let nanoseconds =
+            [&mut stat.st_atime_nsec, &mut stat.st_mtime_nsec, &mut stat.st_ctime_nsec]
+                .map(|kept| *kept = nanoseconds)
+                .len() as u64;
+        assert_eq!(nanoseconds, 3);
+        stat
+    }
+
+    #[test]
+    fn what_the_file_system_of_a_copy_cannot_keep_makes_no_source_newer() {
+        let source = file(1001, 123_456_789);
+        for (sink, wanted) in [
+            (file(1001, 123_456_789), false),
+            (file(1001, 123_450_000), false),
+            (file(1001, 0), false),
+            (file(1000, 0), false),
+            (file(1000, 500), true),
+            (file(999, 0), true),
+            (file(998, 0), true),
+        ] {
+            assert_eq!(is_newer(&source, &sink, true), wanted, "{sink:?}");
+            let exactly = (1001, 123_456_789) > (sink.st_mtime, sink.st_mtime_nsec);
+            assert_eq!(is_newer(&source, &sink, false), exactly, "{sink:?}");
+        }
+    }
 }

@@ -268,12 +268,12 @@ impl Copier<'_> {
         let several = sources.len() > 1;
         let may_be_together =
             distinct && several && !settings.parents && quick::only_adds(settings);
-        let (mut next, mut alone, mut origin) = (0, 0, None);
+        let (mut next, mut alone, mut together, mut origin) = (0, 0, false, None);
         while next < sources.len() {
             if may_be_together && next >= alone {
                 match self.put_off_operands(&sources[next..], target, &mut origin) {
                     Ok(files) => {
-                        next += files;
+                        (next, together) = (next + files, true);
                         continue;
                     }
                     Err(files) => alone = next + files,
@@ -299,6 +299,11 @@ impl Copier<'_> {
             self.shared.voice.note(done);
         }
         self.do_now();
+        if together && self.shared.extras.fsync {
+            let any = self.below_base(target, OsStr::new("."));
+            let done = self.sync_folder(&any);
+            self.shared.voice.note(done);
+        }
         // What the last of them said is said.
         self.stand_at(turns::now().turn.next_operand());
     }
@@ -392,7 +397,11 @@ impl Copier<'_> {
         let is_new = parents.make(self.shared, path, &sink)?;
         let sink_is = if is_new { SinkIs::New } else { SinkIs::Unknown };
         let done = self.operand(source, sink, sink_is);
-        parents.protect(self.shared).and(done)
+        let done = parents.protect(self.shared).and(done);
+        if !self.shared.extras.fsync {
+            return done;
+        }
+        parents.made_here().try_for_each(|made| self.sync_folder(made)).and(done)
     }
 
     fn copy_one_to(&mut self, source: &OsStr, name: &OsStr, sink_is: SinkIs) {

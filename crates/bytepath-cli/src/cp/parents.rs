@@ -24,6 +24,8 @@ struct Parent {
     stat: Stat,
     /// The mode that it is to have, where it is not the source's.
     mode: Option<u32>,
+    /// Whether it was not there before.
+    is_new: bool,
 }
 
 impl Parents {
@@ -70,7 +72,8 @@ impl Parents {
             let stat = stat.map_err(|errno| {
                 voice.failed(format!("failed to get attributes of {}", q(&source.shown)), errno)
             })?;
-            self.made.push(Parent { source, sink: sink.clone(), stat, mode: None });
+            let is_new = there.is_err();
+            self.made.push(Parent { source, sink: sink.clone(), stat, mode: None, is_new });
         }
         match there {
             Ok(stat) if is_directory(&stat) => Ok(false),
@@ -116,6 +119,11 @@ impl Parents {
         subject.set_mode(made.st_mode | 0o700).map_err(|errno| {
             voice.failed(format!("setting permissions for {}", q(&sink.shown)), errno)
         })
+    }
+
+    /// Those that were not there before.
+    pub(super) fn made_here(&self) -> impl Iterator<Item = &Place> {
+        self.made.iter().filter(|parent| parent.is_new).map(|parent| &parent.sink)
     }
 
     /// Gives the directories their attributes, the innermost first.

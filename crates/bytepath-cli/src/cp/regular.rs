@@ -93,6 +93,11 @@ impl Shared<'_> {
         };
         let done = self.copy_open(pair, opened, stat, (source, &copy));
         let done = done.and_then(|()| self.settle(pair, source, &copy));
+        let reads_again = self.extras.verify && self.settings.preserve.timestamps;
+        let done = done.and_then(|()| match reads_again {
+            true => self.keep_times(&Subject::new(&pair.sink, Some(copy.open.as_fd())), stat),
+            false => Ok(()),
+        });
         let done = done.and_then(|()| match copy.unnamed {
             None => Ok(()),
             Some(unnamed) => unnamed.name(&copy.open).map_err(|errno| self.not_made(pair, errno)),
@@ -326,6 +331,7 @@ impl Shared<'_> {
     /// An empty file that was to be a clone is of no use to anybody.
     fn remove_unfinished(&self, pair: &Pair, copy: &Copy) {
         if copy.is_new
+            && copy.unnamed.is_none()
             && let Err(errno) = pair.sink.remove()
         {
             self.voice.failed(format!("cannot remove {}", q(&pair.sink.shown)), errno);

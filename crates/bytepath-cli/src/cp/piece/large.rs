@@ -164,8 +164,10 @@ impl Work<'_> {
         while at < z {
             let most =
                 usize::try_from(z - at).map_or(COMPARED_BYTES, |left| left.min(COMPARED_BYTES));
-            let count = rustix::io::pread(source, &mut one[..most], at)
-                .map_err(failed(format!("error reading {from}")))?;
+            let count = match rustix::io::pread(source, &mut one[..most], at) {
+                Err(Errno::INTR) => continue,
+                answer => answer.map_err(failed(format!("error reading {from}")))?,
+            };
             if count == 0 {
                 return Err(self
                     .shared
@@ -177,6 +179,7 @@ impl Work<'_> {
                 match rustix::io::pread(sink, &mut other[done..count], at + done as u64) {
                     Ok(0) => break,
                     Ok(read) => done += read,
+                    Err(Errno::INTR) => {}
                     Err(errno) => return Err(failed(format!("error reading {to}"))(errno)),
                 }
             }

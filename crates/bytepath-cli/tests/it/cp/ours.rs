@@ -165,6 +165,27 @@ fn fsync_brings_files_and_directories_to_the_device() {
     );
     // The file, its directory, and the one that names that.
     assert_eq!(done.well().stdout, "3\n");
+    let done = in_folder(
+        "mkdir -p s/p t && for i in $(seq 20); do echo $i >s/$i; done && echo x >s/p/x && \
+         strace -f -qqq -e trace=fsync -o said $bytepath cp --fsync s/[0-9]* t && grep -c 'fsync(' said; \
+         strace -f -qqq -e trace=fsync -o said $bytepath cp --fsync --parents s/p/x t && grep -c 'fsync(' said",
+    );
+    // Twenty files and the directory that names them; a file and the three above it.
+    assert_eq!(done.well().stdout, "21\n4\n");
+}
+
+#[test]
+fn a_copy_that_was_read_again_to_be_verified_has_the_access_time_of_its_source() {
+    let done = in_folder("touch -a -d @1000 a && $bytepath cp -p --verify a new && stat -c %X new");
+    assert_eq!(done.well().stdout, "1000\n");
+}
+
+#[test]
+fn an_atomic_clone_that_cannot_be_removes_nothing() {
+    let done =
+        in_folder("$bytepath cp --atomic --reflink=always a /dev/shm/bytepath-test-clone; ls a");
+    let (first, rest) = done.stderr.split_once('\n').unwrap_or_else(|| panic!("{done:?}"));
+    assert!(first.contains("failed to clone") && rest.is_empty(), "{done:?}");
 }
 
 #[test]

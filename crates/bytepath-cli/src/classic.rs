@@ -234,7 +234,7 @@ pub(crate) fn close(file: OwnedFd) -> Result<(), Errno> {
 /// In one write, so that messages of several processes do not mix. Where nobody can hear it, the
 /// work and the exit code are what they are all the same.
 fn say_raw(line: &[u8]) {
-    let _ = std::io::stderr().write_all(line);
+    let _ = std::io::stderr().write_all(&[crate::live::before_message(), line].concat());
 }
 
 /// What is wrong, without the advice that follows it: the classic's own comes instead.

@@ -1,6 +1,7 @@
 //! A line on standard error that says again and again how far something is.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Time between two looks.
@@ -8,6 +9,14 @@ pub(crate) const EVERY: Duration = Duration::from_millis(200);
 
 /// Rates are over this many looks: two seconds.
 const LOOKS: usize = 10;
+
+/// Whether such a line stands on the terminal, and the cursor behind it.
+static STANDS: AtomicBool = AtomicBool::new(false);
+
+/// What has to be written before a message, so that it has a line of its own.
+pub(crate) fn before_message() -> &'static [u8] {
+    if STANDS.swap(false, Relaxed) { b"\n" } else { b"" }
+}
 
 /// Lines on standard error, drawn over each other on a terminal.
 pub(crate) struct Lines {
@@ -21,14 +30,23 @@ impl Lines {
     }
 
     pub(crate) fn draw(&mut self, text: &str, last: bool) {
-        let blanks = " ".repeat(self.columns.saturating_sub(text.len()));
-        self.columns = text.len();
+        // One that is wider than the terminal would be drawn below itself.
+        let stderr = std::io::stderr();
+        let size = rustix::termios::tcgetwinsize(&stderr).ok().filter(|_| self.terminal);
+        let room = size.map_or(0, |size| usize::from(size.ws_col)).checked_sub(1);
+        let text: String = text.chars().take(room.unwrap_or(usize::MAX)).collect();
+        let columns = text.chars().count();
+        // What was drawn before stands on a line of its own where a message came behind it.
+        let old = if STANDS.load(Relaxed) { self.columns } else { 0 };
+        let blanks = " ".repeat(old.saturating_sub(columns));
+        self.columns = columns;
         let line = match (self.terminal, last) {
             (true, false) => format!("\r{text}{blanks}"),
             (true, true) => format!("\r{text}{blanks}\n"),
             (false, _) => format!("{text}\n"),
         };
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        STANDS.store(self.terminal && !last, Relaxed);
+        let _ = stderr.lock().write_all(line.as_bytes());
     }
 }
 

@@ -333,6 +333,9 @@ impl fmt::Display for Plan {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.rank {
+            Rank::ByReference if self.route.may_share() => {
+                "shares blocks where the file system does, else copies once, in the kernel"
+            }
             Rank::ByReference => "hands over pages",
             Rank::InKernel => "copies once, in the kernel",
             Rank::Together => "copies once, in the kernel, by several threads",

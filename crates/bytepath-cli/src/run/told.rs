@@ -98,7 +98,10 @@ impl Told {
             Sure::Likely => "likely",
             Sure::Guess => "a guess: little was seen",
         };
-        lines.push(format!("held up by {} ({sure})", ran.verdict.words));
+        lines.push(match ran.stages.is_empty() {
+            true => format!("what held it up is not known: {}", ran.verdict.words),
+            false => format!("held up by {} ({sure})", ran.verdict.words),
+        });
         lines.extend(ran.verdict.help.iter().map(|help| format!("what would help: {help}")));
         lines.join("\n")
     }

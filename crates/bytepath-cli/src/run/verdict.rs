@@ -128,7 +128,15 @@ fn of_one(ran: &Ran) -> RanVerdict {
     let program = name(stage).rsplit('/').next().unwrap_or_default();
     let known = HELPS.iter().find(|(names, _)| names.contains(&program)).map(|(_, help)| *help);
     let help = if gains_by_own(ran, stage) { OWN_MOVERS } else { known.unwrap_or(HELP) };
-    RanVerdict { stage: Some(index), sure, words, help: Some(help.into()) }
+    let is_lowest = stage.command.split_whitespace().any(|word| word == "-1" || word == "--fast");
+    let help = if is_lowest { without_lower_level(help) } else { help.to_owned() };
+    RanVerdict { stage: Some(index), sure, words, help: Some(help) }
+}
+
+/// What helps where the level is the lowest already.
+fn without_lower_level(help: &str) -> String {
+    let help = help.replace(" the lowest level (-1),", "").replace(" a lower level,", "");
+    help.replace(" or a lower level", "")
 }
 
 /// The program's name.
@@ -308,6 +316,20 @@ mod tests {
         let verdict =
             of(&Ran { seconds: 10.0, stages, pipes: vec![pipe(0, 0.3, 0.3)], ..Ran::default() });
         assert_eq!(verdict.stage, None);
+    }
+
+    #[test]
+    fn the_lowest_level_is_no_help_for_who_has_it() {
+        for (command, wanted) in [
+            ("gzip -1", "pigz (more threads), or zstd"),
+            ("xz --fast", "xz -T0 (more threads), or zstd"),
+            ("zstd -1", "zstd -T0 (more threads)"),
+            ("gzip -6", "pigz (more threads), the lowest level (-1), or zstd"),
+        ] {
+            let stages = vec![stage(command, 9.8)];
+            let verdict = of(&Ran { seconds: 10.0, stages, ..Ran::default() });
+            assert_eq!(verdict.help.as_deref(), Some(wanted));
+        }
     }
 
     #[test]

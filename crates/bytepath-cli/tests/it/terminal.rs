@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::Winsize;
 
 use crate::program::{Bounded, bytepath, spawned};
 
@@ -45,6 +46,12 @@ impl Screen {
         while !self.text().contains(words) {
             assert!(self.more(), "the program ended; {words:?} is not in {:?}", self.text());
         }
+    }
+
+    /// Makes it so wide from now on.
+    pub(crate) fn be_wide(&self, columns: u16) {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&self.terminal, size).expect("it is ours");
     }
 
     /// Reads to the end, when every process has closed the terminal.

@@ -16,6 +16,7 @@ use super::killed::tree;
 use super::look::look;
 use super::{directory, file};
 use crate::program::{BYTEPATH, Bounded, Done, bytepath, run, signal_of, spawned};
+use crate::terminal::on_terminal;
 
 /// Nothing here takes nearly as long.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -271,4 +272,26 @@ fn where_nobody_reads_how_far_it_came_another_signal_ends_it() {
         !matches!(cp.child().try_wait(), Ok(None))
     });
     assert_eq!(signal_of(&cp.done()), Some(Signal::INT.as_raw()));
+}
+
+#[test]
+fn progress_keeps_to_its_line_and_messages_have_their_own() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    fifo(&from);
+    let words = ["cp", "--progress", from.to_str().expect("UTF-8"), to.to_str().expect("UTF-8")];
+    let (cp, mut screen) = on_terminal(&words, Stdio::null());
+    screen.be_wide(21);
+    let mut writer = opened(&from);
+    writer.write_all(&[1; 5000]).expect("it reads");
+    screen.shows(", 4.88");
+    kill_process_group(cp.group, Signal::TERM).expect("it is there");
+    let drawn = screen.whole();
+    drop(writer);
+    assert_eq!(signal_of(&cp.done()), Some(Signal::TERM.as_raw()));
+    let (line, said) = drawn.split_once("\r\n").unwrap_or_else(|| panic!("one line: {drawn:?}"));
+    assert!(said.starts_with("cp: interrupted"), "{drawn:?}");
+    for text in line.split('\r') {
+        assert!(text.len() < 21, "{drawn:?}");
+    }
 }

@@ -623,6 +623,65 @@ def test_a_large_file_is_copied_over_another_as_a_small_one_is(command, tmp_path
         assert found[0] == found[1], words
 
 
+def compared(folder: Path, words: list[str], prepare) -> None:
+    """Sees that the fleet leaves what cp leaves, in a place that is prepared."""
+    found = []
+    for by in ("cp", "fleet"):
+        place = folder / f"{by}{''.join(words)}"
+        place.mkdir()
+        prepare(place)
+        if by == "cp":
+            subprocess.run(["cp", *words, "-T", "source", place / "copy"], cwd=folder, check=True)
+        else:
+            ended_well(on_this_machine(2, folder, "cp", *words, "source", str(place / "copy")))
+        listed = ["sh", "-c", "find . -printf '%p %M %u %g\\n' | sort; find . | sort | xargs getfacl -p"]
+        found.append(subprocess.run(listed, cwd=place, capture_output=True, text=True, check=True).stdout)
+    assert found[0] == found[1], words
+
+
+@pytest.fixture
+def source_with_large(tmp_path):
+    """A source of files that are whole, and one in ranges."""
+    (tmp_path / "source/folder").mkdir(parents=True)
+    for name in ("small", "folder/small", "folder/large"):
+        (tmp_path / "source" / name).write_bytes(b"new")
+        (tmp_path / "source" / name).chmod(0o664)
+    os.truncate(tmp_path / "source/folder/large", 129 << 20)
+    return tmp_path
+
+
+needs_lists = pytest.mark.skipif(not shutil.which("setfacl"), reason="there is no setfacl (Debian: acl)")
+
+
+@needs_lists
+@pytest.mark.parametrize("words", [["-r"], ["-a"], ["-r", "--no-preserve=mode"]], ids="".join)
+def test_access_lists_of_directories_and_files_that_are_there_are_as_cp_leaves_them(command, source_with_large, words):
+    def prepare(place: Path) -> None:
+        subprocess.run(["setfacl", "-d", "-m", "u:1:rwx,g::rx,o::-", place], check=True)
+
+    def older(place: Path) -> None:
+        (place / "copy/folder").mkdir(parents=True)
+        for name in ("small", "folder/small", "folder/large"):
+            (place / "copy" / name).write_bytes(b"old")
+            subprocess.run(["setfacl", "-m", "u:1:rw,g::-,o::-", place / "copy" / name], check=True)
+
+    compared(source_with_large, words, prepare)
+    shutil.rmtree(source_with_large / f"cp{''.join(words)}")
+    shutil.rmtree(source_with_large / f"fleet{''.join(words)}")
+    compared(source_with_large, words, older)
+
+
+@pytest.mark.parametrize("words", [["-r"], ["-a"], ["-a", "--no-preserve=ownership"]], ids="".join)
+def test_a_large_file_has_the_group_of_its_directory_as_a_small_one(command, source_with_large, words):
+    def prepare(place: Path) -> None:
+        (place / "copy/folder").mkdir(parents=True)
+        if os.geteuid() == 0:
+            os.chown(place / "copy/folder", 5, 6)
+        (place / "copy/folder").chmod(0o2775)
+
+    compared(source_with_large, words, prepare)
+
+
 def test_blocks_that_have_to_be_shared_and_cannot_be_are_an_error_for_large_files_too(command, tmp_path):
     (tmp_path / "source").mkdir()
     with open(tmp_path / "source/large", "wb") as file:

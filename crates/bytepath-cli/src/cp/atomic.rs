@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
+use super::attributes::{Subject, keep_access_list};
 use super::entry::Sink;
 use super::link;
 use super::place::{Directory, Follow, Place, kind, same_file};
@@ -123,7 +124,7 @@ fn begin_by(
     let place = held(&behind(place, sink)?)?;
     let (open, meanwhile, left) = make(&place)?;
     if let Some(stat) = there {
-        be_like(&open, stat)?;
+        be_like(&open, &Subject::new(&place, None), stat)?;
     }
     let (replaces, durable) = (there.is_some(), Durable::Yes);
     Ok(Begun::Unnamed(open, Unnamed { place, meanwhile, replaces, left, durable }))
@@ -255,13 +256,42 @@ pub(super) fn is_own(stat: &Stat) -> bool {
         && stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
-/// What replaces a file has its mode and, where it may, its owner: copying would have left them.
-pub(super) fn be_like(open: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
+/// Makes a file in the directory of the destination, whose group it may have and whose default list,
+/// and gives it this name, which is on the same file system. Its owner may read and write it.
+///
+/// # Errors
+/// The kernel's word: no file can be made, or the name cannot.
+pub(super) fn make_named(place: &Place, name: Place) -> Result<OwnedFd, Errno> {
+    let (open, meanwhile) = make(place, PART_MODE)?;
+    // A default list may have taken that away.
+    rustix::fs::fchmod(&open, Mode::from_raw_mode(PART_MODE))?;
+    let (replaces, left, durable) = (false, Left::Nothing, Durable::No);
+    Unnamed { place: name, meanwhile, replaces, left, durable }.name(&open)?;
+    Ok(open)
+}
+
+/// Gives a file the mode and access list that a new one would have beside the destination.
+///
+/// # Errors
+/// The kernel's word.
+pub(super) fn be_like_new(open: &OwnedFd, place: &Place, mode: u32) -> Result<(), Errno> {
+    let (new, meanwhile) = make(place, mode)?;
+    if let Some(meanwhile) = meanwhile {
+        meanwhile.remove()?;
+    }
+    be_like(open, &Subject::new(place, Some(new.as_fd())), &rustix::fs::fstat(&new)?)
+}
+
+/// What replaces a file has its mode, its access list and, where it may, its owner: copying would have
+/// left them.
+pub(super) fn be_like(open: &OwnedFd, there: &Subject<'_>, stat: &Stat) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     match rustix::fs::fchown(open, Some(user), Some(group)) {
         Err(Errno::PERM | Errno::INVAL) | Ok(()) => {}
         Err(errno) => return Err(errno),
     }
+    // Before the mode, whose group would be everything that the list allows anybody.
+    keep_access_list(there, &Subject::new(there.place, Some(open.as_fd())))?;
     rustix::fs::fchmod(open, Mode::from_raw_mode(stat.st_mode & 0o777))
 }
 

@@ -401,6 +401,14 @@ pub(super) fn may_give_lists(directory: impl AsFd) -> bool {
     !matches!(list, Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS))
 }
 
+/// Copies an access list, where there are any; removes the sink's where the source has none.
+pub(super) fn keep_access_list(source: &Subject<'_>, sink: &Subject<'_>) -> Result<(), Errno> {
+    match keep_list(ACCESS_LIST, source, sink) {
+        Err(Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+        answer => answer,
+    }
+}
+
 /// Copies an access list; removes the sink's where the source has none.
 fn keep_list(name: &CStr, source: &Subject<'_>, sink: &Subject<'_>) -> Result<(), Errno> {
     match source.get(name) {

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::words::{Begun, Item, Name};
 use super::{PAUSE, Work};
 use crate::cp::atomic;
+use crate::cp::attributes::Subject;
 use crate::cp::data::{Data, SinkEnd};
 use crate::cp::entry::Pair;
 use crate::cp::hand::Other;
@@ -23,12 +24,6 @@ const STEP_BYTES: u64 = 16 << 20;
 
 /// Bytes compared at once.
 const COMPARED_BYTES: usize = 256 << 10;
-
-/// Permissions of a file that is not whole yet.
-const PART_MODE: u32 = 0o600;
-
-/// What its permissions are still without.
-const ALL_OMITTED: u32 = 0o777;
 
 impl Work<'_> {
     /// Makes the file that ranges are copied to; where blocks can be shared, it is whole at once.
@@ -55,8 +50,7 @@ impl Work<'_> {
         let said =
             |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
         // Of this beginning alone: one that comes late spoils no file that is whole meanwhile.
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let sink = staged.open(flags, PART_MODE).map_err(said)?;
+        let sink = atomic::make_named(&pair.sink, staged.clone()).map_err(said)?;
         let shares = self.shared.settings.reflink != Reflink::Never;
         let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
         let ends = (&stat, SinkEnd::of(&sink_stat));
@@ -140,7 +134,7 @@ impl Work<'_> {
         let gone = matches!(staged.stat(Follow::No), Err(Errno::NOENT));
         let late = gone && began.elapsed() > PAUSE;
         if late && self.shared.settings.preserve.timestamps {
-            let subject = crate::cp::attributes::Subject::new(&pair.sink, Some(sink.as_fd()));
+            let subject = Subject::new(&pair.sink, Some(sink.as_fd()));
             self.shared.keep_times(&subject, &stat)?;
         }
         Ok(())
@@ -228,10 +222,13 @@ impl Work<'_> {
         };
         // What it replaces lends it owner and mode, as a file that is copied over keeps its own.
         let there = pair.sink.stat(Follow::No).ok().filter(is_regular);
-        if let Some(there) = &there {
-            atomic::be_like(&sink, there).map_err(failed)?;
+        let omitted = if there.is_some() { 0 } else { self.shared.omitted(&stat) };
+        let mode = stat.st_mode & 0o777 & !omitted;
+        match &there {
+            Some(there) => atomic::be_like(&sink, &Subject::new(&pair.sink, None), there),
+            None => atomic::be_like_new(&sink, &pair.sink, mode),
         }
-        let omitted = if there.is_some() { 0 } else { ALL_OMITTED };
+        .map_err(failed)?;
         let copy = Copy::new(sink, there.is_none(), omitted, None);
         self.alone.keep_attributes(&pair, &stat, &source, &copy)?;
         let (from, to) = (&staged, &pair.sink);

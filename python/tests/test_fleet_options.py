@@ -682,6 +682,24 @@ def test_a_large_file_has_the_group_of_its_directory_as_a_small_one(command, sou
     compared(source_with_large, words, prepare)
 
 
+@pytest.mark.parametrize("words", [["-r"], ["-r", "--no-preserve=mode"], ["-r", "--preserve=ownership"]], ids="".join)
+def test_directories_that_were_there_keep_their_modes_and_new_ones_have_those_of_cp(command, tmp_path, words):
+    for number, mode in enumerate((0o755, 0o555, 0o500)):
+        (tmp_path / f"source/there{number}").mkdir(parents=True)
+        (tmp_path / f"source/new{number}").mkdir()
+        for name in ("there", "new"):
+            (tmp_path / f"source/{name}{number}").chmod(mode)
+    (tmp_path / "source").chmod(0o555)
+
+    def prepare(place: Path) -> None:
+        for number in range(3):
+            (place / f"copy/there{number}").mkdir(parents=True)
+            (place / f"copy/there{number}").chmod((0o711, 0o755, 0o700)[number])
+
+    compared(tmp_path, words, prepare)
+    compared(tmp_path, [*words, "--sparse=never"], lambda place: None)
+
+
 def test_blocks_that_have_to_be_shared_and_cannot_be_are_an_error_for_large_files_too(command, tmp_path):
     (tmp_path / "source").mkdir()
     with open(tmp_path / "source/large", "wb") as file:

@@ -18,6 +18,7 @@ mod words;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, Write as _};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,6 +27,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{AtFlags, Mode, StatxFlags};
 use rustix::io::Errno;
 use signal_hook::consts::SIGURG;
 
@@ -152,6 +154,9 @@ impl Process {
             staged,
             answer,
             own: identity_of(&self.ground.run),
+            began: rustix::fs::open(&self.ground.run, ground::DIRECTORY, Mode::empty())
+                .ok()
+                .and_then(born),
             sink_root: identity_of(&self.ground.sink),
             directories: Vec::new(),
         };
@@ -182,6 +187,13 @@ fn identity_of(path: &Path) -> Option<Identity> {
     rustix::fs::stat(path).ok().map(|stat| identity(&stat))
 }
 
+/// When something was made, in seconds and nanoseconds, where the file system tells.
+fn born(open: impl AsFd) -> Option<(i64, u32)> {
+    let found = rustix::fs::statx(open, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+    let told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+    told.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
+}
+
 /// One request being worked on.
 struct Work<'a> {
     process: &'a Process,
@@ -195,6 +207,8 @@ struct Work<'a> {
     answer: Answer,
     /// The directory for the work.
     own: Option<Identity>,
+    /// When that was made, where the file system tells.
+    began: Option<(i64, u32)>,
     /// The destination.
     sink_root: Option<Identity>,
     /// Paths of directories that are to get their attributes, each with a zero behind it.
@@ -225,7 +239,7 @@ impl Work<'_> {
             Item::End { f, k, s, size, mtime, w } => self.end(f, (k, s), (size, mtime), w),
             Item::Links { links } => self.links(links),
             Item::Attributes { l, a } => self.attributes(l, a),
-            Item::Closed { dirs } => self.closed(&dirs),
+            Item::Closed { dirs, new } => self.closed(&dirs, new),
             Item::Prepare { stages } => self.prepared(stages),
             Item::Fence { stage } => self.fence(stage),
             Item::Sync => self.sync(),

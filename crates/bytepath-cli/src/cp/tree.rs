@@ -216,14 +216,13 @@ pub(super) struct Target {
     /// The mode that it is to have again.
     mode: Option<u32>,
     is_new: bool,
-    /// Whether another process of this copying may have made it.
-    is_shared: bool,
 }
 
 impl Target {
-    /// A directory that several processes fill, open for more than looking names up.
-    pub(super) fn there(stat: &Stat) -> Target {
-        Target { inode: identity(stat), whole: true, mode: None, is_new: false, is_shared: true }
+    /// A directory that several processes fill, open for more than looking names up; the mode that it
+    /// is to have again, and whether one of them made it.
+    pub(super) fn there(stat: &Stat, mode: Option<u32>, is_new: bool) -> Target {
+        Target { inode: identity(stat), whole: true, mode, is_new }
     }
 }
 
@@ -348,7 +347,7 @@ impl Copier<'_> {
             }
             self.shared.say_copied(pair, None);
         }
-        Ok((Arc::new(open), Target { inode, whole, mode, is_new, is_shared: false }))
+        Ok((Arc::new(open), Target { inode, whole, mode, is_new }))
     }
 
     /// Sees to it that a new directory of this mode can be filled.
@@ -599,7 +598,7 @@ impl Shared<'_> {
         let to = Subject::held(&pair.sink, open, target.whole);
         let omitted = if target.is_new { self.omitted(stat) } else { 0 };
         let before = sink.stat.as_ref();
-        let may_be_new = target.is_new || target.is_shared || self.extras.resume;
+        let may_be_new = target.is_new || self.extras.resume;
         let finish = Finish { before, is_link: false, may_be_new, omitted, mode: target.mode };
         let finished = self.finish(&from, &to, stat, &finish);
         match self.extras.fsync {

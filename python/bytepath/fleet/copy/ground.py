@@ -32,6 +32,7 @@ class Ground:
         self.version = worker.about()["version"]
         self.umask = _umask()
         self.source_inode: int | None = None
+        self.is_new = False
         self.word: str | None = None
 
     def setup(self, words: list[str], per_machine: int | None, late_s: float) -> dict[str, Any]:
@@ -150,6 +151,7 @@ async def check(client: Client, ground: Ground, machines: list[Machine]) -> None
         if source.startswith(sink.rstrip("/") + "/"):
             raise FleetError(f"{ground.source} lies in {ground.destination}, which it would be copied over")
     ground.source_inode = one["source"]["ino"]
+    ground.is_new = not one["destination"]["exists"]
 
 
 def _all(seen: dict[str, dict[str, Any]], key: str, say: Callable[[str, str], str]) -> None:

@@ -93,6 +93,9 @@ class Run:
             if again or self.journal.get("phase") == "done":
                 self.journal.set("phase", "files")
             self.journal.commit()
+        if self.journal.get("made") is None:
+            self.journal.set("made", "1" if self.ground.is_new else "")
+            self.journal.commit()
         # A stage that was ended is never made again: somebody who is late would find it.
         left = [number for name, number in STAGE.items() if PHASES.index(self._phase()) <= PHASES.index(name)]
         await self.pieces.alone(client, [{"do": "prepare", "stages": left}])
@@ -149,7 +152,7 @@ class Run:
             journal.commit()
         # Making and removing what is in it has changed its time.
         if not journal.is_left_open(""):
-            await pieces.alone(client, [*clean, {"do": "closed", "dirs": [""]}])
+            await pieces.alone(client, [*clean, {"do": "closed", "dirs": [""], "new": bool(journal.get("made"))}])
         await pieces.release(client)
         journal.set("phase", "done")
         journal.commit()

@@ -2,7 +2,7 @@
 //! of directories.
 
 use std::ffi::OsStr;
-use std::os::fd::AsFd as _;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -14,7 +14,6 @@ use rustix::io::Errno;
 use super::Work;
 use super::ground::{self, LIST_BYTES, Side};
 use super::words::{Apart, Item, Name};
-use crate::cp::attributes::MODE_BITS;
 use crate::cp::entry::{Pair, Sink, SinkIs};
 use crate::cp::link::{self, Replace};
 use crate::cp::place::{Follow, same_file};
@@ -203,8 +202,8 @@ impl Work<'_> {
         while let Some(length) = memchr::memchr(0, &bytes[at..]) {
             let path = Name(OsStr::from_bytes(&bytes[at..at + length]).to_owned());
             at += length + 1;
-            if self.directory(&path).is_err() {
-                self.failed(Item::Closed { dirs: vec![path] });
+            if self.directory(&path, None).is_err() {
+                self.failed(Item::Closed { dirs: vec![path], new: false });
             }
             self.breathe();
             if self.is_over() {
@@ -216,16 +215,17 @@ impl Work<'_> {
         }
     }
 
-    pub(super) fn closed(&mut self, paths: &[Name]) {
+    pub(super) fn closed(&mut self, paths: &[Name], new: bool) {
         for path in paths {
-            if self.directory(path).is_err() {
-                self.failed(Item::Closed { dirs: vec![path.clone()] });
+            // The root is older than the directory for the work, which is gone when it is its turn.
+            if self.directory(path, path.0.is_empty().then_some(new)).is_err() {
+                self.failed(Item::Closed { dirs: vec![path.clone()], new });
             }
         }
     }
 
-    /// Gives a directory its attributes.
-    fn directory(&mut self, path: &Name) -> Done {
+    /// Gives a directory its attributes; whether it is new, where that is known.
+    fn directory(&mut self, path: &Name, new: Option<bool>) -> Done {
         let (shown, sink_shown) = self.process.ground.shown(&path.0);
         let (source, open) = match self.both(path) {
             Ok(both) => both,
@@ -248,26 +248,23 @@ impl Work<'_> {
             ..Pair::default()
         };
         let sink = Sink { is: SinkIs::There, stat: Some(there), ..Sink::new(None) };
-        let ends = (&Arc::new(open), &Target::there(&there));
+        let is_new = new.unwrap_or_else(|| self.is_new(&open));
+        // What a new one was given so that it could be filled is taken away.
+        let given = !stat.st_mode & 0o700;
+        let mode = (is_new && given != 0).then_some(there.st_mode & !given);
+        let ends = (&Arc::new(open), &Target::there(&there, mode, is_new));
         self.shared.finish_directory(&pair, &stat, &sink, ends, Some(&source))?;
         self.answer.others += 1;
-        self.close_again(ends.0, &stat, &there)
+        Ok(())
     }
 
-    /// Takes away what a new directory was given so that it could be filled, where modes are not kept.
-    fn close_again(&self, open: &Arc<std::os::fd::OwnedFd>, stat: &Stat, there: &Stat) -> Done {
-        let given = (stat.st_mode & 0o1777 | 0o700) & !self.shared.umask;
-        let preserve = &self.shared.settings.preserve;
-        let set = preserve.mode || preserve.default_mode;
-        // A directory has this one from the directory that it was made in.
-        let inherited = there.st_mode & 0o2000;
-        if set || there.st_mode & MODE_BITS != given | inherited {
-            return Ok(());
+    /// Whether a directory was made by this copying: since the directory for the work is there. Where no
+    /// file system tells, all may have been.
+    fn is_new(&self, open: impl AsFd) -> bool {
+        match (super::born(open), self.began) {
+            (Some(born), Some(began)) => born >= began,
+            _ => true,
         }
-        let mode = stat.st_mode & 0o1777 & !self.shared.umask | inherited;
-        let mode = rustix::fs::Mode::from_raw_mode(mode);
-        rustix::fs::fchmod(open.as_fd(), mode)
-            .map_err(|errno| self.shared.voice.failed("setting permissions of a directory", errno))
     }
 
     fn both(

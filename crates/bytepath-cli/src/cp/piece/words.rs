@@ -65,8 +65,13 @@ pub(super) enum Item {
     Links { links: Vec<(Name, Name)> },
     /// Gives the directories that a list names their attributes, from byte `a` on.
     Attributes { l: Name, a: u64 },
-    /// Gives directories their attributes that nobody could enter once they have them.
-    Closed { dirs: Vec<Name> },
+    /// Gives directories their attributes that nobody could enter once they have them; where it is the
+    /// root, whether it is new.
+    Closed {
+        dirs: Vec<Name>,
+        #[serde(default)]
+        new: bool,
+    },
     /// Ends the use of a stage.
     Fence { stage: u32 },
     /// Brings all to the device.

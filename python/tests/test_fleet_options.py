@@ -700,6 +700,25 @@ def test_directories_that_were_there_keep_their_modes_and_new_ones_have_those_of
     compared(tmp_path, [*words, "--sparse=never"], lambda place: None)
 
 
+def test_a_directory_that_cannot_be_read_is_made_and_told_of(command, tmp_path):
+    (tmp_path / "source/below/closed").mkdir(parents=True)
+    (tmp_path / "source/below/closed/file").write_bytes(b"bytes")
+    (tmp_path / "source/open").write_bytes(b"bytes")
+    user = tmp_path / "user"
+    drop = "exec setpriv --reuid 1 --clear-groups" if os.geteuid() == 0 else "exec"
+    user.write_text(f'#!/bin/sh\n[ "$1" = piece ] || exec "{command}" "$@"\n{drop} "{command}" "$@"\n')
+    for path in (tmp_path, *tmp_path.rglob("*"), tmp_path.parent, tmp_path.parent.parent):
+        path.chmod(0o777)
+    (tmp_path / "source/below/closed").chmod(0)
+    done = on_this_machine(1, tmp_path, "cp", "-r", "source", "copy", program=str(user))
+    said = f"cannot access '{tmp_path}/source/below/closed': Permission denied"
+    assert done.returncode == 1 and said in done.stderr and "1 entry was not copied" in done.stderr, done
+    assert (tmp_path / "copy/below/closed").is_dir() and (tmp_path / "copy/open").is_file()
+    (tmp_path / "source/below/closed").chmod(0o755)
+    ended_well(on_this_machine(1, tmp_path, "cp", "-r", "source", "copy", program=str(user)))
+    assert (tmp_path / "copy/below/closed/file").read_bytes() == b"bytes"
+
+
 def test_blocks_that_have_to_be_shared_and_cannot_be_are_an_error_for_large_files_too(command, tmp_path):
     (tmp_path / "source").mkdir()
     with open(tmp_path / "source/large", "wb") as file:

@@ -125,17 +125,25 @@ impl Ground {
         }
     }
 
+    /// The directories of this path, held open.
+    pub(super) fn folders(
+        &self,
+        path: &OsStr,
+    ) -> Result<(Arc<OwnedFd>, Arc<OwnedFd>), (Side, Errno)> {
+        let folder = split(path).0;
+        let source = self.source_root().and_then(|root| below(root, folder));
+        let sink = self.sink_root().and_then(|root| below(root, folder));
+        let source = source.map_err(|errno| (Side::Source, errno))?;
+        Ok((Arc::new(source), Arc::new(sink.map_err(|errno| (Side::Sink, errno))?)))
+    }
+
     /// The places of this path, its directories held open.
     pub(super) fn places(&self, path: &OsStr) -> Result<(Place, Place), (Side, Errno)> {
-        let (folder, name) = split(path);
-        let source = self.source_root().and_then(|root| below(root, folder));
-        let source = source.map_err(|errno| (Side::Source, errno))?;
-        let sink = self.sink_root().and_then(|root| below(root, folder));
-        let sink = sink.map_err(|errno| (Side::Sink, errno))?;
+        let (source, sink) = self.folders(path)?;
         let (from, to) = self.shown(path);
         let place = |open, shown| Place {
-            directory: Directory::Held(Arc::new(open)),
-            name: name.to_owned(),
+            directory: Directory::Held(open),
+            name: split(path).1.to_owned(),
             shown,
             base_bytes: 0,
         };

@@ -11,7 +11,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, RawDir, Stat};
+use rustix::fs::{AtFlags, Mode, RawDir, Stat};
 use rustix::io::Errno;
 
 use super::Work;
@@ -178,6 +178,9 @@ impl Work<'_> {
                 None
             }
             Err((side, errno)) => {
+                if (side, errno) == (Side::Source, Errno::ACCESS) {
+                    self.make_empty(&tree.d, above.as_deref());
+                }
                 let (from, to) = self.process.ground.shown(&tree.d.0);
                 let what = match side {
                     Side::Source => format!("cannot access {}", q(from)),
@@ -194,6 +197,18 @@ impl Work<'_> {
                 None
             }
         }
+    }
+
+    /// Makes a directory that cannot be read, as `cp` does; whatever hinders that is told otherwise.
+    fn make_empty(&self, path: &Name, above: Option<&Ends>) -> Option<()> {
+        let (source, sink) = match above {
+            Some(ends) => (ends.source.clone(), ends.sink.clone()),
+            None => self.process.ground.folders(&path.0).ok()?,
+        };
+        let name = ground::split(&path.0).1;
+        let stat = rustix::fs::statat(&source, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let mode = Mode::from_raw_mode(self.new_mode(&stat));
+        is_directory(&stat).then(|| rustix::fs::mkdirat(&sink, name, mode).ok())?
     }
 
     #[allow(clippy::type_complexity, reason = "two ends, what the source is, and what is known")]

@@ -4,9 +4,14 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use tempfile::NamedTempFile;
+
+use crate::classic::{close, closed_well};
+use crate::device;
 
 /// Where results go: a file, or standard output for `-`.
 pub(crate) struct Output {
@@ -49,11 +54,23 @@ impl Output {
     pub(crate) fn write(self, text: &[u8]) -> anyhow::Result<()> {
         let failed = || format!("cannot write {}", self.path.display());
         match self.way {
-            Way::Stdout => std::io::stdout().write_all(text).context("standard output"),
-            Way::Special(mut file) => file.write_all(text).with_context(failed),
+            Way::Stdout => to_stdout(text).context("standard output"),
+            Way::Special(file) => to_special(file, text).with_context(failed),
             Way::Replaced => replace(&self.path, text).with_context(failed),
         }
     }
+}
+
+fn to_stdout(text: &[u8]) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    stdout.write_all(text)?;
+    stdout.flush()?;
+    Ok(closed_well(stdout.as_fd())?)
+}
+
+fn to_special(mut file: File, text: &[u8]) -> std::io::Result<()> {
+    file.write_all(text)?;
+    Ok(close(file.into())?)
 }
 
 /// Writes a file that is replaced again and again; one that is no regular file is left as it is.
@@ -64,19 +81,32 @@ pub(crate) fn replace_file(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         anyhow::bail!("it is no regular file");
     }
-    replace(path, text)
+    let (written, path) = beside(path, text)?;
+    // The device itself would be asked again and again, and what is measured waits for it too.
+    closed_well(written.as_file().as_fd())?;
+    written.persist(path)?;
+    Ok(())
 }
 
 /// Puts a new file in the place of the old one, if there was one, with its permissions.
 fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
+    let (written, path) = beside(path, text)?;
+    // Some file systems (NFS, those with quotas) tell only now that bytes are lost, while the old
+    // ones are still there.
+    device::settle(written.as_file())?;
+    written.persist(path)?;
+    Ok(())
+}
+
+/// A new file that waits to be put in the place of the one at this path, and which path that is.
+fn beside(path: &Path, text: &[u8]) -> std::io::Result<(NamedTempFile, PathBuf)> {
     // What a link points to is replaced, and the link kept.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut file =
         tempfile::Builder::new().permissions(permissions(&path)).tempfile_in(folder(&path))?;
     // Its passing name is nobody's business, and would be in the error.
     file.as_file_mut().write_all(text)?;
-    file.persist(&path)?;
-    Ok(())
+    Ok((file, path))
 }
 
 /// The old file's, or those of any new one.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
@@ -24,6 +25,7 @@ use super::extras::Extras;
 use super::place::kind;
 use super::turns::{self, Turn};
 use super::voice::Done;
+use crate::classic::closed_well;
 use crate::output::{self, Output};
 use crate::planning::CarryError;
 
@@ -303,7 +305,7 @@ impl Lines {
     fn close(&mut self) -> anyhow::Result<()> {
         let written = match self.failed.take() {
             Some(failed) => Err(failed),
-            None => self.file.flush(),
+            None => self.file.flush().and_then(|()| Ok(closed_well(self.file.get_ref().as_fd())?)),
         };
         written.context("cannot write the lines of --json-files")
     }

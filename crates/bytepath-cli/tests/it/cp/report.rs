@@ -81,6 +81,43 @@ fn what_went_wrong_is_in_the_document() {
     );
 }
 
+/// Some file systems (NFS, those with quotas) say only when a file is brought to the device, or closed, that
+/// its bytes are lost.
+#[test]
+fn results_that_are_lost_late_are_told_of_and_those_before_are_kept() {
+    if !may_trace() {
+        return;
+    }
+    let faulty = "strace -f -qqq -o /dev/null";
+    let done = in_folder(&format!(
+        "echo old >said; {faulty} -e inject=fsync,fdatasync:error=EDQUOT \
+         $bytepath cp --json said large c; echo $?; cat said; ls"
+    ));
+    assert_eq!(done.stdout, "1\nold\nc\nlarge\nsaid\n", "{done:?}");
+    assert!(done.stderr.contains("cannot write said: Disk quota exceeded"), "{done:?}");
+    for (words, told) in [
+        ("--json - large c >said", "standard output: Disk quota exceeded"),
+        (
+            "--json-files said large c",
+            "cannot write the lines of --json-files: Disk quota exceeded",
+        ),
+        (
+            "--json-files - large c >said",
+            "cannot write the lines of --json-files: Disk quota exceeded",
+        ),
+        ("--json said large c", "cannot write said: Disk quota exceeded"),
+    ] {
+        // What is no regular file is written as it is.
+        let special =
+            if words.starts_with("--json said") { "rm said; mkfifo said; cat said &" } else { "" };
+        let done = in_folder(&format!(
+            ">said; {special} {faulty} -P $(pwd -P)/said -e inject=close:error=EDQUOT \
+             $bytepath cp {words}; echo $?"
+        ));
+        assert!(done.stdout.ends_with("1\n") && done.stderr.contains(told), "{words}: {done:?}");
+    }
+}
+
 /// Directories of 300 files each, of which nobody may read every fiftieth, nor what `closed` holds; and a
 /// place that is full before large files have theirs.
 const FAILING: &str = "for d in a b c d; do mkdir -p t/$d/sub; for n in $(seq 300); do \

@@ -1,5 +1,6 @@
 //! `bytepath explain --pid`: a process that runs is looked at for a while, and let alone.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -51,11 +52,16 @@ pub(super) fn run(
     if ended {
         crate::say(format_args!("bytepath: process {pid} ended; this is what was seen of it"));
     }
+    let mut shown = Ok(());
     let said = explaining.end(&name, |text| {
-        use std::io::Write as _;
-        // A reader that had enough is no reason to complain.
-        let _ = writeln!(std::io::stdout(), "{text}");
+        shown = writeln!(std::io::stdout(), "{text}").and_then(|()| std::io::stdout().flush());
     });
+    // A reader that had enough is no reason to complain.
+    let shown = match shown {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        shown => shown.context("standard output"),
+    };
+    let said = said.and(shown);
     if let Some(signal) = signal {
         said.unwrap_or_else(|error| crate::say(format_args!("bytepath: {error:#}")));
         crate::run::end_by(signal);

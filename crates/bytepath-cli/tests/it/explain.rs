@@ -150,6 +150,17 @@ fn a_process_that_dies_meanwhile_is_told_of() {
 }
 
 #[test]
+fn what_cannot_be_shown_of_a_process_is_a_failure_unless_nobody_reads_it() {
+    if !may_see_all() {
+        return;
+    }
+    shell("$bytepath explain --pid $$ --for 100ms >/dev/full")
+        .refused(1, &["standard output: No space left on device"]);
+    let done = shell("{ sleep 0.1; $bytepath explain --pid $$ --for 100ms; echo $? >&2; } | true");
+    assert_eq!(done.stderr, "0\n");
+}
+
+#[test]
 fn an_interruption_shows_what_there_is_and_leaves_nothing_running() {
     if !may_see_all() {
         return;

@@ -4,6 +4,7 @@ mod shared;
 
 use std::fs::File;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
@@ -111,6 +112,16 @@ pub enum PagesError {
     /// What the pages are could not be looked up.
     #[error("cannot look up which pages the buffer has: {0}")]
     Unknown(String),
+}
+
+/// Gives a file in memory its size.
+pub(crate) fn set_size(file: impl AsFd, bytes: usize) -> Result<(), Errno> {
+    // The kernel would end this process, by SIGXFSZ.
+    let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    match most.is_some_and(|most| bytes as u64 > most) {
+        true => Err(Errno::FBIG),
+        false => rustix::fs::ftruncate(file, bytes as u64),
+    }
 }
 
 /// Less than this is taken without a look at what there is, which costs 0.1 ms.

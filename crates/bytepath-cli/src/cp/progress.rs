@@ -321,7 +321,16 @@ fn count(path: &Path, follow: bool, follow_below: bool, recursive: bool, total: 
     if !data.is_dir() || !recursive || total.over.load(Relaxed) {
         return;
     }
-    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-        count(&entry.path(), follow_below, follow_below, recursive, total);
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    // Directories are gone into once this one is closed: a level each would hold one open.
+    let is_entered = |kind: std::fs::FileType| kind.is_dir() || (follow_below && kind.is_symlink());
+    let below = |path: &Path| count(path, follow_below, follow_below, recursive, total);
+    let mut later = Vec::new();
+    for entry in entries {
+        match entry.file_type().is_ok_and(is_entered) {
+            true => later.push(entry.path()),
+            false => below(&entry.path()),
+        }
     }
+    later.iter().for_each(|path| below(path));
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::connection::{Connection, deadline};
 use super::error::ChannelError;
-use crate::pages::{PageSize, PagesError, look_for_room};
+use crate::pages::{PageSize, PagesError, look_for_room, set_size};
 use crate::sys::sealed::{Draft, Sealed};
 use crate::sys::shared_bytes::SharedBytes;
 
@@ -91,7 +91,7 @@ impl SealedParcel {
         let failed = |errno| PagesError::Map { bytes, size: "sealed", errno };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(c"bytepath", flags).map_err(failed)?;
-        rustix::fs::ftruncate(&file, bytes as u64).map_err(failed)?;
+        set_size(&file, bytes).map_err(failed)?;
         for (at, part) in parts {
             assert!(at.checked_add(part.len()).is_some_and(|end| end <= bytes), "they fit");
             part.write_all_at(&file, *at as u64)

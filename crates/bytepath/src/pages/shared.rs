@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
-use super::{PageSize, PagesError, page_bytes};
+use super::{PageSize, PagesError, page_bytes, set_size};
 use crate::sys::shared::SharedMapping;
 use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
 
@@ -53,12 +53,7 @@ impl SharedMemory {
             PageSize::Base | PageSize::Huge => plain,
         };
         let file = rustix::fs::memfd_create(c"bytepath", flags).map_err(failed)?;
-        // The kernel would end this process, by SIGXFSZ.
-        let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
-        if most.is_some_and(|most| whole as u64 > most) {
-            return Err(failed(Errno::FBIG));
-        }
-        rustix::fs::ftruncate(&file, whole as u64).map_err(failed)?;
+        set_size(&file, whole).map_err(failed)?;
         let size_seals = SealFlags::SHRINK | SealFlags::GROW;
         rustix::fs::fcntl_add_seals(&file, size_seals).map_err(failed)?;
         let mapping = SharedMapping::of(file.as_fd()).map_err(failed)?;

@@ -8,7 +8,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, look_for_room, page_bytes};
+use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, look_for_room, page_bytes, set_size};
 
 /// A range of a file in memory, unmapped on drop.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Draft {
             }
         };
         let file = rustix::fs::memfd_create(c"bytepath", flags).map_err(failed)?;
-        rustix::fs::ftruncate(&file, whole as u64).map_err(failed)?;
+        set_size(&file, whole).map_err(failed)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let mapped = Mapped::of(file.as_fd(), prot).map_err(failed)?;
         if size == PageSize::Huge && whole >= HUGE_PAGE_BYTES {

@@ -59,6 +59,7 @@ fn few_open_files_are_enough_for_what_the_classic_does_not_do() {
          ln top/a/file top/other && ulimit -n 16 && $bytepath cp -a --atomic --fsync top one && \
          rm one/a/file && $bytepath cp -aT --resume --atomic --json said top one && \
          $bytepath cp -aT --resume --verify --json-files lines top one && \
+         $bytepath cp -a --progress top two 2>/dev/null && diff -r top two && \
          diff -r top one && wc -l <lines",
         folder.path().display()
     );

@@ -184,4 +184,4 @@ def test_the_command_hands_its_words_on_to_the_package(fleet):
     assert done.returncode == 0 and "--jobs-per-machine" in done.stdout, done.stderr
     environment["BYTEPATH_PYTHON"] = "/bin/false"
     done = subprocess.run([program, "fleet", "doctor"], env=environment, capture_output=True, text=True, timeout=30)
-    assert done.returncode == 1 and "pip install 'bytepath[fleet]'" in done.stderr
+    assert done.returncode == 1 and "target/dist/out/" in done.stderr

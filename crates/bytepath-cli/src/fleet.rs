@@ -11,8 +11,8 @@ use clap::{Args, Subcommand};
 
 /// Measure and copy by many machines at once, by way of Dask
 ///
-/// Needs the Python package bytepath[fleet] here and on every worker; BYTEPATH_PYTHON names the Python that has
-/// it. See docs/fleet.md.
+/// Needs the Python package bytepath, with what its extra `fleet` names, here and on every worker; BYTEPATH_PYTHON
+/// names the Python that has it. See docs/fleet.md.
 #[derive(Args)]
 pub(crate) struct Options {
     /// The Dask scheduler: tcp://HOST:8786, or local[:N] for N workers on this machine; unless given, what
@@ -73,8 +73,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Some(python) = candidates.iter().find(|python| has_package(python)) else {
         let tried: Vec<_> = candidates.iter().map(|python| python.display().to_string()).collect();
         bail!(
-            "no Python with the package bytepath (tried {}); run `python3 -m pip install 'bytepath[fleet]'`, or \
-             name the Python that has it: {PYTHON}=/path/to/python3",
+            "no Python with the package bytepath (tried {}); `make dist` in a checkout builds its wheel: python3 -m pip \
+             install 'target/dist/out/NAME.whl[fleet]'; {PYTHON}=/path/to/python3 names the Python that has it",
             tried.join(", ")
         );
     };

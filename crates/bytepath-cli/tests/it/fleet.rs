@@ -34,7 +34,7 @@ fn a_python_without_the_package_is_named_with_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = script(folder.path(), "exit 1");
     let done = run(bytepath(&["fleet", "doctor"]).env("BYTEPATH_PYTHON", &python));
-    done.refused(1, &["pip install 'bytepath[fleet]'", "BYTEPATH_PYTHON", "python3"]);
+    done.refused(1, &["target/dist/out/", "BYTEPATH_PYTHON", "python3"]);
 }
 
 #[test]

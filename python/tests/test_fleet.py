@@ -180,7 +180,7 @@ def test_the_command_hands_its_words_on_to_the_package(fleet):
     if program is None:
         pytest.skip("there is no program bytepath; BYTEPATH_PROGRAM names one")
     environment = {**fleet.environment, "BYTEPATH_PYTHON": sys.executable}
-    done = subprocess.run([program, "fleet", "cp", "--help"], env=environment, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([program, "fleet", "cp", "-a", "--help"], env=environment, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0 and "--jobs-per-machine" in done.stdout, done.stderr
     environment["BYTEPATH_PYTHON"] = "/bin/false"
     done = subprocess.run([program, "fleet", "doctor"], env=environment, capture_output=True, text=True, timeout=30)

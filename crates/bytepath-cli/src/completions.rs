@@ -9,6 +9,8 @@ use anyhow::Context;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
+use crate::fleet;
+
 /// Print the completions for a shell
 ///
 /// For bash: bytepath completions bash >~/.local/share/bash-completion/completions/bytepath
@@ -49,6 +51,7 @@ fn shown(command: &Command) -> Command {
         .about(command.get_about().cloned().unwrap_or_default())
         .disable_help_subcommand(true)
         .subcommands(subcommands.cloned())
+        .mut_subcommand("fleet", |_| fleet::described())
 }
 
 /// A page for the command, and one for each of its subcommands: bytepath-cat.1.

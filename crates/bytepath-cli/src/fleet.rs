@@ -1,60 +1,61 @@
 //! `bytepath fleet`: many machines at once. The work is shared out by the Python package, by way of Dask;
 //! this finds a Python that has it, and becomes it.
 
+mod described;
+
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
-use clap::{Args, Subcommand};
+use clap::{Arg, ArgMatches, Args, FromArgMatches};
 
-/// Measure and copy by many machines at once, by way of Dask
-///
-/// Needs the Python package bytepath, with what its extra `fleet` names, here and on every worker; BYTEPATH_PYTHON
-/// names the Python that has it. See docs/fleet.md.
-#[derive(Args)]
+use described::Fleet;
+
+/// What is done with which scheduler. The package reads the words of each command, in its own way.
 pub(crate) struct Options {
-    /// The Dask scheduler: tcp://HOST:8786, or local[:N] for N workers on this machine; unless given, what
-    /// DASK_SCHEDULER_ADDRESS says
-    #[arg(long, value_name = "ADDRESS")]
     scheduler: Option<OsString>,
-    #[command(subcommand)]
-    command: Work,
-}
-
-/// What a fleet does. The package reads the words of each; its --help tells of them.
-#[derive(Subcommand)]
-enum Work {
-    /// Run an experiment on every machine: one record for each, one report of all
-    Bench(Words),
-    /// Measure every machine once, and keep a profile on each
-    Tune(Words),
-    /// Find out what holds each machine back
-    Doctor(Words),
-    /// Compare two runs of bench, machine by machine
-    Compare(Words),
-    /// Copy a tree on storage that all machines mount
-    Cp(Words),
-}
-
-#[derive(Args)]
-#[command(disable_help_flag = true)]
-struct Words {
-    /// As `bytepath fleet COMMAND --help` tells
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
+    command: String,
     words: Vec<OsString>,
 }
 
-impl Work {
-    fn words(&self) -> (&'static str, &[OsString]) {
-        match self {
-            Work::Bench(words) => ("bench", &words.words),
-            Work::Tune(words) => ("tune", &words.words),
-            Work::Doctor(words) => ("doctor", &words.words),
-            Work::Compare(words) => ("compare", &words.words),
-            Work::Cp(words) => ("cp", &words.words),
-        }
+/// The definition of the command with all that its commands take.
+pub(crate) fn described() -> clap::Command {
+    Fleet::augment_args(clap::Command::new("fleet"))
+}
+
+/// The same command, which hands on what follows.
+fn handed_on(command: clap::Command) -> clap::Command {
+    let words = Arg::new("words").trailing_var_arg(true).allow_hyphen_values(true).num_args(0..);
+    // Names have to live as long as the process does, which takes no more words.
+    clap::Command::new(&*command.get_name().to_owned().leak())
+        .about(command.get_about().cloned().unwrap_or_default())
+        .disable_help_flag(true)
+        .arg(words.value_name("WORD").value_parser(clap::value_parser!(OsString)))
+}
+
+impl Args for Options {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        Fleet::augment_args(command).mut_subcommands(handed_on)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Options::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Options {
+    fn from_arg_matches(found: &ArgMatches) -> Result<Options, clap::Error> {
+        let (command, words) = found.subcommand().expect("the parser asks for a command");
+        let words = words.get_many("words").unwrap_or_default().cloned().collect();
+        let scheduler = found.get_one("scheduler").cloned();
+        Ok(Options { scheduler, command: command.to_owned(), words })
+    }
+
+    fn update_from_arg_matches(&mut self, found: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Options::from_arg_matches(found)?;
+        Ok(())
     }
 }
 
@@ -67,7 +68,10 @@ const PYTHON: &str = "BYTEPATH_PYTHON";
 /// Names this program, to the package.
 const PROGRAM: &str = "BYTEPATH_PROGRAM";
 
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    if let Some(help) = options.words.first().filter(|word| *word == "--help" || *word == "-h") {
+        return Ok(helped(&options.command, help));
+    }
     let itself = std::env::current_exe().context("cannot find out where this program lies")?;
     let candidates = candidates(&itself);
     let Some(python) = candidates.iter().find(|python| has_package(python)) else {
@@ -83,12 +87,19 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(scheduler) = &options.scheduler {
         command.arg("--scheduler").arg(scheduler);
     }
-    let (name, words) = options.command.words();
-    command.arg(name).args(words);
+    command.arg(&options.command).args(&options.words);
     if std::env::var_os(PROGRAM).is_none() {
         command.env(PROGRAM, &itself);
     }
     Err(command.exec()).with_context(|| format!("cannot run {}", python.display()))
+}
+
+/// Tells what a command takes, for which no Python is needed.
+fn helped(command: &str, help: &OsString) -> ExitCode {
+    let definition = described().bin_name("bytepath fleet").max_term_width(100);
+    let words = ["bytepath fleet".into(), OsString::from(command), help.clone()];
+    let asked = definition.try_get_matches_from(words);
+    asked.map_or_else(|help| crate::told(&help), |_| ExitCode::SUCCESS)
 }
 
 /// Pythons that may have the package, the likeliest first.

@@ -46,6 +46,84 @@ fn completions_know_what_a_fleet_does() {
     }
 }
 
+#[test]
+fn help_of_what_a_fleet_does_needs_no_python() {
+    let done = run(bytepath(&["fleet", "cp", "--help"]).env("BYTEPATH_PYTHON", "/nonexistent"));
+    let help = done.well().stdout;
+    assert!(help.contains("Usage: bytepath fleet cp [OPTIONS] <SOURCE> <DEST>"), "{help}");
+}
+
+/// The options of each of the package's commands, with what their values are called and may be, and their help.
+/// Of the packages that it needs, none has to be there for its parser.
+const OPTIONS_OF_THE_PACKAGE: &str = r"
+import argparse, importlib, json, sys, types, unittest.mock
+for name in ('distributed', 'dask', 'jinja2', 'bytepath._native', 'bytepath._bytepath'):
+    sys.modules[name] = unittest.mock.MagicMock()
+package = types.ModuleType('bytepath')
+package.__path__ = [sys.argv[1] + '/bytepath']
+sys.modules['bytepath'] = package
+parser = importlib.import_module('bytepath.fleet.__main__').parser()
+commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction)).choices
+print(json.dumps({
+    name: [[a.option_strings, a.metavar, a.choices, a.help] for a in command._actions]
+    for name, command in commands.items()
+}))";
+
+#[test]
+fn what_help_says_of_a_fleet_is_what_the_package_takes() {
+    let new_enough = ["-c", "import sys; sys.exit(sys.version_info < (3, 10))"];
+    let python = std::process::Command::new("python3").args(new_enough).status();
+    if !python.is_ok_and(|status| status.success()) {
+        println!("skipped: no python3 of 3.10 or later is installed");
+        return;
+    }
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let mut python = std::process::Command::new("python3");
+    let told = run(python.arg("-Bc").arg(OPTIONS_OF_THE_PACKAGE).arg(package)).well().json();
+    let script = run(&mut bytepath(&["completions", "bash"])).well().stdout;
+    let told = told.as_object().expect("by command");
+    assert_eq!(told.len(), 5);
+    for (command, options) in told {
+        let help = run(&mut bytepath(&["fleet", command, "--help"])).well().stdout;
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut named: Vec<&str> = Vec::new();
+        for option in options.as_array().expect("a list") {
+            let text = |at: usize| option[at].as_str().unwrap_or_default();
+            let names = option[0].as_array().expect("a list").iter().filter_map(Value::as_str);
+            let names: Vec<&str> = names.collect();
+            let long = names.last().copied().unwrap_or_default();
+            named.extend(names);
+            let sentence = text(3).to_lowercase();
+            if long == "--help" {
+                continue;
+            }
+            assert!(
+                help.to_lowercase().contains(&sentence),
+                "{command} {long}: {sentence}: {help}"
+            );
+            let choices = option[2].as_array().map(|all| {
+                let all: Vec<_> = all.iter().filter_map(Value::as_str).collect();
+                format!("[possible values: {}]", all.join(", "))
+            });
+            assert!(
+                help.contains(&choices.clone().unwrap_or_default()),
+                "{command} {long}: {help}"
+            );
+            let value = if choices.is_some() { "WHEN" } else { text(1) };
+            let called = if value.is_empty() { long.into() } else { format!("{long} <{value}>") };
+            let takes = long.is_empty() || help.contains(&format!("{called} "));
+            assert!(takes, "{command} {called}: {help}");
+        }
+        let section = format!("bytepath__subcmd__fleet__subcmd__{command})");
+        let mut lines = script.lines().map(str::trim).skip_while(|line| *line != section).skip(1);
+        let known = lines.next().and_then(|line| line.strip_prefix("opts=\"")?.strip_suffix('"'));
+        let mut known: Vec<&str> = known.expect("its options").split(' ').collect();
+        known.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(known, named, "{command}");
+    }
+}
+
 /// A process that does pieces.
 struct Piece {
     child: Child,

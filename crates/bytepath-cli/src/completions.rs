@@ -1,6 +1,9 @@
 //! `bytepath completions` and `bytepath man`: what a shell and man(1) need to know, made of the same
 //! definitions as the help.
 
+mod offered;
+mod script;
+
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -30,9 +33,8 @@ pub(crate) struct Man {
 }
 
 pub(crate) fn completions(options: &Completions, command: &Command) -> anyhow::Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut shown(command), "bytepath", &mut script);
-    std::io::stdout().write_all(&script).context("standard output")
+    let script = script::of(options.shell, offered::by(shown(command)));
+    std::io::stdout().write_all(script.as_bytes()).context("standard output")
 }
 
 pub(crate) fn man(options: &Man, command: &Command) -> anyhow::Result<()> {

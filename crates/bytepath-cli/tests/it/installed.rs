@@ -1,7 +1,10 @@
 //! What is installed beside the program: completions and manual pages, for every command.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
+
+use tempfile::TempDir;
 
 use crate::program::{BYTEPATH, bytepath, installed, run};
 
@@ -31,22 +34,163 @@ fn completions_are_made_for_every_command_and_shell() {
     run(&mut bytepath(&["completions", "nosuch"])).refused(2, &["nosuch", "bash"]);
 }
 
+/// What somebody types before the key for completion, and the words that the program then gets, in a folder
+/// that has one file, `alpha`.
+const TYPED: &[(&str, &[&str])] = &[
+    ("ca", &["cat"]),
+    ("bench pip", &["bench", "pipes"]),
+    ("cat --show-e", &["cat", "--show-ends"]),
+    ("cp ", &["cp", "alpha"]),
+    ("cp al", &["cp", "alpha"]),
+    ("cat alpha al", &["cat", "alpha", "alpha"]),
+    ("cp --reflink al", &["cp", "--reflink", "alpha"]),
+    ("cp --progress al", &["cp", "--progress", "alpha"]),
+    ("cp --sparse alw", &["cp", "--sparse", "always"]),
+    ("cp --sparse=alw", &["cp", "--sparse=always"]),
+    ("gen zeros --pages hu", &["gen", "zeros", "--pages", "huge"]),
+    ("bench memory --pages hugetl", &["bench", "memory", "--pages", "hugetlb"]),
+    ("write --placement same-c", &["write", "--placement", "same-cpu"]),
+    ("write --wait poll-", &["write", "--wait", "poll-spin"]),
+    ("pv -u gra", &["pv", "-u", "granular"]),
+    ("bench copy --work spa", &["bench", "copy", "--work", "sparse"]),
+    ("doctor --apply thp-s", &["doctor", "--apply", "thp-shared"]),
+    ("completions fi", &["completions", "fish"]),
+    ("pv --pidfile al", &["pv", "--pidfile", "alpha"]),
+    ("fleet cp --journ", &["fleet", "cp", "--journal"]),
+    ("fleet cp --sparse alw", &["fleet", "cp", "--sparse", "always"]),
+];
+
+/// A shell's home, and the folder that it is in.
+fn home() -> TempDir {
+    let home = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(home.path().join("in")).expect("a folder");
+    std::fs::write(home.path().join("in/alpha"), "").expect("a file");
+    for (shell, name) in [("bash", "script"), ("zsh", "_bytepath"), ("fish", "fish")] {
+        let script = run(&mut bytepath(&["completions", shell])).well().stdout;
+        std::fs::write(home.path().join(name), script).expect("a file");
+    }
+    home
+}
+
+/// The words of each call after those lines were typed on a terminal, with the key for completion at the end.
+fn completed_by(home: &Path, shell: &str) -> Vec<String> {
+    let keys: String = TYPED.iter().map(|(line, _)| format!("bytepath {line}\t\n")).collect();
+    std::fs::write(home.join("keys"), keys + "exit\n").expect("a file");
+    let mut script = Command::new("script");
+    script.args(["-qec", shell, "/dev/null"]).current_dir(home.join("in")).env("HOME", home);
+    script.env("ZDOTDIR", home).env("TERM", "dumb").env_remove("PROMPT_COMMAND");
+    let done = run(script.stdin(File::open(home.join("keys")).expect("a file")));
+    let called = std::fs::read_to_string(home.join("called"));
+    let called = called.unwrap_or_else(|error| panic!("{error}: {done:?}"));
+    called.lines().map(str::to_owned).collect()
+}
+
+/// In the place of the program: it notes its words.
+const NOTES: &str = r#"bytepath() { printf '<%s>' "$@"; echo; } >>"$HOME/called""#;
+
+#[track_caller]
+fn completes_on_a_terminal(shell: &str, name: &str, begin: &str) {
+    if !installed(shell) || !installed("script") {
+        return;
+    }
+    let home = home();
+    std::fs::write(home.path().join(name), format!("{NOTES}\n{begin}\n")).expect("a file");
+    let line = format!("{shell} -i");
+    let wanted = |(_, words): &(&str, &[&str])| -> String {
+        words.iter().map(|word| format!("<{word}>")).collect()
+    };
+    let wanted: Vec<String> = TYPED.iter().map(wanted).collect();
+    assert_eq!(completed_by(home.path(), &line), wanted);
+}
+
 #[test]
-fn bash_completes_commands_and_options() {
+fn bash_completes_what_is_typed() {
+    completes_on_a_terminal("bash", ".bashrc", "PS1='$ '; source ~/script");
+}
+
+#[test]
+fn zsh_completes_what_is_typed() {
+    completes_on_a_terminal(
+        "zsh",
+        ".zshrc",
+        "fpath=(~ $fpath); autoload -U compinit; compinit -u -D",
+    );
+}
+
+#[test]
+fn fish_completes_what_is_typed() {
+    if !installed("fish") {
+        return;
+    }
+    let home = home();
+    for (line, words) in TYPED {
+        let asked = format!("source ~/fish; complete -C 'bytepath {line}'");
+        let mut fish = Command::new("fish");
+        fish.args(["--no-config", "-c", &asked]).current_dir(home.path().join("in"));
+        let done = run(fish.env("HOME", home.path())).well();
+        let offered: Vec<&str> =
+            done.stdout.lines().filter_map(|line| line.split('\t').next()).collect();
+        assert_eq!(offered, words[words.len() - 1..], "{line}");
+    }
+}
+
+#[test]
+fn on_an_empty_word_bash_offers_commands_or_leaves_it_to_files() {
     if !installed("bash") {
         return;
     }
-    let completed = |words: &str, last: &str, before: &str| {
+    let offered = |words: &str| {
         let line = format!(
-            "source <($bytepath completions bash); COMP_WORDS=({words}); \
+            "source <($bytepath completions bash); COMP_WORDS=({words} ''); \
              COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
-             _bytepath bytepath '{last}' '{before}'; echo \"${{COMPREPLY[@]}}\""
+             _bytepath_offered bytepath '' \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[*]}}\""
         );
         run(Command::new("bash").args(["-c", &line]).env("bytepath", BYTEPATH)).well().stdout
     };
-    assert_eq!(completed("bytepath ca", "ca", "bytepath"), "cat\n");
-    let options = completed("bytepath cat --show-", "--show-", "cat");
-    assert_eq!(options, "--show-nonprinting --show-ends --show-tabs --show-all\n");
+    for words in ["bytepath cp", "bytepath cat alpha", "bytepath run --json", "bytepath gen yes"] {
+        assert_eq!(offered(words), "\n", "{words}");
+    }
+    assert_eq!(offered("bytepath fleet"), "bench tune doctor compare cp\n");
+    let commands = offered("bytepath");
+    assert!(commands.contains("cat cp") && !commands.contains('-'), "{commands}");
+}
+
+#[test]
+fn words_that_shells_offer_are_those_that_the_command_knows() {
+    let script = run(&mut bytepath(&["completions", "bash"])).well().stdout;
+    let (mut called, mut option) = (Vec::new(), "");
+    let mut seen = 0;
+    for line in script.lines().map(str::trim) {
+        match line.strip_suffix(')') {
+            Some(path) if path.starts_with("bytepath__subcmd__") => {
+                called = path.split("__subcmd__").skip(1).collect();
+            }
+            Some(name) if name.starts_with("--") => option = name,
+            _ => {}
+        }
+        let words = line.strip_prefix("COMPREPLY=($(compgen -W \"");
+        let Some(words) = words.and_then(|line| line.strip_suffix("\" -- \"${cur}\"))")) else {
+            continue;
+        };
+        // Those of a short option are the long one's, which stands before it.
+        if option.is_empty() || words.is_empty() || called[0] == "fleet" {
+            continue;
+        }
+        let help = run(&mut bytepath(&[&called[..], &["--help"]].concat())).stdout;
+        let value = format!("{option}=nosuch");
+        let said = run(&mut bytepath(&[&called[..], &[&value]].concat())).stderr;
+        for word in words.split(' ') {
+            let told = |text: &str| {
+                let mut told =
+                    text.split(|letter: char| !letter.is_alphanumeric() && letter != '-');
+                told.any(|told| told == word)
+            };
+            assert!(told(&help) || told(&said), "{called:?} {option} {word}: {said}");
+            seen += 1;
+        }
+        option = "";
+    }
+    assert!(seen > 100, "{seen}");
 }
 
 #[track_caller]

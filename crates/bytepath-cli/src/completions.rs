@@ -1,10 +1,10 @@
 //! `bytepath completions` and `bytepath man`: what a shell and man(1) need to know, made of the same
 //! definitions as the help.
 
+mod manual;
 mod offered;
 mod script;
 
-use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -61,8 +61,7 @@ fn pages(command: &Command, name: &str, folder: &Path) -> anyhow::Result<()> {
     for subcommand in command.get_subcommands() {
         pages(subcommand, &format!("{name}-{}", subcommand.get_name()), folder)?;
     }
-    let path = folder.join(OsString::from(format!("{name}.1")));
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone()).title(name.to_owned()).render(&mut page)?;
+    let path = folder.join(format!("{name}.1"));
+    let page = manual::page(command, name)?;
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -199,7 +199,9 @@ fn has_every_page(folder: &Path) {
         let path = folder.join(format!("bytepath-{command}.1"));
         let page =
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-        assert!(page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"), "{page}");
+        for section in ["NAME", "SYNOPSIS", "\"EXIT STATUS\"", "\"SEE ALSO\""] {
+            assert!(page.contains(&format!(".SH {section}\n")), "{section}: {page}");
+        }
     }
     assert!(folder.join("bytepath.1").exists() && !folder.join("bytepath-carry.1").exists());
 }
@@ -211,6 +213,33 @@ fn a_manual_page_is_made_for_every_command() {
     run(&mut bytepath(&["man", pages.to_str().expect("plain letters")])).well();
     has_every_page(&pages);
     run(&mut bytepath(&["man", "/dev/null/pages"])).refused(1, &["cannot make /dev/null/pages"]);
+}
+
+#[test]
+fn manual_pages_are_named_dated_and_in_the_letters_that_every_formatter_reads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = ["man", folder.path().to_str().expect("plain letters")];
+    run(bytepath(&words).env("SOURCE_DATE_EPOCH", "1700000000")).well();
+    let page = |name: &str| {
+        std::fs::read_to_string(folder.path().join(name)).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let yes = page("bytepath-gen-yes.1");
+    let version = env!("CARGO_PKG_VERSION");
+    let title = format!(".TH bytepath-gen-yes 1 2023-11-14 \"bytepath {version}\" bytepath\n");
+    assert!(yes.contains(&title), "{yes}");
+    assert!(yes.contains("\\fBbytepath gen yes\\fR [OPTIONS] [STRING]...\n"), "{yes}");
+    assert!(yes.contains("\\fBbytepath\\-gen\\fR(1), \\fBbytepath\\fR(1)\n"), "{yes}");
+    assert!(page("bytepath-compare.1").contains("\\fB3\\fR\n"));
+    assert!(page("bytepath-fleet-cp.1").contains("\\-\\-limit\\-per\\-machine"));
+    let groff = installed("groff");
+    for entry in folder.path().read_dir().expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("text");
+        assert!(text.is_ascii(), "{path:?}");
+        if groff {
+            run(Command::new("groff").args(["-man", "-ww", "-z"]).arg(&path)).well();
+        }
+    }
 }
 
 #[test]

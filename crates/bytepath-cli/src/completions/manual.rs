@@ -1,0 +1,135 @@
+//! A manual page: the generator's, with what that leaves out.
+
+use std::time::{Duration, SystemTime};
+
+use clap::Command;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+/// What commands end with; "" are those that have no word of their own.
+const CODES: &[(&str, &[(&str, &str)])] = &[
+    ("", &[("0", "It is done."), ("1", "It failed, or a part of it did."), ("2", "Wrong usage.")]),
+    ("cat", CLASSIC),
+    ("cp", CLASSIC),
+    ("tee", CLASSIC),
+    (
+        "pv",
+        &[
+            ("0", "It is done. Else the sum of what went wrong:"),
+            (
+                "1",
+                "Another pv was not reached, the file of --pidfile not written, or a command not run.",
+            ),
+            ("2", "A file could not be opened or looked at."),
+            ("4", "An input is the output."),
+            ("8", "The output could not be closed: what was written may not be there."),
+            ("16", "Bytes could not be read or written."),
+            ("32", "A signal ended it early."),
+            ("64", "Wrong usage, or memory could not be had."),
+        ],
+    ),
+    (
+        "compare",
+        &[
+            ("0", "They were compared."),
+            (
+                "1",
+                "They could not be; or, with --fail-if-slower, an arm of the base has no figure.",
+            ),
+            ("2", "Wrong usage."),
+            ("3", "With --fail-if-slower, an arm is slower by so much or more."),
+        ],
+    ),
+    (
+        "doctor",
+        &[
+            ("0", "Nothing poor was found."),
+            ("1", "Something was, or it failed."),
+            ("2", "Wrong usage."),
+        ],
+    ),
+    ("run", OF_ANOTHER),
+    ("explain", OF_ANOTHER),
+    ("pages", OF_ANOTHER),
+];
+
+const CLASSIC: &[(&str, &str)] =
+    &[("0", "It is done."), ("1", "It failed, or a part of it did; or wrong usage.")];
+
+const OF_ANOTHER: &[(&str, &str)] = &[
+    ("0", "It is done."),
+    ("1", "It failed."),
+    ("2", "Wrong usage."),
+    ("any", "Of a command or pipeline that it ran: that one's own."),
+];
+
+/// The commands whose options are those of programs that have a page as well.
+const CLASSICS: &[&str] = &["cat", "cp", "pv", "tee"];
+
+/// The page of a command that is built, which is called so.
+pub(super) fn page(command: &Command, name: &str) -> std::io::Result<String> {
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
+    let page = Man::new(command.clone().override_usage(usage))
+        .title(name)
+        .date(date())
+        .source(concat!("bytepath ", env!("CARGO_PKG_VERSION")))
+        .manual("bytepath");
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    let text = String::from_utf8(text).expect("the generator writes text");
+    Ok(in_ascii(&(text + &exit_status(command.get_name()) + &see_also(name))))
+}
+
+/// The day, or that of SOURCE_DATE_EPOCH, so that the same program packed again gives the same page.
+fn date() -> String {
+    let named = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.parse().ok());
+    let named =
+        named.map(Duration::from_secs).and_then(|at| SystemTime::UNIX_EPOCH.checked_add(at));
+    let time = humantime::format_rfc3339_seconds(named.unwrap_or_else(SystemTime::now)).to_string();
+    time.split('T').next().unwrap_or_default().to_owned()
+}
+
+fn exit_status(command: &str) -> String {
+    let of = |name| CODES.iter().find(|(of, _)| *of == name);
+    let (_, codes) = of(command).or_else(|| of("")).expect("it is in the table");
+    let mut section = Roff::new();
+    section.control("SH", ["EXIT STATUS"]);
+    for (code, meaning) in *codes {
+        section.control("TP", []).text([bold(*code)]).text([roman(*meaning)]);
+    }
+    section.to_roff()
+}
+
+/// The pages of the commands that it is a command of, and the classic's.
+fn see_also(name: &str) -> String {
+    let mut pages = Vec::new();
+    let mut above = name;
+    while let Some((whole, last)) = above.rsplit_once('-') {
+        if CLASSICS.contains(&last) {
+            pages.push(last);
+        }
+        pages.push(whole);
+        above = whole;
+    }
+    if pages.is_empty() {
+        pages = CLASSICS.to_vec();
+    }
+    let mut line = Vec::new();
+    for (at, page) in pages.into_iter().enumerate() {
+        line.extend([roman(if at == 0 { "" } else { ", " }), bold(page), roman("(1)")]);
+    }
+    Roff::new().control("SH", ["SEE ALSO"]).text(line).to_roff()
+}
+
+/// In the words of roff(7), which not every formatter reads as UTF-8.
+fn in_ascii(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter.is_ascii() {
+            true => plain.push(letter),
+            false => plain.push_str(&format!("\\[u{:04X}]", u32::from(letter))),
+        }
+    }
+    plain
+}

@@ -5,8 +5,11 @@ PREFIX ?= /usr/local
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RUST := . tools/rust-env.sh;
 SHARE = $(DESTDIR)$(PREFIX)/share
-# Where bash, zsh and fish look for the completions of installed programs.
-COMPLETIONS := bash-completion/completions/bytepath zsh/site-functions/_bytepath fish/vendor_completions.d/bytepath.fish
+# Where bash, zsh and fish look for the completions of installed programs. Distributions' fish does not look
+# below /usr/local, and has a folder for what the administrator installs.
+BASH_FOLDER = $(SHARE)/bash-completion/completions
+ZSH_FOLDER = $(SHARE)/zsh/site-functions
+FISH_FOLDER = $(if $(filter /usr/local,$(PREFIX)),$(DESTDIR)/etc/fish/completions,$(SHARE)/fish/vendor_completions.d)
 .SHELLFLAGS := -ec
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -47,11 +50,11 @@ deny:
 install:
 	@test -x $(TARGET)/release/bytepath || { echo 'nothing to install yet: run make build first' >&2; exit 1; }
 	install -D -m 755 $(TARGET)/release/bytepath '$(DESTDIR)$(PREFIX)/bin/bytepath'
-	install -d '$(SHARE)/man/man1' $(foreach folder,$(COMPLETIONS),'$(SHARE)/$(dir $(folder))')
+	install -d '$(SHARE)/man/man1' '$(BASH_FOLDER)' '$(ZSH_FOLDER)' '$(FISH_FOLDER)'
 	$(TARGET)/release/bytepath man '$(SHARE)/man/man1'
-	$(TARGET)/release/bytepath completions bash >'$(SHARE)/$(word 1,$(COMPLETIONS))'
-	$(TARGET)/release/bytepath completions zsh >'$(SHARE)/$(word 2,$(COMPLETIONS))'
-	$(TARGET)/release/bytepath completions fish >'$(SHARE)/$(word 3,$(COMPLETIONS))'
+	$(TARGET)/release/bytepath completions bash >'$(BASH_FOLDER)/bytepath'
+	$(TARGET)/release/bytepath completions zsh >'$(ZSH_FOLDER)/_bytepath'
+	$(TARGET)/release/bytepath completions fish >'$(FISH_FOLDER)/bytepath.fish'
 
 # What is committed: archives, Debian packages and wheels, for x86-64 and aarch64.
 dist:

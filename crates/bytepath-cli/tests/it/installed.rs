@@ -1,7 +1,7 @@
 //! What is installed beside the program: completions and manual pages, for every command.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -242,22 +242,27 @@ fn manual_pages_are_named_dated_and_in_the_letters_that_every_formatter_reads() 
     }
 }
 
+/// Installs the program under test, in the place of one that `make build` has built; the root it is in.
+#[track_caller]
+fn made_to_install(folder: &Path, prefix: &str) -> PathBuf {
+    let (built, root) = (folder.join("target"), folder.join("a root"));
+    std::fs::create_dir_all(built.join("release")).expect("a folder");
+    std::os::unix::fs::symlink(BYTEPATH, built.join("release/bytepath")).expect("a link");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut make = Command::new("make");
+    make.args(["install", &format!("PREFIX={prefix}")]).arg(format!("DESTDIR={}", root.display()));
+    let make = make.current_dir(repository).env("CARGO_TARGET_DIR", &built).env_remove("MAKEFLAGS");
+    assert!(run(make).status.success());
+    root
+}
+
 #[test]
 fn make_install_installs_the_program_its_manual_and_its_completions() {
     if !installed("make") {
         return;
     }
-    // The program under test in the place of one that `make build` has built.
     let folder = tempfile::tempdir().expect("a folder");
-    let (built, root) = (folder.path().join("target"), folder.path().join("a root"));
-    std::fs::create_dir_all(built.join("release")).expect("a folder");
-    std::os::unix::fs::symlink(BYTEPATH, built.join("release/bytepath")).expect("a link");
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut make = Command::new("make");
-    make.args(["install", "PREFIX=/usr"]).arg(format!("DESTDIR={}", root.display()));
-    let make = make.current_dir(repository).env("CARGO_TARGET_DIR", &built).env_remove("MAKEFLAGS");
-    assert!(run(make).status.success());
-    let usr = root.join("usr");
+    let usr = made_to_install(folder.path(), "/usr").join("usr");
     for file in [
         "bin/bytepath",
         "share/bash-completion/completions/bytepath",
@@ -268,4 +273,23 @@ fn make_install_installs_the_program_its_manual_and_its_completions() {
         assert!(size > 1000, "{file}: {size} bytes");
     }
     has_every_page(&usr.join("share/man/man1"));
+}
+
+#[test]
+fn fish_looks_where_make_install_puts_its_completions() {
+    if !installed("make") || !installed("fish") {
+        return;
+    }
+    for prefix in ["/usr", "/usr/local", "/home/somebody/.local"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = made_to_install(folder.path(), prefix);
+        let mut fish = Command::new("fish");
+        fish.args(["-c", "string join \\n $fish_complete_path"]).env("HOME", "/home/somebody");
+        for name in ["XDG_DATA_DIRS", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"] {
+            fish.env_remove(name);
+        }
+        let looked = run(&mut fish).stdout;
+        let there = |at: &str| root.join(&at[1..]).join("bytepath.fish").exists();
+        assert!(looked.lines().any(there), "{prefix}: {looked}");
+    }
 }

@@ -69,10 +69,22 @@ fn main() -> ExitCode {
 }
 
 fn answered() -> ExitCode {
-    match classic::called(commands::CLASSICS, std::env::args_os().collect()) {
+    answer(std::env::args_os().collect())
+}
+
+fn answer(words: Vec<OsString>) -> ExitCode {
+    match classic::called(commands::CLASSICS, words) {
         Ok((classic, called, words)) => (classic.run)(&called, words),
+        Err(words) if words.get(1).is_some_and(|word| word == "help") => answer(asked_of(words)),
         Err(words) => ours(words),
     }
+}
+
+/// `bytepath help cp` is `bytepath cp --help`.
+fn asked_of(mut words: Vec<OsString>) -> Vec<OsString> {
+    words.remove(1);
+    words.push("--help".into());
+    words
 }
 
 /// Commands that have no classic.

@@ -86,3 +86,13 @@ fn every_option_of_the_published_pair_is_taken_by_both_ends_in_both_spellings() 
         }
     }
 }
+
+#[test]
+fn help_before_a_command_is_its_help() {
+    for words in [&["cp"][..], &["doctor"], &["gen", "yes"], &["fleet", "cp"], &[]] {
+        let asked = run(&mut bytepath(&[&["help"], words].concat())).well().stdout;
+        let told = run(&mut bytepath(&[words, &["--help"]].concat())).well().stdout;
+        assert!(asked == told && told.contains("Usage: "), "{words:?}: {asked}");
+    }
+    run(&mut bytepath(&["help", "nosuch"])).refused(2, &["nosuch"]);
+}

@@ -169,6 +169,22 @@ def test_files_that_cannot_be_written_are_told_of_before_anything_is_done(comman
     assert done.returncode == 1 and "1 files in 1 directories" in done.stdout and "No space left" in done.stderr, done
 
 
+def test_readers_that_are_gone_change_neither_the_work_nor_its_exit_code(command, tmp_path):
+    some_files(tmp_path / "source", 3, 10)
+    (tmp_path / "other/f0").mkdir(parents=True)
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    # The last of them goes on with an earlier run, and says so before it does anything.
+    for copy, code in (("copy", 0), ("other", 1), ("other", 1)):
+        reader, writer = os.pipe()
+        os.close(reader)
+        words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", "cp", "--progress", "source", copy]
+        done = subprocess.run(words, cwd=tmp_path, env=environment, stdout=writer, stderr=writer, timeout=60)
+        os.close(writer)
+        assert done.returncode == code, copy
+        assert (tmp_path / copy / "f1").read_bytes() == (tmp_path / "source/f1").read_bytes()
+    assert_copied(tmp_path / "source", tmp_path / "copy")
+
+
 def test_what_a_command_needs_here_and_is_not_there_is_told_of_in_a_line(command, tmp_path):
     some_files(tmp_path / "source", 1, 10)
     (tmp_path / "folder").mkdir()
@@ -187,6 +203,9 @@ def test_what_a_command_needs_here_and_is_not_there_is_told_of_in_a_line(command
     assert "current directory was removed" in told("source", "copy", before=gone)
     assert "No space left" in told("source", "copy", before="exec >/dev/full;") and (tmp_path / "copy/f0").exists()
     assert "No space left" in told("--json", "-", "source", "copy", before="exec >/dev/full;")
+    # What was to be kept is kept all the same.
+    assert "No space left" in told("--json", "kept", "source", "copy", before="exec >/dev/full;")
+    assert json.loads((tmp_path / "kept").read_text())["files"] == 1
     for file in ("folder", "/dev/null"):
         assert "no regular file" in told("--anew", "--journal", file, "source", "copy")
     # Of the processes that Dask starts for its workers.
@@ -385,6 +404,17 @@ def test_the_doctor_looks_at_every_machine(fleet):
     done = fleet.run("doctor")
     ended_well(done)
     assert "poor: " in done.stdout or "nothing poor on one, three, two" in done.stdout
+
+
+def test_what_was_found_is_kept_where_it_cannot_be_shown(command, tmp_path):
+    words = "bench --json kept --html page cmd --blocks 3 true".split()
+    what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", *words]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(what, cwd=tmp_path, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1 and "No space left" in done.stderr, done.stderr
+    assert json.loads((tmp_path / "kept").read_text())["machines"][0]["record"]
+    assert "</html>" in (tmp_path / "page").read_text()
 
 
 def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):

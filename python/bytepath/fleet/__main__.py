@@ -48,26 +48,21 @@ def main(words: list[str] | None = None) -> int:
             )
         return asyncio.run(_interruptible(arguments.run(arguments)))
     except WrongUsage as error:
-        print(f"bytepath fleet: {error}", file=sys.stderr)
+        files.say(str(error))
         return 2
     except FleetError as error:
-        print(f"bytepath fleet: {error}", file=sys.stderr)
+        files.say(str(error))
         return 1
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "bytepath":
             raise
-        print(
-            f"bytepath fleet: Python's package {error.name} is missing; "
-            f"`{sys.executable} -m pip install 'bytepath[fleet]'` gets what fleets need",
-            file=sys.stderr,
+        files.say(
+            f"Python's package {error.name} is missing; `{sys.executable} -m pip install 'bytepath[fleet]'` gets what "
+            "fleets need"
         )
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # Who reads the output had enough of it.
-        files.discard_output()
-        return 0
 
 
 def _parsed(words: list[str] | None) -> argparse.Namespace:
@@ -97,7 +92,7 @@ async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
     except asyncio.CancelledError:
         if not caught:
             raise
-        print("bytepath fleet: interrupted", file=sys.stderr)
+        files.say("interrupted")
         return 128 + caught[0]
 
 

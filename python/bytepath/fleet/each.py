@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import datetime
 import json
-import sys
 import time
 import uuid
 from collections.abc import Callable, Coroutine
@@ -86,9 +85,8 @@ async def run_bench(arguments: argparse.Namespace) -> int:
         if machine["status"] == "ok" and machine.get("record") is None:
             machine.update(status="failed", why="it left no record")
     view = report.view(found)
-    _tell(arguments, found, report.terminal(found, view))
-    if arguments.html:
-        files.write(arguments.html, report.page(found, view))
+    pages = [(arguments.html, report.page(found, view))] if arguments.html else []
+    _tell(arguments, found, report.terminal(found, view), *pages)
     return _code(found)
 
 
@@ -100,13 +98,13 @@ async def run_tune(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise FleetError(f"cannot make the folder {arguments.profiles}: {error.strerror}") from error
     found = await _everywhere(arguments, ["tune", *arguments.words], True, _check_kept)
-    if arguments.profiles:
-        for machine in found["machines"]:
-            if machine.get("record") is not None:
-                name = machine["name"].replace("/", "_")
-                files.write(arguments.profiles / f"{name}.json", json.dumps(machine["record"], indent=1) + "\n")
+    profiles = []
+    for machine in found["machines"] if arguments.profiles else []:
+        if machine.get("record") is not None:
+            file = arguments.profiles / f"{machine['name'].replace('/', '_')}.json"
+            profiles.append((file, json.dumps(machine["record"], indent=1) + "\n"))
     lines = [f"{m['name']}: {_tuned(m)}" for m in found["machines"]]
-    _tell(arguments, found, "\n".join(lines))
+    _tell(arguments, found, "\n".join(lines), *profiles)
     return _code(found)
 
 
@@ -137,13 +135,12 @@ async def run_doctor(arguments: argparse.Namespace) -> int:
     return _code(found)
 
 
-def _tell(arguments: argparse.Namespace, found: dict[str, Any], text: str) -> None:
+def _tell(arguments: argparse.Namespace, found: dict[str, Any], text: str, *kept: tuple[Path, str]) -> None:
+    """Shows it, once it is in the files that are asked for."""
+    whole = json.dumps(found)
     if arguments.json == "-":
-        files.show(json.dumps(found))
-        return
-    files.show(text)
-    if arguments.json:
-        files.write(arguments.json, json.dumps(found) + "\n")
+        return files.tell(whole, *kept)
+    files.tell(text, *kept, *([(arguments.json, whole + "\n")] if arguments.json else []))
 
 
 def _code(found: dict[str, Any]) -> int:
@@ -165,14 +162,14 @@ async def _everywhere(
     async with connected(arguments.scheduler) as client:
         machines = await probe(client)
         for line in clocks(machines):
-            _say(line)
+            files.say(line)
         turns = asyncio.Semaphore(1 if arguments.one_after_another else len(machines))
 
         async def one(machine: Machine) -> dict[str, Any]:
             async with turns:
                 found = await _on(client, machine, words, record, arguments)
-                _say(f"{machine.name}: {found['status']}{': ' + found['why'] if found['why'] else ''}, "
-                     f"{found['seconds']:.0f} s")
+                why = f": {found['why']}" if found["why"] else ""
+                files.say(f"{machine.name}: {found['status']}{why}, {found['seconds']:.0f} s")
                 return found
 
         results = await asyncio.gather(*(one(machine) for machine in machines))
@@ -281,7 +278,3 @@ async def _is_back(client: Client, machine: Machine, patience_s: float) -> bool:
                     return True
         await asyncio.sleep(LOOK_S)
     return False
-
-
-def _say(line: str) -> None:
-    print(f"bytepath fleet: {line}", file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from .errors import FleetError
 
@@ -26,21 +27,47 @@ def write(path: str | Path, text: str) -> None:
         raise _said(path, error) from error
 
 
+def tell(text: str, *kept: tuple[str | Path, str]) -> None:
+    """Writes files, and then shows a text: where one of these cannot be done, the others are all the same."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(show, text)
+        for path, content in reversed(kept):
+            stack.callback(write, path, content)
+
+
 def show(text: str) -> None:
-    """Writes to standard output. That its reader is gone is left to the caller."""
+    """Writes to standard output. That its reader had enough of it is no error."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        raise
+        _discard(sys.stdout)
     except OSError as error:
-        discard_output()
+        _discard(sys.stdout)
         raise _said("standard output", error) from error
 
 
-def discard_output() -> None:
-    """Lets what is left to be written to standard output go nowhere: Python would try it once more at its end."""
+def say(line: str) -> None:
+    """Says a line on standard error, of whose reader the work does not depend."""
+    write_error(f"bytepath fleet: {line}\n")
+
+
+def write_error(text: str) -> None:
+    """Writes to standard error, as far as somebody reads it."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    """Lets what is left to be written there go nowhere: Python would try it once more at its end."""
     with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _said(path: str | Path, error: OSError) -> FleetError:

@@ -5,7 +5,6 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +158,7 @@ async def run(arguments: argparse.Namespace) -> int:
         journal.set("forgotten", forgotten)
     resumed = not journal.is_new
     if resumed:
-        print(f"bytepath fleet: going on with an earlier run (journal {path}; --anew begins again)", file=sys.stderr)
+        files.say(f"going on with an earlier run (journal {path}; --anew begins again)")
     options = Options(
         source, destination, arguments.scheduler, words, arguments.jobs_per_machine, arguments.limit,
         arguments.limit_per_machine, arguments.progress, arguments.sync, arguments.late, arguments.patience,
@@ -182,14 +181,12 @@ async def run(arguments: argparse.Namespace) -> int:
             journal.close()
         else:
             journal.remove()
-    for line in outcome.told:
-        print(f"bytepath fleet: {line}", file=sys.stderr)
-    for why in outcome.why:
-        print(f"bytepath fleet: {why}", file=sys.stderr)
+    for line in (*outcome.told, *outcome.why):
+        files.say(line)
     if outcome.failed:
         more = f", the first {len(outcome.why)} above" if outcome.failed > len(outcome.why) else ""
         entries = "1 entry was" if outcome.failed == 1 else f"{outcome.failed} entries were"
-        print(f"bytepath fleet: {entries} not copied{more}; the same command tries again", file=sys.stderr)
+        files.say(f"{entries} not copied{more}; the same command tries again")
     _write(arguments, outcome, destination)
     return 1 if outcome.failed else 0
 
@@ -199,12 +196,10 @@ def _write(arguments: argparse.Namespace, outcome: Any, destination: str) -> Non
     found.update({key: getattr(outcome, key) for key in
                   ("files", "bytes", "directories", "failed", "why", "seconds", "resumed", "machines")})
     if arguments.json == "-":
-        files.show(json.dumps(found))
-        return
+        return files.show(json.dumps(found))
     rate = size(outcome.bytes / max(outcome.seconds, 1e-9))
-    files.show(
+    files.tell(
         f"{outcome.files} files in {outcome.directories} directories, {size(outcome.bytes)}, in "
-        f"{clock(outcome.seconds)} ({rate}/s) by {outcome.machines} machine{'' if outcome.machines == 1 else 's'}"
+        f"{clock(outcome.seconds)} ({rate}/s) by {outcome.machines} machine{'' if outcome.machines == 1 else 's'}",
+        *([(arguments.json, json.dumps(found) + "\n")] if arguments.json else []),
     )
-    if arguments.json:
-        files.write(arguments.json, json.dumps(found) + "\n")

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import random
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -15,7 +14,7 @@ from typing import Any
 
 from distributed import Client
 
-from .. import worker
+from .. import files, worker
 from ..cluster import first_line
 from ..errors import FleetError, Lost
 from ..machines import awake
@@ -158,8 +157,8 @@ class Pieces:
             if self.stop:
                 raise Full(f"{self.stop}\n{self.journal.so_far()}")
             await self._look_after(client, stage)
-            files, bytes = (int(self.journal.get(key, "0") or 0) for key in ("files", "bytes"))
-            self.progress.look(files, bytes, self.journal.share(), self.members.workers())
+            count, bytes = (int(self.journal.get(key, "0") or 0) for key in ("files", "bytes"))
+            self.progress.look(count, bytes, self.journal.share(), self.members.workers())
 
     def _fill(self, client: Client, stage: int) -> None:
         threads = self.members.threads()
@@ -324,7 +323,7 @@ class Pieces:
             self.late.add(name)
             self.progress.end()
             what = "others are asked for it as well" if others else "there is nobody else to do it"
-            print(f"bytepath fleet: {self.members.name_of(name)} is late with its work; {what}", file=sys.stderr)
+            files.say(f"{self.members.name_of(name)} is late with its work; {what}")
 
     def _late_s(self, budget_ms: int) -> float:
         return self.options.late_s + budget_ms / 1000

@@ -7,6 +7,8 @@ import sys
 import time
 from collections import deque
 
+from ..files import write_error
+
 EVERY_S = 0.2
 RATE_S = 5.0
 
@@ -32,7 +34,7 @@ class Progress:
 
     def __init__(self, wanted: bool) -> None:
         self.wanted = wanted
-        self.terminal = sys.stderr.isatty()
+        self.terminal = sys.stderr is not None and sys.stderr.isatty()
         self.seen: deque[tuple[float, int, float]] = deque()
         self.drawn = 0.0
         self.columns = 0
@@ -50,16 +52,14 @@ class Progress:
 
     def _draw(self, line: str) -> None:
         if self.terminal:
-            sys.stderr.write("\r" + line.ljust(self.columns))
+            write_error("\r" + line.ljust(self.columns))
             self.columns = len(line)
         else:
-            sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+            write_error(line + "\n")
 
     def end(self) -> None:
         if self.wanted and self.terminal and self.columns:
-            sys.stderr.write("\r" + " " * self.columns + "\r")
-            sys.stderr.flush()
+            write_error("\r" + " " * self.columns + "\r")
 
 
 def text(files: int, bytes: int, share: float, workers: int, seen: deque[tuple[float, int, float]]) -> str:

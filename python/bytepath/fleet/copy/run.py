@@ -1,13 +1,12 @@
 """The copying: its phases one after the other, and what happens where the scheduler is lost."""
 
 import asyncio
-import sys
 import time
 import uuid
 
 from distributed import Client
 
-from .. import worker
+from .. import files, worker
 from ..cluster import connected, first_line
 from ..errors import FleetError, Lost
 from ..machines import clocks
@@ -60,7 +59,7 @@ class Run:
                     await asyncio.sleep(BACK_S)
         except asyncio.CancelledError:
             self.pieces.progress.end()
-            print(f"bytepath fleet: {self.journal.so_far()}", file=sys.stderr)
+            files.say(self.journal.so_far())
             raise
         finally:
             self.pieces.progress.end()

@@ -396,14 +396,42 @@ def test_one_after_another_measures_by_turns(fleet, tmp_path):
 
 def test_the_doctor_looks_at_every_machine(fleet):
     done = fleet.run("doctor", "--json", "-")
-    ended_well(done)
     machines = json.loads(done.stdout)["machines"]
     assert [machine["name"] for machine in machines] == sorted(NAMES)
     findings = [{finding["name"] for finding in machine["record"]["findings"]} for machine in machines]
     assert findings[0] and findings[0] == findings[1] == findings[2]
+    poor = any(f["verdict"] == "poor" for machine in machines for f in machine["record"]["findings"])
+    assert done.returncode == poor, done.stderr
     done = fleet.run("doctor")
-    ended_well(done)
-    assert "poor: " in done.stdout or "nothing poor on one, three, two" in done.stdout
+    assert done.returncode == poor, done.stderr
+    assert ("poor: " if poor else "nothing poor on one, three, two") in done.stdout
+
+
+MEASURER = """\
+#!/bin/sh
+# Stands before the program: leaves what is named by its words, and ends as they say.
+case "$1" in bench|doctor) ;; *) exec "{program}" "$@" ;; esac
+while [ $# -gt 1 ]; do [ "$1" != --json ] || file=$2; shift; done
+cat "{folder}/record" >"$file"
+exit {code}
+"""
+
+
+@pytest.mark.parametrize(("code", "poor"), [(0, 0), (1, 1), (3, 1)])
+def test_a_measurement_that_failed_is_no_good_one_and_poor_findings_are_told_by_the_exit_code(command, tmp_path, code, poor):
+    measurer = tmp_path / "measurer"
+    measurer.write_text(MEASURER.format(program=command, folder=tmp_path, code=code))
+    measurer.chmod(0o755)
+    arm = {"name": "wake", "unit": "s", "better": "lower", "status": "ok", "median": 1.0, "ci95": [1.0, 1.0], "samples": [1.0]}
+    (tmp_path / "record").write_text(json.dumps({"arms": [arm], "machine": {}, "trusted": True, "findings": []}))
+    done = on_this_machine(1, tmp_path, "bench", "--json", "run", "pipes", program=str(measurer))
+    assert done.returncode == (code != 0), done
+    (machine,) = json.loads((tmp_path / "run").read_text())["machines"]
+    assert machine["status"] == ("failed" if code else "ok") and machine["record"]["arms"] == [arm]
+    assert ("failed: exit code" in done.stdout) == (code != 0) and "wake" in done.stdout
+    done = on_this_machine(1, tmp_path, "doctor", "--json", "run", program=str(measurer))
+    assert done.returncode == poor, done
+    assert json.loads((tmp_path / "run").read_text())["machines"][0]["status"] == ("failed" if code == 3 else "ok")
 
 
 def test_what_was_found_is_kept_where_it_cannot_be_shown(command, tmp_path):

@@ -19,7 +19,7 @@ def view(found: dict[str, Any]) -> dict[str, Any]:
         "settings": differing,
         "sentences": analysis.sentences(rows, differing),
         "names": [machine["name"] for machine in machines],
-        "missing": [(m["name"], m["status"], m["why"]) for m in machines if not m.get("record")],
+        "missing": [(m["name"], m["status"], m["why"]) for m in machines if m["status"] != "ok" or not m.get("record")],
         "untrusted": [m["name"] for m in analysis.measured(machines) if m["record"].get("trusted") is False],
     }
 

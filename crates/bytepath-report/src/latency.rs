@@ -1,8 +1,11 @@
 //! How long the requests of an arm took: percentiles for people, and the whole histogram for
 //! whoever wants others.
 
+use std::io::Read as _;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
@@ -64,12 +67,40 @@ pub fn encoded(histogram: &Histogram<u64>) -> Result<String, LatencyError> {
     Ok(BASE64_STANDARD.encode(bytes))
 }
 
+/// What V2's encoding begins with where it is compressed (HdrHistogram's V2_COMPRESSED_COOKIE).
+const COMPRESSED: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
+
+/// Of a compressed one, the cookie and the length before the compressed bytes.
+const COMPRESSED_HEADER_BYTES: usize = 8;
+
+/// Of one that is not, what is before its counts, of whose bytes it tells the number behind the cookie.
+const HEADER_BYTES: usize = 40;
+
+/// More than a histogram of four digits takes.
+const PLAIN_BYTES_MAX: u64 = 4 << 20;
+
 /// The histogram that the text is of.
 ///
 /// # Errors
-/// It is of none.
+/// It is of none, or of one that is larger than any of ours.
 pub fn decoded(text: &str) -> Result<Histogram<u64>, LatencyError> {
-    let bytes = BASE64_STANDARD.decode(text).map_err(LatencyError::of)?;
+    let mut bytes = BASE64_STANDARD.decode(text).map_err(LatencyError::of)?;
+    if bytes.starts_with(&COMPRESSED) {
+        let compressed = bytes.get(COMPRESSED_HEADER_BYTES..).unwrap_or_default();
+        let mut plain = Vec::new();
+        let mut decoder = ZlibDecoder::new(compressed).take(PLAIN_BYTES_MAX + 1);
+        decoder.read_to_end(&mut plain).map_err(LatencyError::of)?;
+        bytes = plain;
+    }
+    if bytes.len() as u64 > PLAIN_BYTES_MAX {
+        return Err(LatencyError(format!("it has more than {PLAIN_BYTES_MAX} bytes")));
+    }
+    // The library sets aside as much memory as is claimed before it looks for the counts.
+    let claimed = bytes.get(4..8).and_then(|four| four.try_into().ok()).map(u32::from_be_bytes);
+    let there = bytes.len().saturating_sub(HEADER_BYTES);
+    if let Some(claimed) = claimed.filter(|claimed| *claimed as usize > there) {
+        return Err(LatencyError(format!("it claims {claimed} bytes of counts and has {there}")));
+    }
     Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(LatencyError::of)
 }
 
@@ -112,6 +143,31 @@ mod tests {
         assert!(near(latency.max_ns, LONGEST_NS), "{latency:?}");
         let back = decoded(latency.histogram.as_deref().unwrap_or_default()).expect("its text");
         assert_eq!(back, histogram);
+    }
+
+    /// A compressed histogram of these bytes, whose header claims so many of counts.
+    fn claiming(claimed: u32, counts: &[u8]) -> String {
+        let mut plain = 0x1c84_9313_u32.to_be_bytes().to_vec();
+        plain.extend(claimed.to_be_bytes());
+        plain.extend([0_u32.to_be_bytes(), 2_u32.to_be_bytes()].concat());
+        plain.extend([1_u64, LONGEST_NS, 1_f64.to_bits()].map(u64::to_be_bytes).concat());
+        plain.extend(counts);
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        std::io::Write::write_all(&mut encoder, &plain).expect("memory takes it");
+        let compressed = encoder.finish().expect("memory takes it");
+        let length = (compressed.len() as u32).to_be_bytes();
+        BASE64_STANDARD.encode([&COMPRESSED, &length, compressed.as_slice()].concat())
+    }
+
+    #[test]
+    fn a_histogram_that_claims_more_than_it_has_takes_no_memory() {
+        // A count of one at the first place.
+        assert_eq!(decoded(&claiming(1, &[2])).map(|histogram| histogram.len()).ok(), Some(1));
+        let claims = |text: String| decoded(&text).expect_err("it is damaged").to_string();
+        let told = claims(claiming(u32::MAX, &[2]));
+        assert!(told.contains("it claims 4294967295 bytes of counts and has 1"), "{told}");
+        let told = claims(claiming(8 << 20, &vec![0; 8 << 20]));
+        assert!(told.contains("it has more than 4194304 bytes"), "{told}");
     }
 
     #[test]

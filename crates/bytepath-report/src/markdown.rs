@@ -83,21 +83,97 @@ fn below(record: &Record) -> String {
     lines.into_iter().map(line).collect::<String>() + "\n"
 }
 
-/// Text that Markdown takes as it is.
-fn escaped(text: &str) -> String {
+/// What some renderers make something of in the text that they have made, where a backslash is gone:
+/// names of people, and numbers of issues. It is a space without width.
+const APART: &str = "&#8203;";
+
+/// Text in which no character means anything to Markdown or HTML, wherever it stands in a line.
+pub(crate) fn escaped(text: &str) -> String {
+    let text = printable(text).replace('\n', " ");
+    let text = text.trim_start();
     let mut safe = String::with_capacity(text.len());
-    for c in printable(text).chars() {
+    let list_mark = list_mark(text);
+    for (at, c) in text.char_indices() {
+        let (before, behind) = (&text[..at], &text[at + c.len_utf8()..]);
         match c {
-            '\n' => safe.push(' '),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '&' => safe.push_str("&amp;"),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => {
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' | '@' | '$' => {
                 safe.push('\\');
                 safe.push(c);
+                if is_reference(before, c, behind) {
+                    safe.push_str(APART);
+                }
             }
+            // Addresses become links by themselves.
+            ':' if behind.starts_with("//") => safe.push_str("\\:"),
+            '.' if ends_in_www(before) => safe.push_str("\\."),
+            c if list_mark == Some(at) => safe.extend(['\\', c]),
             c => safe.push(c),
         }
     }
     safe
+}
+
+/// Where the mark is by which the text would be an entry of a list, or a line across.
+fn list_mark(text: &str) -> Option<usize> {
+    let behind = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let digits = text.len() - behind.len();
+    let marks: &[char] = if digits == 0 { &['-', '+', '='] } else { &['.', ')'] };
+    let behind = behind.strip_prefix(marks)?;
+    // One that belongs to a figure or a word is none.
+    (!behind.starts_with(char::is_alphanumeric)).then_some(digits)
+}
+
+/// What is longer is no name of a host.
+const HOST_CHARS_MAX: usize = 253;
+
+/// Whether it is `@somebody`, `a@mail.address`, or the number of an issue or of a request.
+fn is_reference(before: &str, mark: char, behind: &str) -> bool {
+    match mark {
+        '@' if before.ends_with(char::is_alphanumeric) => {
+            let word = || behind.chars().take(HOST_CHARS_MAX).take_while(|c| !c.is_whitespace());
+            word().zip(word().skip(1)).any(|(dot, c)| dot == '.' && c.is_alphanumeric())
+        }
+        '@' => behind.starts_with(char::is_alphanumeric),
+        '#' | '!' => behind.starts_with(|c: char| c.is_ascii_digit()),
+        _ => false,
+    }
+}
+
+fn ends_in_www(before: &str) -> bool {
+    let from = before.len().checked_sub(3);
+    from.and_then(|from| before.get(from..)).is_some_and(|www| www.eq_ignore_ascii_case("www"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_character_means_anything() {
+        for (text, expected) in [
+            ("see https://x.org/a and www.x.org", "see https\\://x.org/a and www\\.x.org"),
+            ("WWW.x.org ftp://x", "WWW\\.x.org ftp\\://x"),
+            ("@user, thanks", "\\@&#8203;user, thanks"),
+            ("a@mail.org (#12, !3)", "a\\@&#8203;mail.org (\\#&#8203;12, \\!&#8203;3)"),
+            (
+                "read@same-cpu is twice read@free. #1",
+                "read\\@same-cpu is twice read\\@free. \\#&#8203;1",
+            ),
+            ("–", "–"),
+            ("- a - b", "\\- a - b"),
+            ("--- ", "\\--- "),
+            ("    + code", "\\+ code"),
+            ("12. of May", "12\\. of May"),
+            ("1) one", "1\\) one"),
+            ("-0.5 to 1.05 (-3)", "-0.5 to 1.05 (-3)"),
+            ("a\n# b\u{1b}[31m", "a \\# b\u{fffd}\\[31m"),
+            ("<b>$x$ ~~|`*_\\", "&lt;b&gt;\\$x\\$ \\~\\~\\|\\`\\*\\_\\\\"),
+            ("", ""),
+        ] {
+            assert_eq!(escaped(text), expected, "{text:?}");
+        }
+    }
 }

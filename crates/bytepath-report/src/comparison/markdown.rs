@@ -1,6 +1,7 @@
 //! A comparison as Markdown, for the comment of a review.
 
 use super::{ArmInRun, Comparison, absence, difference, line_of, remarks, words};
+use crate::markdown::escaped;
 use crate::numbers;
 
 impl Comparison {
@@ -9,11 +10,11 @@ impl Comparison {
     pub fn to_markdown(&self) -> String {
         let mut text = format!(
             "### {}: {}\n\n",
-            plain(&self.experiment.name),
-            plain(&self.experiment.question)
+            escaped(&self.experiment.name),
+            escaped(&self.experiment.question)
         );
         for (index, run) in self.runs.iter().enumerate() {
-            text += &format!("- **{}** {}\n", Comparison::letter(index), plain(&line_of(run)));
+            text += &format!("- **{}** {}\n", Comparison::letter(index), escaped(&line_of(run)));
         }
         for run in 1..self.runs.len() {
             text += &self.markdown_table(run);
@@ -21,11 +22,11 @@ impl Comparison {
         if !self.differences.is_empty() {
             text += "\nThese differ:\n\n";
             for what in &self.differences {
-                text += &format!("- {}\n", plain(&difference(what)));
+                text += &format!("- {}\n", escaped(&difference(what)));
             }
         }
         for remark in remarks(self) {
-            text += &format!("\n{}\n", plain(&remark));
+            text += &format!("\n{}\n", escaped(&remark));
         }
         text
     }
@@ -45,7 +46,7 @@ impl Comparison {
             let ratio = two.and_then(|arm| arm.ratio).map(numbers::ratio);
             let interval = two.and_then(|arm| arm.ratio_interval).map(numbers::interval);
             let cells = [
-                plain(&arm.name),
+                escaped(&arm.name),
                 arm.unit.as_str().to_owned(),
                 median(one),
                 median(two),
@@ -57,23 +58,4 @@ impl Comparison {
         }
         text
     }
-}
-
-/// Text in which no character means anything to Markdown or HTML.
-fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => plain += "&lt;",
-            '>' => plain += "&gt;",
-            '&' => plain += "&amp;",
-            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '!' | '~' | '@' => {
-                plain.push('\\');
-                plain.push(c);
-            }
-            c if c.is_control() => plain.push(' '),
-            c => plain.push(c),
-        }
-    }
-    plain
 }

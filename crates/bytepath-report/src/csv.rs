@@ -4,6 +4,9 @@
 //! read alone. An arm without samples keeps one row, with its reason and empty sample columns.
 //! Unknown figures are empty. The list [`COLUMNS`] is the header, in order; within one major
 //! version of the record new columns only join at its end.
+//!
+//! Text that a spreadsheet would take for a formula, because it begins with `=`, `+`, `-`, `@`, a tab or
+//! a carriage return, has a `'` before it. Figures never have.
 
 use std::io;
 
@@ -291,7 +294,17 @@ pub fn write_all(records: &[Record], sink: impl io::Write) -> io::Result<()> {
 }
 
 fn write_row(writer: &mut ::csv::Writer<impl io::Write>, row: &Row<'_>) -> io::Result<()> {
-    writer.write_record(COLUMNS.iter().map(|column| (column.cell)(row))).map_err(errno_kept)
+    writer.write_record(COLUMNS.iter().map(|column| inert((column.cell)(row)))).map_err(errno_kept)
+}
+
+/// The cell, as text where it would be a formula. A record of somebody else must not be able to
+/// command the spreadsheet.
+fn inert(cell: String) -> String {
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    match is_formula && cell.parse::<f64>().is_err() {
+        true => format!("'{cell}"),
+        false => cell,
+    }
 }
 
 /// The sink's own error. The csv crate's conversion would wrap it, and a closed pipe would no

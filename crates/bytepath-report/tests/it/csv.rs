@@ -57,6 +57,30 @@ fn a_row_can_be_read_alone() {
 }
 
 #[test]
+fn text_is_no_formula_of_a_spreadsheet_and_figures_stay() {
+    let mut record = sample::record();
+    let arm = &mut record.arms[0];
+    arm.name = "=HYPERLINK(\"http://x\")".to_owned();
+    arm.section = Some("@SUM(A1)".to_owned());
+    arm.why = Some("-1+cmd|' /C calc'!A0".to_owned());
+    arm.samples[0].flag_why = Some("\t=1".to_owned());
+    arm.samples[0].value = -0.25;
+    record.experiment.name = "a=b".to_owned();
+    let (header, rows) = rows(&record);
+    let at = |name: &str| header.iter().position(|column| column == name).expect("a column");
+    for (name, expected) in [
+        ("arm", "'=HYPERLINK(\"http://x\")"),
+        ("section", "'@SUM(A1)"),
+        ("why", "'-1+cmd|' /C calc'!A0"),
+        ("flag_why", "'\t=1"),
+        ("value", "-0.25"),
+        ("experiment", "a=b"),
+    ] {
+        assert_eq!(rows[0][at(name)], expected, "{name}");
+    }
+}
+
+#[test]
 fn a_sink_that_fails_keeps_its_error() {
     struct Closed;
     impl Write for Closed {

@@ -1,6 +1,7 @@
 """Fleets: what is killed, stopped, cut off or set wrong while they copy and measure."""
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -141,6 +142,40 @@ def test_machines_that_are_stopped_or_cut_off_in_an_experiment_are_told_of(fleet
     assert command.returncode == 1
     assert status_of(file) == {"one": "lost", "two": "ok", "three": "ok"}
     assert "has told nothing" in file.read_text()
+
+
+@pytest.mark.parametrize("how", ["interrupted", "late"])
+def test_an_experiment_that_nobody_waits_for_is_ended_on_every_machine(fleet, how):
+    measured = ["cmd", "--blocks", "3", f"sleep 100{len(how)}"]
+    command = fleet.begin_command("bench", *(["--timeout", "3"] if how == "late" else []), *measured)
+    wait_until(lambda: len(running(measured[-1])) >= 3)
+    if how == "interrupted":
+        command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=60)
+    assert command.returncode == (130 if how == "interrupted" else 1), said
+    wait_until(lambda: not running(measured[-1]))
+
+
+def test_who_has_a_machine_is_told_and_a_command_that_waits_for_it_can_be_ended(fleet, tree, tmp_path):
+    folder = fleet.folder / f"bytepath-fleet-{os.getuid()}-two"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with open(folder / "measuring", "w+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("process 1: bytepath bench everything")
+        lock.flush()
+        command = fleet.begin_command("bench", "cmd", "--blocks", "3", "true")
+        said = ""
+        while "two is waited for: process 1: bytepath bench everything" not in said:
+            line = command.stderr.readline()
+            assert line, said
+            said += line
+        command.send_signal(signal.SIGINT)
+        command.communicate(timeout=60)
+        assert command.returncode == 130
+        # What has ended leaves its worker to others, though the machine is not to be had yet.
+        ended_well(fleet.run("cp", str(tree), str(tmp_path / "copy")))
+        assert_copied(tree, tmp_path / "copy")
+    ended_well(fleet.run("bench", "cmd", "--blocks", "3", "true"))
 
 
 def test_an_experiment_without_a_scheduler_ends_and_says_so(fleet):

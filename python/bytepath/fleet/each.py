@@ -28,6 +28,11 @@ SILENT_TIMES = 4
 """A machine whose workers have told nothing for so many times as long is lost as well: cut off, or asleep."""
 
 LOOK_S = 1.0
+WAITS_S = 2.0
+"""Who has a machine is asked so often until it is had."""
+
+TOLD_MAX = 5
+STOP_S = 5
 SHOWN_S = 60.0
 MACHINE_S = 24 * 3600.0
 
@@ -113,7 +118,8 @@ async def _check_kept(client: Client, machine: Machine, found: dict[str, Any], w
     if found["status"] != "ok" or "--show" in words or "--check" in words:
         return
     where = [word for at, word in enumerate(words) if "--profile" in (word.split("=")[0], words[at - 1] if at else "")]
-    look = client.submit(worker.command, ["tune", "--show", *where], True, workers=machine.workers, pure=False)
+    shown = (uuid.uuid4().hex, ["tune", "--show", *where], True)
+    look = client.submit(worker.command, *shown, workers=machine.workers, pure=False)
     if (await asyncio.wait_for(look, SHOWN_S)).get("record") != found["record"]:
         found.update(
             status="failed",
@@ -241,9 +247,11 @@ class _Pulse:
 async def _once(
     client: Client, machine: Machine, words: list[str], record: bool, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    future = client.submit(worker.command, words, record, workers=machine.workers, allow_other_workers=False,
-                           key=f"bytepath-{uuid.uuid4().hex}", pure=False)
+    id = uuid.uuid4().hex
+    future = client.submit(worker.command, id, words, record, workers=machine.workers, allow_other_workers=False,
+                           key=f"bytepath-{id}", pure=False)
     waiting = asyncio.ensure_future(future.result())
+    telling = asyncio.ensure_future(_tell_who_is_there(client, machine, id))
     began, pulse = time.monotonic(), _Pulse(arguments.patience)
     try:
         while not waiting.done():
@@ -259,12 +267,40 @@ async def _once(
         answer: dict[str, Any] = waiting.result()
         return answer
     finally:
-        waiting.cancel()
-        with contextlib.suppress(BaseException):
-            await waiting
+        answered = waiting.done()
+        for task in (telling, waiting):
+            task.cancel()
+            with contextlib.suppress(BaseException):
+                await task
         with contextlib.suppress(Exception):
-            # Nobody waits for it any more: it is not begun where it has not been.
-            await asyncio.wait_for(client.cancel([future], force=True), 5)
+            # Nobody waits for it any more: it is not begun where it has not been, and ended where it has.
+            await asyncio.wait_for(client.cancel([future], force=True), STOP_S)
+        if not answered:
+            with contextlib.suppress(Exception):
+                stopping = client.run(worker.stop, id, workers=machine.workers, on_error="ignore")
+                await asyncio.wait_for(stopping, STOP_S)
+
+
+async def _tell_who_is_there(client: Client, machine: Machine, id: str) -> None:
+    """Says once who has a machine that a command waits for."""
+    told: set[str] = set()
+    before = None
+    while True:
+        await asyncio.sleep(WAITS_S)
+        there: dict[str, Any] = {}
+        with contextlib.suppress(Exception):
+            asking = client.run(worker.waits_for, id, workers=machine.workers, on_error="ignore")
+            there = await asyncio.wait_for(asking, STOP_S)
+        if not there:
+            continue
+        if None in there.values():
+            return
+        who = max(there.values()) or "its worker has other work"
+        # What is so once may be over already.
+        if who == before and who not in told and len(told) < TOLD_MAX:
+            told.add(who)
+            files.say(f"{machine.name} is waited for: {who}")
+        before = who
 
 
 async def _is_back(client: Client, machine: Machine, patience_s: float) -> bool:

@@ -13,17 +13,20 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
+TURN_WAIT_S = 0.1
 SAID_BYTES = 4096
 
 
@@ -307,20 +310,74 @@ def marked(path: str) -> str | None:
 # -- commands of bytepath --
 
 
-def command(words: list[str], record: bool, environment: dict[str, str] | None = None) -> dict[str, Any]:
-    """Runs a command of `bytepath`, one at a time on this machine; it ends with this process."""
+@dataclass
+class Turn:
+    """A command that was begun here: who has the machine as long as it waits, and how it is ended."""
+
+    waits_for: str | None = ""
+    stopped: bool = False
+    guard: subprocess.Popen[bytes] | None = None
+
+
+_turns: dict[str, Turn] = {}
+_stopped: deque[str] = deque(maxlen=64)
+"""Commands that are not to be begun any more."""
+
+
+class Stopped(Exception):
+    """Nobody waits for the command any more."""
+
+
+def command(id: str, words: list[str], record: bool) -> dict[str, Any]:
+    """Runs a command of `bytepath`, one at a time on this machine; it ends with this process, or once it is stopped."""
     path = program()
     if path is None:
         raise FileNotFoundError("no program bytepath")
+    with _lock:
+        turn = _turns[id] = Turn(stopped=id in _stopped)
     lock = os.open(machine_folder() / "measuring", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return _command(path, words, record, environment or {})
+        _await_turn(lock, turn)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"process {os.getpid()}: bytepath {' '.join(words)}".encode(errors="replace"), 0)
+        return _command(path, words, record, turn)
     finally:
         os.close(lock)
+        with _lock:
+            del _turns[id]
 
 
-def _command(path: str, words: list[str], record: bool, environment: dict[str, str]) -> dict[str, Any]:
+def _await_turn(lock: int, turn: Turn) -> None:
+    while not turn.stopped:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            turn.waits_for = None
+            return
+        except BlockingIOError:
+            turn.waits_for = os.pread(lock, SAID_BYTES, 0).decode(errors="replace") or "somebody"
+        time.sleep(TURN_WAIT_S)
+    raise Stopped
+
+
+def waits_for(id: str) -> str | None:
+    """Who is at the machine that a command waits for; None once it has it, and nothing where it was not begun here."""
+    with _lock:
+        turn = _turns.get(id)
+    return turn.waits_for if turn else ""
+
+
+def stop(id: str) -> None:
+    """Ends a command, or keeps it from being begun."""
+    with _lock:
+        _stopped.append(id)
+        turn = _turns.get(id)
+        if turn is not None:
+            turn.stopped = True
+            if turn.guard is not None and turn.guard.stdin is not None:
+                turn.guard.stdin.close()
+
+
+def _command(path: str, words: list[str], record: bool, turn: Turn) -> dict[str, Any]:
     guard = str(Path(__file__).with_name("guard.py"))
     # Who has the lock has these files; what a killed worker left in them is overwritten.
     file, said = (str(machine_folder() / name) for name in ("record.json", "said"))
@@ -334,9 +391,12 @@ def _command(path: str, words: list[str], record: bool, environment: dict[str, s
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=err,
-            env={**os.environ, **environment},
         )
     assert process.stdin and process.stdout
+    with _lock:
+        turn.guard = process
+        if turn.stopped:
+            process.stdin.close()
     with process.stdin, process.stdout:
         out = process.stdout.read()
         code = process.wait()

@@ -87,7 +87,7 @@ pub use latency::Latency;
 pub use machine::{Cache, Machine};
 pub use packed::unpacked;
 pub use ran::{Ran, RanDecision, RanPipe, RanSchema, RanStage, RanVerdict, Sure};
-pub use read::{NAME_CHARS_MAX, ReadError, SCHEMA_NAME};
+pub use read::{NAME_CHARS_MAX, ReadError, SCHEMA_NAME, short_name};
 pub use record::{Build, Control, Experiment, Record, SchemaName};
 pub use traced::{
     TraceAttachment, TraceConnection, TraceFile, TraceFound, TraceLost, TraceOffCpu, TraceSoftirq,

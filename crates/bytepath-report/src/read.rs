@@ -99,6 +99,15 @@ impl Record {
 /// Names in a record are no longer than this: tables count their columns in 16 bits.
 pub const NAME_CHARS_MAX: usize = 20_000;
 
+/// A name that a record may have: of a longer one, the beginning, with room for a number behind it.
+pub fn short_name(name: &str) -> String {
+    const KEPT_CHARS: usize = NAME_CHARS_MAX - 100;
+    match name.char_indices().nth(KEPT_CHARS) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
 fn with_short_names(record: Record) -> Result<Record, ReadError> {
     let arms = record.arms.iter().flat_map(|arm| {
         let section = arm.section.as_deref().map(|name| ("a section", name));

@@ -6,7 +6,7 @@ use bytepath::machine::Machine;
 use bytepath_explain::trace::{self, TraceError, Tracing};
 use bytepath_explain::{Looked, Watch, Whom};
 use bytepath_lab::facts;
-use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit};
+use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit, short_name};
 
 use super::shown::{Named, Shown};
 use crate::output::{Output, is_stdout};
@@ -121,7 +121,7 @@ fn record(name: &str, explained: &bytepath_report::Explained) -> Record {
             samples: vec![sample],
             median: Some(seconds),
             explained: Some(explained.clone()),
-            ..Arm::new(name, Unit::Seconds)
+            ..Arm::new(short_name(name), Unit::Seconds)
         }],
         notes: vec!["the time was measured while samples were taken".to_owned()],
     }

@@ -6,7 +6,7 @@ use bytepath_report::{Arm, Costs, Experiment, Foreign, Latency, Record, Unit, la
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ImportError, damaged, imported, part, sample};
+use super::{ImportError, Names, damaged, imported, part, sample};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -73,16 +73,10 @@ const TOLD: [&str; 8] = ["rw", "bs", "ioengine", "iodepth", "numjobs", "direct",
 
 pub(super) fn record(value: &Value, written: &str) -> Result<Record, ImportError> {
     let output: Output = part(Foreign::Fio, value)?;
-    let mut arms: Vec<Arm> = Vec::new();
+    let (mut arms, mut names): (Vec<Arm>, _) = (Vec::new(), Names::default());
     for job in &output.jobs {
         for arm in arms_of(job, &output)? {
-            let before = arms.iter().filter(|known| same_name(known, &arm)).count();
-            let name = if before > 0 {
-                format!("{} ({})", arm.name, before + 1)
-            } else {
-                arm.name.clone()
-            };
-            arms.push(Arm { name, ..arm });
+            arms.push(Arm { name: names.given(&arm.name), ..arm });
         }
     }
     if arms.is_empty() {
@@ -101,11 +95,6 @@ pub(super) fn record(value: &Value, written: &str) -> Result<Record, ImportError
     record.settings.extend(output.options);
     record.notes.push("fio tells one figure a job, so there are no intervals".to_owned());
     Ok(record)
-}
-
-/// Whether an arm has this name, as it is or with a number after it.
-fn same_name(known: &Arm, arm: &Arm) -> bool {
-    known.name == arm.name || known.name.starts_with(&format!("{} (", arm.name))
 }
 
 /// The jobs in words.

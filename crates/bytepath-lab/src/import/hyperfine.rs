@@ -6,7 +6,7 @@ use bytepath_report::{Arm, Costs, Experiment, Foreign, Record, Unit};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ImportError, damaged, imported, part, sample};
+use super::{ImportError, Names, damaged, imported, part, sample};
 use crate::experiments::cmd;
 use crate::stats::median;
 
@@ -35,7 +35,12 @@ pub(super) fn record(value: &Value, written: &str) -> Result<Record, ImportError
     if results.is_empty() {
         return Err(damaged(Foreign::Hyperfine, "it has no results"));
     }
-    let arms = results.iter().enumerate().map(|(index, timed)| arm(index, timed, &results));
+    // The same command may be there twice, with other parameters that its text does not show.
+    let mut names = Names::default();
+    let arms = results
+        .iter()
+        .enumerate()
+        .map(|(index, timed)| arm(index, timed, names.given(&timed.command)));
     let arms = arms.collect::<Result<Vec<_>, _>>()?;
     let mut record = imported("hyperfine", cmd::DESCRIPTION.recorded(), written, arms);
     record.notes.push("hyperfine ran all of one command before the next".to_owned());
@@ -50,7 +55,7 @@ pub(super) fn record(value: &Value, written: &str) -> Result<Record, ImportError
     Ok(record)
 }
 
-fn arm(index: usize, timed: &Timed, all: &[Timed]) -> Result<Arm, ImportError> {
+fn arm(index: usize, timed: &Timed, name: String) -> Result<Arm, ImportError> {
     let times = timed.times.as_deref().unwrap_or_default();
     let all_known = times.iter().chain(&timed.median).chain(&timed.mean);
     if let Some(time) = all_known.clone().find(|time| !(time.is_finite() && **time >= 0.0)) {
@@ -59,12 +64,6 @@ fn arm(index: usize, timed: &Timed, all: &[Timed]) -> Result<Arm, ImportError> {
     if all_known.count() == 0 {
         return Err(damaged(Foreign::Hyperfine, format!("{}: no times", timed.command)));
     }
-    // The same command may be there twice, with other parameters that its text does not show.
-    let before = all[..index].iter().filter(|other| other.command == timed.command).count();
-    let name = match before {
-        0 => timed.command.clone(),
-        before => format!("{} ({})", timed.command, before + 1),
-    };
     let params = timed.parameters.clone().into_iter();
     Ok(Arm {
         params: params.chain([("command".to_owned(), timed.command.clone().into())]).collect(),

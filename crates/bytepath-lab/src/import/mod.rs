@@ -6,8 +6,12 @@
 mod fio;
 mod hyperfine;
 
+use std::collections::{HashMap, HashSet};
+
 use bytepath_report::doubt::IMPORTED;
-use bytepath_report::{Arm, Build, Experiment, Foreign, Machine, Record, Sample, SchemaName};
+use bytepath_report::{
+    Arm, Build, Experiment, Foreign, Machine, Record, Sample, SchemaName, short_name,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -63,6 +67,33 @@ fn damaged(program: Foreign, why: impl std::fmt::Display) -> ImportError {
 /// A part of what a program wrote.
 fn part<'a, T: Deserialize<'a>>(program: Foreign, value: &'a Value) -> Result<T, ImportError> {
     T::deserialize(value).map_err(|error| damaged(program, error))
+}
+
+/// Names of arms, each given once.
+#[derive(Default)]
+struct Names {
+    given: HashSet<String>,
+    /// How often each was wished for.
+    wished: HashMap<String, u64>,
+}
+
+impl Names {
+    /// The name, with a number behind it where it is given already; of one that no record may have,
+    /// the beginning.
+    fn given(&mut self, wished: &str) -> String {
+        let name = short_name(wished);
+        let times = self.wished.entry(name.clone()).or_default();
+        loop {
+            *times += 1;
+            let numbered = match *times {
+                1 => name.clone(),
+                times => format!("{name} ({times})"),
+            };
+            if self.given.insert(numbered.clone()) {
+                return numbered;
+            }
+        }
+    }
 }
 
 /// A record with what all imported ones share.
@@ -125,4 +156,66 @@ fn judged(mut record: Record) -> Record {
             .push("ratios are of geometric means: nothing joins the runs in blocks".to_owned());
     }
     record
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use bytepath_report::NAME_CHARS_MAX;
+
+    use super::*;
+
+    const WHEN: &str = "2024-01-01T00:00:00Z";
+
+    /// What fio would have written of jobs whose directions these are.
+    fn fio(timestamp_ms: u64, jobs: &[(&str, Value)]) -> Record {
+        let job = |(name, directions): &(&str, Value)| {
+            let mut job = serde_json::json!({
+                "jobname": name, "job_runtime": 2000.0, "usr_cpu": 50.0, "sys_cpu": 100.0, "ctx": 90.0,
+            });
+            job.as_object_mut()
+                .expect("it is one")
+                .extend(directions.as_object().expect("one").clone());
+            job
+        };
+        let jobs: Vec<Value> = jobs.iter().map(job).collect();
+        let text = serde_json::json!({
+            "fio version": "fio-3.36", "timestamp_ms": timestamp_ms, "jobs": jobs,
+        });
+        record(&text.to_string(), WHEN).expect("fio's")
+    }
+
+    fn direction(io_bytes: f64, total_ios: f64) -> Value {
+        serde_json::json!({
+            "io_bytes": io_bytes, "total_ios": total_ios, "iops": total_ios / 2.0, "runtime": 2000.0,
+        })
+    }
+
+    #[test]
+    fn names_are_given_once_and_short_enough_to_be_read_again() {
+        let long = "é".repeat(NAME_CHARS_MAX + 1);
+        let commands = ["a", "a (2)", "a", "a", &long, &long];
+        let result = |command: &&str| serde_json::json!({"command": command, "times": [1.0]});
+        let results: Vec<Value> = commands.iter().map(result).collect();
+        let text = serde_json::json!({ "results": results }).to_string();
+        let record = record(&text, WHEN).expect("hyperfine's");
+        let names: Vec<&str> = record.arms.iter().map(|arm| arm.name.as_str()).collect();
+        assert_eq!(names[..4], ["a", "a (2)", "a (3)", "a (4)"]);
+        assert!(names[4].ends_with("é…") && names[5].ends_with("é… (2)"));
+        assert_eq!(record.arms[4].params["command"], long, "it is whole there");
+        let read = Record::from_json(&record.to_json().expect("JSON")).expect("it is read again");
+        assert_eq!(read, record);
+    }
+
+    #[test]
+    fn a_hundred_thousand_arms_take_no_time() {
+        let began = Instant::now();
+        let results = vec![serde_json::json!({"command": "a", "times": [1.0]}); 100_000];
+        let text = serde_json::json!({ "results": results }).to_string();
+        assert_eq!(record(&text, WHEN).expect("hyperfine's").arms[99_999].name, "a (100000)");
+        let jobs = vec![("a", serde_json::json!({"read": direction(4096.0, 1.0)})); 100_000];
+        assert_eq!(fio(0, &jobs).arms[99_999].name, "a (100000)");
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    }
 }

@@ -71,6 +71,10 @@ struct Completion {
 /// Options that say what a job did rather than where.
 const TOLD: [&str; 8] = ["rw", "bs", "ioengine", "iodepth", "numjobs", "direct", "size", "runtime"];
 
+/// When the year 10000 begins, in milliseconds after the epoch: from then on there is no way to write a
+/// time.
+const YEAR_10000_MS: u64 = 253_402_300_800_000;
+
 pub(super) fn record(value: &Value, written: &str) -> Result<Record, ImportError> {
     let output: Output = part(Foreign::Fio, value)?;
     let (mut arms, mut names): (Vec<Arm>, _) = (Vec::new(), Names::default());
@@ -82,7 +86,8 @@ pub(super) fn record(value: &Value, written: &str) -> Result<Record, ImportError
     if arms.is_empty() {
         return Err(damaged(Foreign::Fio, "no job did anything"));
     }
-    let started = output.timestamp_ms.map(std::time::Duration::from_millis);
+    let started = output.timestamp_ms.filter(|time| *time < YEAR_10000_MS);
+    let started = started.map(std::time::Duration::from_millis);
     let started = started.and_then(|since| std::time::UNIX_EPOCH.checked_add(since));
     let started = started.map(|time| humantime::format_rfc3339_seconds(time).to_string());
     let experiment = Experiment {

@@ -193,6 +193,15 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_no_date_can_be_written_of_is_none() {
+        let reads = [("a", serde_json::json!({"read": direction(4096.0, 1.0)}))];
+        assert_eq!(fio(253_402_300_799_999, &reads).started, "9999-12-31T23:59:59Z");
+        for beyond in [253_402_300_800_000, u64::MAX] {
+            assert_eq!(fio(beyond, &reads).started, WHEN);
+        }
+    }
+
+    #[test]
     fn names_are_given_once_and_short_enough_to_be_read_again() {
         let long = "é".repeat(NAME_CHARS_MAX + 1);
         let commands = ["a", "a (2)", "a", "a", &long, &long];

@@ -128,7 +128,7 @@ fn arms_of(job: &Job, output: &Output) -> Result<Vec<Arm>, ImportError> {
     let active = directions.into_iter().filter_map(|(name, of)| Some((name, of.as_ref()?)));
     let active: Vec<_> = active.filter(|(_, of)| of.total_ios > 0.0).collect();
     let several = active.len() > 1;
-    let requests: f64 = active.iter().map(|(_, of)| of.total_ios).sum();
+    let all_bytes: f64 = active.iter().map(|(_, of)| of.io_bytes).sum();
     active
         .into_iter()
         .map(|(direction, of)| {
@@ -136,7 +136,7 @@ fn arms_of(job: &Job, output: &Output) -> Result<Vec<Arm>, ImportError> {
                 true => format!("{}/{direction}", job.jobname),
                 false => job.jobname.clone(),
             };
-            arm(name, direction, of, job, requests, output)
+            arm(name, direction, of, job, all_bytes, output)
         })
         .collect()
 }
@@ -146,7 +146,7 @@ fn arm(
     direction: &str,
     of: &Direction,
     job: &Job,
-    requests: f64,
+    all_bytes: f64,
     output: &Output,
 ) -> Result<Arm, ImportError> {
     let figures =
@@ -155,9 +155,9 @@ fn arm(
         return Err(damaged(Foreign::Fio, format!("{name}: a figure that cannot be")));
     }
     let io_bytes = of.io_bytes / of.total_ios;
-    // What the job used is of all its requests, whatever their direction; fio tells it in percent of
-    // the job's time.
-    let gib = requests * io_bytes / GIB;
+    // What the job used is of all its bytes, whatever their direction; fio tells it in percent of the
+    // job's time.
+    let gib = all_bytes / GIB;
     let cpu = |percent: f64| Some(percent / 100.0 * job.job_runtime / 1000.0 / gib);
     let mut params: BTreeMap<String, Value> = job.options.clone();
     params.insert("direction".to_owned(), direction.into());

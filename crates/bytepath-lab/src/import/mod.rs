@@ -202,6 +202,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_job_used_is_of_the_bytes_of_all_its_directions() {
+        let gib = f64::from(1 << 30);
+        let mixed = serde_json::json!({
+            "read": direction(gib, 262_144.0), "write": direction(2.0 * gib, 2048.0),
+        });
+        for arm in fio(0, &[("mixed", mixed)]).arms {
+            let costs = arm.costs.expect("fio tells them");
+            let each = [
+                costs.cpu_user_s_per_gib,
+                costs.cpu_system_s_per_gib,
+                costs.context_switches_per_gib,
+            ];
+            for (is, wanted) in each.into_iter().zip([1.0 / 3.0, 2.0 / 3.0, 30.0]) {
+                assert!((is.expect("told") - wanted).abs() < 1e-9, "{}: {each:?}", arm.name);
+            }
+        }
+    }
+
+    #[test]
     fn names_are_given_once_and_short_enough_to_be_read_again() {
         let long = "é".repeat(NAME_CHARS_MAX + 1);
         let commands = ["a", "a (2)", "a", "a", &long, &long];

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use bytepath_report::{latency, schema};
 use serde_json::Value;
@@ -246,6 +247,31 @@ fn what_may_be_destroyed_is_filled_and_verified() {
     bytes[3000] ^= 1;
     fs::write(&name, bytes).expect("written");
     run(&mut bytepath(&drive)).refused(1, &["pread", "the bytes at 3000", "belongs"]);
+}
+
+/// Whoever waits for the threads that drive may be woken when they have ended: here all want one CPU.
+#[test]
+fn what_requests_cost_is_told_where_threads_leave_nobody_else_the_cpu() {
+    if !installed("taskset") {
+        println!("skipped: taskset is not installed");
+        return;
+    }
+    let cpus = bytepath::machine::Machine::this().allowed_cpus();
+    let cpu = cpus.first().expect("a CPU").to_string();
+    let folder = folder();
+    let name = folder.path().join("file");
+    fs::write(&name, vec![7; 65_536]).expect("written");
+    let drive = ["drive", "--engine", "pread", "--threads", "16", "--depth", "1"];
+    let times = ["--warm-up", "20ms", "--time", "30ms", text(&name)];
+    let words = [&["-c", &cpu, env!("CARGO_BIN_EXE_bytepath")], &drive[..], &times].concat();
+    for _ in 0..10 {
+        let report = run(Command::new("taskset").args(&words)).well().json();
+        let requests = report["requests"].as_f64().expect("requests");
+        let used =
+            ["user_s", "system_s"].map(|kind| report["usage"][kind].as_f64().expect("seconds"));
+        // No system call takes less than 10 ns.
+        assert!(used.iter().sum::<f64>() >= 10e-9 * requests, "{report}");
+    }
 }
 
 #[test]

@@ -79,6 +79,7 @@ impl<'a> Job<'a> {
         self.before = (self.engine.calls(), self.engine.would_block());
         let warm = std::mem::replace(&mut self.tally, Tally::new()?);
         self.tally.verified = warm.verified;
+        self.together.used.begins();
         let began = now;
         // A time in which nothing was done tells nothing: then the first that is done ends it.
         while (now < ends || self.tally.requests == 0)
@@ -86,6 +87,7 @@ impl<'a> Job<'a> {
         {
             now = self.turn(now)?;
         }
+        self.together.used.ends();
         let seconds = (now - began).max(1) as f64 / 1e9;
         self.tally.per_second = self.tally.requests as f64 / seconds;
         let (calls, would_block) = (self.engine.calls(), self.engine.would_block());

@@ -11,9 +11,9 @@ mod offsets;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::sync::Barrier;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytepath::Refusal;
@@ -81,7 +81,8 @@ pub struct DriveReport {
     pub calls: Option<u64>,
     /// Requests that had to be made again by a call that waits.
     pub would_block: u64,
-    /// What the process used meanwhile.
+    /// What the process used meanwhile: from when the first thread is measured until the last one is no
+    /// longer.
     pub usage: Usage,
     /// How long each request took, in nanoseconds: an HdrHistogram, V2 compressed, in base64.
     pub histogram: String,
@@ -180,6 +181,34 @@ struct Together {
     /// Set by one that fails.
     stop: AtomicBool,
     written: Vec<Written>,
+    used: Used,
+}
+
+/// What the process uses while its threads are measured, looked at by themselves: whoever only waits
+/// for them may be woken when they have long ended, where others want the CPUs too.
+#[derive(Default)]
+struct Used {
+    before: OnceLock<Usage>,
+    after: Mutex<Option<Usage>>,
+}
+
+impl Used {
+    /// A thread begins; the first one counts.
+    fn begins(&self) {
+        self.before.get_or_init(Usage::of_this_process);
+    }
+
+    /// A thread ends; the last one counts.
+    fn ends(&self) {
+        let mut after = self.after.lock().unwrap_or_else(PoisonError::into_inner);
+        *after = Some(Usage::of_this_process());
+    }
+
+    fn meanwhile(&self) -> Usage {
+        let after = *self.after.lock().unwrap_or_else(PoisonError::into_inner);
+        let both = after.zip(self.before.get());
+        both.map_or_else(Usage::default, |(after, before)| after.since(*before))
+    }
 }
 
 /// A thread that is getting ready. However that ends, the others wait for it no longer.
@@ -221,15 +250,16 @@ impl Drive {
             begins: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             written: spans.iter().map(|span| Written::new(blocks(span))).collect(),
+            used: Used::default(),
         };
-        let (tallies, usage) = self.threads(&together);
+        let tallies = self.threads(&together);
         let settled = self.settle(if watched { &spans } else { &[] }, &together.written);
         let mut whole = Tally::new()?;
         for tally in tallies {
             whole.add(&tally?)?;
         }
         whole.verified += settled?;
-        whole.report(self, usage)
+        whole.report(self, together.used.meanwhile())
     }
 
     /// Looks at all files after a run that wrote, and gives them their own bytes again, whatever the
@@ -244,8 +274,8 @@ impl Drive {
         settled
     }
 
-    /// Starts the threads, and looks at what the process uses while they are measured.
-    fn threads(&self, together: &Together) -> (Vec<Result<Tally, DriveError>>, Usage) {
+    /// Starts the threads, and waits for them.
+    fn threads(&self, together: &Together) -> Vec<Result<Tally, DriveError>> {
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.jobs * self.threads)
                 .map(|thread| scope.spawn(move || self.thread(thread, together)))
@@ -254,14 +284,10 @@ impl Drive {
             let begins = now_ns() + nanoseconds(self.warm_up);
             together.begins.store(begins, Ordering::Relaxed);
             together.barrier.wait();
-            sleep_until(begins, &together.stop);
-            let before = Usage::of_this_process();
-            sleep_until(begins + nanoseconds(self.time), &together.stop);
-            let usage = Usage::of_this_process().since(before);
             let joined = threads.into_iter().map(|thread| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            (joined.collect(), usage)
+            joined.collect()
         })
     }
 
@@ -371,15 +397,4 @@ fn now_ns() -> u64 {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4)
-}
-
-/// Sleeps until then, or until something fails.
-fn sleep_until(then: u64, stop: &AtomicBool) {
-    const LOOK_EVERY: Duration = Duration::from_millis(50);
-    while !stop.load(Ordering::Relaxed) {
-        match then.saturating_sub(now_ns()) {
-            0 => return,
-            left => std::thread::sleep(Duration::from_nanos(left).min(LOOK_EVERY)),
-        }
-    }
 }

@@ -65,3 +65,23 @@ impl Description {
         }
     }
 }
+
+/// A record of these arms and nothing else.
+#[cfg(test)]
+pub(crate) fn record_of(arms: Vec<bytepath_report::Arm>) -> bytepath_report::Record {
+    bytepath_report::Record {
+        schema: bytepath_report::SchemaName::V1,
+        id: String::new(),
+        started: String::new(),
+        bytepath: bytepath_report::Build::default(),
+        machine: bytepath_report::Machine::default(),
+        experiment: Experiment::default(),
+        settings: std::collections::BTreeMap::new(),
+        blocks: 1,
+        trusted: true,
+        untrusted_why: None,
+        control: None,
+        arms,
+        notes: Vec::new(),
+    }
+}

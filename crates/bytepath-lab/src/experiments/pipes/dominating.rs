@@ -20,8 +20,11 @@ const RATIO_MIN: f64 = 1.3;
 /// That no cost dominates is said only after so many were looked at.
 const EFFECTS_MIN: usize = 3;
 
-/// One plain sentence on what dominates; `None` where the arms to tell it did not run, or the run
-/// is not to be trusted.
+/// Where the interval of the A/A control reaches further than this, a run tells no arm from another.
+const CONTROL_REACH_MAX: f64 = 2.0;
+
+/// One plain sentence on what dominates, or on why that cannot be said; `None` where the arms to tell
+/// it did not run, or the run is not to be trusted.
 pub fn dominating(record: &Record) -> Option<String> {
     if !record.trusted {
         return None;
@@ -31,17 +34,40 @@ pub fn dominating(record: &Record) -> Option<String> {
         .filter_map(|effect| Some((ratio(record, &effect)?, effect)))
         .collect();
     let looked_at = found.len();
+    if let Some(why) = disturbed(record).filter(|_| looked_at > 0) {
+        return Some(format!("Nothing can be said of what dominates on this machine: {why}"));
+    }
+    let all_small = found.iter().all(|(_, effect)| is_small(record, effect));
     let largest = found
         .into_iter()
         .filter(|(ratio, effect)| *ratio >= RATIO_MIN && apart(record, effect))
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
     let Some((ratio, effect)) = largest else {
-        let close = "No single cost dominates on this machine: the rungs are close";
-        return (looked_at >= EFFECTS_MIN).then(|| close.to_owned());
+        let none = if all_small {
+            "No single cost dominates on this machine: none of the ladder's steps gains 30%"
+        } else {
+            "Nothing can be said of what dominates on this machine: the intervals of the ladder's \
+             steps overlap"
+        };
+        return (looked_at >= EFFECTS_MIN).then(|| none.to_owned());
     };
     let shown = numbers::figure(ratio);
     let arms = format!(" ({} against {})", effect.without, effect.with);
     Some(effect.sentence.replace("{}", &shown) + &arms)
+}
+
+/// Why nothing can be said, where the run's own signs are against it.
+fn disturbed(record: &Record) -> Option<String> {
+    let samples: usize = record.arms.iter().map(|arm| arm.samples.len()).sum();
+    let flagged: usize = record.arms.iter().map(bytepath_report::Arm::flagged).sum();
+    if flagged * 2 > samples {
+        return Some(format!("others disturbed {flagged} of {samples} samples"));
+    }
+    let [low, high] = record.control.as_ref()?.ratio_ci95;
+    (low < 1.0 / CONTROL_REACH_MAX || high > CONTROL_REACH_MAX).then(|| {
+        let interval = numbers::interval([low, high]);
+        format!("the A/A control, one arm against itself, came to {interval} times")
+    })
 }
 
 fn effects(record: &Record) -> Vec<Effect> {
@@ -94,20 +120,28 @@ fn ratio(record: &Record, effect: &Effect) -> Option<f64> {
 
 /// Whether the intervals of the two arms have nothing in common.
 fn apart(record: &Record, effect: &Effect) -> bool {
+    intervals(record, effect)
+        .is_some_and(|([_, with_high], [without_low, _])| with_high < without_low)
+}
+
+/// Whether the intervals leave no room for an effect that would dominate.
+fn is_small(record: &Record, effect: &Effect) -> bool {
+    intervals(record, effect)
+        .is_some_and(|([with_low, _], [_, without_high])| without_high < with_low * RATIO_MIN)
+}
+
+/// The intervals with the cost and without it.
+fn intervals(record: &Record, effect: &Effect) -> Option<([f64; 2], [f64; 2])> {
     let interval = |name: &str| record.arms.iter().find(|arm| arm.name == name)?.ci95;
-    match (interval(&effect.with), interval(&effect.without)) {
-        (Some([_, with_high]), Some([without_low, _])) => with_high < without_low,
-        _ => false,
-    }
+    Some((interval(&effect.with)?, interval(&effect.without)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use bytepath_report::{Arm, Build, Experiment, Machine, SchemaName, Unit};
+    use bytepath_report::{Arm, Control, Sample, Unit};
 
     use super::*;
+    use crate::experiments::record_of;
 
     fn record(figures: &[(&str, f64)]) -> Record {
         let arm = |(name, median): &(&str, f64)| Arm {
@@ -115,21 +149,7 @@ mod tests {
             ci95: Some([median * 0.95, median * 1.05]),
             ..Arm::new(*name, Unit::GibPerSecond)
         };
-        Record {
-            schema: SchemaName::V1,
-            id: String::new(),
-            started: String::new(),
-            bytepath: Build::default(),
-            machine: Machine::default(),
-            experiment: Experiment::default(),
-            settings: BTreeMap::new(),
-            blocks: 1,
-            trusted: true,
-            untrusted_why: None,
-            control: None,
-            arms: figures.iter().map(arm).collect(),
-            notes: Vec::new(),
-        }
+        record_of(figures.iter().map(arm).collect())
     }
 
     #[test]
@@ -158,6 +178,48 @@ mod tests {
         assert!(dominating(&record).is_some());
         record.trusted = false;
         assert_eq!(dominating(&record), None);
+    }
+
+    /// Three steps of which none gains anything, in intervals that reach so far.
+    fn flat(reach: f64) -> Record {
+        let mut flat = record(&[
+            ("write-read@same-cpu", 3.0),
+            ("vmsplice-splice@same-cpu", 3.1),
+            ("vmsplice-splice-huge@same-cpu", 3.0),
+            ("write-read@cross-cpu", 2.9),
+        ]);
+        for arm in &mut flat.arms {
+            arm.ci95 = arm.median.map(|median| [median / reach, median * reach]);
+        }
+        flat
+    }
+
+    #[test]
+    fn that_nothing_dominates_is_said_only_where_the_intervals_show_it() {
+        let said = dominating(&flat(1.05)).expect("a sentence");
+        assert!(said.starts_with("No single cost dominates"), "{said}");
+        let said = dominating(&flat(30.0)).expect("a sentence");
+        assert!(said.starts_with("Nothing can be said") && said.contains("overlap"), "{said}");
+    }
+
+    #[test]
+    fn nothing_can_be_said_of_a_disturbed_run_and_why_is_said() {
+        let mut clear =
+            record(&[("write-read@cross-cpu", 3.7), ("vmsplice-splice@cross-cpu", 32.8)]);
+        let sample = |flagged| Sample { flagged, ..Sample::default() };
+        clear.arms[0].samples = vec![sample(true), sample(false)];
+        clear.arms[1].samples = vec![sample(false), sample(true)];
+        let control = |ratio_ci95| Control { arm: "A/A".to_owned(), ratio: 1.0, ratio_ci95 };
+        clear.control = Some(control([0.7, 1.6]));
+        let said = dominating(&clear).expect("a sentence");
+        assert!(said.starts_with("Copying dominates"), "{said}");
+        clear.control = Some(control([0.0137, 433.0]));
+        let said = dominating(&clear).expect("a sentence");
+        assert!(said.starts_with("Nothing can be said") && said.contains("[0.0137, 433]"), "{said}");
+        clear.control = None;
+        clear.arms[0].samples[1].flagged = true;
+        let said = dominating(&clear).expect("a sentence");
+        assert!(said.contains("others disturbed 3 of 4 samples"), "{said}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bytepath_report::{Arm as ShownArm, Record, Status, Unit};
+use bytepath_report::{Arm as ShownArm, Record, Status, Unit, Verdict};
 
 use super::Description;
 use crate::arm::{Arm, Work};
@@ -93,18 +93,19 @@ fn way_name(way: Way) -> String {
     }
 }
 
-/// One sentence on what batching saves here; none where there is nothing to compare.
+/// One sentence on what batching saves here, and where that is undecided; none where there is nothing
+/// to compare.
 pub fn saves(record: &Record) -> Option<String> {
     let best = best_of_sections(record);
-    let gains = |arm: &&ShownArm| arm.ratio_ci95.is_some_and(|[_, high]| high < 1.0);
-    let faster: Vec<_> = best.iter().copied().filter(gains).collect();
-    let lost = best.iter().filter(|arm| !gains(arm)).map(|arm| section(arm)).collect::<Vec<_>>();
     if best.is_empty() {
         return None;
     }
-    let mut sentence = match by_ratio(&faster) {
-        Some((most, least)) if faster.len() > 1 => format!(
-            "Here batches save most on {} ({} takes {} of the time of system calls) and least on {} \
+    let faster: Vec<_> = best.iter().copied().filter(|arm| gains(arm)).collect();
+    let (undecided, lost): (Vec<&ShownArm>, Vec<&ShownArm>) =
+        best.iter().filter(|arm| !gains(arm)).partition(|arm| is_undecided(record, section(arm)));
+    let told = match by_ratio(&faster) {
+        Some((most, least)) if faster.len() > 1 => Some(format!(
+            "batches save most on {} ({} takes {} of the time of system calls) and least on {} \
              ({}: {})",
             section(most),
             way_of(most),
@@ -112,38 +113,70 @@ pub fn saves(record: &Record) -> Option<String> {
             section(least),
             way_of(least),
             share(least)
-        ),
-        Some((only, _)) => format!(
-            "Here batches save time on {} ({} takes {} of the time of system calls)",
+        )),
+        Some((only, _)) => Some(format!(
+            "batches save time on {} ({} takes {} of the time of system calls)",
             section(only),
             way_of(only),
             share(only)
-        ),
-        None => return Some("Here no batch is faster than system calls".to_owned()),
+        )),
+        None => None,
     };
-    if !lost.is_empty() {
-        sentence += &format!("; they save nothing on {}", lost.join(", "));
+    let mut parts: Vec<String> = told.into_iter().collect();
+    match (lost.len(), lost.len() == best.len()) {
+        (0, _) => {}
+        (_, true) => parts.push("no batch is faster than system calls".to_owned()),
+        (_, false) => {
+            let they = if parts.is_empty() { "batches" } else { "they" };
+            parts.push(format!("{they} save nothing on {}", sections(&lost)));
+        }
     }
-    Some(sentence)
+    match (undecided.len(), undecided.len() == best.len()) {
+        (0, _) => {}
+        (_, true) => parts.push(
+            "nothing can be said of batches: the intervals of all operations hold faster and slower"
+                .to_owned(),
+        ),
+        (_, false) => parts.push(format!("undecided: {}", sections(&undecided))),
+    }
+    Some(format!("Here {}", parts.join("; ")))
 }
 
-/// Of each section the arm of the ring that took least, where there is a system call to compare.
+/// Whether a batch is surely faster than the system call.
+fn gains(arm: &ShownArm) -> bool {
+    arm.ratio_ci95.is_some_and(|[_, high]| high < 1.0)
+}
+
+/// Whether some batch of a section may be faster, and may not.
+fn is_undecided(record: &Record, name: &str) -> bool {
+    let of_section = |arm: &&ShownArm| section(arm) == name && is_compared(record, arm);
+    record.arms.iter().filter(of_section).any(|arm| {
+        let decided = matches!(arm.verdict, Some(Verdict::Slower | Verdict::Same));
+        !decided && arm.ratio_ci95.is_none_or(|[low, _]| low < 1.0)
+    })
+}
+
+/// Of each section the arm of the ring that took least, of those that are surely faster where there is
+/// one, where there is a system call to compare.
 fn best_of_sections(record: &Record) -> Vec<&ShownArm> {
     let mut best: Vec<&ShownArm> = Vec::new();
-    let compared = |arm: &&ShownArm| {
-        arm.status == Status::Ok
-            && !arm.reference
-            && arm.ratio.is_some()
-            && has_syscall(record, arm)
+    let better = |arm: &ShownArm, than: &ShownArm| match (gains(arm), gains(than)) {
+        (true, false) => true,
+        (false, true) => false,
+        _ => arm.ratio < than.ratio,
     };
-    for arm in record.arms.iter().filter(compared) {
+    for arm in record.arms.iter().filter(|arm| is_compared(record, arm)) {
         match best.iter_mut().find(|known| known.section == arm.section) {
-            Some(known) if arm.ratio < known.ratio => *known = arm,
+            Some(known) if better(arm, known) => *known = arm,
             Some(_) => {}
             None => best.push(arm),
         }
     }
     best
+}
+
+fn is_compared(record: &Record, arm: &ShownArm) -> bool {
+    arm.status == Status::Ok && !arm.reference && arm.ratio.is_some() && has_syscall(record, arm)
 }
 
 fn has_syscall(record: &Record, arm: &ShownArm) -> bool {
@@ -162,10 +195,62 @@ fn section(arm: &ShownArm) -> &str {
     arm.section.as_deref().unwrap_or_default()
 }
 
+fn sections(arms: &[&ShownArm]) -> String {
+    arms.iter().map(|arm| section(arm)).collect::<Vec<_>>().join(", ")
+}
+
 fn way_of(arm: &ShownArm) -> &str {
     arm.name.split_once('/').map_or(arm.name.as_str(), |(_, way)| way)
 }
 
 fn share(arm: &ShownArm) -> String {
     format!("{:.0}%", arm.ratio.unwrap_or(1.0) * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::record_of;
+
+    /// A record of these batches: operation, way, ratio and its interval.
+    fn record(batches: &[(&str, &str, f64, [f64; 2], Verdict)]) -> Record {
+        let mut arms = Vec::new();
+        for (operation, way, ratio, ci95, verdict) in batches {
+            let arm = |name: &str| ShownArm {
+                section: Some((*operation).to_owned()),
+                ..ShownArm::new(format!("{operation}/{name}"), Unit::Nanoseconds)
+            };
+            arms.push(ShownArm { reference: true, ..arm(SYSCALL) });
+            arms.push(ShownArm {
+                ratio: Some(*ratio),
+                ratio_ci95: Some(*ci95),
+                verdict: Some(*verdict),
+                ..arm(way)
+            });
+        }
+        record_of(arms)
+    }
+
+    #[test]
+    fn what_is_undecided_is_not_said_to_save_nothing() {
+        use Verdict::{Faster, Same, Slower, Undecided};
+        let nop = ("nop", "ring-8", 0.4, [0.3, 0.5], Faster);
+        let read = ("read", "ring-8", 0.9, [0.04, 5.0], Undecided);
+        let statx = ("statx", "ring-8", 3.0, [2.0, 4.0], Slower);
+        let poll = ("poll", "ring-8", 1.0, [0.99, 1.01], Same);
+        let said = |batches: &[_]| saves(&record(batches)).expect("a sentence");
+        let text = said(&[nop, read, statx, poll]);
+        assert!(text.starts_with("Here batches save time on nop (ring-8 takes 40%"), "{text}");
+        assert!(text.ends_with("; they save nothing on statx, poll; undecided: read"), "{text}");
+        let text = said(&[read, ("send", "ring-8", 1.4, [0.5, 2.0], Undecided)]);
+        assert!(text.starts_with("Here nothing can be said of batches"), "{text}");
+        assert_eq!(said(&[statx, read]), "Here batches save nothing on statx; undecided: read");
+        assert_eq!(said(&[statx, poll]), "Here no batch is faster than system calls");
+        // A batch that surely saves tells more than one whose figure is lower and may be anything.
+        let text = said(&[nop, ("nop", "ring-32", 0.3, [0.1, 4.0], Undecided)]);
+        assert_eq!(
+            text,
+            "Here batches save time on nop (ring-8 takes 40% of the time of system calls)"
+        );
+    }
 }

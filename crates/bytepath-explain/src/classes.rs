@@ -40,6 +40,9 @@ pub struct Class {
     /// What to try where it dominates.
     #[serde(rename = "try")]
     pub advice: String,
+    /// What to try instead where all of the work shares one CPU.
+    #[serde(default, rename = "try_on_one_cpu")]
+    advice_on_one_cpu: Option<String>,
     #[serde(default)]
     leaf: Vec<String>,
     #[serde(default)]
@@ -67,6 +70,16 @@ pub struct Classes {
     user: Patterns,
     /// A caller and its leaf, which together say what the leaf alone does not.
     pairs: HashMap<(String, String), usize>,
+}
+
+impl Class {
+    /// What to try where it dominates work on so many CPUs.
+    pub(crate) fn advice_on(&self, cpus: usize) -> &str {
+        match &self.advice_on_one_cpu {
+            Some(advice) if cpus == 1 => advice,
+            _ => &self.advice,
+        }
+    }
 }
 
 impl Classes {

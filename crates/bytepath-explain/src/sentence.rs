@@ -18,16 +18,25 @@ const SWITCHES_A_SECOND: f64 = 2_000.0;
 /// Fewer samples of the work itself than these say nothing about it.
 const OWN_MIN: u64 = 20;
 
-/// A paragraph for a person. `own` samples are of the work itself.
-pub(crate) fn sentence(explained: &Explained, own: u64) -> String {
+/// What there is to know of the work beside what is explained.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    /// Samples that are of the work itself.
+    pub(crate) own: u64,
+    /// CPUs that it could run on.
+    pub(crate) cpus: usize,
+}
+
+/// A paragraph for a person.
+pub(crate) fn sentence(explained: &Explained, known: Known) -> String {
     if explained.samples == 0 {
         return "Nothing was sampled, so there is nothing to say.".to_owned();
     }
     let idle = share(explained, IDLE);
     let mut text = match idle {
-        idle if idle >= WAITS => waiting(explained, idle),
-        _ if own < OWN_MIN => too_little(explained, own),
-        _ => working(explained),
+        idle if idle >= WAITS => waiting(explained, idle, known.cpus),
+        _ if known.own < OWN_MIN => too_little(explained, known.own),
+        _ => working(explained, known.cpus),
     };
     let others = share(explained, OTHERS);
     if others >= 0.1 {
@@ -52,7 +61,7 @@ fn too_little(explained: &Explained, own: u64) -> String {
     text + "; let it run for longer, or take more samples (--hz)."
 }
 
-fn waiting(explained: &Explained, idle: f64) -> String {
+fn waiting(explained: &Explained, idle: f64, cpus: usize) -> String {
     let rate = |counter: &str| {
         let count = explained.counters.get(counter).copied().unwrap_or(0.0);
         count / explained.seconds.max(1e-9) / explained.cpus.len().max(1) as f64
@@ -64,7 +73,7 @@ fn waiting(explained: &Explained, idle: f64) -> String {
         _ => "the time of the CPUs it could use".to_owned(),
     };
     let whole = percent(idle);
-    let why = if across >= SWITCHES_A_SECOND {
+    let why = if across >= SWITCHES_A_SECOND && cpus > 1 {
         "is idle: threads sleep and wake each other across CPUs; put them on one CPU or let them \
          spin; see --wait hybrid"
             .to_owned()
@@ -88,7 +97,7 @@ fn waiting(explained: &Explained, idle: f64) -> String {
     text
 }
 
-fn working(explained: &Explained) -> String {
+fn working(explained: &Explained, cpus: usize) -> String {
     let busy = 1.0 - share(explained, IDLE) - share(explained, OTHERS);
     let mut own = explained.classes.iter().filter(|class| !is_beside(&class.name));
     let Some(first) = own.next().filter(|class| class.share > 0.0) else {
@@ -109,7 +118,7 @@ fn working(explained: &Explained) -> String {
         _ => {
             let known = Classes::built_in().named(class);
             known.map_or_else(String::new, |class| {
-                format!("{}; to try: {}", class.about, class.advice)
+                format!("{}; to try: {}", class.about, class.advice_on(cpus))
             })
         }
     };
@@ -179,6 +188,9 @@ mod tests {
 
     use super::*;
 
+    /// Work that there are samples enough of.
+    const TWO_CPUS: Known = Known { own: 1000, cpus: 2 };
+
     fn explained(classes: &[(&str, f64)], counters: &[(&str, f64)]) -> Explained {
         let class = |(name, share): &(&str, f64)| ClassShare {
             name: (*name).to_owned(),
@@ -204,27 +216,42 @@ mod tests {
             &[("idle", 0.87), ("waking and scheduling", 0.08), ("copying", 0.05)],
             &[(name::WAKEUPS_ACROSS, 90_000.0)],
         );
-        let text = sentence(&ends, 1000);
+        let text = sentence(&ends, TWO_CPUS);
         assert!(text.starts_with("87% of the time of the CPUs it could use is idle"), "{text}");
         assert!(text.contains("on one CPU") && text.contains("--wait hybrid"), "{text}");
         assert!(text.contains("most is waking and scheduling (8%)"), "{text}");
     }
 
     #[test]
+    fn who_shares_a_cpu_is_told_neither_to_share_it_nor_to_spin() {
+        let alone = Known { cpus: 1, ..TWO_CPUS };
+        for class in ["waking and scheduling", "locks and spinning"] {
+            let text = sentence(&explained(&[(class, 0.9), ("copying", 0.1)], &[]), alone);
+            assert!(text.contains("to try: "), "{text}");
+            assert!(!text.contains("both ends on one CPU") && !text.contains("hybrid"), "{text}");
+        }
+        let idle = explained(&[("idle", 0.9)], &[(name::WAKEUPS_ACROSS, 90_000.0)]);
+        let text = sentence(&idle, alone);
+        assert!(!text.contains("put them on one CPU") && !text.contains("spin"), "{text}");
+    }
+
+    #[test]
     fn a_wait_for_a_device_is_no_matter_of_cpus() {
-        let text = sentence(&explained(&[("idle", 0.9), ("copying", 0.1)], &[]), 1000);
+        let text = sentence(&explained(&[("idle", 0.9), ("copying", 0.1)], &[]), TWO_CPUS);
         assert!(text.contains("waits for a device") && !text.contains("one CPU"), "{text}");
     }
 
     #[test]
     fn what_dominates_comes_with_what_to_try() {
-        let text =
-            sentence(&explained(&[("copying", 0.6), ("idle", 0.2), ("user code", 0.2)], &[]), 1000);
+        let text = sentence(
+            &explained(&[("copying", 0.6), ("idle", 0.2), ("user code", 0.2)], &[]),
+            TWO_CPUS,
+        );
         assert!(text.starts_with("75% of the time it ran is copying: bytes copied"), "{text}");
         assert!(text.contains("to try: routes that hand pages over"), "{text}");
         assert!(text.contains("Next is user code (25%). The CPUs were idle for 20%"), "{text}");
         let even = ["copying", "locks and spinning", "user code", "compression", "checksums"];
-        let text = sentence(&explained(&even.map(|class| (class, 0.2)), &[]), 1000);
+        let text = sentence(&explained(&even.map(|class| (class, 0.2)), &[]), TWO_CPUS);
         assert!(text.starts_with("No cost dominates. The largest is copying, 20%"), "{text}");
     }
 
@@ -238,7 +265,7 @@ mod tests {
             stack("work;main;lib::xxh3::consume", 40),
             stack("other programs", 900),
         ];
-        let text = sentence(&user, 1000);
+        let text = sentence(&user, TWO_CPUS);
         assert!(text.contains("most of all in print") && !text.contains("xxh3"), "{text}");
     }
 
@@ -246,7 +273,7 @@ mod tests {
     fn what_no_class_claims_is_named() {
         let mut strange = explained(&[(UNCLAIMED, 0.7), ("copying", 0.3)], &[]);
         strange.unclaimed = vec![SymbolShare { symbol: "frobnicate_[k]".to_owned(), share: 0.7 }];
-        let text = sentence(&strange, 1000);
+        let text = sentence(&strange, TWO_CPUS);
         assert!(text.contains("no class claims it; most of it is in frobnicate_[k]"), "{text}");
     }
 
@@ -256,7 +283,7 @@ mod tests {
         let call =
             bytepath_report::SyscallCount { name: "ppoll".into(), count: 1, seconds: Some(1.0) };
         short.syscalls = vec![call];
-        let text = sentence(&short, OWN_MIN - 1);
+        let text = sentence(&short, Known { own: OWN_MIN - 1, cpus: 2 });
         assert!(text.starts_with("Too little ran") && text.contains("19 of 1000"), "{text}");
         assert!(text.contains("longest in ppoll") && !text.contains("copying"), "{text}");
         assert!(sentence(&short, OWN_MIN).starts_with("100% of the time it ran is copying"));
@@ -264,7 +291,7 @@ mod tests {
 
     #[test]
     fn others_that_disturb_are_told_of() {
-        let text = sentence(&explained(&[("copying", 0.6), (OTHERS, 0.4)], &[]), 1000);
+        let text = sentence(&explained(&[("copying", 0.6), (OTHERS, 0.4)], &[]), TWO_CPUS);
         assert!(text.contains("Other programs took 40%"), "{text}");
     }
 }

@@ -11,7 +11,7 @@ use crate::missing::Missing;
 use crate::open::{Source, View};
 use crate::profile::{IDLE, Part, Profile, Stack, Thread};
 use crate::sampler::{Sampled, Sampling, online};
-use crate::sentence::sentence;
+use crate::sentence::{Known, sentence};
 use crate::shares::{Seen, Share, shares};
 use crate::syscalls::{Traced, Tracing};
 use crate::tracefs::Tracepoints;
@@ -120,7 +120,10 @@ impl Watch {
             let explained = Explained { seconds, counters, ..Explained::default() };
             let explained = Explained { missing: self.missing, ..explained };
             return Looked {
-                explained: Explained { sentence: sentence(&explained, 0), ..explained },
+                explained: Explained {
+                    sentence: sentence(&explained, Known { own: 0, cpus: self.cpus.len() }),
+                    ..explained
+                },
                 profile: Profile::default(),
             };
         };
@@ -151,6 +154,7 @@ impl Watch {
             (true, true) => Seen::ItsCpus,
             (true, false) => Seen::Cpus(self.cpus.len()),
         };
+        let known = Known { own: of_the_work(&profile), cpus: self.cpus.len() };
         let explained = Explained {
             source: sampled.source.name().to_owned(),
             hz: self.settings.hz,
@@ -162,7 +166,9 @@ impl Watch {
             missing: self.missing,
             ..Explained::default()
         };
-        Looked { explained: filled(explained, &profile, seen), profile }
+        let mut explained = filled(explained, &profile, seen);
+        explained.sentence = sentence(&explained, known);
+        Looked { explained, profile }
     }
 }
 
@@ -234,7 +240,7 @@ fn add(profile: &mut Profile, name: &str, part: Part, count: u64) {
     profile.counts.push(count);
 }
 
-/// What the samples say, put into an explanation that has all the rest.
+/// What the samples say, put into an explanation that has all the rest but the sentence.
 fn filled(mut explained: Explained, profile: &Profile, seen: Seen) -> Explained {
     let known = Classes::built_in();
     let classes = known.of_all(profile);
@@ -245,7 +251,6 @@ fn filled(mut explained: Explained, profile: &Profile, seen: Seen) -> Explained 
     explained.unclaimed = unclaimed(profile, &classes, share);
     explained.descriptor_calls = by_call(profile, &classes, DESCRIPTORS);
     explained.stacks = folded::bounded(profile, &classes);
-    explained.sentence = sentence(&explained, of_the_work(profile));
     explained
 }
 

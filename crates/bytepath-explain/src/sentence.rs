@@ -58,7 +58,12 @@ fn too_little(explained: &Explained, own: u64) -> String {
     if let Some(call) = longest {
         text += &format!(", which was longest in {}", call.name);
     }
-    text + "; let it run for longer, or take more samples (--hz)."
+    text += "; let it run for longer, or take more samples (--hz).";
+    if !explained.cpus.is_empty() {
+        text += " The shares are of less time, that of as many CPUs as it could use at once, and hold what \
+                 threads of the kernel did meanwhile.";
+    }
+    text
 }
 
 fn waiting(explained: &Explained, idle: f64, cpus: usize) -> String {
@@ -286,7 +291,11 @@ mod tests {
         let text = sentence(&short, Known { own: OWN_MIN - 1, cpus: 2 });
         assert!(text.starts_with("Too little ran") && text.contains("19 of 1000"), "{text}");
         assert!(text.contains("longest in ppoll") && !text.contains("copying"), "{text}");
-        assert!(sentence(&short, OWN_MIN).starts_with("100% of the time it ran is copying"));
+        assert!(text.contains("The shares are of less time"), "{text}");
+        assert!(
+            sentence(&short, Known { own: OWN_MIN, cpus: 2 })
+                .starts_with("100% of the time it ran is copying")
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn all() -> &'static BTreeMap<String, Shares> {
 
 /// Puts what was published for this arm beside what was found; true if there was anything.
 pub fn beside(arm: &str, explained: &mut Explained) -> bool {
-    let Some(published) = all().get(own_name(arm)) else { return false };
+    let Some(published) = of(arm) else { return false };
     for (class, share) in &published.classes {
         match explained.classes.iter_mut().find(|found| found.name == *class) {
             Some(found) => found.published = Some(*share),
@@ -39,7 +39,12 @@ pub fn beside(arm: &str, explained: &mut Explained) -> bool {
 
 /// Who published shares for this arm.
 pub fn source(arm: &str) -> Option<&'static str> {
-    all().get(own_name(arm)).map(|published| published.source.as_str())
+    of(arm).map(|published| published.source.as_str())
+}
+
+/// What was published for this arm. The ends that others looked at ran on two CPUs.
+fn of(arm: &str) -> Option<&'static Shares> {
+    (!arm.contains("@same-cpu")).then(|| all().get(own_name(arm)))?
 }
 
 /// The name of an arm without its placement and without its section.
@@ -66,9 +71,17 @@ mod tests {
     fn published_shares_stand_beside_ours_also_where_we_found_none() {
         let copying = ClassShare { name: "copying".into(), share: 0.5, ..ClassShare::default() };
         let mut explained = Explained { classes: vec![copying], ..Explained::default() };
-        assert!(beside("write-read@same-cpu", &mut explained));
+        assert!(beside("write-read@cross-cpu", &mut explained));
         assert_eq!(explained.classes[0].published, Some(0.24));
         assert_eq!(explained.classes[1].name, "page allocation and freeing");
-        assert!(!beside("tee-reservoir@same-cpu", &mut explained));
+        assert!(!beside("tee-reservoir@cross-cpu", &mut explained));
+    }
+
+    #[test]
+    fn shares_of_two_cpus_are_not_those_of_one() {
+        let mut explained = Explained::default();
+        assert!(!beside("write-read@same-cpu", &mut explained));
+        assert_eq!(source("write-read@same-cpu"), None);
+        assert_eq!(explained, Explained::default());
     }
 }

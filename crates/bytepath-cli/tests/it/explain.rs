@@ -243,7 +243,9 @@ fn arms_are_explained_after_their_samples_with_published_shares_beside() {
         "explain",
         "pipes",
         "--arms",
-        "write-read@same-cpu,vmsplice-splice@same-cpu",
+        "write-read@free,vmsplice-splice@free",
+        "--placement",
+        "free",
         "--blocks",
         "2",
         "--time",
@@ -257,7 +259,7 @@ fn arms_are_explained_after_their_samples_with_published_shares_beside() {
     ];
     let done = run(bytepath(&words).current_dir(dir.path()));
     assert!(done.status.success(), "{done:?}");
-    for word in ["── write-read@same-cpu ──", "published", "system call"] {
+    for word in ["── write-read@free ──", "published", "system call"] {
         assert!(done.stdout.contains(word), "{word}: {done:?}");
     }
     let record = record(&dir.path().join("r.json"));

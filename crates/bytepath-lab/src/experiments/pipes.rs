@@ -201,14 +201,12 @@ pub fn arms(axes: &Axes, program: &Path) -> Vec<Arm> {
     let mut arms = Vec::new();
     // Two CPUs first, as published.
     let (same, apart): (Vec<_>, Vec<_>) = axes.placements.iter().partition(|place| on_one(place));
-    // Published for two cores, so the figures stand beside those where they can.
-    let beside_one = apart.is_empty();
     for placement in apart.into_iter().chain(same) {
-        let beside = beside_one || !on_one(placement);
         for rung in RUNGS {
             for point in points(axes, rung) {
-                // Published for pipes as they come.
-                let published = rung.published.filter(|_| beside && point.pipe_bytes.is_none());
+                // Published for two cores, and for pipes as they come.
+                let as_published = !on_one(placement) && point.pipe_bytes.is_none();
+                let published = rung.published.filter(|_| as_published);
                 let published = published.map(self::published);
                 arms.push(Arm { published, ..arm(rung, None, placement, &point, program) });
             }
@@ -424,6 +422,19 @@ mod tests {
         assert_eq!(reference(&both), Some("write-read@cross-cpu"));
         let one = arms(&axes(vec![on("same-cpu", 0, 0)]), Path::new("b"));
         assert_eq!(reference(&one), Some("write-read@same-cpu"));
+    }
+
+    #[test]
+    fn figures_for_two_cores_stand_beside_no_ends_on_one() {
+        let placements = vec![on("same-cpu", 1, 1), on("cross-cpu", 0, 1)];
+        let both = arms(&Axes { placements, ..Axes::default() }, Path::new("b"));
+        let placements = vec![on("same-cpu", 0, 0)];
+        let one = arms(&Axes { placements, ..Axes::default() }, Path::new("b"));
+        for arm in both.iter().chain(&one) {
+            let beside = arm.published.is_some();
+            assert!(!(beside && arm.name.contains("@same-cpu")), "{}", arm.name);
+            assert!(beside || arm.name != "write-read@cross-cpu");
+        }
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub(crate) struct Column {
     pub(crate) heading: fn(&Record) -> String,
     pub(crate) cell: fn(&Record, &Arm) -> String,
     pub(super) alignment: CellAlignment,
-    /// Where the width does not suffice, the column with the lowest figure goes first. Columns
-    /// without one always stay.
+    /// Where the width does not suffice, the column with the lowest figure goes first: what others
+    /// measured and what it cost before how sure it is. Columns without one always stay.
     pub(super) importance: Option<u8>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) const ALL: &[Column] = &[
             measured(record, arm, arm.published.as_ref().map(|published| published.value))
         },
         alignment: CellAlignment::Right,
-        importance: Some(6),
+        importance: Some(3),
     },
     Column {
         name: "median",
@@ -77,21 +77,21 @@ pub(crate) const ALL: &[Column] = &[
         heading: |_| "95%\ninterval".to_owned(),
         cell: |_, arm| arm.ci95.map_or_else(unknown, numbers::interval),
         alignment: CellAlignment::Right,
-        importance: Some(5),
+        importance: Some(7),
     },
     Column {
         name: "ratio to reference",
         heading: |_| "ratio to\nreference".to_owned(),
         cell: |_, arm| ratio(arm),
         alignment: CellAlignment::Right,
-        importance: Some(7),
+        importance: Some(8),
     },
     Column {
         name: "ratio's interval",
         heading: |_| "ratio's\ninterval".to_owned(),
         cell: |_, arm| arm.ratio_ci95.map_or_else(unknown, numbers::interval),
         alignment: CellAlignment::Right,
-        importance: Some(3),
+        importance: Some(6),
     },
     Column {
         name: VERDICT,
@@ -205,8 +205,9 @@ pub(crate) const ALL: &[Column] = &[
             (Status::Ok, false) => "no".to_owned(),
         },
         alignment: CellAlignment::Left,
-        // Speeds of bytes that nobody looked at must not pass for the others.
-        importance: None,
+        // Nor does this get lost: speeds of bytes that nobody looked at must not pass for the others, and
+        // are named below the table.
+        importance: Some(5),
     },
 ];
 

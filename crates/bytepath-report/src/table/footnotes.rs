@@ -15,7 +15,7 @@ pub(super) fn all(record: &Record, shown: &Shown) -> Vec<String> {
     lines.extend(control(record));
     lines.extend(unavailable(record));
     lines.extend(flagged(record));
-    lines.extend(untouched(record));
+    lines.extend(untouched(record, shown));
     lines.extend(published(record, shown));
     lines.extend(dropped(shown));
     lines.extend(record.notes.iter().map(|note| format!("note: {note}")));
@@ -98,14 +98,21 @@ fn flagged(record: &Record) -> Option<String> {
     })
 }
 
-fn untouched(record: &Record) -> Option<String> {
-    let ran = |arm: &&Arm| arm.status == Status::Ok;
-    record
-        .arms
-        .iter()
-        .filter(ran)
-        .any(|arm| !arm.touched && arm.unit.is_of_bytes())
-        .then(|| format!("{TOUCHED} no: bytes were moved, but the reader never looked at them"))
+/// What it means that a reader did not look; the arms too, where their column had to go.
+fn untouched(record: &Record, shown: &Shown) -> Option<String> {
+    let ran = || {
+        let ran = |arm: &&Arm| arm.status == Status::Ok && arm.unit.is_of_bytes();
+        record.arms.iter().filter(ran)
+    };
+    let untouched: Vec<&str> =
+        ran().filter(|arm| !arm.touched).map(|arm| arm.name.as_str()).collect();
+    let meaning = format!("{TOUCHED} no: bytes were moved, but the reader never looked at them");
+    match (untouched.is_empty(), shown.has(TOUCHED)) {
+        (true, _) => None,
+        (false, true) => Some(meaning),
+        (false, false) if untouched.len() == ran().count() => Some(format!("{meaning}: all arms")),
+        (false, false) => Some(format!("{meaning}: {}", untouched.join(", "))),
+    }
 }
 
 /// Where the published figures are from, each source once with what to know about it.
@@ -127,8 +134,8 @@ fn published(record: &Record, shown: &Shown) -> Vec<String> {
 }
 
 fn dropped(shown: &Shown) -> Option<String> {
-    // The verdicts are not missing: they stand below the table instead.
-    let missing = shown.dropped.iter().filter(|column| column.name != VERDICT);
+    // These are not missing: they stand below the table instead.
+    let missing = shown.dropped.iter().filter(|column| ![VERDICT, TOUCHED].contains(&column.name));
     let names: Vec<_> = missing.map(|column| column.name).collect();
     (!names.is_empty()).then(|| format!("too narrow to show: {}", names.join(", ")))
 }

@@ -99,6 +99,20 @@ fn columns_that_no_arm_fills_are_not_drawn_nor_regretted() {
 }
 
 #[test]
+fn intervals_stay_longer_than_what_others_published_and_nothing_passes_for_touched() {
+    for width in 50..120 {
+        let text = at_width(&sample::record(), width);
+        let has = |heading: &str| text.split('\n').take(9).any(|line| line.contains(heading));
+        let (interval, published, touched) = (has("95%"), has("published"), has("touched"));
+        assert!(interval || !published, "{width}:\n{text}");
+        assert!(interval || !touched, "{width}:\n{text}");
+        let named = text.contains("looked at them: vmsplice → splice,");
+        let named = named || text.replace("\n  ", " ").contains("at them: vmsplice → splice,");
+        assert!(touched || named, "{width}:\n{text}");
+    }
+}
+
+#[test]
 fn a_record_without_arms_still_renders() {
     let mut record = sample::record();
     record.arms.clear();

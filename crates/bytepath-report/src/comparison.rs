@@ -191,15 +191,23 @@ fn absence(arm: Option<&ArmInRun>) -> &'static str {
 /// compared.
 fn remarks(comparison: &Comparison) -> Vec<String> {
     let method = &comparison.method;
-    let mut remarks = vec![format!(
-        "Ratios are to {}; above 1 is more of the unit. The {} hold 1 together in {:.0}% of \
-         comparisons of equal runs{}; within ±{} is called same.",
-        Comparison::letter(0),
-        plural(method.intervals, "interval"),
-        method.confidence * 100.0,
-        if method.intervals > 1 { " (Bonferroni)" } else { "" },
-        percent(method.margin)
-    )];
+    let confidence = format!("{:.0}% of comparisons of equal runs", method.confidence * 100.0);
+    let holds = match method.intervals {
+        1 => format!("The interval holds 1 in {confidence}"),
+        many => format!("The {many} intervals hold 1 together in {confidence} (Bonferroni)"),
+    };
+    let base = Comparison::letter(0);
+    let mut remarks = vec![
+        format!(
+            "{base} and the letters after it are medians; ratios are to {base}, and not of these \
+             medians: where samples spread far the two may contradict each other, and the interval \
+             is of the ratio."
+        ),
+        format!(
+            "Above 1 is more of the unit. {holds}; within ±{} is called same.",
+            percent(method.margin)
+        ),
+    ];
     remarks.push(method.between.clone());
     if comparison.arms.iter().flat_map(|arm| arm.runs.iter().flatten()).any(is_undecided) {
         remarks.push(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bytepath_report::{Difference, Record};
+use bytepath_report::{Difference, PEAK_AT_MOST, Record, latency};
 use serde_json::Value;
 
 /// Settings that say how long, how often or where the work was done, and not what it is: told where
@@ -25,6 +25,10 @@ const CHANCE: [&str; 2] = ["seed", "command"];
 
 /// A longer value is cut: it is there to be recognised.
 const VALUE_CHARACTERS_MAX: usize = 80;
+
+/// Parameters that were found by measuring although they look like chosen ones: whole numbers, texts.
+const MEASURED: [&str; 5] =
+    [PEAK_AT_MOST, latency::PARAM, "would_block", "verified_blocks", "bytes_held"];
 
 /// More notes about parameters than this say no more.
 const PARAMS_MAX: usize = 10;
@@ -136,7 +140,8 @@ pub(super) fn params(records: &[&Record], names: &[String]) -> Vec<String> {
         for (index, record) in records.iter().enumerate().skip(1) {
             let other = of(record);
             let differs = |(key, value): &(&String, &Value)| {
-                other.get(*key).is_some_and(|other| other != *value && is_chosen(value))
+                let is_other = other.get(*key).is_some_and(|other| other != *value);
+                is_other && is_chosen(value) && !MEASURED.contains(&key.as_str())
             };
             notes.extend(base.iter().filter(differs).map(|(key, value)| {
                 format!(
@@ -158,4 +163,26 @@ pub(super) fn params(records: &[&Record], names: &[String]) -> Vec<String> {
 
 fn is_chosen(value: &Value) -> bool {
     value.is_string() || value.is_boolean() || value.is_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytepath_report::{Arm, Unit};
+
+    use super::*;
+    use crate::experiments::record_of;
+
+    #[test]
+    fn a_measurement_that_looks_like_a_setting_is_told_as_none() {
+        let run = |peak: u64, chunk: u64| {
+            let mut arm = Arm::new("copy", Unit::Seconds);
+            arm.params.insert(PEAK_AT_MOST.to_owned(), peak.into());
+            arm.params.insert("chunk_bytes".to_owned(), chunk.into());
+            record_of(vec![arm])
+        };
+        let names = ["copy".to_owned()];
+        let (a, b, c) = (run(6_320_128, 4096), run(6_459_392, 4096), run(6_320_128, 8192));
+        assert!(params(&[&a, &b], &names).is_empty());
+        assert_eq!(params(&[&a, &c], &names), ["copy: chunk_bytes is 4096 in A and 8192 in B"]);
+    }
 }

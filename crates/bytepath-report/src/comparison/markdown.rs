@@ -34,7 +34,7 @@ impl Comparison {
     fn markdown_table(&self, run: usize) -> String {
         let (base, other) = (Comparison::letter(0), Comparison::letter(run));
         let mut text = format!(
-            "\n| arm | unit | {base} | {other} | {other}/{base} | interval | verdict |\n\
+            "\n| arm | unit | {base} median | {other} median | {other}/{base} | interval | verdict |\n\
              |---|---|--:|--:|--:|--:|---|\n"
         );
         for arm in &self.arms {

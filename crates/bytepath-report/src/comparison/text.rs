@@ -44,7 +44,16 @@ impl Comparison {
         table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
         let (base, other) = (Comparison::letter(0), Comparison::letter(run));
         let ratio = format!("{other}/{base}");
-        table.set_header(["arm", "unit", &base, &other, &ratio, "interval", "verdict"]);
+        let median = |letter: &str| format!("{letter}\nmedian");
+        table.set_header([
+            "arm",
+            "unit",
+            &median(&base),
+            &median(&other),
+            &ratio,
+            "interval",
+            "verdict",
+        ]);
         for arm in &self.arms {
             table.add_row(row(arm, run));
         }

@@ -84,13 +84,22 @@ impl Counting {
             so_far(counted.whom)
         });
         sums.extend(hardware(counted));
+        let mut counting = Counting { sums, whom: counted.whom, before };
         if let Some(tracepoints) = counted.tracepoints
-            && let Err(error) = traced(counted, tracepoints, &mut sums)
+            && let Err(error) = traced(counted, tracepoints, &mut counting.sums)
         {
-            let what = "which switches were voluntary, and wake-ups";
-            missing.push(Missing::no_tracepoints(what, &why(&error)).0);
+            missing.push(Missing::no_tracepoints(counting.traced(), &why(&error)).0);
         }
-        Counting { sums, whom: counted.whom, before }
+        counting
+    }
+
+    /// What is not counted without tracepoints: which switches were voluntary the kernel tells too, where
+    /// it counts for everybody.
+    pub(crate) fn traced(&self) -> &'static str {
+        match self.before {
+            Some(_) => "wake-ups",
+            None => "wake-ups, and which switches were voluntary",
+        }
     }
 
     /// The numbers.
@@ -208,5 +217,19 @@ pub(crate) fn why(error: &io::Error) -> String {
         ),
         (Some(libc::EMFILE), _) => "too few open files are allowed; raise ulimit -n".to_owned(),
         _ => format!("perf_event_open: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_that_the_kernel_tells_everybody_are_not_said_to_be_missing() {
+        let counting = |before| Counting { sums: Vec::new(), whom: Whom::Started, before };
+        assert!(counting(None).traced().contains("which switches were voluntary"));
+        let told = counting(Some(so_far(Whom::Started)));
+        assert_eq!(told.traced(), "wake-ups");
+        assert!(told.stop().contains_key(name::SWITCHES_VOLUNTARY));
     }
 }

@@ -60,14 +60,9 @@ impl Watch {
             Whom::Started => Vec::new(),
             Whom::Process(pid) => with_descendants(pid).into_iter().flat_map(threads_of).collect(),
         };
-        let tracepoints = match Tracepoints::find() {
-            Ok(found) => Some(found),
-            Err(error) => {
-                missing.push(Missing::no_tracepoints(TRACED, &no_tracefs(&error)).0);
-                None
-            }
-        };
-        let tracing = settings.syscalls.then_some(tracepoints.as_ref()).flatten();
+        let found = Tracepoints::find();
+        let tracepoints = found.as_ref().ok();
+        let tracing = settings.syscalls.then_some(tracepoints).flatten();
         let tracing = tracing.and_then(|from| {
             Tracing::start(from, whom, &threads, &online)
                 .map_err(|error| {
@@ -80,9 +75,12 @@ impl Watch {
         let sampling = Sampling::start(whom, &cpus, settings, &own, &mut missing)
             .map_err(|why| missing.push(why.0))
             .ok();
-        let tracepoints = tracepoints.as_ref();
         let counted = Counted { whom, threads: &threads, online: &online, tracepoints };
         let counting = Counting::start(&counted, &mut missing);
+        if let Err(error) = &found {
+            let what = format!("system calls by name, {}", counting.traced());
+            missing.push(Missing::no_tracepoints(&what, &no_tracefs(error)).0);
+        }
         Watch {
             whom,
             settings: settings.clone(),
@@ -171,9 +169,6 @@ impl Watch {
         Looked { explained, profile }
     }
 }
-
-/// What tracepoints are wanted for.
-const TRACED: &str = "system calls by name, wake-ups, and which switches were voluntary";
 
 fn no_tracefs(error: &std::io::Error) -> String {
     match error.raw_os_error() {

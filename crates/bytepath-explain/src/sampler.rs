@@ -80,9 +80,10 @@ impl Sampling {
             missing.push(Missing::no_cycles().0);
         }
         let mut world = World::new(&roots, own.iter().copied().chain([sampler]));
-        if whom == Whom::Started {
-            // Whoever starts the work, and waits for it, is not of it.
-            world.leave_out(std::process::id());
+        let this = std::process::id();
+        if whom != Whom::Process(this) {
+            // Whoever starts the work, and waits for it or only looks at it, is not of it.
+            world.leave_out(this);
         }
         world.leave_aside(&settings.beside);
         enable(&mut opened).map_err(|error| Missing::no_samples(&error))?;

@@ -274,18 +274,20 @@ pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
     tasks.map(|all| all.flatten().filter_map(number).collect()).unwrap_or_default()
 }
 
-/// A process and all that come from it.
+/// A process and all that come from it, but for the one that looks: of a shell, that is one of its children.
 pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
     let all = fs::read_dir("/proc").map(|all| all.flatten().filter_map(number).collect());
     let all: Vec<u32> = all.unwrap_or_default();
     let parents: Vec<(u32, u32)> =
         all.iter().filter_map(|pid| Some((*pid, parent_of(*pid)?))).collect();
+    let this = std::process::id();
     let mut found = vec![pid];
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
         let children = parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid);
-        let children: Vec<u32> = children.filter(|pid| !found.contains(pid)).collect();
+        let children = children.filter(|pid| *pid != this && !found.contains(pid));
+        let children: Vec<u32> = children.collect();
         found.extend(children);
         next += 1;
     }
@@ -387,9 +389,15 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_found_under_its_parent() {
-        let parent = std::os::unix::process::parent_id();
-        assert!(with_descendants(parent).contains(&std::process::id()));
+    fn children_are_found_and_who_looks_is_none_of_its_parents() {
         assert!(threads_of(std::process::id()).contains(&std::process::id()));
+        let found = with_descendants(std::os::unix::process::parent_id());
+        assert!(!found.contains(&std::process::id()), "{found:?}");
+        let mut cat = std::process::Command::new("cat");
+        let mut child = cat.stdin(std::process::Stdio::piped()).spawn().expect("cat is everywhere");
+        let found = with_descendants(std::process::id());
+        drop(child.stdin.take());
+        assert!(child.wait().expect("it ends with its input").success());
+        assert!(found.contains(&std::process::id()) && found.contains(&child.id()), "{found:?}");
     }
 }

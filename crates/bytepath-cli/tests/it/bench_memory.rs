@@ -148,6 +148,10 @@ fn the_pool_is_left_alone_unless_asked_and_the_remedy_is_told() {
     let record = record(&["memory", "--ops", "read", "--size", "4M", "--pages", "base,hugetlb"]);
     let why = arms(&record)[1]["why"].as_str().expect("there is no page");
     assert!(why.contains("nr_hugepages") && why.contains("--hugetlb-pool"), "{why}");
+    let shared = arms(&record).iter().find(|arm| arm["name"] == "between-processes+hugetlb");
+    if let Some(why) = shared.and_then(|arm| arm["why"].as_str()) {
+        assert_eq!(why.matches("the pool is empty").count(), 1, "{why}");
+    }
     assert_eq!(pool(), Some(0));
     let Some(nobody) = as_nobody() else { return };
     let words =

@@ -150,9 +150,25 @@ impl CopyWork {
                 let mut text = String::new();
                 let _ = complaint.rewind().and_then(|()| complaint.read_to_string(&mut text));
                 let text = text.trim().trim_start_matches("bytepath: ");
-                Err(if text.is_empty() { format!("it failed ({status})") } else { text.to_owned() })
+                Err(match text.is_empty() {
+                    true => format!("it failed ({status})"),
+                    false => self.helped(text),
+                })
             }
         }
+    }
+
+    /// What a route says, with what helps here, where it runs alone and no planner has a choice.
+    fn helped(&self, text: &str) -> String {
+        const TO_THE_PLANNER: &str = "; leave the choice of the route to the planner";
+        let helps = match &self.mover {
+            Mover::Route("reflink") => {
+                "; only file systems that share extents have reflinks: measure on one, such as xfs or \
+                 btrfs (--dir, --on)"
+            }
+            _ => "",
+        };
+        text.replace(TO_THE_PLANNER, helps)
     }
 
     fn command(&self, material: &Material, sink: &Path) -> Result<Command, String> {

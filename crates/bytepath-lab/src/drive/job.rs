@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use bytepath::engines::{Direction, Done, Engine, Io};
+use bytepath::Refusal;
+use bytepath::engines::{Cache, Direction, Done, Engine, Io};
 use bytepath_report::latency;
 use hdrhistogram::Histogram;
 
@@ -188,9 +189,20 @@ impl<'a> Job<'a> {
     /// The whole queue failed.
     #[cold]
     fn failed(&self, errno: rustix::io::Errno) -> DriveError {
-        DriveError::Refused {
-            engine: self.drive.engine.name(),
-            refusal: self.engine.refusal(errno),
+        DriveError::Refused { engine: self.drive.engine.name(), refusal: self.refusal(errno) }
+    }
+
+    /// What the engine says, with what helps here: these files are open with O_DIRECT already, where that
+    /// is asked for.
+    fn refusal(&self, errno: rustix::io::Errno) -> Refusal {
+        let refusal = self.engine.refusal(errno);
+        let polled = self.drive.engine.name() == "uring-iopoll";
+        match polled && self.drive.cache == Cache::Direct && refusal.remedy.is_some() {
+            true => refusal.remedy(
+                "measure on a device with queues for polling (nvme: poll_queues=N of its module), by \
+                 --dir or --device",
+            ),
+            false => refusal,
         }
     }
 
@@ -202,7 +214,8 @@ impl<'a> Job<'a> {
         let (path, at) = (self.drive.files[self.first_file + io.file].clone(), io.at);
         match answer {
             Err(errno) => {
-                DriveError::Request { engine, what, path, at, refusal: self.engine.refusal(errno) }
+                let refusal = self.refusal(errno);
+                DriveError::Request { engine, what, path, at, refusal }
             }
             Ok(count) => {
                 DriveError::Short { engine, what, path, at, count, io_bytes: self.drive.io_bytes }

@@ -94,7 +94,7 @@ pub struct DriveReport {
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// A file cannot be opened.
-    #[error("cannot open {}: {}{}", path.display(), std::io::Error::from(*errno), opening_hint(*errno))]
+    #[error("cannot open {}: {}{}", named(path), std::io::Error::from(*errno), opening_hint(*errno))]
     Open {
         /// It.
         path: PathBuf,
@@ -102,7 +102,10 @@ pub enum DriveError {
         errno: Errno,
     },
     /// A file does not hold one block.
-    #[error("{} holds {bytes} bytes, less than one block of {io_bytes}; take a larger file or a smaller --bs", path.display())]
+    #[error(
+        "{} holds {bytes} bytes, less than one block of {io_bytes}; take a larger file or a smaller --bs",
+        named(path)
+    )]
     Small {
         /// It.
         path: PathBuf,
@@ -120,7 +123,7 @@ pub enum DriveError {
         refusal: Refusal,
     },
     /// A request failed.
-    #[error("{engine}: {what} {} at byte {at}: {refusal}", path.display())]
+    #[error("{engine}: {what} {} at byte {at}: {refusal}", named(path))]
     Request {
         /// The engine.
         engine: &'static str,
@@ -134,7 +137,10 @@ pub enum DriveError {
         refusal: Refusal,
     },
     /// A request came up short.
-    #[error("{engine}: {what} {} at byte {at} came to {count} of {io_bytes} bytes; did the file become shorter?", path.display())]
+    #[error(
+        "{engine}: {what} {} at byte {at} came to {count} of {io_bytes} bytes; did the file become shorter?",
+        named(path)
+    )]
     Short {
         /// The engine.
         engine: &'static str,
@@ -150,7 +156,7 @@ pub enum DriveError {
         io_bytes: usize,
     },
     /// The bytes are not those that belong there.
-    #[error("{engine}: {}: {wrong}", path.display())]
+    #[error("{engine}: {}: {wrong}", named(path))]
     Wrong {
         /// The engine.
         engine: &'static str,
@@ -162,6 +168,15 @@ pub enum DriveError {
     /// A histogram could not be kept.
     #[error("cannot keep the latencies: {0}")]
     Histogram(String),
+}
+
+/// A file for a person: those of a [`crate::file_set::FileSet`] that were made have no names, and the one by
+/// which a process finds them says nothing to anybody else.
+fn named(path: &Path) -> String {
+    match path.starts_with("/proc") {
+        true => "a file made for this run".to_owned(),
+        false => path.display().to_string(),
+    }
 }
 
 fn opening_hint(errno: Errno) -> &'static str {

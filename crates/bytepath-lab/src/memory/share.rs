@@ -26,7 +26,8 @@ fn setup(ring_bytes: usize, pages: PageSize) -> Setup {
 /// # Errors
 /// The channel cannot be made, or not of such pages.
 pub fn write(link: OwnedFd, ring_bytes: usize, pages: PageSize) -> io::Result<()> {
-    let mut sender = Connection::from_fd(link)?.sender(&setup(ring_bytes, pages))?;
+    let mut sender =
+        Connection::from_fd(link)?.sender(&setup(ring_bytes, pages)).map_err(said_once)?;
     let huge = sender.memory().huge_bytes().map_err(io::Error::other)?;
     if pages != PageSize::Base && huge == 0 {
         return Err(io::Error::other(
@@ -45,6 +46,12 @@ pub fn write(link: OwnedFd, ring_bytes: usize, pages: PageSize) -> io::Result<()
     }
 }
 
+/// An error whose text has that of its cause in it, without the cause: whoever prints the chain would say
+/// it twice.
+fn said_once(error: impl std::error::Error) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
 fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
@@ -59,7 +66,8 @@ pub fn read(
     warm_up: Duration,
     time: Duration,
 ) -> io::Result<SweepReport> {
-    let mut receiver = Connection::from_fd(link)?.receiver(&setup(ring_bytes, PageSize::Base))?;
+    let setup = setup(ring_bytes, PageSize::Base);
+    let mut receiver = Connection::from_fd(link)?.receiver(&setup).map_err(said_once)?;
     let mut piece = vec![0; PIECE_BYTES];
     let mut for_time = |time: Duration| -> io::Result<(u64, Duration)> {
         let (mut bytes, started) = (0, Instant::now());

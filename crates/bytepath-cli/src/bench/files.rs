@@ -191,6 +191,13 @@ impl Files {
                     .to_owned(),
             ),
             (
+                self.batch > self.depth,
+                format!(
+                    "--batch {} is more than a job has in flight: raise --depth {} to it, or lower it",
+                    self.batch, self.depth
+                ),
+            ),
+            (
                 self.destroy && !theirs,
                 "--destroy has no effect without --file or --device PATH".to_owned(),
             ),

@@ -35,9 +35,9 @@ pub(super) struct Swap {
     /// How large the swap area is; 500M unless given, of --quick 80M
     #[arg(long, value_name = "SIZE", value_parser = touch::whole_pieces)]
     area: Option<u64>,
-    /// What the pages hold: integers, text, random
-    #[arg(long, value_name = "KIND", value_parser = touch::contents, default_value = "integers")]
-    contents: Contents,
+    /// What the pages hold: integers (unless given), text, random
+    #[arg(long, value_name = "KIND", value_parser = touch::contents)]
+    contents: Option<Contents>,
     /// How many pages are read in random order; 8192 unless given, of --quick 1024
     #[arg(long, value_name = "N")]
     random_pages: Option<u64>,
@@ -99,7 +99,7 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
         limit_bytes: options.or(options.limit, swap::LIMIT_BYTES, 16 << 20),
         area_bytes: options.or(options.area, swap::AREA_BYTES, 80 << 20),
         disk_rate: options.disk_rate,
-        contents: options.contents,
+        contents: options.contents.unwrap_or(Contents::Integers),
         random_pages: options.or(options.random_pages, 8192, 1024),
         directory: directory.as_deref().map_err(String::as_str),
     };
@@ -140,6 +140,16 @@ impl Swap {
         if self.work == Job::Touch && timed {
             return Err(wrong_usage(
                 "memory is touched as a whole, so --time and --warm-up have no effect; see --size",
+            ));
+        }
+        if self.work == Job::Mariadb && self.contents.is_some() {
+            return Err(wrong_usage(
+                "--contents has no effect on --work mariadb, whose rows sysbench makes",
+            ));
+        }
+        if self.work != Job::Touch && self.random_pages.is_some() {
+            return Err(wrong_usage(
+                "--random-pages has no effect on a server, which is asked for as long as --time says",
             ));
         }
         Ok(())

@@ -503,6 +503,8 @@ fn what_cannot_be_is_refused() {
     refused(&["--limit", "1M"], "starts no process");
     refused(&["--disk-rate", "1K"], "hours");
     refused(&["--contents", "lies"], "integers, text, random");
+    refused(&["--work", "mariadb", "--contents", "text"], "--contents has no effect");
+    refused(&["--work", "redis", "--random-pages", "9"], "--random-pages has no effect");
     refused(&["--work", "sleep"], "touch, redis, mariadb");
     refused(&["--arms", "no-such"], "swap-file");
     refused(&["--time", "1s"], "--size");

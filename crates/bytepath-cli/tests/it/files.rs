@@ -285,6 +285,8 @@ fn wrong_usage_says_what_is_wrong() {
     let file = text(&name);
     let cases: &[(&[&str], &[&str])] = &[
         (&["--arms", "pwrite"], &["no arm matches pwrite", "posix-aio@direct"]),
+        (&["--batch", "100", "--depth", "2"], &["--batch 100", "--depth 2"]),
+        (&["--seed", "abc"], &["--seed", "no seed", "whole number"]),
         (&["--bs", "1000"], &["--bs 1000", "512", "--buffered"]),
         (&["--read-percent", "30"], &["--read-percent has no effect"]),
         (&["--direct", "--cold"], &["--cold has no effect"]),

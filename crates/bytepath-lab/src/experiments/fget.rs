@@ -26,7 +26,8 @@ pub const DESCRIPTION: Description = Description {
                  thread has a table of its own; processes: one thread each; single-thread: one for \
                  all; uring: a ring a thread, its requests one at a time on each connection; \
                  uring-registered: of files that it keeps; uring-multishot: asked once to receive \
-                 whatever comes, into buffers of its own.",
+                 whatever comes, into buffers of its own; uring-direct-accept: its connections are \
+                 accepted into the ring's own table, so that they never have a descriptor.",
 };
 
 /// What the user may vary.
@@ -178,6 +179,14 @@ mod tests {
             one_file: vec![false, true],
             clients: 1,
             memcached: Some(Err("not here".into())),
+        }
+    }
+
+    #[test]
+    fn the_definition_says_what_every_situation_is() {
+        for situation in SITUATIONS {
+            let name = format!(" {}:", situation.name());
+            assert!(DESCRIPTION.definition.contains(&name), "{name}");
         }
     }
 

@@ -135,7 +135,7 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "TIME", value_parser = values::warm_up)]
     warm_up: Option<Duration>,
     /// Draw the random orders from this seed, as an earlier record names it
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed)]
     seed: Option<u64>,
     /// Write the record to a file; - for standard output, which then holds nothing else
     #[arg(long, value_name = "FILE")]
@@ -216,6 +216,11 @@ fn pipes(options: &Pipes) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     let record = measure_pipes(arms, options)?;
     show(&record, pipes::dominating(&record).as_deref(), outputs)
+}
+
+/// A seed, as records name it.
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is no seed; it is a whole number of up to 64 bits"))
 }
 
 /// Removes what runs left that were killed, and says so; what stays keeps nobody from measuring.

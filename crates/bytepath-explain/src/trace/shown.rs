@@ -21,7 +21,7 @@ const BAR: usize = 40;
 
 /// All of it.
 pub fn text(traced: &Traced) -> String {
-    let mut text = format!("{}: {} traced\n\n", traced.what, seconds(traced.seconds));
+    let mut text = format!("{}: {} traced\n\n", traced.what, numbers::time(traced.seconds));
     text += &match &traced.found {
         TraceFound::OffCpu(rows) => off_cpu(rows),
         TraceFound::Wakeups(rows) => wakeups(rows),
@@ -67,7 +67,7 @@ fn off_cpu(rows: &[TraceOffCpu]) -> String {
     let mut text = "off the CPU, all threads together: ".to_owned();
     let states: Vec<String> = states
         .iter()
-        .map(|(state, (sum, times))| format!("{state} {} ({times} times)", seconds(*sum)))
+        .map(|(state, (sum, times))| format!("{state} {} ({times} times)", numbers::time(*sum)))
         .collect();
     text += &states.join(", ");
     text += "\n";
@@ -107,10 +107,10 @@ fn merged(rows: &[TraceOffCpu]) -> Vec<TraceOffCpu> {
 fn sleep(row: &TraceOffCpu) -> String {
     let times = match row.times {
         1 => "once".to_owned(),
-        times => format!("{times} times, at most {}", seconds(row.longest_seconds)),
+        times => format!("{times} times, at most {}", numbers::time(row.longest_seconds)),
     };
     let mut text =
-        format!("\n{:>9}  {} {}, {times}", seconds(row.seconds), row.thread.name, row.state);
+        format!("\n{:>9}  {} {}, {times}", numbers::time(row.seconds), row.thread.name, row.state);
     match (&row.interrupt, &row.waker) {
         _ if row.still => text += ", and still was at the end",
         (Some(interrupt), _) => {
@@ -169,7 +169,7 @@ fn wakeups(rows: &[TraceWakeup]) -> String {
             mean(*sum, *times),
             below(buckets, 0.5),
             below(buckets, 0.99),
-            seconds(*longest),
+            numbers::time(*longest),
         ]);
     }
     let mut between = table(&["from CPU", "to CPU", "times", "mean"], 0);
@@ -218,7 +218,7 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
             mean(row.seconds, row.calls),
             below(&row.log2_ns, 0.5),
             below(&row.log2_ns, 0.99),
-            seconds(row.longest_seconds),
+            numbers::time(row.longest_seconds),
         ]);
     }
     let mut text = format!("{}\n{}", head.trim_fmt(), more(rows.len(), ROWS_SHOWN, "system calls"));
@@ -228,7 +228,7 @@ fn syscalls(rows: &[TraceSyscall]) -> String {
             "{} threads still were in {}, for {} and less",
             row.unfinished,
             row.name,
-            seconds(row.unfinished_seconds)
+            numbers::time(row.unfinished_seconds)
         );
     }
     for row in rows.iter().filter(|row| row.calls > 0).take(HISTOGRAMS_SHOWN) {
@@ -261,7 +261,7 @@ fn softirqs(rows: &[TraceSoftirq], traced: f64) -> String {
             format!("{:.6}", row.seconds),
             format!("{:.2}%", row.seconds / traced.max(1e-9) * 100.0),
             below(&row.log2_ns, 0.99),
-            seconds(row.longest_seconds),
+            numbers::time(row.longest_seconds),
             row.on_traced_times.to_string(),
             format!("{:.6}", row.on_traced_seconds),
         ]);
@@ -284,8 +284,8 @@ fn files(rows: &[TraceFile]) -> String {
         head.add_row(vec![
             row.path.clone(),
             row.thread.name.clone(),
-            row.opened_at.map_or("before".to_owned(), seconds),
-            row.lifetime_seconds.map_or("still".to_owned(), seconds),
+            row.opened_at.map_or("before".to_owned(), numbers::time),
+            row.lifetime_seconds.map_or("still".to_owned(), numbers::time),
             row.reads.to_string(),
             row.read_bytes.to_string(),
             row.writes.to_string(),
@@ -323,11 +323,11 @@ fn connections(rows: &[TraceConnection]) -> String {
             row.local.clone(),
             row.remote.clone(),
             row.thread.name.clone(),
-            row.lifetime_seconds.map_or("still".to_owned(), seconds),
+            row.lifetime_seconds.map_or("still".to_owned(), numbers::time),
             row.sent_bytes.to_string(),
             row.received_bytes.to_string(),
             row.retransmitted.map_or(numbers::UNKNOWN.to_owned(), |count| count.to_string()),
-            row.round_trip_seconds.map_or(numbers::UNKNOWN.to_owned(), seconds),
+            row.round_trip_seconds.map_or(numbers::UNKNOWN.to_owned(), numbers::time),
         ]);
     }
     let mut between = table(&["network", "connections", "sent", "received"], 1);
@@ -369,7 +369,7 @@ fn add(to: &mut Vec<u64>, from: &[u64]) {
 }
 
 fn mean(sum: f64, times: u64) -> String {
-    if times == 0 { numbers::UNKNOWN.to_owned() } else { seconds(sum / times as f64) }
+    if times == 0 { numbers::UNKNOWN.to_owned() } else { numbers::time(sum / times as f64) }
 }
 
 /// The power of two below which this part of the times lies.
@@ -381,7 +381,7 @@ fn below(buckets: &[u64], part: f64) -> String {
         sum += count;
         sum >= wanted && sum > 0
     });
-    found.map_or(numbers::UNKNOWN.to_owned(), |bucket| seconds(edge(bucket + 1)))
+    found.map_or(numbers::UNKNOWN.to_owned(), |bucket| numbers::time(edge(bucket + 1)))
 }
 
 /// Where a bucket begins, in seconds.
@@ -399,23 +399,12 @@ fn histogram(buckets: &[u64]) -> String {
         let _ = writeln!(
             text,
             "  {:>8} to {:>8}  {count:>9}  {}",
-            seconds(edge(bucket)),
-            seconds(edge(bucket + 1)),
+            numbers::time(edge(bucket)),
+            numbers::time(edge(bucket + 1)),
             "#".repeat(bar)
         );
     }
     text
-}
-
-/// A time as people read it: `512 ns`, `1.02 us`, `3.40 ms`, `1.50 s`.
-fn seconds(value: f64) -> String {
-    let (scaled, unit) = match value {
-        value if value < 999.5e-9 => (value * 1e9, "ns"),
-        value if value < 999.5e-6 => (value * 1e6, "us"),
-        value if value < 0.9995 => (value * 1e3, "ms"),
-        value => (value, "s"),
-    };
-    format!("{} {unit}", numbers::figure(scaled))
 }
 
 #[cfg(test)]
@@ -427,7 +416,7 @@ mod tests {
         let mut buckets = vec![0; 32];
         buckets[10] = 98;
         buckets[20] = 2;
-        assert_eq!(below(&buckets, 0.5), "2.05 us");
+        assert_eq!(below(&buckets, 0.5), "2.05 µs");
         assert_eq!(below(&buckets, 0.99), "2.10 ms");
         assert_eq!(below(&[], 0.5), "–");
     }

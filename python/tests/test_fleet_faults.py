@@ -91,6 +91,20 @@ def test_an_engine_that_is_stopped_is_not_waited_for_and_ends_with_the_copying(f
     wait_until(lambda: not Path(f"/proc/{engine}").exists())
 
 
+@pytest.mark.parametrize("how", ["interrupted", "refused"])
+def test_engines_end_with_a_copying_that_does_not_come_to_its_end(fleet, tree, tmp_path, how):
+    copy = tmp_path / "copy"
+    if how == "refused":
+        (copy / ".bytepath-fleet-another").mkdir(parents=True)
+    command = fleet.begin_command("cp", "--limit", "100K", str(tree), str(copy))
+    if how == "interrupted":
+        wait_until(lambda: some_are_copied(copy)() and engines(fleet.workers["one"].pid))
+        command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=60)
+    assert command.returncode == (130 if how == "interrupted" else 1), said
+    wait_until(lambda: not any(engines(fleet.workers[name].pid) for name in NAMES), 5)
+
+
 def test_a_machine_that_is_cut_off_costs_no_byte_and_spoils_none_when_it_is_back(fleet, tree, tmp_path):
     if not fleet.hosts.apart:
         pytest.skip(f"no network can be cut: {fleet.hosts.why}")

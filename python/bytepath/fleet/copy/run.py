@@ -97,15 +97,18 @@ class Run:
             self.journal.commit()
         # A stage that was ended is never made again: somebody who is late would find it.
         left = [number for name, number in STAGE.items() if PHASES.index(self._phase()) <= PHASES.index(name)]
-        await self.pieces.alone(client, [{"do": "prepare", "stages": left}])
-        await self.ground.agree(client, machines)
-        await self.ground.be_alone(client, machines, leave=not self.journal.get("prepared"))
-        self.journal.set("prepared", "1")
-        self.journal.commit()
         try:
+            await self.pieces.alone(client, [{"do": "prepare", "stages": left}])
+            await self.ground.agree(client, machines)
+            await self.ground.be_alone(client, machines, leave=not self.journal.get("prepared"))
+            self.journal.set("prepared", "1")
+            self.journal.commit()
             await self._phases(client)
         except BaseException:
             await self.pieces.abandon()
+            if client.status == "running":
+                # Else they end with the next copying, or their worker.
+                await self.pieces.release(client)
             raise
         finally:
             self.outcome.machines = max(self.outcome.machines, len(self.members.seen))

@@ -306,8 +306,25 @@ def test_a_worker_that_comes_later_takes_part_or_is_refused(fleet, tree, tmp_pat
     finally:
         fleet.end_worker("three")
     assert running.returncode == 0, said
-    assert "takes no part: it has bytepath 0.0.1" in said
+    assert "takes no part" in said and "has bytepath 0.0.1" in said
     assert json.loads(out)["machines"] == 2
+    assert_copied(tree, copy)
+
+
+def test_a_worker_without_the_package_that_comes_later_ends_no_copying(fleet, tree, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['bytepath'] = None\n")
+    fleet.end_worker("three")
+    fleet.wait_for_workers(2)
+    copy = tmp_path / "copy"
+    running = fleet.begin_command("cp", "--limit", "120K", str(tree), str(copy))
+    try:
+        wait_until(some_are_copied(copy))
+        fleet.worker("three", PYTHONPATH=str(tmp_path))
+        _, said = running.communicate(timeout=60)
+    finally:
+        fleet.end_worker("three")
+    assert running.returncode == 0, said
+    assert "has no Python package bytepath" in said and "takes no part" in said
     assert_copied(tree, copy)
 
 

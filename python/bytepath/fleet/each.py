@@ -309,7 +309,7 @@ async def _is_back(client: Client, machine: Machine, patience_s: float) -> bool:
     while time.monotonic() < until:
         with contextlib.suppress(TimeoutError, asyncio.TimeoutError, OSError):
             info = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10))["workers"]
-            for other in await admit(client, [], awake(info)):
+            for other in (await admit(client, [], awake(info)))[0]:
                 if other.key == machine.key:
                     machine.workers = other.workers
                     return True

@@ -120,23 +120,31 @@ def awake(workers: dict[str, Any]) -> dict[str, Any]:
     return {name: about for name, about in workers.items() if now - about["last_seen"] < SILENT_S}
 
 
-async def admit(client: Client, machines: list[Machine], info: dict[str, Any]) -> list[Machine]:
-    """The machines of these workers: those that are known, and those that came since and can do the work."""
+async def admit(
+    client: Client, machines: list[Machine], info: dict[str, Any]
+) -> tuple[list[Machine], dict[str, str]]:
+    """The machines of these workers: those that are known, and those that came since and can do the work; and why others
+    cannot."""
     known = {worker: machine for machine in machines for worker in machine.workers}
     new = [worker for worker in info if worker not in known]
     facts = dict(zip(new, await asyncio.gather(*(_ask(client, worker) for worker in new)), strict=True))
     found = {machine.key: Machine(machine.name, machine.key, machine.facts) for machine in machines}
+    refused: dict[str, str] = {}
     for worker, about in info.items():
         answer = facts.get(worker)
         if worker in known:
             machine = found[known[worker].key]
-        elif isinstance(answer, dict) and not unfit({worker: answer}):
-            machine = found.setdefault(key_of(answer), Machine(answer["host"], key_of(answer), answer))
-        else:
+        elif not isinstance(answer, dict):
+            # It is asked again.
             continue
+        elif wrong := unfit({worker: answer}):
+            refused[worker] = wrong[0]
+            continue
+        else:
+            machine = found.setdefault(key_of(answer), Machine(answer["host"], key_of(answer), answer))
         machine.workers.append(worker)
         machine.threads += about["nthreads"]
-    return [machine for machine in found.values() if machine.workers]
+    return [machine for machine in found.values() if machine.workers], refused
 
 
 async def _ask(client: Client, worker: str) -> dict[str, Any] | str:

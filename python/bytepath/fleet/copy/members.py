@@ -9,6 +9,7 @@ from distributed import Client
 
 from ..machines import Machine, admit, probe
 
+TOLD_MAX = 100
 LOOK_S = 3.0
 """Who came and went is looked at so often."""
 
@@ -22,6 +23,8 @@ class Members:
         self.machines: list[Machine] = []
         self.refused: set[str] = set()
         """Workers that get no work."""
+        self.told: list[str] = []
+        """Why they get none."""
         self.seen: dict[str, str] = {}
         """The names of all machines that have ever taken part, by their keys."""
         self._looked = 0.0
@@ -66,8 +69,16 @@ class Members:
         """Takes note of who is there. Who came since and cannot do the work is left out."""
         info = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10))["workers"]
         fit = {name: about for name, about in info.items() if name not in self.refused}
-        self.machines = await admit(client, self.machines, fit)
+        self.machines, refused = await admit(client, self.machines, fit)
+        for name, why in refused.items():
+            self.refuse(name, f"{why}; it takes no part")
         self._note()
+
+    def refuse(self, worker: str, line: str) -> None:
+        """Gives a worker no more work, and says so in the end."""
+        self.refused.add(worker)
+        if line not in self.told and len(self.told) < TOLD_MAX:
+            self.told.append(line)
 
     def _note(self) -> None:
         self.seen.update({machine.key: machine.name for machine in self.machines})

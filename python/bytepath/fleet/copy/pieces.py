@@ -69,6 +69,25 @@ Piece = Callable[[dict[str, Any], bytes], bytes]
 """What does a piece on a worker."""
 
 
+def piece(setup: dict[str, Any], request: bytes) -> bytes:
+    """Does a piece on a worker. Sent by value: a worker that came since and has no package can say so."""
+    import json
+    import sys
+
+    try:
+        from bytepath.fleet import worker
+    except Exception as error:
+        from distributed import get_worker
+
+        why = f"it has no Python package bytepath ({error}): run `{sys.executable} -m pip install 'bytepath[fleet]'` there"
+        return json.dumps({"refused": why, "worker": get_worker().address}).encode()
+    return worker.piece(setup, request)
+
+
+# As in machines.
+piece.__module__ = "__main__"
+
+
 @dataclass
 class Flight:
     """A piece on its way: what it is, since when, how often it was tried."""
@@ -271,10 +290,8 @@ class Pieces:
 
     def _refused(self, answer: dict[str, Any]) -> None:
         """A worker that came later cannot do the work: it gets no more of it."""
-        self.members.refused.add(answer["worker"])
         line = f"{answer['worker']} takes no part: {answer['refused']}"
-        if line not in self.told:
-            self.told.append(line)
+        self.members.refuse(answer["worker"], line)
         if not self.members.fit():
             raise FleetError(f"{line}, and there is no other worker\n{self.journal.so_far()}")
 

@@ -6,7 +6,7 @@ import uuid
 
 from distributed import Client
 
-from .. import files, worker
+from .. import files
 from ..cluster import connected, first_line
 from ..errors import FleetError, Lost
 from ..machines import clocks
@@ -14,7 +14,7 @@ from .ground import Ground, check
 from .journal import Journal
 from .members import Members
 from .options import Options, Outcome
-from .pieces import Piece, Pieces
+from .pieces import Piece, Pieces, piece
 
 LINKS_TOGETHER = 500
 BACK_S = 1.0
@@ -28,7 +28,7 @@ STAGE = {"files": 0, "links": 1}
 class Run:
     """One copying, from when a journal is open."""
 
-    def __init__(self, options: Options, journal: Journal, piece: Piece = worker.piece) -> None:
+    def __init__(self, options: Options, journal: Journal, piece: Piece = piece) -> None:
         self.options, self.journal = options, journal
         self.outcome = Outcome(resumed=not journal.is_new)
         id = journal.get("id")
@@ -64,7 +64,7 @@ class Run:
         finally:
             self.pieces.progress.end()
         self.outcome.seconds = time.monotonic() - began
-        self.outcome.told += self.pieces.told
+        self.outcome.told += [*self.members.told, *self.pieces.told]
         self.outcome.failed, self.outcome.why = self.journal.failures(10)
         for key in ("files", "bytes", "directories"):
             setattr(self.outcome, key, int(self.journal.get(key, "0") or 0))

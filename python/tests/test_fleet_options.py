@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
 
-from fleet_hosts import NAMES, wait_until  # noqa: E402
+from fleet_hosts import NAMES, end_with_the_parent, wait_until  # noqa: E402
 from fleet_trees import assert_copied, ended_well, some_are_copied  # noqa: E402
 
 from bytepath.fleet import worker  # noqa: E402
@@ -326,6 +326,26 @@ def test_a_worker_without_the_package_that_comes_later_ends_no_copying(fleet, tr
     assert running.returncode == 0, said
     assert "has no Python package bytepath" in said and "takes no part" in said
     assert_copied(tree, copy)
+
+
+def test_a_scheduler_without_the_package_is_named_with_the_remedy(command, tmp_path):
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without/sitecustomize.py").write_text("import sys\nsys.modules['bytepath'] = None\n")
+    file, quiet = tmp_path / "scheduler.json", {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    words = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    with contextlib.ExitStack() as stack:
+        for what in (words, ["worker", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path)]):
+            python = [sys.executable, "-m", f"distributed.cli.dask_{what[0]}", *what[1:], "--scheduler-file", str(file)]
+            own = {**environment, "PYTHONPATH": str(tmp_path / "without")} if what is words else environment
+            process = stack.enter_context(subprocess.Popen(python, env=own, preexec_fn=end_with_the_parent, **quiet))  # noqa: PLW1509
+            stack.callback(process.kill)
+            wait_until(lambda: file.exists() and file.read_text().strip().endswith("}"))
+        address = json.loads(file.read_text())["address"]
+        fleet = [sys.executable, "-m", "bytepath.fleet", "--scheduler", address, "doctor"]
+        done = subprocess.run(fleet, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert "the scheduler on" in done.stderr and "pip install 'bytepath[fleet]'" in done.stderr
 
 
 def test_a_directory_of_many_entries_is_copied_in_parts(fleet, tmp_path):

@@ -1,6 +1,7 @@
 """The machines of a fleet: which workers share one, and whether all of them can do what is asked."""
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from dataclasses import dataclass, field
@@ -54,9 +55,21 @@ def hello() -> dict[str, Any]:
     return found
 
 
+def lacking() -> dict[str, str]:
+    """Why the scheduler's Python cannot do its part, if it cannot. Sent by value."""
+    import socket
+    import sys
+
+    try:
+        import bytepath.fleet.worker  # noqa: F401
+    except Exception as error:
+        return {"why": f"{type(error).__name__}: {error}", "executable": sys.executable, "host": socket.gethostname()}
+    return {}
+
+
 # A function of the main module is sent as its code; any other by its name, which a worker without the package
 # could not look up.
-hello.__module__ = "__main__"
+hello.__module__ = lacking.__module__ = "__main__"
 
 
 @dataclass
@@ -92,6 +105,7 @@ async def probe(client: Client) -> list[Machine]:
     info = (await client.scheduler.identity(n_workers=-1))["workers"] if client.scheduler else {}
     if not info:
         raise FleetError("the fleet has no workers left; start some with `dask worker ADDRESS`")
+    await _check_scheduler(client)
     answers = await asyncio.gather(*(_ask(client, worker) for worker in info))
     facts = dict(zip(info, answers, strict=True))
     silent = [worker for worker, answer in facts.items() if isinstance(answer, str)]
@@ -111,6 +125,19 @@ async def probe(client: Client) -> list[Machine]:
     _tell_names_apart(found)
     check_packages(facts)
     return found
+
+
+async def _check_scheduler(client: Client) -> None:
+    """Refuses a scheduler whose Python has no bytepath: Dask looks up there what is handed out by it."""
+    there: dict[str, str] = {}
+    # One that is told to unpickle nothing answers with an error, and needs nothing.
+    with contextlib.suppress(Exception):
+        there = await asyncio.wait_for(client.run_on_scheduler(lacking), PROBE_S)
+    if there:
+        raise FleetError(
+            f"the scheduler on {there['host']} has no Python package bytepath ({there['why']}), which Dask needs there as "
+            f"well: run `{there['executable']} -m pip install 'bytepath[fleet]'` there, and start it again"
+        )
 
 
 def awake(workers: dict[str, Any]) -> dict[str, Any]:

@@ -348,6 +348,31 @@ def test_a_scheduler_without_the_package_is_named_with_the_remedy(command, tmp_p
     assert "the scheduler on" in done.stderr and "pip install 'bytepath[fleet]'" in done.stderr
 
 
+LONG = """\
+import os, time
+listdir, scandir = os.listdir, os.scandir
+def slow(real):
+    def wrapped(path="."):
+        # The source is only opened; to list it would take longer than any test.
+        if path == "{folder}/copy" or real is listdir and path == "{folder}/source":
+            time.sleep({seconds} if path == "{folder}/copy" else 600)
+        return real(path)
+    return wrapped
+os.listdir, os.scandir = slow(listdir), slow(scandir)
+"""
+
+
+def test_directories_that_take_long_to_list_are_copied(command, tmp_path):
+    some_files(tmp_path / "source", 3, 10)
+    (tmp_path / "sitecustomize.py").write_text(LONG.format(folder=tmp_path, seconds=3))
+    impatient = "import bytepath.fleet.copy.ground as g, bytepath.fleet.__main__ as m, sys; g.LOOK_S = 1; sys.exit(m.main())"
+    words = [sys.executable, "-c", f"if __name__ == '__main__':\n    {impatient}", "--scheduler", "local:1", "cp", "source", "copy"]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    environment["PYTHONPATH"] = f"{tmp_path}:{environment.get('PYTHONPATH', '')}"
+    ended_well(subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60))
+    assert_copied(tmp_path / "source", tmp_path / "copy")
+
+
 def test_a_directory_of_many_entries_is_copied_in_parts(fleet, tmp_path):
     root = tmp_path / "source"
     (root / "many/below").mkdir(parents=True)

@@ -280,7 +280,13 @@ def is_directory(path: str) -> bool:
 
 def beginning(folder: str, start: str) -> list[str]:
     """The names in a directory that begin so."""
-    return [name for name in os.listdir(folder) if name.startswith(start)]
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries if entry.name.startswith(start)]
+
+
+def there(folder: str, names: list[str]) -> list[str]:
+    """Those of these names that are in a directory."""
+    return [name for name in names if os.path.lexists(os.path.join(folder, name))]
 
 
 def remove_tree(path: str) -> None:

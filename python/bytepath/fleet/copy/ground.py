@@ -9,8 +9,9 @@ from typing import Any
 from distributed import Client
 
 from .. import worker
-from ..errors import FleetError
-from ..machines import Machine
+from ..cluster import first_line
+from ..errors import FleetError, Lost
+from ..machines import Machine, awake
 
 LOOK_S = 20
 NAMES_S = 10
@@ -67,12 +68,12 @@ class Ground:
     async def be_alone(self, client: Client, machines: list[Machine], leave: bool) -> None:
         """Refuses a destination that another copying goes on in, or was interrupted in; this one leaves it then, if asked.
         Each looks once all can see that it is there itself, so that of two that begin at once one at least is refused."""
-        found: set[str] = set()
-        for folder in (self.destination, self.source):
-            looks = (_ask(client, m.workers[0], m.name, worker.beginning, folder, RUN_START) for m in machines)
-            names = {name for answer in await asyncio.gather(*looks) for name in answer}
+        listings = (_listed(client, machine, self.destination) for machine in machines)
+        found = {name for answer in await asyncio.gather(*listings) for name in answer} - {os.path.basename(self.run)}
+        if found:
+            looks = (_ask(client, m.workers[0], m.name, worker.there, self.source, sorted(found)) for m in machines)
             # What is in the source too was copied from there.
-            found = names - {os.path.basename(self.run)} if folder == self.destination else found - names
+            found -= {name for answer in await asyncio.gather(*looks) for name in answer}
         if not found:
             return
         if leave:
@@ -164,6 +165,31 @@ def _all(seen: dict[str, dict[str, Any]], key: str, say: Callable[[str, str], st
             + more
             + "\nMount them there under the same names, or leave these machines out"
         )
+
+
+async def _listed(client: Client, machine: Machine, folder: str) -> list[str]:
+    """The names of copyings in a directory as a machine sees it, which takes as long as it takes: a thread of a worker's is
+    at it, which meanwhile answers who asks whether it is there."""
+    future = client.submit(worker.beginning, folder, RUN_START, workers=machine.workers, pure=False)
+    looking = asyncio.ensure_future(future.result())
+    try:
+        while not (await asyncio.wait([looking], timeout=LOOK_S))[0]:
+            if client.status != "running":
+                raise Lost("the scheduler is gone")
+            workers = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), LOOK_S))["workers"]
+            if not set(machine.workers) & set(awake(workers)):
+                raise FleetError(f"{machine.name}: gone, or asleep, while it looked into {folder}")
+        names: list[str] = looking.result()
+        return names
+    except FleetError:
+        raise
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and not looking.cancelled():
+            raise
+        raise FleetError(f"{machine.name} cannot look into {folder}: {first_line(error)}") from error
+    finally:
+        looking.cancel()
+        future.release()
 
 
 async def _ask(client: Client, address: str, name: str, function: Callable[..., Any], *words: Any) -> Any:

@@ -1,5 +1,7 @@
 """`bytepath fleet bench`, `tune` and `doctor`: a command on every machine, one at a time on each, and one report."""
 
+from __future__ import annotations
+
 import argparse
 import asyncio
 import contextlib
@@ -28,6 +30,7 @@ SILENT_TIMES = 4
 """A machine whose workers have told nothing for so many times as long is lost as well: cut off, or asleep."""
 
 LOOK_S = 1.0
+IDENTITY_S = 10
 WAITS_S = 2.0
 """Who has a machine is asked so often until it is had."""
 
@@ -170,11 +173,12 @@ async def _everywhere(
         machines = await probe(client)
         for line in clocks(machines):
             files.say(line)
+        watch = _Watch(client)
         turns = asyncio.Semaphore(1 if arguments.one_after_another else len(machines))
 
         async def one(machine: Machine) -> dict[str, Any]:
             async with turns:
-                found = await _on(client, machine, words, record, arguments)
+                found = await _on(watch, machine, words, record, arguments)
                 why = f": {found['why']}" if found["why"] else ""
                 files.say(f"{machine.name}: {found['status']}{why}, {found['seconds']:.0f} s")
                 return found
@@ -191,7 +195,7 @@ async def _everywhere(
 
 
 async def _on(
-    client: Client, machine: Machine, words: list[str], record: bool, arguments: argparse.Namespace
+    watch: _Watch, machine: Machine, words: list[str], record: bool, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """What became of the command on a machine, whatever became of the machine."""
     found: dict[str, Any] = {"name": machine.name, "key": machine.key, "facts": machine.facts,
@@ -199,10 +203,10 @@ async def _on(
     began = time.monotonic()
     for _ in range(ATTEMPTS_MAX):
         try:
-            answer = await _once(client, machine, words, record, arguments)
+            answer = await _once(watch, machine, words, record, arguments)
         except _Gone as error:
             found["why"] = str(error)
-            if not await _is_back(client, machine, arguments.patience):
+            if not await _is_back(watch, machine, arguments.patience):
                 break
             continue
         except FleetError as error:
@@ -210,7 +214,7 @@ async def _on(
             break
         except Exception as error:
             # Who waits is told of a lost scheduler before the client's state shows it, and in Dask's words.
-            gone = client.status != "running" or "scheduler-connection-lost" in str(error)
+            gone = watch.client.status != "running" or "scheduler-connection-lost" in str(error)
             found.update(status="failed", why="the scheduler is gone" if gone else first_line(error))
             break
         found.update(status="ok", why="", code=answer["code"], record=answer.get("record"), said=answer["said"])
@@ -227,6 +231,25 @@ class _Gone(Exception):
     """The machine's workers are not to be reached: why."""
 
 
+class _Watch:
+    """The workers that the scheduler knows of, asked once a second for all machines together."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.at = client, 0.0
+        self.workers: dict[str, Any] | None = None
+        self.lock = asyncio.Lock()
+
+    async def look(self) -> dict[str, Any] | None:
+        """What it told last, or nothing yet: one that is slow to tell is none that has lost its workers."""
+        async with self.lock:
+            if time.monotonic() - self.at >= LOOK_S:
+                with contextlib.suppress(TimeoutError, asyncio.TimeoutError, OSError):
+                    asking = self.client.scheduler.identity(n_workers=-1)
+                    self.workers = (await asyncio.wait_for(asking, IDENTITY_S))["workers"]
+                self.at = time.monotonic()
+            return self.workers
+
+
 class _Pulse:
     """Whether any of a machine's workers still tells something, by this process's clock alone."""
 
@@ -234,19 +257,20 @@ class _Pulse:
         self.silent_s_max = SILENT_TIMES * patience_s
         self.last, self.since = 0.0, time.monotonic()
 
-    def look(self, machine: Machine, workers: dict[str, Any]) -> None:
-        there = [workers[name]["last_seen"] for name in machine.workers if name in workers]
-        if not there:
+    def look(self, machine: Machine, workers: dict[str, Any] | None) -> None:
+        there = [workers[name]["last_seen"] for name in machine.workers if name in workers] if workers is not None else []
+        if not there and workers is not None:
             raise _Gone("its worker was lost in the middle")
-        if max(there) != self.last:
+        if there and max(there) != self.last:
             self.last, self.since = max(there), time.monotonic()
         elif time.monotonic() - self.since > self.silent_s_max:
             raise _Gone(f"its worker has told nothing for {self.silent_s_max:.0f} s: it is cut off, or stopped")
 
 
 async def _once(
-    client: Client, machine: Machine, words: list[str], record: bool, arguments: argparse.Namespace
+    watch: _Watch, machine: Machine, words: list[str], record: bool, arguments: argparse.Namespace
 ) -> dict[str, Any]:
+    client = watch.client
     id = uuid.uuid4().hex
     future = client.submit(worker.command, id, words, record, workers=machine.workers, allow_other_workers=False,
                            key=f"bytepath-{id}", pure=False)
@@ -262,8 +286,7 @@ async def _once(
                 raise FleetError("the scheduler is gone")
             if time.monotonic() - began > arguments.timeout:
                 raise FleetError(f"not done within {arguments.timeout:.0f} s; --timeout gives it longer")
-            info = await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10)
-            pulse.look(machine, info["workers"])
+            pulse.look(machine, await watch.look())
         answer: dict[str, Any] = waiting.result()
         return answer
     finally:
@@ -303,13 +326,12 @@ async def _tell_who_is_there(client: Client, machine: Machine, id: str) -> None:
         before = who
 
 
-async def _is_back(client: Client, machine: Machine, patience_s: float) -> bool:
+async def _is_back(watch: _Watch, machine: Machine, patience_s: float) -> bool:
     """Whether the machine has workers again, which are then known."""
     until = time.monotonic() + patience_s
     while time.monotonic() < until:
         with contextlib.suppress(TimeoutError, asyncio.TimeoutError, OSError):
-            info = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10))["workers"]
-            for other in (await admit(client, [], awake(info)))[0]:
+            for other in (await admit(watch.client, [], awake(await watch.look() or {})))[0]:
                 if other.key == machine.key:
                     machine.workers = other.workers
                     return True

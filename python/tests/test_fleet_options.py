@@ -1,5 +1,6 @@
 """Fleets: what each option does, and trees that need more than a piece for a directory or a file's names."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -17,7 +18,10 @@ pytest.importorskip("distributed", reason="fleets need the package distributed")
 from fleet_hosts import NAMES, end_with_the_parent, wait_until  # noqa: E402
 from fleet_trees import assert_copied, ended_well, some_are_copied  # noqa: E402
 
-from bytepath.fleet import worker  # noqa: E402
+from distributed import Client  # noqa: E402
+
+from bytepath.fleet import cluster, worker  # noqa: E402
+from bytepath.fleet.errors import FleetError  # noqa: E402
 
 RECORDER = """\
 #!{python}
@@ -138,6 +142,21 @@ def test_a_fleet_of_its_own_says_nothing_of_another(command, tmp_path):
             taken.listen()
         done = on_this_machine(1, tmp_path, "cp", "source", "copy")
     assert done.returncode == 0 and done.stderr == "", done
+
+
+def test_a_fleet_of_its_own_obeys_nobody_else(command, tmp_path):
+    pytest.importorskip("cryptography")
+
+    async def tried() -> tuple[str, str]:
+        async with cluster.local(1) as own:
+            address = own.scheduler_address.replace("tls://", "tcp://")
+            with pytest.raises(FleetError, match="no Dask scheduler answers"):
+                await cluster._client(address)
+            async with Client(own, asynchronous=True, set_as_default=False) as client:
+                return own.scheduler_address, await client.submit(os.path.basename, "a/b")
+
+    address, answer = asyncio.run(tried())
+    assert address.startswith("tls://") and answer == "b"
 
 
 def test_wrong_words_end_with_2_before_anything_is_made_or_kept(command, tmp_path):

@@ -2,18 +2,20 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable
-from typing import Any, TypeVar
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
 
 import dask
 from distributed import Client, LocalCluster
+from distributed.security import Security
 
+from . import files
 from .errors import FleetError, Lost, WrongUsage
-
-Answer = TypeVar("Answer")
 
 CONNECT_S = 5
 WORKERS_S = 30
@@ -67,12 +69,14 @@ async def local(count: int) -> AsyncIterator[Any]:
     except FileNotFoundError:
         # No Python can be started where this one is.
         os.chdir("/")
+    security = _keys()
     # A worker for each of so many threads of work: they are processes, as on machines of their own.
     cluster = LocalCluster(
         n_workers=count,
         threads_per_worker=1,
         processes=True,
         host="127.0.0.1",
+        security=security,
         # It listens for HTTP all the same: not where somebody else may, such as another fleet.
         scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         worker_dashboard_address=None,
@@ -89,6 +93,18 @@ async def local(count: int) -> AsyncIterator[Any]:
     finally:
         with contextlib.suppress(Exception):
             await asyncio.wait_for(cluster.close(timeout=CLOSE_S), CLOSE_S)
+
+
+def _keys() -> Security | None:
+    """Keys for this cluster alone: whoever reaches a scheduler without them, as anybody on this machine does, has it run what
+    they like."""
+    if importlib.util.find_spec("cryptography") is None:
+        files.say(
+            "Python's package cryptography is missing, without which anybody on this machine can give orders to these workers "
+            f"meanwhile; `{sys.executable} -m pip install cryptography` gets it"
+        )
+        return None
+    return Security.temporary()
 
 
 async def _client(scheduler: Any) -> Client:
@@ -118,14 +134,6 @@ async def _workers(client: Client, scheduler: Any, count: int, workers_s: float)
             f"the scheduler at {client.scheduler.address if client.scheduler else scheduler} has no workers after "
             f"{workers_s:.0f} s; start some with `dask worker ADDRESS` on the machines"
         ) from error
-
-
-async def within(seconds: float, what: Awaitable[Answer], otherwise: str) -> Answer:
-    """The answer, or the error that is said otherwise."""
-    try:
-        return await asyncio.wait_for(what, seconds)
-    except (TimeoutError, asyncio.TimeoutError) as error:
-        raise FleetError(otherwise) from error
 
 
 def _first_cause(error: BaseException) -> BaseException:

@@ -540,6 +540,17 @@ def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):
     assert done.returncode == 1 and "fleet bench --json" in done.stderr
 
 
+def test_a_comparison_that_is_killed_is_no_success(tmp_path):
+    (tmp_path / "killed").write_text("#!/bin/sh\nkill -KILL $$\n")
+    (tmp_path / "killed").chmod(0o755)
+    machines = [{"name": "a", "key": "a", "record": {"arms": []}}]
+    (tmp_path / "run").write_text(json.dumps({"schema": "bytepath.fleet/1", "words": ["bench"], "machines": machines}))
+    compare = [sys.executable, "-m", "bytepath.fleet", "compare", "run", "run"]
+    environment = {**os.environ, "BYTEPATH_PROGRAM": str(tmp_path / "killed")}
+    done = subprocess.run(compare, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 128 + 9, done
+
+
 def test_a_destination_that_was_removed_meanwhile_is_not_gone_on_with(command, tmp_path):
     some_files(tmp_path / "source", 4, 100)
     (name,) = [path.name for path in (tmp_path / "source").iterdir()][:1]

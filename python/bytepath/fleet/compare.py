@@ -62,4 +62,5 @@ def _compared(program: str, base: dict[str, Any], other: dict[str, Any], words: 
         paths = [Path(folder) / name for name in ("base.json", "other.json")]
         for path, record in zip(paths, (base, other), strict=True):
             path.write_text(json.dumps(record))
-        return subprocess.run([program, "compare", *words, *map(str, paths)]).returncode
+        code = subprocess.run([program, "compare", *words, *map(str, paths)]).returncode
+        return code if code >= 0 else 128 - code

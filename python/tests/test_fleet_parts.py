@@ -279,6 +279,33 @@ def test_a_journal_has_one_user_and_one_copying(tmp_path, journal):
         Journal(tmp_path / "c.journal", ["from", "to"])
 
 
+def test_a_journal_is_removed_under_its_lock_and_a_lock_that_was_removed_is_none(tmp_path, monkeypatch):
+    path = tmp_path / "a.journal"
+    first = Journal(path, ["from", "to"])
+    flock, met = journals.fcntl.flock, []
+
+    def locked_after_the_first_ended(file, how):
+        # Between another's opening of the lock, and its taking.
+        monkeypatch.setattr(journals.fcntl, "flock", flock)
+        first.remove()
+        flock(file, how)
+
+    def removed(path):
+        with pytest.raises(FleetError, match="another process is at this copying"):
+            journals._locked(path)
+        met.append(path)
+        remove(path)
+
+    remove = journals.remove
+    monkeypatch.setattr(journals, "remove", removed)
+    monkeypatch.setattr(journals.fcntl, "flock", locked_after_the_first_ended)
+    second = Journal(path, ["from", "to"])
+    assert met == [path] and second.is_new
+    with pytest.raises(FleetError, match="another process is at this copying"):
+        Journal(path, ["from", "to"])
+    second.close()
+
+
 def machine(name, medians, **settings):
     arms = [{"name": arm, "unit": "GiB/s", "better": "higher", "status": "ok", "median": value,
              "ci95": [value * 0.98, value * 1.02], "samples": [{"value": value * by} for by in (0.99, 1.0, 1.01)]}

@@ -4,6 +4,7 @@ is done together at the end."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -19,6 +20,9 @@ from .progress import size
 FORMAT = "4"
 
 RANGE_BYTES_MIN = 64 << 20
+LOCKS_MAX = 100
+"""How often a lock is taken that somebody removes at the same time."""
+
 RANGES_MAX = 4096
 """Ranges that a file is cut into, at most."""
 
@@ -81,9 +85,12 @@ class Journal:
         os.close(self._lock)
 
     def remove(self) -> None:
-        """All is done: nobody needs it any more."""
-        self.close()
-        remove(self.path)
+        """All is done: nobody needs it any more. Whoever waits for its lock finds another file, not half of this one."""
+        self.db.close()
+        try:
+            remove(self.path)
+        finally:
+            os.close(self._lock)
 
     def commit(self) -> None:
         self.db.execute("COMMIT")
@@ -446,18 +453,24 @@ def _locked(path: Path) -> int:
     """The lock of a journal, which is one process's at a time."""
     if path.exists() and not path.is_file():
         raise FleetError(f"the journal cannot be kept as {path} (no regular file); name another file with --journal")
-    try:
-        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise FleetError(
-            f"the journal cannot be kept as {path} ({error.strerror}); name another file with --journal"
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    for _ in range(LOCKS_MAX):
+        try:
+            lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise FleetError(
+                f"the journal cannot be kept as {path} ({error.strerror}); name another file with --journal"
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            break
+        # Who had it may have removed it since it was opened: then it is the lock of nothing.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), os.stat(f"{path}.lock")):
+                return lock
         os.close(lock)
-        raise FleetError(f"another process is at this copying: it has {path}; wait for it, or end it") from error
-    return lock
+    raise FleetError(f"another process is at this copying: it has {path}; wait for it, or end it")
 
 
 def forget(path: Path) -> str | None:

@@ -21,6 +21,7 @@ from fleet_trees import assert_copied, ended_well, some_are_copied  # noqa: E402
 from distributed import Client  # noqa: E402
 
 from bytepath.fleet import cluster, worker  # noqa: E402
+from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.errors import FleetError  # noqa: E402
 
 RECORDER = """\
@@ -604,6 +605,34 @@ def test_a_directory_that_is_a_file_now_is_copied_as_one_and_one_that_is_gone_is
     assert piece(*trees)["failed"] == []
     assert (tmp_path / "copy/folder").read_bytes() == b"file" and os.readlink(tmp_path / "copy/link") == "other"
     assert not (tmp_path / "copy/gone").exists()
+
+
+def test_names_that_are_no_text_go_through_the_journal_and_pieces(piece, tmp_path):
+    names = [b"\xff\n\xe4", b"\x01\"\\\x7f", "\u00e4\u2028".encode(), b"\xed\xa0\x80"]
+    source, copy = (os.fsencode(tmp_path / name) for name in ("source", "copy"))
+    for name in names:
+        os.makedirs(source + b"/" + name)
+        with open(source + b"/" + name + b"/" + name, "wb") as file:
+            file.write(name)
+    path = tmp_path / "a.journal"
+    journal = Journal(path, ["from", "to"])
+    # Bytes are sent as the characters of these numbers.
+    journal.put({"do": "tree", "d": name.decode("latin-1"), "n": [name.decode("latin-1")], "w": 0.1} for name in names)
+    journal.commit()
+    journal.close()
+    journal = Journal(path, ["from", "to"])
+    items = [item for _, item in journal.take(9)]
+    journal.remove()
+    # A piece makes the directory that it is given, and those of what is found in it.
+    found = piece({"do": "tree", "d": "", "w": 1.0})
+    assert found["failed"] == [] and found["files"] == len(names)
+    for name in names:
+        os.unlink(copy + b"/" + name + b"/" + name)
+    found = piece(*items)
+    assert found["failed"] == [] and found["files"] == len(names)
+    for name in names:
+        with open(copy + b"/" + name + b"/" + name, "rb") as file:
+            assert file.read() == name
 
 
 def test_names_that_are_of_another_file_meanwhile_are_copied_as_what_they_are(command, tmp_path):

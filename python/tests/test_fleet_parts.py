@@ -387,8 +387,3 @@ def test_words_on_the_command_line_that_mean_nothing_are_refused():
     for wrong in ("", "-1", "M", "1Q", "0", "nan"):
         with pytest.raises(argparse.ArgumentTypeError):
             bytes_of(wrong)
-
-
-def test_names_that_are_no_text_go_through_json():
-    name = b"\xff\x00\n\xe4".decode("latin-1")
-    assert json.loads(json.dumps({"n": name}))["n"].encode("latin-1") == b"\xff\x00\n\xe4"

@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         default=os.environ.get("DASK_SCHEDULER_ADDRESS") or os.environ.get("BYTEPATH_SCHEDULER"),
         help="the Dask scheduler, such as tcp://HOST:8786, or local[:N] for N workers on this machine, started for the "
-        "command alone. DASK_SCHEDULER_ADDRESS, unless given",
+        "command alone. Unless given, DASK_SCHEDULER_ADDRESS, or BYTEPATH_SCHEDULER",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     top.set_defaults(hands_on=False)

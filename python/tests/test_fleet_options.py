@@ -228,10 +228,12 @@ def test_what_a_command_needs_here_and_is_not_there_is_told_of_in_a_line(command
     assert json.loads((tmp_path / "kept").read_text())["files"] == 1
     for file in ("folder", "/dev/null"):
         assert "no regular file" in told("--anew", "--journal", file, "source", "copy")
+    assert "raise ulimit -n" in told("source", "copy", before="ulimit -n 20;")
     # Of the processes that Dask starts for its workers.
     (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'spawn_main' in str(sys.orig_argv): os._exit(3)\n")
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     assert "no worker can be started" in told("source", "copy", PYTHONPATH=path)
+    assert not list(tmp_path.glob("bytepath/fleet/*")), "where nothing was begun there is nothing to go on with"
     # What is named from the root needs no current directory.
     some_files(tmp_path / "other", 1, 10)
     paths = [str(tmp_path / name) for name in ("other", "there")]

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import re
+import resource
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,6 +21,14 @@ from .errors import FleetError, Lost, WrongUsage
 CONNECT_S = 5
 WORKERS_S = 30
 """How long a cluster may take to have its first worker."""
+
+START_S = 30
+START_EACH_S = 1
+"""How long workers of our own may take to be there: so long, and so long for each."""
+
+FILES_EACH = 16
+FILES_BESIDES = 64
+"""So many files a scheduler has open for each worker here, and besides."""
 
 CLOSE_S = 10
 
@@ -50,7 +59,8 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
     """A client of the scheduler, which has at least one worker."""
     count = local_workers(scheduler)
     # What a lost connection means is said by us, once; Dask's log would say it for each of its parts.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in ("distributed", "tornado", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     async with contextlib.AsyncExitStack() as stack:
         if count is not None:
             scheduler = await stack.enter_async_context(local(count))
@@ -69,7 +79,7 @@ async def local(count: int) -> AsyncIterator[Any]:
     except FileNotFoundError:
         # No Python can be started where this one is.
         os.chdir("/")
-    security = _keys()
+    files_max, security = _open_files(count), _keys()
     # A worker for each of so many threads of work: they are processes, as on machines of their own.
     cluster = LocalCluster(
         n_workers=count,
@@ -86,13 +96,28 @@ async def local(count: int) -> AsyncIterator[Any]:
     )
     try:
         try:
-            await cluster
-        except (RuntimeError, OSError) as error:
-            raise FleetError(f"no worker can be started on this machine: {first_line(_first_cause(error))}") from error
+            await asyncio.wait_for(cluster, START_S + count * START_EACH_S)
+        except (RuntimeError, OSError, asyncio.TimeoutError) as error:
+            cause = _first_cause(error)
+            late = isinstance(cause, TimeoutError | asyncio.TimeoutError | asyncio.CancelledError)
+            why = "they are not there in time" if late else first_line(cause)
+            if files_max < FILES_BESIDES + count * FILES_EACH:
+                why = f"{why}; a process may have {files_max} files open, which may be too few for {count}: raise ulimit -n"
+            raise FleetError(f"no worker can be started on this machine: {why}") from error
         yield cluster
     finally:
         with contextlib.suppress(Exception):
             await asyncio.wait_for(cluster.close(timeout=CLOSE_S), CLOSE_S)
+
+
+def _open_files(count: int) -> int:
+    """How many files may be open here, once that is as many as so many workers need, or as can be had."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(FILES_BESIDES + count * FILES_EACH, hard if hard != resource.RLIM_INFINITY else sys.maxsize)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft if soft != resource.RLIM_INFINITY else sys.maxsize
 
 
 def _keys() -> Security | None:

@@ -171,6 +171,10 @@ async def run(arguments: argparse.Namespace) -> int:
         # One that has not begun is not gone on with.
         keep = resumed
         raise
+    except FleetError:
+        # Nothing was begun yet, and nothing is to be forgotten: there is nothing to go on with.
+        keep = resumed or bool(forgotten) or journal.get("made") is not None
+        raise
     except sqlite3.Error as error:
         raise FleetError(
             f"the journal {path} cannot be kept ({error}); what it knows so far is on disk, and the same command goes on "

@@ -1,14 +1,16 @@
 """The parts of fleets that need no fleet: the journal, what is said of outliers, the page, the line of progress."""
 
 import argparse
+import asyncio
 import json
 from collections import deque
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
 
-from bytepath.fleet import analysis, machines, report  # noqa: E402
+from bytepath.fleet import analysis, each, machines, report  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
 from bytepath.fleet.copy.command import bytes_of  # noqa: E402
@@ -364,6 +366,34 @@ def test_workers_of_one_kernel_share_a_machine_unless_they_are_named():
     assert machines.key_of(facts) == machines.key_of({**facts, "machine_id": "other", "host": "container"})
     assert machines.key_of(facts) != machines.key_of({**facts, "boot_id": "c"})
     assert machines.key_of(facts) != machines.key_of({**facts, "named": True})
+
+
+def test_machines_share_a_look_at_the_scheduler_and_a_slow_answer_loses_none(monkeypatch):
+    class Slow:
+        asked = 0
+
+        async def identity(self, n_workers):
+            self.asked += 1
+            if self.asked > 1:
+                raise asyncio.TimeoutError
+            return {"workers": {"tcp://a": {"last_seen": 1.0}}}
+
+    client = SimpleNamespace(scheduler=Slow())
+
+    async def looks():
+        watch = each._Watch(client)
+        first = await asyncio.gather(*(watch.look() for _ in range(9)))
+        monkeypatch.setattr(each, "LOOK_S", 0.0)
+        return [*first, await watch.look()]
+
+    found = asyncio.run(looks())
+    assert client.scheduler.asked == 2 and all(workers is found[0] for workers in found)
+    # Silence alone is no loss: it takes a while to be one.
+    pulse = each._Pulse(15.0)
+    for workers in (*found, None):
+        pulse.look(machines.Machine("a", "key", {}, ["tcp://a"]), workers)
+    with pytest.raises(each._Gone):
+        pulse.look(machines.Machine("b", "key", {}, ["tcp://b"]), found[-1])
 
 
 def test_clocks_that_are_apart_are_told_of():

@@ -80,7 +80,9 @@ pub(crate) fn carrying(py: Python<'_>, error: CarryError, before: u64) -> PyErr 
     match error {
         CarryError::Plan(error) => plan(py, &error),
         CarryError::Profile(error) => PyValueError::new_err(error.to_string()),
-        CarryError::Syncing(errno) => CopyError::new(errno, error.to_string(), 0).raise(py),
+        CarryError::Syncing { errno, ref moved } => {
+            CopyError::new(errno, error.to_string(), before + moved.bytes).raise(py)
+        }
         CarryError::Transfer(error) => transfer(error, before).raise(py),
     }
 }

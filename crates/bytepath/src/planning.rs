@@ -77,8 +77,13 @@ pub enum CarryError {
     #[error(transparent)]
     Transfer(#[from] TransferError),
     /// What was moved could not be brought to the device.
-    #[error("error syncing: {0}")]
-    Syncing(Errno),
+    #[error("error syncing: {errno}")]
+    Syncing {
+        /// The kernel's word.
+        errno: Errno,
+        /// What was moved until then.
+        moved: Moved,
+    },
 }
 
 impl<'o> Wishes<'o> {

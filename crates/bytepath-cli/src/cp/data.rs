@@ -403,7 +403,7 @@ fn fault(error: CarryError) -> Fault {
             Side::Sink => Fault::Writing(failed.errno),
             Side::Either => Fault::Copying(failed.errno),
         },
-        CarryError::Syncing(errno) => Fault::Syncing(errno),
+        CarryError::Syncing { errno, .. } => Fault::Syncing(errno),
         other => Fault::Other(other.to_string()),
     }
 }

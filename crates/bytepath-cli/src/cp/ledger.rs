@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use bytepath::{Moved, TransferError};
+use bytepath::{Moved, TransferError, transfer::Gave};
 use bytepath_report::{Copied, CopiedEntry, CopyError, EntryKind, FileName, Outcome};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
@@ -212,31 +212,43 @@ impl Ledger {
     /// Bytes that the engine moved, or did not to their end; `start` is where it began.
     pub(super) fn moved(&self, moved: &Result<Moved, CarryError>, start: u64) {
         match moved {
-            Ok(moved) if moved.bytes > 0 => self.went_by(moved),
-            Ok(_) => {}
+            Ok(moved) => self.went_by(moved),
             Err(CarryError::Transfer(TransferError::Failed(failed))) => {
+                // Which routes were at work before, the error does not say.
+                if failed.offset > 0 {
+                    self.went(failed.route, failed.offset);
+                }
                 self.stopped(failed.errno, start + failed.offset);
             }
-            Err(CarryError::Transfer(TransferError::Declined { offset, .. })) => {
+            Err(CarryError::Transfer(TransferError::Declined { offset, declined })) => {
+                self.gave_up(declined);
                 self.note(|current| current.stopped = Some((None, start + offset)));
             }
-            Err(CarryError::Syncing(errno)) => self.stopped(*errno, start),
+            Err(CarryError::Syncing { errno, moved }) => {
+                self.went_by(moved);
+                self.stopped(*errno, start + moved.bytes);
+            }
             Err(_) => {}
         }
     }
 
-    /// Each route has what it moved before it gave up.
     fn went_by(&self, moved: &Moved) {
+        let from = self.gave_up(&moved.declined);
+        if moved.bytes > from {
+            self.went(moved.route, moved.bytes - from);
+        }
+    }
+
+    /// Each route has what it moved before it gave up; where the last did.
+    fn gave_up(&self, declined: &[Gave]) -> u64 {
         let mut from = 0;
-        for gave in &moved.declined {
+        for gave in declined {
             if gave.offset > from {
                 self.went(gave.route, gave.offset - from);
                 from = gave.offset;
             }
         }
-        if moved.bytes > from {
-            self.went(moved.route, moved.bytes - from);
-        }
+        from
     }
 
     /// Something was said on standard error.

@@ -59,7 +59,7 @@ impl Planning<'_> {
             self.went(&carrying.job, moved, clock)?;
             if let Err(errno) = after(bytes) {
                 self.broke_off = true;
-                return Err(CarryError::Syncing(errno));
+                return Err(CarryError::Syncing { errno, moved: self.total.clone() });
             }
             if bytes < most || most == left {
                 return Ok(self.total.clone());

@@ -264,6 +264,36 @@ fn where_a_small_file_stopped_is_told() {
 }
 
 #[test]
+fn what_was_copied_of_a_file_that_fails_part_way_counts() {
+    let told = |done: &Done, errno: rustix::io::Errno, wanted: std::ops::RangeInclusive<u64>| {
+        let told = document(&done.stdout);
+        assert_eq!((told.failed, told.exit, told.errors.len()), (1, 1, 1), "{told:?}");
+        assert_eq!(told.errors[0].errno, Some(errno.raw_os_error()));
+        let reached = told.errors[0].offset.expect("it was begun");
+        assert!(wanted.contains(&reached), "{told:?}");
+        assert_eq!((told.bytes, told.routes.values().sum()), (reached, reached), "{told:?}");
+    };
+    if may_trace() {
+        let done = in_folder(
+            "cat large large large large large >big && strace -f -qqq -o /dev/null \
+             -e inject=fdatasync:error=EIO $bytepath cp --progress=durable --reflink=never --json - \
+             big new",
+        );
+        told(&done, rustix::io::Errno::IO, 32 << 20..=40 << 20);
+    }
+    if !root() || !installed("mount") || !installed("unshare") {
+        return println!("skipped: mounting needs root");
+    }
+    for route in ["read-write", "splice", "sendfile"] {
+        let done = in_folder(&format!(
+            "mkdir m; unshare -m sh -c 'mount -t tmpfs -o size=3m none m && \
+             $bytepath cp --route {route} --json - large m/new'"
+        ));
+        told(&done, rustix::io::Errno::NOSPC, 1 << 20..=3 << 20);
+    }
+}
+
+#[test]
 fn each_entry_has_a_line_on_request() {
     let done = in_folder(&format!("{TREE} $bytepath cp -r --json-files - t new; echo $?"));
     let mut lines: Vec<&str> = done.stdout.lines().collect();

@@ -150,6 +150,18 @@ fn a_process_that_dies_meanwhile_is_told_of() {
 }
 
 #[test]
+fn a_command_of_any_length_makes_a_record_that_can_be_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("r.json");
+    let long = "é".repeat(20_001);
+    let mut command = bytepath(&["explain", "--json", path.to_str().expect("plain"), "--"]);
+    assert!(run(command.args(["true", &long])).status.success());
+    let record = record(&path);
+    assert!(record.arms[0].name.starts_with("true é") && record.arms[0].name.ends_with("é…"));
+    assert!(record.experiment.definition.contains(&long));
+}
+
+#[test]
 fn what_cannot_be_shown_of_a_process_is_a_failure_unless_nobody_reads_it() {
     if !may_see_all() {
         return;

@@ -365,6 +365,8 @@ pub(super) struct Story {
     /// What is known of files by address and first moment.
     seen: HashMap<(u64, u64), Seen>,
     pub(super) rows: Vec<Row>,
+    /// Files beyond those that are kept.
+    pub(super) beyond: u64,
 }
 
 #[derive(Debug)]
@@ -374,7 +376,7 @@ struct Seen {
     mode: u32,
 }
 
-/// Rows that are kept; further files are added up by those who show them, and counted.
+/// Rows that are kept; further files are counted.
 const ROWS_MAX: usize = 200_000;
 
 impl Story {
@@ -412,6 +414,7 @@ impl Story {
         let first_ns = at(file::FIRST_NS);
         let seen = self.seen.remove(&(file, first_ns));
         if self.rows.len() >= ROWS_MAX {
+            self.beyond += 1;
             return;
         }
         let (path, kind, mode) = match seen {
@@ -446,3 +449,17 @@ impl Story {
 }
 
 const _: () = assert!(MODE >= -512);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_beyond_those_that_are_kept_are_counted() {
+        let mut record = vec![0; gone::BYTES as usize];
+        record[..4].copy_from_slice(&GONE.to_ne_bytes());
+        let mut story = Story::default();
+        (0..ROWS_MAX + 3).for_each(|_| story.record(&record));
+        assert_eq!((story.rows.len(), story.beyond), (ROWS_MAX, 3));
+    }
+}

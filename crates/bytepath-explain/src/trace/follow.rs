@@ -71,7 +71,11 @@ fn look(tasks: &Tasks, pid: u32, now_ns: u64) -> Result<usize, TraceError> {
 #[derive(Debug)]
 pub(super) enum Told {
     Files(Story),
-    Connections(Vec<tcp::Row>),
+    Connections {
+        rows: Vec<tcp::Row>,
+        /// Those beyond what is kept.
+        beyond: u64,
+    },
 }
 
 /// Takes records out of a ring in a thread of its own.
@@ -89,7 +93,7 @@ impl Collector {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
         let mut told = match mode {
-            Mode::Tcp => Told::Connections(Vec::new()),
+            Mode::Tcp => Told::Connections { rows: Vec::new(), beyond: 0 },
             _ => Told::Files(Story::default()),
         };
         let body = move || {
@@ -118,17 +122,31 @@ impl Collector {
     }
 }
 
-/// Connections that are kept one by one.
+/// Connections that are kept one by one; further ones are counted.
 const CONNECTIONS_MAX: usize = 200_000;
 
 impl Told {
     fn record(&mut self, record: &[u8]) {
         match self {
             Told::Files(story) => story.record(record),
-            Told::Connections(rows) if rows.len() < CONNECTIONS_MAX => {
+            Told::Connections { rows, .. } if rows.len() < CONNECTIONS_MAX => {
                 rows.extend(tcp::row(record))
             }
-            Told::Connections(_) => {}
+            Told::Connections { beyond, .. } => *beyond += 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_beyond_those_that_are_kept_are_counted() {
+        let mut told = Told::Connections { rows: Vec::new(), beyond: 0 };
+        let record = [0; 4096];
+        (0..CONNECTIONS_MAX + 3).for_each(|_| told.record(&record));
+        let Told::Connections { rows, beyond } = told else { panic!("it is of connections") };
+        assert_eq!((rows.len(), beyond), (CONNECTIONS_MAX, 3));
     }
 }

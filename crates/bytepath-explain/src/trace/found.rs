@@ -31,12 +31,12 @@ pub(super) fn of(
     let tasks = &tracing.tasks;
     let found = match (&tracing.maps, gathered.told) {
         (Maps::OffCpu(maps), _) => {
-            let rows = capped(maps.rows(tasks, ended_ns)?, &mut notes);
+            let rows = capped(maps.rows(tasks, ended_ns)?, 0, &mut notes);
             let world = gathered.world.unwrap_or_else(|| World::new(&[], []));
             TraceFound::OffCpu(off_cpu(tasks, maps, &rows, world, &mut notes))
         }
         (Maps::Wakeups(maps), _) => {
-            let rows = capped(maps.rows()?, &mut notes);
+            let rows = capped(maps.rows()?, 0, &mut notes);
             TraceFound::Wakeups(rows.into_iter().map(|row| wakeup(tasks, row)).collect())
         }
         (Maps::Syscalls(maps), _) => {
@@ -50,13 +50,13 @@ pub(super) fn of(
             story.left(maps)?;
             notes.extend(ring_note(maps.kinds.rings()));
             let first_ns = story.rows.first().map_or(0, |row| row.first_ns);
-            let rows = capped(story.rows, &mut notes);
+            let rows = capped(story.rows, story.beyond, &mut notes);
             TraceFound::FileLife(rows.into_iter().map(|row| file(tasks, row, first_ns)).collect())
         }
-        (Maps::Tcp(maps), Some(Told::Connections(mut rows))) => {
+        (Maps::Tcp(maps), Some(Told::Connections { mut rows, beyond })) => {
             maps.left(&mut rows)?;
             notes.extend(ring_note(maps.kinds.rings()));
-            let rows = capped(rows, &mut notes);
+            let rows = capped(rows, beyond, &mut notes);
             TraceFound::Tcp(rows.into_iter().map(|row| connection(tasks, row)).collect())
         }
         (Maps::FileLife(_) | Maps::Tcp(_), _) => unreachable!("their records were collected"),
@@ -86,9 +86,11 @@ pub(super) fn traced(
     }
 }
 
-fn capped<T>(mut rows: Vec<T>, notes: &mut Vec<String>) -> Vec<T> {
-    if rows.len() > ROWS_MAX {
-        notes.push(format!("{} rows more are not told", rows.len() - ROWS_MAX));
+/// As many rows as are told; `beyond` were not even kept.
+fn capped<T>(mut rows: Vec<T>, beyond: u64, notes: &mut Vec<String>) -> Vec<T> {
+    let untold = rows.len().saturating_sub(ROWS_MAX) as u64 + beyond;
+    if untold > 0 {
+        notes.push(format!("{untold} rows more are not told"));
         rows.truncate(ROWS_MAX);
     }
     rows
@@ -276,5 +278,19 @@ fn connection(tasks: &tasks::Tasks, row: tcp::Row) -> TraceConnection {
         lifetime_seconds: row.closed_ns.map(|at| seconds(at.saturating_sub(row.first_ns))),
         retransmitted: row.retransmitted,
         round_trip_seconds: row.round_trip_us.map(|us| f64::from(us) / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_note_counts_rows_that_were_not_kept_too() {
+        let mut notes = Vec::new();
+        assert_eq!(capped(vec![(); ROWS_MAX], 0, &mut notes).len(), ROWS_MAX);
+        assert_eq!(notes.len(), 0);
+        assert_eq!(capped(vec![(); ROWS_MAX + 2], 3, &mut notes).len(), ROWS_MAX);
+        assert_eq!(notes, ["5 rows more are not told"]);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use bytepath_report::table::{Style, paragraph};
+use bytepath_report::table::{Style, paragraph, printable};
 use bytepath_report::{ClassShare, Explained};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -199,7 +199,7 @@ pub fn difference(before: &Explained, after: &Explained) -> String {
         ),
         false => String::new(),
     };
-    format!("{}\n{note}", table.trim_fmt())
+    format!("{}\n{note}", printable(&table.trim_fmt()))
 }
 
 fn plain() -> Table {
@@ -295,6 +295,8 @@ mod tests {
         assert!(row("copying").contains("60.0%  60.0%    +0.0"), "{text}");
         assert!(!text.contains("\n other programs"), "{text}");
         assert!(text.contains("0.0% before, 50.0% after"), "{text}");
+        let evil = of(vec![class("a\u{1b}[31m", 1.0)]);
+        assert!(difference(&evil, &evil).contains("a\u{fffd}[31m"), "it commands no terminal");
         assert!(row("idle").contains("within"), "two samples and none are no difference\n{text}");
     }
 }

@@ -196,7 +196,7 @@ const PROSE_COLUMNS: u16 = 100;
 
 /// Text from a record without control characters: a file from somewhere else must not be able to
 /// command the terminal.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c })
         .collect()

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use bytepath_explain::flame;
+use bytepath_report::table::printable;
 use bytepath_report::{Arm, Explained};
 use clap::Args;
 
@@ -30,7 +31,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let (before, after) = (explained(&options.before)?, explained(&options.after)?);
     let text = bytepath_explain::show::difference(&before.1, &after.1);
     let heading = format!("before: {}\nafter:  {}\n\n", before.0, after.0);
-    std::io::stdout().write_all((heading + &text).as_bytes()).context("standard output")?;
+    std::io::stdout()
+        .write_all((printable(&heading) + &text).as_bytes())
+        .context("standard output")?;
     if let Some(output) = output {
         let title = format!("{} against {}", after.0, before.0);
         output.write(&flame::difference(&title, &before.1.stacks, &after.1.stacks)?)?;
@@ -48,7 +51,7 @@ fn explained(named: &str) -> anyhow::Result<(String, Explained)> {
     let records = records::read(file)?;
     let all = records.iter().flat_map(|record| &record.arms);
     let with: Vec<&Arm> = all.filter(|found| found.explained.is_some()).collect();
-    let names = || with.iter().map(|found| found.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names = || with.iter().map(|found| printable(&found.name)).collect::<Vec<_>>().join(", ");
     let found = match (arm, with.as_slice()) {
         (_, []) => bail!(
             "{file}: no arm of it is explained; bytepath bench … --explain --json, or bytepath \

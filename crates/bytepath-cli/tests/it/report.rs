@@ -8,7 +8,7 @@ mod sample;
 use std::fs;
 use std::path::Path;
 
-use bytepath_report::{Record, numbers};
+use bytepath_report::{ClassShare, Explained, Record, numbers};
 use serde_json::{Value, json};
 
 use crate::program::{BYTEPATH, bytepath, run, shell};
@@ -236,6 +236,24 @@ fn markdown_says_the_figures_and_cannot_be_made_to_say_more() {
         !evil.contains("<script") && !evil.contains("<img") && !evil.contains('\u{1b}'),
         "{evil}"
     );
+}
+
+#[test]
+fn explanations_of_others_command_no_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::hostile();
+    let class = ClassShare { name: record.arms[0].name.clone(), share: 1.0, ..Default::default() };
+    let explained = Explained { samples: 100, classes: vec![class], ..Explained::default() };
+    record.arms.iter_mut().for_each(|arm| arm.explained = None);
+    record.arms[0].explained = Some(explained.clone());
+    kept(folder.path(), "one.json", &record);
+    record.arms[1].explained = Some(explained);
+    kept(folder.path(), "two.json", &record);
+    let diff = |name| run(bytepath(&["explain", "diff", name, name]).current_dir(folder.path()));
+    let shown = diff("one.json").well().stdout;
+    assert!(shown.contains("before: 0") && !shown.contains('\u{1b}'), "{shown:?}");
+    let refused = diff("two.json").refused(1, &["several arms are explained"]).stderr;
+    assert!(!refused.contains('\u{1b}'), "{refused:?}");
 }
 
 #[test]

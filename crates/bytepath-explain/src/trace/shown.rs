@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use bytepath_report::table::printable;
 use bytepath_report::{
     TraceConnection, TraceFile, TraceFound, TraceOffCpu, TraceSoftirq, TraceSyscall, TraceWakeup,
     Traced, numbers,
@@ -19,7 +20,7 @@ const HISTOGRAMS_SHOWN: usize = 4;
 const FRAMES_SHOWN: usize = 12;
 const BAR: usize = 40;
 
-/// All of it.
+/// All of it. Names of threads and files are whatever somebody called them, and command no terminal.
 pub fn text(traced: &Traced) -> String {
     let mut text = format!("{}: {} traced\n\n", traced.what, numbers::time(traced.seconds));
     text += &match &traced.found {
@@ -37,7 +38,7 @@ pub fn text(traced: &Traced) -> String {
     for missing in &traced.missing {
         let _ = writeln!(text, "note: {missing}");
     }
-    text + &attached(traced)
+    printable(&(text + &attached(traced)))
 }
 
 /// By which way programs were attached, and what was refused first.
@@ -419,6 +420,38 @@ mod tests {
         assert_eq!(below(&buckets, 0.5), "2.05 µs");
         assert_eq!(below(&buckets, 0.99), "2.10 ms");
         assert_eq!(below(&[], 0.5), "–");
+    }
+
+    #[test]
+    fn names_command_no_terminal() {
+        let evil = || "a\u{1b}]0;x\u{7}".to_owned();
+        let thread = || bytepath_report::TraceThread { name: evil(), ..Default::default() };
+        let sleep = TraceOffCpu {
+            thread: thread(),
+            waker: Some(thread()),
+            user_stack: vec![evil()],
+            ..TraceOffCpu::default()
+        };
+        for found in [
+            TraceFound::OffCpu(vec![sleep]),
+            TraceFound::Wakeups(vec![TraceWakeup { waker: thread(), ..Default::default() }]),
+            TraceFound::FileLife(vec![TraceFile { path: evil(), ..Default::default() }]),
+            TraceFound::Tcp(vec![TraceConnection { thread: thread(), ..Default::default() }]),
+        ] {
+            let traced = Traced {
+                schema: Default::default(),
+                bytepath: String::new(),
+                what: evil(),
+                seconds: 1.0,
+                attached: Vec::new(),
+                lost: Vec::new(),
+                missing: Vec::new(),
+                found,
+            };
+            let text = text(&traced);
+            assert!(text.matches("a\u{fffd}]0;x\u{fffd}").count() >= 2, "{text:?}");
+            assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+        }
     }
 
     #[test]

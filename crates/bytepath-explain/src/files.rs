@@ -71,7 +71,8 @@ impl CodeFile {
     /// The address that the file itself gives to what lies at `offset`.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self.segments.iter().find(|segment| segment.in_file.contains(&offset))?;
-        Some(segment.address + (offset - segment.in_file.start))
+        // A file may say anything of its segments.
+        Some(segment.address.wrapping_add(offset - segment.in_file.start))
     }
 
     /// Where the file as a whole begins that has `range` mapped from `offset` on. Mappings begin at a
@@ -132,5 +133,18 @@ fn sections(elf: &Elf<'_>) -> ExplicitModuleSectionInfo<Bytes> {
         eh_frame_hdr_svma: range(".eh_frame_hdr"),
         eh_frame_hdr: bytes(".eh_frame_hdr"),
         ..ExplicitModuleSectionInfo::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_that_lie_at_the_end_of_all_addresses_wrap_around() {
+        let segments = vec![Segment { in_file: 0..100, address: u64::MAX }];
+        let file = CodeFile { name: "/evil".to_owned(), segments, sections: None };
+        assert_eq!(file.address_of(50), Some(49));
+        assert_eq!(file.base_of(&(4096..8192), 0), Some(4097));
     }
 }

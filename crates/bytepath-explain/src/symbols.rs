@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader};
 use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf, Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use bytepath_report::table::printable;
 
 use crate::collect::Collected;
 use crate::files::Files;
@@ -54,8 +55,7 @@ fn thread(of: &crate::collect::Thread) -> Thread {
         Whose::Idle => (IDLE.to_owned(), Part::Idle),
         Whose::Others => (OTHERS.to_owned(), Part::Others),
     };
-    // In folded stacks a semicolon ends a frame.
-    Thread { pid: of.pid, tid: of.tid, name: name.replace(';', ":"), part }
+    Thread { pid: of.pid, tid: of.tid, name: clean(&name), part }
 }
 
 /// For each place, its functions, root first: more than one where some were inlined.
@@ -83,7 +83,7 @@ impl Names {
                 }
                 Place::Within(file) => {
                     let name = &all.get(*file).name;
-                    names.0[number] = vec![user(&format!("[{}]", bare(name)), Some(name))];
+                    names.0[number] = vec![file_alone(name)];
                 }
                 Place::Unknown => names.0[number] = vec![user("[unknown]", None)],
             }
@@ -92,7 +92,7 @@ impl Names {
         for (file, places) in files {
             let name = &all.get(file).name;
             let source = Source::Elf(Elf::new(name.clone()));
-            let fallback = |_: u64| user(&format!("[{}]", bare(name)), Some(name));
+            let fallback = |_: u64| file_alone(name);
             names.found(&symbolizer, &source, &places, &fallback, &|text| user(text, Some(name)));
         }
         names
@@ -160,14 +160,20 @@ fn user(name: &str, file: Option<&str>) -> Symbol {
     Symbol { name: name.to_owned(), is_kernel: false, file: file.map(str::to_owned) }
 }
 
+/// What stands for a function of a file that tells none.
+fn file_alone(name: &str) -> Symbol {
+    user(&format!("[{}]", clean(bare(name))), Some(name))
+}
+
 /// The last part of a path.
 fn bare(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path).trim_matches(['[', ']'])
 }
 
-/// In folded stacks a semicolon ends a frame; it is in the names of arrays of Rust's types.
+/// In folded stacks a semicolon ends a frame, and the end of a line the stack. The former is in the names
+/// of arrays of Rust's types; whoever names a thread, a file or a symbol may choose either.
 fn clean(name: &str) -> String {
-    name.replace(';', ":")
+    printable(name).replace(';', ":").replace('\n', " ")
 }
 
 /// Why the kernel's symbols cannot be had, if they cannot.
@@ -186,4 +192,23 @@ fn hidden() -> Option<String> {
 
 fn is_zero(address: &str) -> bool {
     address.bytes().all(|digit| digit == b'0')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_ends_a_frame_or_a_line_of_folded_stacks() {
+        let mut files = Files::default();
+        let file = files.number_of("/no/such/li\nb;1\u{1b}.so");
+        let places = [Place::Within(file), Place::File(file, 7)];
+        for found in of_places(&files, &places, &mut Vec::new()) {
+            assert_eq!(found[0].name, "[li b:1\u{fffd}.so]");
+        }
+        assert_eq!(clean("[u8; 4]\n"), "[u8: 4] ");
+        let named =
+            crate::collect::Thread { pid: 1, tid: 1, name: "a\nb;".to_owned(), whose: Whose::Work };
+        assert_eq!(thread(&named).name, "a b:");
+    }
 }

@@ -215,7 +215,10 @@ mod tests {
         assert!(said.starts_with("Copying dominates"), "{said}");
         clear.control = Some(control([0.0137, 433.0]));
         let said = dominating(&clear).expect("a sentence");
-        assert!(said.starts_with("Nothing can be said") && said.contains("[0.0137, 433]"), "{said}");
+        assert!(
+            said.starts_with("Nothing can be said") && said.contains("[0.0137, 433]"),
+            "{said}"
+        );
         clear.control = None;
         clear.arms[0].samples[1].flagged = true;
         let said = dominating(&clear).expect("a sentence");

@@ -126,6 +126,9 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
         if setup.get("per_machine"):
             stack.enter_context(_slot(setup["id"], setup["per_machine"], setup["late_s"]))
         with _lock:
+            if setup["session"] in _over:
+                # Nobody waits for it any more, and nobody would end what it begins.
+                return json.dumps({"died": "it is over"}).encode()
             # Those of a copying that is over end here; there is one at a time.
             own = setup["id"], setup["umask"]
             for other in [key for key in _idle if key != own]:
@@ -193,12 +196,17 @@ def _unfit(setup: dict[str, Any]) -> str | None:
 _fit: set[tuple[str, str | None]] = set()
 
 
-def release(id: str) -> None:
-    """Ends the engines that wait in this process, and with them all there is of a copying."""
+_over: deque[str] = deque(maxlen=64)
+"""What pieces may still come of that are not to be begun."""
+
+
+def release(id: str, session: str) -> None:
+    """Ends the engines in this process, and with them all there is of a copying, until it goes on in another session."""
     for path in machine_folder().glob(f"{id}-*"):
         path.unlink(missing_ok=True)
     _fit.clear()
     with _lock:
+        _over.append(session)
         for engine in _busy:
             if engine.id == id:
                 # Others did what it is late with. It may be stopped, and see nothing of its end.

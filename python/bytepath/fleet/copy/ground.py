@@ -32,6 +32,7 @@ class Ground:
         self.run = os.path.join(destination, f"{RUN_START}{id}")
         self.version = worker.about()["version"]
         self.umask = _umask()
+        self.session = ""
         self.source_inode: int | None = None
         self.is_new = False
         self.word: str | None = None
@@ -40,6 +41,7 @@ class Ground:
         """What an engine has to know."""
         return {
             "id": self.id,
+            "session": self.session,
             "source": self.source,
             "destination": self.destination,
             "run": self.run,

@@ -79,7 +79,8 @@ def piece(setup: dict[str, Any], request: bytes) -> bytes:
     except Exception as error:
         from distributed import get_worker
 
-        why = f"it has no Python package bytepath ({error}): run `{sys.executable} -m pip install 'bytepath[fleet]'` there"
+        install = f"{sys.executable} -m pip install 'target/dist/out/NAME.whl[fleet]'"
+        why = f"it has no Python package bytepath ({error}): run `{install}` there"
         return json.dumps({"refused": why, "worker": get_worker().address}).encode()
     return worker.piece(setup, request)
 
@@ -438,4 +439,4 @@ class Pieces:
         self.members.end()
         self._want_no_more()
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(client.run(worker.release, self.ground.id, on_error="return"), 5)
+            await asyncio.wait_for(client.run(worker.release, self.ground.id, self.ground.session, on_error="return"), 5)

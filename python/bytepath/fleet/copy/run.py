@@ -71,6 +71,7 @@ class Run:
         return self.outcome
 
     async def _by(self, client: Client) -> None:
+        self.ground.session = uuid.uuid4().hex
         self.members.seen = self.journal.seen()
         await self.members.begin(client)
         machines = self.members.machines

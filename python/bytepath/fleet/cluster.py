@@ -28,7 +28,11 @@ START_EACH_S = 1
 
 FILES_EACH = 16
 FILES_BESIDES = 64
-"""So many files a scheduler has open for each worker here, and besides."""
+"""So many open files are asked for, for each worker here and besides: with one there were 32, with six 97."""
+
+FILES_MIN_EACH = 12
+FILES_MIN_BESIDES = 16
+"""With fewer, Dask says for as long as it is let that it has too few."""
 
 CLOSE_S = 10
 
@@ -79,7 +83,8 @@ async def local(count: int) -> AsyncIterator[Any]:
     except FileNotFoundError:
         # No Python can be started where this one is.
         os.chdir("/")
-    files_max, security = _open_files(count), _keys()
+    _open_files(count)
+    security = _keys()
     # A worker for each of so many threads of work: they are processes, as on machines of their own.
     cluster = LocalCluster(
         n_workers=count,
@@ -101,8 +106,6 @@ async def local(count: int) -> AsyncIterator[Any]:
             cause = _first_cause(error)
             late = isinstance(cause, TimeoutError | asyncio.TimeoutError | asyncio.CancelledError)
             why = "they are not there in time" if late else first_line(cause)
-            if files_max < FILES_BESIDES + count * FILES_EACH:
-                why = f"{why}; a process may have {files_max} files open, which may be too few for {count}: raise ulimit -n"
             raise FleetError(f"no worker can be started on this machine: {why}") from error
         yield cluster
     finally:
@@ -110,14 +113,18 @@ async def local(count: int) -> AsyncIterator[Any]:
             await asyncio.wait_for(cluster.close(timeout=CLOSE_S), CLOSE_S)
 
 
-def _open_files(count: int) -> int:
-    """How many files may be open here, once that is as many as so many workers need, or as can be had."""
+def _open_files(count: int) -> None:
+    """Sees that as many files may be open here as so many workers need, or as can be had."""
+    # Linux gives no process an unlimited number.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(FILES_BESIDES + count * FILES_EACH, hard if hard != resource.RLIM_INFINITY else sys.maxsize)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        return wanted
-    return soft if soft != resource.RLIM_INFINITY else sys.maxsize
+    wanted = FILES_BESIDES + count * FILES_EACH
+    if hard < FILES_MIN_BESIDES + count * FILES_MIN_EACH:
+        raise FleetError(
+            f"no worker can be started on this machine: a process may have {hard} files open, too few for {count} "
+            f"worker{'' if count == 1 else 's'}; raise ulimit -n to {wanted}, or ask for fewer"
+        )
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
 
 
 def _keys() -> Security | None:

@@ -1,6 +1,7 @@
 """`bytepath fleet cp`."""
 
 import argparse
+import asyncio
 import json
 import os
 import sqlite3
@@ -171,7 +172,7 @@ async def run(arguments: argparse.Namespace) -> int:
         # One that has not begun is not gone on with.
         keep = resumed
         raise
-    except FleetError:
+    except (FleetError, asyncio.CancelledError):
         # Nothing was begun yet, and nothing is to be forgotten: there is nothing to go on with.
         keep = resumed or bool(forgotten) or journal.get("made") is not None
         raise

@@ -105,7 +105,7 @@ def test_workers_that_cannot_do_the_work_are_named_with_the_remedy(fleet, tree, 
         fleet.end_worker("three")
     assert done.returncode == 1
     assert "on two has bytepath 0.0.1" in done.stderr and "install one version on all machines" in done.stderr
-    assert "on three has no Python package bytepath" in done.stderr and "pip install 'bytepath[fleet]'" in done.stderr
+    assert "on three has no Python package bytepath" in done.stderr and "pip install 'target/dist/out/" in done.stderr
     assert not (tmp_path / "copy").exists()
 
 

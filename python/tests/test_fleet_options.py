@@ -228,7 +228,7 @@ def test_what_a_command_needs_here_and_is_not_there_is_told_of_in_a_line(command
     assert json.loads((tmp_path / "kept").read_text())["files"] == 1
     for file in ("folder", "/dev/null"):
         assert "no regular file" in told("--anew", "--journal", file, "source", "copy")
-    assert "raise ulimit -n" in told("source", "copy", before="ulimit -n 20;")
+    assert "raise ulimit -n to 80" in told("source", "copy", before="ulimit -n 20;")
     # Of the processes that Dask starts for its workers.
     (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'spawn_main' in str(sys.orig_argv): os._exit(3)\n")
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
@@ -367,7 +367,7 @@ def test_a_scheduler_without_the_package_is_named_with_the_remedy(command, tmp_p
         fleet = [sys.executable, "-m", "bytepath.fleet", "--scheduler", address, "doctor"]
         done = subprocess.run(fleet, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-    assert "the scheduler on" in done.stderr and "pip install 'bytepath[fleet]'" in done.stderr
+    assert "the scheduler on" in done.stderr and "pip install 'target/dist/out/" in done.stderr
 
 
 LONG = """\

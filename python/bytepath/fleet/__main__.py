@@ -57,8 +57,8 @@ def main(words: list[str] | None = None) -> int:
         if error.name is None or error.name.split(".")[0] == "bytepath":
             raise
         files.say(
-            f"Python's package {error.name} is missing; `{sys.executable} -m pip install 'bytepath[fleet]'` gets what "
-            "fleets need"
+            f"Python's package {error.name} is missing, which fleets need; `{sys.executable} -m pip install {error.name}` "
+            "gets it"
         )
         return 1
     except KeyboardInterrupt:

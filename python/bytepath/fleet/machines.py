@@ -11,6 +11,9 @@ from distributed import Client
 
 from .errors import FleetError
 
+WHEEL = "'target/dist/out/NAME.whl[fleet]'"
+"""What `make dist` makes, with what fleets need besides. PyPI has no package of this project."""
+
 PROBE_S = 20
 SILENT_S = 5.0
 """A worker that has told nothing for so long may be asleep."""
@@ -136,7 +139,7 @@ async def _check_scheduler(client: Client) -> None:
     if there:
         raise FleetError(
             f"the scheduler on {there['host']} has no Python package bytepath ({there['why']}), which Dask needs there as "
-            f"well: run `{there['executable']} -m pip install 'bytepath[fleet]'` there, and start it again"
+            f"well: run `{there['executable']} -m pip install {WHEEL}` there, and start it again"
         )
 
 
@@ -221,7 +224,7 @@ def unfit(facts: dict[str, dict[str, Any]]) -> list[str]:
         if "missing" in there:
             wrong.append(
                 f"{who} has no Python package bytepath ({there['missing']}): run "
-                f"`{there['executable']} -m pip install 'bytepath[fleet]'` there"
+                f"`{there['executable']} -m pip install {WHEEL}` there"
             )
         elif there["program"] is None:
             wrong.append(

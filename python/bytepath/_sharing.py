@@ -10,11 +10,15 @@ from multiprocessing import util
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from bytepath import _bytepath
+
 if TYPE_CHECKING:
     import asyncio
 
 RING_BYTES = 512 << 10
 CAPACITY = 256 << 20
+# Between two looks of an event loop at what no descriptor tells.
+MOMENT_S = 0.002
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
 _exits_in = 0
@@ -59,6 +63,19 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+# What a forked process has inherited views of is its to read.
+os.register_at_fork(
+    before=_bytepath.about_to_fork,
+    after_in_parent=_bytepath.forked_in_parent,
+    after_in_child=_bytepath.forked_in_child,
+)
+
+
+def detached(given: Any) -> int:
+    """The descriptor that came with an argument of this process, which programs that it starts do not inherit."""
+    fd: int = given.detach()
+    os.set_inheritable(fd, False)
+    return fd
 
 
 class Readers:
@@ -160,5 +177,12 @@ async def until(look: Callable[[], Any], end: Any, readers: Readers) -> Any:
         found = readers.looked(end, look)
         if found is not None:
             return found
-        if not end.watch():
+        if end.watch():
+            continue
+        if _bytepath.gives_back_later():
+            import asyncio
+
+            # No descriptor tells that a forked process is gone, whose memory the sender may be waiting for.
+            await asyncio.sleep(MOMENT_S)
+        else:
             await readers.wait(end.fileno())

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
-from bytepath._sharing import CAPACITY, RING_BYTES, Readers, keep_account_of, until
+from bytepath._sharing import CAPACITY, MOMENT_S, RING_BYTES, Readers, detached, keep_account_of, until
 from bytepath._pickling import dumps, loads
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue"]

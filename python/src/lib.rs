@@ -17,6 +17,8 @@ use pyo3::prelude::*;
 mod _bytepath {
     #[pymodule_export]
     use crate::channel::{Board, Inbox, Meeting, Outbox, Pool, connect};
+    #[pymodule_export]
+    use crate::channel::{about_to_fork, forked_in_child, forked_in_parent, gives_back_later};
 
     /// The version of bytepath that this was built from.
     #[pymodule_export]

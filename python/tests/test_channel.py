@@ -442,6 +442,57 @@ def test_a_forked_process_cannot_disturb_a_channel_that_it_inherits():
     assert view[-1] == 99_999
 
 
+def test_what_a_forked_process_has_inherited_is_not_written_to_while_it_lives():
+    here, there = bytepath.Channel.pair(capacity=1 << 20)
+    here.send(np.full(100_000, 1))
+    view = there.recv(timeout=30)
+    ours, theirs = multiprocessing.Pipe()
+
+    def look(view: np.ndarray) -> None:
+        theirs.recv()
+        theirs.send(bool((view == 1).all()))
+
+    child = fork().Process(target=look, args=(view,))
+    child.start()
+    del view
+    with pytest.raises(TimeoutError):
+        here.send(np.full(100_000, 2), timeout=0.1)
+    ours.send("look")
+    assert ours.recv()
+    child.join()
+    here.send(np.full(100_000, 2), timeout=30)
+    assert (there.recv(timeout=30) == 2).all()
+
+
+@pytest.mark.parametrize("way", ["get", "get_async"])
+def test_what_a_forked_process_had_is_the_senders_when_it_has_ended(way):
+    queue = bytepath.Queue(capacity=1 << 20)
+    sender = fork().Process(target=work.put_arrays, args=(queue, 0, 4, 100_000))
+    sender.start()
+    child = None
+    for value in range(4):
+        if way == "get":
+            _, index, view = queue.get(timeout=30)
+        else:
+            _, index, view = asyncio.run(asyncio.wait_for(queue.get_async(), 30))
+        assert index == value and (view == value).all()
+        if child is not None:
+            # It ended while this process waited, with the view as it was: this one's memory was its until then.
+            assert os.waitpid(child, 0)[1] == 0
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0 if (view == value).all() else 1)
+        os.close(reader)
+        del view
+        # While this process waits for the next one.
+        threading.Timer(0.05, os.close, (writer,)).start()
+    assert os.waitpid(child, 0)[1] == 0
+    sender.join()
+
+
 def test_an_interpreter_may_end_with_views_alive():
     other = program("exit_with_views", stderr=subprocess.PIPE)
     assert other.communicate(timeout=30)[1] == b"" and other.returncode == 0

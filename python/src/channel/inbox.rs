@@ -13,6 +13,7 @@ use pyo3::types::PyList;
 use rustix::event::epoll;
 
 use super::errors::{os_error, raised, taken_fd};
+use super::forks::{self, Lent};
 use super::given::Given;
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
@@ -132,6 +133,7 @@ impl Inbox {
 
     /// Has the descriptor become readable once there is something to receive; true where there is now.
     fn watch(&self, py: Python<'_>) -> PyResult<bool> {
+        forks::give_back(py);
         Ok(WaitsForMessage(self).watch().map_err(|error| error(py))?.is_none())
     }
 
@@ -199,6 +201,7 @@ impl Inbox {
         &self,
         py: Python<'py>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyList>)>> {
+        forks::give_back(py);
         let mut guard = self.state();
         let state = &mut *guard;
         if state.looked.elapsed() > LOOK {
@@ -216,7 +219,8 @@ impl Inbox {
         let lane = &mut state.lanes[state.next];
         let given = match lane.try_receive().map_err(|error| raised(py, error))? {
             Buffers::Message(mut message) => {
-                let block = message.take_buffers().into_iter().next().map(Block::Lent);
+                let block = message.take_buffers().into_iter().next();
+                let block = block.map(|borrowed| Block::Lent(Lent::new(borrowed)));
                 Given::of(py, message.head(), block)?
             }
             _ => return Ok(None),
@@ -350,7 +354,7 @@ fn watch_fd(events: &OwnedFd, fd: impl AsFd) -> Result<(), rustix::io::Errno> {
     epoll::add(events, fd, data, flags)
 }
 
-fn is_readable(fd: impl AsFd) -> bool {
+pub(super) fn is_readable(fd: impl AsFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec};
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

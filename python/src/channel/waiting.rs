@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::errors::os_error;
+use super::forks;
 
 /// Waking another CPU may cost as much as this, so that staying awake in vain at most doubles it.
 const AWAKE: Duration = Duration::from_micros(100);
@@ -79,6 +80,7 @@ pub(crate) fn wait<W: Waiter>(
     }
     loop {
         py.check_signals()?;
+        forks::give_back(py);
         let turn = py.detach(|| {
             if let Some(events) = waiter.watch()? {
                 sleep(events.as_fd(), deadline.slice()).map_err(|errno| -> PyError {

@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytepath::channel::{Borrowed, SealedParcel, SharedBytes};
+use bytepath::channel::{SealedParcel, SharedBytes};
 use pyo3::ffi::{
     Py_TPFLAGS_DEFAULT, Py_ssize_t, PyObject, PyType_FromSpec, PyType_Slot, PyType_Spec,
     PyTypeObject,
@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use super::buffer::RawBuffer;
+use crate::channel::Lent;
 
 /// Numbers of slots, of Python's typeslots.h.
 const BF_GETBUFFER: c_int = 1;
@@ -50,8 +51,8 @@ struct View {
 /// Memory that large buffers came in.
 #[derive(Debug)]
 pub(crate) enum Block {
-    /// The sender's, which has it back when this is dropped.
-    Lent(Borrowed),
+    /// The sender's, which has it back when this is dropped, and no forked process has it.
+    Lent(Lent),
     /// Ours, and that of whoever else has it.
     Sealed(SealedParcel),
     /// Ours alone.
@@ -61,7 +62,7 @@ pub(crate) enum Block {
 impl Block {
     pub(crate) fn bytes(&self) -> SharedBytes<'_> {
         match self {
-            Block::Lent(borrowed) => borrowed.bytes(),
+            Block::Lent(lent) => lent.bytes(),
             Block::Sealed(parcel) => parcel.as_slice().into(),
             Block::Own(bytes) => bytes[..].into(),
         }

@@ -22,6 +22,9 @@ _PIECE_BYTES = 64 << 10
 
 _BUFFERED = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
 
+#: What is no file of Python's, and has one of these, may have bytes that its descriptor does not give any more.
+_METHODS_OF_FILES = ("read", "readline", "write")
+
 
 class Opened:
     """One end, open. `descriptor` is what the bytes go through."""
@@ -47,13 +50,13 @@ class Opened:
                 raise ValueError(f"the {role} cannot be {end}: no descriptor has such a number")
             self.descriptor = end
             return
+        # tempfile's wrapper: the file itself is inside.
+        if type(end).__module__ == "tempfile" and hasattr(end, "file"):
+            end = end.file
         if isinstance(end, io.TextIOBase):
             raise self._wrong_type(
                 end, "it is open in text mode, which has other bytes than the file: open it with 'b'"
             )
-        # tempfile's wrapper: the file itself is inside.
-        if type(end).__module__ == "tempfile" and hasattr(end, "file"):
-            end = end.file
         self._from_object(end)
 
     def _from_object(self, end: Any) -> None:
@@ -67,11 +70,18 @@ class Opened:
             if isinstance(end.raw, socket.SocketIO):
                 self.timeout = end.raw._sock.gettimeout() or None  # type: ignore[attr-defined]
             self._file = end
+        elif isinstance(end, io.BufferedRWPair):
+            why = "it is two buffers over one thing: give that, a socket for instance, or a file that goes one way"
+            raise self._wrong_type(end, why)
         elif isinstance(end, io.IOBase) and not isinstance(end, (io.FileIO, socket.SocketIO)):
             raise self._made_in_python(end)
         fileno = getattr(end, "fileno", None)
         if fileno is None:
             raise self._wrong_type(end, "a path, a file, a socket or a descriptor is wanted")
+        if not isinstance(end, (io.IOBase, socket.socket)) and any(hasattr(end, name) for name in _METHODS_OF_FILES):
+            # os.popen, urllib and codecs have a file inside, which may have read ahead, or be a text.
+            why = "it is no file itself, and may hold bytes of one: give the file inside, or what its fileno() says"
+            raise self._wrong_type(end, why)
         self.descriptor = fileno()
         if not isinstance(self.descriptor, int):
             raise self._wrong_type(end, "its fileno() is no number")

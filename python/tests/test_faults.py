@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import errno
 import gzip
 import io
+import multiprocessing
 import os
 import shutil
 import signal
 import socket
 import ssl
+import tempfile
 import threading
 import time
+import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +43,35 @@ def test_what_is_no_file_is_refused_by_name(tmp_path):
             with pytest.raises(TypeError, match="the source cannot be"):
                 bytepath.copy(end, tmp_path / "b")
     assert not (tmp_path / "b").exists()
+
+
+def test_what_has_a_file_inside_is_not_taken_for_its_descriptor(tmp_path):
+    (tmp_path / "a").write_bytes(b"a line\n" * 1000)
+    with (
+        os.popen("seq 10") as process,
+        urllib.request.urlopen((tmp_path / "a").as_uri()) as page,
+        codecs.open(tmp_path / "a", encoding="utf-8") as text,
+    ):
+        for end in (process, page, text):
+            assert end.readline()
+            with pytest.raises(TypeError, match="no file itself"):
+                bytepath.copy(end, tmp_path / "b")
+    with tempfile.NamedTemporaryFile("w") as text, pytest.raises(TypeError, match="text mode"):
+        bytepath.copy(tmp_path / "a", text)
+    near, far = socket.socketpair()
+    with near, far, near.makefile("rwb") as both, pytest.raises(TypeError, match="two buffers over one"):
+        bytepath.copy(both, tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
+def test_what_only_has_a_descriptor_is_taken(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    receives, sends = multiprocessing.Pipe(False)
+    with receives, open(tmp_path / "a", "rb") as file:
+        with sends:
+            bytepath.copy(file, sends)
+        bytepath.copy(receives, tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"bytes"
 
 
 def test_a_compressed_file_is_not_taken_for_its_bytes(tmp_path):

@@ -152,8 +152,9 @@ def copy(
     with _Both(opened_source, opened_sink, begin_at, asked, verify) as ends:
         if verify:
             ends.check_verifiable()
-        ahead = opened_source.read_ahead(given)
         with teller(progress, lambda: ends.total(given)) as tell:
+            # After all that may be refused: what is taken from a pipe here cannot be put back.
+            ahead = opened_source.read_ahead(given)
             if ahead:
                 _deliver(ahead, ends.sink, asked, tell)
                 asked["before"] = len(ahead)

@@ -7,6 +7,7 @@ import fcntl
 import os
 import resource
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,3 +157,13 @@ def test_a_copy_that_is_given_up_tells_of_what_was_read_ahead(tmp_path):
         with pytest.raises(TimeoutError, match="after byte 14") as raised:
             bytepath.copy(file, tmp_path / "b", timeout=0.2)
     assert raised.value.offset == 14
+
+
+def test_a_bar_that_cannot_be_drawn_takes_nothing_from_a_pipe(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with pipe_with_file(b"the rest") as (file, source):
+        source.close()
+        with pytest.raises(ImportError, match="tqdm"):
+            bytepath.copy(file, tmp_path / "b", progress=True)
+        bytepath.copy(file, tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == b"the rest"

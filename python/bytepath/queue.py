@@ -24,8 +24,6 @@ _Kind = TypeVar("_Kind", bound="Queue")
 
 # Connections that wait for a receiver to take them; the kernel allows fewer where somaxconn says so.
 _BACKLOG = 1024
-# Between two looks at what no descriptor tells.
-_MOMENT = 0.002
 # Who waits for room looks so often whether there is anybody to make it.
 _LOOK_S = 0.05
 # What all of a queue that many get from have together; memory is taken as it fills.
@@ -152,20 +150,23 @@ class Queue:
             if not self._readers.looked(outbox, outbox.send, pickle, buffers, timeout):
                 raise Full
             return
-        if self._maxsize and not self._has_room(outbox, board, timeout):
+        place = self._take_room(outbox, board, timeout)
+        if place is None:
             raise Full
         left = None if deadline is None else max(deadline - monotonic(), 0.0)
-        if not self._send(outbox, board, pickle, buffers, left):
+        if not self._send(outbox, board, place, pickle, buffers, left):
             raise Full
 
-    def _has_room(self, outbox: _bytepath.Outbox, board: _bytepath.Board, timeout: float | None) -> bool:
-        """Waits until fewer than `maxsize` are inside; false where that did not come in time. Nothing tells who
-        waits that the receiver, who would make room, is gone, or that the queue is closed: it is looked for."""
+    def _take_room(self, outbox: _bytepath.Outbox, board: _bytepath.Board, timeout: float | None) -> int | None:
+        """Waits until fewer than `maxsize` are inside, and counts one more; None where that did not come in time.
+        Nothing tells who waits that the receiver, who would make room, is gone, or that the queue is closed: it is
+        looked for."""
         until = None if timeout is None else monotonic() + timeout
         while True:
             left = _LOOK_S if until is None else max(until - monotonic(), 0.0)
-            if board.wait_for_room(self._maxsize, min(left, _LOOK_S)):
-                return True
+            place = board.take_room(self._maxsize or _NO_LIMIT, min(left, _LOOK_S))
+            if place is not None:
+                return place
             self._check_open()
             try:
                 outbox.is_answered()
@@ -173,14 +174,18 @@ class Queue:
                 self._lose_receiver(outbox)
                 raise
             if until is not None and monotonic() >= until:
-                return False
+                return None
 
     def _send(
-        self, outbox: _bytepath.Outbox, board: _bytepath.Board, pickle: Any, buffers: list[Any], timeout: float | None
+        self,
+        outbox: _bytepath.Outbox,
+        board: _bytepath.Board,
+        place: int,
+        pickle: Any,
+        buffers: list[Any],
+        timeout: float | None,
     ) -> bool:
-        """Sends an object that is counted; whether there was room for it."""
-        # Before anybody can have got it, and be done with it.
-        self._begins(board)
+        """Sends an object that is counted, at this place; whether there was room for it."""
         sent = False
         try:
             sent = bool(self._readers.looked(outbox, outbox.send, pickle, buffers, timeout))
@@ -188,10 +193,7 @@ class Queue:
             self._lose_receiver(outbox)
             raise
         finally:
-            if sent:
-                board.add_inside(1)
-            else:
-                self._fails(board)
+            board.has_put(place, sent)
         return sent
 
     def put_nowait(self, obj: Any) -> None:
@@ -205,21 +207,22 @@ class Queue:
         if self._pool is not None:
             packed = dumps(obj)
             while not self._put_into_pool(self._pool, packed, 0.0):
-                await asyncio.sleep(_MOMENT)
+                await asyncio.sleep(MOMENT_S)
             return
         outbox = self._outbox or self._put_first()
         pickle, buffers = dumps(obj)
         board = self._board
         while True:
             self._check_open()
-            if board is not None and self._maxsize and not self._has_room(outbox, board, 0.0):
-                # How many are inside, no descriptor tells.
-                await asyncio.sleep(_MOMENT)
-                continue
             if board is None:
                 sent = bool(self._readers.looked(outbox, outbox.send, pickle, buffers, 0.0))
             else:
-                sent = self._send(outbox, board, pickle, buffers, 0.0)
+                place = self._take_room(outbox, board, 0.0)
+                if place is None:
+                    # How many are inside, no descriptor tells.
+                    await asyncio.sleep(MOMENT_S)
+                    continue
+                sent = self._send(outbox, board, place, pickle, buffers, 0.0)
             if sent:
                 return
             if not outbox.watch():
@@ -251,12 +254,6 @@ class Queue:
             self._outbox = None
             if self._board is not None:
                 self._board.lose_receiver()
-
-    def _begins(self, board: _bytepath.Board) -> None:
-        """Before an object is put."""
-
-    def _fails(self, board: _bytepath.Board) -> None:
-        """When it was not."""
 
     # ---- getting -------------------------------------------------------------------------------
 
@@ -293,16 +290,20 @@ class Queue:
                     return self.get(False)
                 except Empty:
                     # No descriptor tells who is the first to take one.
-                    await asyncio.sleep(_MOMENT)
+                    await asyncio.sleep(MOMENT_S)
         inbox = self._inbox or self._get_first()
         message = await until(lambda: inbox.receive(0.0), inbox, self._readers)
         return self._got(message)
 
     def _got(self, message: tuple[Any, list[Any]]) -> Any:
         if self._board is not None:
-            self._board.add_inside(-1)
+            self._counts_got(self._board)
         pickle, buffers = message
         return loads(pickle, buffers)
+
+    def _counts_got(self, board: _bytepath.Board) -> None:
+        """An object was got."""
+        board.has_got()
 
     def _get_first(self) -> _bytepath.Inbox:
         self._check_open()
@@ -478,11 +479,10 @@ class JoinableQueue(Queue):
         """Waits until all objects that were put are told to be done; False where the time was over first."""
         return self._counts().wait_until_done(timeout)
 
-    def _begins(self, board: _bytepath.Board) -> None:
+    def _counts_got(self, board: _bytepath.Board) -> None:
+        # First, so that it is either inside or to be done at every moment.
         board.add_undone(1)
-
-    def _fails(self, board: _bytepath.Board) -> None:
-        board.add_undone(-1)
+        board.has_got()
 
     def _counted_by(self) -> _bytepath.Board | None:
         return self._board

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import channel_work as work
+import numpy as np
 import pytest
 
 import bytepath
@@ -140,7 +141,7 @@ def test_a_put_that_waits_for_room_is_told_that_the_receiver_was_killed():
         queue.put(1)
         queue.put(2)
         waits = [outcome(lambda: queue.put(3)) for _ in range(3)]
-        wait_until_in("_has_room", 3)
+        wait_until_in("_take_room", 3)
         child.kill()
         child.join()
     assert all(isinstance(wait(), bytepath.PeerGone) for wait in waits)
@@ -192,6 +193,61 @@ def test_what_a_receiver_that_closed_had_not_got_takes_no_room():
             queue.put(3, timeout=30)
     queue.put(4, timeout=30)
     assert queue.get(timeout=30) == 4
+
+
+# ---- what is counted ---------------------------------------------------------------------------------
+
+
+def test_tasks_that_a_receiver_had_not_got_when_it_closed_are_not_waited_for():
+    tasks = bytepath.JoinableQueue()
+    for value in range(3):
+        tasks.put(value)
+
+    def do_one() -> None:
+        tasks.get(timeout=30)
+        tasks.task_done()
+
+    child = fork().Process(target=do_one)
+    child.start()
+    child.join()
+    assert child.exitcode == 0 and tasks.join(10)
+
+
+def test_what_a_killed_process_was_putting_takes_no_room_and_is_not_waited_for():
+    tasks = bytepath.JoinableQueue(maxsize=2, capacity=1 << 20)
+    child = fork().Process(target=work.put_arrays, args=(tasks, 0, 2, 100_000))
+    child.start()
+    view = tasks.get(timeout=30)[2]
+    # The second one is counted, and waits for the memory of the first one.
+    pause, until = threading.Event(), time.monotonic() + 30
+    while tasks.qsize() + tasks._board.undone() < 2:
+        assert time.monotonic() < until
+        pause.wait(0.005)
+    child.kill()
+    child.join()
+    with pytest.raises(bytepath.PeerGone):
+        tasks.get(timeout=30)
+    assert view.sum() == 0
+    tasks.task_done()
+    assert tasks.join(10)
+    for value in range(2):
+        tasks.put(value, timeout=10)
+    assert [tasks.get(timeout=30), tasks.get(timeout=30)] == [0, 1]
+
+
+def test_threads_that_put_at_once_do_not_put_more_than_there_is_room_for():
+    queue, begin, full = bytepath.Queue(maxsize=2), threading.Barrier(6), []
+
+    def put(array: np.ndarray) -> None:
+        begin.wait()
+        try:
+            queue.put_nowait(array)
+        except queues.Full:
+            full.append(array)
+
+    puts = [outcome(lambda: put(np.zeros(1 << 20))) for _ in range(6)]
+    assert [wait() for wait in puts] == [None] * 6
+    assert len(full) == 4 and queue.qsize() == 2
 
 
 # ---- descriptors that run out -----------------------------------------------------------------------

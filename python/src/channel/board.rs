@@ -13,12 +13,18 @@ use super::errors::{no_memory, taken_fd};
 use super::signal::{Signal, identity, is_gone};
 use super::waiting::Deadline;
 
-/// Words: each that is waited for is followed by one that changes with it and by how many wait.
+/// Words: each that is waited for is followed by one that changes with it and by how many wait. The last ones say
+/// which processes are in the middle of putting something.
 const RECEIVER: usize = 0;
 const INSIDE: usize = 16;
 const UNDONE: usize = 32;
+const PUTTING: usize = 64;
 const CHANGES: usize = 1;
 const WAITING: usize = 2;
+
+const BYTES: usize = 4096;
+/// More threads than so many are not noted while they put: what one of them leaves behind stays counted.
+const PLACES: usize = BYTES / 8 - PUTTING;
 
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -31,7 +37,7 @@ pub(crate) struct Board(SharedMemory);
 impl Board {
     #[staticmethod]
     fn create() -> PyResult<Board> {
-        let memory = SharedMemory::create(4096, PageSize::Base);
+        let memory = SharedMemory::create(BYTES, PageSize::Base);
         memory.map(Board).map_err(no_memory)
     }
 
@@ -85,29 +91,58 @@ impl Board {
     }
 
     fn inside(&self) -> i64 {
-        (self.word(INSIDE).load(SeqCst) as i64).max(0)
+        self.count(INSIDE)
     }
 
-    fn add_inside(&self, count: i64) {
-        self.add(INSIDE, count);
+    /// Waits until fewer than so many are inside, and counts one more, which is about to be put: the place where
+    /// that is noted, for `has_put`. None where it did not come in time.
+    fn take_room(
+        &self,
+        py: Python<'_>,
+        most: i64,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<usize>> {
+        let (ours, deadline) = (known_identity()?, Deadline::after(timeout));
+        loop {
+            if let Some(place) = self.try_take_room(ours, most) {
+                return Ok(Some(place));
+            }
+            if !self.wait(py, INSIDE, deadline, || self.count(INSIDE) < most)? {
+                return Ok(None);
+            }
+        }
     }
 
-    /// Waits until fewer than so many are inside; false where that did not come in time.
-    fn wait_for_room(&self, py: Python<'_>, most: i64, timeout: Option<f64>) -> PyResult<bool> {
-        self.wait(py, INSIDE, timeout, |inside| inside < most)
+    /// It was put, or was not.
+    fn has_put(&self, place: usize, sent: bool) -> PyResult<()> {
+        let ours = known_identity()?;
+        let is_counted = place == PLACES || self.leave(place, ours);
+        match (is_counted, sent) {
+            (true, false) => self.add(INSIDE, -1),
+            // This process was taken for gone, by one that sees other processes.
+            (false, true) => self.add(INSIDE, 1),
+            (true, true) | (false, false) => {}
+        }
+        Ok(())
+    }
+
+    fn has_got(&self) {
+        self.add(INSIDE, -1);
     }
 
     fn undone(&self) -> i64 {
-        self.word(UNDONE).load(SeqCst) as i64
+        self.count(UNDONE)
     }
 
     pub(super) fn add_undone(&self, count: i64) {
         self.add(UNDONE, count);
     }
 
-    /// Waits until all is done; false where that did not come in time.
+    /// Waits until nothing is inside, and all that was got is done; false where that did not come in time.
     fn wait_until_done(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        self.wait(py, UNDONE, timeout, |undone| undone <= 0)
+        // That less is inside without having been got is seen at the next look.
+        let is_done = || self.count(INSIDE) <= 0 && self.count(UNDONE) <= 0;
+        self.wait(py, UNDONE, Deadline::after(timeout), is_done)
     }
 }
 
@@ -120,18 +155,66 @@ impl Board {
         Signal { changes: self.0.half_word(index + CHANGES), waiting: self.word(index + WAITING) }
     }
 
-    /// Another receiver, or none, follows one, if that is still so: what that one had not got is lost.
+    fn count(&self, index: usize) -> i64 {
+        self.word(index).load(SeqCst) as i64
+    }
+
+    fn try_take_room(&self, ours: u64, most: i64) -> Option<usize> {
+        if self.count(INSIDE) >= most {
+            return None;
+        }
+        let place = self.come(ours);
+        let one_more = |inside: u64| ((inside as i64) < most).then_some(inside + 1);
+        if self.word(INSIDE).fetch_update(SeqCst, SeqCst, one_more).is_ok() {
+            return Some(place);
+        }
+        if place < PLACES {
+            self.leave(place, ours);
+        }
+        None
+    }
+
+    /// Notes that this process is putting, at a place that is free; where none is, at none.
+    fn come(&self, ours: u64) -> usize {
+        let is_free = |place: &usize| {
+            self.word(PUTTING + place).compare_exchange(0, ours, SeqCst, SeqCst).is_ok()
+        };
+        (0..PLACES).find(is_free).unwrap_or(PLACES)
+    }
+
+    /// Whether that was still noted.
+    fn leave(&self, place: usize, theirs: u64) -> bool {
+        let noted = (place < PLACES).then(|| self.word(PUTTING + place));
+        noted.is_some_and(|word| word.compare_exchange(theirs, 0, SeqCst, SeqCst).is_ok())
+    }
+
+    /// What processes that were killed were putting is not inside.
+    fn forget_gone(&self) {
+        for place in 0..PLACES {
+            let theirs = self.word(PUTTING + place).load(SeqCst);
+            if theirs != 0 && is_gone(theirs) && self.leave(place, theirs) {
+                self.add(INSIDE, -1);
+            }
+        }
+    }
+
+    /// Another receiver, or none, follows one, if that is still so: what that one had not got is lost, but for what
+    /// is being put just now, of which who puts it learns how it ends.
     fn follow(&self, theirs: u64, ours: u64) -> bool {
-        let lost = self.word(INSIDE).load(SeqCst) as i64;
+        let inside = self.count(INSIDE);
+        let is_putting = |place: &usize| self.word(PUTTING + place).load(SeqCst) != 0;
+        let lost = inside - (0..PLACES).filter(is_putting).count() as i64;
         let follows = self.word(RECEIVER).compare_exchange(theirs, ours, SeqCst, SeqCst).is_ok();
         if follows {
-            self.add(INSIDE, -lost);
+            self.add(INSIDE, -lost.max(0));
         }
         follows
     }
 
+    /// Nothing is counted below zero.
     fn add(&self, index: usize, count: i64) {
-        self.word(index).fetch_add(count as u64, SeqCst);
+        let added = |before: u64| Some((before as i64).saturating_add(count).max(0) as u64);
+        let _ = self.word(index).fetch_update(SeqCst, SeqCst, added);
         if count < 0 {
             self.signal(index).wake(i32::MAX as u32);
         }
@@ -141,20 +224,34 @@ impl Board {
         &self,
         py: Python<'_>,
         index: usize,
-        timeout: Option<f64>,
-        enough: impl Fn(i64) -> bool + Sync,
+        deadline: Deadline,
+        is_enough: impl Fn() -> bool + Sync,
     ) -> PyResult<bool> {
-        let deadline = Deadline::after(timeout);
-        let is_enough = || enough(self.word(index).load(SeqCst) as i64);
         while !is_enough() {
+            py.detach(|| self.forget_gone());
+            if is_enough() {
+                break;
+            }
             if deadline.is_over() {
                 return Ok(false);
             }
             py.check_signals()?;
-            py.detach(|| self.signal(index).sleep(deadline.slice().min(SLICE), is_enough));
+            py.detach(|| self.signal(index).sleep(deadline.slice().min(SLICE), &is_enough));
         }
         Ok(true)
     }
+}
+
+/// The same, looked up once in a process.
+fn known_identity() -> PyResult<u64> {
+    static KNOWN: AtomicU64 = AtomicU64::new(0);
+    let known = KNOWN.load(SeqCst);
+    if (known >> 32) as u32 == std::process::id() {
+        return Ok(known);
+    }
+    let ours = own_identity()?;
+    KNOWN.store(ours, SeqCst);
+    Ok(ours)
 }
 
 /// This process.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Union
 
 from bytepath._errors import ProgramError
-from bytepath._program import checked
+from bytepath._program import checked, failed, run
 
 if TYPE_CHECKING:
     import pandas
@@ -194,7 +194,8 @@ def bench(
     Options are those of `bytepath bench EXPERIMENT --help`, with `_` for `-`: True for those that take
     no value, a list for those that are given several times. `arguments` follow them (commands, for
     `bench("cmd", …)`). `store`: keep the run for `bytepath history`. `show`: how it goes on is told on
-    standard error.
+    standard error, which may be a notebook's. Arms that could not be measured are in the record all the same,
+    with their `status` and `why`.
     """
     taken = _OURS.intersection(options)
     if taken:
@@ -211,10 +212,15 @@ def bench(
                 command.append(option)
             elif one is not None and one is not False:
                 command.append(f"{option}={os.fspath(one) if isinstance(one, os.PathLike) else one}")
-    text = checked([*command, *(["--", *arguments] if arguments else [])], show=show)
+    done = run([*command, *(["--", *arguments] if arguments else [])], show=show)
+    # Where arms failed it exits with 1, after a record that says which, and why; by a signal, after a part of one.
+    if done.returncode < 0:
+        raise failed(command, done)
     try:
-        data = json.loads(text)
+        data = json.loads(done.stdout)
     except ValueError:
-        said = text.strip().partition("\n")[0]
+        if done.returncode != 0:
+            raise failed(command, done) from None
+        said = done.stdout.strip().partition("\n")[0]
         raise ValueError(f"that measures nothing, and gives no record but text: {said!r}") from None
     return Record(data)

@@ -78,9 +78,14 @@ def checked(arguments: list[Any], *, given: str | None = None, show: bool = Fals
     """Runs the command, which has to succeed; what it wrote to standard output."""
     done = run(arguments, given=given, show=show)
     if done.returncode != 0:
-        said = done.stderr.strip() or "it said why above"
-        raise ProgramError(f"bytepath {arguments[0]} failed ({_how(done.returncode)}): {said}")
+        raise failed(arguments, done)
     return done.stdout
+
+
+def failed(arguments: list[Any], done: subprocess.CompletedProcess[str]) -> ProgramError:
+    """The exception for a command that did not succeed."""
+    said = done.stderr.strip() or "it said why above"
+    return ProgramError(f"bytepath {arguments[0]} failed ({_how(done.returncode)}): {said}")
 
 
 def _how(code: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -105,6 +106,12 @@ def test_what_the_command_says_is_the_message(command):
 def test_commands_are_measured(command):
     record = bytepath.bench("cmd", "true", "sleep 0", blocks=3, show=False)
     assert {arm.unit for arm in record.arms} == {"s"}
+
+
+def test_a_command_that_fails_leaves_the_record_of_the_others(command):
+    record = bytepath.bench("cmd", "true", "false", blocks=3, show=False)
+    assert record["true"].status == "ok" and len(record["true"].samples) == 3
+    assert record["false"].status == "unavailable" and "1" in record["false"].why
 
 
 @pytest.fixture

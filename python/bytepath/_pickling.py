@@ -28,11 +28,12 @@ def dumps(obj: Any) -> tuple[Any, list[Any]]:
     kind = type(obj)
     if kind in _PLAIN:
         return pickle.dumps(obj, 5), []
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and kind is numpy.ndarray and obj.dtype.kind in _ARRAY_KINDS:
-        flags = obj.flags
-        if flags.c_contiguous or flags.f_contiguous:
-            told = (obj.dtype.str, obj.shape, "C" if flags.c_contiguous else "F")
+    # Another thread may be in the middle of importing it.
+    if kind is getattr(sys.modules.get("numpy"), "ndarray", None) and obj.dtype.kind in _ARRAY_KINDS:
+        flags, dtype = obj.flags, obj.dtype
+        # Its name says all of a type that nothing was added to.
+        if (flags.c_contiguous or flags.f_contiguous) and dtype.metadata is None:
+            told = (dtype.str, obj.shape, "C" if flags.c_contiguous else "F")
             return _ARRAY + pickle.dumps(told, 5), [obj] if obj.nbytes else []
     buffers: list[Any] = []
     into = io.BytesIO()

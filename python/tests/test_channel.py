@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import channel_work as work
@@ -100,6 +101,21 @@ def test_any_object_comes_out_as_it_went_in():
         got = other.recv(timeout=10)
         assert same(sent, got), name
         del got
+
+
+def test_what_was_added_to_the_type_of_an_array_comes_with_it():
+    channel, other = bytepath.Channel.pair()
+    for items in (10, 100_000):
+        channel.send(np.arange(items, dtype=np.dtype("f8", metadata={"unit": "m"})))
+        got = other.recv(timeout=10)
+        assert got.dtype.metadata == {"unit": "m"} and got[-1] == items - 1
+
+
+def test_objects_go_while_another_thread_is_importing_numpy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numpy", types.ModuleType("numpy"))
+    channel, other = bytepath.Channel.pair()
+    channel.send(["any object"])
+    assert other.recv(timeout=10) == ["any object"]
 
 
 def test_a_buffer_that_was_received_can_be_handed_on():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -255,7 +256,9 @@ class _Each:
             self._bytes += done.bytes
             self._routes[done.route] = self._routes.get(done.route, 0) + done.bytes
         else:
-            self._bytes += os.stat(destination).st_size
+            # It may have written the file under another name, or none.
+            with contextlib.suppress(OSError):
+                self._bytes += os.stat(destination).st_size
 
     def _as_told(self, source: Any, destination: str, why: str) -> dict[str, Any]:
         source = os.fspath(source)

@@ -187,6 +187,15 @@ def test_a_function_copies_each_file(tree, tmp_path):
     assert (tmp_path / "new" / "deep" / "file 6").stat().st_size == 6000
 
 
+def test_a_function_need_not_make_a_file_of_that_name(tree, tmp_path):
+    def renamed(source, destination):
+        shutil.copyfile(source, destination + ".copy")
+
+    copied = bytepath.copytree(tree, tmp_path / "new", copy_function=renamed)
+    assert copied.files >= 51 and copied.bytes == 0
+    assert (tmp_path / "new" / "deep" / "file 6.copy").stat().st_size == 6000
+
+
 def test_a_function_of_our_own_tells_its_routes(tree, tmp_path):
     copied = bytepath.copytree(tree, tmp_path / "new", True, copy_function=bytepath.copy)
     assert (copied.files, copied.directories, copied.links) == (51, 3, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import os
 import socket
@@ -162,6 +163,8 @@ class Opened:
     def begin(self, offset: int | None) -> None:
         """Brings the descriptor to where the file object stands, or to the offset."""
         file = self._file
+        if offset is not None and self.role == "sink" and self._appends():
+            raise ValueError("sink_offset says where to begin, and the sink is open to append: it is written at its end")
         if file is not None and file.writable():
             file.flush()
         if file is not None and file.seekable():
@@ -170,6 +173,9 @@ class Opened:
             self.go_to(file.tell() if offset is None else offset)
         elif offset is not None:
             self.go_to(offset)
+
+    def _appends(self) -> bool:
+        return bool(fcntl.fcntl(self.descriptor, fcntl.F_GETFL) & os.O_APPEND)
 
     def read_ahead(self, most: int | None) -> bytes:
         """What a file object holds of a pipe or socket comes before what the descriptor gives."""

@@ -74,6 +74,16 @@ def test_what_only_has_a_descriptor_is_taken(tmp_path):
     assert (tmp_path / "b").read_bytes() == b"bytes"
 
 
+def test_an_offset_of_a_sink_that_appends_is_refused(tmp_path):
+    (tmp_path / "a").write_bytes(b"new")
+    (tmp_path / "b").write_bytes(b"0123456789")
+    with open(tmp_path / "b", "ab") as sink:
+        for end in (sink, sink.fileno()):
+            with pytest.raises(ValueError, match="open to append"):
+                bytepath.copy(tmp_path / "a", end, sink_offset=2, verify=True)
+    assert (tmp_path / "b").read_bytes() == b"0123456789"
+
+
 def test_a_compressed_file_is_not_taken_for_its_bytes(tmp_path):
     with bz2.open(tmp_path / "z", "wb") as packed:
         packed.write(b"bytes")

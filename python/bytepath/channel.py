@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import os
 import socket
 import struct
@@ -14,7 +15,7 @@ from typing import Any
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
-from bytepath._sharing import CAPACITY, RING_BYTES, Readers, keep_account_of, until
+from bytepath._sharing import CAPACITY, RING_BYTES, Readers, detached, keep_account_of, until
 from bytepath._pickling import dumps, loads
 
 __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGone"]
@@ -197,7 +198,7 @@ class Channel:
 
 
 def _received(kind: type[Channel], receives: Any, sends: Any, capacity: int, ring_bytes: int) -> Channel:
-    return kind(receives.detach(), sends.detach(), capacity=capacity, ring_bytes=ring_bytes)
+    return kind(detached(receives), detached(sends), capacity=capacity, ring_bytes=ring_bytes)
 
 
 class AsyncChannel:
@@ -246,7 +247,7 @@ class ChannelListener:
             if user not in (os.geteuid(), 0):
                 raise ChannelError(f"user {user} has connected, and is refused")
             try:
-                hello, fds, _, _ = socket.recv_fds(meeting, len(_HELLO) + 1, 2)
+                hello, fds = _told(meeting)
             except TimeoutError:
                 raise TimeoutError("who has connected says nothing") from None
         if hello != _HELLO or len(fds) != 2:
@@ -264,3 +265,15 @@ class ChannelListener:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _told(meeting: socket.socket) -> tuple[bytes, list[int]]:
+    """What who has connected says, and the descriptors that come with it, which programs that are started meanwhile
+    do not inherit: socket.recv_fds takes flags, but does not use them (Python 3.11)."""
+    fds = array.array("i")
+    room = socket.CMSG_LEN(2 * fds.itemsize)
+    hello, beside, _, _ = meeting.recvmsg(len(_HELLO) + 1, room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in beside:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    return hello, fds.tolist()

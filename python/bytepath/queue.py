@@ -446,7 +446,7 @@ def _received(
 ) -> Queue:
     queue = kind.__new__(kind)
     board = _bytepath.Board.from_fd(board.detach())
-    queue._begin(address, listener.detach(), board, maxsize, capacity, ring_bytes)
+    queue._begin(address, detached(listener), board, maxsize, capacity, ring_bytes)
     return queue
 
 

@@ -102,6 +102,14 @@ def exit_with_views() -> None:
     sys.modules["view_that_stays"] = view  # type: ignore[assignment]
 
 
+def tell_inherited(
+    channel: bytepath.Channel, one: bytepath.Queue, many: bytepath.Queue, told
+) -> None:
+    """Tells which descriptors that came as arguments this process would hand on to programs."""
+    fds = [channel._receives, channel._sends, one._listener, one._board.fileno(), many._board.fileno()]
+    told.send([fd for fd in (*fds, *many._pool.filenos()) if os.get_inheritable(fd)])
+
+
 def put_one(queue: bytepath.Queue, *_others: object) -> None:
     queue.put(1)
 

@@ -251,6 +251,20 @@ def test_processes_that_are_not_related_meet_at_an_address(tmp_path):
         assert other.wait() == 0
 
 
+def test_programs_that_are_started_inherit_no_descriptors_of_channels(tmp_path):
+    with bytepath.ChannelListener(str(tmp_path / "channel")) as listener:
+        with bytepath.Channel.connect(str(tmp_path / "channel")), listener.accept(timeout=30) as channel:
+            assert not os.get_inheritable(channel._receives) and not os.get_inheritable(channel._sends)
+    told, tells = multiprocessing.Pipe()
+    here, there = bytepath.Channel.pair()
+    queues = bytepath.Queue(), bytepath.Queue(receivers="many")
+    child = multiprocessing.get_context("spawn").Process(target=work.tell_inherited, args=(there, *queues, tells))
+    child.start()
+    assert told.poll(60) and told.recv() == []
+    child.join()
+    here.close()
+
+
 # ---- waiting ----------------------------------------------------------------------------------------
 
 

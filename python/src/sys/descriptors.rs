@@ -2,7 +2,7 @@
 
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 
 /// A descriptor of ours on what the number is open on: it stays open whatever becomes of the number,
 /// which another thread may close and get back for another file.
@@ -19,7 +19,8 @@ pub(crate) fn own(number: RawFd) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(borrowed, 3)
 }
 
-/// The descriptor of this number, which was the caller's, and is ours from now on.
+/// The descriptor of this number, which was the caller's, and is ours from now on. Programs that are started do
+/// not inherit it.
 ///
 /// # Errors
 /// The number is open on nothing.
@@ -29,7 +30,7 @@ pub(crate) fn taken(number: RawFd) -> Result<OwnedFd, Errno> {
     }
     // SAFETY: as in `own`.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    rustix::io::fcntl_getfd(borrowed)?;
+    rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
     // SAFETY: it is open, and the package gives it away with this call.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }

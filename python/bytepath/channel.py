@@ -65,12 +65,12 @@ class Channel:
 
     @classmethod
     def connect(
-        cls, address: str, *, timeout: float = 5.0, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES
+        cls, address: str | os.PathLike[str], *, timeout: float = 5.0, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES
     ) -> Channel:
         """An end of a channel to a process that is not related, and listens at this address
         (`ChannelListener`), or will before the time is over."""
         ours, theirs = cls.pair(capacity=capacity, ring_bytes=ring_bytes)
-        with theirs, socket.socket(fileno=_bytepath.connect(address, timeout)) as meeting:
+        with theirs, socket.socket(fileno=_bytepath.connect(os.fspath(address), timeout)) as meeting:
             socket.send_fds(meeting, [_HELLO], [theirs._receives, theirs._sends])
         return ours
 
@@ -230,8 +230,8 @@ class AsyncChannel:
 class ChannelListener:
     """Waits at an address, a path, or `@` and a name, for processes that are not related to connect."""
 
-    def __init__(self, address: str) -> None:
-        self._listener = _bytepath.Meeting(address)
+    def __init__(self, address: str | os.PathLike[str]) -> None:
+        self._listener = _bytepath.Meeting(os.fspath(address))
 
     def accept(self, timeout: float | None = None, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> Channel:
         """A channel to the next process that connects: TimeoutError where none has in time. Processes of other

@@ -78,10 +78,10 @@ class Queue:
         self._begin("@" + name, listener.detach(), board, maxsize, capacity, ring_bytes)
 
     @classmethod
-    def listen(cls: type[_Kind], address: str, *, ring_bytes: int = RING_BYTES) -> _Kind:
+    def listen(cls: type[_Kind], address: str | os.PathLike[str], *, ring_bytes: int = RING_BYTES) -> _Kind:
         """The receiving end of a queue for processes that are not related: those that `connect` to this
         address, a path, or `@` and a name. Whoever may write to the path may put; other users may not."""
-        queue = cls.__new__(cls)
+        queue, address = cls.__new__(cls), os.fspath(address)
         queue._begin(address, None, None, 0, CAPACITY, ring_bytes)
         queue._inbox = _bytepath.Inbox.bind(address, ring_bytes)
         keep_account_of(queue)
@@ -90,14 +90,14 @@ class Queue:
     @classmethod
     def connect(
         cls: type[_Kind],
-        address: str,
+        address: str | os.PathLike[str],
         *,
         timeout: float = 5.0,
         capacity: int = CAPACITY,
         ring_bytes: int = RING_BYTES,
     ) -> _Kind:
         """A putting end of a queue that listens at this address, or will before the time is over."""
-        queue = cls.__new__(cls)
+        queue, address = cls.__new__(cls), os.fspath(address)
         queue._begin(address, None, None, 0, capacity, ring_bytes)
         queue._outbox = _bytepath.Outbox.connect(address, ring_bytes, capacity, timeout)
         keep_account_of(queue)

@@ -251,6 +251,16 @@ def test_processes_that_are_not_related_meet_at_an_address(tmp_path):
         assert other.wait() == 0
 
 
+def test_an_address_may_be_a_path(tmp_path):
+    with bytepath.Queue.listen(tmp_path / "queue") as queue, bytepath.Queue.connect(tmp_path / "queue") as other:
+        other.put(1)
+        assert queue.get(timeout=30) == 1
+    with bytepath.ChannelListener(tmp_path / "channel") as listener:
+        with bytepath.Channel.connect(tmp_path / "channel") as other, listener.accept(timeout=30) as channel:
+            other.send(2)
+            assert channel.recv(timeout=30) == 2
+
+
 def test_programs_that_are_started_inherit_no_descriptors_of_channels(tmp_path):
     with bytepath.ChannelListener(str(tmp_path / "channel")) as listener:
         with bytepath.Channel.connect(str(tmp_path / "channel")), listener.accept(timeout=30) as channel:

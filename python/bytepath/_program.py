@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
+import threading
 from typing import Any
 
 from bytepath._errors import ProgramError
@@ -66,12 +68,39 @@ def run(
         errors="surrogateescape",
         cwd=folder,
     )
+    said = _Shown(process) if show and process.stderr is not None else None
     try:
         out, err = process.communicate(given)
     except BaseException:
         _stop(process)
         raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err or "")
+    finally:
+        if said is not None:
+            # What it has started, and left, may still have its standard error.
+            said.join(_STOP_SECONDS)
+    return subprocess.CompletedProcess(command, process.returncode, out, said.text if said else err or "")
+
+
+class _Shown(threading.Thread):
+    """Passes on what a program says to what Python has for its standard error, line by line: a notebook's cell."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        super().__init__(daemon=True)
+        self.text = ""
+        # From here on it is this thread's, and nobody else waits for it.
+        self._lines, process.stderr = process.stderr, None
+        self._into = sys.stderr
+        self.start()
+
+    def run(self) -> None:
+        assert self._lines is not None
+        with self._lines as lines:
+            for line in lines:
+                self.text += line
+                # It may be closed, and there may be none: the program goes on all the same.
+                with contextlib.suppress(Exception):
+                    self._into.write(line)
+                    self._into.flush()
 
 
 def checked(arguments: list[Any], *, given: str | None = None, show: bool = False) -> str:

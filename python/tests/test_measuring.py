@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -112,6 +113,33 @@ def test_a_command_that_fails_leaves_the_record_of_the_others(command):
     record = bytepath.bench("cmd", "true", "false", blocks=3, show=False)
     assert record["true"].status == "ok" and len(record["true"].samples) == 3
     assert record["false"].status == "unavailable" and "1" in record["false"].why
+
+
+class Cell(io.StringIO):
+    """A notebook's standard error, which is no file; when something is shown there is another file."""
+
+    def __init__(self, seen) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def write(self, text: str) -> int:
+        self.seen.touch()
+        return super().write(text)
+
+
+def test_a_notebook_shows_how_it_goes_on_as_it_comes(tmp_path, monkeypatch):
+    program = tmp_path / "program"
+    program.write_text(
+        "#!/bin/sh\necho one >&2\nfor turn in $(seq 1000); do [ -e seen ] && break; sleep 0.01; done\n"
+        "[ -e seen ] && echo two >&2; exit 3\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("BYTEPATH_PROGRAM", str(program))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stderr", Cell(tmp_path / "seen"))
+    with pytest.raises(bytepath.ProgramError, match="one\ntwo"):
+        bytepath.bench("any")
+    assert sys.stderr.getvalue() == "one\ntwo\n"
 
 
 @pytest.fixture

@@ -321,4 +321,25 @@ def test_nothing_is_left_open(tmp_path):
             pass
         bytepath.plan(tmp_path / "a", tmp_path / "c")
     assert sorted(os.listdir("/proc/self/fd")) == before
-    assert [t.name for t in threading.enumerate() if t.name == "bytepath"] == []
+    assert "bytepath" not in names_of_threads()
+
+
+def names_of_threads() -> list[str]:
+    """Of all threads, also those that Python knows nothing of."""
+    return [name.read_text().rstrip() for name in Path("/proc/self/task").glob("*/comm")]
+
+
+def test_a_thread_that_copies_is_found_by_its_name():
+    reader, writer = os.pipe()
+    named: list[str] = []
+
+    def tell(done: int, total: int | None) -> None:
+        if not named:
+            named.extend(names_of_threads())
+            os.write(writer, b"!")
+
+    with os.fdopen(reader, "rb", 0) as source:
+        os.write(writer, b"bytes")
+        bytepath.copy(source, os.devnull, progress=tell, progress_seconds=0.01, length=6)
+    os.close(writer)
+    assert "bytepath" in named

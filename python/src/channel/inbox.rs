@@ -141,11 +141,6 @@ impl Inbox {
         self.events.as_raw_fd()
     }
 
-    /// Senders that are there now.
-    fn senders(&self) -> usize {
-        self.state().lanes.len()
-    }
-
     /// Ends it, and tells the senders so. Views of what was received stay.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {

@@ -119,12 +119,6 @@ impl Outbox {
         watched.map_err(|error| raised(py, error))
     }
 
-    /// Whether all that was sent was received, and every view of it is gone.
-    fn is_taken(&self, py: Python<'_>) -> PyResult<bool> {
-        let mut state = self.state();
-        state.open().map_err(|error| error(py))?.is_taken().map_err(|error| raised(py, error))
-    }
-
     /// Whether a receiver has come.
     fn is_answered(&self, py: Python<'_>) -> PyResult<bool> {
         let mut state = self.state();

@@ -20,7 +20,7 @@ pub(crate) struct Given<'py> {
 }
 
 enum Copied<'py> {
-    Bytes(Bound<'py, PyAny>),
+    Here(Bound<'py, PyAny>),
     Block(Range<usize>),
 }
 
@@ -31,23 +31,17 @@ const COPIED_MAX: usize = 4 << 10;
 ///
 /// # Errors
 /// It is none of this package's, or there is no memory for it.
-pub(crate) fn objects_of<'py>(
+pub(crate) fn objects_of_copy<'py>(
     py: Python<'py>,
     head: Vec<u8>,
     block: Option<Block>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
-    let (head, block) = (Arc::new(Block::Own(head)), block.map(Arc::new));
-    let parts = Parts::of(head.bytes(), block.as_ref().map(|block| block.bytes()));
-    let Parts { pickle, buffers } = parts.ok_or_else(|| strange(py))?;
-    let object = |part| match (part, &block) {
-        (Part::Here(range), _) if range.len() > COPIED_MAX => view(py, &head, range),
-        (Part::Here(range), _) => copied(py, head.bytes().range(range)),
-        (Part::Block(range), Some(block)) => view(py, block, range),
-        (Part::Block(_), None) => Err(strange(py)),
+    let head = Arc::new(Block::Own(head));
+    let here = |range: Range<usize>| match range.len() > COPIED_MAX {
+        true => view(py, &head, range),
+        false => copied(py, head.bytes().range(range)),
     };
-    let pickle = object(pickle)?;
-    let buffers = buffers.into_iter().map(object).collect::<PyResult<Vec<_>>>()?;
-    Ok((pickle, PyList::new(py, buffers)?))
+    Given::with(py, head.bytes(), block, here)?.objects(py)
 }
 
 fn strange(py: Python<'_>) -> PyErr {
@@ -62,11 +56,21 @@ impl<'py> Given<'py> {
         head: SharedBytes<'_>,
         block: Option<Block>,
     ) -> PyResult<Given<'py>> {
+        Given::with(py, head, block, |range| copied(py, head.range(range)))
+    }
+
+    /// The same, of what lies in the message being told how it becomes an object.
+    fn with(
+        py: Python<'py>,
+        head: SharedBytes<'_>,
+        block: Option<Block>,
+        here: impl Fn(Range<usize>) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Given<'py>> {
         let block = block.map(Arc::new);
         let parts = Parts::of(head, block.as_ref().map(|block| block.bytes()));
         let Parts { pickle, buffers } = parts.ok_or_else(|| strange(py))?;
         let copied = |part| match part {
-            Part::Here(range) => copied(py, head.range(range)).map(Copied::Bytes),
+            Part::Here(range) => here(range).map(Copied::Here),
             Part::Block(range) => Ok(Copied::Block(range)),
         };
         let pickle = copied(pickle)?;
@@ -84,7 +88,7 @@ impl<'py> Given<'py> {
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
         let Given { block, pickle, buffers } = self;
         let object = |part| match (part, &block) {
-            (Copied::Bytes(bytes), _) => Ok(bytes),
+            (Copied::Here(object), _) => Ok(object),
             (Copied::Block(range), Some(block)) => view(py, block, range),
             (Copied::Block(_), None) => Err(PyValueError::new_err("a message without its block")),
         };

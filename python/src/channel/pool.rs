@@ -26,7 +26,7 @@ use rustix::net::{
 
 use super::board::{Board, own_identity};
 use super::errors::{no_memory, os_error, raised, taken_fd};
-use super::given::objects_of;
+use super::given::objects_of_copy;
 use super::head::{Most, Plan};
 use super::signal::{Signal, Turn, Turns};
 use super::waiting::{Deadline, PyError};
@@ -215,7 +215,7 @@ impl Pool {
                 let taken = self.alone(py, deadline, |ring| self.try_take(ring))?;
                 if let Some(Some(Taken { head, block })) = taken {
                     self.emptied().wake(i32::MAX as u32);
-                    return objects_of(py, head, block.map(Block::Sealed)).map(Some);
+                    return objects_of_copy(py, head, block.map(Block::Sealed)).map(Some);
                 }
             }
             self.check_open()?;

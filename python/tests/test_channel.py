@@ -569,11 +569,11 @@ def test_a_ring_that_is_larger_than_the_memory_of_the_machine_is_refused_at_once
         pytest.skip("no ring is larger than 1 TiB, and this machine has as much")
     for kind in (bytepath.Queue, bytepath.JoinableQueue):
         queue = kind(ring_bytes=ring_bytes)
-        with pytest.raises(MemoryError, match="not enough memory"):
+        with pytest.raises(MemoryError, match="cannot take .* of memory"):
             queue.put(1)
         queue.close()
     here, there = bytepath.Channel.pair(ring_bytes=ring_bytes)
-    with pytest.raises(MemoryError, match="not enough memory"):
+    with pytest.raises(MemoryError, match="cannot take .* of memory"):
         here.send(1)
 
 

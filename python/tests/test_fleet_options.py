@@ -319,7 +319,7 @@ def test_a_worker_that_comes_later_takes_part_or_is_refused(fleet, tree, tmp_pat
     fleet.end_worker("three")
     fleet.wait_for_workers(1)
     copy = tmp_path / "copy"
-    running = fleet.begin_command("cp", "--json", "-", "--limit", "400K", str(tree), str(copy))
+    running = fleet.begin_command("cp", "--json", "-", "--limit", "120K", str(tree), str(copy))
     try:
         wait_until(some_are_copied(copy))
         fleet.worker("two")

@@ -1,5 +1,5 @@
 //! What runs make and a killed one leaves behind: folders, cgroups, devices of memory, settings. The
-//! next run removes them, or puts them back. Each such thing has a note ([`notes`]).
+//! next run removes them, or puts them back. Each such thing has a note (`notes`).
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};

@@ -15,6 +15,8 @@ use pyo3::prelude::*;
 /// The compiled half of bytepath; use the package `bytepath`.
 #[pymodule]
 mod _bytepath {
+    use super::*;
+
     #[pymodule_export]
     use crate::channel::{Board, Inbox, Meeting, Outbox, Pool, connect};
     #[pymodule_export]
@@ -33,4 +35,9 @@ mod _bytepath {
     use crate::planned::{Planned, Route, plan_for, routes};
     #[pymodule_export]
     use crate::verifying::first_difference;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::channel::find_exceptions(module.py())
+    }
 }

@@ -195,6 +195,25 @@ def test_what_a_receiver_that_closed_had_not_got_takes_no_room():
     assert queue.get(timeout=30) == 4
 
 
+def test_that_the_other_end_is_gone_is_told_without_importing_anything(python):
+    # Other threads would run meanwhile, and wait for ever for an end that is locked.
+    done = python(
+        "import builtins, bytepath, sys\n"
+        "here, there = bytepath.Channel.pair()\n"
+        "here.send(1)\n"
+        "assert there.recv() == 1\n"
+        "there.close()\n"
+        "imports = builtins.__import__\n"
+        "def refuse(name, *rest):\n"
+        "    assert not name.startswith('bytepath'), name\n"
+        "    return imports(name, *rest)\n"
+        "builtins.__import__ = refuse\n"
+        "try:\n    here.send(2) or here._outbox.is_answered()\n"
+        "except bytepath.PeerGone:\n    print('gone')\n"
+    )
+    assert done.stdout == "gone\n", done.stderr
+
+
 # ---- what is counted ---------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use crate::sys::descriptors::taken;
 
+const MODULE: &str = "bytepath._channel_errors";
 static PEER_GONE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static CHANNEL_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
@@ -22,10 +23,21 @@ fn ours(
     name: &'static str,
     message: String,
 ) -> PyErr {
-    match cell.import(py, "bytepath._channel_errors", name) {
+    match cell.import(py, MODULE, name) {
         Ok(kind) => PyErr::from_type(kind.clone(), message),
         Err(error) => error,
     }
+}
+
+/// Finds the package's exceptions. What is raised is often made while an end is locked, and importing lets other
+/// threads run, which then wait for that lock with the interpreter held, for ever.
+///
+/// # Errors
+/// Python's own: the package lacks them.
+pub(crate) fn find_exceptions(py: Python<'_>) -> PyResult<()> {
+    PEER_GONE.import(py, MODULE, "PeerGone")?;
+    CHANNEL_ERROR.import(py, MODULE, "ChannelError")?;
+    Ok(())
 }
 
 pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {

@@ -39,11 +39,16 @@ impl Alone {
         })
     }
 
-    /// The same where there are notes; none where nothing was ever noted.
+    /// The same where there are notes; none where nothing was ever noted, or where this user may not look, whose
+    /// notes are not there then.
     pub(super) fn where_noted() -> IoResult<Option<Alone>> {
         let path = place();
         match Alone::at(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(Error::new(error.kind(), format!("{}: {error}", path.display()))),
             Ok(alone) => Ok(Some(alone)),
         }

@@ -108,8 +108,11 @@ fn results_that_are_lost_late_are_told_of_and_those_before_are_kept() {
         ("--json said large c", "cannot write said: Disk quota exceeded"),
     ] {
         // What is no regular file is written as it is.
-        let special =
-            if words.starts_with("--json said") { "rm said; mkfifo said; cat said &" } else { "" };
+        let special = if words.starts_with("--json said") {
+            "rm said; mkfifo said; cat said >/dev/null &"
+        } else {
+            ""
+        };
         let done = in_folder(&format!(
             ">said; {special} {faulty} -P $(pwd -P)/said -e inject=close:error=EDQUOT \
              $bytepath cp {words}; echo $?"

@@ -198,14 +198,17 @@ fn a_pv_that_is_stopped_goes_on_when_it_is_continued() {
     let mut pv = terminal.start(&["-b", "-i", "0.1"], &[]);
     pv.gives(b"x");
     terminal.shows("1.00");
-    for _ in 0..2 {
+    for drawn in ["2.00", "3.00"] {
         pv.signal(Signal::TSTP);
         until("it stops", || pv.state() == Some('T'));
         pv.signal(Signal::CONT);
         until("it goes on", || pv.state() != Some('T'));
+        // Only then has it heard that it is to: a signal to stop that met that one half way would be the earlier.
+        pv.gives(b"y");
+        terminal.shows(drawn);
     }
     pv.gives(b"yz");
-    terminal.shows("3.00");
+    terminal.shows("5.00");
     assert_eq!(pv.end(), Some(0));
 }
 

@@ -28,6 +28,7 @@ impl fmt::Display for MemoryRoom {
 }
 
 /// What each generation of cgroups calls what is asked of it.
+#[derive(Clone, Copy)]
 struct Names {
     limit: &'static str,
     usage: &'static str,
@@ -76,10 +77,9 @@ fn own_groups(root: &Path) -> Vec<(PathBuf, Names)> {
         let Some(group) = group_of(&own, controller) else { continue };
         let point = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
         let below = Path::new(group).strip_prefix(&mount.root).unwrap_or(Path::new(""));
-        let names = || Names { ..names };
         let to_the_point = |group: &&Path| group.starts_with(&point);
         let own = point.join(below);
-        groups.extend(own.ancestors().take_while(to_the_point).map(|it| (it.to_owned(), names())));
+        groups.extend(own.ancestors().take_while(to_the_point).map(|it| (it.to_owned(), names)));
     }
     groups
 }

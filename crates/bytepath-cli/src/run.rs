@@ -44,7 +44,7 @@ use family::Family;
 use live::Live;
 use measured::Measured;
 use placing::Placer;
-use script::{Own, Script};
+use script::{Own, Part, Script};
 pub(crate) use signals::{Signals, end_by, is_passed_on};
 use sizes::PipeSize;
 use stages::{End, Stage, Stages};
@@ -299,14 +299,14 @@ impl Options {
             return Err(wrong_usage("the pipeline is empty"));
         }
         let shell = self.shell();
-        let run = |text: &OsStr, shell_text: &OsStr| Stage {
+        let run = |text: &OsStr, shell_text: &OsStr, shell_level| Stage {
             text: text.to_string_lossy().trim().to_owned(),
             words: vec![shell.clone().into_os_string(), "-c".into(), shell_text.to_owned()],
+            shell_level,
         };
-        let run_whole = || run(pipeline, pipeline);
+        let run_whole = || run(pipeline, pipeline, None);
         let own = self.own()?;
-        let script =
-            script::taken_apart(pipeline, shell.file_name().unwrap_or_default(), own.as_ref());
+        let script = script::taken_apart(pipeline, &shell, own.as_ref());
         if let (Script::Whole(why), Some(_)) = (&script, &own) {
             crate::say(format_args!(
                 "bytepath: --own-movers: {why}, so the shell runs what it names"
@@ -314,8 +314,8 @@ impl Options {
         }
         match script {
             Script::Stages(parts) => {
-                let stages = parts.iter().map(|part| run(&part.text, &part.shell_text)).collect();
-                Ok(Work { stages, whole: None })
+                let run = |part: &Part| run(&part.text, &part.shell_text, part.shell_level);
+                Ok(Work { stages: parts.iter().map(run).collect(), whole: None })
             }
             Script::Whole(_) if self.pipefail => self.with_pipefail(run_whole()),
             Script::Whole(why) => Ok(Work {
@@ -437,7 +437,7 @@ fn of_words(words: &[OsString], own: Option<Own>) -> anyhow::Result<Vec<Stage>> 
             words.splice(1..1, own.options.iter().map(OsString::from));
             words.insert(0, own.program);
         }
-        Ok(Stage { text, words })
+        Ok(Stage { text, words, shell_level: None })
     });
     stages.collect()
 }

@@ -8,6 +8,8 @@
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// A line that was looked at.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(super) struct Part {
     pub(super) text: OsString,
     /// What a shell is given to run it.
     pub(super) shell_text: OsString,
+    /// What that shell has to find as SHLVL, so that the stage finds what it would in the whole.
+    pub(super) shell_level: Option<i64>,
 }
 
 /// Shells in which a stage of a pipeline is a process of its own with the same text, options and
@@ -144,7 +148,8 @@ pub(super) struct Own {
 
 /// Takes a line apart, for a shell of this name. Movers are run as commands of a program, where one is
 /// given.
-pub(super) fn taken_apart(line: &OsStr, shell: &OsStr, own: Option<&Own>) -> Script {
+pub(super) fn taken_apart(line: &OsStr, path: &Path, own: Option<&Own>) -> Script {
+    let shell = path.file_name().unwrap_or_default();
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if !SHELLS.iter().any(|known| shell == *known) {
         Script::Whole("its shell is not one whose stages are known to stand alone")
@@ -154,21 +159,47 @@ pub(super) fn taken_apart(line: &OsStr, shell: &OsStr, own: Option<&Own>) -> Scr
         Script::Whole("SHELLOPTS or BASHOPTS set options that may be meant for the whole")
     } else if shell == "bash" && is_outermost() && (is_from_afar() || has_socket_as_input()) {
         Script::Whole("its shell may run ~/.bashrc first, which would be run once a stage")
-    } else if COMPLAINED_OF.iter().any(|name| is_set(name)) || is_too_deep() || is_nowhere() {
+    } else if COMPLAINED_OF.iter().any(|name| is_set(name))
+        || is_too_deep()
+        || is_nowhere()
+        || complains_of_locale(path)
+    {
         Script::Whole("its shell may complain as it starts, which it would once a stage")
     } else {
-        stages(line.as_bytes(), shell, own)
+        stages(line.as_bytes(), path, own)
     }
 }
 
-/// Whether bash would find that it is the thousandth shell.
+/// Whether a shell is bash, under its own name or as `sh`.
+fn is_bash_within(shell: &Path) -> bool {
+    let found = || which::which(shell).ok()?.canonicalize().ok();
+    shell.ends_with("bash") || found().is_some_and(|program| program.ends_with("bash"))
+}
+
+/// Whether bash, or one in it, would find that it is the thousandth shell.
 fn is_too_deep() -> bool {
-    shell_level().is_some_and(|level| level >= SHELLS_MAX)
+    shell_level().is_some_and(|level| level + 1 >= SHELLS_MAX)
 }
 
 /// How many shells there are, one in the other, as far as the environment tells.
 fn shell_level() -> Option<i64> {
     std::env::var("SHLVL").ok()?.trim().parse().ok()
+}
+
+/// Whether bash would complain of the locale, which only it knows.
+fn complains_of_locale(shell: &Path) -> bool {
+    const EVERYWHERE: [&str; 4] = ["C", "POSIX", "C.UTF-8", "C.utf8"];
+    let locale = std::env::var_os("LC_ALL").filter(|locale| !locale.is_empty());
+    let is_doubtful = locale.is_some_and(|locale| EVERYWHERE.iter().all(|known| locale != *known));
+    is_doubtful && is_bash_within(shell) && {
+        let asked = Command::new(shell).args(["-c", ":"]).stdin(Stdio::null()).output();
+        asked.is_ok_and(|asked| !asked.stderr.is_empty())
+    }
+}
+
+/// What a shell that is started here calls itself, and all that it starts find.
+fn level_of_stages() -> i64 {
+    shell_level().unwrap_or(0).saturating_add(1).max(0)
 }
 
 /// Whether the working directory is gone.
@@ -195,9 +226,10 @@ fn has_socket_as_input() -> bool {
     })
 }
 
-fn stages(line: &[u8], shell: &OsStr, own: Option<&Own>) -> Script {
+fn stages(line: &[u8], shell: &Path, own: Option<&Own>) -> Script {
     let (stages, stage) = (Vec::new(), Stage::default());
-    let mut reader = Reader { line, at: 0, is_bash: shell == "bash", own, stages, stage };
+    let (is_bash, replaces_itself) = (shell.ends_with("bash"), is_bash_within(shell));
+    let mut reader = Reader { line, at: 0, is_bash, replaces_itself, own, stages, stage };
     match reader.read() {
         Err(why) => Script::Whole(why),
         Ok(()) if reader.stages.len() < 2 => Script::Whole("it is a single command"),
@@ -264,6 +296,12 @@ impl Stage {
         is_mover(OsStr::new(name)).then_some(start..start + name.len())
     }
 
+    /// Whether its shell does it itself and may show variables of its own.
+    fn shows_variables(&self) -> bool {
+        let shows = ["declare", "export", "readonly", "set", "typeset"];
+        self.plain_program().is_some_and(|(_, name)| shows.contains(&name))
+    }
+
     /// Where its program stands, and the name, if it means the same in front of other words.
     fn plain_program(&self) -> Option<(usize, &str)> {
         let Range { start, end } = self.program.clone()?;
@@ -285,6 +323,8 @@ struct Reader<'a> {
     at: usize,
     /// It knows here-strings and |&.
     is_bash: bool,
+    /// It is bash, which gives its process to the last program, and then counts itself as gone.
+    replaces_itself: bool,
     own: Option<&'a Own>,
     stages: Vec<Part>,
     stage: Stage,
@@ -466,8 +506,9 @@ impl Reader<'_> {
             return Err("a stage has no program");
         }
         let own = self.own.zip(stage.mover_at());
-        let exec_at = if self.is_bash { None } else { stage.exec_at() };
-        let exec: &[u8] = if self.is_bash { b"" } else { b"exec " };
+        let exec_at = if self.replaces_itself { None } else { stage.exec_at() };
+        let exec: &[u8] = if self.replaces_itself { b"" } else { b"exec " };
+        let shell_level = (self.replaces_itself && !stage.shows_variables()).then(level_of_stages);
         // At its end a space may be one that is meant.
         let shown = stage.text.trim_ascii_start();
         let (shown, given) = match (own, exec_at) {
@@ -486,12 +527,17 @@ impl Reader<'_> {
             (None, Some(at)) => (shown.to_vec(), inserted(&stage.text, at, exec)),
             (None, None) => (shown.to_vec(), stage.text.clone()),
         };
-        // An option of the shell's, if nothing stood before it.
-        let before: &[u8] =
-            if given.starts_with(b"-") || given.starts_with(b"+") { b" " } else { b"" };
-        let (text, shell_text) = ([&shown, more].concat(), [before, &given, more].concat());
-        let [text, shell_text] = [text, shell_text].map(OsString::from_vec);
-        self.stages.push(Part { text, shell_text });
+        let before = match shell_level {
+            // Whether it replaces itself, it alone knows: then it takes one off what it found, and
+            // else the program gets this.
+            Some(level) => format!("SHLVL={level} "),
+            // An option of the shell's, if nothing stood before it.
+            None if given.starts_with(b"-") || given.starts_with(b"+") => " ".to_owned(),
+            None => String::new(),
+        };
+        let shell_text = [before.as_bytes(), &given, more].concat();
+        let [text, shell_text] = [[&shown, more].concat(), shell_text].map(OsString::from_vec);
+        self.stages.push(Part { text, shell_text, shell_level });
         Ok(())
     }
 
@@ -536,7 +582,7 @@ mod tests {
 
     fn apart(line: &str, shell: &str) -> Option<Vec<String>> {
         let text = |stage: &Part| stage.text.to_string_lossy().trim_end().to_owned();
-        match taken_apart(OsStr::new(line), OsStr::new(shell), None) {
+        match taken_apart(OsStr::new(line), Path::new(shell), None) {
             Script::Stages(stages) => Some(stages.iter().map(text).collect()),
             Script::Whole(_) => None,
         }
@@ -590,7 +636,7 @@ mod tests {
             ("$x f", "$x f"),
         ];
         for (text, given) in cases {
-            assert_eq!(given_to("sh", text, None).1, given);
+            assert_eq!(given_to("dash", text, None).1, given);
             assert_eq!(given_to("bash", text, None).1, text);
         }
     }
@@ -603,11 +649,14 @@ mod tests {
 
     fn given_to_by(shell: &str, text: &str, own: Option<&Own>) -> (String, String) {
         let line = format!("{text}|b");
-        match taken_apart(OsStr::new(&line), OsStr::new(shell), own) {
-            Script::Stages(stages) => (
-                stages[0].text.to_string_lossy().into_owned(),
-                stages[0].shell_text.to_string_lossy().into_owned(),
-            ),
+        match taken_apart(OsStr::new(&line), Path::new(shell), own) {
+            Script::Stages(stages) => {
+                let [text, given] = [&stages[0].text, &stages[0].shell_text]
+                    .map(|text| text.to_string_lossy().into_owned());
+                let level = stages[0].shell_level.map(|level| format!("SHLVL={level} "));
+                let given = given.strip_prefix(level.as_deref().unwrap_or_default());
+                (text, given.expect("it gets the level that is told").to_owned())
+            }
             Script::Whole(why) => panic!("{text}: {why}"),
         }
     }
@@ -645,7 +694,7 @@ mod tests {
 
     #[test]
     fn a_stage_is_never_an_option_of_its_shell() {
-        assert_eq!(given_to("bash", "-x", None), ("-x".to_owned(), " -x".to_owned()));
+        assert_eq!(given_to("bash", "-x", None), ("-x".to_owned(), "-x".to_owned()));
         assert_eq!(given_to("dash", "+x y", None).1, " +x y");
     }
 

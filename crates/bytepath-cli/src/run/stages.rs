@@ -30,6 +30,8 @@ pub(super) struct Stage {
     /// As people wrote it.
     pub(super) text: String,
     pub(super) words: Vec<OsString>,
+    /// What it is to find as SHLVL, if that is not what we found.
+    pub(super) shell_level: Option<i64>,
 }
 
 /// How a process ended.
@@ -233,6 +235,7 @@ impl Started {
         let (program, arguments) = stage.words.split_first().expect("a stage has words");
         let mut command = Command::new(program);
         command.args(arguments);
+        stage.shell_level.map(|level| command.env("SHLVL", level.to_string()));
         let inherited: Vec<i32> = [(0, input.is_none()), (1, output.is_none()), (2, true)]
             .into_iter()
             .filter(|(_, inherited)| *inherited)

@@ -138,7 +138,9 @@ fn what_bash_complains_of_as_it_starts_is_said_once() {
     let bash = path_of("bash");
     let text = "true | true | true";
     let ours = [BYTEPATH, "run", "--no-summary", "--shell", &bash, text];
-    for (variable, is_gone) in [("BASH_COMPAT=99", false), ("SHLVL=1000", false), ("A=b", true)] {
+    let variables =
+        [("BASH_COMPAT=99", false), ("SHLVL=1000", false), ("LC_ALL=xx_YY", false), ("A=b", true)];
+    for (variable, is_gone) in variables {
         let line = match is_gone {
             true => "cd \"$0\" && rmdir \"$0\" && exec env \"$@\"",
             false => "exec env \"$@\"",
@@ -536,6 +538,41 @@ fn descriptors_and_environment_of_stages_are_those_of_a_shell() {
         theirs_too.env_remove("RUST_BACKTRACE");
         let theirs = Done { bytes: run(&mut theirs_too).bytes, ..theirs };
         assert!(same(&theirs, &ours), "{line}: {theirs:?} but {ours:?}");
+    }
+}
+
+#[test]
+fn stages_count_the_shells_above_them_as_in_one_shell() {
+    let folder = tempfile::tempdir().unwrap();
+    let bash_as_sh = folder.path().join("sh");
+    std::os::unix::fs::symlink(path_of("bash"), &bash_as_sh).unwrap();
+    let lines = [
+        "printenv SHLVL | cat",
+        "true | printenv SHLVL",
+        "</dev/null printenv SHLVL 2>&1 | cat",
+        "x=1 printenv SHLVL x | cat",
+        "exec printenv SHLVL | cat",
+        "command printenv SHLVL | cat",
+        "eval printenv SHLVL | cat",
+        "export -p | grep SHLVL",
+        "'printenv' SHLVL | cat",
+        "x=printenv; $x SHLVL | cat",
+        "bash -c 'echo $SHLVL' | cat",
+        "-x | cat",
+    ];
+    for shell in [path_of("dash"), path_of("bash"), bash_as_sh.to_str().unwrap().to_owned()] {
+        for level in [None, Some("1"), Some("-7"), Some("998"), Some("x")] {
+            for line in lines {
+                let mut theirs = Command::new(&shell);
+                let mut ours = bytepath(&["run", "--shell", &shell, line]);
+                let [theirs, ours] = [theirs.args(["-c", line]), &mut ours].map(|command| {
+                    command.env_remove("SHLVL").envs(level.map(|level| ("SHLVL", level)));
+                    run(command)
+                });
+                let ended = |done: &Done| (done.stdout.clone(), done.status.code());
+                assert_eq!(ended(&theirs), ended(&ours), "{shell} at {level:?}: {line}");
+            }
+        }
     }
 }
 

@@ -107,7 +107,7 @@ fn told(error: &clap::Error) -> ExitCode {
     use std::io::Write as _;
     let printed = error.print().and_then(|()| std::io::stdout().flush());
     let closed = sys::start::was_closed(1).then(|| std::io::Error::from(rustix::io::Errno::BADF));
-    match printed.err().or(closed) {
+    match closed.or(printed.err()) {
         _ if error.use_stderr() => {}
         Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             say(format_args!("bytepath: standard output: {}", classic::word_of(&error)));
@@ -146,6 +146,11 @@ fn failed(error: anyhow::Error, words: &ArgMatches) -> ExitCode {
     match error.downcast::<WrongUsage>() {
         Ok(WrongUsage(message)) => usage_error(words, message).exit(),
         Err(error) if reader_left(&error) => ExitCode::SUCCESS,
+        Err(error) if was_for_nobody(&error) => {
+            let word = classic::word(rustix::io::Errno::BADF);
+            say(format_args!("bytepath: standard output: {word}"));
+            ExitCode::FAILURE
+        }
         Err(error) => {
             say(format_args!("bytepath: {error:#}"));
             ExitCode::FAILURE
@@ -186,6 +191,14 @@ fn usage_error(mut words: &ArgMatches, message: String) -> clap::Error {
         words = rest;
     }
     called.error(ErrorKind::ValueValidation, message)
+}
+
+/// Whether it was to be printed where there is no standard output: what is full stands in its place.
+fn was_for_nobody(error: &anyhow::Error) -> bool {
+    let root = error.root_cause().downcast_ref::<std::io::Error>();
+    let is_full = root.is_some_and(|root| root.kind() == std::io::ErrorKind::StorageFull);
+    let of_stdout = error.chain().count() == 1 || error.to_string() == "standard output";
+    is_full && of_stdout && sys::start::was_closed(1)
 }
 
 /// Whether somebody who read what this program prints had enough of it, as `head` has: no reason

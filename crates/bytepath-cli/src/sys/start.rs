@@ -1,8 +1,8 @@
 //! The start of the process, and what it was started with, noted before that is changed.
 //!
-//! Rust's programs open /dev/null in the place of a standard descriptor that is closed, and ignore
-//! SIGPIPE. A command that stands in for a classic has to know both: `cat <&-` is an error, and a
-//! reader that leaves ends the classic by the signal, unless whoever started it ignores it.
+//! Rust's programs take a standard descriptor that is closed for /dev/null, and ignore SIGPIPE. A
+//! command that stands in for a classic has to know both: `cat <&-` is an error, and a reader that
+//! leaves ends the classic by the signal, unless whoever started it ignores it.
 
 #![allow(unsafe_code)]
 
@@ -22,7 +22,6 @@ extern "C" fn main(_: libc::c_int, _: *const *const libc::c_char) -> libc::c_int
 
     /// What Rust's runtime ends with after a panic.
     const PANICKED: u8 = 101;
-    fill_closed();
     // SAFETY: a disposition that every process may have, and that runs no code.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     let code = std::panic::catch_unwind(|| number(crate::main())).unwrap_or(PANICKED);
@@ -45,14 +44,22 @@ pub(crate) fn number(code: std::process::ExitCode) -> u8 {
     (0..=u8::MAX).find(|&number| code == number.into()).unwrap_or(1)
 }
 
-/// Opens /dev/null in the place of each standard descriptor that is closed, so that no file comes
-/// to be taken for one.
-#[cfg(all(not(test), target_env = "gnu"))]
+/// Opens what is always empty, and always full, in the place of each standard descriptor that is
+/// closed, so that no file comes to be taken for one, and nobody takes for printed what is not: the
+/// standard library would pass over a closed output as if all were well.
 fn fill_closed() {
-    for _ in CLOSED.iter().filter(|closed| closed.load(Relaxed)) {
-        // SAFETY: the path ends with a NUL; the lowest free descriptor, which is the answer, stays
+    for (descriptor, closed) in CLOSED.iter().enumerate() {
+        if !closed.load(Relaxed) {
+            continue;
+        }
+        let device = if descriptor == 1 { c"/dev/full" } else { c"/dev/null" };
+        // SAFETY: the paths end with a NUL; the lowest free descriptor, which is the answer, stays
         // open for as long as the process lives.
-        unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+        let opened = unsafe { libc::open(device.as_ptr(), libc::O_RDWR) };
+        if opened < 0 {
+            // SAFETY: as above.
+            unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+        }
     }
 }
 
@@ -88,6 +95,7 @@ extern "C" fn note() {
         let error = std::io::Error::last_os_error().raw_os_error();
         closed.store(answer == -1 && error == Some(libc::EBADF), Relaxed);
     }
+    fill_closed();
     PIPE_IGNORED.store(super::actions::is_ignored(libc::SIGPIPE), Relaxed);
     if super::actions::is_ignored(libc::SIGCHLD) {
         CHILDREN_IGNORED.store(true, Relaxed);

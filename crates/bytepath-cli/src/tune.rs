@@ -10,6 +10,7 @@ use bytepath::Profile;
 use bytepath::machine::Machine;
 use bytepath::profile::{End, Pair};
 use bytepath_lab::lab::{Blocks, LabError};
+use bytepath_lab::noise::Watch;
 use bytepath_lab::schedule::fresh_seed;
 use bytepath_lab::tune::{self, Budget, Effort, FirstSite, PairRun, Regret, Rounds, Site};
 use bytepath_report::Record;
@@ -122,9 +123,19 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     let output = Output::open(path)?;
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let effort = options.effort(if options.quick { Effort::QUICK } else { Effort::DEFAULT });
-    let mut profile = measured(&sites(&options.dir, effort)?, effort)?;
+    let sites = sites(&options.dir, effort)?;
+    let watch = Watch::begin(true);
+    let mut profile = measured(&sites, effort)?;
+    let allowed: Vec<usize> = Machine::this().allowed_cpus().iter().collect();
+    let disturbed = watch.end(&allowed);
     profile.keep_other_places(Profile::read(path).ok());
     let kept = output.write(kept(&profile)?.as_bytes());
+    if disturbed.flagged {
+        crate::say(format_args!(
+            "bytepath: while this was measured, {}; measure again when the machine is idle",
+            disturbed.why
+        ));
+    }
     // What was measured is told also where it cannot be kept.
     tell(&profile, options, json)?;
     kept?;

@@ -13,9 +13,8 @@ use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use crate::arm::{Arm, Measured, Outcome, Timing, Work};
-use crate::ends::Usage;
 use crate::facts;
-use crate::noise::{Disturbance, OwnUse, Snapshot, disturbance, kernel_threads};
+use crate::noise::{Disturbance, Watch};
 use crate::schedule::{Lineup, Repeat, Schedule, Turn};
 use crate::stats::{
     Decision, EQUIVALENCE_MARGIN, Ratio, UntilCi, median, median_interval, outliers, untrusted_why,
@@ -509,34 +508,14 @@ fn decided(decision: Decision, blocks: u32) -> Option<String> {
 
 /// One sample with what strangers did meanwhile.
 fn observed(work: &dyn Work, timing: &Timing) -> Result<(Outcome, Disturbance), String> {
-    let kernel = || match work.is_served_by_the_kernel() {
-        true => kernel_threads::cpu_time(),
-        false => Duration::ZERO,
-    };
-    let (served, before, used) = (kernel(), Snapshot::take(), own_use());
+    let watch = Watch::begin(work.is_served_by_the_kernel());
     let outcome = work.sample(timing)?;
-    let (after, all) = (Snapshot::take(), own_use());
-    let own = OwnUse {
-        cpu: all.cpu.saturating_sub(used.cpu) + kernel().saturating_sub(served),
-        involuntary_switches: all.involuntary_switches - used.involuntary_switches,
-        runqueue_wait: None,
-    };
     let everywhere: Vec<usize> = Machine::this().allowed_cpus().iter().collect();
     let cpus = if work.cpus().is_empty() { &everywhere } else { work.cpus() };
     let mut distinct = cpus.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
-    Ok((outcome, disturbance(&before, &after, &distinct, &own)))
-}
-
-/// What this process and all processes that it started and that have ended used.
-fn own_use() -> OwnUse {
-    let (own, children) = (Usage::of_this_process(), Usage::of_children());
-    OwnUse {
-        cpu: Duration::from_secs_f64(own.cpu_s() + children.cpu_s()),
-        involuntary_switches: own.switches_involuntary + children.switches_involuntary,
-        runqueue_wait: None,
-    }
+    Ok((outcome, watch.end(&distinct)))
 }
 
 /// The values that count, one a block, in the order of the blocks.

@@ -1,7 +1,8 @@
 //! What strangers did to the machine while a sample ran: the hypervisor, other processes.
 //!
 //! Take a [`Snapshot`] before and one after the sample, say which CPUs it ran on and what its own
-//! processes used, and [`disturbance`] tells the rest. Everything is read from files that need no
+//! processes used, and [`disturbance`] tells the rest; [`Watch`] does that for what this process
+//! starts itself. Everything is read from files that need no
 //! privilege; what a machine does not have is `None`, never zero. A snapshot costs one read of each
 //! file, some 50 µs on a small machine, outside the measured time.
 //!
@@ -29,11 +30,13 @@ mod pressure;
 mod proc_stat;
 mod schedstat;
 mod snapshot;
+mod watch;
 
 pub use pressure::parse_some_total_us;
 pub use proc_stat::{CpuTicks, parse_cpus};
 pub use schedstat::{TaskTimes, parse_busy_ns, parse_task, process_times};
 pub use snapshot::Snapshot;
+pub use watch::Watch;
 
 use std::time::Duration;
 

@@ -4,6 +4,8 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 /// Time between two looks.
 pub(crate) const EVERY: Duration = Duration::from_millis(200);
 
@@ -16,6 +18,14 @@ static STANDS: AtomicBool = AtomicBool::new(false);
 /// What has to be written before a message, so that it has a line of its own.
 pub(crate) fn before_message() -> &'static [u8] {
     if STANDS.swap(false, Relaxed) { b"\n" } else { b"" }
+}
+
+/// Whether a line would be taken by standard error now, or after so long.
+pub(crate) fn is_heard(patience: Duration) -> bool {
+    let stderr = std::io::stderr();
+    let mut ends = [PollFd::new(&stderr, PollFlags::OUT)];
+    let patience = Timespec::try_from(patience).unwrap_or_default();
+    poll(&mut ends, Some(&patience)).is_ok_and(|ready| ready > 0)
 }
 
 /// Lines on standard error, drawn over each other on a terminal.

@@ -125,6 +125,11 @@ impl Stopping {
 }
 
 fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
+    // Whoever does not read what is said now does not keep the signal from ending it.
+    let _ = std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(2 * PATIENCE);
+        end_now(signal);
+    });
     shared.tally.stopping.stop();
     let (files, bytes) = shared.tally.copied();
     let (at, bytes) = (at(&shared.tally.hands), numbers::bytes(bytes));
@@ -136,6 +141,10 @@ fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     // What cannot be written now is not worth another message.
     let _ = shared.voice.ledger.close(u8::try_from(BY_SIGNAL + signal).unwrap_or(u8::MAX));
     crate::metrics::ended_by(signal);
+    end_now(signal)
+}
+
+fn end_now(signal: i32) -> ! {
     let _ = emulate_default_handler(signal);
     // The first process of a container is ended by no default action.
     std::process::exit(BY_SIGNAL + signal)

@@ -2,6 +2,7 @@
 //! again and again, or when SIGUSR1 asks for it.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -15,8 +16,8 @@ use super::entry::Shared;
 use super::extras::Progress;
 use super::hand::Hand;
 use super::interrupted::{Interrupts, Reached, Stopping};
-use super::settings::Settings;
-use crate::live::{EVERY, Lines, Rate};
+use super::settings::{Make, Settings};
+use crate::live::{self, EVERY, Lines, Rate};
 use crate::metrics::Figures;
 
 /// A copying is watched, for signals, once it has taken so long.
@@ -219,7 +220,8 @@ pub(super) fn watched(shared: &Shared<'_>, sources: &[OsString], work: impl FnOn
         if shared.extras.takes_long() {
             watched.takes_long();
         }
-        if progress.is_some() || shared.extras.metrics.metrics.is_some() {
+        let copies = settings.make == Make::Copy;
+        if copies && (progress.is_some() || shared.extras.metrics.metrics.is_some()) {
             let count = move || count_all(sources, settings, total);
             let _ = std::thread::Builder::new().spawn_scoped(scope, count);
         }
@@ -254,7 +256,11 @@ fn watch(
         let bytes = bytes();
         rate.look(bytes);
         let asked = asked.swap(false, Relaxed);
-        if asked || draws {
+        // Somebody who does not read it must not keep a signal from being heeded.
+        while ended && draws && !live::is_heard(ANSWERS_AFTER) {
+            interrupts.heed(shared, Reached::End);
+        }
+        if (asked || draws) && live::is_heard(Duration::ZERO) {
             lines.draw(&text((tally, bytes), total, &rate, ended), !draws || ended);
         }
         if ended {
@@ -303,28 +309,33 @@ fn clock(seconds: f64) -> String {
 /// Counts what there is to copy, beside the copying. It is for people: what changes meanwhile, or
 /// cannot be read, makes it wrong by as much.
 fn count_all(sources: &[OsString], settings: &Settings, total: &Total) {
-    let follows = |argument| settings.follows(argument);
     for source in sources {
-        count(Path::new(source), follows(true), follows(false), settings.recursive, total);
+        count(Path::new(source), settings, None, total);
     }
     total.complete.store(!total.over.load(Relaxed), Relaxed);
 }
 
-fn count(path: &Path, follow: bool, follow_below: bool, recursive: bool, total: &Total) {
-    let data = if follow { path.metadata() } else { path.symlink_metadata() };
+/// Counts what is there and below; nothing on another device than the one that is left, if one is.
+fn count(path: &Path, settings: &Settings, above: Option<u64>, total: &Total) {
+    let follows = settings.follows(above.is_none());
+    let data = if follows { path.metadata() } else { path.symlink_metadata() };
     let Ok(data) = data else { return };
+    if settings.one_file_system && above.is_some_and(|above| above != data.dev()) {
+        return;
+    }
     if data.is_file() {
         total.files.fetch_add(1, Relaxed);
         total.bytes.fetch_add(data.len(), Relaxed);
     }
     // A symbolic link that is followed may lead in a circle, for which the names get too long.
-    if !data.is_dir() || !recursive || total.over.load(Relaxed) {
+    if !data.is_dir() || !settings.recursive || total.over.load(Relaxed) {
         return;
     }
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     // Directories are gone into once this one is closed: a level each would hold one open.
-    let is_entered = |kind: std::fs::FileType| kind.is_dir() || (follow_below && kind.is_symlink());
-    let below = |path: &Path| count(path, follow_below, follow_below, recursive, total);
+    let follows = settings.follows(false);
+    let is_entered = |kind: std::fs::FileType| kind.is_dir() || (follows && kind.is_symlink());
+    let below = |path: &Path| count(path, settings, Some(data.dev()), total);
     let mut later = Vec::new();
     for entry in entries {
         match entry.file_type().is_ok_and(is_entered) {

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -254,15 +255,47 @@ fn none(error: std::io::Error) -> std::io::Result<()> {
     }
 }
 
+/// Whether a process catches a signal, so that it would not end it at once.
+fn catches(pid: u32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
+}
+
 #[test]
-fn where_nobody_reads_how_far_it_came_another_signal_ends_it() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (pipe, new) = (folder.path().join("fifo"), folder.path().join("new"));
-    fifo(&pipe);
-    let (_reader, full) = pipe_with(PipeFlags::NONBLOCK).expect("a pipe");
+fn where_nobody_reads_how_far_it_came_one_signal_ends_it_all_the_same() {
+    for options in [&[][..], &["--progress"]] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (pipe, new) = (folder.path().join("fifo"), folder.path().join("new"));
+        fifo(&pipe);
+        let (_reader, full) = full_pipe();
+        let ends = [&pipe, &new].map(|path| path.to_str().expect("a name"));
+        let mut command = bytepath(&[&["cp", ends[0], ends[1]], options].concat());
+        let mut cp = spawned(command.stdout(Stdio::null()).stderr(full));
+        let _writer = opened(&pipe);
+        let pid = cp.child().id();
+        until(|| catches(pid, Signal::INT));
+        kill_process_group(cp.group, Signal::INT).expect("it is there");
+        assert_eq!(signal_of(&cp.done()), Some(Signal::INT.as_raw()), "{options:?}");
+    }
+}
+
+/// A pipe into which nothing more goes.
+fn full_pipe() -> (OwnedFd, OwnedFd) {
+    let (reader, full) = pipe_with(PipeFlags::NONBLOCK).expect("a pipe");
     while rustix::io::write(&full, &[0; 4096]) != Err(Errno::AGAIN) {}
     let flags = rustix::fs::fcntl_getfl(&full).expect("flags");
     rustix::fs::fcntl_setfl(&full, flags - rustix::fs::OFlags::NONBLOCK).expect("it blocks");
+    (reader, full)
+}
+
+#[test]
+fn where_nobody_reads_how_far_it_came_another_signal_ends_it_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (pipe, new) = (folder.path().join("fifo"), folder.path().join("new"));
+    fifo(&pipe);
+    let (_reader, full) = full_pipe();
     let ends = [&pipe, &new].map(|path| path.to_str().expect("a name"));
     let mut command = bytepath(&["cp", ends[0], ends[1]]);
     let mut cp = spawned(command.stdout(Stdio::null()).stderr(full));

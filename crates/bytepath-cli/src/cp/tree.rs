@@ -269,7 +269,8 @@ impl Copier<'_> {
             let source = source.as_deref();
             return self.shared.finish_directory(pair, stat, sink, (&open, &target), source);
         }
-        let follows = self.shared.settings.follows(pair.argument);
+        // One that was found to be a directory itself, and no link to one, leads back by its `..`.
+        let returns = pair.open.is_some() || !self.shared.settings.follows(pair.argument);
         let opened = self.open_source(pair, stat).map_err(|errno| {
             self.shared.voice.failed(format!("cannot access {}", q(&pair.source.shown)), errno)
         });
@@ -288,7 +289,7 @@ impl Copier<'_> {
             self.order = Order { may_be_beside, may_be_rounds, ..Order::default() };
         }
         let level = Level {
-            source: End { open: Some(source), inode: identity(stat), returns: !follows },
+            source: End { open: Some(source), inode: identity(stat), returns },
             sink: End { open: Some(open), inode: target.inode, returns: sink.link.is_none() },
             way: turns::now().turn.inside(),
             rounds: None,

@@ -75,17 +75,23 @@ fn a_full_file_system_is_told_of_and_no_bytes_are_made_up() {
 
 #[test]
 fn few_open_files_are_enough_for_deep_trees() {
+    for options in ["-a", "-rL"] {
+        deep_trees_are_copied_with_few_open_files(options);
+    }
+}
+
+fn deep_trees_are_copied_with_few_open_files(options: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let line = format!(
         "cd {} && name=$(printf %0200d 7) && mkdir top && cd top && i=0 && \
          while [ $i -lt 40 ]; do mkdir $name && cd -P $name && i=$((i+1)); done && echo deep >file \
-         && cd {} && ulimit -n 16 && $bytepath cp -a top copy && cd copy && \
+         && cd {} && ulimit -n 16 && $bytepath cp {options} top copy && cd copy && \
          i=0 && while [ $i -lt 40 ]; do cd -P $name && i=$((i+1)); done && cat file",
         folder.path().display(),
         folder.path().display()
     );
     // Paths of 8000 bytes: longer than any one call takes.
     let done = shell(&line);
-    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("deep\n", ""));
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("deep\n", ""), "{options}");
     shell(&format!("rm -rf {}/top {}/copy", folder.path().display(), folder.path().display()));
 }

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
+use rustix::process::Pid;
 
-use super::attributes::{Subject, keep_access_list};
+use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves};
 use super::entry::Sink;
 use super::link;
 use super::place::{Directory, Follow, Place, kind, same_file};
@@ -169,6 +170,7 @@ fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno
         // File systems that cannot: NFS, FUSE, overlayfs before Linux 6.2 (EISDIR before 3.11).
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
             let mut made = None;
+            let mut unfinished = unfinished();
             let named = link::beside(place, |beside| {
                 let open = beside.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
                 // Others that look for what the dead have left see that it is none of it.
@@ -177,9 +179,8 @@ fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno
                 Ok(())
             })?;
             let named = Arc::new(named);
-            let mut unfinished = unfinished();
-            unfinished.retain(|place| place.strong_count() > 0);
-            unfinished.push(Arc::downgrade(&named));
+            unfinished.retain(|(place, _)| place.strong_count() > 0);
+            unfinished.push((Arc::downgrade(&named), rustix::thread::gettid()));
             Ok((made.expect("it was made"), Some(named)))
         }
         answer => answer.map(|open| (open, None)),
@@ -236,16 +237,37 @@ fn part(place: &Place) -> Result<Option<(OwnedFd, Place)>, Errno> {
     Err(Errno::BUSY)
 }
 
-/// Removes what has a name only until it is whole: for a program that is about to be ended.
+/// Removes what has a name only until it is whole: for a program that is about to be ended. None is
+/// made after that.
 pub(super) fn remove_unfinished() {
-    for place in unfinished().drain(..).filter_map(|place| place.upgrade()) {
-        let _ = place.remove();
+    let mut unfinished = unfinished();
+    for (place, maker) in unfinished.drain(..) {
+        let Some(place) = place.upgrade() else { continue };
+        // Whoever copies may have a table of open files of its own, where the number is another's.
+        let of_maker = match &place.directory {
+            Directory::Held(held) => {
+                let mut path = OsString::from(format!(
+                    "/proc/self/task/{}/fd/{}/",
+                    maker.as_raw_nonzero(),
+                    held.as_raw_fd()
+                ));
+                path.push(&place.name);
+                Some(path)
+            }
+            Directory::Working => None,
+        };
+        let _ = match of_maker {
+            Some(path) => rustix::fs::unlink(path),
+            None => place.remove(),
+        };
     }
+    std::mem::forget(unfinished);
 }
 
-/// The names that files have where the file system makes none without, while they are not whole.
-fn unfinished() -> MutexGuard<'static, Vec<Weak<Place>>> {
-    static UNFINISHED: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
+/// The names that files have where the file system makes none without, while they are not whole, and
+/// the threads that made them.
+fn unfinished() -> MutexGuard<'static, Vec<(Weak<Place>, Pid)>> {
+    static UNFINISHED: Mutex<Vec<(Weak<Place>, Pid)>> = Mutex::new(Vec::new());
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -282,17 +304,21 @@ pub(super) fn be_like_new(open: &OwnedFd, place: &Place, mode: u32) -> Result<()
     be_like(open, &Subject::new(place, Some(new.as_fd())), &rustix::fs::fstat(&new)?)
 }
 
-/// What replaces a file has its mode, its access list and, where it may, its owner: copying would have
-/// left them.
+/// What replaces a file has its mode, its access list, its extended attributes and, where it may, its
+/// owner: copying would have left them.
 pub(super) fn be_like(open: &OwnedFd, there: &Subject<'_>, stat: &Stat) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-    match rustix::fs::fchown(open, Some(user), Some(group)) {
-        Err(Errno::PERM | Errno::INVAL) | Ok(()) => {}
+    let owned = match rustix::fs::fchown(open, Some(user), Some(group)) {
+        Err(Errno::PERM | Errno::INVAL) => false,
         Err(errno) => return Err(errno),
-    }
+        Ok(()) => true,
+    };
+    keep_what_writing_leaves(there, &Subject::new(there.place, Some(open.as_fd())));
     // Before the mode, whose group would be everything that the list allows anybody.
     keep_access_list(there, &Subject::new(there.place, Some(open.as_fd())))?;
-    rustix::fs::fchmod(open, Mode::from_raw_mode(stat.st_mode & 0o777))
+    // Bytes that are written by anybody but root take the rights of the owner away.
+    let bits = if owned && rustix::process::geteuid().is_root() { 0o7777 } else { 0o777 };
+    rustix::fs::fchmod(open, Mode::from_raw_mode(stat.st_mode & bits))
 }
 
 impl Unnamed {

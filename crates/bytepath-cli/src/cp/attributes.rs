@@ -393,6 +393,8 @@ pub(super) const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const LIST_BYTES_OF_MODE: usize = 4 + 3 * 8;
 const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
 const CONTEXT: &CStr = c"security.selinux";
+/// The kernel takes them away with the first byte that is written.
+const CAPABILITIES: &CStr = c"security.capability";
 
 /// Whether files that are made in a directory may begin with an access list, as its default list has
 /// it.
@@ -406,6 +408,18 @@ pub(super) fn keep_access_list(source: &Subject<'_>, sink: &Subject<'_>) -> Resu
     match keep_list(ACCESS_LIST, source, sink) {
         Err(Errno::NOTSUP | Errno::NOSYS) => Ok(()),
         answer => answer,
+    }
+}
+
+/// Copies the attributes that a file keeps whatever is written to it, as far as they may be set.
+pub(super) fn keep_what_writing_leaves(source: &Subject<'_>, sink: &Subject<'_>) {
+    let names = source.list().unwrap_or_default();
+    let stays = |name: &&CString| {
+        let is_kept = is_copied(name.to_bytes()) || name.as_c_str() == CONTEXT;
+        is_kept && name.as_c_str() != CAPABILITIES
+    };
+    for name in names.iter().filter(stays) {
+        let _ = source.get(name).and_then(|value| sink.set(name, &value));
     }
 }
 

@@ -201,10 +201,7 @@ impl Shared<'_> {
 
     /// Sees that the copy is what it is to be, and where.
     fn settle(&self, pair: &Pair, source: &OwnedFd, copy: &Copy) -> Done {
-        if self.settings.make != Make::Copy {
-            return Ok(());
-        }
-        if self.extras.verify {
+        if self.extras.verify && self.settings.make == Make::Copy {
             self.verify(pair, source, &copy.open)?;
         }
         if self.extras.fsync {

@@ -1,7 +1,7 @@
 //! What ours does that this version of the classic does not, or not in this way.
 
 use crate::calls::may_trace;
-use crate::program::shell;
+use crate::program::{installed, shell};
 
 /// Runs the lines in a folder with a file `a` and an older `c`.
 fn in_folder(lines: &str) -> crate::program::Done {
@@ -120,6 +120,66 @@ fn an_atomic_copy_that_is_interrupted_leaves_nothing_where_every_file_has_a_name
     assert_eq!(done.stdout, "143\na\nc\nlarge\n1\na\nc\ncalls\nlarge\nnew\n", "{done:?}");
 }
 
+/// Runs a program for which no file without a name can be made.
+const NAMED_ALONE: &str = r#"
+import ctypes, os, platform, struct, sys
+
+def instruction(code, then, otherwise, number):
+    return struct.pack("HBBI", code, then, otherwise, number)
+
+openat = {"x86_64": 257, "aarch64": 56}[platform.machine()]
+text = b"".join([
+    instruction(0x20, 0, 0, 0),
+    instruction(0x15, 0, 3, openat),
+    instruction(0x20, 0, 0, 32),
+    instruction(0x45, 0, 1, 0o20000000),
+    instruction(0x06, 0, 0, 0x50000 | 95),
+    instruction(0x06, 0, 0, 0x7FFF0000),
+])
+room = ctypes.create_string_buffer(text)
+filter = struct.pack("HxxxxxxQ", len(text) // 8, ctypes.addressof(room))
+prctl = ctypes.CDLL(None).prctl
+assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, filter, 0, 0) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn whoever_copies_beside_others_leaves_no_passing_name_when_a_signal_comes() {
+    if !installed("python3") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let named = folder.path().join("named.py");
+    std::fs::write(&named, NAMED_ALONE).expect("a script");
+    let done = in_folder(&format!(
+        "for i in $(seq 8); do mkdir -p s/$i; for j in $(seq 150); do echo $j >s/$i/$j; done; \
+         for j in $(seq 20); do head -c 400K /dev/zero >s/$i/l$j; done; done; \
+         for jobs in 1 4 4 4; do rm -rf t; \
+         python3 {} timeout 0.2 $bytepath cp -r --atomic --jobs=$jobs s t 2>said; \
+         find t -name '.bytepath-*'; done",
+        named.display()
+    ));
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("", ""));
+}
+
+/// As in a file that is copied over.
+#[test]
+fn what_replaces_a_file_keeps_what_is_said_of_it_beside_its_bytes() {
+    if !crate::program::root() || !installed("python3") {
+        println!("skipped: needs root and python3");
+        return;
+    }
+    for options in ["", "--atomic", "--atomic --resume"] {
+        let done = in_folder(&format!(
+            "chown 12:34 c && chmod 6751 c && \
+             python3 -c 'import os; os.setxattr(\"c\", \"user.k\", b\"v\")' && \
+             $bytepath cp {options} a c && stat -c '%a %u %g' c && cat c && \
+             python3 -c 'import os; print(os.getxattr(\"c\", \"user.k\"))'"
+        ));
+        assert_eq!(done.well().stdout, "6751 12 34\none\nb'v'\n", "{options}");
+    }
+}
+
 #[test]
 fn an_atomic_copy_is_whole_and_has_the_mode_of_what_it_replaces() {
     let done = in_folder(&format!(
@@ -172,6 +232,11 @@ fn fsync_brings_files_and_directories_to_the_device() {
     );
     // Twenty files and the directory that names them; a file and the three above it.
     assert_eq!(done.well().stdout, "21\n4\n");
+    let done = in_folder(
+        "strace -f -qqq -e trace=fsync -o said $bytepath cp --fsync --attributes-only -p a new && \
+         grep -c 'fsync(' said",
+    );
+    assert_eq!(done.well().stdout, "2\n");
 }
 
 #[test]
@@ -192,6 +257,10 @@ fn an_atomic_clone_that_cannot_be_removes_nothing() {
 fn progress_is_shown_and_told_on_request() {
     let done = in_folder(&format!("{LARGE} $bytepath cp --progress large new"));
     assert!(done.stderr.contains("1 file, 8 MiB, "), "{done:?}");
+    // Where no bytes are copied there is no end of them to come to.
+    let done =
+        in_folder("mkdir s && touch s/$(seq -s ' s/' 500) && $bytepath cp --progress -rl s t");
+    assert!(!done.stderr.contains(" of "), "{done:?}");
     // It has opened the FIFO, so it has begun to answer.
     let done = in_folder(
         "mkfifo f; $bytepath cp f new 2>said & exec 9>f; kill -USR1 $!; \

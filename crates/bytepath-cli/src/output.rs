@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -102,18 +103,16 @@ fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
 fn beside(path: &Path, text: &[u8]) -> std::io::Result<(NamedTempFile, PathBuf)> {
     // What a link points to is replaced, and the link kept.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut file =
-        tempfile::Builder::new().permissions(permissions(&path)).tempfile_in(folder(&path))?;
+    let old = std::fs::metadata(&path).ok().map(|old| old.permissions());
+    let new = std::fs::Permissions::from_mode(0o666);
+    let mut file = tempfile::Builder::new().permissions(new).tempfile_in(folder(&path))?;
+    if let Some(old) = old {
+        // The umask is for new files.
+        file.as_file().set_permissions(old)?;
+    }
     // Its passing name is nobody's business, and would be in the error.
     file.as_file_mut().write_all(text)?;
     Ok((file, path))
-}
-
-/// The old file's, or those of any new one.
-fn permissions(path: &Path) -> std::fs::Permissions {
-    use std::os::unix::fs::PermissionsExt;
-    let any = std::fs::Permissions::from_mode(0o666);
-    std::fs::metadata(path).map_or(any, |old| old.permissions())
 }
 
 fn folder(path: &Path) -> &Path {

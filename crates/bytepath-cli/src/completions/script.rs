@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, Str};
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 
@@ -27,9 +27,11 @@ _bytepath_offered() {
 
 /// The completions of this command for a shell.
 pub(super) fn of(shell: Shell, mut command: Command) -> String {
-    if shell == Shell::Bash {
-        command = files_by_bash(command);
-    }
+    command = match shell {
+        Shell::Bash => files_by_bash(command),
+        Shell::Zsh => named_for_zsh(command),
+        _ => command,
+    };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "bytepath", &mut script);
     let script = String::from_utf8(script).expect("the generator writes text");
@@ -42,6 +44,20 @@ pub(super) fn of(shell: Shell, mut command: Command) -> String {
         Shell::Fish => script + &operands_for_fish(&command),
         _ => script,
     }
+}
+
+/// To zsh, what stands behind a colon of a value's name is a command, which offers words for it.
+fn named_for_zsh(command: Command) -> Command {
+    let named = |value: Arg| match value.get_value_names() {
+        Some(names) if names.iter().any(|name| name.contains(':')) => {
+            // The script is made once a process.
+            let escaped = |name: &Str| &*name.replace(':', "\\:").leak();
+            let names: Vec<&'static str> = names.iter().map(escaped).collect();
+            value.value_names(names)
+        }
+        _ => value,
+    };
+    command.mut_args(named).mut_subcommands(named_for_zsh)
 }
 
 /// Bash offers names of files better than the generator's script does, with `~` and quotes; it does where

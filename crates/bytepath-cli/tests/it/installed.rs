@@ -45,6 +45,7 @@ const TYPED: &[(&str, &[&str])] = &[
     ("cat alpha al", &["cat", "alpha", "alpha"]),
     ("cp --reflink al", &["cp", "--reflink", "alpha"]),
     ("cp --progress al", &["cp", "--progress", "alpha"]),
+    ("cp --metrics al", &["cp", "--metrics", "alpha"]),
     ("cp --sparse alw", &["cp", "--sparse", "always"]),
     ("cp --sparse=alw", &["cp", "--sparse=always"]),
     ("gen zeros --pages hu", &["gen", "zeros", "--pages", "huge"]),

@@ -353,3 +353,15 @@ fn a_job_that_is_killed_leaves_no_half_page() {
     well_formed(&page);
     assert_eq!(sample(&page, "job_running", ""), Some(1.0), "{page}");
 }
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_permissions() {
+    let folder = folder();
+    let path = folder.path().display();
+    let done = shell(&format!(
+        "cd {path}; umask 077; echo one >a; for mode in 600 644 666; do \
+         echo old >page; chmod $mode page; $bytepath cp --metrics page a b && stat -c %a page; done; \
+         rm page; umask 027; $bytepath cp --metrics page a b && stat -c %a page"
+    ));
+    assert_eq!(done.well().stdout, "600\n644\n666\n640\n");
+}

@@ -103,6 +103,7 @@ impl<'o> Wishes<'o> {
             plan: self.sparing(plan),
             stage: Stage::Settled,
             stretch_bytes: u64::MAX,
+            may_give_records: !job.source.kind().is_cached(),
             always_stretches: false,
             watch: Watch::default(),
             passed: 0,
@@ -148,6 +149,8 @@ pub struct Planning<'o> {
     plan: Plan,
     stage: Stage,
     stretch_bytes: u64,
+    /// Whether reads of the source are not cut: see [`Planning::stretch`].
+    may_give_records: bool,
     always_stretches: bool,
     watch: Watch,
     /// How many routes of the plan were left behind for their speed.
@@ -174,10 +177,24 @@ impl Planning<'_> {
     pub fn most_bytes(&self) -> u64 {
         match (self.stretch_bytes, self.total.bytes % EVEN_BYTES) {
             (bytes, 0) => bytes,
+            (bytes, _) if self.ends_with_a_read() => bytes,
             (u64::MAX, over) => EVEN_BYTES - over,
             (bytes, over) if bytes >= EVEN_BYTES => bytes - over,
             (bytes, _) => bytes,
         }
+    }
+
+    /// A part of the job, of so many bytes; `left` are those that may be taken in all. Reads of a
+    /// source that may give records are not cut for its sake.
+    pub fn stretch<'a>(&self, job: &Job<'a>, bytes: u64, left: u64) -> Job<'a> {
+        let beyond = if self.may_give_records { left.saturating_sub(bytes) } else { 0 };
+        job.stretch(bytes, beyond)
+    }
+
+    /// Whether a stretch ends wherever a read of its source does.
+    fn ends_with_a_read(&self) -> bool {
+        let first = self.plan.routes().first();
+        self.may_give_records && first.is_some_and(|choice| choice.route.name() == "read-write")
     }
 
     /// The same, in stretches also where the plan is settled, for movers with something to do in
@@ -210,7 +227,7 @@ impl Planning<'_> {
     /// # Errors
     /// The profile that was named cannot be used.
     pub fn went(&mut self, job: &Job<'_>, moved: Moved, clock: Clock) -> Result<(), CarryError> {
-        let whole = moved.bytes == self.most_bytes();
+        let whole = moved.bytes >= self.most_bytes();
         let window = clock.window(moved.bytes);
         let as_planned = moved.declined.is_empty();
         self.total.bytes += moved.bytes;
@@ -360,6 +377,7 @@ impl Planning<'_> {
             plan: self.plan,
             stage: self.stage,
             stretch_bytes: self.stretch_bytes,
+            may_give_records: self.may_give_records,
             always_stretches: self.always_stretches,
             watch: self.watch,
             passed: self.passed,

@@ -131,6 +131,7 @@ impl<'a> Transfer<'a> {
             source: self.job.source,
             sink: self.job.sink,
             limit,
+            beyond: self.job.beyond,
             preallocation: self.job.preallocation,
             knobs: &choice.knobs,
             meter,

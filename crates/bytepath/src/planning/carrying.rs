@@ -45,7 +45,7 @@ impl Planning<'_> {
             let most = self.most_bytes().min(left).min(window_bytes);
             let job = match most {
                 u64::MAX => carrying.job,
-                most => carrying.job.limit(most),
+                most => self.stretch(&carrying.job, most, left),
             };
             let clock = self.clock();
             let moved = match run(carrying, &job, self.plan()) {
@@ -61,7 +61,7 @@ impl Planning<'_> {
                 self.broke_off = true;
                 return Err(CarryError::Syncing { errno, moved: self.total.clone() });
             }
-            if bytes < most || most == left {
+            if bytes < most || bytes >= left {
                 return Ok(self.total.clone());
             }
         }

@@ -114,7 +114,8 @@ impl Direct {
         if limit == 0 {
             return Ok(());
         }
-        let carried = read_write::ReadWrite.carry(&Span { limit, ..*span });
+        // Blocks begin where it ends.
+        let carried = read_write::ReadWrite.carry(&Span { limit, beyond: 0, ..*span });
         carried.map_err(|stop| match stop {
             Stop::Failed(failed) => Stop::Failed(Failed { route: self.name, ..failed }),
             stop => stop,

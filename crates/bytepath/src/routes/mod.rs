@@ -95,6 +95,8 @@ pub struct Job<'a> {
     pub sink: &'a Endpoint<'a>,
     /// How many at most; all when `None`.
     pub limit: Option<u64>,
+    /// See [`Job::stretch`].
+    pub beyond: u64,
     /// Whether the sink may hold pages of the source instead of copies ([`Aliasing::Source`]).
     pub aliasing: Allowed,
     /// Whether the bytes stay in the source (which then has to be a pipe).
@@ -137,6 +139,7 @@ impl<'a> Job<'a> {
             source,
             sink,
             limit: None,
+            beyond: 0,
             aliasing: Allowed::No,
             keep_source: false,
             cache: Cache::Keep,
@@ -149,7 +152,15 @@ impl<'a> Job<'a> {
     /// At most `bytes`.
     #[must_use]
     pub fn limit(self, bytes: u64) -> Self {
-        Job { limit: Some(bytes), ..self }
+        Job { limit: Some(bytes), beyond: 0, ..self }
+    }
+
+    /// About `bytes`, as a part of a job that goes on: a read that has begun before the limit may take
+    /// up to `beyond` bytes more. A source may give records (packets, datagrams, events), and loses, or
+    /// refuses, what is not taken of one at once; so no read is cut for a part's sake.
+    #[must_use]
+    pub fn stretch(self, bytes: u64, beyond: u64) -> Self {
+        Job { limit: Some(bytes), beyond, ..self }
     }
 
     /// Allows the sink to hold pages of the source: nobody writes to the source before the sink's
@@ -303,6 +314,8 @@ pub struct Span<'a> {
     pub sink: &'a Endpoint<'a>,
     /// How many at most.
     pub limit: u64,
+    /// How many more a read may take that has begun before the limit: see [`Job::stretch`].
+    pub beyond: u64,
     /// Whether blocks may be set aside behind the sink's end: see [`Job::allow_preallocation`].
     pub preallocation: Allowed,
     /// How.

@@ -44,7 +44,8 @@ impl Route for ReadWrite {
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut waiter = span.waiter();
         let blocking = span.blocking();
-        let chunk = span.next_bytes(span.limit, span.chunk_for_sink(CHUNK_BYTES));
+        let most = span.limit.saturating_add(span.beyond);
+        let chunk = span.next_bytes(most, span.chunk_for_sink(CHUNK_BYTES));
         let chunk = chunk.min(buffer_bytes(span)).max(1);
         let mut buffer = Memory::allocate(chunk, &span.knobs.pages)
             .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
@@ -53,14 +54,15 @@ impl Route for ReadWrite {
         }
         let mut left = span.limit;
         while left > 0 {
-            let most = usize::try_from(left).map_or(chunk, |left| chunk.min(left));
+            let most = usize::try_from(left.saturating_add(span.beyond));
+            let most = most.map_or(chunk, |most| chunk.min(most));
             let into = &mut buffer.as_mut_slice()[..most];
             let count = read(span, &mut waiter, blocking, into, None)?;
             if count == 0 {
                 break;
             }
             write_all(span, &mut waiter, blocking, &buffer.as_slice()[..count], None)?;
-            left -= count as u64;
+            left = left.saturating_sub(count as u64);
         }
         Ok(())
     }
@@ -73,8 +75,9 @@ fn carry_plain(span: &Span<'_>, waiter: &mut Waiter<'_>, buffer: &mut Memory) ->
     let mut left = span.limit;
     while left > 0 {
         let (source, sink) = (span.source.as_fd(), span.sink.as_fd());
-        let odd = ordinary(source, sink, buffer, &mut left, span.meter);
-        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let odd = ordinary(source, sink, buffer, (&mut left, span.beyond), span.meter);
+        let most = usize::try_from(left.saturating_add(span.beyond));
+        let most = buffer.len().min(most.unwrap_or(usize::MAX));
         let (count, answer) = match odd {
             Odd::End => break,
             Odd::Read(errno) => {
@@ -89,7 +92,7 @@ fn carry_plain(span: &Span<'_>, waiter: &mut Waiter<'_>, buffer: &mut Memory) ->
             }
         };
         write_all(span, waiter, Blocking::Yes, &buffer[..count], answer)?;
-        left -= count as u64;
+        left = left.saturating_sub(count as u64);
     }
     Ok(())
 }
@@ -115,10 +118,11 @@ fn ordinary(
     source: BorrowedFd<'_>,
     sink: BorrowedFd<'_>,
     buffer: &mut [u8],
-    left: &mut u64,
+    (left, beyond): (&mut u64, u64),
     meter: &Meter,
 ) -> Odd {
-    let (mut rest, mut teller) = (*left, meter.teller());
+    // What may be read is counted; the rest of it is what was read beyond the limit.
+    let (mut rest, mut teller) = (left.saturating_add(beyond), meter.teller());
     let odd = loop {
         let most = usize::try_from(rest).map_or(buffer.len(), |rest| buffer.len().min(rest));
         let count = match rustix::io::read(source, &mut buffer[..most]) {
@@ -134,11 +138,11 @@ fn ordinary(
             answer => break Odd::Write(count, answer),
         }
         rest -= count as u64;
-        if rest == 0 {
+        if rest <= beyond {
             break Odd::End;
         }
     };
-    *left = rest;
+    *left = rest.saturating_sub(beyond);
     odd
 }
 

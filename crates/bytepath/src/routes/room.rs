@@ -129,7 +129,16 @@ mod tests {
         let (knobs, meter) = (Knobs::default(), Meter::new());
         let (source, sink, knobs, meter) = (&source, &sink, &knobs, &meter);
         let preallocation = Allowed::Yes;
-        let span = |limit| Span { source, sink, limit, preallocation, knobs, meter, cancel: None };
+        let span = |limit| Span {
+            source,
+            sink,
+            limit,
+            beyond: 0,
+            preallocation,
+            knobs,
+            meter,
+            cancel: None,
+        };
         assert!(Room::for_file(&span(1 << 19)).is_none(), "too little");
         let all = span(u64::MAX);
         let refused = Span { preallocation: Allowed::No, ..all };

@@ -82,6 +82,11 @@ pub(super) fn suits(job: &Job<'_>) -> Result<Rank, Refusal> {
             return Err(Refusal::because("terminals do not splice"));
         }
     }
+    if job.source.kind() == Kind::OtherSocket {
+        return Err(Refusal::because(
+            "its source gives records, of which splice would lose what a pipe has no room for",
+        ));
+    }
     if aliasing(job) != Aliasing::None && job.aliasing == Allowed::No {
         return Err(Refusal::because(
             "the sink would hold pages of the file, and later writes to it would show",

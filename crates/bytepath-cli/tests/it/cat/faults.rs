@@ -178,3 +178,39 @@ fn an_output_that_fails_when_it_is_closed_is_told_of() {
     let line = format!("echo >out; {} a >>out", faulty_on("out", &["close:error=EDQUOT"]));
     cat.both(&line, few).same();
 }
+
+/// A record that is not taken at once is lost, so no read may be cut where a part of the work ends.
+#[test]
+fn records_are_taken_whole_however_many_come() {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    const RECORDS: usize = 2000;
+    const RECORD: [u8; 1000] = [b'r'; 1000];
+    let folder = tempfile::tempdir().expect("a folder");
+    let movers = [&["cat"][..], &["cat", "--route", "read-write"], &["pv", "-q"]];
+    for words in movers {
+        for packets in [true, false] {
+            let (source, feed) = match packets {
+                true => pipe_with(PipeFlags::DIRECT).expect("a pipe"),
+                false => {
+                    let kind = (SocketType::SEQPACKET, SocketFlags::empty());
+                    socketpair(AddressFamily::UNIX, kind.0, kind.1, None).expect("sockets")
+                }
+            };
+            let path = folder.path().join("out");
+            let _ = std::fs::remove_file(&path);
+            let out = File::options().append(true).create(true).open(&path).expect("a file");
+            let mut command = bytepath(words);
+            let mover = spawned(command.stdin(source).stdout(out).stderr(Stdio::piped()));
+            drop(command);
+            for _ in 0..RECORDS {
+                assert_eq!(rustix::io::write(&feed, &RECORD), Ok(RECORD.len()));
+            }
+            drop(feed);
+            let done = mover.done();
+            assert!(done.status.success(), "{words:?} {packets}: {done:?}");
+            let came = std::fs::metadata(&path).expect("made").len();
+            assert_eq!(came, (RECORDS * RECORD.len()) as u64, "{words:?} {packets}");
+        }
+    }
+}

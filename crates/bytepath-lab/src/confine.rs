@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::{Error, Result as IoResult};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -19,6 +20,25 @@ use crate::ends::Starter;
 
 /// Who runs what needs no rights: the user `nobody` of most systems.
 pub const NOBODY: u32 = 65_534;
+
+/// Whether [`NOBODY`] gets to what is given to them in a directory.
+///
+/// # Errors
+/// Where not, with the remedy, for a person.
+pub(crate) fn is_reached_by_nobody(directory: &Path) -> Result<(), String> {
+    let whole = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let is_shut = |at: &&Path| at.metadata().is_ok_and(|found| found.mode() & OTHERS_PASS == 0);
+    match whole.ancestors().find(is_shut) {
+        Some(shut) => Err(format!(
+            "the user nobody, who runs the servers, cannot get past {}; name another place with --dir",
+            shut.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// `S_IXOTH` of inode(7).
+const OTHERS_PASS: u32 = 0o001;
 
 /// Where a program is put.
 #[derive(Debug, Clone, Default)]

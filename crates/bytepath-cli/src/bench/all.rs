@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use bytepath_lab::left::Folder;
 use clap::Args;
 
 use super::interrupt;
@@ -89,7 +90,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
     }
     // Where the page goes is looked at first, so that nobody measures in vain.
     drop(options.report.as_deref().map(crate::output::Output::open).transpose()?);
-    let passing = tempfile::tempdir().context("a folder for the records")?;
+    let passing = Folder::make(&std::env::temp_dir()).context("a folder for the records")?;
     let records = options.json_dir.as_deref().unwrap_or(passing.path());
     let (started, mut failed, mut ran) = (Instant::now(), Vec::new(), 0);
     let mut made = Vec::new();

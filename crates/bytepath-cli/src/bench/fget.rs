@@ -24,7 +24,7 @@ pub(super) struct Fget {
     /// Connections
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "64", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: Vec<u32>,
-    /// Threads that open and close descriptors all the time, beside
+    /// Threads that open and close descriptors all the time, in each process, beside those that serve
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u16).range(0..=64))]
     neighbours: Vec<u16>,
     /// How clients connect: unix, tcp

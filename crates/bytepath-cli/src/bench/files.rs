@@ -11,11 +11,11 @@ use bytepath_lab::devices::{Kind, Made, Wanted};
 use bytepath_lab::experiments::files::{self, Shape, Site, fio};
 use bytepath_lab::file_set::{FileSet, State};
 use bytepath_lab::lab::Settings;
+use bytepath_lab::left::Folder;
 use bytepath_report::Record;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use rustix::fs::FileType;
-use tempfile::TempDir;
 
 use super::{Measuring, interrupt, measured, show};
 use crate::drive::{Rw, access, count};
@@ -383,7 +383,7 @@ impl Files {
     }
 
     /// The peer, and what removes its job files where nobody wants them.
-    fn peer(&self) -> anyhow::Result<(fio::Fio, Option<TempDir>)> {
+    fn peer(&self) -> anyhow::Result<(fio::Fio, Option<Folder>)> {
         let beside = self.measuring.json.as_ref().filter(|path| !is_stdout(path)).map(|path| {
             let mut name = path.clone().into_os_string();
             name.push(".jobs");
@@ -392,7 +392,8 @@ impl Files {
         let (jobs, temporary) = match self.save_jobs.clone().or(beside) {
             Some(jobs) => (jobs, None),
             None => {
-                let made = TempDir::new().context("cannot make a directory for job files")?;
+                let made = Folder::make(&std::env::temp_dir())
+                    .context("cannot make a directory for job files")?;
                 (made.path().to_owned(), Some(made))
             }
         };

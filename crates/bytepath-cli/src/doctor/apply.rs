@@ -36,15 +36,16 @@ fn named<'f>(name: &str, found: &'f [Examined]) -> anyhow::Result<&'f Examined> 
 
 /// Those that are well already are left alone, and it is said.
 fn unchanged_out(chosen: Vec<&Examined>) -> Vec<&Examined> {
-    let poor = |one: &&Examined| {
-        let poor = one.finding.verdict == Health::Poor;
-        if !poor {
+    let changes = |one: &&Examined| {
+        // What is well for this user may be poor for others, for whom it is named here.
+        let changes = one.finding.verdict == Health::Poor || one.change.is_some();
+        if !changes {
             let (name, verdict) = (&one.finding.name, one.finding.verdict.name());
             crate::say(format_args!("bytepath: {name} is {verdict}: nothing is changed"));
         }
-        poor
+        changes
     };
-    chosen.into_iter().filter(poor).collect()
+    chosen.into_iter().filter(changes).collect()
 }
 
 /// Asks for each that could be changed.

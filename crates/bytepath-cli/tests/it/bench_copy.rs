@@ -531,6 +531,35 @@ fn without_a_home_notes_are_kept_where_nobody_else_can_write_them() {
     assert!(!folder.exists() && !note.exists());
 }
 
+/// A server has no home, or one that is read alone.
+#[test]
+fn where_no_folder_can_be_made_for_notes_they_are_kept_elsewhere() {
+    let yard = Yard::new();
+    let words = [&["--on", "dir", "--work", "one", "--arms", "cp"][..], &SHORT].concat();
+    let mut command = yard.command(&words);
+    // Nobody makes folders there, root neither.
+    command.env("HOME", "/proc/self/fdinfo").env_remove("XDG_STATE_HOME");
+    run(command.env("TMPDIR", yard.state.path())).well();
+    let user = rustix::process::geteuid().as_raw();
+    assert!(yard.state.path().join(format!("bytepath-left-{user}")).exists());
+}
+
+#[test]
+fn a_disk_without_room_is_left_as_it_is() {
+    if !root() || !installed("unshare") {
+        println!("skipped: mounting takes root");
+        return;
+    }
+    let yard = Yard::new();
+    let line = "mount -t tmpfs -o size=8m none \"$0\" && exec \"$@\" --dir \"$0\"";
+    let words = ["bench", "copy", "--on", "dir", "--work", "one", "--arms", "cp", "--size", "16M"];
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", line]).arg(yard.dir.path()).arg(crate::program::BYTEPATH);
+    command.args(words).args(["--blocks", "3", "--no-store"]);
+    let done = run(command.env("XDG_STATE_HOME", yard.state.path()));
+    assert!(done.stderr.contains("8 MiB are free") && done.stderr.contains("--size"), "{done:?}");
+}
+
 #[test]
 fn beside_the_profile_of_somebody_else_nothing_is_noted() {
     if !root() {

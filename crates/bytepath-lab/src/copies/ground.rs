@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytepath::{machine, page_cache};
+use bytepath_report::numbers;
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
@@ -135,6 +136,34 @@ impl Ground {
     /// Whether it is a mount made for it, which has no name but a link of /proc.
     pub fn is_mount(&self) -> bool {
         matches!(self._held, Held::Mount(_))
+    }
+
+    /// Whether so many bytes can be written: a disk or memory that would be filled is left as it is.
+    ///
+    /// # Errors
+    /// Why not, with the remedy, for a person.
+    pub fn has_room(&self, bytes: u64) -> Result<(), String> {
+        if self.is_memory() {
+            let room = machine::memory_room();
+            if room.bytes < bytes {
+                return Err(format!("{room}; take a smaller --size, or another --on"));
+            }
+        }
+        let disks =
+            [Some(rustix::fs::statvfs(&self.root)), self.image.as_ref().map(rustix::fs::fstatvfs)];
+        for disk in disks.into_iter().flatten() {
+            let disk = disk.map_err(|errno| format!("no room can be told: {}", word(errno)))?;
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            if free < bytes {
+                return Err(format!(
+                    "{} are free, and what is copied takes {} with its copy; take a smaller --size, \
+                     fewer --files, or another --dir",
+                    numbers::bytes(free),
+                    numbers::bytes(bytes)
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Brings everything to the device.

@@ -38,6 +38,15 @@ impl Kind {
     pub fn named(name: &str) -> Option<Kind> {
         KINDS.iter().copied().find(|kind| kind.name() == name)
     }
+
+    /// What so much of it takes of a file system, about.
+    fn bytes(self, amount: Amount) -> u64 {
+        match self {
+            Kind::One => amount.file_bytes,
+            Kind::Sparse => amount.file_bytes / SPARSE_STRIDE * SPARSE_DATA as u64,
+            Kind::Tree => u64::from(amount.files) * TREE_FILE_BYTES,
+        }
+    }
 }
 
 /// How much there is of it.
@@ -58,6 +67,8 @@ impl Amount {
 const FILES_OF_DIRECTORY: u32 = 100;
 /// Sizes of a tree's files are below 2 to this power.
 const SIZE_BITS: f64 = 16.0;
+/// What one of them takes, about, with its inode.
+const TREE_FILE_BYTES: u64 = 12 << 10;
 /// A sparse file has its data at the start of each of these.
 const SPARSE_STRIDE: u64 = 1 << 20;
 const SPARSE_DATA: usize = 64 << 10;
@@ -93,6 +104,8 @@ impl Supply {
             Material::make(kind, path, amount)
                 .map_err(|error| format!("cannot make what is copied: {error}"))
         };
+        // And a copy of it.
+        ground.has_room(2 * kind.bytes(amount))?;
         let whole = make(at("source"), amount)?;
         let trial = make(at("trial"), Amount::TRIAL)?;
         // Written back now, so that the disk is quiet while it is measured.

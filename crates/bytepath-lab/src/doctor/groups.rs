@@ -128,7 +128,8 @@ fn memory(here: &Here<'_>) -> Examined {
         "the page cache of what is read and written counts: writers wait for the device sooner",
     )
     .by(format!(
-        "echo max > {}, or --memory of the container; cp --uncached needs less",
+        "echo {} > {}, or --memory of the container; cp --uncached needs less",
+        if file.ends_with("memory.limit_in_bytes") { "-1" } else { "max" },
         file.display()
     ))
 }
@@ -159,7 +160,12 @@ fn files_rate(here: &Here<'_>) -> Examined {
             limit.replace('\n', "; "),
             "reading or writing is slowed down on purpose",
         )
-        .by(format!("write MAJ:MIN rbps=max wbps=max riops=max wiops=max to {}", file.display())),
+        .by(match file.ends_with("io.max") {
+            true => {
+                format!("echo MAJ:MIN rbps=max wbps=max riops=max wiops=max > {}", file.display())
+            }
+            false => format!("echo MAJ:MIN 0 > {}", file.display()),
+        }),
     }
 }
 

@@ -166,16 +166,66 @@ mod tests {
         assert_eq!(names.len(), found.len(), "each has a name of its own");
     }
 
-    #[test]
-    fn small_pipes_and_no_huge_pages_are_poor_and_can_be_changed() {
+    /// A machine's files, with these texts.
+    fn told(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a folder");
-        let write = |name: &str, text: &str| {
+        for (name, text) in files {
             let file = root.path().join(name);
             fs::create_dir_all(file.parent().expect("a folder")).expect("folders");
             fs::write(file, text).expect("a file");
-        };
-        write("proc/sys/fs/pipe-max-size", "65536\n");
-        write("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+        }
+        root
+    }
+
+    #[test]
+    fn what_binds_others_can_be_changed_by_whom_it_does_not_bind() {
+        let root = told(&[
+            ("proc/sys/fs/pipe-max-size", "65536\n"),
+            ("proc/sys/fs/pipe-user-pages-soft", "16384\n"),
+            ("proc/sys/kernel/perf_event_paranoid", "2\n"),
+            ("proc/sys/kernel/kptr_restrict", "1\n"),
+            ("proc/kallsyms", "ffffffff81000000 T _text\n"),
+        ]);
+        let mut facts = Facts::ordinary();
+        facts.pipes.largest_bytes = Some(1 << 20);
+        facts.pipes.default_bytes = Some(64 << 10);
+        facts.pipes.user_pages_soft = Some(16384);
+        facts.user.capabilities.0 = !0;
+        let machine = Machine::from_facts(facts);
+        let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
+        let found = examine(&here);
+        for name in ["pipe-size", "pipe-budget", "perf-event-paranoid", "kptr-restrict"] {
+            let one = found.iter().find(|one| one.finding.name == name).expect("it is looked at");
+            assert_eq!(one.finding.verdict, Health::Good, "{one:?}");
+            assert!(one.change.is_some(), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn limits_of_old_groups_are_lifted_in_their_own_words() {
+        let root = told(&[
+            ("proc/self/cgroup", "3:blkio:/in\n2:memory:/in\n"),
+            ("sys/fs/cgroup/memory/in/memory.limit_in_bytes", "1048576\n"),
+            ("sys/fs/cgroup/blkio/in/blkio.throttle.read_bps_device", "8:0 1024\n"),
+        ]);
+        let mut facts = Facts::ordinary();
+        facts.memory.total_bytes = 1 << 30;
+        let machine = Machine::from_facts(facts);
+        let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
+        let found = examine(&here);
+        for (name, begin) in [("cgroup-memory", "echo -1 > "), ("cgroup-io", "echo MAJ:MIN 0 > ")] {
+            let one = found.iter().find(|one| one.finding.name == name).expect("it is looked at");
+            let setting = one.finding.setting.as_deref().unwrap_or_default();
+            assert!(setting.starts_with(begin), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn small_pipes_and_no_huge_pages_are_poor_and_can_be_changed() {
+        let root = told(&[
+            ("proc/sys/fs/pipe-max-size", "65536\n"),
+            ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n"),
+        ]);
         let mut facts = Facts::ordinary();
         facts.pipes.largest_bytes = Some(64 << 10);
         facts.memory.thp_enabled = Some("never".to_owned());

@@ -24,8 +24,14 @@ pub(super) fn size(here: &Here<'_>) -> Examined {
         return Examined::unknown(name, "the kernel gives no pipe to try it with");
     };
     let found = format!("pipes of at most {}", bytes(largest as u64));
+    let change = |is_below: bool| {
+        is_below.then(|| here.change("proc/sys/fs/pipe-max-size", PIPE_BYTES_WANTED)).flatten()
+    };
     if largest >= PIPE_BYTES_WANTED {
-        return Examined::good(name, found, "larger pipes mean fewer sleeps and wake-ups");
+        // Others may be bound by what does not bind this user.
+        let of_others = here.number::<usize>("proc/sys/fs/pipe-max-size");
+        return Examined::good(name, found, "larger pipes mean fewer sleeps and wake-ups")
+            .changed_by(change(of_others.is_some_and(|bytes| bytes < PIPE_BYTES_WANTED)));
     }
     let gain = here
         .profile
@@ -34,7 +40,7 @@ pub(super) fn size(here: &Here<'_>) -> Examined {
     Examined::poor(name, found, "each end sleeps and is woken more often than it would have to")
         .costs(gain)
         .by(format!("sysctl -w fs.pipe-max-size={PIPE_BYTES_WANTED} (and fs.pipe-user-pages-soft)"))
-        .changed_by(here.change("proc/sys/fs/pipe-max-size", PIPE_BYTES_WANTED))
+        .changed_by(change(true))
 }
 
 fn budget(here: &Here<'_>) -> Examined {
@@ -49,7 +55,9 @@ fn budget(here: &Here<'_>) -> Examined {
     });
     if default >= PIPE_BYTES_USUAL {
         let why = "new pipes have their usual size: the budget is not spent";
-        return Examined::good(name, limit, why);
+        let change = here.change("proc/sys/fs/pipe-user-pages-soft", 0);
+        let is_limited = pipes.user_pages_soft.is_some_and(|pages| pages > 0);
+        return Examined::good(name, limit, why).changed_by(change.filter(|_| is_limited));
     }
     let found = format!("new pipes hold {}, {limit}", bytes(default as u64));
     Examined::poor(name, found, "this user's pipes have used up what there is for all of them")

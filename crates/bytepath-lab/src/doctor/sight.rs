@@ -26,7 +26,10 @@ fn sampling(here: &Here<'_>) -> Examined {
     let mighty = holds(here, PERFMON) || here.machine.user().capabilities.has(Capability::SysAdmin);
     let found = format!("{level}{}", if mighty { ", which does not bind this user" } else { "" });
     if mighty || level <= 1 {
-        return Examined::good(name, found, "bytepath explain sees the kernel too");
+        // Others are bound by it, for whom it can be changed.
+        let change = if level > 1 { here.change(file, 1) } else { None };
+        return Examined::good(name, found, "bytepath explain sees the kernel too")
+            .changed_by(change);
     }
     let why = match level {
         2 => "bytepath explain sees user space only",
@@ -48,7 +51,9 @@ fn symbols(here: &Here<'_>) -> Examined {
             || table.lines().take(64).any(|line| !line.starts_with("0000000000000000"))
     });
     if shown {
-        return Examined::good(name, level.to_string(), "functions of the kernel have names");
+        let change = if level > 0 { here.change(file, 0) } else { None };
+        return Examined::good(name, level.to_string(), "functions of the kernel have names")
+            .changed_by(change);
     }
     let poor = Examined::poor(
         name,

@@ -20,7 +20,7 @@ pub const DESCRIPTION: Description = Description {
     definition: "A service that speaks a part of memcached's text protocol, and clients that keep \
                  one small request (one set, then nine gets of 64 bytes) in flight on each \
                  connection: nanoseconds of the service's CPU per request, over all its threads, \
-                 without the clients and the neighbours. Then one call on a descriptor of \
+                 without the clients and the neighbours, which each process has so many of. Then one call on a descriptor of \
                  /dev/null, without a network: nanoseconds of CPU per call. shared-table: threads \
                  share one table; fd-ranges: their descriptors lie 2048 apart; private-table: each \
                  thread has a table of its own; processes: one thread each; single-thread: one for \

@@ -69,7 +69,7 @@ fn arm(way: &'static dyn Way, placement: &NamedPlacement, setup: &Setup<'_>) -> 
         section: Some(placement.name.to_owned()),
         params,
         unit: Unit::GibPerSecond,
-        touched: setup.keeps != Keeps::Nothing,
+        touched: setup.keeps == Keeps::Checksum,
         published: None,
         work: Ok(Box::new(work) as Box<dyn Work>),
     }

@@ -15,7 +15,7 @@ use super::nginx::{Proxy, complaint};
 use super::sockets::Sockets;
 use super::upstream::READY;
 use super::{Address, Connections, Load, Protocol};
-use crate::confine::{Confinement, NOBODY};
+use crate::confine::{Confinement, NOBODY, is_reached_by_nobody};
 use crate::interrupt::{self, Came};
 use crate::noise::process_times;
 use crate::pipe_work::{Says, asked_to_end, end, ended, spawn_on};
@@ -169,9 +169,14 @@ impl Running {
         let made = || -> io::Result<PathBuf> {
             fs::create_dir(&directory)?;
             let configuration = proxy.written(&directory, PROXY_PORT, up)?;
-            std::os::unix::fs::chown(&directory, user, user)?;
+            for given in [&sample.directory, &directory, &configuration] {
+                std::os::unix::fs::lchown(given, user, user)?;
+            }
             Ok(configuration)
         };
+        if let (Some(_), Some(above)) = (user, sample.directory.parent()) {
+            is_reached_by_nobody(above)?;
+        }
         let configuration = made().map_err(|error| {
             format!("no configuration for nginx in {}: {error}", directory.display())
         })?;

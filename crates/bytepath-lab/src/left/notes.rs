@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use bytepath::Profile;
-use rustix::fs::{Dir, FlockOperation, Mode, OFlags, flock, open, openat};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, open, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -34,7 +34,12 @@ impl Alone {
     pub(crate) fn wait() -> IoResult<Alone> {
         let path = place();
         made(&path).and_then(|()| Alone::at(&path)).map_err(|error| {
-            let text = format!("cannot keep notes in {}: {error}", path.display());
+            // What is wrong with a folder that is there was said with the remedy.
+            let remedy = match error.kind() {
+                ErrorKind::Other => "",
+                _ => "; set XDG_STATE_HOME to a folder of your own",
+            };
+            let text = format!("cannot keep notes in {}: {error}{remedy}", path.display());
             Error::new(error.kind(), text)
         })
     }
@@ -166,8 +171,7 @@ impl Kept<'_> {
 
     /// What it was about is gone.
     pub(super) fn remove(&self) -> IoResult<()> {
-        let removed =
-            rustix::fs::unlinkat(&self.of.folder, &self.name, rustix::fs::AtFlags::empty());
+        let removed = rustix::fs::unlinkat(&self.of.folder, &self.name, AtFlags::empty());
         match removed {
             Err(Errno::NOENT) => Ok(()),
             removed => Ok(removed?),
@@ -181,8 +185,8 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXE
 /// `S_IWOTH` of inode(7).
 const OTHERS_WRITE: u32 = 0o002;
 
-/// Beside the profile; where this user's temporary files are, if there is no such place, or if it is
-/// another user's (a sudo that keeps HOME).
+/// Beside the profile; where this user's temporary files are, if there is no such place, none can be
+/// made, or it is another user's (a sudo that keeps HOME).
 fn place() -> PathBuf {
     let user = geteuid().as_raw();
     let is_own =
@@ -190,8 +194,18 @@ fn place() -> PathBuf {
     let profile = Profile::default_path();
     let beside = profile.as_deref().and_then(Path::parent).filter(|beside| is_own(beside));
     let notes = beside.map(|beside| beside.join("left")).filter(|notes| is_own(notes));
+    let notes = notes.filter(|notes| may_be_made(notes));
     // Directly in there: what lies between might be made by anybody, and exchanged later.
     notes.unwrap_or_else(|| std::env::temp_dir().join(format!("bytepath-left-{user}")))
+}
+
+/// Whether a folder is there, or the nearest above it that is may be written.
+fn may_be_made(path: &Path) -> bool {
+    let there = path.ancestors().find(|at| at.symlink_metadata().is_ok());
+    there.is_some_and(|at| {
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        rustix::fs::accessat(CWD, at, access, AtFlags::EACCESS).is_ok()
+    })
 }
 
 /// Makes the folder of notes, for this user alone.

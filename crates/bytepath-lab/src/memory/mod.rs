@@ -238,15 +238,15 @@ pub fn run(job: &Job) -> Result<SweepReport, SweepError> {
         });
         given_up.fetch_or(mine.is_err(), Ordering::Relaxed);
         // One that has no blocks must not keep the others waiting.
-        if start.wait().is_leader() {
-            *before.lock().expect("nobody panics with it") = Some(Usage::of_this_process());
-        }
+        start.wait();
         let mut mine = mine?;
         if given_up.load(Ordering::Relaxed) {
             return Ok((0, Duration::ZERO));
         }
         mine.sweep_for(job, job.warm_up);
-        start.wait();
+        if start.wait().is_leader() {
+            *before.lock().expect("nobody panics with it") = Some(Usage::of_this_process());
+        }
         Ok(mine.sweep_for(job, job.time))
     };
     let all = std::thread::scope(|scope| {

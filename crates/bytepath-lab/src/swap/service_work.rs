@@ -12,6 +12,7 @@ use super::server::{Server, handed_over};
 use super::shortage::Shortage;
 use super::stage::Stage;
 use crate::arm::{Measured, Outcome, Timing, Work};
+use crate::confine::is_reached_by_nobody;
 use crate::left::Folder;
 
 /// A server with data that does not fit, and a load for it.
@@ -67,6 +68,7 @@ impl Shared {
     fn folder(&self) -> Result<&Path, String> {
         if self.folder.get().is_none() {
             let directory = self.directory.clone()?;
+            is_reached_by_nobody(&directory)?;
             let made = Folder::make(&directory).and_then(|folder| {
                 handed_over(folder.path())?;
                 Ok(folder)

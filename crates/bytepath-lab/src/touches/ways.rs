@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{IoSliceMut, Write as _};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::fs::FileExt;
 
 use bytepath::pages::{Memory, PageSize, Pages};
@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 
 use super::{AREA_BYTES, Area, Clock, Made, Setting, Touch, TouchError, base_pages};
+use crate::pair_work::unnamed;
 use crate::sys::pinning;
 
 /// Areas of every kind.
@@ -129,13 +130,14 @@ const DIRECT_BYTES: usize = 1 << 20;
 
 fn read_directly(setting: &Setting, clock: &mut Clock) -> Result<(), TouchError> {
     let mut area = Area::make(setting)?;
-    let mut named =
-        tempfile::NamedTempFile::new_in(&setting.directory).map_err(TouchError::of("a file"))?;
+    // Without a name: it goes with the process, whatever ends that.
+    let mut made = unnamed(&setting.directory).map_err(TouchError::of("a file"))?;
     let block = vec![0x5a_u8; DIRECT_BYTES];
-    named.write_all(&block).map_err(TouchError::of("a file"))?;
-    named.as_file().sync_all().map_err(TouchError::of("a file"))?;
+    made.write_all(&block).map_err(TouchError::of("a file"))?;
+    made.sync_all().map_err(TouchError::of("a file"))?;
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    let file = rustix::fs::open(named.path(), flags, Mode::empty()).map_err(|errno| {
+    let path = format!("/proc/self/fd/{}", made.as_raw_fd());
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
         let place = setting.directory.display();
         TouchError::Unavailable(format!(
             "cannot open a file in {place} with O_DIRECT: {}; give --dir on another file system",

@@ -282,7 +282,9 @@ struct Prepared {
 fn prepared(extras: &Extras) -> Result<Prepared, String> {
     let planned = Planned::by(extras.profile.as_deref())?;
     let hashing = extras.hash.map(Hashing::start).transpose();
-    let hashing = hashing.map_err(|error| format!("no thread for the checksum: {error}"))?;
+    let hashing = hashing.map_err(|error| {
+        format!("cannot compute the checksum: {}", crate::classic::word_of(&error))
+    })?;
     let spill = extras.spill.as_deref().map(|folder| {
         let file = tempfile::tempfile_in(folder);
         file.map_err(|error| {

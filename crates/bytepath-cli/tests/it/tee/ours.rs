@@ -254,6 +254,18 @@ fn what_is_not_read_to_its_end_has_no_checksum() {
 }
 
 #[test]
+fn a_checksum_that_cannot_be_begun_is_told_in_the_kernels_word() {
+    if !may_trace() {
+        return;
+    }
+    let done = shell(
+        "strace -f -qqq -o /dev/null -e trace=pipe2 -e inject=pipe2:error=EMFILE \
+         $bytepath tee --hash xxh3",
+    );
+    done.refused(1, &["tee: cannot compute the checksum: Too many open files\n"]);
+}
+
+#[test]
 fn a_checksum_whose_thread_did_not_get_all_bytes_is_not_told() {
     if !may_trace() {
         return;

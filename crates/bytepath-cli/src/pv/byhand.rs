@@ -292,11 +292,12 @@ pub(crate) fn allowed(pace: &mut Pace, live: &Live) -> u64 {
     }
 }
 
-/// Writes what a route had taken from its source and not yet written.
+/// Writes what a route had taken from its source and not yet written, and what the tally says is held.
 pub(crate) fn write_all(sink: &Sink<'_>, mut bytes: &[u8], tally: &Tally) -> Result<(), Ended> {
     while !bytes.is_empty() {
         let count = write_some(sink, bytes)?;
         tally.wrote(count, 0);
+        tally.gave(count);
         bytes = &bytes[count..];
     }
     Ok(())

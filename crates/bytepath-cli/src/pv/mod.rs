@@ -188,12 +188,9 @@ fn watched(
     })
 }
 
-fn tell_unwritten(live: &Live, bytes: u64) {
-    live.say(format_args!("{bytes} bytes were read and could not be written any more"));
-}
-
-/// Ends the process while the mover may sleep in a call that nothing wakes. What the kernel moves
-/// is in one end or the other.
+/// Ends the process while the mover may sleep in a call that nothing wakes: what the kernel moves from end
+/// to end is in one or the other. A mover that may hold bytes was woken before, and those that nobody takes
+/// were told.
 fn end(status: Status) -> ! {
     pidfile::remove_all();
     crate::metrics::ended(status.code());

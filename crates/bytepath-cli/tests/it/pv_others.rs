@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -284,6 +285,58 @@ fn bytes_that_a_signal_finds_in_a_buffer_are_told_of() {
         assert_eq!(done.status.code(), Some(32), "{words:?}");
         let said = done.stderr.contains("pv: 5000 bytes were read");
         assert_eq!(said, told, "{words:?}: {}", done.stderr);
+    }
+}
+
+/// What came before anybody answers signals, and after that, out of a socket, which goes through memory or
+/// a pipe of its own by any route.
+#[test]
+fn bytes_that_a_signal_finds_out_of_a_socket_arrive_or_are_told_of() {
+    const SENT: usize = 5000;
+    for route in ["read-write", "splice"] {
+        for (early, taken) in [(true, true), (true, false), (false, true), (false, false)] {
+            let (source, mut feed) = UnixStream::pair().expect("sockets");
+            let left = source.try_clone().expect("a second");
+            let (out, into) = pipe().expect("a pipe");
+            let room = rustix::pipe::fcntl_getpipe_size(&out).expect("a size");
+            let mut full = fs::File::from(into.try_clone().expect("a second"));
+            full.write_all(&vec![b'f'; room]).expect("there is room");
+            drop(full);
+            let mut send = || feed.write_all(&[b's'; SENT]).expect("there is room");
+            if early {
+                send();
+            }
+            let mut command = ours(&["-q", "--no-enlarge", "--route", route]);
+            let command = command.stdin(OwnedFd::from(source)).stdout(into).stderr(Stdio::piped());
+            let mut program = spawned(command);
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            let pid = program.child().id();
+            until("it starts", || takes_wishes(pid));
+            if !early {
+                send();
+            }
+            until("all is taken", || rustix::io::ioctl_fionread(&left) == Ok(0));
+            let id = Pid::from_raw(i32::try_from(pid).expect("a number")).expect("a process");
+            kill_process(id, Signal::TERM).expect("it runs");
+            let mut got = Vec::new();
+            let mut out = fs::File::from(out);
+            if taken {
+                out.read_to_end(&mut got).expect("it ends");
+            }
+            let done = program.done();
+            out.read_to_end(&mut got).expect("it ends");
+            let what = format!("{route} {early} {taken}: {} {}", got.len(), done.stderr);
+            assert_eq!(done.status.code(), Some(32), "{what}");
+            match SENT + room - got.len() {
+                0 => assert_eq!(done.stderr, "", "{what}"),
+                lost => {
+                    let told =
+                        format!("pv: {lost} bytes were read and could not be written any more\n");
+                    assert_eq!(done.stderr, told, "{what}");
+                }
+            }
+            assert!(taken || got.len() == room, "{what}");
+        }
     }
 }
 

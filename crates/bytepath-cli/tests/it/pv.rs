@@ -11,9 +11,11 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
+use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, spawned};
+use crate::pv_others::until;
 
 /// The program under test by the name of the classic.
 pub(crate) fn ours(words: &[impl AsRef<OsStr>]) -> Command {
@@ -256,6 +258,18 @@ fn zeros_become_holes_with_sparse_and_old_bytes_are_never_kept() {
     if full.blocks() > 0 {
         assert!(sparse.blocks() < full.blocks() / 2, "{} blocks", sparse.blocks());
     }
+    // They are part of it before anything comes behind them.
+    let file = fs::File::create(&out).expect("made");
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let mut command = ours(&["-q", "-O"]);
+    let program = spawned(command.stdin(reader).stdout(file).stderr(Stdio::piped()));
+    let before = [vec![b'A'; 4096], vec![0; 1 << 20]].concat();
+    writer.write_all(&before).expect("taken");
+    let len = || fs::metadata(&out).expect("there").len();
+    until("all is in the file", || len() == before.len() as u64);
+    kill_process(program.group, Signal::TERM).expect("it runs");
+    assert_eq!(program.done().status.code(), Some(32));
+    assert_eq!(fs::read(&out).expect("read"), before);
     // Over a file that is not emptied, holes would show what was there.
     fs::write(&out, vec![7; bytes.len()]).expect("written");
     let old = fs::File::options().write(true).open(&out).expect("open");

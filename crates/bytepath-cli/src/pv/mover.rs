@@ -189,7 +189,9 @@ impl Work<'_> {
             let _ = rustix::fs::fadvise(&source.endpoint, 0, None, Advice::Sequential);
         }
         if let Some(bytes) = self.settings.pipe_bytes {
-            let _ = sink.endpoint.set_pipe_bytes(bytes);
+            for end in [&source.endpoint, &sink.endpoint] {
+                let _ = end.set_pipe_bytes(bytes);
+            }
         }
         let waits =
             hand.is_some() || self.live.rate().is_some() || self.settings.options.transfer.durable;

@@ -355,6 +355,22 @@ fn pipes_are_left_as_they_are_when_that_is_asked_for() {
 }
 
 #[test]
+fn the_pipes_at_both_ends_get_the_size_that_is_asked_for() {
+    for words in [&["-q"][..], &["-q", "-C"], &["-q", "-l"]] {
+        let (reader, writer) = pipe().expect("a pipe");
+        let (out, into) = pipe().expect("a pipe");
+        drop(writer);
+        let mut command = ours(&[words, &["-J", "32K"]].concat());
+        let kept = reader.try_clone().expect("a second");
+        assert!(spawned(command.stdin(reader).stdout(into)).done().status.success());
+        for end in [kept, out] {
+            let bytes = rustix::pipe::fcntl_getpipe_size(&end).expect("a size");
+            assert_eq!(bytes, 32 << 10, "{words:?}");
+        }
+    }
+}
+
+#[test]
 fn what_is_drawn_into_the_file_that_is_written_takes_nothing_from_it() {
     let folder = folder();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));

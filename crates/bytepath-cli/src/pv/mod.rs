@@ -193,6 +193,7 @@ fn watched(
 /// were told.
 fn end(status: Status) -> ! {
     pidfile::remove_all();
+    direct::put_back_all();
     crate::metrics::ended(status.code());
     std::process::exit(i32::from(status.code()));
 }

@@ -370,6 +370,28 @@ fn the_pipes_at_both_ends_get_the_size_that_is_asked_for() {
     }
 }
 
+/// The flag is of the open file, which others have too.
+#[test]
+fn a_signal_leaves_no_direct_io_on_an_output() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let file = fs::File::create(folder.path().join("out")).expect("made");
+    let flags = || rustix::fs::fcntl_getfl(&file).expect("flags");
+    let before = flags();
+    if rustix::fs::fcntl_setfl(&file, before | OFlags::DIRECT).is_err() {
+        println!("skipped: the build's folder is on a file system without O_DIRECT");
+        return;
+    }
+    rustix::fs::fcntl_setfl(&file, before).expect("set");
+    let (reader, _writer) = pipe().expect("a pipe");
+    let mut command = ours(&["-q", "-K"]);
+    let into = file.try_clone().expect("a second");
+    let program = spawned(command.stdin(reader).stdout(into).stderr(Stdio::piped()));
+    until("it is set", || flags().contains(OFlags::DIRECT));
+    kill_process(program.group, Signal::TERM).expect("it runs");
+    assert_eq!(program.done().status.code(), Some(32));
+    assert_eq!(flags(), before);
+}
+
 #[test]
 fn what_is_drawn_into_the_file_that_is_written_takes_nothing_from_it() {
     let folder = folder();

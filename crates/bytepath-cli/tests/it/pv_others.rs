@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::program::{BYTEPATH, Bounded, Done, as_nobody, installed, run, shell, spawned};
+use crate::program::{
+    BYTEPATH, Bounded, Done, as_nobody, installed, run, shell, signal_of, spawned,
+};
 use crate::pv::{lines, ours, pipe, real};
 
 /// Nothing that a test waits for takes longer.
@@ -353,6 +355,27 @@ fn the_number_of_the_process_is_in_a_file_while_it_runs() {
     assert!(!path.exists());
     run(&mut ours(&["-q", "-P", "/no/such/folder"]))
         .refused(1, &["pv: /no/such/folder: No such file or directory"]);
+}
+
+#[test]
+fn no_number_of_a_process_is_left_by_one_that_waits_for_its_outputs_reader() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [number, fifo] = ["number", "fifo"].map(|name| folder.path().join(name));
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a FIFO");
+    let [number, fifo] = [&number, &fifo].map(|path| path.to_str().expect("plain"));
+    let mut program = spawned(&mut ours(&["-q", "-P", number, "-o", fifo]));
+    let pid = program.child().id();
+    until("it sleeps", || state_of(pid) == Some('S'));
+    assert_eq!(signal_of(&ended(program, pid, Signal::TERM)), Some(Signal::TERM.as_raw()));
+    assert!(!std::path::Path::new(number).exists());
+}
+
+/// What a process does, by one letter; nothing where there is none.
+fn state_of(pid: u32) -> Option<char> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("State:\t"))?.chars().next()
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use super::live::Live;
+use super::monitor;
 use super::signals::{self, Asked, Signals};
 use super::status::Status;
 use super::tally::Tally;
@@ -131,11 +132,14 @@ impl<'a> Watcher<'a> {
             }
             watch.look();
             for asked in signals.asked() {
-                if asked != Asked::End {
+                let Asked::End(signal) = asked else {
                     watch.answer(asked);
-                } else if self.live.end() {
+                    continue;
+                };
+                if self.live.end() {
                     watch.draw_last();
                     let_go(&watch, done);
+                    monitor::pass_on(signal);
                     super::end(Status::SIGNAL);
                 }
             }

@@ -1,7 +1,7 @@
 //! `pv` and other processes: those that it watches, changes, asks and runs.
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead as _, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
@@ -518,4 +518,35 @@ fn a_command_is_run_and_what_goes_in_and_out_is_moved() {
     run(&mut ours(&["-M", "in", "--", "/no/such/program"]))
         .refused(1, &["pv: /no/such/program: No such file or directory"]);
     run(&mut ours(&["-M", "in"])).refused(64, &["pv: "]);
+}
+
+#[test]
+fn a_command_gets_the_signal_that_ends_it() {
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let mut command = ours(&["-q", "-M", "out", "--", "sh", "-c", "echo $$; exec sleep 200"]);
+        let mut program = spawned(command.stdout(Stdio::piped()).stderr(Stdio::null()));
+        let pid = program.child().id();
+        let mut said = std::io::BufReader::new(program.child().stdout.take().expect("piped"));
+        let mut number = String::new();
+        said.read_line(&mut number).expect("it says its number");
+        let sleeps = number.trim().parse().expect("a number");
+        until("it starts", || takes_wishes(pid));
+        assert_eq!(ended(program, pid, signal).status.code(), Some(32));
+        until("it ends", || matches!(state_of(sleeps), None | Some('Z')));
+    }
+}
+
+#[test]
+fn a_command_begins_with_what_pv_was_started_with() {
+    let ignores = |before: &str| {
+        let line = "$bytepath pv -q -M out -- grep SigIgn: /proc/self/status";
+        let said = shell(&format!("{before} {line}")).well().stdout;
+        let mask = said.trim().trim_start_matches("SigIgn:\t");
+        let mask = u64::from_str_radix(mask, 16).expect("a mask");
+        mask >> (Signal::PIPE.as_raw() - 1) & 1 == 1
+    };
+    assert!(ignores("trap '' PIPE;") && !ignores(""));
+    let open = "$bytepath pv -q -M out -- sh -c 'test -e /proc/self/fd/0; echo $?'";
+    assert_eq!(shell(open).well().stdout, "0\n");
+    assert_eq!(shell(&format!("{open} <&-")).well().stdout, "1\n");
 }

@@ -30,7 +30,8 @@ const WRONG_USAGE: u8 = 1;
 /// With no FILE, or when FILE is -, standard input is read. Takes every option of GNU cat; called
 /// as cat through a link, it is cat. Where nothing has to be shown otherwise, a pipe is handed the
 /// pages of a file instead of copies, as splice(2) does: what is written to the file before the
-/// pipe's reader has taken them shows. To copy instead, give --route read-write.
+/// pipe's reader has taken them shows. What came as packets, by a pipe with O_DIRECT, stays packets:
+/// a reader loses what it does not take of one at once. To copy instead, give --route read-write.
 // In the order of the classic's long options, which its messages name them in.
 #[derive(Args, Debug, Default)]
 #[command(version, disable_help_flag = true, disable_version_flag = true)]

@@ -44,7 +44,8 @@ const WRONG_USAGE: u8 = 1;
 /// Takes every option of GNU tee; called as tee through a link, it is tee. Pipes get references to
 /// the pages of what comes out of a pipe, and files one copy of them. Of a file that is read, pipes
 /// get the pages too, as splice(2) hands them on: what is written to it before their readers have
-/// taken them shows.
+/// taken them shows. What came as packets, by a pipe with O_DIRECT, stays packets: a reader loses what
+/// it does not take of one at once. With --queue pipes get copies.
 // In the order of the classic's long options, which its messages name them in.
 #[derive(Args, Debug, Default)]
 #[command(version, disable_help_flag = true, disable_version_flag = true)]
@@ -282,7 +283,9 @@ struct Prepared {
 fn prepared(extras: &Extras) -> Result<Prepared, String> {
     let planned = Planned::by(extras.profile.as_deref())?;
     let hashing = extras.hash.map(Hashing::start).transpose();
-    let hashing = hashing.map_err(|error| format!("no thread for the checksum: {error}"))?;
+    let hashing = hashing.map_err(|error| {
+        format!("cannot compute the checksum: {}", crate::classic::word_of(&error))
+    })?;
     let spill = extras.spill.as_deref().map(|folder| {
         let file = tempfile::tempfile_in(folder);
         file.map_err(|error| {

@@ -41,8 +41,6 @@ pub(crate) struct Hand<'a> {
     memory: AlignedBuffer,
     /// Where lines are all that has to be seen.
     lines: Option<Lines<'a>>,
-    /// Whether the last bytes of the output are a hole that nothing ends yet.
-    hole_open: bool,
     /// Whether the output may have holes.
     holes: Option<bool>,
     tail_wanted: bool,
@@ -60,7 +58,6 @@ impl<'a> Hand<'a> {
             tally,
             memory: AlignedBuffer::default(),
             lines: Lines::wanted(settings, live, tally),
-            hole_open: false,
             holes: None,
             tail_wanted: settings.shows_tail(),
             skipped_any: false,
@@ -128,12 +125,8 @@ impl<'a> Hand<'a> {
         self.skipped_any
     }
 
-    /// Ends an output whose last bytes are a hole, and puts it on the device where that counts.
+    /// Puts the output on the device where that counts.
     pub(crate) fn finish(&mut self, sink: &Sink<'_>) -> Result<(), Errno> {
-        if std::mem::take(&mut self.hole_open) {
-            let end = rustix::fs::tell(&sink.endpoint)?;
-            rustix::fs::ftruncate(&sink.endpoint, end)?;
-        }
         if self.settings.options.transfer.durable {
             crate::device::settle(&sink.endpoint)?;
             self.tally.settled();
@@ -228,15 +221,13 @@ impl<'a> Hand<'a> {
             let (hole, len) = self.next_run(sink, rest);
             let count = match hole {
                 true => {
-                    let ahead = SeekFrom::Current(i64::try_from(len).unwrap_or(0));
-                    rustix::fs::seek(&sink.endpoint, ahead).map_err(Ended::write_failed)?;
+                    leave_hole(sink, len, len == rest.len()).map_err(Ended::write_failed)?;
                     len
                 }
                 // Thrown away without a call.
                 false if self.settings.options.transfer.discard => len,
                 false => write_some(sink, &rest[..len])?,
             };
-            self.hole_open = hole;
             let (written, after) = rest.split_at(count);
             rest = after;
             if self.tail_wanted
@@ -292,11 +283,12 @@ pub(crate) fn allowed(pace: &mut Pace, live: &Live) -> u64 {
     }
 }
 
-/// Writes what a route had taken from its source and not yet written.
+/// Writes what a route had taken from its source and not yet written, and what the tally says is held.
 pub(crate) fn write_all(sink: &Sink<'_>, mut bytes: &[u8], tally: &Tally) -> Result<(), Ended> {
     while !bytes.is_empty() {
         let count = write_some(sink, bytes)?;
         tally.wrote(count, 0);
+        tally.gave(count);
         bytes = &bytes[count..];
     }
     Ok(())
@@ -321,6 +313,14 @@ fn write_some(sink: &Sink<'_>, bytes: &[u8]) -> Result<usize, Ended> {
 pub(crate) fn wait(fd: impl AsFd, interest: PollFlags) {
     let fd = fd.as_fd();
     let _ = rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, interest)], None);
+}
+
+/// Leaves a hole of so many bytes, which is part of the file once there is something behind it; or at once,
+/// where nobody knows whether anything comes.
+fn leave_hole(sink: &Sink<'_>, bytes: usize, is_last: bool) -> Result<(), Errno> {
+    let ahead = SeekFrom::Current(i64::try_from(bytes).unwrap_or(0));
+    let end = rustix::fs::seek(&sink.endpoint, ahead)?;
+    if is_last { rustix::fs::ftruncate(&sink.endpoint, end) } else { Ok(()) }
 }
 
 /// Puts what was written on the device; pipes and sockets have none.

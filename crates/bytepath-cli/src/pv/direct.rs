@@ -1,6 +1,7 @@
 //! `--direct-io`: what O_DIRECT wants of memory and descriptors.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Mutex;
 
 use bytepath::{Endpoint, Kind};
 use rustix::fs::OFlags;
@@ -12,28 +13,48 @@ pub(crate) fn undirected(fd: impl AsFd) -> bool {
         && rustix::fs::fcntl_setfl(&fd, flags.difference(OFlags::DIRECT)).is_ok()
 }
 
-/// O_DIRECT on a descriptor, where its file system has it, until this is dropped.
-pub(crate) struct Directed<'fd> {
-    fd: BorrowedFd<'fd>,
-    before: Option<OFlags>,
-}
+/// The open files that have it by us, each with the flags that it had: other processes share them, and
+/// have them back also when a signal ends this one.
+static CHANGED: Mutex<Vec<(OwnedFd, OFlags)>> = Mutex::new(Vec::new());
 
-impl<'fd> Directed<'fd> {
+/// O_DIRECT on a descriptor, where its file system has it, until this is dropped.
+pub(crate) struct Directed(Option<RawFd>);
+
+impl Directed {
     /// Only where it is about the page cache: a pipe would become one of packets (pipe(2)), whose
     /// reader loses what it does not take at once.
-    pub(crate) fn set(end: &'fd Endpoint<'_>) -> Self {
-        let fd = end.as_fd();
+    pub(crate) fn set(end: &Endpoint<'_>) -> Self {
         let cached = matches!(end.kind(), Kind::File | Kind::BlockDevice);
-        let before = cached.then(|| rustix::fs::fcntl_getfl(fd).ok()).flatten();
-        let set = |flags: &OFlags| rustix::fs::fcntl_setfl(fd, *flags | OFlags::DIRECT).is_ok();
-        Directed { fd, before: before.filter(set) }
+        Directed(cached.then(|| set(end.as_fd())).flatten())
     }
 }
 
-impl Drop for Directed<'_> {
+/// Sets it and notes what was there; by which descriptor, if it could be done.
+fn set(fd: BorrowedFd<'_>) -> Option<RawFd> {
+    let kept = fd.try_clone_to_owned().ok()?;
+    let before = rustix::fs::fcntl_getfl(fd).ok()?;
+    let mut changed = CHANGED.lock().ok()?;
+    rustix::fs::fcntl_setfl(fd, before | OFlags::DIRECT).ok()?;
+    let number = kept.as_raw_fd();
+    changed.push((kept, before));
+    Some(number)
+}
+
+impl Drop for Directed {
     fn drop(&mut self) {
-        if let Some(before) = self.before {
-            let _ = rustix::fs::fcntl_setfl(self.fd, before);
-        }
+        let Some(number) = self.0 else { return };
+        put_back(|kept| kept.as_raw_fd() == number);
+    }
+}
+
+/// Gives all of them the flags that they had.
+pub(crate) fn put_back_all() {
+    put_back(|_| true);
+}
+
+fn put_back(which: impl Fn(&OwnedFd) -> bool) {
+    let Ok(mut changed) = CHANGED.lock() else { return };
+    for (kept, before) in changed.extract_if(.., |(kept, _)| which(kept)) {
+        let _ = rustix::fs::fcntl_setfl(&kept, before);
     }
 }

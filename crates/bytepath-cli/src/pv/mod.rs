@@ -72,19 +72,7 @@ fn run(settings: &Settings, words: &[OsString]) -> Result<i32, Wrong> {
     if !modes.watchfd.is_empty() {
         return watch_files(settings, &live).map(i32::from);
     }
-    let pidfile = match &settings.options.modes.pidfile {
-        None => None,
-        Some(path) => match pidfile::Pidfile::write(path) {
-            Ok(pidfile) => Some(pidfile),
-            Err(error) => {
-                say(format_args!("{}: {}", path.display(), word(&error)));
-                return Ok(Status::REMOTE.into());
-            }
-        },
-    };
-    let status = copy(settings, &live, pidfile.is_some())?;
-    drop(pidfile);
-    Ok(status)
+    copy(settings, &live)
 }
 
 /// Watches what other processes have open: those named with -d, and all words that are left.
@@ -99,8 +87,8 @@ fn watch_files(settings: &Settings, live: &Live) -> Result<Status, Wrong> {
     watchfd::run(settings, live, &words)
 }
 
-/// Copies the inputs to the output; whether a file has to be put away at the end.
-fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
+/// Copies the inputs to the output.
+fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
     let monitored = settings.options.modes.monitor;
     let inputs = match settings.options.files.as_slice() {
         _ if monitored.is_some() => Vec::new(),
@@ -116,6 +104,17 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
     let sink = match sink {
         Ok(sink) => sink,
         Err(status) => return Ok(status.into()),
+    };
+    // Not before: opening a FIFO waits for its reader, while a signal would leave the file.
+    let pidfile = match &settings.options.modes.pidfile {
+        None => None,
+        Some(path) => match pidfile::Pidfile::write(path) {
+            Ok(pidfile) => Some(pidfile),
+            Err(error) => {
+                say(format_args!("{}: {}", path.display(), word(&error)));
+                return Ok(Status::REMOTE.into());
+            }
+        },
     };
     if let Some(side) = monitored {
         return monitor::run(side, &settings.options.files, &sink, settings, live);
@@ -136,7 +135,7 @@ fn copy(settings: &Settings, live: &Live, cleanup: bool) -> Result<i32, Wrong> {
         let _over = watcher.over();
         let watch = || watcher.start(scope);
         let alone = Alone::new(&watch);
-        if cleanup {
+        if pidfile.is_some() {
             // A file that has to be put away asks for somebody who answers signals.
             alone.end();
         }
@@ -188,14 +187,12 @@ fn watched(
     })
 }
 
-fn tell_unwritten(live: &Live, bytes: u64) {
-    live.say(format_args!("{bytes} bytes were read and could not be written any more"));
-}
-
-/// Ends the process while the mover may sleep in a call that nothing wakes. What the kernel moves
-/// is in one end or the other.
+/// Ends the process while the mover may sleep in a call that nothing wakes: what the kernel moves from end
+/// to end is in one or the other. A mover that may hold bytes was woken before, and those that nobody takes
+/// were told.
 fn end(status: Status) -> ! {
     pidfile::remove_all();
+    direct::put_back_all();
     crate::metrics::ended(status.code());
     std::process::exit(i32::from(status.code()));
 }

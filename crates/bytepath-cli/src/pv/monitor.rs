@@ -1,12 +1,15 @@
 //! `--monitor`: runs a command and moves what goes into it, what comes out of it, or both.
 
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytepath::Endpoint;
 use clap::ValueEnum;
+use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, pidfd_open, pidfd_send_signal};
+use rustix::termios::tcgetpgrp;
+use signal_hook::consts::SIGINT;
 
 use super::ends::{Sink, Source};
 use super::live::Live;
@@ -17,6 +20,7 @@ use super::tally::Tally;
 use super::usage::Wrong;
 use super::watch::Bar;
 use super::{Settings, say, watched, word};
+use crate::sys::spawn::spawn_as_we_were;
 
 /// Which side of the command is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,6 +43,24 @@ impl Watched {
 
     fn output(self) -> bool {
         self != Watched::In
+    }
+}
+
+/// The command, for whoever ends this process before it.
+static COMMAND: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
+/// Gives the command the signal that ends this process, if it still runs.
+pub(crate) fn pass_on(signal: i32) {
+    // What a terminal sends goes to all that run in front of it.
+    let front = || tcgetpgrp(std::fs::File::open("/dev/tty").ok()?).ok();
+    if signal == SIGINT && front() == Some(getpgrp()) {
+        return;
+    }
+    if let (Ok(command), Some(signal)) = (COMMAND.lock(), Signal::from_named_raw(signal))
+        && let Some(command) = command.as_ref()
+    {
+        // One that has ended takes none.
+        let _ = pidfd_send_signal(command, signal);
     }
 }
 
@@ -81,13 +103,19 @@ pub(crate) fn run(
         }
         bars.push(bar);
     }
-    let mut child = match command.spawn() {
+    let piped = [watched_side.input(), watched_side.output(), false];
+    let inherited: Vec<i32> =
+        (0..).zip(piped).filter_map(|(fd, piped)| (!piped).then_some(fd)).collect();
+    let mut child = match spawn_as_we_were(&mut command, &inherited, false) {
         Ok(child) => child,
         Err(error) => {
             say(format_args!("{}: {}", program.to_string_lossy(), word(&error)));
             return Ok(i32::from(Status::REMOTE.code()));
         }
     };
+    if let Ok(mut command) = COMMAND.lock() {
+        *command = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+    }
     let (into, out) = (child.stdin.take(), child.stdout.take());
     let screen = Screen::wanted(settings);
     let mut ended = None;

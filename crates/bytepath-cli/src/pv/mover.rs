@@ -189,7 +189,9 @@ impl Work<'_> {
             let _ = rustix::fs::fadvise(&source.endpoint, 0, None, Advice::Sequential);
         }
         if let Some(bytes) = self.settings.pipe_bytes {
-            let _ = sink.endpoint.set_pipe_bytes(bytes);
+            for end in [&source.endpoint, &sink.endpoint] {
+                let _ = end.set_pipe_bytes(bytes);
+            }
         }
         let waits =
             hand.is_some() || self.live.rate().is_some() || self.settings.options.transfer.durable;
@@ -204,6 +206,7 @@ impl Work<'_> {
             Some(hand) => self.by(hand, source, sink, left, pace),
         };
         self.tally.moved_by(None);
+        self.tally.wakes(false);
         ended
     }
 
@@ -271,11 +274,14 @@ impl Work<'_> {
             let job = whole.limit(most);
             let clock = Clock::now();
             let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
-            // Waking it costs a call each time it waits, which is worth it where it holds bytes.
-            let first = planning.plan().routes().first();
-            let holds_bytes = first.is_some_and(|choice| choice.route.name() == "read-write");
+            // Waking it costs a call each time it waits, which is worth it where bytes would be lost.
+            let first = planning.plan().routes().first().map(|choice| choice.route);
+            let first_name = first.map_or("", |route| route.name());
+            let holds_bytes = first.is_some_and(|route| route.holds_bytes(&whole))
+                && sink.endpoint.kind() != Kind::Null;
             let moment = self.alone.and_then(Alone::moment);
             let signal = self.live.cancel().filter(|_| holds_bytes);
+            self.tally.wakes(signal.is_some());
             if let Some(cancel) = moment.or(signal) {
                 transfer = transfer.cancel(cancel);
             }
@@ -284,15 +290,17 @@ impl Work<'_> {
                     let goes_on = moved.bytes >= most;
                     (moved, goes_on)
                 }
-                Err(TransferError::Cancelled { offset, stranded }) if moment.is_some() => {
-                    // The moment is over; writing may take longer.
+                Err(TransferError::Cancelled { offset, stranded }) => {
+                    // The moment is over, or a signal asks for the end; writing may take longer, and what
+                    // it takes is known before anybody answers signals.
+                    self.tally.holds(stranded.len(), stranded.len());
                     self.alone.inspect(|alone| alone.end());
                     if let Err(ended) = byhand::write_all(sink, &stranded, self.tally) {
                         break ended;
                     }
+                    self.show_way(first_name, &whole);
                     let bytes = offset + stranded.len() as u64;
-                    let route = planning.plan().routes().first().map_or("", |c| c.route.name());
-                    (Moved { bytes, route, ..Moved::default() }, true)
+                    (Moved { bytes, route: first_name, ..Moved::default() }, moment.is_some())
                 }
                 Err(error) => {
                     planning.broke_off(&error);
@@ -304,6 +312,7 @@ impl Work<'_> {
                     };
                 }
             };
+            self.tally.wakes(false);
             pace.used(moved.bytes);
             left.take(moved.bytes, 0);
             if route != moved.route {
@@ -357,12 +366,6 @@ impl Work<'_> {
                     Side::Sink => Ended::write_failed(failed.errno),
                     Side::Source | Side::Either => Ended::ReadFailed(failed.errno),
                 }
-            }
-            TransferError::Cancelled { stranded, .. } => {
-                if !stranded.is_empty() {
-                    super::tell_unwritten(self.live, stranded.len() as u64);
-                }
-                Ended::SinkGone
             }
             other => {
                 self.live.say(format_args!("{}: {other}", source.name));

@@ -18,6 +18,8 @@ use crate::planning::PlanOptions;
 ///
 /// The options, the display and the exit status are those of Pipe Viewer. Bytes move by the fastest
 /// route that the machine offers, without passing through this program where neither end needs it.
+/// What came as packets, by a pipe with O_DIRECT, stays packets then: a reader loses what it does not
+/// take of one at once; -C copies.
 /// Left out is --debug, which shows how the original works inside; --explain-plan tells how this does.
 #[derive(Parser, Clone, Debug)]
 #[command(

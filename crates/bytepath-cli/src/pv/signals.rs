@@ -15,8 +15,8 @@ use crate::sys::nudge;
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// End now.
-    End,
+    /// End now, as this signal says.
+    End(i32),
     /// Stop until continued.
     Stop,
     /// It was continued.
@@ -65,7 +65,7 @@ impl Signals {
         let is_last = self.last.load(SeqCst) == SIGTSTP as usize;
         let goes_on = signals.contains(&SIGCONT) && !is_last;
         let asked = signals.into_iter().filter_map(|signal| match signal {
-            SIGINT | SIGTERM | SIGHUP => Some(Asked::End),
+            SIGINT | SIGTERM | SIGHUP => Some(Asked::End(signal)),
             SIGTSTP if goes_on => None,
             SIGTSTP => Some(Asked::Stop),
             SIGCONT => Some(Asked::Continued),

@@ -1,7 +1,7 @@
 //! What the mover has done so far, for whoever draws; told without locks or system calls.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use bytepath::Meter;
 use rustix::process::Pid;
@@ -23,6 +23,8 @@ pub(crate) struct Tally {
     way: AtomicU8,
     buffer_used_bytes: AtomicU64,
     buffer_bytes: AtomicU64,
+    /// See `wakes`.
+    wakes: AtomicBool,
     /// Bytes known to be on the device.
     durable_bytes: AtomicU64,
     /// The whole, see `size`.
@@ -62,6 +64,16 @@ impl Tally {
     pub(crate) fn nudge(&self) -> bool {
         let mover = Pid::from_raw(self.mover.load(Relaxed));
         mover.inspect(|mover| nudge(*mover)).is_some()
+    }
+
+    /// Says whether the mover wakes when it is to end, and then tells what it holds.
+    pub(crate) fn wakes(&self, wakes: bool) {
+        self.wakes.store(wakes, Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.wakes.load(Relaxed)
     }
 
     /// Takes over what another counted.

@@ -222,7 +222,7 @@ impl<'a> Watch<'a> {
     /// Does what a signal asks for, but for ending.
     pub(crate) fn answer(&mut self, asked: Asked) {
         match asked {
-            Asked::End => {}
+            Asked::End(_) => {}
             Asked::Stop => self.stop(),
             Asked::Continued => self.next = Instant::now(),
             Asked::Resized => self.resized(),

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
-use super::display::Buffer;
 use super::live::Live;
+use super::monitor;
 use super::signals::{self, Asked, Signals};
 use super::status::Status;
-use super::watch::{Bar, Watch};
+use super::tally::Tally;
+use super::watch::Watch;
 
 /// Told by the mover when it is done.
 struct Done(OwnedFd);
@@ -21,11 +22,12 @@ impl Done {
         Ok(Done(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Waits for it, at most so long.
-    fn wait(&self, time: Duration) {
+    /// Waits for it, at most so long; whether the mover is done.
+    fn wait(&self, time: Duration) -> bool {
         let timeout = Timespec::try_from(time).ok();
         let mut fds = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
         let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+        !fds[0].revents().is_empty()
     }
 
     /// Waits for it or a signal, at most so long; whether the mover is done.
@@ -130,11 +132,14 @@ impl<'a> Watcher<'a> {
             }
             watch.look();
             for asked in signals.asked() {
-                if asked != Asked::End {
+                let Asked::End(signal) = asked else {
                     watch.answer(asked);
-                } else if self.live.end() {
+                    continue;
+                };
+                if self.live.end() {
                     watch.draw_last();
                     let_go(&watch, done);
+                    monitor::pass_on(signal);
                     super::end(Status::SIGNAL);
                 }
             }
@@ -145,25 +150,24 @@ impl<'a> Watcher<'a> {
 
 /// Lets the mover write what it has taken from its source, and tells what nobody takes.
 fn let_go(watch: &Watch<'_>, done: &Done) {
-    let held = || watch.bars.iter().map(|bar| bar.side.tally.held_bytes()).sum::<u64>();
-    let by_hand = watch.settings.by_hand().is_some();
-    let routed = |bar: &Bar<'_>| matches!(bar.side.tally.buffer(), Buffer::Filled { .. });
+    let tallies = || watch.bars.iter().map(|bar| bar.side.tally);
+    let held = || tallies().map(Tally::held_bytes).sum::<u64>();
+    let waits = || held() > 0 || tallies().any(Tally::is_awaited);
     let until = Instant::now() + GRACE;
-    if by_hand {
-        while held() > 0 && Instant::now() < until {
-            done.wait(Duration::from_millis(5));
-        }
-    } else if watch.bars.iter().any(routed) {
-        // It is woken, and tells itself.
-        done.wait(GRACE);
-    }
-    if held() > 0 {
-        super::tell_unwritten(watch.live, held());
+    while waits() && Instant::now() < until && !done.wait(LOOK) {}
+    match held() {
+        0 => {}
+        bytes => watch
+            .live
+            .say(format_args!("{bytes} bytes were read and could not be written any more")),
     }
 }
 
 /// How long a reader has to take what our buffer holds, after a signal.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether it has taken them.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// More refusals in a row than a tracer or a storm of signals makes.
 const TELL_TRIES_MAX: usize = 1000;

@@ -253,7 +253,7 @@ impl Watching<'_> {
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
             for asked in self.signals.asked() {
                 match asked {
-                    Asked::End => {
+                    Asked::End(_) => {
                         self.end_lines();
                         return Ok(Status::SIGNAL);
                     }

@@ -11,9 +11,11 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
+use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, spawned};
+use crate::pv_others::until;
 
 /// The program under test by the name of the classic.
 pub(crate) fn ours(words: &[impl AsRef<OsStr>]) -> Command {
@@ -256,6 +258,18 @@ fn zeros_become_holes_with_sparse_and_old_bytes_are_never_kept() {
     if full.blocks() > 0 {
         assert!(sparse.blocks() < full.blocks() / 2, "{} blocks", sparse.blocks());
     }
+    // They are part of it before anything comes behind them.
+    let file = fs::File::create(&out).expect("made");
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let mut command = ours(&["-q", "-O"]);
+    let program = spawned(command.stdin(reader).stdout(file).stderr(Stdio::piped()));
+    let before = [vec![b'A'; 4096], vec![0; 1 << 20]].concat();
+    writer.write_all(&before).expect("taken");
+    let len = || fs::metadata(&out).expect("there").len();
+    until("all is in the file", || len() == before.len() as u64);
+    kill_process(program.group, Signal::TERM).expect("it runs");
+    assert_eq!(program.done().status.code(), Some(32));
+    assert_eq!(fs::read(&out).expect("read"), before);
     // Over a file that is not emptied, holes would show what was there.
     fs::write(&out, vec![7; bytes.len()]).expect("written");
     let old = fs::File::options().write(true).open(&out).expect("open");
@@ -338,6 +352,44 @@ fn pipes_are_left_as_they_are_when_that_is_asked_for() {
         }
         assert_eq!(after, bytes, "{words:?}");
     }
+}
+
+#[test]
+fn the_pipes_at_both_ends_get_the_size_that_is_asked_for() {
+    for words in [&["-q"][..], &["-q", "-C"], &["-q", "-l"]] {
+        let (reader, writer) = pipe().expect("a pipe");
+        let (out, into) = pipe().expect("a pipe");
+        drop(writer);
+        let mut command = ours(&[words, &["-J", "32K"]].concat());
+        let kept = reader.try_clone().expect("a second");
+        assert!(spawned(command.stdin(reader).stdout(into)).done().status.success());
+        for end in [kept, out] {
+            let bytes = rustix::pipe::fcntl_getpipe_size(&end).expect("a size");
+            assert_eq!(bytes, 32 << 10, "{words:?}");
+        }
+    }
+}
+
+/// The flag is of the open file, which others have too.
+#[test]
+fn a_signal_leaves_no_direct_io_on_an_output() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let file = fs::File::create(folder.path().join("out")).expect("made");
+    let flags = || rustix::fs::fcntl_getfl(&file).expect("flags");
+    let before = flags();
+    if rustix::fs::fcntl_setfl(&file, before | OFlags::DIRECT).is_err() {
+        println!("skipped: the build's folder is on a file system without O_DIRECT");
+        return;
+    }
+    rustix::fs::fcntl_setfl(&file, before).expect("set");
+    let (reader, _writer) = pipe().expect("a pipe");
+    let mut command = ours(&["-q", "-K"]);
+    let into = file.try_clone().expect("a second");
+    let program = spawned(command.stdin(reader).stdout(into).stderr(Stdio::piped()));
+    until("it is set", || flags().contains(OFlags::DIRECT));
+    kill_process(program.group, Signal::TERM).expect("it runs");
+    assert_eq!(program.done().status.code(), Some(32));
+    assert_eq!(flags(), before);
 }
 
 #[test]

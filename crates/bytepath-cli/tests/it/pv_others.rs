@@ -1,14 +1,17 @@
 //! `pv` and other processes: those that it watches, changes, asks and runs.
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead as _, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::program::{BYTEPATH, Bounded, Done, as_nobody, installed, run, shell, spawned};
+use crate::program::{
+    BYTEPATH, Bounded, Done, as_nobody, installed, run, shell, signal_of, spawned,
+};
 use crate::pv::{lines, ours, pipe, real};
 
 /// Nothing that a test waits for takes longer.
@@ -287,6 +290,58 @@ fn bytes_that_a_signal_finds_in_a_buffer_are_told_of() {
     }
 }
 
+/// What came before anybody answers signals, and after that, out of a socket, which goes through memory or
+/// a pipe of its own by any route.
+#[test]
+fn bytes_that_a_signal_finds_out_of_a_socket_arrive_or_are_told_of() {
+    const SENT: usize = 5000;
+    for route in ["read-write", "splice"] {
+        for (early, taken) in [(true, true), (true, false), (false, true), (false, false)] {
+            let (source, mut feed) = UnixStream::pair().expect("sockets");
+            let left = source.try_clone().expect("a second");
+            let (out, into) = pipe().expect("a pipe");
+            let room = rustix::pipe::fcntl_getpipe_size(&out).expect("a size");
+            let mut full = fs::File::from(into.try_clone().expect("a second"));
+            full.write_all(&vec![b'f'; room]).expect("there is room");
+            drop(full);
+            let mut send = || feed.write_all(&[b's'; SENT]).expect("there is room");
+            if early {
+                send();
+            }
+            let mut command = ours(&["-q", "--no-enlarge", "--route", route]);
+            let command = command.stdin(OwnedFd::from(source)).stdout(into).stderr(Stdio::piped());
+            let mut program = spawned(command);
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            let pid = program.child().id();
+            until("it starts", || takes_wishes(pid));
+            if !early {
+                send();
+            }
+            until("all is taken", || rustix::io::ioctl_fionread(&left) == Ok(0));
+            let id = Pid::from_raw(i32::try_from(pid).expect("a number")).expect("a process");
+            kill_process(id, Signal::TERM).expect("it runs");
+            let mut got = Vec::new();
+            let mut out = fs::File::from(out);
+            if taken {
+                out.read_to_end(&mut got).expect("it ends");
+            }
+            let done = program.done();
+            out.read_to_end(&mut got).expect("it ends");
+            let what = format!("{route} {early} {taken}: {} {}", got.len(), done.stderr);
+            assert_eq!(done.status.code(), Some(32), "{what}");
+            match SENT + room - got.len() {
+                0 => assert_eq!(done.stderr, "", "{what}"),
+                lost => {
+                    let told =
+                        format!("pv: {lost} bytes were read and could not be written any more\n");
+                    assert_eq!(done.stderr, told, "{what}");
+                }
+            }
+            assert!(taken || got.len() == room, "{what}");
+        }
+    }
+}
+
 #[test]
 fn the_number_of_the_process_is_in_a_file_while_it_runs() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -300,6 +355,27 @@ fn the_number_of_the_process_is_in_a_file_while_it_runs() {
     assert!(!path.exists());
     run(&mut ours(&["-q", "-P", "/no/such/folder"]))
         .refused(1, &["pv: /no/such/folder: No such file or directory"]);
+}
+
+#[test]
+fn no_number_of_a_process_is_left_by_one_that_waits_for_its_outputs_reader() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [number, fifo] = ["number", "fifo"].map(|name| folder.path().join(name));
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a FIFO");
+    let [number, fifo] = [&number, &fifo].map(|path| path.to_str().expect("plain"));
+    let mut program = spawned(&mut ours(&["-q", "-P", number, "-o", fifo]));
+    let pid = program.child().id();
+    until("it sleeps", || state_of(pid) == Some('S'));
+    assert_eq!(signal_of(&ended(program, pid, Signal::TERM)), Some(Signal::TERM.as_raw()));
+    assert!(!std::path::Path::new(number).exists());
+}
+
+/// What a process does, by one letter; nothing where there is none.
+fn state_of(pid: u32) -> Option<char> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("State:\t"))?.chars().next()
 }
 
 #[test]
@@ -442,4 +518,35 @@ fn a_command_is_run_and_what_goes_in_and_out_is_moved() {
     run(&mut ours(&["-M", "in", "--", "/no/such/program"]))
         .refused(1, &["pv: /no/such/program: No such file or directory"]);
     run(&mut ours(&["-M", "in"])).refused(64, &["pv: "]);
+}
+
+#[test]
+fn a_command_gets_the_signal_that_ends_it() {
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let mut command = ours(&["-q", "-M", "out", "--", "sh", "-c", "echo $$; exec sleep 200"]);
+        let mut program = spawned(command.stdout(Stdio::piped()).stderr(Stdio::null()));
+        let pid = program.child().id();
+        let mut said = std::io::BufReader::new(program.child().stdout.take().expect("piped"));
+        let mut number = String::new();
+        said.read_line(&mut number).expect("it says its number");
+        let sleeps = number.trim().parse().expect("a number");
+        until("it starts", || takes_wishes(pid));
+        assert_eq!(ended(program, pid, signal).status.code(), Some(32));
+        until("it ends", || matches!(state_of(sleeps), None | Some('Z')));
+    }
+}
+
+#[test]
+fn a_command_begins_with_what_pv_was_started_with() {
+    let ignores = |before: &str| {
+        let line = "$bytepath pv -q -M out -- grep SigIgn: /proc/self/status";
+        let said = shell(&format!("{before} {line}")).well().stdout;
+        let mask = said.trim().trim_start_matches("SigIgn:\t");
+        let mask = u64::from_str_radix(mask, 16).expect("a mask");
+        mask >> (Signal::PIPE.as_raw() - 1) & 1 == 1
+    };
+    assert!(ignores("trap '' PIPE;") && !ignores(""));
+    let open = "$bytepath pv -q -M out -- sh -c 'test -e /proc/self/fd/0; echo $?'";
+    assert_eq!(shell(open).well().stdout, "0\n");
+    assert_eq!(shell(&format!("{open} <&-")).well().stdout, "1\n");
 }

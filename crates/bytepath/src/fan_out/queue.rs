@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// What a piece costs besides its bytes, so that many small ones are not free.
 const PIECE_BYTES: usize = 128;
@@ -70,6 +71,8 @@ pub(super) struct Pieces<'a> {
     spilled: usize,
     /// Where the file ends.
     spill_end: u64,
+    /// How far it may go: who writes beyond is ended by a signal.
+    spill_end_max: u64,
     /// How many pieces each sink has taken; `None` for those that take no more.
     taken: Vec<Option<u64>>,
 }
@@ -83,6 +86,7 @@ impl<'a> Pieces<'a> {
             memory_bytes: 0,
             spilled: 0,
             spill_end: 0,
+            spill_end_max: getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX),
             taken: vec![Some(0); sinks],
         }
     }
@@ -102,8 +106,12 @@ impl<'a> Pieces<'a> {
     /// none where there is none to be had.
     pub(super) fn place_in_file(&mut self, bytes: usize) -> Option<FilePlace<'a>> {
         let file = self.queue.spill.filter(|_| self.spilled < SPILLED_MAX)?;
+        let end = self.spill_end + bytes as u64;
+        if end > self.spill_end_max {
+            return None;
+        }
         let place = FilePlace { file, at: self.spill_end, bytes };
-        self.spill_end += bytes as u64;
+        self.spill_end = end;
         self.spilled += 1;
         Some(place)
     }

@@ -276,6 +276,13 @@ pub trait Route: Sync {
         false
     }
 
+    /// Whether bytes of such a job may be in neither end while it moves them, but in memory or a pipe of
+    /// ours: a process that ends meanwhile loses them, and a [`Cancel`] has them told. Files still have
+    /// theirs.
+    fn holds_bytes(&self, job: &Job<'_>) -> bool {
+        !job.source.kind().is_cached()
+    }
+
     /// Whether it maps the sink, which takes one that is open for reading as well.
     fn maps_sink(&self) -> bool {
         false

@@ -41,6 +41,11 @@ impl Route for ReadWrite {
         Ok(Rank::Copies)
     }
 
+    /// Of a file as well, whose position is ahead by what was not written: a [`Cancel`] sets it back.
+    fn holds_bytes(&self, _: &Job<'_>) -> bool {
+        true
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
         let mut waiter = span.waiter();
         let blocking = span.blocking();

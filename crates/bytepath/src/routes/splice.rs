@@ -44,15 +44,22 @@ impl Route for Splice {
             && job.bytes_known().is_some_and(|bytes| bytes >= OWN_PIPE_BYTES as u64)
     }
 
+    fn holds_bytes(&self, job: &Job<'_>) -> bool {
+        let (source, sink) = (job.source.kind(), job.sink.kind());
+        !source.is_cached() && !is_direct(source, sink)
+    }
+
     fn carry(&self, span: &Span<'_>) -> Result<(), Stop> {
-        let (source, sink) = (span.source.kind(), span.sink.kind());
-        let pipe = source == Kind::Pipe || sink == Kind::Pipe;
-        if pipe && !holds_lock(source, sink) {
-            direct(span)
-        } else {
-            OwnPipe::open(NAME, span)?.carry(span)
+        match is_direct(span.source.kind(), span.sink.kind()) {
+            true => direct(span),
+            false => OwnPipe::open(NAME, span)?.carry(span),
         }
     }
+}
+
+/// Whether the pipe at one end serves.
+fn is_direct(source: Kind, sink: Kind) -> bool {
+    (source == Kind::Pipe || sink == Kind::Pipe) && !holds_lock(source, sink)
 }
 
 /// Whether the lock of the pipe at one end would be held while much is done at the other, so that whoever

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use bytepath::machine::Machine;
 use bytepath::profile::MachineKey;
@@ -14,7 +14,7 @@ use rustix::pipe::PipeFlags;
 
 use super::{few, gnu, large};
 use crate::calls::may_trace;
-use crate::program::{Bounded, bytepath, run, shell, spawned};
+use crate::program::{BYTEPATH, Bounded, bytepath, run, shell, spawned};
 
 /// A pipe: its reading end, its writing end.
 fn pipe() -> (OwnedFd, OwnedFd) {
@@ -141,10 +141,27 @@ fn whole_of(reader: &OwnedFd, bytes: usize) -> Vec<u8> {
 
 #[test]
 fn who_holds_the_others_up_is_said() {
+    holds_the_others_up("exec \"$bytepath\" tee --queue 64K \"$0\"");
+}
+
+/// Who writes beyond the limit is ended by a signal.
+#[test]
+fn what_is_spilled_stays_within_the_limit_on_files() {
+    let line =
+        "ulimit -f 1024; exec \"$bytepath\" tee --queue 64K --spill \"$(dirname \"$0\")\" \"$0\"";
+    holds_the_others_up(line);
+}
+
+/// Of this line of shell, whose $0 is an output that nobody reads for a while.
+#[track_caller]
+fn holds_the_others_up(line: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let (name, mut fifo) = unread(folder.path());
     let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
-    let mut tee = started(&["--queue", "64K", &name], stdin, stdout);
+    let mut command = Command::new("sh");
+    command.args(["-c", line, &name]).env("bytepath", BYTEPATH);
+    let mut tee = spawned(command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()));
+    drop(command);
     let mut stderr = tee.child().stderr.take().expect("it is piped");
     let feeds = fed(feeder, large());
     let reads = std::thread::spawn(move || whole(reader));
@@ -234,6 +251,18 @@ fn what_is_not_read_to_its_end_has_no_checksum() {
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("y\n", unread));
     let done = shell("$bytepath tee --hash sha256 </");
     assert!(done.stderr.ends_with(unread) && done.status.code() == Some(1), "{done:?}");
+}
+
+#[test]
+fn a_checksum_that_cannot_be_begun_is_told_in_the_kernels_word() {
+    if !may_trace() {
+        return;
+    }
+    let done = shell(
+        "strace -f -qqq -o /dev/null -e trace=pipe2 -e inject=pipe2:error=EMFILE \
+         $bytepath tee --hash xxh3",
+    );
+    done.refused(1, &["tee: cannot compute the checksum: Too many open files\n"]);
 }
 
 #[test]

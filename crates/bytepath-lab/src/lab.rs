@@ -116,6 +116,7 @@ pub fn run(
     let (started, began) = (std::time::SystemTime::now(), Instant::now());
     let mut bench = Bench::prepare(arms, &settings.timing, observer)?;
     let reference_index = bench.reference(reference);
+    let could_run = bench.running.iter().any(|running| running.arm.name == reference);
     let ends = match settings.blocks {
         Blocks::Within(time) => Some(began + time),
         Blocks::Exactly(_) | Blocks::UntilCi(_) => None,
@@ -132,6 +133,7 @@ pub fn run(
     record.settings = recorded(settings);
     if record.reference().is_none_or(|arm| arm.name != reference) {
         let why = match record.arms.iter().any(|arm| arm.name == reference) {
+            true if could_run => "failed",
             true => "cannot run here",
             false => "was not asked for",
         };
@@ -434,14 +436,22 @@ impl Bench {
         };
         let control_name = format!("{}{CONTROL_SUFFIX}", self.running[reference].arm.name);
         let mut notes = self.notes;
-        if self.running[reference].failed.is_some() {
-            let name = &self.running[reference].arm.name;
-            notes.push(format!("the reference arm {name} failed, so there are no ratios"));
-        }
+        let failed = self.running[reference].failed.is_some();
+        let failed = failed.then(|| self.running[reference].arm.name.clone());
         let mut arms: Vec<bytepath_report::Arm> = Vec::new();
         for (index, running) in self.running.into_iter().enumerate() {
             let compared = &values[index];
             arms.push(finished(running, references[index] == index, compared, &mut notes));
+        }
+        if let Some(name) = failed {
+            // A section whose reference it is not has ratios all the same.
+            let has_ratios = arms.iter().any(|arm| !arm.reference && arm.ratio.is_some());
+            let what = match (has_ratios, &control) {
+                (false, _) => "so there are no ratios",
+                (true, Err(_)) => "so there is no A/A control",
+                (true, Ok(_)) => "so the A/A control ends there",
+            };
+            notes.push(format!("the reference arm {name} failed, {what}"));
         }
         arms.extend(self.unavailable.into_iter().map(unavailable));
         arms.sort_by_key(|arm| self.order.iter().position(|name| *name == arm.name));

@@ -167,6 +167,9 @@ struct Running {
     work: Box<dyn Work>,
     samples: Vec<Sample>,
     costs: Vec<Costs>,
+    /// What the sample that counts told in the block that is not over.
+    pending: Option<Outcome>,
+    /// The rest is of complete blocks.
     found: BTreeMap<String, Value>,
     /// Of the samples that count.
     latencies: Option<Histogram<u64>>,
@@ -176,6 +179,14 @@ struct Running {
 }
 
 impl Running {
+    /// A block is complete, so that what was told in it counts.
+    fn keep(&mut self, block: u32) {
+        let taken = self.pending.take().map_or(Ok(()), |outcome| self.take(outcome));
+        if let Err(why) = taken {
+            self.failed.get_or_insert(Failed { block, why });
+        }
+    }
+
     /// What a sample that counts told beside its value.
     fn take(&mut self, outcome: Outcome) -> Result<(), String> {
         self.found = outcome.found;
@@ -251,6 +262,7 @@ impl Bench {
                     work,
                     samples: Vec::new(),
                     costs: Vec::new(),
+                    pending: None,
                     found: BTreeMap::new(),
                     latencies: None,
                     figures: Vec::new(),
@@ -299,6 +311,7 @@ impl Bench {
                 continue;
             }
             self.blocks = turn.block + 1;
+            self.running.iter_mut().for_each(|running| running.keep(turn.block));
             if self.running.iter().all(|running| running.failed.is_some()) {
                 schedule.stop();
             }
@@ -329,7 +342,8 @@ impl Bench {
     }
 
     /// Drops what is of a block that did not come to its end: an arm that failed in it was most
-    /// likely interrupted, and samples that have no others beside them cannot be compared.
+    /// likely interrupted, and samples that have no others beside them cannot be compared. What they
+    /// told was not taken yet.
     fn keep_complete_blocks(&mut self, wanted: Blocks) -> Result<(), LabError> {
         let complete = self.blocks;
         if complete == 0 {
@@ -389,8 +403,8 @@ impl Bench {
         }
         running.costs.push(outcome.costs);
         running.samples.push(sample);
-        if !again && let Err(why) = running.take(outcome) {
-            running.failed = Some(Failed { block: turn.block, why });
+        if !again {
+            running.pending = Some(outcome);
         }
     }
 

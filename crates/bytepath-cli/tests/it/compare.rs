@@ -19,7 +19,7 @@ fn record(yard: &Yard, id: &str, arms: &[(&str, &[f64])]) -> Value {
             .enumerate()
             .map(|(block, value)| json!({"block": block, "order": 0, "value": value, "seconds": 1.0}))
             .collect();
-        made["median"] = json!(values[values.len() / 2]);
+        made["median"] = json!(values.get(values.len() / 2));
         made
     });
     record["arms"] = made.collect();
@@ -163,6 +163,15 @@ fn a_run_is_not_compared_with_itself() {
     let copy = copy.to_str().expect("plain");
     yard.run(&["compare", "other", "base", copy]).refused(2, &["the same run"]);
     yard.run(&["compare", "base"]).refused(2, &["2 to 26 runs"]);
+    // Two runs that could do nothing are no copies for that.
+    for id in ["nothing", "neither"] {
+        let mut made = record(&yard, id, &[("up", &[])]);
+        made["arms"][0]["status"] = json!("unavailable");
+        made["arms"][0]["why"] = json!("not installed");
+        made["arms"][0]["median"] = Value::Null;
+        yard.put(id, &made);
+    }
+    yard.run(&["compare", "nothing", "neither"]).refused(1, &["no arm is in all of them"]);
 }
 
 #[test]

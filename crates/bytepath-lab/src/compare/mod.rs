@@ -123,8 +123,9 @@ pub fn compare(
 fn different_runs(runs: &[Run]) -> Result<(), CompareError> {
     for (index, run) in runs.iter().enumerate() {
         // An id may be given twice, by who copies files or begins two runs in one second; samples
-        // are never the same.
-        let same = |other: &&Run| other.record.arms == run.record.arms;
+        // are never the same. Of runs without any nobody knows.
+        let has_samples = run.record.arms.iter().any(|arm| !arm.samples.is_empty());
+        let same = |other: &&Run| has_samples && other.record.arms == run.record.arms;
         if let Some(other) = runs[..index].iter().find(same) {
             return Err(CompareError::Itself(other.name.clone(), run.name.clone()));
         }

@@ -138,6 +138,25 @@ fn a_slower_arm_fails_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_failure_from_less_than_the_usual_margin_on_comes() {
+    let yard = Yard::new();
+    for (id, value, phase) in [("fast", 10.0, 0), ("slow", 9.85, 4)] {
+        yard.put(id, &record(&yard, id, &[("only", &around(value, 0.02, phase))]));
+    }
+    let judged = |more: &[&str]| yard.run(&[&["compare", "fast", "slow"], more].concat());
+    // 1.5% is the same, unless less matters.
+    let said = judged(&[]).well().stdout;
+    assert!(said.contains("same within"), "{said}");
+    let failed = judged(&["--fail-if-slower", "1%"]);
+    assert_eq!(failed.status.code(), Some(3), "{failed:?}");
+    assert!(failed.stderr.contains("only by 1.5% in slow"), "{failed:?}");
+    judged(&["--fail-if-slower", "1.6"]).well();
+    judged(&["--fail-if-slower", "3", "--margin", "3"]).well();
+    judged(&["--fail-if-slower", "1", "--margin", "1.2"])
+        .refused(2, &["--fail-if-slower 1 is less than --margin 1.2"]);
+}
+
+#[test]
 fn times_are_slower_where_they_are_longer() {
     let yard = Yard::new();
     let timed = |id: &str, value: f64| {

@@ -80,6 +80,8 @@ fn differences_are_found_where_they_are_and_told_in_every_form() {
     assert_eq!(verdicts(&json, 1), ["faster", "slower", "same", "undecided"]);
     assert_eq!(verdicts(&json, 0), ["none"; 4], "the base is not held against itself");
     assert_eq!(json["method"]["intervals"], 4);
+    let between = json["method"]["between"].as_str().expect("a sentence");
+    assert!(between.contains("over the medians of the parts of a run"), "{between}");
     let schema: Value = serde_json::from_str(schema::PUBLISHED_COMPARISON).expect("JSON");
     let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
     let complaints: Vec<_> = schema.iter_errors(&json).map(|error| error.to_string()).collect();

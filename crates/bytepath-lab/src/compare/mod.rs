@@ -326,20 +326,21 @@ impl<'a> Repeats<'a> {
     }
 
     fn sentence(&self) -> String {
+        let of_parts = format!(
+            "Ratios are of geometric means over the medians of the parts of a run, of which there are \
+             {PARTS} at most."
+        );
         match self.count() {
             0 => format!(
-                "Ratios are of geometric means over all samples. How far runs of one thing lie apart \
-                 here is not known. Assumed is twice the variance between the parts of a run, of \
-                 which there are {PARTS} at most; {} more runs of the same thing in the store \
+                "{of_parts} How far runs of one thing lie apart here is not known. Assumed is twice the \
+                 variance between the parts of a run; {} more runs of the same thing in the store \
                  would tell.",
                 stats::BETWEEN_DEGREES_MIN + 1
             ),
             count => format!(
-                "Ratios are of geometric means over all samples. How far runs of one thing lie apart \
-                 was measured, from {count} further runs of the \
-                 store that are of the same build, machine, work and length as one of these; it \
-                 counts where it is more than twice the variance between the parts of a \
-                 run, of which there are {PARTS} at most."
+                "{of_parts} How far runs of one thing lie apart was measured, from {count} further runs \
+                 of the store that are of the same build, machine, work and length as one of these; it \
+                 counts where it is more than twice the variance between the parts of a run."
             ),
         }
     }

@@ -27,7 +27,7 @@ pub struct Arm {
     #[serde(default)]
     pub why: Option<String>,
     /// The samples: one per block, and one more for each repeat of a disturbed one. Empty when the
-    /// arm is unavailable.
+    /// arm could not run at all; one that failed in a later block keeps those before it.
     #[serde(default)]
     pub samples: Vec<Sample>,
     /// The median over the blocks.

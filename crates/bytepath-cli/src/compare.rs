@@ -35,7 +35,8 @@ pub(crate) struct Options {
     /// Only arms whose name matches; fewer arms have narrower intervals
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
-    /// Call differences up to so many percent the same
+    /// Call differences up to so many percent the same; 2 unless given, or less where
+    /// --fail-if-slower asks for less
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     margin: Option<f64>,
     /// Compare also runs that did different work
@@ -44,8 +45,8 @@ pub(crate) struct Options {
     /// Judge by these runs alone, and not also by how far other kept runs of the same thing lie apart
     #[arg(long)]
     alone: bool,
-    /// End with 3 where an arm is slower than in the base, and by this much or more; with 1 where
-    /// one that ran in the base has no figure
+    /// End with 3 where an arm is surely slower than in the base, and by this much or more; with 1
+    /// where one that ran in the base has no figure. No less than --margin
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
     /// Write the comparison as JSON to a file; - for standard output, which then holds nothing else
@@ -61,11 +62,10 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let settings = Settings { margin: margin(options)?, force: options.force };
     let outputs = Outputs::open(options)?;
     let mut runs = kept::runs(&options.runs)?;
     choose_arms(&mut runs, &options.arms)?;
-    let margin = options.margin.map_or(EQUIVALENCE_MARGIN, |percent| percent / 100.0);
-    let settings = Settings { margin, force: options.force };
     if options.false_positives {
         return tell_false_positives(&runs, &settings).map(|()| ExitCode::SUCCESS);
     }
@@ -79,6 +79,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     };
     outputs.write(&comparison)?;
     options.fail_if_slower.map_or(Ok(ExitCode::SUCCESS), |percent| judged(&comparison, percent))
+}
+
+/// Up to which share differences are the same. What is the same is not slower: who asks for a failure
+/// from less on would never get one.
+fn margin(options: &Options) -> anyhow::Result<f64> {
+    let share = |percent: f64| percent / 100.0;
+    match (options.margin, options.fail_if_slower) {
+        (Some(margin), Some(slower)) if slower < margin => Err(wrong_usage(format!(
+            "--fail-if-slower {slower} is less than --margin {margin}, up to which differences are the \
+             same: give a smaller margin"
+        ))),
+        (Some(margin), _) => Ok(share(margin)),
+        (None, Some(slower)) => Ok(share(slower).min(EQUIVALENCE_MARGIN)),
+        (None, None) => Ok(EQUIVALENCE_MARGIN),
+    }
 }
 
 /// Leaves only the arms that were asked for.

@@ -34,23 +34,28 @@ const PIECES_MAX: usize = 40;
 /// Fewer samples than these a piece say nothing.
 const IN_A_PIECE_MIN: usize = 20;
 
-/// In slices of this length it is counted how many threads ran side by side.
-const SLICE_NS: u64 = 50_000_000;
+/// In slices of this length at least it is counted how many threads ran side by side.
+const SLICE_NS_MIN: u64 = 50_000_000;
+
+/// A slice is as long as it takes to have so many samples of a CPU: of fewer, a thread that is at work
+/// half of the time may have none.
+const IN_A_SLICE_MIN: u64 = 10;
 
 /// A thread that had fewer samples in a slice was not at work in it.
 const AT_WORK_MIN: usize = 2;
 
 /// The shares of all classes, largest first.
 ///
-/// `classes` has the class of each stack.
-pub(crate) fn shares(profile: &Profile, classes: &[&str], seen: Seen) -> Vec<Share> {
+/// `classes` has the class of each stack, and `hz` samples were taken a second of each CPU.
+pub(crate) fn shares(profile: &Profile, classes: &[&str], seen: Seen, hz: u32) -> Vec<Share> {
     let mut weights: BTreeMap<&str, f64> = BTreeMap::new();
     for (class, count) in classes.iter().zip(&profile.counts) {
         *weights.entry(class).or_default() += *count as f64;
     }
     weights.retain(|_, weight| *weight > 0.0);
     if let Seen::Cpus(cpus) = seen {
-        beside_the_work(profile, classes, &mut weights, cpus);
+        let usable = side_by_side(profile, hz).clamp(1.0, cpus as f64);
+        beside_the_work(profile, classes, &mut weights, usable / cpus as f64);
     }
     let all: f64 = weights.values().sum();
     let spread = Spread::of(profile, classes);
@@ -67,12 +72,13 @@ pub(crate) fn shares(profile: &Profile, classes: &[&str], seen: Seen) -> Vec<Sha
     shares
 }
 
-/// Takes away idle time, and time of others, that the work could not have used.
+/// Takes away idle time, and time of others, that the work could not have used: it could use this
+/// part of what was seen.
 fn beside_the_work(
     profile: &Profile,
     classes: &[&str],
     weights: &mut BTreeMap<&str, f64>,
-    cpus: usize,
+    usable: f64,
 ) {
     let idle_or_others = |part: Part| matches!(part, Part::Idle | Part::Others);
     let mut beside: BTreeMap<&str, f64> = BTreeMap::new();
@@ -86,8 +92,7 @@ fn beside_the_work(
             kept += count;
         }
     }
-    let usable = side_by_side(profile).clamp(1.0, cpus as f64);
-    let room = (seen * usable / cpus as f64 - kept).max(0.0);
+    let room = (seen * usable - kept).max(0.0);
     let there: f64 = beside.values().sum();
     let keep = if there > room { room / there } else { 1.0 };
     for (class, count) in beside {
@@ -98,12 +103,13 @@ fn beside_the_work(
 }
 
 /// How many threads of the work ran side by side, in those slices of time in which any did.
-fn side_by_side(profile: &Profile) -> f64 {
+fn side_by_side(profile: &Profile, hz: u32) -> f64 {
+    let slice_ns = (IN_A_SLICE_MIN * 1_000_000_000 / u64::from(hz.max(1))).max(SLICE_NS_MIN);
     let mut slices: HashMap<u64, HashMap<u32, usize>> = HashMap::new();
     for moment in &profile.moments {
         let thread = profile.stacks[moment.stack as usize].thread;
         if profile.threads[thread as usize].part == Part::Work {
-            let slice = slices.entry(moment.time_ns / SLICE_NS).or_default();
+            let slice = slices.entry(moment.time_ns / slice_ns).or_default();
             *slice.entry(thread).or_default() += 1;
         }
     }
@@ -202,7 +208,7 @@ mod tests {
     }
 
     fn of(profile: &Profile, seen: Seen) -> Vec<Share> {
-        shares(profile, &Classes::built_in().of_all(profile), seen)
+        shares(profile, &Classes::built_in().of_all(profile), seen, 999)
     }
 
     #[test]
@@ -230,6 +236,26 @@ mod tests {
         assert_eq!(share_of(&shares, "idle"), 0.0, "{shares:?}");
         // On one CPU the same samples say that it slept three quarters of the time.
         assert_eq!(share_of(&of(&profile, Seen::Cpus(1)), "idle"), 0.75);
+    }
+
+    #[test]
+    fn few_samples_a_second_divide_the_time_alike() {
+        // Two threads run side by side half of the time, and wait together: half of two CPUs is idle.
+        let stacks = [("a;main", 0), ("b;main", 0), ("idle;do_idle_[k]", 0)];
+        for hz in [1, 10, 20, 40, 100, 999] {
+            let mut profile = Profile::from_folded(stacks);
+            for tick in 0..200 {
+                for stack in if tick % 2 == 0 { [0, 1] } else { [2, 2] } {
+                    profile.counts[stack] += 1;
+                    let time_ns = tick * 1_000_000_000 / u64::from(hz);
+                    let stack = u32::try_from(stack).expect("few");
+                    profile.moments.push(crate::profile::Moment { time_ns, stack });
+                }
+            }
+            let classes = Classes::built_in().of_all(&profile);
+            let shares = shares(&profile, &classes, Seen::Cpus(2), hz);
+            assert_eq!(share_of(&shares, "idle"), 0.5, "{hz} a second: {shares:?}");
+        }
     }
 
     #[test]

@@ -256,12 +256,13 @@ fn tracing(mut events: Events, stopped: &Receiver<()>) -> Traced {
                 from = now;
             }
             let last = !matches!(stopped.recv_timeout(OFF), Err(RecvTimeoutError::Timeout));
+            traced.forget_the_dead();
             let now = now_ns();
             traced.off_ns += now - from;
             if last {
                 return traced;
             }
-            // Those that sleep in a call go on doing so; others are seen when they make the next.
+            // Those that sleep in a call, and live, go on doing so; others are seen when they make the next.
             traced.stretch_of_time_begins(now);
             from = now;
         }

@@ -240,7 +240,8 @@ fn filled(mut explained: Explained, profile: &Profile, seen: Seen) -> Explained 
     let known = Classes::built_in();
     let classes = known.of_all(profile);
     explained.samples = profile.samples();
-    explained.classes = shares(profile, &classes, seen).into_iter().map(class_share).collect();
+    let shares = shares(profile, &classes, seen, explained.hz);
+    explained.classes = shares.into_iter().map(class_share).collect();
     let share = explained.classes.iter().find(|class| class.name == UNCLAIMED);
     let share = share.map_or(0.0, |class| class.share);
     explained.unclaimed = unclaimed(profile, &classes, share);

@@ -188,7 +188,10 @@ impl World {
     /// Whose a sample is.
     pub(crate) fn whose(&mut self, pid: u32, tid: u32, in_kernel_alone: bool) -> Option<Whose> {
         match pid {
-            0 => Some(Whose::Idle),
+            // The kernel has this number for what idles, and for all whom the one that looks cannot see
+            // from its container (pid_namespaces(7)). What idles is never in user space.
+            0 if in_kernel_alone => Some(Whose::Idle),
+            0 => Some(Whose::Others),
             _ if self.own.contains(&tid) || self.left_out == Some(pid) => None,
             _ if self.aside.contains(&pid) => None,
             _ if self.work.contains(&pid) => Some(Whose::Work),
@@ -335,7 +338,13 @@ mod tests {
         assert_eq!(world.whose(stranger, stranger, false), Some(Whose::Others));
         world.learn(fork(child, stranger));
         assert_eq!(world.whose(child, child, false), Some(Whose::Others));
+    }
+
+    #[test]
+    fn what_a_container_cannot_see_is_not_idle() {
+        let mut world = World::new(&[], []);
         assert_eq!(world.whose(0, 0, true), Some(Whose::Idle));
+        assert_eq!(world.whose(0, 0, false), Some(Whose::Others));
     }
 
     #[test]

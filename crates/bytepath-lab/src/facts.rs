@@ -22,7 +22,7 @@ pub fn of(machine: &Machine) -> bytepath_report::Machine {
         page_bytes: memory.page_bytes as u64,
         thp_enabled: memory.thp_enabled.clone(),
         thp_defrag: memory.thp_defrag.clone(),
-        hugetlb_pages: Some(memory.huge_pools.iter().map(|pool| pool.total_pages).sum()),
+        hugetlb_pages: default_hugetlb_pages(),
         mitigations: kernel.mitigations.iter().cloned().collect::<BTreeMap<_, _>>(),
         governor: kernel.governors.first().cloned(),
         pipe_max_size: pipes.max_bytes.map(|bytes| bytes as u64),
@@ -41,6 +41,11 @@ pub fn of(machine: &Machine) -> bytepath_report::Machine {
 
 fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The pages of the pool that MAP_HUGETLB takes from unless it is told a size.
+fn default_hugetlb_pages() -> Option<u64> {
+    std::fs::read_to_string("/proc/sys/vm/nr_hugepages").ok()?.trim().parse().ok()
 }
 
 fn nodes(cpus: &Topology) -> Option<u32> {
@@ -77,5 +82,24 @@ pub fn build(program: &std::path::Path) -> Build {
     Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         build: hash.map_or_else(|_| "unknown".to_owned(), |hash| format!("{hash:016x}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_what_the_schema_says_of_them() {
+        let machine = Machine::this();
+        let facts = of(machine);
+        let kernel = machine.kernel();
+        assert_eq!(facts.kernel, format!("{} {}", kernel.release, kernel.version));
+        for cache in &facts.caches {
+            assert!(["data", "instruction", "unified"].contains(&cache.kind.as_str()), "{cache:?}");
+        }
+        let pools = &machine.memory().huge_pools;
+        let is_a_pools = |pages: u64| pools.iter().any(|pool| pool.total_pages == pages);
+        assert!(facts.hugetlb_pages.is_none_or(is_a_pools), "{facts:?}");
     }
 }

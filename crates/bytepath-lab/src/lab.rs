@@ -115,6 +115,7 @@ pub fn run(
     let (started, began) = (std::time::SystemTime::now(), Instant::now());
     let mut bench = Bench::prepare(arms, &settings.timing, observer)?;
     let reference_index = bench.reference(reference);
+    let could_run = bench.running.iter().any(|running| running.arm.name == reference);
     let ends = match settings.blocks {
         Blocks::Within(time) => Some(began + time),
         Blocks::Exactly(_) | Blocks::UntilCi(_) => None,
@@ -131,6 +132,7 @@ pub fn run(
     record.settings = recorded(settings);
     if record.reference().is_none_or(|arm| arm.name != reference) {
         let why = match record.arms.iter().any(|arm| arm.name == reference) {
+            true if could_run => "failed",
             true => "cannot run here",
             false => "was not asked for",
         };
@@ -164,6 +166,9 @@ struct Running {
     work: Box<dyn Work>,
     samples: Vec<Sample>,
     costs: Vec<Costs>,
+    /// What the sample that counts told in the block that is not over.
+    pending: Option<Outcome>,
+    /// The rest is of complete blocks.
     found: BTreeMap<String, Value>,
     /// Of the samples that count.
     latencies: Option<Histogram<u64>>,
@@ -173,6 +178,14 @@ struct Running {
 }
 
 impl Running {
+    /// A block is complete, so that what was told in it counts.
+    fn keep(&mut self, block: u32) {
+        let taken = self.pending.take().map_or(Ok(()), |outcome| self.take(outcome));
+        if let Err(why) = taken {
+            self.failed.get_or_insert(Failed { block, why });
+        }
+    }
+
     /// What a sample that counts told beside its value.
     fn take(&mut self, outcome: Outcome) -> Result<(), String> {
         self.found = outcome.found;
@@ -248,6 +261,7 @@ impl Bench {
                     work,
                     samples: Vec::new(),
                     costs: Vec::new(),
+                    pending: None,
                     found: BTreeMap::new(),
                     latencies: None,
                     figures: Vec::new(),
@@ -296,6 +310,7 @@ impl Bench {
                 continue;
             }
             self.blocks = turn.block + 1;
+            self.running.iter_mut().for_each(|running| running.keep(turn.block));
             if self.running.iter().all(|running| running.failed.is_some()) {
                 schedule.stop();
             }
@@ -326,7 +341,8 @@ impl Bench {
     }
 
     /// Drops what is of a block that did not come to its end: an arm that failed in it was most
-    /// likely interrupted, and samples that have no others beside them cannot be compared.
+    /// likely interrupted, and samples that have no others beside them cannot be compared. What they
+    /// told was not taken yet.
     fn keep_complete_blocks(&mut self, wanted: Blocks) -> Result<(), LabError> {
         let complete = self.blocks;
         if complete == 0 {
@@ -386,8 +402,8 @@ impl Bench {
         }
         running.costs.push(outcome.costs);
         running.samples.push(sample);
-        if !again && let Err(why) = running.take(outcome) {
-            running.failed = Some(Failed { block: turn.block, why });
+        if !again {
+            running.pending = Some(outcome);
         }
     }
 
@@ -433,14 +449,22 @@ impl Bench {
         };
         let control_name = format!("{}{CONTROL_SUFFIX}", self.running[reference].arm.name);
         let mut notes = self.notes;
-        if self.running[reference].failed.is_some() {
-            let name = &self.running[reference].arm.name;
-            notes.push(format!("the reference arm {name} failed, so there are no ratios"));
-        }
+        let failed = self.running[reference].failed.is_some();
+        let failed = failed.then(|| self.running[reference].arm.name.clone());
         let mut arms: Vec<bytepath_report::Arm> = Vec::new();
         for (index, running) in self.running.into_iter().enumerate() {
             let compared = &values[index];
             arms.push(finished(running, references[index] == index, compared, &mut notes));
+        }
+        if let Some(name) = failed {
+            // A section whose reference it is not has ratios all the same.
+            let has_ratios = arms.iter().any(|arm| !arm.reference && arm.ratio.is_some());
+            let what = match (has_ratios, &control) {
+                (false, _) => "so there are no ratios",
+                (true, Err(_)) => "so there is no A/A control",
+                (true, Ok(_)) => "so the A/A control ends there",
+            };
+            notes.push(format!("the reference arm {name} failed, {what}"));
         }
         arms.extend(self.unavailable.into_iter().map(unavailable));
         arms.sort_by_key(|arm| self.order.iter().position(|name| *name == arm.name));

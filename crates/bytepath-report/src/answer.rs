@@ -88,6 +88,7 @@ fn of_arms(arms: &[&Arm]) -> String {
         return "no arm gave a figure.".to_owned();
     };
     let reference = arms.iter().find(|arm| arm.reference).copied();
+    let faster = surely_faster(arms);
     let mut text = match reference {
         None => format!("{} is ahead with {}", called(best), measured(best)),
         Some(reference) if reference.name == best.name => ahead(reference, arms),
@@ -103,20 +104,41 @@ fn of_arms(arms: &[&Arm]) -> String {
                     || "not told apart from it".to_owned(),
                     |found| verdict::words(found, best.ratio_ci95),
                 );
-                format!(
-                    "no arm is surely faster than the reference {}, {}; the best median, of {}, is \
-                     {words}",
-                    called(reference),
-                    measured(reference),
-                    called(best)
-                )
+                let first = is_faster(reference, faster);
+                format!("{first}; the best median, of {}, is {words}", called(best))
             }
         },
     };
     text.push_str(&untouched(best, arms));
     text.push('.');
-    text.push_str(&others(arms, best, reference));
+    // Where the best is in doubt, one that is not was told of too.
+    let in_doubt = best.verdict != Some(Verdict::Faster);
+    let told = [best, faster.filter(|_| in_doubt).unwrap_or(best)];
+    text.push_str(&others(arms, told, reference));
     text
+}
+
+/// Of the arms that are faster whatever the medians say, the best: medians of ratios need not lie as
+/// those of figures do.
+fn surely_faster<'a>(arms: &[&'a Arm]) -> Option<&'a Arm> {
+    best(arms.iter().copied().filter(|arm| arm.verdict == Some(Verdict::Faster)))
+}
+
+/// Whether any arm is faster than a reference; which, and by how much.
+fn is_faster(reference: &Arm, faster: Option<&Arm>) -> String {
+    match faster {
+        Some(arm) => format!(
+            "{} is surely faster with {}, {}",
+            called(arm),
+            measured(arm),
+            against(arm, Some(reference))
+        ),
+        None => format!(
+            "no arm is surely faster than the reference {}, {}",
+            called(reference),
+            measured(reference)
+        ),
+    }
 }
 
 /// The name of an arm, marked as one where it is a word that a sentence may have itself: "none".
@@ -134,11 +156,14 @@ fn ahead(reference: &Arm, arms: &[&Arm]) -> String {
         (_, true) => {
             format!("the reference {} is fastest with {}", called(reference), measured(reference))
         }
-        (_, false) => format!(
-            "no arm is surely faster than the reference {}, {}",
-            called(reference),
-            measured(reference)
-        ),
+        (_, false) => match surely_faster(arms) {
+            None => is_faster(reference, None),
+            faster => format!(
+                "{}; the best median is that of the reference, {}",
+                is_faster(reference, faster),
+                measured(reference)
+            ),
+        },
     }
 }
 
@@ -160,9 +185,10 @@ fn untouched(best: &Arm, arms: &[&Arm]) -> String {
     }
 }
 
-/// How the other arms stand.
-fn others(arms: &[&Arm], best: &Arm, reference: Option<&Arm>) -> String {
-    let rest = || arms.iter().filter(|arm| arm.name != best.name && !arm.reference);
+/// How the arms stand that are not told of yet.
+fn others(arms: &[&Arm], told_of: [&Arm; 2], reference: Option<&Arm>) -> String {
+    let is_told = |arm: &Arm| arm.reference || told_of.iter().any(|told| told.name == arm.name);
+    let rest = || arms.iter().filter(|arm| !is_told(arm));
     let count = |wanted| rest().filter(|arm| arm.verdict == Some(wanted)).count();
     let missing = arms.iter().filter(|arm| arm.status == Status::Unavailable).count();
     let mut told = Vec::new();

@@ -27,7 +27,7 @@ pub struct Arm {
     #[serde(default)]
     pub why: Option<String>,
     /// The samples: one per block, and one more for each repeat of a disturbed one. Empty when the
-    /// arm is unavailable.
+    /// arm could not run at all; one that failed in a later block keeps those before it.
     #[serde(default)]
     pub samples: Vec<Sample>,
     /// The median over the blocks.
@@ -37,8 +37,9 @@ pub struct Arm {
     #[serde(default)]
     pub ci95: Option<[f64; 2]>,
     /// The median over the blocks of this arm's value divided by the reference arm's value in the
-    /// same block; of imported samples, which nothing joins in blocks, that of the geometric means. Of
-    /// the plain values: for seconds, 0.5 is twice as fast.
+    /// same block; of imported samples, which nothing joins in blocks, that of the geometric means over
+    /// the medians of the parts of a run, of which there are 5 at most. Of the plain values: for
+    /// seconds, 0.5 is twice as fast.
     #[serde(default)]
     pub ratio: Option<f64>,
     /// The 95% interval of `ratio`: [low, high].

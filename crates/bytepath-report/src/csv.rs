@@ -53,7 +53,7 @@ pub const COLUMNS: &[Column] = &[
     },
     Column {
         name: "kernel",
-        meaning: "the kernel's release",
+        meaning: "the kernel's release and version",
         cell: |row| row.record.machine.kernel.clone(),
     },
     Column {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The facts about a machine that can change a measurement. Null where a fact could not be learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// The kernel's release, for example `6.18.5`.
+    /// The kernel's release and version, for example `6.18.5 #1 SMP PREEMPT_DYNAMIC`.
     pub kernel: String,
     /// The kernel's command line (`/proc/cmdline`).
     #[serde(default)]
@@ -85,7 +85,7 @@ pub struct Machine {
 pub struct Cache {
     /// 1 for the cache next to the core, and upwards.
     pub level: u32,
-    /// `Data`, `Instruction` or `Unified`.
+    /// `data`, `instruction` or `unified`.
     pub kind: String,
     /// Its size in bytes.
     pub bytes: u64,

@@ -1,6 +1,7 @@
 //! What was seen of a command or a process, shown and written.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use bytepath::machine::Machine;
 use bytepath_explain::trace::{self, TraceError, Tracing};
@@ -16,10 +17,17 @@ pub(crate) struct Explaining {
     shown: Shown,
     json: Option<Output>,
     alone: bool,
-    watch: Option<Watch>,
+    watch: Option<Watching>,
     tracing: Option<Tracing>,
     /// Why nothing is traced.
     refused: Option<TraceError>,
+}
+
+/// Samples are being taken.
+struct Watching {
+    whom: Whom,
+    began: SystemTime,
+    watch: Watch,
 }
 
 impl Explaining {
@@ -42,7 +50,9 @@ impl Explaining {
             self.refused = begun.err();
             return;
         }
-        self.watch = Some(Watch::start(whom, &[], &self.shown.settings()));
+        let began = SystemTime::now();
+        let watch = Watch::start(whom, &[], &self.shown.settings());
+        self.watch = Some(Watching { whom, began, watch });
     }
 
     /// Why there will be nothing to say, if so.
@@ -50,7 +60,7 @@ impl Explaining {
         if let Some(refused) = &self.refused {
             return Some(refused.why());
         }
-        self.watch.as_ref()?.takes_no_samples()
+        self.watch.as_ref()?.watch.takes_no_samples()
     }
 
     /// Shows what was seen of `name`, by `say`, and writes it.
@@ -58,7 +68,7 @@ impl Explaining {
         if let Some(tracing) = self.tracing.take() {
             return self.traced(tracing, name, say);
         }
-        let Some(watch) = self.watch else { return Ok(()) };
+        let Some(Watching { whom, began, watch }) = self.watch else { return Ok(()) };
         let Looked { explained, profile } = watch.stop();
         let named = Named { name, explained: &explained, profile: &profile };
         if !self.alone {
@@ -70,7 +80,14 @@ impl Explaining {
             _ => self.shown.write(&[named]),
         };
         let written = match self.json {
-            Some(output) => output.write(record(name, &explained).to_json()?.as_bytes()),
+            Some(output) => {
+                let what = match whom {
+                    Whom::Started => "run once and looked at meanwhile",
+                    Whom::Process(_) => "which ran already, looked at for a while",
+                };
+                let record = record(name, &format!("{name}, {what}"), began, &explained);
+                output.write(record.to_json()?.as_bytes())
+            }
             None => Ok(()),
         };
         exported.and(written)
@@ -97,8 +114,13 @@ impl Explaining {
 }
 
 /// A record of one arm, so that everything that reads records reads this too.
-fn record(name: &str, explained: &bytepath_report::Explained) -> Record {
-    let started = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+fn record(
+    name: &str,
+    definition: &str,
+    began: SystemTime,
+    explained: &bytepath_report::Explained,
+) -> Record {
+    let started = humantime::format_rfc3339_seconds(began).to_string();
     let seconds = explained.seconds;
     let sample = Sample { value: seconds, seconds, ..Sample::default() };
     Record {
@@ -110,7 +132,7 @@ fn record(name: &str, explained: &bytepath_report::Explained) -> Record {
         experiment: Experiment {
             name: "explain".to_owned(),
             question: "where does the time go?".to_owned(),
-            definition: format!("{name}, run once and looked at meanwhile"),
+            definition: definition.to_owned(),
         },
         settings: Default::default(),
         blocks: 1,

@@ -19,7 +19,7 @@ fn record(yard: &Yard, id: &str, arms: &[(&str, &[f64])]) -> Value {
             .enumerate()
             .map(|(block, value)| json!({"block": block, "order": 0, "value": value, "seconds": 1.0}))
             .collect();
-        made["median"] = json!(values[values.len() / 2]);
+        made["median"] = json!(values.get(values.len() / 2));
         made
     });
     record["arms"] = made.collect();
@@ -80,6 +80,8 @@ fn differences_are_found_where_they_are_and_told_in_every_form() {
     assert_eq!(verdicts(&json, 1), ["faster", "slower", "same", "undecided"]);
     assert_eq!(verdicts(&json, 0), ["none"; 4], "the base is not held against itself");
     assert_eq!(json["method"]["intervals"], 4);
+    let between = json["method"]["between"].as_str().expect("a sentence");
+    assert!(between.contains("over the medians of the parts of a run"), "{between}");
     let schema: Value = serde_json::from_str(schema::PUBLISHED_COMPARISON).expect("JSON");
     let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
     let complaints: Vec<_> = schema.iter_errors(&json).map(|error| error.to_string()).collect();
@@ -138,6 +140,25 @@ fn a_slower_arm_fails_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_failure_from_less_than_the_usual_margin_on_comes() {
+    let yard = Yard::new();
+    for (id, value, phase) in [("fast", 10.0, 0), ("slow", 9.85, 4)] {
+        yard.put(id, &record(&yard, id, &[("only", &around(value, 0.02, phase))]));
+    }
+    let judged = |more: &[&str]| yard.run(&[&["compare", "fast", "slow"], more].concat());
+    // 1.5% is the same, unless less matters.
+    let said = judged(&[]).well().stdout;
+    assert!(said.contains("same within"), "{said}");
+    let failed = judged(&["--fail-if-slower", "1%"]);
+    assert_eq!(failed.status.code(), Some(3), "{failed:?}");
+    assert!(failed.stderr.contains("only by 1.5% in slow"), "{failed:?}");
+    judged(&["--fail-if-slower", "1.6"]).well();
+    judged(&["--fail-if-slower", "3", "--margin", "3"]).well();
+    judged(&["--fail-if-slower", "1", "--margin", "1.2"])
+        .refused(2, &["--fail-if-slower 1 is less than --margin 1.2"]);
+}
+
+#[test]
 fn times_are_slower_where_they_are_longer() {
     let yard = Yard::new();
     let timed = |id: &str, value: f64| {
@@ -163,6 +184,15 @@ fn a_run_is_not_compared_with_itself() {
     let copy = copy.to_str().expect("plain");
     yard.run(&["compare", "other", "base", copy]).refused(2, &["the same run"]);
     yard.run(&["compare", "base"]).refused(2, &["2 to 26 runs"]);
+    // Two runs that could do nothing are no copies for that.
+    for id in ["nothing", "neither"] {
+        let mut made = record(&yard, id, &[("up", &[])]);
+        made["arms"][0]["status"] = json!("unavailable");
+        made["arms"][0]["why"] = json!("not installed");
+        made["arms"][0]["median"] = Value::Null;
+        yard.put(id, &made);
+    }
+    yard.run(&["compare", "nothing", "neither"]).refused(1, &["no arm is in all of them"]);
 }
 
 #[test]

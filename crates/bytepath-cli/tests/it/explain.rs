@@ -159,6 +159,30 @@ fn a_command_of_any_length_makes_a_record_that_can_be_read() {
     let record = record(&path);
     assert!(record.arms[0].name.starts_with("true é") && record.arms[0].name.ends_with("é…"));
     assert!(record.experiment.definition.contains(&long));
+    assert!(record.experiment.definition.ends_with(", run once and looked at meanwhile"));
+}
+
+#[test]
+fn a_record_says_when_the_looking_began_and_what_was_looked_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("r.json");
+    let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep runs");
+    let pid = other.id().to_string();
+    let words = ["explain", "--pid", &pid, "--for", "1500ms", "--json"];
+    let done = run(bytepath(&words).arg(&path));
+    other.kill().expect("it is our child");
+    other.wait().expect("it is our child");
+    if !path.exists() {
+        println!("skipped: nobody may look here: {done:?}");
+        return;
+    }
+    let record = record(&path);
+    let started = humantime::parse_rfc3339(&record.started).expect("a time");
+    let since = started.elapsed().expect("it is over");
+    // Times of records are cut to whole seconds: what is said of the end is not so long ago.
+    assert!(since.as_secs_f64() >= record.arms[0].samples[0].seconds, "{since:?}");
+    let what = &record.experiment.definition;
+    assert!(what.ends_with(", which ran already, looked at for a while"), "{what}");
 }
 
 #[test]

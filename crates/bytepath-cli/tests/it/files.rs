@@ -205,6 +205,8 @@ fn fio_does_the_same_work_from_a_job_file_that_is_kept() {
     for arm in arms(&record).iter().filter(|arm| arm["status"] == "ok") {
         assert!(arm["median"].as_f64().is_some_and(|median| median > 0.0), "{arm}");
         assert!(arm["params"]["latency"]["p99_ns"].as_u64().is_some_and(|ns| ns > 0), "{arm}");
+        // fio's are of all blocks too.
+        assert!(arm["params"]["latency"]["histogram"].is_string(), "{arm}");
     }
     let job = fs::read_to_string(jobs.join("fio-linux-aio@direct.fio")).expect("it is kept");
     for line in ["ioengine=libaio", "direct=1", "bs=1024", "iodepth=3", "invalidate=0", "[job1]"] {

@@ -2,6 +2,7 @@
 //! in which they were not traced.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs;
 
 use bytepath_report::SyscallCount;
 use syscalls::Sysno;
@@ -132,6 +133,17 @@ impl Traced {
         }
     }
 
+    /// Nobody saw the last call of a thread that ended while nothing was traced: it would be in the one
+    /// before for ever.
+    pub(super) fn forget_the_dead(&mut self) {
+        let callers = self.threads.iter_mut().filter(|(_, caller)| caller.within.is_some());
+        for (tid, caller) in callers {
+            if !lives(caller.pid, *tid) {
+                caller.within = None;
+            }
+        }
+    }
+
     pub(super) fn stretch_of_time_begins(&mut self, now: u64) {
         for caller in self.threads.values_mut() {
             if let Some((_, since)) = &mut caller.within {
@@ -175,6 +187,14 @@ impl Traced {
     }
 }
 
+/// Whether a thread is there, and not only its number for whoever waits for it.
+fn lives(pid: u32, tid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    // The name stands in parentheses, and may hold any character.
+    let state = stat.rsplit_once(')').and_then(|(_, behind)| behind.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
 /// The name of a system call of this machine.
 pub(crate) fn name_of(number: u64) -> String {
     let known = usize::try_from(number).ok().and_then(Sysno::new);
@@ -204,6 +224,31 @@ mod tests {
         };
         assert_eq!(seconds("exit_group"), (1, Some(0)));
         assert_eq!(seconds("ppoll"), (1, Some(50)));
+    }
+
+    #[test]
+    fn who_ended_while_nothing_was_traced_is_in_no_call() {
+        let mut ended = std::process::Command::new("true").spawn().expect("true is everywhere");
+        let (here, zombie) = (std::process::id(), ended.id());
+        // A number above any that the kernel gives (PID_MAX_LIMIT is 2^22).
+        let gone = 1 << 24;
+        let mut traced = Traced::default();
+        for tid in [here, zombie, gone] {
+            traced.take(&Call { pid: tid, tid, time_ns: 0, number: WAIT, begins: true }, true);
+        }
+        while lives(zombie, zombie) {
+            std::thread::yield_now();
+        }
+        traced.stretch_of_time_ends(100, true);
+        traced.forget_the_dead();
+        traced.stretch_of_time_begins(1000);
+        traced.on_ns = 1;
+        traced.stretch_of_time_ends(1100, true);
+        for (pid, spent) in [(here, 200e-9), (zombie, 100e-9), (gone, 100e-9)] {
+            let counts = traced.counts(&HashSet::from([pid]), &[]);
+            assert_eq!(counts[0].seconds, Some(spent), "{pid}");
+        }
+        ended.wait().expect("it is our child");
     }
 
     #[test]

@@ -66,6 +66,24 @@ fn what_nobody_knows_is_unclaimed() {
 }
 
 #[test]
+fn where_a_stack_begins_does_not_say_what_it_does() {
+    assert_eq!(class_of("a;_start;__libc_start_main;main;calc"), "user code");
+    assert_eq!(class_of("a;_start;_dl_start;_dl_relocate_object"), "process start and end");
+}
+
+#[test]
+fn red_black_trees_are_of_those_that_keep_them_and_ring_buffers_of_the_sampler() {
+    for name in ["rb_erase", "rb_insert_color", "rb_first", "rb_last", "rb_next", "rb_prev"] {
+        let stack = format!("a;main;schedule_[k];dequeue_entity_[k];{name}_[k]");
+        assert_eq!(class_of(&stack), "waking and scheduling", "{stack}");
+        assert_eq!(class_of(&format!("a;main;unheard_of_[k];{name}_[k]")), UNCLAIMED);
+    }
+    for name in ["rb_commit", "rb_advance_reader", "rb_reserve_next_event", "rb_add_timestamp"] {
+        assert_eq!(class_of(&format!("a;main;{name}_[k]")), "the sampler itself", "{name}");
+    }
+}
+
+#[test]
 fn what_compilers_append_to_names_does_not_matter() {
     for suffix in ["", ".isra.0", ".constprop.0", ".part.0.cold", ".llvm.1234"] {
         let stack = format!("a;main;write_[k];try_to_wake_up{suffix}_[k]");

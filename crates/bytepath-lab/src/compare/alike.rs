@@ -27,8 +27,14 @@ const CHANCE: [&str; 2] = ["seed", "command"];
 const VALUE_CHARACTERS_MAX: usize = 80;
 
 /// Parameters that were found by measuring although they look like chosen ones: whole numbers, texts.
-const MEASURED: [&str; 5] =
-    [PEAK_AT_MOST, latency::PARAM, "would_block", "verified_blocks", "bytes_held"];
+const MEASURED: [&str; 6] = [
+    PEAK_AT_MOST,
+    latency::PARAM,
+    "would_block",
+    "verified_blocks",
+    "bytes_held",
+    "context_switches",
+];
 
 /// More notes about parameters than this say no more.
 const PARAMS_MAX: usize = 10;
@@ -177,6 +183,7 @@ mod tests {
         let run = |peak: u64, chunk: u64| {
             let mut arm = Arm::new("copy", Unit::Seconds);
             arm.params.insert(PEAK_AT_MOST.to_owned(), peak.into());
+            arm.params.insert("context_switches".to_owned(), (peak / 4096).into());
             arm.params.insert("chunk_bytes".to_owned(), chunk.into());
             record_of(vec![arm])
         };

@@ -123,8 +123,9 @@ pub fn compare(
 fn different_runs(runs: &[Run]) -> Result<(), CompareError> {
     for (index, run) in runs.iter().enumerate() {
         // An id may be given twice, by who copies files or begins two runs in one second; samples
-        // are never the same.
-        let same = |other: &&Run| other.record.arms == run.record.arms;
+        // are never the same. Of runs without any nobody knows.
+        let has_samples = run.record.arms.iter().any(|arm| !arm.samples.is_empty());
+        let same = |other: &&Run| has_samples && other.record.arms == run.record.arms;
         if let Some(other) = runs[..index].iter().find(same) {
             return Err(CompareError::Itself(other.name.clone(), run.name.clone()));
         }
@@ -325,20 +326,21 @@ impl<'a> Repeats<'a> {
     }
 
     fn sentence(&self) -> String {
+        let of_parts = format!(
+            "Ratios are of geometric means over the medians of the parts of a run, of which there are \
+             {PARTS} at most."
+        );
         match self.count() {
             0 => format!(
-                "Ratios are of geometric means over all samples. How far runs of one thing lie apart \
-                 here is not known. Assumed is twice the variance between the parts of a run, of \
-                 which there are {PARTS} at most; {} more runs of the same thing in the store \
+                "{of_parts} How far runs of one thing lie apart here is not known. Assumed is twice the \
+                 variance between the parts of a run; {} more runs of the same thing in the store \
                  would tell.",
                 stats::BETWEEN_DEGREES_MIN + 1
             ),
             count => format!(
-                "Ratios are of geometric means over all samples. How far runs of one thing lie apart \
-                 was measured, from {count} further runs of the \
-                 store that are of the same build, machine, work and length as one of these; it \
-                 counts where it is more than twice the variance between the parts of a \
-                 run, of which there are {PARTS} at most."
+                "{of_parts} How far runs of one thing lie apart was measured, from {count} further runs \
+                 of the store that are of the same build, machine, work and length as one of these; it \
+                 counts where it is more than twice the variance between the parts of a run."
             ),
         }
     }

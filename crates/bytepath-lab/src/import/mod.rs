@@ -15,7 +15,9 @@ use bytepath_report::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::stats::{Between, EQUIVALENCE_MARGIN, RunRatio, median, median_interval, verdict};
+use crate::stats::{
+    Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, median, median_interval, verdict,
+};
 
 /// Why a text is no measurement that can be imported.
 #[derive(Debug, thiserror::Error)]
@@ -151,9 +153,10 @@ fn judged(mut record: Record) -> Record {
         }
     }
     if record.arms.iter().any(|arm| arm.ratio_ci95.is_some()) {
-        record
-            .notes
-            .push("ratios are of geometric means: nothing joins the runs in blocks".to_owned());
+        record.notes.push(format!(
+            "ratios are of geometric means over the medians of the parts of a run, of which there are \
+             {PARTS} at most: nothing joins the runs in blocks"
+        ));
     }
     record
 }

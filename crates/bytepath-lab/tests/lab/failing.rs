@@ -1,5 +1,6 @@
 //! Arms that cannot run, or stop running.
 
+use bytepath_lab::arm::Arm;
 use bytepath_lab::lab::{self, Blocks};
 use bytepath_report::{Experiment, Status};
 
@@ -78,6 +79,29 @@ fn a_reference_that_fails_midway_leaves_no_ratios_and_a_note() {
     assert!(record.arms.iter().all(|arm| arm.ratio.is_none() && arm.verdict.is_none()));
     let said = "the reference arm a failed, so there are no ratios";
     assert!(record.notes.iter().any(|note| note == said), "{:?}", record.notes);
+}
+
+#[test]
+fn a_reference_that_fails_leaves_the_ratios_of_sections_that_are_not_its_own() {
+    let failing = |name| arm(name, |done| if done < 2 { Ok(1.0) } else { Err("gone".to_owned()) });
+    let of = |section: &str, arm: Arm| Arm { section: Some(section.to_owned()), ..arm };
+    let others = || [of("two", steady("b", 1.0)), of("two", steady("c", 3.0))];
+    let arms = [of("one", failing("a"))].into_iter().chain(others()).collect();
+    let record = recorded(arms, 4);
+    assert!(found(&record, "c").ratio.is_some() && record.control.is_none());
+    let notes = |record: &bytepath_report::Record| {
+        let notes = record.notes.iter().filter(|note| note.starts_with("the reference arm"));
+        notes.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(notes(&record), ["the reference arm a failed, so there is no A/A control"]);
+    // Another one of its section takes its place.
+    let arms = [of("one", failing("a")), of("one", steady("d", 1.0))];
+    let record = recorded(arms.into_iter().chain(others()).collect(), 4);
+    let said = [
+        "the reference arm a failed, so there is no A/A control",
+        "the reference arm a failed; ratios are to d",
+    ];
+    assert_eq!(notes(&record), said);
 }
 
 #[test]

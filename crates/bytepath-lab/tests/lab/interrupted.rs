@@ -1,9 +1,12 @@
 //! Runs that are interrupted: what is complete is kept.
 
-use bytepath_lab::lab::{Blocks, LabError};
-use bytepath_report::{Record, Status};
+use std::cell::Cell;
 
-use crate::works::{Told, arm, found, run_told, steady};
+use bytepath_lab::arm::{Outcome, Timing, Work};
+use bytepath_lab::lab::{Blocks, LabError};
+use bytepath_report::{Latency, Record, Status, latency};
+
+use crate::works::{Told, arm, found, run_told, steady, worked};
 
 /// Two arms and the control, interrupted after so many samples.
 fn interrupted_after(samples: usize, blocks: Blocks) -> Result<Record, LabError> {
@@ -27,6 +30,47 @@ fn an_interrupted_run_gives_the_blocks_that_are_complete_and_says_so() {
         }
         let said = format!("interrupted after {blocks} of 1000 blocks");
         assert!(record.notes.contains(&said), "{:?}", record.notes);
+    }
+}
+
+/// A work that tells how often it was done, and clocks one operation each time.
+#[derive(Default)]
+struct Telling(Cell<u64>);
+
+impl Work for Telling {
+    fn cpus(&self) -> &[usize] {
+        &[]
+    }
+
+    fn sample(&self, _: &Timing) -> Result<Outcome, String> {
+        self.0.set(self.0.get() + 1);
+        let mut outcome =
+            Outcome { value: self.0.get() as f64, seconds: 0.001, ..Outcome::default() };
+        outcome.found.insert("done".to_owned(), self.0.get().into());
+        outcome.figures.add("done", "times", self.0.get() as f64);
+        let mut latencies = latency::empty();
+        latencies.record(1000).expect("it is within the bounds");
+        outcome.latencies = Some(latencies);
+        Ok(outcome)
+    }
+}
+
+#[test]
+fn what_an_interrupted_run_tells_beside_its_figures_is_of_complete_blocks_too() {
+    for samples in 12..18 {
+        let told = Told { interrupted_after: Some(samples), ..Told::default() };
+        let telling = worked("b", Ok(Box::new(Telling::default())));
+        let record = run_told(vec![steady("a", 1.0), telling], Blocks::Exactly(1000), told).0;
+        let record = record.expect("a block");
+        let arm = found(&record, "b");
+        let latency = Latency::of_arm(arm).expect("it was clocked");
+        let histogram = latency::decoded(latency.histogram.as_deref().unwrap_or_default());
+        assert_eq!(histogram.expect("a histogram").len(), u64::from(record.blocks), "{samples}");
+        let counted = arm.samples.iter().filter(|sample| !sample.superseded);
+        let last = counted.max_by_key(|sample| sample.block).expect("a sample").value;
+        assert_eq!(arm.params["done"].as_f64(), Some(last), "{samples}");
+        let figures = bytepath_report::Figures::of_arm(arm).expect("it told one");
+        assert_eq!(figures.get("done"), arm.median, "{samples}");
     }
 }
 

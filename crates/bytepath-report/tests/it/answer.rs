@@ -39,6 +39,30 @@ fn a_median_that_lies_higher_is_not_called_faster() {
 }
 
 #[test]
+fn an_arm_that_is_faster_is_told_of_though_the_best_median_is_anothers() {
+    let mut record = sample::record();
+    let mut arms = std::mem::take(&mut record.arms).into_iter();
+    let (reference, _, faster) = (arms.next().unwrap(), arms.next(), arms.next().unwrap());
+    let mut undecided = arms.nth(1).unwrap();
+    (undecided.median, undecided.ci95) = (Some(99.0), None);
+    record.arms = vec![reference, faster, undecided];
+    assert_eq!(
+        answer::of(&record),
+        ["vmsplice → splice, huge is surely faster with 94.2 GiB/s [91.0, 96.3], 11.1 times the \
+             reference write → read [10.8, 11.4]; the best median, of vmsplice → read, is undecided."]
+    );
+    // Medians of ratios need not lie as those of figures do.
+    record.arms.pop();
+    (record.arms[0].median, record.arms[0].ci95) = (Some(95.0), None);
+    record.arms[1].touched = true;
+    assert_eq!(
+        answer::of(&record),
+        ["vmsplice → splice, huge is surely faster with 94.2 GiB/s [91.0, 96.3], 11.1 times the \
+             reference write → read [10.8, 11.4]; the best median is that of the reference, 95.0 GiB/s."]
+    );
+}
+
+#[test]
 fn of_times_the_lower_is_the_better_and_its_share_is_told() {
     let mut record = sample::record();
     record.arms.truncate(2);

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytepath::engines::Cache;
-use bytepath_report::{Latency, Unit, latency};
+use bytepath_report::{Unit, latency};
+use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use super::{Made, arm_name};
@@ -52,7 +53,7 @@ impl Fio {
         let work = match &self.found {
             Err(why) => Err(why.clone()),
             Ok(words) => {
-                let words = words.iter().cloned().chain(["--output-format=json".to_owned()]);
+                let words = words.iter().cloned().chain(["--output-format=json+".to_owned()]);
                 let words: Vec<_> = words.chain([file.display().to_string()]).collect();
                 params.insert("words".to_owned(), words.join(" ").into());
                 let (work, ground) = (job(made), made.ground());
@@ -179,8 +180,7 @@ impl Work for FioWork {
         let said = self.run(timing.warm_up, time, timing)?;
         let driven = driven(&said, self.ground.io_bytes)?;
         let mut outcome = driven.outcome();
-        let value = serde_json::to_value(latency_of(&said)).unwrap_or_default();
-        outcome.found.insert(latency::PARAM.to_owned(), value);
+        outcome.latencies = latencies_of(&said);
         Ok(outcome)
     }
 
@@ -230,19 +230,34 @@ fn driven(said: &Value, io_bytes: usize) -> Result<Driven, String> {
     })
 }
 
-/// The percentiles of the side that did more; of the first group, as all jobs are in one.
-fn latency_of(said: &Value) -> Latency {
-    let job = &said["jobs"][0];
-    let total = |side: &str| job[side]["total_ios"].as_u64().unwrap_or(0);
-    let side = if total("write") > total("read") { "write" } else { "read" };
-    let told = &job[side]["lat_ns"];
-    let percentile = |name: &str| told["percentile"][name].as_u64().unwrap_or(0);
-    Latency {
-        p50_ns: percentile("50.000000"),
-        p95_ns: percentile("95.000000"),
-        p99_ns: percentile("99.000000"),
-        p999_ns: percentile("99.900000"),
-        max_ns: told["max"].as_u64().unwrap_or(0),
-        histogram: None,
+/// How long its requests took, of both sides together: those of all blocks are told as one. None where
+/// it counted none.
+fn latencies_of(said: &Value) -> Option<Histogram<u64>> {
+    let jobs = said["jobs"].as_array()?;
+    let sides = jobs.iter().flat_map(|job| [&job["read"], &job["write"]]);
+    let mut all = latency::empty();
+    for (ns, count) in sides.filter_map(|side| side["lat_ns"]["bins"].as_object()).flatten() {
+        all.saturating_record_n(ns.parse().ok()?, count.as_u64()?);
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn latencies_are_those_of_every_request_that_fio_counted() {
+        let side = |bins: Value| json!({"lat_ns": {"bins": bins}});
+        let said = json!({"jobs": [
+            {"read": side(json!({"1000": 3, "2000": 1})), "write": side(json!({"5000": 2}))},
+            {"read": side(json!({"1000": 1})), "write": {"lat_ns": {}}},
+        ]});
+        let found = latencies_of(&said).expect("there were requests");
+        let counts = [1000, 2000, 5000].map(|ns| found.count_at(ns));
+        assert_eq!((found.len(), counts), (7, [4, 1, 2]));
+        assert_eq!(latencies_of(&json!({"jobs": [{"read": {}}]})), None);
     }
 }

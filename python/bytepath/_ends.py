@@ -61,15 +61,16 @@ class Opened:
         self._from_object(end)
 
     def _from_object(self, end: Any) -> None:
-        if isinstance(end, socket.socket):
-            if type(end).__module__ == "ssl":
+        connection = _socket_of(end)
+        if connection is not None:
+            # Another thread may be in the middle of importing it.
+            enciphered = getattr(sys.modules.get("ssl"), "SSLSocket", ())
+            if isinstance(connection, enciphered):
                 raise self._wrong_type(end, "its bytes are enciphered in Python: use its own methods")
-            self.timeout = end.gettimeout() or None
-        elif isinstance(end, _BUFFERED):
+            self.timeout = connection.gettimeout() or None
+        if isinstance(end, _BUFFERED):
             if not isinstance(end.raw, (io.FileIO, socket.SocketIO)):
                 raise self._made_in_python(end.raw)
-            if isinstance(end.raw, socket.SocketIO):
-                self.timeout = end.raw._sock.gettimeout() or None  # type: ignore[attr-defined]
             self._file = end
         elif isinstance(end, io.BufferedRWPair):
             why = "it is two buffers over one thing: give that, a socket for instance, or a file that goes one way"
@@ -196,6 +197,15 @@ class Opened:
         stands = self.position()
         os.lseek(self.descriptor, self._stood, os.SEEK_SET)
         self._file.seek(stands)
+
+
+def _socket_of(end: Any) -> socket.socket | None:
+    """The socket that an object is, or is a file of (`socket.makefile`)."""
+    if isinstance(end, _BUFFERED):
+        end = end.raw
+    if isinstance(end, socket.SocketIO):
+        end = end._sock  # type: ignore[attr-defined]
+    return end if isinstance(end, socket.socket) else None
 
 
 @contextmanager

@@ -96,6 +96,22 @@ def test_an_enciphered_socket_is_not_taken_for_its_bytes(tmp_path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with near, far, context.wrap_socket(near, do_handshake_on_connect=False) as wrapped:
+        with wrapped.makefile("rb") as reads, wrapped.makefile("wb") as writes:
+            raw = wrapped.makefile("rb", buffering=0)
+            for source, sink in [(os.devnull, wrapped), (os.devnull, writes), (reads, os.devnull), (raw, os.devnull)]:
+                with pytest.raises(TypeError, match="enciphered"):
+                    bytepath.copy(source, sink)
+
+
+def test_an_enciphered_socket_of_a_kind_of_its_own_is_one(tmp_path):
+    class Kind(ssl.SSLSocket):
+        pass
+
+    near, far = socket.socketpair()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.sslsocket_class = Kind
+    with near, far, context.wrap_socket(near, do_handshake_on_connect=False) as wrapped:
         with pytest.raises(TypeError, match="enciphered"):
             bytepath.copy(os.devnull, wrapped)
 

@@ -29,7 +29,7 @@ class Copied:
     #: Seconds that the moving took.
     seconds: float
     #: Routes that gave up before: name, byte reached, why.
-    declined: list[tuple[str, int, str]] = field(default_factory=list)
+    declined: list[tuple[str, int, str]] = field(default_factory=list, hash=False)
     _told: Any = field(default="", repr=False, compare=False)
 
     @property
@@ -56,9 +56,9 @@ class Plan:
     #: What the order goes by, in words.
     reason: str
     #: The routes in the order in which they are tried: name, measured GiB/s or None, in words.
-    routes: list[PlannedRoute]
+    routes: list[PlannedRoute] = field(hash=False)
     #: The routes that are not tried, and why.
-    refused: dict[str, str]
+    refused: dict[str, str] = field(hash=False)
     _text: str = field(repr=False, default="")
 
     def __str__(self) -> str:

@@ -36,7 +36,7 @@ class TreeCopied:
     bytes: int
     seconds: float
     #: Bytes by the route that moved them.
-    routes: dict[str, int] = field(default_factory=dict)
+    routes: dict[str, int] = field(default_factory=dict, hash=False)
 
     def _add(self, told: dict[str, Any]) -> TreeCopied:
         routes = dict(self.routes)

@@ -239,6 +239,15 @@ def test_what_a_copy_did_is_explained_whenever_that_is_asked(tmp_path):
     assert copied.explained == copied.explained == sent.explained and sent == copied
 
 
+def test_what_was_done_and_what_is_planned_may_be_a_key(tmp_path):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_bytes(b"bytes")
+    file = tmp_path / "tree" / "a"
+    told = [bytepath.copy(file, tmp_path / "b"), bytepath.plan(file, tmp_path / "b")]
+    told.append(bytepath.copytree(tmp_path / "tree", tmp_path / "copy"))
+    assert {key: None for key in told}.keys() == set(told)
+
+
 def test_a_plan_is_told_and_nothing_moves(tmp_path):
     (tmp_path / "a").write_bytes(b"bytes")
     plan = bytepath.plan(tmp_path / "a", tmp_path / "not-there")

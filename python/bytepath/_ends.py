@@ -190,8 +190,14 @@ class Opened:
                 left -= len(piece)
         return b"".join(pieces)
 
-    def end(self) -> None:
-        """Lets the file object stand where the descriptor does."""
+    def leave(self) -> None:
+        """Closes what `open` opened; an object of the caller's stands where the descriptor does."""
+        try:
+            self._end()
+        finally:
+            self.close()
+
+    def _end(self) -> None:
         if self._file is None or self._stood is None:
             return
         stands = self.position()

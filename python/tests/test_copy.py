@@ -347,6 +347,41 @@ def test_what_cannot_be_asked_for_leaves_the_sink_as_it_was(tmp_path, asked):
     assert sorted(os.listdir(tmp_path)) == ["sink", "source"]
 
 
+@pytest.mark.parametrize(
+    ("source", "asked", "error"),
+    [
+        ("pipe", {"verify": True}, ValueError),
+        ("pipe", {"source_offset": 2}, OSError),
+        ("directory", {}, IsADirectoryError),
+        ("sink's own kind", {}, OSError),
+        ("file", {"progress": True}, ImportError),
+    ],
+)
+def test_a_source_that_cannot_be_one_leaves_the_sink_as_it_was(tmp_path, monkeypatch, source, asked, error):
+    # As where it is not installed.
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    folder = tmp_path / "sinks"
+    folder.mkdir()
+    (folder / "sink").write_bytes(b"precious")
+    (tmp_path / "file").write_bytes(b"new")
+    reader, writer = os.pipe()
+    ends = {
+        "pipe": reader,
+        "directory": os.open(tmp_path, os.O_RDONLY),
+        "sink's own kind": os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT),
+        "file": os.open(tmp_path / "file", os.O_RDONLY),
+    }
+    try:
+        for name in ("sink", "new"):
+            with pytest.raises(error):
+                bytepath.copy(ends[source], folder / name, **asked)
+    finally:
+        for descriptor in (*ends.values(), writer):
+            os.close(descriptor)
+    assert (folder / "sink").read_bytes() == b"precious"
+    assert os.listdir(folder) == ["sink"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to become somebody who may not read all")
 def test_a_sink_that_may_not_be_read_again_is_refused_before_it_is_emptied(tmp_path):
     source, sink = tmp_path / "source", tmp_path / "sink"

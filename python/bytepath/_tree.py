@@ -92,7 +92,8 @@ def copytree(
         return each.copytree(source, destination, ignore_dangling_symlinks)
     arguments: list[Any] = ["cp", "--recursive", "--json", "-"]
     arguments += ["--no-dereference" if symlinks else "--dereference"]
-    arguments += ["--preserve=mode,timestamps,xattr"]
+    # As shutil does it: where a file system keeps no extended attributes, all else is copied.
+    arguments += ["--preserve=all", "--no-preserve=ownership,links,context"]
     if route is not None:
         arguments += ["--route", route]
     if profile is not None:

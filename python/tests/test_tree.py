@@ -296,6 +296,28 @@ def test_links_that_are_the_ends_are_followed_even_where_links_are_kept(command,
     assert (tmp_path / "copy/link").is_symlink() and (tmp_path / "copy/file").read_bytes() == b"bytes"
 
 
+def test_a_file_system_without_extended_attributes_is_copied_to(command, tree, tmp_path, python):
+    try:
+        os.setxattr(tree / "deep" / "er" / "run", "user.of", b"value")
+    except OSError as error:
+        pytest.skip(f"no extended attributes here: {error}")
+    script = (
+        "import bytepath, subprocess, sys\n"
+        "source, there, without = sys.argv[1:]\n"
+        "subprocess.run(['mount', '-t', 'ramfs', 'none', without], check=True)\n"
+        "copied = bytepath.copytree(source, without + '/copy')\n"
+        "bytepath.copytree(source, there)\n"
+        "print(copied.files, open(without + '/copy/deep/er/run').read())\n"
+    )
+    (tmp_path / "without").mkdir()
+    ends = (str(tree), str(tmp_path / "there"), str(tmp_path / "without"))
+    done = python(script, *ends, prefix=("unshare", "--mount", "--map-root-user"))
+    if done.returncode != 0 and ("unshare" in done.stderr or "mount" in done.stderr):
+        pytest.skip(f"no mount of a ramfs: {done.stderr.strip()}")
+    assert done.stdout == "52 #!/bin/sh\n\n", done.stderr
+    assert os.getxattr(tmp_path / "there" / "deep" / "er" / "run", "user.of") == b"value"
+
+
 @pytest.fixture
 def in_the_way(tmp_path):
     """A tree of which something is ignored, and a destination that has something else in a directory's place."""

@@ -449,6 +449,43 @@ def test_a_receiver_that_ended_is_followed_by_another_one():
         child.join()
 
 
+def test_a_receiver_that_closes_tells_those_that_it_has_not_taken_in_yet():
+    queue = bytepath.JoinableQueue(maxsize=3)
+    told, tells = fork().Pipe()
+
+    def receive() -> None:
+        with queue:
+            with pytest.raises(queues.Empty):
+                queue.get_nowait()
+            told.send("receives")
+            told.recv()
+        told.send("closed")
+        told.recv()
+
+    receiver = fork().Process(target=receive, daemon=True)
+    receiver.start()
+    told.close()
+    assert tells.recv() == "receives"
+    for index in range(3):
+        queue.put(index)
+    with pytest.raises(queues.Full):
+        queue.put_nowait(3)
+    tells.send(None)
+    assert tells.recv() == "closed"
+    assert queue.qsize() == 0 and queue.join(1)
+    # What was put is lost, which who puts is told, too, within a moment.
+    with pytest.raises(bytepath.PeerGone):
+        while True:
+            queue.put(4)
+    for index in range(5, 8):
+        queue.put_nowait(index)
+    with pytest.raises(queues.Full):
+        queue.put_nowait(8)
+    assert [queue.get(timeout=10) for _ in range(3)] == [5, 6, 7]
+    tells.send(None)
+    receiver.join()
+
+
 def test_a_forked_process_cannot_disturb_a_channel_that_it_inherits():
     here, there = bytepath.Channel.pair()
     here.send(np.arange(100_000))

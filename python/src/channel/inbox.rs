@@ -24,6 +24,8 @@ use crate::sys::view::Block;
 const LOOK: Duration = Duration::from_millis(10);
 /// Connections taken at once.
 const ACCEPTS_MAX: usize = 64;
+/// Those that wait to be taken, and are told that nobody takes them any more; the kernel has fewer wait.
+const TOLD_MAX: usize = 1 << 16;
 /// Whoever has connected says at once what it is.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// And has begun to after so long, or is let go.
@@ -146,9 +148,13 @@ impl Inbox {
         py.detach(|| {
             let mut state = self.state();
             state.open = false;
-            state.listener = None;
             state.newcomers.clear();
             state.lanes.clear();
+            // Others may have the same listener, where who has connected would wait for the next receiver,
+            // though what it has sent counts as lost.
+            if let Some(listener) = state.listener.take() {
+                (0..TOLD_MAX).find(|_| !matches!(listener.try_accept(), Ok(Some(_))));
+            }
         });
     }
 

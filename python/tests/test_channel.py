@@ -278,6 +278,14 @@ def test_programs_that_are_started_inherit_no_descriptors_of_channels(tmp_path):
 # ---- waiting ----------------------------------------------------------------------------------------
 
 
+def test_who_keeps_very_many_arrays_goes_on_getting_them():
+    queue, kept = bytepath.Queue(), []
+    for index in range(4500):
+        queue.put(np.full(2100, index), timeout=10)
+        kept.append(queue.get(timeout=10))
+    assert all((array == index).all() for index, array in enumerate(kept))
+
+
 def test_a_queue_that_is_full_says_so_and_goes_on_when_there_is_room():
     queue = bytepath.Queue(2)
     queue.put(1)

@@ -218,7 +218,8 @@ impl Inbox {
             Found::Message => {}
         }
         let lane = &mut state.lanes[state.next];
-        let given = match lane.try_receive().map_err(|error| raised(py, error))? {
+        let keeps_many = lane.keeps_many();
+        let mut given = match lane.try_receive().map_err(|error| raised(py, error))? {
             Buffers::Message(mut message) => {
                 let block = message.take_buffers().into_iter().next();
                 let block = block.map(|borrowed| Block::Lent(Lent::new(borrowed)));
@@ -228,6 +229,9 @@ impl Inbox {
         };
         state.next += 1;
         drop(guard);
+        if keeps_many {
+            given.keep_copy(py);
+        }
         given.objects(py).map(Some)
     }
 }

@@ -6,8 +6,10 @@ import array
 import os
 import socket
 import struct
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import parent_process
 from multiprocessing.reduction import DupFd
 from threading import Lock
 from time import monotonic
@@ -53,6 +55,8 @@ class Channel:
         self._unmade: dict[str, Exception] = {}
         self._owner = 0
         self._closed = False
+        # The process that made both ends, and the other one.
+        self._pair: tuple[int, weakref.ref[Channel]] | None = None
 
     @classmethod
     def pair(cls, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> tuple[Channel, Channel]:
@@ -61,7 +65,9 @@ class Channel:
         there = [s.detach() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
         back = [s.detach() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
         one = cls(back[1], there[0], capacity=capacity, ring_bytes=ring_bytes)
-        return one, cls(there[1], back[0], capacity=capacity, ring_bytes=ring_bytes)
+        other = cls(there[1], back[0], capacity=capacity, ring_bytes=ring_bytes)
+        one._pair, other._pair = (os.getpid(), weakref.ref(other)), (os.getpid(), weakref.ref(one))
+        return one, other
 
     @classmethod
     def connect(
@@ -145,6 +151,17 @@ class Channel:
         if self._owner == 0:
             self._owner = os.getpid()
             keep_account_of(self)
+            self._close_the_makers()
+
+    def _close_the_makers(self) -> None:
+        """Closes the other end here, where this one was given to a process that multiprocessing has forked: what it
+        has inherited of that one is its parent's, of whose death it would learn nothing."""
+        parent = parent_process()
+        if self._pair is None or parent is None or parent.pid != self._pair[0]:
+            return
+        other = self._pair[1]()
+        if other is not None and other._owner == 0:
+            other.close()
 
     def close(self) -> None:
         """Closes this end. The other one receives what was sent, and then EOFError."""

@@ -431,6 +431,43 @@ def test_a_channel_whose_other_end_is_killed_says_so_to_both_ways():
             here.send(np.zeros(10_000), timeout=30)
 
 
+def test_the_death_of_who_made_both_ends_is_told_to_a_process_that_was_forked_with_them():
+    told, tells = fork().Pipe(False)
+
+    def answer(channel: bytepath.Channel) -> None:
+        with contextlib.suppress(EOFError), channel:
+            while True:
+                channel.send(channel.recv())
+        tells.send("ended")
+
+    def make_both() -> None:
+        here, there = bytepath.Channel.pair()
+        worker = fork().Process(target=answer, args=(there,))
+        worker.start()
+        there.close()
+        here.send("one")
+        tells.send(here.recv())
+        worker.join()
+
+    maker = fork().Process(target=make_both)
+    maker.start()
+    tells.close()
+    assert told.recv() == "one"
+    maker.kill()
+    assert told.poll(30), "it waits for ever"
+    assert told.recv() == "ended"
+    maker.join()
+
+
+def test_both_ends_are_for_a_process_that_goes_on_as_another():
+    ends = bytepath.Channel.pair()
+    child = os.fork()
+    if child == 0:
+        ends[0].send("one")
+        os._exit(ends[1].recv(timeout=30) != "one")
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_a_second_receiver_is_refused_while_the_first_one_is_there():
     queue = bytepath.Queue()
     queue.put("for the first")

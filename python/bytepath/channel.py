@@ -188,10 +188,12 @@ class Channel:
         if not getattr(self, "_closed", True):
             self.close()
 
-    def _let_go(self) -> None:
-        for end in (self._outbox, self._inbox):
-            if end is not None:
-                end.close()
+    def _let_go(self, early: bool = False) -> None:
+        if self._outbox is not None:
+            self._outbox.close()
+        inbox = self._inbox
+        if inbox is not None and not (early and (inbox.is_waited_in() or self._readers.count() > 0)):
+            inbox.close()
 
     def _forked(self) -> None:
         # What the parent has used is the parent's, whose ends are not to stay open here.

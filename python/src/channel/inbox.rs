@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,8 @@ const TAKING_IN_FDS: usize = 3;
 pub(crate) struct Inbox {
     state: Mutex<State>,
     events: Arc<OwnedFd>,
+    /// Threads that wait in it.
+    waiting: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -119,7 +122,7 @@ impl Inbox {
             if let Some(message) = self.taken(py)? {
                 return Ok(Some(message));
             }
-            if wait(py, &WaitsForMessage(self), deadline)?.is_none() {
+            if self.waited(py, deadline)?.is_none() {
                 return Ok(None);
             }
         }
@@ -130,7 +133,12 @@ impl Inbox {
         if WaitsForMessage(self).look().map_err(|error| error(py))?.is_some() {
             return Ok(true);
         }
-        Ok(wait(py, &WaitsForMessage(self), Deadline::after(timeout))?.is_some())
+        Ok(self.waited(py, Deadline::after(timeout))?.is_some())
+    }
+
+    /// Whether a thread waits in it for something.
+    fn is_waited_in(&self) -> bool {
+        self.waiting.load(SeqCst) > 0
     }
 
     /// Has the descriptor become readable once there is something to receive; true where there is now.
@@ -186,7 +194,15 @@ impl Inbox {
             lost: VecDeque::new(),
             ring_bytes,
         };
-        Ok(Inbox { state: Mutex::new(state), events: Arc::new(events) })
+        let (state, waiting) = (Mutex::new(state), AtomicUsize::new(0));
+        Ok(Inbox { state, events: Arc::new(events), waiting })
+    }
+
+    fn waited(&self, py: Python<'_>, deadline: Deadline) -> PyResult<Option<()>> {
+        self.waiting.fetch_add(1, SeqCst);
+        let waited = wait(py, &WaitsForMessage(self), deadline);
+        self.waiting.fetch_sub(1, SeqCst);
+        waited
     }
 
     fn watch_fd(&self, fd: impl AsFd) -> PyResult<()> {

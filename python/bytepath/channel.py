@@ -250,11 +250,16 @@ class ChannelListener:
     """Waits at an address, a path, or `@` and a name, for processes that are not related to connect."""
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
-        self._listener = _bytepath.Meeting(os.fspath(address))
+        # In a process that was forked from this one there is none.
+        self._listener: _bytepath.Meeting | None = _bytepath.Meeting(os.fspath(address))
+        self._owner = os.getpid()
+        keep_account_of(self)
 
     def accept(self, timeout: float | None = None, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> Channel:
         """A channel to the next process that connects: TimeoutError where none has in time. Processes of other
         users are refused."""
+        if self._listener is None:
+            raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
         began = monotonic()
         fd = self._listener.accept(timeout)
         if fd is None:
@@ -277,7 +282,17 @@ class ChannelListener:
 
     def close(self) -> None:
         """Listens no more."""
-        self._listener.close()
+        self._let_go()
+
+    def _let_go(self, early: bool = False) -> None:
+        if self._listener is not None and not early:
+            self._listener.close()
+
+    def _forked(self) -> None:
+        listener, self._listener = self._listener, None
+        fd = None if listener is None else listener.abandon()
+        if fd is not None:
+            os.close(fd)
 
     def __enter__(self) -> ChannelListener:
         return self

@@ -468,6 +468,38 @@ def test_both_ends_are_for_a_process_that_goes_on_as_another():
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.parametrize("beside", ["nobody", "a thread that waits"])
+def test_a_listener_is_its_process_own(beside):
+    address = f"@bytepath-test-{os.getpid()}"
+    listener = bytepath.ChannelListener(address)
+    waiting = threading.Thread(target=lambda: pytest.raises(ValueError, listener.accept))
+    if beside != "nobody":
+        waiting.start()
+        # Where it waits most of the time.
+        while not any(frame.f_code.co_name == "accept" for frame in sys._current_frames().values()):
+            pass
+    told, tells = fork().Pipe()
+
+    def stay() -> None:
+        with pytest.raises(RuntimeError, match="belongs to process"):
+            listener.accept(0)
+        tells.send("refused")
+        tells.recv()
+
+    child = fork().Process(target=stay, daemon=True)
+    child.start()
+    tells.close()
+    assert told.recv() == "refused"
+    listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        bytepath.Channel.connect(address, timeout=0)
+    with bytepath.ChannelListener(address):
+        told.send(None)
+        child.join()
+    if beside != "nobody":
+        waiting.join()
+
+
 def test_a_second_receiver_is_refused_while_the_first_one_is_there():
     queue = bytepath.Queue()
     queue.put("for the first")

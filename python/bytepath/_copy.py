@@ -111,7 +111,8 @@ def copy(
     `profile`: a profile of this machine, instead of that in its usual place.
     `progress`: a function of (bytes so far, bytes in all or None), a bar of tqdm's, or True for one;
     called every `progress_seconds`, and at the end. What it raises ends the copy.
-    `timeout`: TimeoutError where nothing moves for so many seconds; a socket's own unless given.
+    `timeout`: TimeoutError where nothing moves for so many seconds, or nobody opens the other end of a FIFO; a
+    socket's own unless given.
     `verify`: read both files again, and compare.
     `enlarge_pipes`: make pipes at either end larger where that is faster.
     `allow_aliasing`: later writes to the source may show in a pipe or socket whose reader has not
@@ -148,7 +149,7 @@ def copy(
     opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
     if timeout is None:
         own = [t for t in (opened_source.timeout, opened_sink.timeout) if t is not None]
-        asked["stall"] = own[0] if own else None
+        asked["stall"] = min(own) if own else None
     begin_at = (_count("source_offset", source_offset), _count("sink_offset", sink_offset))
     with _Both(opened_source, opened_sink, begin_at, asked, verify) as ends:
         with teller(progress, lambda: ends.total(given)) as tell:
@@ -325,7 +326,7 @@ class _Both:
         self._source.check_open()
         self._sink.check_open()
         with ExitStack() as leaves:
-            self._source.open(os.O_RDONLY)
+            self._source.open(os.O_RDONLY, self._asked["stall"])
             leaves.callback(self._source.leave)
             self._source.begin(self._offsets[0])
             self._check_source()
@@ -364,9 +365,9 @@ class _Both:
         # would have a reader that never reads.
         both = os.O_RDWR if self._sink.may_be_read() else os.O_WRONLY
         try:
-            self._sink.open(both | os.O_CREAT)
+            self._sink.open(both | os.O_CREAT, self._asked["stall"])
         except PermissionError:
-            self._sink.open(os.O_WRONLY | os.O_CREAT)
+            self._sink.open(os.O_WRONLY | os.O_CREAT, self._asked["stall"])
 
     def _check_sink(self) -> None:
         """Refuses it before it is emptied."""

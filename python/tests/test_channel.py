@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import channel_work as work
@@ -594,6 +595,51 @@ def test_a_forked_process_cannot_disturb_a_channel_that_it_inherits():
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     assert view[-1] == 99_999
+
+
+def sockets() -> set[str]:
+    """The sockets that this process has open."""
+    links = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            links.add(os.readlink(f"/proc/self/fd/{name}"))
+    return {link for link in links if link.startswith("socket:")}
+
+
+def test_a_process_that_is_forked_while_threads_look_keeps_nothing_of_its_parents():
+    before, over = sockets(), threading.Event()
+    here, there = bytepath.Channel.pair(ring_bytes=1 << 12)
+    here.send("one")
+    there.recv()
+    there.send("one")
+    here.recv()
+    # From here on one way is full, and the other one empty.
+    with contextlib.suppress(TimeoutError):
+        while True:
+            here.send(bytes(1000), 0.0)
+
+    def look(end: Callable[[float], object]) -> None:
+        while not over.is_set():
+            with pytest.raises(TimeoutError):
+                end(0.0003)
+
+    ends = (lambda timeout: here.send(bytes(1000), timeout), here.recv)
+    threads = [threading.Thread(target=look, args=(end,)) for end in ends * 2]
+    for thread in threads:
+        thread.start()
+    try:
+        ours = sockets() - before
+        kept = 0
+        for _ in range(60):
+            child = os.fork()
+            if child == 0:
+                os._exit(bool(sockets() & ours))
+            kept += os.waitpid(child, 0)[1] != 0
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert len(ours) >= 4 and kept == 0
 
 
 def test_what_a_forked_process_has_inherited_is_not_written_to_while_it_lives():

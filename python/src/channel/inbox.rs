@@ -15,6 +15,7 @@ use rustix::event::epoll;
 
 use super::errors::{os_error, raised, taken_fd};
 use super::forks::{self, Lent};
+use super::gate;
 use super::given::Given;
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
@@ -154,6 +155,7 @@ impl Inbox {
     /// Ends it, and tells the senders so. Views of what was received stay.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
+            let _look = gate::look();
             let mut state = self.state();
             state.open = false;
             state.newcomers.clear();
@@ -168,7 +170,7 @@ impl Inbox {
 
     /// Lets it go without a word: a forked process has inherited what is still its parent's.
     fn abandon(&self) {
-        // A thread that is not here any more may hold it for ever.
+        // A thread that is not here any more may hold it for ever, though hardly ever does (gate).
         if let Ok(mut state) = self.state.try_lock() {
             state.open = false;
             state.listener = None;

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use rustix::event::epoll;
 
 use super::errors::{raised, taken_fd};
+use super::gate;
 use super::head::{Most, Plan};
 use super::meeting::connected;
 use super::setup;
@@ -143,7 +144,11 @@ impl Outbox {
 
     /// Ends it, with the word that no more comes.
     fn close(&self, py: Python<'_>) {
-        if let Some(sender) = py.detach(|| self.state().sender.take()) {
+        let taken = py.detach(|| {
+            let _look = gate::look();
+            self.state().sender.take()
+        });
+        if let Some(sender) = taken {
             sender.finish();
         }
     }
@@ -156,7 +161,7 @@ impl Outbox {
 
     /// Lets it go without a word: a forked process has inherited what is still its parent's.
     fn abandon(&self) {
-        // A thread that is not here any more may hold it for ever.
+        // A thread that is not here any more may hold it for ever, though hardly ever does (gate).
         if let Ok(mut state) = self.state.try_lock() {
             drop(state.sender.take());
         }

@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -29,7 +30,7 @@ class Copied:
     #: Seconds that the moving took.
     seconds: float
     #: Routes that gave up before: name, byte reached, why.
-    declined: list[tuple[str, int, str]] = field(default_factory=list)
+    declined: list[tuple[str, int, str]] = field(default_factory=list, hash=False)
     _told: Any = field(default="", repr=False, compare=False)
 
     @property
@@ -56,9 +57,9 @@ class Plan:
     #: What the order goes by, in words.
     reason: str
     #: The routes in the order in which they are tried: name, measured GiB/s or None, in words.
-    routes: list[PlannedRoute]
+    routes: list[PlannedRoute] = field(hash=False)
     #: The routes that are not tried, and why.
-    refused: dict[str, str]
+    refused: dict[str, str] = field(hash=False)
     _text: str = field(repr=False, default="")
 
     def __str__(self) -> str:
@@ -110,7 +111,8 @@ def copy(
     `profile`: a profile of this machine, instead of that in its usual place.
     `progress`: a function of (bytes so far, bytes in all or None), a bar of tqdm's, or True for one;
     called every `progress_seconds`, and at the end. What it raises ends the copy.
-    `timeout`: TimeoutError where nothing moves for so many seconds; a socket's own unless given.
+    `timeout`: TimeoutError where nothing moves for so many seconds, or nobody opens the other end of a FIFO; a
+    socket's own unless given.
     `verify`: read both files again, and compare.
     `enlarge_pipes`: make pipes at either end larger where that is faster.
     `allow_aliasing`: later writes to the source may show in a pipe or socket whose reader has not
@@ -147,13 +149,13 @@ def copy(
     opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
     if timeout is None:
         own = [t for t in (opened_source.timeout, opened_sink.timeout) if t is not None]
-        asked["stall"] = own[0] if own else None
+        asked["stall"] = min(own) if own else None
     begin_at = (_count("source_offset", source_offset), _count("sink_offset", sink_offset))
     with _Both(opened_source, opened_sink, begin_at, asked, verify) as ends:
-        if verify:
-            ends.check_verifiable()
         with teller(progress, lambda: ends.total(given)) as tell:
-            # After all that may be refused: what is taken from a pipe here cannot be put back.
+            # After all that may be refused: what is taken from a pipe here cannot be put back, nor into a sink
+            # what it held.
+            ends.empty_sink()
             ahead = opened_source.read_ahead(given)
             if ahead:
                 _deliver(ahead, ends.sink, asked, tell)
@@ -323,26 +325,20 @@ class _Both:
         # Before anything is opened, which would get the number of what was closed.
         self._source.check_open()
         self._sink.check_open()
-        self._source.open(os.O_RDONLY)
-        try:
-            self._open_sink()
-        except BaseException:
-            self._source.close()
-            raise
-        try:
+        with ExitStack() as leaves:
+            self._source.open(os.O_RDONLY, self._asked["stall"])
+            leaves.callback(self._source.leave)
             self._source.begin(self._offsets[0])
+            self._check_source()
+            self._open_sink()
+            leaves.callback(self._sink.leave)
             self._sink.begin(self._offsets[1])
-        except BaseException:
-            self.__exit__()
-            raise
+            self._check_sink()
+            self._leaves = leaves.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for end in (self._source, self._sink):
-            try:
-                end.end()
-            finally:
-                end.close()
+        self._leaves.close()
 
     @property
     def source(self) -> int:
@@ -352,33 +348,51 @@ class _Both:
     def sink(self) -> int:
         return self._sink.descriptor
 
+    def _check_source(self) -> None:
+        """Refuses it before a sink is made, or emptied."""
+        if self._sink.is_path and not self._source.is_path:
+            _bytepath.check_source(self.source)
+        if self._verify:
+            self._check_verifiable(self._source)
+            self._start = self._source.position()
+
     def _open_sink(self) -> None:
-        """Makes or empties it only once it is known not to be the source, and what is asked for can be had."""
-        chosen = self._asked["route"] is not None or self._asked["profile"] is not None
-        if chosen and not self._sink.is_there():
+        """Makes it only once what is asked for is known to be had."""
+        if self._is_chosen and not self._sink.is_there():
             with _stand_in_for(self._sink) as stand_in:
                 _bytepath.plan_for(self.source, stand_in.fileno(), self._asked)
         # Some routes map the sink, which takes one that can be read. A FIFO that is open for reading here
         # would have a reader that never reads.
         both = os.O_RDWR if self._sink.may_be_read() else os.O_WRONLY
         try:
-            self._sink.open(both | os.O_CREAT)
+            self._sink.open(both | os.O_CREAT, self._asked["stall"])
         except PermissionError:
-            self._sink.open(os.O_WRONLY | os.O_CREAT)
-        try:
-            if self._verify:
-                self._check_readable()
-            if not self._sink.is_path:
-                return
-            if self._offsets[1] is None and stat.S_ISREG(os.fstat(self.sink).st_mode):
-                if os.path.sameopenfile(self.source, self.sink):
-                    raise make(errno.EINVAL, "the source is the sink: nothing was copied")
-                if chosen:
-                    _bytepath.plan_for(self.source, self.sink, self._asked)
-                os.ftruncate(self.sink, 0)
-        except BaseException:
-            self._sink.close()
-            raise
+            self._sink.open(os.O_WRONLY | os.O_CREAT, self._asked["stall"])
+
+    def _check_sink(self) -> None:
+        """Refuses it before it is emptied."""
+        if self._verify:
+            self._check_verifiable(self._sink)
+            self._check_readable()
+        if self._is_emptied:
+            if os.path.sameopenfile(self.source, self.sink):
+                raise make(errno.EINVAL, "the source is the sink: nothing was copied")
+            if self._is_chosen:
+                _bytepath.plan_for(self.source, self.sink, self._asked)
+
+    def empty_sink(self) -> None:
+        """Empties it, if it is a file that a path names, and nothing of it is to stay."""
+        if self._is_emptied:
+            os.ftruncate(self.sink, 0)
+
+    @property
+    def _is_emptied(self) -> bool:
+        is_path = self._sink.is_path and self._offsets[1] is None
+        return is_path and stat.S_ISREG(os.fstat(self.sink).st_mode)
+
+    @property
+    def _is_chosen(self) -> bool:
+        return self._asked["route"] is not None or self._asked["profile"] is not None
 
     def _check_readable(self) -> None:
         if not stat.S_ISREG(os.fstat(self.sink).st_mode):
@@ -397,11 +411,9 @@ class _Both:
         left = max(0, status.st_size - self._source.position())
         return left if length is None else min(left, length)
 
-    def check_verifiable(self) -> None:
-        """Refuses before anything was moved."""
-        if not (self._source.regular() and self._sink.regular()):
+    def _check_verifiable(self, end: Opened) -> None:
+        if not end.regular():
             raise ValueError("verify reads both ends again, so both have to be files")
-        self._start = self._source.position()
 
     def verify(self, count: int) -> None:
         """Reads both again, and compares."""

@@ -6,11 +6,13 @@ import errno
 import fcntl
 import io
 import os
+import select
 import socket
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic, sleep
 from typing import IO, Any, Union
 
 from bytepath._errors import CopyError, make
@@ -20,6 +22,10 @@ End = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]", int, IO[bytes]
 
 #: Taken from a file object at once.
 _PIECE_BYTES = 64 << 10
+
+#: Between two looks whether somebody reads a FIFO.
+_LOOK_S = 0.01
+_POLL_MS_MAX = (1 << 31) - 1
 
 _BUFFERED = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
 
@@ -61,15 +67,16 @@ class Opened:
         self._from_object(end)
 
     def _from_object(self, end: Any) -> None:
-        if isinstance(end, socket.socket):
-            if type(end).__module__ == "ssl":
+        connection = _socket_of(end)
+        if connection is not None:
+            # Another thread may be in the middle of importing it.
+            enciphered = getattr(sys.modules.get("ssl"), "SSLSocket", ())
+            if isinstance(connection, enciphered):
                 raise self._wrong_type(end, "its bytes are enciphered in Python: use its own methods")
-            self.timeout = end.gettimeout() or None
-        elif isinstance(end, _BUFFERED):
+            self.timeout = connection.gettimeout() or None
+        if isinstance(end, _BUFFERED):
             if not isinstance(end.raw, (io.FileIO, socket.SocketIO)):
                 raise self._made_in_python(end.raw)
-            if isinstance(end.raw, socket.SocketIO):
-                self.timeout = end.raw._sock.gettimeout() or None  # type: ignore[attr-defined]
             self._file = end
         elif isinstance(end, io.BufferedRWPair):
             why = "it is two buffers over one thing: give that, a socket for instance, or a file that goes one way"
@@ -94,17 +101,59 @@ class Opened:
         why = "its bytes are made in Python, not read from a descriptor: use shutil.copyfileobj"
         return self._wrong_type(end, why)
 
-    def open(self, flags: int) -> None:
-        """Opens a path; anything else is open."""
+    def open(self, flags: int, patience: float | None = None) -> None:
+        """Opens a path; anything else is open. A FIFO takes somebody at its other end, for whom it waits so many
+        seconds."""
         if not self._owned:
             return
+        flags |= os.O_CLOEXEC | os.O_NOCTTY
         try:
-            self.descriptor = os.open(self.name, flags | os.O_CLOEXEC | os.O_NOCTTY, 0o666)
+            if patience is not None and self._is_fifo():
+                self.descriptor = self._open_fifo(flags, patience)
+            else:
+                self.descriptor = os.open(self.name, flags, 0o666)
+        except CopyError:
+            raise
         except OSError as error:
             raise self.unopened(error.errno or errno.EIO) from None
         if stat.S_ISDIR(os.fstat(self.descriptor).st_mode):
             os.close(self.descriptor)
             raise self.unopened(errno.EISDIR)
+
+    def _is_fifo(self) -> bool:
+        try:
+            return stat.S_ISFIFO(os.stat(self.name).st_mode)
+        except OSError:
+            return False
+
+    def _open_fifo(self, flags: int, patience: float) -> int:
+        until = monotonic() + patience
+        while (descriptor := self._opened_if_read(flags)) is None:
+            if monotonic() >= until:
+                raise self._alone(patience)
+            sleep(min(_LOOK_S, patience))
+        try:
+            if self.role == "source" and not _is_readable(descriptor, until - monotonic()):
+                raise self._alone(patience)
+            os.set_blocking(descriptor, True)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _opened_if_read(self, flags: int) -> int | None:
+        """A FIFO's descriptor: to write, only where somebody reads."""
+        try:
+            return os.open(self.name, flags | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return None
+
+    def _alone(self, patience: float) -> CopyError:
+        does = "writes" if self.role == "source" else "reads"
+        text = f"nobody {does} at the other end of the {self.role} for {patience:g} s"
+        return make(errno.ETIMEDOUT, text, side=self.role, filename=self.name)
 
     def unopened(self, number: int) -> CopyError:
         """The exception for a path that cannot be opened."""
@@ -189,13 +238,35 @@ class Opened:
                 left -= len(piece)
         return b"".join(pieces)
 
-    def end(self) -> None:
-        """Lets the file object stand where the descriptor does."""
+    def leave(self) -> None:
+        """Closes what `open` opened; an object of the caller's stands where the descriptor does."""
+        try:
+            self._end()
+        finally:
+            self.close()
+
+    def _end(self) -> None:
         if self._file is None or self._stood is None:
             return
         stands = self.position()
         os.lseek(self.descriptor, self._stood, os.SEEK_SET)
         self._file.seek(stands)
+
+
+def _socket_of(end: Any) -> socket.socket | None:
+    """The socket that an object is, or is a file of (`socket.makefile`)."""
+    if isinstance(end, _BUFFERED):
+        end = end.raw
+    if isinstance(end, socket.SocketIO):
+        end = end._sock  # type: ignore[attr-defined]
+    return end if isinstance(end, socket.socket) else None
+
+
+def _is_readable(descriptor: int, seconds: float) -> bool:
+    """Whether a FIFO is, within so many seconds: that nobody has it open to write is no end before somebody had."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(min(max(seconds, 0.0) * 1000, _POLL_MS_MAX)))
 
 
 @contextmanager

@@ -23,6 +23,8 @@ Progress = Union[Callable[[int, Union[int, None]], Any], Bar, bool, None]
 
 def check(progress: Progress) -> None:
     """Refuses what cannot be told anything, before there is anything to tell."""
+    if progress is True:
+        _bars()
     if progress is None or isinstance(progress, bool) or callable(progress) or _is_bar(progress):
         return
     raise TypeError(
@@ -58,11 +60,15 @@ def teller(
 
 
 def _tqdm(total: int | None) -> Any:
+    return _bars()(total=total, unit="B", unit_scale=True, unit_divisor=1024)
+
+
+def _bars() -> Any:
     try:
         from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
         raise ImportError("progress=True draws with tqdm: pip install tqdm") from None
-    return tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024)
+    return tqdm
 
 
 def _mover(bar: Any) -> Callable[[int], None]:

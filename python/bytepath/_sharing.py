@@ -6,8 +6,9 @@ import contextlib
 import os
 import weakref
 from collections.abc import Callable
-from multiprocessing import util
-from threading import RLock
+from multiprocessing import parent_process, util
+from threading import RLock, Thread, current_thread, main_thread
+from threading import enumerate as enumerate_threads
 from typing import TYPE_CHECKING, Any
 
 from bytepath import _bytepath
@@ -26,7 +27,8 @@ _exits_in = 0
 
 def keep_account_of(owner: Any) -> None:
     """Has `owner._forked()` called in processes that are forked from this one, and `owner._let_go()` when
-    this one exits, so that other ends learn that no more comes."""
+    this one exits, so that other ends learn that no more comes, and before that, where `early`, what other
+    processes may wait for."""
     _live.add(owner)
     if _exits_in != os.getpid():
         _let_all_go_at_exit()
@@ -35,9 +37,10 @@ def keep_account_of(owner: Any) -> None:
 def _let_all_go_at_exit(_: object = None) -> None:
     global _exits_in
     _exits_in = os.getpid()
-    # Not atexit: children of multiprocessing leave without that. Before it waits for the children of this
-    # process, which may wait for it.
-    util.Finalize(None, _let_all_go, exitpriority=10)
+    # Not atexit: children of multiprocessing leave without that. Once before it waits for the children of this
+    # process, which may wait for it, and once after that, as threads may wait for what those still send.
+    util.Finalize(None, _let_all_go, kwargs={"early": True}, exitpriority=10)
+    util.Finalize(None, _let_all_go, exitpriority=-10)
 
 
 # A child of multiprocessing's forkserver forgets what was to be done at its exit after it has made the
@@ -45,9 +48,29 @@ def _let_all_go_at_exit(_: object = None) -> None:
 util.register_after_fork(_live, _let_all_go_at_exit)
 
 
-def _let_all_go() -> None:
-    for owner in list(_live):
-        owner._let_go()
+def _let_all_go(early: bool = False) -> None:
+    if not _threads():
+        for owner in list(_live):
+            owner._let_go(early)
+    elif early:
+        # multiprocessing waits for it, as for them.
+        Thread(target=_let_all_go_after_threads, name="bytepath-exit").start()
+
+
+def _let_all_go_after_threads() -> None:
+    while threads := _threads():
+        for thread in threads:
+            thread.join()
+    _let_all_go()
+
+
+def _threads() -> list[Thread]:
+    """Other threads that this process waits for before it ends. A child of multiprocessing does so only after all
+    else; any other process has done so before."""
+    if parent_process() is None:
+        return []
+    own = (current_thread(), main_thread())
+    return [thread for thread in enumerate_threads() if thread not in own and not thread.daemon]
 
 
 def _after_fork_in_child() -> None:

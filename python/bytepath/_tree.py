@@ -36,7 +36,7 @@ class TreeCopied:
     bytes: int
     seconds: float
     #: Bytes by the route that moved them.
-    routes: dict[str, int] = field(default_factory=dict)
+    routes: dict[str, int] = field(default_factory=dict, hash=False)
 
     def _add(self, told: dict[str, Any]) -> TreeCopied:
         routes = dict(self.routes)
@@ -86,27 +86,36 @@ def copytree(
     if not by_function:
         # Where it is missing, that is said before anything is made.
         program()
+    sifted = Sifted()
+    if not by_function and (ignore is not None or ignore_dangling_symlinks):
+        sifted = sift(source, ignore, symlinks, ignore_dangling_symlinks)
+    if not by_function and not sifted.folders and _is_within(destination, source):
+        text = f"cannot copy a directory, {source!r}, into itself, {destination!r}"
+        raise _error([_as_told(OSError(errno.EINVAL, text), source, destination)], 0)
     os.makedirs(os.path.dirname(os.path.abspath(destination)), exist_ok=True)
     if by_function:
         each = _Each(copy_function, ignore, symlinks)
         return each.copytree(source, destination, ignore_dangling_symlinks)
     arguments: list[Any] = ["cp", "--recursive", "--json", "-"]
     arguments += ["--no-dereference" if symlinks else "--dereference"]
-    arguments += ["--preserve=mode,timestamps,xattr"]
+    # As shutil does it: where a file system keeps no extended attributes, all else is copied.
+    arguments += ["--preserve=all", "--no-preserve=ownership,links,context"]
     if route is not None:
         arguments += ["--route", route]
     if profile is not None:
         arguments += ["--profile", os.path.abspath(profile)]
-    if ignore is not None or ignore_dangling_symlinks:
-        sifted = sift(source, ignore, symlinks, ignore_dangling_symlinks)
-        if sifted.folders:
-            return _copy_sifted(arguments, source, destination, sifted)
+    if sifted.folders:
+        return _copy_sifted(arguments, source, destination, sifted)
     # Links as the ends themselves are followed in any case.
     ends = [os.path.join(end, "") if os.path.islink(end) else end for end in (source, destination)]
     told = _told([*arguments, "--no-target-directory", "--", *ends])
     if told["errors"]:
         raise _error(told["errors"], told["errors_left_out"])
     return TreeCopied(0, 0, 0, 0, 0.0)._add(told)
+
+
+def _is_within(name: str, folder: str) -> bool:
+    return os.path.realpath(name).startswith(os.path.join(os.path.realpath(folder), ""))
 
 
 def _copy_sifted(

@@ -6,8 +6,10 @@ import array
 import os
 import socket
 import struct
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import parent_process
 from multiprocessing.reduction import DupFd
 from threading import Lock
 from time import monotonic
@@ -53,6 +55,8 @@ class Channel:
         self._unmade: dict[str, Exception] = {}
         self._owner = 0
         self._closed = False
+        # The process that made both ends, and the other one.
+        self._pair: tuple[int, weakref.ref[Channel]] | None = None
 
     @classmethod
     def pair(cls, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> tuple[Channel, Channel]:
@@ -61,7 +65,9 @@ class Channel:
         there = [s.detach() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
         back = [s.detach() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
         one = cls(back[1], there[0], capacity=capacity, ring_bytes=ring_bytes)
-        return one, cls(there[1], back[0], capacity=capacity, ring_bytes=ring_bytes)
+        other = cls(there[1], back[0], capacity=capacity, ring_bytes=ring_bytes)
+        one._pair, other._pair = (os.getpid(), weakref.ref(other)), (os.getpid(), weakref.ref(one))
+        return one, other
 
     @classmethod
     def connect(
@@ -145,6 +151,17 @@ class Channel:
         if self._owner == 0:
             self._owner = os.getpid()
             keep_account_of(self)
+            self._close_the_makers()
+
+    def _close_the_makers(self) -> None:
+        """Closes the other end here, where this one was given to a process that multiprocessing has forked: what it
+        has inherited of that one is its parent's, of whose death it would learn nothing."""
+        parent = parent_process()
+        if self._pair is None or parent is None or parent.pid != self._pair[0]:
+            return
+        other = self._pair[1]()
+        if other is not None and other._owner == 0:
+            other.close()
 
     def close(self) -> None:
         """Closes this end. The other one receives what was sent, and then EOFError."""
@@ -171,10 +188,12 @@ class Channel:
         if not getattr(self, "_closed", True):
             self.close()
 
-    def _let_go(self) -> None:
-        for end in (self._outbox, self._inbox):
-            if end is not None:
-                end.close()
+    def _let_go(self, early: bool = False) -> None:
+        if self._outbox is not None:
+            self._outbox.close()
+        inbox = self._inbox
+        if inbox is not None and not (early and (inbox.is_waited_in() or self._readers.count() > 0)):
+            inbox.close()
 
     def _forked(self) -> None:
         # What the parent has used is the parent's, whose ends are not to stay open here.
@@ -231,11 +250,16 @@ class ChannelListener:
     """Waits at an address, a path, or `@` and a name, for processes that are not related to connect."""
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
-        self._listener = _bytepath.Meeting(os.fspath(address))
+        # In a process that was forked from this one there is none.
+        self._listener: _bytepath.Meeting | None = _bytepath.Meeting(os.fspath(address))
+        self._owner = os.getpid()
+        keep_account_of(self)
 
     def accept(self, timeout: float | None = None, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> Channel:
         """A channel to the next process that connects: TimeoutError where none has in time. Processes of other
         users are refused."""
+        if self._listener is None:
+            raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
         began = monotonic()
         fd = self._listener.accept(timeout)
         if fd is None:
@@ -258,7 +282,17 @@ class ChannelListener:
 
     def close(self) -> None:
         """Listens no more."""
-        self._listener.close()
+        self._let_go()
+
+    def _let_go(self, early: bool = False) -> None:
+        if self._listener is not None and not early:
+            self._listener.close()
+
+    def _forked(self) -> None:
+        listener, self._listener = self._listener, None
+        fd = None if listener is None else listener.abandon()
+        if fd is not None:
+            os.close(fd)
 
     def __enter__(self) -> ChannelListener:
         return self

@@ -400,17 +400,23 @@ class Queue:
                 "forked from it cannot use it, and connects to the address itself"
             )
 
-    def _let_go(self) -> None:
-        if self._pool is not None:
+    def _let_go(self, early: bool = False) -> None:
+        if self._pool is not None and not early:
             self._pool.close()
         outbox, self._outbox = self._outbox, None
         if outbox is not None:
             outbox.close()
+        if early and self._is_waited_in():
+            return
         inbox, self._inbox = self._inbox, None
         if inbox is not None:
             inbox.close()
             if self._board is not None:
                 self._board.unclaim()
+
+    def _is_waited_in(self) -> bool:
+        inbox = self._inbox
+        return inbox is not None and (inbox.is_waited_in() or self._readers.count() > 0)
 
     def _forked(self) -> None:
         pool, self._pool = self._pool, None

@@ -102,6 +102,14 @@ pub(crate) fn move_bytes(
     move_between(py, asked.job(&source, &sink), &asked, progress.as_ref())
 }
 
+/// Refuses what no bytes come from, before anything is lost for it.
+#[pyfunction]
+pub(crate) fn check_source(py: Python<'_>, source: i32) -> PyResult<()> {
+    let source = own(py, source)?;
+    let checked = Endpoint::source(source.as_fd());
+    checked.map(drop).map_err(|error| errors::endpoint(py, &error))
+}
+
 /// Copies one regular file to another, by name: what `move_bytes` takes a dozen calls from Python for,
 /// which a small file would notice. Nothing where it is not as simple as that; nothing was done then.
 #[pyfunction]

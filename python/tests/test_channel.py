@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import channel_work as work
@@ -278,6 +279,14 @@ def test_programs_that_are_started_inherit_no_descriptors_of_channels(tmp_path):
 # ---- waiting ----------------------------------------------------------------------------------------
 
 
+def test_who_keeps_very_many_arrays_goes_on_getting_them():
+    queue, kept = bytepath.Queue(), []
+    for index in range(4500):
+        queue.put(np.full(2100, index), timeout=10)
+        kept.append(queue.get(timeout=10))
+    assert all((array == index).all() for index, array in enumerate(kept))
+
+
 def test_a_queue_that_is_full_says_so_and_goes_on_when_there_is_room():
     queue = bytepath.Queue(2)
     queue.put(1)
@@ -423,6 +432,75 @@ def test_a_channel_whose_other_end_is_killed_says_so_to_both_ways():
             here.send(np.zeros(10_000), timeout=30)
 
 
+def test_the_death_of_who_made_both_ends_is_told_to_a_process_that_was_forked_with_them():
+    told, tells = fork().Pipe(False)
+
+    def answer(channel: bytepath.Channel) -> None:
+        with contextlib.suppress(EOFError), channel:
+            while True:
+                channel.send(channel.recv())
+        tells.send("ended")
+
+    def make_both() -> None:
+        here, there = bytepath.Channel.pair()
+        worker = fork().Process(target=answer, args=(there,))
+        worker.start()
+        there.close()
+        here.send("one")
+        tells.send(here.recv())
+        worker.join()
+
+    maker = fork().Process(target=make_both)
+    maker.start()
+    tells.close()
+    assert told.recv() == "one"
+    maker.kill()
+    assert told.poll(30), "it waits for ever"
+    assert told.recv() == "ended"
+    maker.join()
+
+
+def test_both_ends_are_for_a_process_that_goes_on_as_another():
+    ends = bytepath.Channel.pair()
+    child = os.fork()
+    if child == 0:
+        ends[0].send("one")
+        os._exit(ends[1].recv(timeout=30) != "one")
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("beside", ["nobody", "a thread that waits"])
+def test_a_listener_is_its_process_own(beside):
+    address = f"@bytepath-test-{os.getpid()}"
+    listener = bytepath.ChannelListener(address)
+    waiting = threading.Thread(target=lambda: pytest.raises(ValueError, listener.accept))
+    if beside != "nobody":
+        waiting.start()
+        # Where it waits most of the time.
+        while not any(frame.f_code.co_name == "accept" for frame in sys._current_frames().values()):
+            pass
+    told, tells = fork().Pipe()
+
+    def stay() -> None:
+        with pytest.raises(RuntimeError, match="belongs to process"):
+            listener.accept(0)
+        tells.send("refused")
+        tells.recv()
+
+    child = fork().Process(target=stay, daemon=True)
+    child.start()
+    tells.close()
+    assert told.recv() == "refused"
+    listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        bytepath.Channel.connect(address, timeout=0)
+    with bytepath.ChannelListener(address):
+        told.send(None)
+        child.join()
+    if beside != "nobody":
+        waiting.join()
+
+
 def test_a_second_receiver_is_refused_while_the_first_one_is_there():
     queue = bytepath.Queue()
     queue.put("for the first")
@@ -447,6 +525,43 @@ def test_a_receiver_that_ended_is_followed_by_another_one():
             queue.put(value)
         assert told.recv() in (value, "Empty: ")
         child.join()
+
+
+def test_a_receiver_that_closes_tells_those_that_it_has_not_taken_in_yet():
+    queue = bytepath.JoinableQueue(maxsize=3)
+    told, tells = fork().Pipe()
+
+    def receive() -> None:
+        with queue:
+            with pytest.raises(queues.Empty):
+                queue.get_nowait()
+            told.send("receives")
+            told.recv()
+        told.send("closed")
+        told.recv()
+
+    receiver = fork().Process(target=receive, daemon=True)
+    receiver.start()
+    told.close()
+    assert tells.recv() == "receives"
+    for index in range(3):
+        queue.put(index)
+    with pytest.raises(queues.Full):
+        queue.put_nowait(3)
+    tells.send(None)
+    assert tells.recv() == "closed"
+    assert queue.qsize() == 0 and queue.join(1)
+    # What was put is lost, which who puts is told, too, within a moment.
+    with pytest.raises(bytepath.PeerGone):
+        while True:
+            queue.put(4)
+    for index in range(5, 8):
+        queue.put_nowait(index)
+    with pytest.raises(queues.Full):
+        queue.put_nowait(8)
+    assert [queue.get(timeout=10) for _ in range(3)] == [5, 6, 7]
+    tells.send(None)
+    receiver.join()
 
 
 def test_a_forked_process_cannot_disturb_a_channel_that_it_inherits():
@@ -480,6 +595,51 @@ def test_a_forked_process_cannot_disturb_a_channel_that_it_inherits():
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     assert view[-1] == 99_999
+
+
+def sockets() -> set[str]:
+    """The sockets that this process has open."""
+    links = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            links.add(os.readlink(f"/proc/self/fd/{name}"))
+    return {link for link in links if link.startswith("socket:")}
+
+
+def test_a_process_that_is_forked_while_threads_look_keeps_nothing_of_its_parents():
+    before, over = sockets(), threading.Event()
+    here, there = bytepath.Channel.pair(ring_bytes=1 << 12)
+    here.send("one")
+    there.recv()
+    there.send("one")
+    here.recv()
+    # From here on one way is full, and the other one empty.
+    with contextlib.suppress(TimeoutError):
+        while True:
+            here.send(bytes(1000), 0.0)
+
+    def look(end: Callable[[float], object]) -> None:
+        while not over.is_set():
+            with pytest.raises(TimeoutError):
+                end(0.0003)
+
+    ends = (lambda timeout: here.send(bytes(1000), timeout), here.recv)
+    threads = [threading.Thread(target=look, args=(end,)) for end in ends * 2]
+    for thread in threads:
+        thread.start()
+    try:
+        ours = sockets() - before
+        kept = 0
+        for _ in range(60):
+            child = os.fork()
+            if child == 0:
+                os._exit(bool(sockets() & ours))
+            kept += os.waitpid(child, 0)[1] != 0
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert len(ours) >= 4 and kept == 0
 
 
 def test_what_a_forked_process_has_inherited_is_not_written_to_while_it_lives():

@@ -239,6 +239,15 @@ def test_what_a_copy_did_is_explained_whenever_that_is_asked(tmp_path):
     assert copied.explained == copied.explained == sent.explained and sent == copied
 
 
+def test_what_was_done_and_what_is_planned_may_be_a_key(tmp_path):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_bytes(b"bytes")
+    file = tmp_path / "tree" / "a"
+    told = [bytepath.copy(file, tmp_path / "b"), bytepath.plan(file, tmp_path / "b")]
+    told.append(bytepath.copytree(tmp_path / "tree", tmp_path / "copy"))
+    assert {key: None for key in told}.keys() == set(told)
+
+
 def test_a_plan_is_told_and_nothing_moves(tmp_path):
     (tmp_path / "a").write_bytes(b"bytes")
     plan = bytepath.plan(tmp_path / "a", tmp_path / "not-there")
@@ -336,6 +345,41 @@ def test_what_cannot_be_asked_for_leaves_the_sink_as_it_was(tmp_path, asked):
     with pytest.raises((ValueError, TypeError, OSError)):
         bytepath.copy(source, tmp_path / "new", **asked)
     assert sorted(os.listdir(tmp_path)) == ["sink", "source"]
+
+
+@pytest.mark.parametrize(
+    ("source", "asked", "error"),
+    [
+        ("pipe", {"verify": True}, ValueError),
+        ("pipe", {"source_offset": 2}, OSError),
+        ("directory", {}, IsADirectoryError),
+        ("sink's own kind", {}, OSError),
+        ("file", {"progress": True}, ImportError),
+    ],
+)
+def test_a_source_that_cannot_be_one_leaves_the_sink_as_it_was(tmp_path, monkeypatch, source, asked, error):
+    # As where it is not installed.
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    folder = tmp_path / "sinks"
+    folder.mkdir()
+    (folder / "sink").write_bytes(b"precious")
+    (tmp_path / "file").write_bytes(b"new")
+    reader, writer = os.pipe()
+    ends = {
+        "pipe": reader,
+        "directory": os.open(tmp_path, os.O_RDONLY),
+        "sink's own kind": os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT),
+        "file": os.open(tmp_path / "file", os.O_RDONLY),
+    }
+    try:
+        for name in ("sink", "new"):
+            with pytest.raises(error):
+                bytepath.copy(ends[source], folder / name, **asked)
+    finally:
+        for descriptor in (*ends.values(), writer):
+            os.close(descriptor)
+    assert (folder / "sink").read_bytes() == b"precious"
+    assert os.listdir(folder) == ["sink"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to become somebody who may not read all")

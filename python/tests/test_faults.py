@@ -96,6 +96,22 @@ def test_an_enciphered_socket_is_not_taken_for_its_bytes(tmp_path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with near, far, context.wrap_socket(near, do_handshake_on_connect=False) as wrapped:
+        with wrapped.makefile("rb") as reads, wrapped.makefile("wb") as writes:
+            raw = wrapped.makefile("rb", buffering=0)
+            for source, sink in [(os.devnull, wrapped), (os.devnull, writes), (reads, os.devnull), (raw, os.devnull)]:
+                with pytest.raises(TypeError, match="enciphered"):
+                    bytepath.copy(source, sink)
+
+
+def test_an_enciphered_socket_of_a_kind_of_its_own_is_one(tmp_path):
+    class Kind(ssl.SSLSocket):
+        pass
+
+    near, far = socket.socketpair()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.sslsocket_class = Kind
+    with near, far, context.wrap_socket(near, do_handshake_on_connect=False) as wrapped:
         with pytest.raises(TypeError, match="enciphered"):
             bytepath.copy(os.devnull, wrapped)
 
@@ -238,6 +254,44 @@ def test_a_callback_that_raises_ends_the_copy():
         bytepath.copy("/dev/zero", os.devnull, progress=tell, progress_seconds=0.01)
     cause = raised.value.__cause__
     assert isinstance(cause, bytepath.CopyError) and cause.errno == errno.ECANCELED
+
+
+def test_nobody_at_the_other_end_of_a_fifo_is_given_up(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "a").write_bytes(b"bytes")
+    for source, sink in (("fifo", "b"), ("a", "fifo")):
+        with pytest.raises(TimeoutError, match="nobody (writes|reads) at the other end") as raised:
+            bytepath.copy(tmp_path / source, tmp_path / sink, timeout=0.05)
+        assert raised.value.filename == str(tmp_path / "fifo")
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_fifo_that_is_waited_for_so_long_is_copied_to_and_from(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    # More than a pipe holds.
+    (tmp_path / "a").write_bytes(bytes(200_000))
+    writer = threading.Thread(target=bytepath.copy, args=(tmp_path / "a", tmp_path / "fifo"), kwargs={"timeout": 30})
+    writer.start()
+    assert bytepath.copy(tmp_path / "fifo", tmp_path / "b", timeout=30).bytes == 200_000
+    writer.join()
+    # Who comes and goes without a byte has written nothing.
+    writer = threading.Thread(target=lambda: os.close(os.open(tmp_path / "fifo", os.O_WRONLY)))
+    writer.start()
+    assert bytepath.copy(tmp_path / "fifo", tmp_path / "b", timeout=30).bytes == 0
+    writer.join()
+
+
+def test_the_shorter_timeout_of_two_sockets_is_kept(tmp_path):
+    (near, far), (other, end) = socket.socketpair(), socket.socketpair()
+    with near, far, other, end:
+        near.settimeout(30)
+        other.settimeout(0.05)
+        with pytest.raises(TimeoutError, match="nothing moved for 0.05 s"):
+            bytepath.copy(near, other)
+        other.settimeout(None)
+        near.settimeout(0.05)
+        with near.makefile("rb", buffering=0) as file, pytest.raises(TimeoutError, match="nothing moved for 0.05 s"):
+            bytepath.copy(file, tmp_path / "b")
 
 
 def test_a_peer_that_does_not_move_is_given_up(tmp_path):

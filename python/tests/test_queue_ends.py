@@ -60,6 +60,70 @@ def wait_until_in(function: str, count: int) -> None:
         pause.wait(0.005)
 
 
+def late(channel: bytepath.Channel, tasks: bytepath.Queue, results: bytepath.Queue) -> None:
+    first = tasks.get(timeout=30)
+
+    def go_on() -> None:
+        # multiprocessing has done what is to be done at the end by then, and waits for this thread.
+        wait_until_in("_shutdown", 1)
+        channel.send(first)
+        results.put(tasks.get(timeout=30))
+
+    threading.Thread(target=go_on).start()
+
+
+def test_a_thread_that_a_child_waits_for_at_its_end_goes_on_sending_and_getting():
+    here, there = bytepath.Channel.pair()
+    tasks, results = bytepath.Queue(), bytepath.Queue()
+    worker = fork().Process(target=late, args=(there, tasks, results), daemon=True)
+    worker.start()
+    there.close()
+    tasks.put("first")
+    tasks.put("second")
+    assert here.recv(timeout=30) == "first"
+    assert results.get(timeout=30) == "second"
+    worker.join(30)
+    assert worker.exitcode == 0
+    # It has closed its ends, and is not taken for killed.
+    with pytest.raises(EOFError) as ended:
+        here.recv(timeout=30)
+    assert ended.type is EOFError
+    with pytest.raises(queues.Empty):
+        results.get_nowait()
+
+
+def test_a_thread_gets_what_a_child_still_puts_while_the_program_ends(python):
+    script = """
+import multiprocessing, threading
+from multiprocessing import util
+import bytepath
+
+fork = multiprocessing.get_context("fork")
+
+def work(queues, ends, got):
+    ends.recv()
+    for name, queue in queues.items():
+        queue.put(name)
+    print(sorted(got.recv() for _ in queues), flush=True)
+
+def get(queue, gets):
+    gets.send(queue.get())
+
+queues = {"many get": bytepath.Queue(receivers="many"), "one gets": bytepath.Queue()}
+(ends, end), (got, gets) = fork.Pipe(False), fork.Pipe(False)
+fork.Process(target=work, args=(queues, ends, got)).start()
+for queue in queues.values():
+    threading.Thread(target=get, args=(queue, gets), daemon=True).start()
+inbox = None
+while inbox is None or not inbox.is_waited_in():
+    inbox = queues["one gets"]._inbox
+# After what is done before children are waited for.
+util.Finalize(None, end.send, args=("now",), exitpriority=5)
+"""
+    done = python(script)
+    assert done.stdout == "['many get', 'one gets']\n", done.stderr
+
+
 # ---- ends that ended well ---------------------------------------------------------------------------
 
 

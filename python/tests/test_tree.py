@@ -7,6 +7,8 @@ import os
 import pickle
 import shutil
 import signal
+import socket
+import stat
 import sys
 import threading
 import time
@@ -294,6 +296,53 @@ def test_links_that_are_the_ends_are_followed_even_where_links_are_kept(command,
     bytepath.copytree(tmp_path / "to-it", tmp_path / "to-there", dirs_exist_ok=True)
     assert (tmp_path / "to-there").is_symlink() and (tmp_path / "there/file").read_bytes() == b"bytes"
     assert (tmp_path / "copy/link").is_symlink() and (tmp_path / "copy/file").read_bytes() == b"bytes"
+
+
+def test_a_tree_is_not_copied_into_itself_and_nothing_is_left_there(command, tree):
+    before = names_under(tree)
+    for destination in ("copy", "new/copy", "deep/er/copy"):
+        with pytest.raises(bytepath.TreeError, match="into itself") as raised:
+            bytepath.copytree(tree, tree / destination)
+        (error,) = raised.value.errors
+        assert (error["source"], error["destination"]) == (str(tree), str(tree / destination))
+        with pytest.raises(bytepath.TreeError, match="into itself"):
+            bytepath.copytree(tree, tree / destination, ignore=shutil.ignore_patterns("nothing of this name"))
+    assert names_under(tree) == before
+    # As shutil does it.
+    copied = bytepath.copytree(tree, tree / "copy", ignore=shutil.ignore_patterns("deep"))
+    assert (copied.files, (tree / "copy" / "link").read_bytes()) == (1, (tree / "link").read_bytes())
+
+
+def test_special_files_are_made_in_the_copy(command, tmp_path):
+    (tmp_path / "tree").mkdir()
+    os.mkfifo(tmp_path / "tree" / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(tmp_path / "tree" / "socket"))
+        bytepath.copytree(tmp_path / "tree", tmp_path / "copy")
+    modes = [os.stat(tmp_path / "copy" / name).st_mode for name in ("fifo", "socket")]
+    assert stat.S_ISFIFO(modes[0]) and stat.S_ISSOCK(modes[1])
+
+
+def test_a_file_system_without_extended_attributes_is_copied_to(command, tree, tmp_path, python):
+    try:
+        os.setxattr(tree / "deep" / "er" / "run", "user.of", b"value")
+    except OSError as error:
+        pytest.skip(f"no extended attributes here: {error}")
+    script = (
+        "import bytepath, subprocess, sys\n"
+        "source, there, without = sys.argv[1:]\n"
+        "subprocess.run(['mount', '-t', 'ramfs', 'none', without], check=True)\n"
+        "copied = bytepath.copytree(source, without + '/copy')\n"
+        "bytepath.copytree(source, there)\n"
+        "print(copied.files, open(without + '/copy/deep/er/run').read())\n"
+    )
+    (tmp_path / "without").mkdir()
+    ends = (str(tree), str(tmp_path / "there"), str(tmp_path / "without"))
+    done = python(script, *ends, prefix=("unshare", "--mount", "--map-root-user"))
+    if done.returncode != 0 and ("unshare" in done.stderr or "mount" in done.stderr):
+        pytest.skip(f"no mount of a ramfs: {done.stderr.strip()}")
+    assert done.stdout == "52 #!/bin/sh\n\n", done.stderr
+    assert os.getxattr(tmp_path / "there" / "deep" / "er" / "run", "user.of") == b"value"
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ use bytepath::channel::{Borrowed, SharedBytes};
 use pyo3::prelude::*;
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::gate;
 use super::inbox::is_readable;
 
 /// Blocks that Python has views of.
@@ -118,6 +119,7 @@ pub(crate) fn gives_back_later() -> bool {
 /// To be called before this process forks.
 #[pyfunction]
 pub(crate) fn about_to_fork() {
+    gate::close();
     if VIEWED.load(SeqCst) == 0 {
         return;
     }
@@ -132,11 +134,13 @@ pub(crate) fn about_to_fork() {
 #[pyfunction]
 pub(crate) fn forked_in_parent() {
     known().begun = None;
+    gate::open();
 }
 
 /// To be called in the forked process, which keeps nothing for others.
 #[pyfunction]
 pub(crate) fn forked_in_child() {
+    gate::open_in_child();
     let mut known = known();
     // Open for as long as this process is there.
     std::mem::forget(known.begun.take());

@@ -78,6 +78,14 @@ impl<'py> Given<'py> {
         Ok(Given { block, pickle, buffers })
     }
 
+    /// Has its block copied into memory of this process, where there is some, so that the sender has its own back.
+    pub(crate) fn keep_copy(&mut self, py: Python<'py>) {
+        let copy = self.block.as_ref().and_then(|block| py.detach(|| block.copied()));
+        if let Some(copy) = copy {
+            self.block = Some(Arc::new(Block::Own(copy)));
+        }
+    }
+
     /// Its pickle, and its buffers.
     ///
     /// # Errors

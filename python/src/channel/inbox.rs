@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use rustix::event::epoll;
 
 use super::errors::{os_error, raised, taken_fd};
 use super::forks::{self, Lent};
+use super::gate;
 use super::given::Given;
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
@@ -24,6 +26,8 @@ use crate::sys::view::Block;
 const LOOK: Duration = Duration::from_millis(10);
 /// Connections taken at once.
 const ACCEPTS_MAX: usize = 64;
+/// Those that wait to be taken, and are told that nobody takes them any more; the kernel has fewer wait.
+const TOLD_MAX: usize = 1 << 16;
 /// Whoever has connected says at once what it is.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// And has begun to after so long, or is let go.
@@ -38,6 +42,8 @@ const TAKING_IN_FDS: usize = 3;
 pub(crate) struct Inbox {
     state: Mutex<State>,
     events: Arc<OwnedFd>,
+    /// Threads that wait in it.
+    waiting: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -117,7 +123,7 @@ impl Inbox {
             if let Some(message) = self.taken(py)? {
                 return Ok(Some(message));
             }
-            if wait(py, &WaitsForMessage(self), deadline)?.is_none() {
+            if self.waited(py, deadline)?.is_none() {
                 return Ok(None);
             }
         }
@@ -128,7 +134,12 @@ impl Inbox {
         if WaitsForMessage(self).look().map_err(|error| error(py))?.is_some() {
             return Ok(true);
         }
-        Ok(wait(py, &WaitsForMessage(self), Deadline::after(timeout))?.is_some())
+        Ok(self.waited(py, Deadline::after(timeout))?.is_some())
+    }
+
+    /// Whether a thread waits in it for something.
+    fn is_waited_in(&self) -> bool {
+        self.waiting.load(SeqCst) > 0
     }
 
     /// Has the descriptor become readable once there is something to receive; true where there is now.
@@ -144,17 +155,22 @@ impl Inbox {
     /// Ends it, and tells the senders so. Views of what was received stay.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
+            let _look = gate::look();
             let mut state = self.state();
             state.open = false;
-            state.listener = None;
             state.newcomers.clear();
             state.lanes.clear();
+            // Others may have the same listener, where who has connected would wait for the next receiver,
+            // though what it has sent counts as lost.
+            if let Some(listener) = state.listener.take() {
+                (0..TOLD_MAX).find(|_| !matches!(listener.try_accept(), Ok(Some(_))));
+            }
         });
     }
 
     /// Lets it go without a word: a forked process has inherited what is still its parent's.
     fn abandon(&self) {
-        // A thread that is not here any more may hold it for ever.
+        // A thread that is not here any more may hold it for ever, though hardly ever does (gate).
         if let Ok(mut state) = self.state.try_lock() {
             state.open = false;
             state.listener = None;
@@ -180,7 +196,15 @@ impl Inbox {
             lost: VecDeque::new(),
             ring_bytes,
         };
-        Ok(Inbox { state: Mutex::new(state), events: Arc::new(events) })
+        let (state, waiting) = (Mutex::new(state), AtomicUsize::new(0));
+        Ok(Inbox { state, events: Arc::new(events), waiting })
+    }
+
+    fn waited(&self, py: Python<'_>, deadline: Deadline) -> PyResult<Option<()>> {
+        self.waiting.fetch_add(1, SeqCst);
+        let waited = wait(py, &WaitsForMessage(self), deadline);
+        self.waiting.fetch_sub(1, SeqCst);
+        waited
     }
 
     fn watch_fd(&self, fd: impl AsFd) -> PyResult<()> {
@@ -212,7 +236,8 @@ impl Inbox {
             Found::Message => {}
         }
         let lane = &mut state.lanes[state.next];
-        let given = match lane.try_receive().map_err(|error| raised(py, error))? {
+        let keeps_many = lane.keeps_many();
+        let mut given = match lane.try_receive().map_err(|error| raised(py, error))? {
             Buffers::Message(mut message) => {
                 let block = message.take_buffers().into_iter().next();
                 let block = block.map(|borrowed| Block::Lent(Lent::new(borrowed)));
@@ -222,6 +247,9 @@ impl Inbox {
         };
         state.next += 1;
         drop(guard);
+        if keeps_many {
+            given.keep_copy(py);
+        }
         given.objects(py).map(Some)
     }
 }

@@ -1,7 +1,7 @@
 //! Where processes that are not related find each other.
 
-use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use bytepath::channel::{Address, ChannelError, Connection, Listener};
@@ -16,14 +16,19 @@ use super::waiting::Deadline;
 /// Waits at an address for others to connect.
 #[pyclass(frozen, module = "bytepath._bytepath")]
 #[derive(Debug)]
-pub(crate) struct Meeting(Mutex<Option<Listener>>);
+pub(crate) struct Meeting {
+    listener: Mutex<Option<Listener>>,
+    fd: i32,
+}
 
 #[pymethods]
 impl Meeting {
     #[new]
     fn new(py: Python<'_>, address: std::ffi::OsString) -> PyResult<Meeting> {
         let bound = Address::parse(address).and_then(|address| Listener::bind(&address));
-        Ok(Meeting(Mutex::new(Some(bound.map_err(|error| raised(py, error))?))))
+        let listener = bound.map_err(|error| raised(py, error))?;
+        let fd = listener.as_fd().as_raw_fd();
+        Ok(Meeting { listener: Mutex::new(Some(listener)), fd })
     }
 
     /// The descriptor of the next connection, the caller's; None where none came in time.
@@ -31,7 +36,7 @@ impl Meeting {
         let deadline = Deadline::after(timeout);
         loop {
             let accepted = py.detach(|| {
-                let guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let guard = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(listener) = &*guard else { return Ok(None) };
                 let accepted = listener.try_accept()?;
                 if accepted.is_none() {
@@ -52,7 +57,22 @@ impl Meeting {
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        py.detach(|| self.listener.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Lets it go in a forked process, whose parent goes on listening: a descriptor that is still to be closed, where
+    /// a thread that is not here any more waits with it.
+    fn abandon(slf: &Bound<'_, Meeting>) -> Option<i32> {
+        match slf.get().listener.try_lock() {
+            Ok(mut listener) => drop(listener.take()),
+            Err(TryLockError::Poisoned(listener)) => drop(listener.into_inner().take()),
+            Err(TryLockError::WouldBlock) => {
+                // Nobody else is to close it.
+                std::mem::forget(slf.clone());
+                return Some(slf.get().fd);
+            }
+        }
+        None
     }
 }
 

@@ -4,6 +4,7 @@
 mod board;
 mod errors;
 mod forks;
+mod gate;
 mod given;
 mod head;
 mod inbox;

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use rustix::event::epoll;
 
 use super::errors::{raised, taken_fd};
+use super::gate;
 use super::head::{Most, Plan};
 use super::meeting::connected;
 use super::setup;
@@ -23,6 +24,9 @@ const HEAD_MAX: usize = 64 << 10;
 const COPY_HELD_MAX: usize = 256 << 10;
 /// A receiver that is at work gives memory back within so many seconds.
 const MOMENT: f64 = 0.005;
+/// Each time it does not, twice as many blocks have to come back before it is waited for again, until there were so
+/// many such times: it may keep most of what it gets, and give back but a little.
+const IN_VAIN_MAX: u32 = 10;
 /// An end that need not wait looks so often whether the other one is still there.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -43,8 +47,10 @@ struct State {
     /// The last look found nobody: from then on every message is refused.
     is_alone: bool,
     lacked: Lacked,
-    /// How many blocks had come back when waiting for one was in vain.
-    hopeless: Option<u64>,
+    /// How many blocks have to have come back before waiting for warm memory is no more in vain.
+    hopeful_from: u64,
+    /// How often that was in vain, one time after the other.
+    in_vain: u32,
 }
 
 /// What the last message that was refused was refused for.
@@ -138,7 +144,11 @@ impl Outbox {
 
     /// Ends it, with the word that no more comes.
     fn close(&self, py: Python<'_>) {
-        if let Some(sender) = py.detach(|| self.state().sender.take()) {
+        let taken = py.detach(|| {
+            let _look = gate::look();
+            self.state().sender.take()
+        });
+        if let Some(sender) = taken {
             sender.finish();
         }
     }
@@ -151,7 +161,7 @@ impl Outbox {
 
     /// Lets it go without a word: a forked process has inherited what is still its parent's.
     fn abandon(&self) {
-        // A thread that is not here any more may hold it for ever.
+        // A thread that is not here any more may hold it for ever, though hardly ever does (gate).
         if let Ok(mut state) = self.state.try_lock() {
             drop(state.sender.take());
         }
@@ -180,7 +190,8 @@ impl Outbox {
             looked: Instant::now(),
             is_alone: false,
             lacked: Lacked::Memory,
-            hopeless: None,
+            hopeful_from: 0,
+            in_vain: 0,
         });
         Ok(Outbox { state, events: Arc::new(events) })
     }
@@ -241,7 +252,8 @@ impl Outbox {
             }
             let mut state = self.state();
             let returned = state.open().map_err(|error| error(py))?.returned();
-            state.hopeless = Some(returned);
+            state.hopeful_from = returned + (1 << state.in_vain);
+            state.in_vain = IN_VAIN_MAX.min(state.in_vain + 1);
         }
         waits.warm = false;
         match waits.look().map_err(|error| error(py))? {
@@ -250,11 +262,11 @@ impl Outbox {
         }
     }
 
-    /// Whether a moment was waited in vain for what comes back, and nothing has since.
+    /// Whether a moment was waited in vain for what comes back, and not enough has since.
     fn is_hopeless(&self, py: Python<'_>) -> PyResult<bool> {
         let mut state = self.state();
         let returned = state.open().map_err(|error| error(py))?.returned();
-        Ok(state.hopeless == Some(returned))
+        Ok(returned < state.hopeful_from)
     }
 
     fn try_send(&self, parcel: &mut Parcel) -> Result<Option<()>, PyError> {
@@ -306,10 +318,14 @@ impl Waiter for WaitsForMemory<'_> {
         let mut state = self.outbox.state();
         state.lacked = Lacked::Memory;
         let sender = state.open()?;
-        match self.warm {
-            true => sender.try_lend_warm(self.bytes).map_err(error),
-            false => sender.try_lend(self.bytes).map_err(error),
+        if !self.warm {
+            return sender.try_lend(self.bytes).map_err(error);
         }
+        let lent = sender.try_lend_warm(self.bytes).map_err(error)?;
+        if lent.is_some() {
+            state.in_vain = 0;
+        }
+        Ok(lent)
     }
 
     fn spins_in_vain(&self) -> bool {

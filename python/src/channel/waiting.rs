@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::errors::os_error;
-use super::forks;
+use super::{forks, gate};
 
 /// Waking another CPU may cost as much as this, so that staying awake in vain at most doubles it.
 const AWAKE: Duration = Duration::from_micros(100);
@@ -82,11 +82,16 @@ pub(crate) fn wait<W: Waiter>(
         py.check_signals()?;
         forks::give_back(py);
         let turn = py.detach(|| {
-            if let Some(events) = waiter.watch()? {
+            let watched = {
+                let _look = gate::look();
+                waiter.watch()?
+            };
+            if let Some(events) = watched {
                 sleep(events.as_fd(), deadline.slice()).map_err(|errno| -> PyError {
                     Box::new(move |_| os_error("cannot wait for the channel", errno))
                 })?;
             }
+            let _look = gate::look();
             waiter.look()
         });
         match turn.map_err(|error| error(py))? {
@@ -103,6 +108,7 @@ pub(crate) fn wait<W: Waiter>(
 fn spin<W: Waiter>(waiter: &W, deadline: Deadline) -> Result<Option<W::Got>, PyError> {
     let began = Instant::now();
     loop {
+        let look = gate::look();
         let in_vain = waiter.spins_in_vain();
         for _ in 0..if in_vain { 2 } else { TURNS } {
             if let Some(got) = waiter.look()? {
@@ -114,6 +120,7 @@ fn spin<W: Waiter>(waiter: &W, deadline: Deadline) -> Result<Option<W::Got>, PyE
                 std::hint::spin_loop();
             }
         }
+        drop(look);
         let spent = began.elapsed();
         if in_vain || spent > AWAKE || deadline.is_over() {
             return Ok(None);

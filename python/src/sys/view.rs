@@ -67,6 +67,15 @@ impl Block {
             Block::Own(bytes) => bytes[..].into(),
         }
     }
+
+    /// The same bytes, if there is memory for them.
+    pub(crate) fn copied(&self) -> Option<Vec<u8>> {
+        let (bytes, mut copy) = (self.bytes(), Vec::new());
+        copy.try_reserve_exact(bytes.len()).ok()?;
+        copy.resize(bytes.len(), 0);
+        bytes.copy_to(&mut copy);
+        Some(copy)
+    }
 }
 
 /// A part of a block.

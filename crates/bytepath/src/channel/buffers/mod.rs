@@ -91,12 +91,29 @@ mod tests {
     fn pair() -> (BufferSender, BufferReceiver) {
         let setup = Setup { ring_bytes: 4096, pages: PageSize::Base, ..Setup::default() };
         let (here, there) = Connection::pair().expect("a pair");
-        let mut sender = here.buffer_sender(&setup, 1 << 20).expect("a sender");
+        let mut sender = here.buffer_sender(&setup, 16 << 20).expect("a sender");
         let mut receiver = there.buffer_receiver(&setup).expect("a receiver");
         let draft = sender.try_lend(100).expect("it lends").expect("memory");
         assert!(sender.try_send(b"", &mut vec![draft]).expect("it goes"));
         assert!(matches!(receiver.try_receive(), Ok(Buffers::Message(_))));
         (sender, receiver)
+    }
+
+    #[test]
+    fn a_receiver_is_told_when_it_keeps_many_whatever_their_size() {
+        let (mut sender, mut receiver) = pair();
+        let mut kept = Vec::new();
+        while !receiver.keeps_many() {
+            let draft = sender.try_lend(1).expect("it lends").expect("there are more");
+            assert!(sender.try_send(b"", &mut vec![draft]).expect("it goes"));
+            let Ok(Buffers::Message(mut message)) = receiver.try_receive() else {
+                panic!("it is there")
+            };
+            kept.append(&mut message.take_buffers());
+        }
+        assert!(sender.try_lend(1).expect("it lends").is_some());
+        kept.pop();
+        assert!(!receiver.keeps_many());
     }
 
     #[test]

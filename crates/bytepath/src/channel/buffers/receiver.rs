@@ -236,6 +236,12 @@ impl BufferReceiver {
         self.messages.link.notice_hang_up()
     }
 
+    /// Whether more than half of the buffers that may be kept at once are: who keeps more of them, be they ever so
+    /// small, copies them and gives them back, as the sender has no more of them at last.
+    pub fn keeps_many(&self) -> bool {
+        self.slots.as_ref().is_some_and(|slots| Arc::strong_count(slots) > SLOTS / 2)
+    }
+
     /// Whether the other end ran on this CPU when it last told: spinning keeps it from going on then.
     pub fn shares_cpu(&mut self) -> bool {
         self.messages.link.shares_cpu()

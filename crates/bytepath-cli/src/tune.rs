@@ -130,18 +130,20 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     let disturbed = watch.end(&allowed);
     profile.keep_other_places(Profile::read(path).ok());
     let kept = output.write(kept(&profile)?.as_bytes());
-    if disturbed.flagged {
-        crate::say(format_args!(
-            "bytepath: while this was measured, {}; measure again when the machine is idle",
-            disturbed.why
-        ));
-    }
     // What was measured is told also where it cannot be kept.
     tell(&profile, options, json)?;
     kept?;
-    if !options.json.as_deref().is_some_and(output::is_stdout) {
+    let disturbed = disturbed.flagged.then(|| {
+        let why = disturbed.why;
+        format!("while this was measured, {why}; measure again when the machine is idle")
+    });
+    if options.json.as_deref().is_some_and(output::is_stdout) {
+        disturbed.iter().for_each(|line| crate::say(format_args!("bytepath: {line}")));
+    } else {
         use std::io::Write as _;
-        writeln!(std::io::stdout(), "\nkept in {}", path.display()).context("standard output")?;
+        let mut text = format!("\nkept in {}\n", path.display());
+        text.extend(disturbed.iter().map(|line| format!("{line}\n")));
+        std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     }
     Ok(())
 }

@@ -267,11 +267,12 @@ impl Work<'_> {
         self.show_way(planning.plan().routes().first().map_or("", |c| c.route.name()), &whole);
         let mut route = "";
         let ended = loop {
-            let mut most = planning.most_bytes().min(allowed(pace, self.live));
+            let mut in_all = allowed(pace, self.live);
             if let Left::Bytes(bytes) = left {
-                most = most.min(*bytes);
+                in_all = in_all.min(*bytes);
             }
-            let job = whole.limit(most);
+            let most = planning.most_bytes().min(in_all);
+            let job = planning.stretch(&whole, most, in_all);
             let clock = Clock::now();
             let mut transfer = Transfer::new(&job, planning.plan()).meter(&self.tally.meter);
             // Waking it costs a call each time it waits, which is worth it where bytes would be lost.

@@ -14,6 +14,11 @@ impl Pidfile {
     /// Writes it whole or not at all, in the place of an older one.
     pub(crate) fn write(path: &Path) -> std::io::Result<Pidfile> {
         use std::os::unix::fs::PermissionsExt;
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            // A device stays what it is.
+            std::fs::write(path, format!("{}\n", std::process::id()))?;
+            return Ok(Pidfile(()));
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file = tempfile::Builder::new()
             .permissions(std::fs::Permissions::from_mode(0o644))

@@ -1,9 +1,15 @@
 //! Faults of the kernel, made by strace(1): whatever happens, the classic's words, and no byte lost
 //! or made up.
 
+use std::fs::File;
+use std::process::Stdio;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
 use super::{few, gnu, large};
 use crate::calls::may_trace;
 use crate::classic::differ_at;
+use crate::program::{bytepath, spawned};
 
 /// Calls that move bytes without giving them to the program.
 const IN_KERNEL: &str = "splice,sendfile,copy_file_range";

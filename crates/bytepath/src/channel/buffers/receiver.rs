@@ -87,6 +87,22 @@ impl BufferMessage<'_> {
     }
 }
 
+/// A buffer that a message in the ring tells of. It is not this end's to give back yet.
+#[derive(Debug)]
+struct Found {
+    segment: Arc<Mapped>,
+    range: Range<usize>,
+    slots: Arc<Slots>,
+    slot: u32,
+}
+
+impl Found {
+    fn borrowed(self) -> Borrowed {
+        let Found { segment, range, slots, slot } = self;
+        Borrowed { segment, range, slots, slot, by: getpid() }
+    }
+}
+
 /// A buffer of the sender's, which is this end's to read until it is dropped; also after the channel.
 #[derive(Debug)]
 pub struct Borrowed {
@@ -130,13 +146,12 @@ impl BufferReceiver {
                 places?
             }
         };
-        let mut buffers = Vec::with_capacity(places.len());
-        for place in &places {
-            buffers.push(self.borrow(*place)?);
-        }
+        // None is borrowed yet: dropped, it would be given back, while the message still tells of it.
+        let found = places.iter().map(|place| self.find(*place)).collect::<Result<Vec<_>, _>>()?;
         let head_from = COUNT_BYTES + places.len() * PLACE_BYTES;
         match self.messages.try_receive()? {
             MessageNow::Message(message) if message.bytes().len() >= head_from => {
+                let buffers = found.into_iter().map(Found::borrowed).collect();
                 Ok(Buffers::Message(BufferMessage { message, head_from, buffers }))
             }
             _ => Err(ChannelError::Broken("it takes a message back")),
@@ -151,7 +166,7 @@ impl BufferReceiver {
         self.messages.is_there()
     }
 
-    fn borrow(&mut self, place: Place) -> Result<Borrowed, ChannelError> {
+    fn find(&mut self, place: Place) -> Result<Found, ChannelError> {
         // As many as there are: a sender may have handed over more than are taken at once.
         while !self.segments.contains_key(&place.segment) || self.slots.is_none() {
             self.messages.link.take_packets()?;
@@ -172,7 +187,7 @@ impl BufferReceiver {
         let range = place.from as usize..end;
         segment.see(&range);
         let (segment, slots) = (Arc::clone(segment), Arc::clone(slots));
-        Ok(Borrowed { segment, range, slots, slot: place.slot, by: getpid() })
+        Ok(Found { segment, range, slots, slot: place.slot })
     }
 
     /// Maps what was handed over. What fails for want of descriptors or addresses is tried again.
@@ -299,4 +314,52 @@ fn places(bytes: SharedBytes<'_>) -> Result<Vec<Place>, ChannelError> {
         Place::understood(place)
     };
     Ok((0..count).map(place).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::BufferSender;
+
+    /// Each has a segment to itself, of which there may be three.
+    const BYTES: usize = 128 << 10;
+    const MOST: usize = 448 << 10;
+
+    /// Sends buffers that are all this byte.
+    fn send(sender: &mut BufferSender, byte: u8, count: usize) {
+        let drafts = (0..count).map(|_| {
+            let mut draft = sender.try_lend(BYTES).expect("it lends").expect("memory");
+            draft.space().copy_from(0, &[byte; BYTES]);
+            draft
+        });
+        let mut drafts: Vec<_> = drafts.collect();
+        assert!(sender.try_send(b"", &mut drafts).expect("it goes"));
+    }
+
+    #[test]
+    fn a_message_that_could_not_be_taken_is_the_same_the_next_time() {
+        let (here, there) = Connection::pair().expect("a pair");
+        let mut sender = here.buffer_sender(&Setup::default(), MOST).expect("a sender");
+        let mut receiver = there.buffer_receiver(&Setup::default()).expect("a receiver");
+        send(&mut sender, 1, 2);
+        assert!(matches!(receiver.try_receive(), Ok(Buffers::Message(_))));
+        send(&mut sender, 2, 2);
+        let missing = receiver.segments.remove(&2).expect("the second buffer's");
+        receiver.try_receive().map(drop).expect_err("a buffer is missing");
+        // What would be lent out of the message is written over.
+        send(&mut sender, 3, 1);
+        receiver.segments.insert(2, missing);
+        for (byte, count) in [(2, 2), (3, 1)] {
+            let Ok(Buffers::Message(mut message)) = receiver.try_receive() else {
+                panic!("it is there")
+            };
+            let buffers = message.take_buffers();
+            assert_eq!(buffers.len(), count);
+            for buffer in buffers {
+                let mut bytes = vec![0; BYTES];
+                buffer.bytes().copy_to(&mut bytes);
+                assert!(bytes.iter().all(|&it| it == byte), "{} for {byte}", bytes[0]);
+            }
+        }
+    }
 }

@@ -566,7 +566,7 @@ impl Link {
         }
     }
 
-    /// Wakes the other end if it sleeps, for the caller has told all of them that this is the end.
+    /// Wakes the other end if it sleeps, whatever for.
     pub(super) fn rouse(&mut self) {
         if let Some(how) = self.desks().1.roused() {
             self.wake(how);

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{Ordering::SeqCst, fence};
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -42,12 +43,28 @@ pub(super) struct Packets {
 impl Link {
     /// Takes the packets that have woken this end, and notices where there will be no more.
     pub(super) fn take_packets(&mut self) -> Result<(), ChannelError> {
+        let before = self.packets.files.len();
+        let taken = self.take_packets_now();
+        if self.packets.files.len() > before {
+            // A sender may sleep because the socket had no room for more. Either it finds that there is
+            // some, or this end sees it asleep.
+            fence(SeqCst);
+            self.rouse();
+        }
+        taken
+    }
+
+    fn take_packets_now(&mut self) -> Result<(), ChannelError> {
         let files = self.packets.takes_files;
         let peek = if files { RecvFlags::PEEK } else { RecvFlags::empty() };
         if files {
             self.take_files()?;
         }
         for _ in 0..PACKETS_MAX {
+            // The rest stays in the socket until these are looked at.
+            if self.packets.files.len() == FILES_MAX {
+                return Ok(());
+            }
             let mut packet = [0; PACKET_BYTES];
             let flags = RecvFlags::DONTWAIT | peek;
             match rustix::net::recv(&self.socket, &mut packet, flags) {
@@ -82,9 +99,6 @@ impl Link {
             let flags = RecvFlags::DONTWAIT;
             let _ = rustix::net::recv(&self.socket, &mut [0; PACKET_BYTES], flags);
             return Ok(());
-        }
-        if self.packets.files.len() == FILES_MAX {
-            return Err(ChannelError::Broken("it sends files that it never tells of"));
         }
         self.packets.spare = None;
         let taken = self.taken_file();

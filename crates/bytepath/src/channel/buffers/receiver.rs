@@ -24,6 +24,10 @@ use crate::sys::shared_bytes::SharedBytes;
 /// Segments that one sender may have, at the most.
 const SEGMENTS_MAX: usize = 4096;
 
+/// How often what was handed over is taken for one buffer, some hundred packets at a time, at the most: more
+/// than the largest sockets hold.
+const TAKES_MAX: u32 = 1 << 10;
+
 /// The end that messages with buffers come out of.
 #[derive(Debug)]
 pub struct BufferReceiver {
@@ -167,12 +171,15 @@ impl BufferReceiver {
     }
 
     fn find(&mut self, place: Place) -> Result<Found, ChannelError> {
-        // As many as there are: a sender may have handed over more than are taken at once.
+        // As many as there are: a sender may have handed over more than are taken at once. One that goes
+        // on for ever is hostile.
+        let mut takes = 0..TAKES_MAX;
         while !self.segments.contains_key(&place.segment) || self.slots.is_none() {
             self.messages.link.take_packets()?;
             if self.messages.link.packets.files.is_empty() {
                 break;
             }
+            takes.next().ok_or(ChannelError::Broken("it hands over memory without end"))?;
             self.take_files()?;
         }
         self.take_files()?;

@@ -101,9 +101,12 @@ impl Link {
             return Ok(());
         }
         self.packets.spare = None;
-        let taken = self.taken_file();
-        let (told, file) = taken.map_err(deaf)?;
-        self.packets.files.push_back((told, file));
+        match self.taken_file() {
+            Ok(taken) => self.packets.files.push_back(taken),
+            // The other end went since the packet was seen, which comes next all the same.
+            Err(Errno::CONNRESET) => self.gone = true,
+            Err(errno) => return Err(deaf(errno)),
+        }
         // Without one in store, nothing more is taken until there is one again.
         self.take_files()
     }
@@ -149,4 +152,25 @@ impl Link {
 
 fn deaf(errno: Errno) -> ChannelError {
     ChannelError::Socket { doing: "cannot hear the other end", errno }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::hello::Flow;
+    use crate::channel::{Connection, Setup};
+
+    #[test]
+    fn what_was_handed_over_by_one_that_goes_the_moment_it_is_seen_is_taken() {
+        let (here, there) = Connection::pair().expect("a pair");
+        let sender = here.buffer_sender(&Setup::default(), 1 << 20).expect("a sender");
+        let mut link = Link::take(there, Flow::Buffers, &Setup::default()).expect("a receiver");
+        // It has not read what this end has said.
+        drop(sender);
+        link.take_files().expect("a descriptor in store");
+        link.take_file(FILE).expect("the other end is gone, which is no error");
+        assert!(link.gone && link.packets.spare.is_some());
+        link.take_packets().expect("there is the table");
+        assert!(matches!(link.packets.files.make_contiguous(), [(_, Some(_))]));
+    }
 }

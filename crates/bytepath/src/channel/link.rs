@@ -161,7 +161,8 @@ impl Link {
         let memory = memory(CONTROL_BYTES + ring_bytes, setup.pages, agreed.takes, create)?;
         let offer = Offer { version: agreed.version, ring_bytes: ring_bytes as u64, begins: 0 };
         connection.say(&offer.packet(), &[memory.as_fd()])?;
-        match connection.hear(until, setup.patience)? {
+        // The other end has all of it to map, and this one took its time to make it.
+        match connection.hear(deadline(setup.patience), setup.patience)? {
             (answer, _) if answer == TAKEN => {}
             (answer, _) if answer == REFUSED => {
                 return Err(ChannelError::Refused("it is not what that end can use"));
@@ -178,10 +179,11 @@ impl Link {
         flow: Flow,
         setup: &Setup,
     ) -> Result<Link, ChannelError> {
-        let hello = connection.introduce(Role::Sender, flow, setup.users)?;
         let ring_bytes = ring_bytes(setup);
-        // Whether the other end would take memory of the pool is not known yet.
+        // Before the first word: whoever has heard that waits for the offer. Whether the other end would
+        // take memory of the pool is not known yet.
         let memory = memory(CONTROL_BYTES + ring_bytes, setup.pages, 0, SharedMemory::create)?;
+        let hello = connection.introduce(Role::Sender, flow, setup.users)?;
         let version = hello.versions.1;
         let offer = Offer { version, ring_bytes: ring_bytes as u64, begins: 0 };
         connection.say(&offer.packet(), &[memory.as_fd()])?;
@@ -198,7 +200,8 @@ impl Link {
     ) -> Result<Link, ChannelError> {
         let until = deadline(setup.patience);
         let agreed = connection.greet(Role::Receiver, flow, setup, until)?;
-        let (packet, files) = connection.hear(until, setup.patience)?;
+        // The sender has made the ring since it said hello.
+        let (packet, files) = connection.hear(deadline(setup.patience), setup.patience)?;
         match taken(&packet, files, agreed, setup) {
             Ok((memory, end)) => {
                 match connection.say(TAKEN, &[]) {

@@ -39,7 +39,7 @@ pub struct Setup {
     pub wait: Wait,
     /// Who may be at the other end.
     pub users: Users,
-    /// How long the other end may take to answer while the channel is made.
+    /// How long the other end may take for each answer while the channel is made.
     pub patience: Duration,
 }
 

@@ -1,9 +1,13 @@
 //! Messages with buffers: read where they were written, given back in any order, by ends that may not be
 //! there yet, or any more.
 
+use std::os::fd::OwnedFd;
+
 use bytepath::channel::{
-    Borrowed, BufferReceiver, BufferSender, Buffers, ChannelError, Connection, Draft,
+    Borrowed, BufferReceiver, BufferSender, Buffers, ChannelError, Connection, Draft, Setup,
 };
+use bytepath::pages::PageSize;
+use rustix::net::RecvFlags;
 
 use super::{readable, small, until_readable};
 use crate::ends::contents;
@@ -226,6 +230,17 @@ fn ends_that_are_gone_are_told_of() {
     until_readable(&receiver);
     receiver.look().expect("it looks");
     assert!(matches!(receiver.try_receive(), Err(ChannelError::Gone { .. })));
+}
+
+#[test]
+fn a_sender_says_nothing_before_it_has_its_ring() {
+    let (here, there) = Connection::pair().expect("a pair");
+    // Whether the other end may have these is not known.
+    let setup = Setup { pages: PageSize::Hugetlb, ..small() };
+    here.buffer_sender(&setup, MOST).map(drop).expect_err("no ring");
+    let socket = OwnedFd::from(there);
+    let heard = rustix::net::recv(&socket, &mut [0; 64], RecvFlags::DONTWAIT);
+    assert_eq!(heard.map(|(_, bytes)| bytes), Ok(0));
 }
 
 #[test]

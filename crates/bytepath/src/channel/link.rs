@@ -201,8 +201,8 @@ impl Link {
         let until = deadline(setup.patience);
         let agreed = connection.greet(Role::Receiver, flow, setup, until)?;
         // The sender has made the ring since it said hello.
-        let (packet, files) = connection.hear(deadline(setup.patience), setup.patience)?;
-        match taken(&packet, files, agreed, setup) {
+        let offered = connection.hear(deadline(setup.patience), setup.patience)?;
+        match taken(offered, flow, agreed, setup) {
             Ok((memory, end)) => {
                 match connection.say(TAKEN, &[]) {
                     // A sender to many may be done already; what it has sent is there.
@@ -639,18 +639,23 @@ pub(super) fn memory(
 /// The memory that was offered, if it is what was agreed and can be used without harm, and the end
 /// that reads it.
 fn taken(
-    packet: &[u8],
-    files: Vec<OwnedFd>,
+    (packet, files): (Vec<u8>, Vec<OwnedFd>),
+    flow: Flow,
     agreed: Agreed,
     setup: &Setup,
 ) -> Result<(SharedMemory, End), ChannelError> {
-    let offer = Offer::understood(packet)?;
+    let offer = Offer::understood(&packet)?;
     if offer.version != agreed.version {
         return Err(ChannelError::Stray("it offers a ring of another version than was agreed"));
     }
     let mut files = files.into_iter();
     let file = files.next().ok_or(ChannelError::Stray("it offers a ring without memory"))?;
     let page = files.next();
+    if page.is_some() && flow != Flow::Messages {
+        return Err(ChannelError::Unsafe(
+            "it is one of messages to many, which this end is not for",
+        ));
+    }
     if is_hugetlb(file.as_fd()) && agreed.takes & TAKES_HUGETLB == 0 {
         return Err(ChannelError::Unsafe("its pages are of the pool, which could be taken away"));
     }

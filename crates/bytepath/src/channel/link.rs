@@ -688,7 +688,8 @@ fn taken(
     Ok((memory, End::receiver(ring_bytes).beginning_at(offer.begins)))
 }
 
-fn is_hugetlb(file: BorrowedFd<'_>) -> bool {
+/// Whether it is memory of the pool, which whoever has it can take away by fallocate(2), whatever its seals.
+pub(super) fn is_hugetlb(file: BorrowedFd<'_>) -> bool {
     /// From linux/magic.h.
     const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
     rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as u64 == HUGETLBFS_MAGIC)

@@ -11,7 +11,7 @@ use rustix::process::{Pid, getpid};
 use super::super::connection::Connection;
 use super::super::error::ChannelError;
 use super::super::hello::Flow;
-use super::super::link::Link;
+use super::super::link::{Link, is_hugetlb};
 use super::super::messages::{Message, MessageNow, MessageReceiver};
 use super::super::setup::Setup;
 use super::sender::TABLE;
@@ -201,10 +201,13 @@ impl BufferReceiver {
     fn take_files(&mut self) -> Result<(), ChannelError> {
         const UNSAFE: ChannelError =
             ChannelError::Unsafe("it is no memory that only the sender writes, and that stays");
+        const OF_THE_POOL: ChannelError =
+            ChannelError::Unsafe("its pages are of the pool, which could be taken away");
         while let Some((told, file)) = self.messages.link.packets.files.front() {
             let id =
                 told.get(1..).and_then(|id| id.first_chunk()).map(|id| u32::from_le_bytes(*id));
             match (told.first(), id, file) {
+                (_, _, Some(file)) if is_hugetlb(file.as_fd()) => return Err(OF_THE_POOL),
                 (Some(&TABLE), _, Some(file)) => {
                     let again = ChannelError::socket("cannot keep the sender's table");
                     let file = rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(&again)?;
@@ -325,12 +328,20 @@ fn places(bytes: SharedBytes<'_>) -> Result<Vec<Place>, ChannelError> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, SealFlags};
+
     use super::*;
     use crate::channel::BufferSender;
 
     /// Each has a segment to itself, of which there may be three.
     const BYTES: usize = 128 << 10;
     const MOST: usize = 448 << 10;
+
+    fn pair() -> (BufferSender, BufferReceiver) {
+        let (here, there) = Connection::pair().expect("a pair");
+        let sender = here.buffer_sender(&Setup::default(), MOST).expect("a sender");
+        (sender, there.buffer_receiver(&Setup::default()).expect("a receiver"))
+    }
 
     /// Sends buffers that are all this byte.
     fn send(sender: &mut BufferSender, byte: u8, count: usize) {
@@ -345,9 +356,7 @@ mod tests {
 
     #[test]
     fn a_message_that_could_not_be_taken_is_the_same_the_next_time() {
-        let (here, there) = Connection::pair().expect("a pair");
-        let mut sender = here.buffer_sender(&Setup::default(), MOST).expect("a sender");
-        let mut receiver = there.buffer_receiver(&Setup::default()).expect("a receiver");
+        let (mut sender, mut receiver) = pair();
         send(&mut sender, 1, 2);
         assert!(matches!(receiver.try_receive(), Ok(Buffers::Message(_))));
         send(&mut sender, 2, 2);
@@ -367,6 +376,27 @@ mod tests {
                 buffer.bytes().copy_to(&mut bytes);
                 assert!(bytes.iter().all(|&it| it == byte), "{} for {byte}", bytes[0]);
             }
+        }
+    }
+
+    #[test]
+    fn memory_of_the_pool_is_refused_whatever_it_is_for() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let Ok(file) = rustix::fs::memfd_create(c"test", flags | huge) else {
+            eprintln!("skipped: this kernel has no pool of 2 MiB pages");
+            return;
+        };
+        rustix::fs::ftruncate(&file, 2 << 20).expect("a large page");
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::FUTURE_WRITE)
+            .expect("sealed");
+        for packet in [&b"file#"[..], b"file+\x07\0\0\0"] {
+            let (sender, mut receiver) = pair();
+            sender.messages.link.say(packet, Some(file.as_fd())).expect("it goes");
+            receiver.messages.link.take_packets().expect("it comes");
+            let refused = receiver.take_files();
+            let Err(ChannelError::Unsafe(why)) = refused else { panic!("{refused:?}") };
+            assert!(why.contains("pool"), "{why}");
         }
     }
 }

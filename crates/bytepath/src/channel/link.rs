@@ -660,7 +660,7 @@ fn taken(
         return Err(ChannelError::Unsafe("its pages are of the pool, which could be taken away"));
     }
     let ring_bytes = usize::try_from(offer.ring_bytes).unwrap_or(usize::MAX);
-    let most = setup.ring_bytes.clamp(RING_BYTES_TAKEN, RING_BYTES_MAX);
+    let most = self::ring_bytes(setup).max(RING_BYTES_TAKEN);
     if !(RING_BYTES_MIN..=most).contains(&ring_bytes) || !ring_bytes.is_multiple_of(RING_BYTES_STEP)
     {
         return Err(ChannelError::Unsafe("its ring is too small, too large, or no whole lines"));

@@ -50,6 +50,8 @@ pub struct MemoryVisitor {
     owner: Pid,
     /// Readable once the owner is gone: its number may be another process's then.
     owner_ended: OwnedFd,
+    /// A buffer was visited and not given back.
+    undone: bool,
     meter: Meter,
 }
 
@@ -91,7 +93,8 @@ impl Connection {
             (packet, _) if packet == READY => {}
             _ => return Err(ChannelError::Stray("it shows nothing and does not say why")),
         }
-        Ok(MemoryVisitor { connection: self, owner, owner_ended, meter: Meter::new() })
+        let (undone, meter) = (false, Meter::new());
+        Ok(MemoryVisitor { connection: self, owner, owner_ended, undone, meter })
     }
 
     /// Greets the other end; the process that it is, by the kernel's word.
@@ -271,10 +274,23 @@ impl MemoryVisitor {
     /// # Errors
     /// The owner is gone without having said so, or is no owner.
     pub fn visit(&mut self) -> Result<Option<Visit<'_>>, ChannelError> {
+        if self.undone {
+            // Of one that was dropped. The owner takes buffers back in their order, whichever was meant.
+            self.give_back(0)?;
+        }
         self.meter.called();
         let heard = self.connection.hear(deadline(FOR_EVER), FOR_EVER);
         let (packet, _) = heard.map_err(|error| gone(error, &self.meter))?;
-        Ok(Told::understood(&packet)?.map(|told| Visit { visitor: self, told }))
+        let told = Told::understood(&packet)?;
+        self.undone = told.is_some();
+        Ok(told.map(|told| Visit { visitor: self, told }))
+    }
+
+    fn give_back(&mut self, bytes: u64) -> Result<(), ChannelError> {
+        self.undone = false;
+        self.meter.called();
+        let said = self.connection.say_when_there_is_room(&bytes.to_le_bytes());
+        said.map_err(|error| gone(error, &self.meter))
     }
 
     /// Bytes copied, and system calls made.
@@ -307,8 +323,9 @@ impl AsFd for MemoryVisitor {
     }
 }
 
-/// A buffer of the owner's, who gets it back by [`Visit::done`]. One that is dropped otherwise is
-/// lost to the owner until this end is gone.
+/// A buffer of the owner's, who gets it back by [`Visit::done`]. One that is dropped otherwise comes
+/// back when the next is visited, as one of which no byte was copied or filled; until then, or until
+/// this end is gone, the owner does without it.
 #[derive(Debug)]
 #[must_use = "the owner waits until it is done"]
 pub struct Visit<'v> {
@@ -415,9 +432,7 @@ impl Visit<'_> {
     /// There are not so many.
     pub fn done(self, bytes: u64) -> Result<(), ChannelError> {
         assert!(bytes <= self.told.bytes, "no more is done than was shown");
-        self.visitor.meter.called();
-        let said = self.visitor.connection.say_when_there_is_room(&bytes.to_le_bytes());
-        said.map_err(|error| gone(error, &self.visitor.meter))
+        self.visitor.give_back(bytes)
     }
 }
 

@@ -8,7 +8,8 @@
 //! Who may reach whose memory is the kernel's to decide (ptrace(2), "access mode checking"): the same
 //! user, or root; not into programs with more rights; and not where a security module or a sandbox
 //! forbids it. Where kernel.yama.ptrace_scope lets parents only, the owner asks the kernel to let the
-//! visitor as well.
+//! visitor as well. It keeps one such wish of a process, also after the owner is dropped: of several
+//! processes that visit owners in one, it then lets the last one that came.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -447,6 +448,11 @@ impl std::fmt::Debug for Told {
 fn why_refused() -> &'static str {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     match scope.as_deref().map(str::trim) {
+        Ok("1") => {
+            "EPERM: kernel.yama.ptrace_scope is 1, so of all visitors only the last that came may; or \
+             it is another user's, has more rights than this process, or a sandbox forbids it; visit \
+             a process from one process, or run this one with CAP_SYS_PTRACE"
+        }
         Ok("2") => {
             "EPERM: kernel.yama.ptrace_scope is 2, so only root may; root may set it to 1 or 0"
         }

@@ -161,7 +161,8 @@ impl Link {
         let memory = memory(CONTROL_BYTES + ring_bytes, setup.pages, agreed.takes, create)?;
         let offer = Offer { version: agreed.version, ring_bytes: ring_bytes as u64, begins: 0 };
         connection.say(&offer.packet(), &[memory.as_fd()])?;
-        match connection.hear(until, setup.patience)? {
+        // The other end has all of it to map, and this one took its time to make it.
+        match connection.hear(deadline(setup.patience), setup.patience)? {
             (answer, _) if answer == TAKEN => {}
             (answer, _) if answer == REFUSED => {
                 return Err(ChannelError::Refused("it is not what that end can use"));
@@ -178,10 +179,11 @@ impl Link {
         flow: Flow,
         setup: &Setup,
     ) -> Result<Link, ChannelError> {
-        let hello = connection.introduce(Role::Sender, flow, setup.users)?;
         let ring_bytes = ring_bytes(setup);
-        // Whether the other end would take memory of the pool is not known yet.
+        // Before the first word: whoever has heard that waits for the offer. Whether the other end would
+        // take memory of the pool is not known yet.
         let memory = memory(CONTROL_BYTES + ring_bytes, setup.pages, 0, SharedMemory::create)?;
+        let hello = connection.introduce(Role::Sender, flow, setup.users)?;
         let version = hello.versions.1;
         let offer = Offer { version, ring_bytes: ring_bytes as u64, begins: 0 };
         connection.say(&offer.packet(), &[memory.as_fd()])?;
@@ -198,8 +200,9 @@ impl Link {
     ) -> Result<Link, ChannelError> {
         let until = deadline(setup.patience);
         let agreed = connection.greet(Role::Receiver, flow, setup, until)?;
-        let (packet, files) = connection.hear(until, setup.patience)?;
-        match taken(&packet, files, agreed, setup) {
+        // The sender has made the ring since it said hello.
+        let offered = connection.hear(deadline(setup.patience), setup.patience)?;
+        match taken(offered, flow, agreed, setup) {
             Ok((memory, end)) => {
                 match connection.say(TAKEN, &[]) {
                     // A sender to many may be done already; what it has sent is there.
@@ -566,7 +569,7 @@ impl Link {
         }
     }
 
-    /// Wakes the other end if it sleeps, for the caller has told all of them that this is the end.
+    /// Wakes the other end if it sleeps, whatever for.
     pub(super) fn rouse(&mut self) {
         if let Some(how) = self.desks().1.roused() {
             self.wake(how);
@@ -636,23 +639,28 @@ pub(super) fn memory(
 /// The memory that was offered, if it is what was agreed and can be used without harm, and the end
 /// that reads it.
 fn taken(
-    packet: &[u8],
-    files: Vec<OwnedFd>,
+    (packet, files): (Vec<u8>, Vec<OwnedFd>),
+    flow: Flow,
     agreed: Agreed,
     setup: &Setup,
 ) -> Result<(SharedMemory, End), ChannelError> {
-    let offer = Offer::understood(packet)?;
+    let offer = Offer::understood(&packet)?;
     if offer.version != agreed.version {
         return Err(ChannelError::Stray("it offers a ring of another version than was agreed"));
     }
     let mut files = files.into_iter();
     let file = files.next().ok_or(ChannelError::Stray("it offers a ring without memory"))?;
     let page = files.next();
+    if page.is_some() && flow != Flow::Messages {
+        return Err(ChannelError::Unsafe(
+            "it is one of messages to many, which this end is not for",
+        ));
+    }
     if is_hugetlb(file.as_fd()) && agreed.takes & TAKES_HUGETLB == 0 {
         return Err(ChannelError::Unsafe("its pages are of the pool, which could be taken away"));
     }
     let ring_bytes = usize::try_from(offer.ring_bytes).unwrap_or(usize::MAX);
-    let most = setup.ring_bytes.clamp(RING_BYTES_TAKEN, RING_BYTES_MAX);
+    let most = self::ring_bytes(setup).max(RING_BYTES_TAKEN);
     if !(RING_BYTES_MIN..=most).contains(&ring_bytes) || !ring_bytes.is_multiple_of(RING_BYTES_STEP)
     {
         return Err(ChannelError::Unsafe("its ring is too small, too large, or no whole lines"));
@@ -680,7 +688,8 @@ fn taken(
     Ok((memory, End::receiver(ring_bytes).beginning_at(offer.begins)))
 }
 
-fn is_hugetlb(file: BorrowedFd<'_>) -> bool {
+/// Whether it is memory of the pool, which whoever has it can take away by fallocate(2), whatever its seals.
+pub(super) fn is_hugetlb(file: BorrowedFd<'_>) -> bool {
     /// From linux/magic.h.
     const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
     rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as u64 == HUGETLBFS_MAGIC)

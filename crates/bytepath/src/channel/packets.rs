@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{Ordering::SeqCst, fence};
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -42,12 +43,28 @@ pub(super) struct Packets {
 impl Link {
     /// Takes the packets that have woken this end, and notices where there will be no more.
     pub(super) fn take_packets(&mut self) -> Result<(), ChannelError> {
+        let before = self.packets.files.len();
+        let taken = self.take_packets_now();
+        if self.packets.files.len() > before {
+            // A sender may sleep because the socket had no room for more. Either it finds that there is
+            // some, or this end sees it asleep.
+            fence(SeqCst);
+            self.rouse();
+        }
+        taken
+    }
+
+    fn take_packets_now(&mut self) -> Result<(), ChannelError> {
         let files = self.packets.takes_files;
         let peek = if files { RecvFlags::PEEK } else { RecvFlags::empty() };
         if files {
             self.take_files()?;
         }
         for _ in 0..PACKETS_MAX {
+            // The rest stays in the socket until these are looked at.
+            if self.packets.files.len() == FILES_MAX {
+                return Ok(());
+            }
             let mut packet = [0; PACKET_BYTES];
             let flags = RecvFlags::DONTWAIT | peek;
             match rustix::net::recv(&self.socket, &mut packet, flags) {
@@ -83,13 +100,13 @@ impl Link {
             let _ = rustix::net::recv(&self.socket, &mut [0; PACKET_BYTES], flags);
             return Ok(());
         }
-        if self.packets.files.len() == FILES_MAX {
-            return Err(ChannelError::Broken("it sends files that it never tells of"));
-        }
         self.packets.spare = None;
-        let taken = self.taken_file();
-        let (told, file) = taken.map_err(deaf)?;
-        self.packets.files.push_back((told, file));
+        match self.taken_file() {
+            Ok(taken) => self.packets.files.push_back(taken),
+            // The other end went since the packet was seen, which comes next all the same.
+            Err(Errno::CONNRESET) => self.gone = true,
+            Err(errno) => return Err(deaf(errno)),
+        }
         // Without one in store, nothing more is taken until there is one again.
         self.take_files()
     }
@@ -135,4 +152,25 @@ impl Link {
 
 fn deaf(errno: Errno) -> ChannelError {
     ChannelError::Socket { doing: "cannot hear the other end", errno }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::hello::Flow;
+    use crate::channel::{Connection, Setup};
+
+    #[test]
+    fn what_was_handed_over_by_one_that_goes_the_moment_it_is_seen_is_taken() {
+        let (here, there) = Connection::pair().expect("a pair");
+        let sender = here.buffer_sender(&Setup::default(), 1 << 20).expect("a sender");
+        let mut link = Link::take(there, Flow::Buffers, &Setup::default()).expect("a receiver");
+        // It has not read what this end has said.
+        drop(sender);
+        link.take_files().expect("a descriptor in store");
+        link.take_file(FILE).expect("the other end is gone, which is no error");
+        assert!(link.gone && link.packets.spare.is_some());
+        link.take_packets().expect("there is the table");
+        assert!(matches!(link.packets.files.make_contiguous(), [(_, Some(_))]));
+    }
 }

@@ -32,14 +32,15 @@ impl Users {
 pub struct Setup {
     /// Bytes of the ring, rounded up to a multiple of 64.
     pub ring_bytes: usize,
-    /// What the ring is made of. Pages that are not to be had are done without, but for those of
-    /// the pool, which are only taken when asked for.
+    /// What the ring is made of. Where [`PageSize::Huge`] is not to be had, pages of the pool of huge
+    /// pages are taken, if both ends may have them, or else small ones. [`PageSize::Hugetlb`] is not
+    /// done without.
     pub pages: PageSize,
     /// What this end does when it cannot go on.
     pub wait: Wait,
     /// Who may be at the other end.
     pub users: Users,
-    /// How long the other end may take to answer while the channel is made.
+    /// How long the other end may take for each answer while the channel is made.
     pub patience: Duration,
 }
 

@@ -8,7 +8,8 @@
 //! Who may reach whose memory is the kernel's to decide (ptrace(2), "access mode checking"): the same
 //! user, or root; not into programs with more rights; and not where a security module or a sandbox
 //! forbids it. Where kernel.yama.ptrace_scope lets parents only, the owner asks the kernel to let the
-//! visitor as well.
+//! visitor as well. It keeps one such wish of a process, also after the owner is dropped: of several
+//! processes that visit owners in one, it then lets the last one that came.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,6 +51,8 @@ pub struct MemoryVisitor {
     owner: Pid,
     /// Readable once the owner is gone: its number may be another process's then.
     owner_ended: OwnedFd,
+    /// A buffer was visited and not given back.
+    undone: bool,
     meter: Meter,
 }
 
@@ -91,7 +94,8 @@ impl Connection {
             (packet, _) if packet == READY => {}
             _ => return Err(ChannelError::Stray("it shows nothing and does not say why")),
         }
-        Ok(MemoryVisitor { connection: self, owner, owner_ended, meter: Meter::new() })
+        let (undone, meter) = (false, Meter::new());
+        Ok(MemoryVisitor { connection: self, owner, owner_ended, undone, meter })
     }
 
     /// Greets the other end; the process that it is, by the kernel's word.
@@ -271,10 +275,23 @@ impl MemoryVisitor {
     /// # Errors
     /// The owner is gone without having said so, or is no owner.
     pub fn visit(&mut self) -> Result<Option<Visit<'_>>, ChannelError> {
+        if self.undone {
+            // Of one that was dropped. The owner takes buffers back in their order, whichever was meant.
+            self.give_back(0)?;
+        }
         self.meter.called();
         let heard = self.connection.hear(deadline(FOR_EVER), FOR_EVER);
         let (packet, _) = heard.map_err(|error| gone(error, &self.meter))?;
-        Ok(Told::understood(&packet)?.map(|told| Visit { visitor: self, told }))
+        let told = Told::understood(&packet)?;
+        self.undone = told.is_some();
+        Ok(told.map(|told| Visit { visitor: self, told }))
+    }
+
+    fn give_back(&mut self, bytes: u64) -> Result<(), ChannelError> {
+        self.undone = false;
+        self.meter.called();
+        let said = self.connection.say_when_there_is_room(&bytes.to_le_bytes());
+        said.map_err(|error| gone(error, &self.meter))
     }
 
     /// Bytes copied, and system calls made.
@@ -307,8 +324,9 @@ impl AsFd for MemoryVisitor {
     }
 }
 
-/// A buffer of the owner's, who gets it back by [`Visit::done`]. One that is dropped otherwise is
-/// lost to the owner until this end is gone.
+/// A buffer of the owner's, who gets it back by [`Visit::done`]. One that is dropped otherwise comes
+/// back when the next is visited, as one of which no byte was copied or filled; until then, or until
+/// this end is gone, the owner does without it.
 #[derive(Debug)]
 #[must_use = "the owner waits until it is done"]
 pub struct Visit<'v> {
@@ -415,9 +433,7 @@ impl Visit<'_> {
     /// There are not so many.
     pub fn done(self, bytes: u64) -> Result<(), ChannelError> {
         assert!(bytes <= self.told.bytes, "no more is done than was shown");
-        self.visitor.meter.called();
-        let said = self.visitor.connection.say_when_there_is_room(&bytes.to_le_bytes());
-        said.map_err(|error| gone(error, &self.visitor.meter))
+        self.visitor.give_back(bytes)
     }
 }
 
@@ -432,6 +448,11 @@ impl std::fmt::Debug for Told {
 fn why_refused() -> &'static str {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     match scope.as_deref().map(str::trim) {
+        Ok("1") => {
+            "EPERM: kernel.yama.ptrace_scope is 1, so of all visitors only the last that came may; or \
+             it is another user's, has more rights than this process, or a sandbox forbids it; visit \
+             a process from one process, or run this one with CAP_SYS_PTRACE"
+        }
         Ok("2") => {
             "EPERM: kernel.yama.ptrace_scope is 2, so only root may; root may set it to 1 or 0"
         }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, getpid};
 use super::super::connection::Connection;
 use super::super::error::ChannelError;
 use super::super::hello::Flow;
-use super::super::link::Link;
+use super::super::link::{Link, is_hugetlb};
 use super::super::messages::{Message, MessageNow, MessageReceiver};
 use super::super::setup::Setup;
 use super::sender::TABLE;
@@ -23,6 +23,10 @@ use crate::sys::shared_bytes::SharedBytes;
 
 /// Segments that one sender may have, at the most.
 const SEGMENTS_MAX: usize = 4096;
+
+/// How often what was handed over is taken for one buffer, some hundred packets at a time, at the most: more
+/// than the largest sockets hold.
+const TAKES_MAX: u32 = 1 << 10;
 
 /// The end that messages with buffers come out of.
 #[derive(Debug)]
@@ -87,6 +91,22 @@ impl BufferMessage<'_> {
     }
 }
 
+/// A buffer that a message in the ring tells of. It is not this end's to give back yet.
+#[derive(Debug)]
+struct Found {
+    segment: Arc<Mapped>,
+    range: Range<usize>,
+    slots: Arc<Slots>,
+    slot: u32,
+}
+
+impl Found {
+    fn borrowed(self) -> Borrowed {
+        let Found { segment, range, slots, slot } = self;
+        Borrowed { segment, range, slots, slot, by: getpid() }
+    }
+}
+
 /// A buffer of the sender's, which is this end's to read until it is dropped; also after the channel.
 #[derive(Debug)]
 pub struct Borrowed {
@@ -130,13 +150,12 @@ impl BufferReceiver {
                 places?
             }
         };
-        let mut buffers = Vec::with_capacity(places.len());
-        for place in &places {
-            buffers.push(self.borrow(*place)?);
-        }
+        // None is borrowed yet: dropped, it would be given back, while the message still tells of it.
+        let found = places.iter().map(|place| self.find(*place)).collect::<Result<Vec<_>, _>>()?;
         let head_from = COUNT_BYTES + places.len() * PLACE_BYTES;
         match self.messages.try_receive()? {
             MessageNow::Message(message) if message.bytes().len() >= head_from => {
+                let buffers = found.into_iter().map(Found::borrowed).collect();
                 Ok(Buffers::Message(BufferMessage { message, head_from, buffers }))
             }
             _ => Err(ChannelError::Broken("it takes a message back")),
@@ -151,13 +170,16 @@ impl BufferReceiver {
         self.messages.is_there()
     }
 
-    fn borrow(&mut self, place: Place) -> Result<Borrowed, ChannelError> {
-        // As many as there are: a sender may have handed over more than are taken at once.
+    fn find(&mut self, place: Place) -> Result<Found, ChannelError> {
+        // As many as there are: a sender may have handed over more than are taken at once. One that goes
+        // on for ever is hostile.
+        let mut takes = 0..TAKES_MAX;
         while !self.segments.contains_key(&place.segment) || self.slots.is_none() {
             self.messages.link.take_packets()?;
             if self.messages.link.packets.files.is_empty() {
                 break;
             }
+            takes.next().ok_or(ChannelError::Broken("it hands over memory without end"))?;
             self.take_files()?;
         }
         self.take_files()?;
@@ -172,17 +194,20 @@ impl BufferReceiver {
         let range = place.from as usize..end;
         segment.see(&range);
         let (segment, slots) = (Arc::clone(segment), Arc::clone(slots));
-        Ok(Borrowed { segment, range, slots, slot: place.slot, by: getpid() })
+        Ok(Found { segment, range, slots, slot: place.slot })
     }
 
     /// Maps what was handed over. What fails for want of descriptors or addresses is tried again.
     fn take_files(&mut self) -> Result<(), ChannelError> {
         const UNSAFE: ChannelError =
             ChannelError::Unsafe("it is no memory that only the sender writes, and that stays");
+        const OF_THE_POOL: ChannelError =
+            ChannelError::Unsafe("its pages are of the pool, which could be taken away");
         while let Some((told, file)) = self.messages.link.packets.files.front() {
             let id =
                 told.get(1..).and_then(|id| id.first_chunk()).map(|id| u32::from_le_bytes(*id));
             match (told.first(), id, file) {
+                (_, _, Some(file)) if is_hugetlb(file.as_fd()) => return Err(OF_THE_POOL),
                 (Some(&TABLE), _, Some(file)) => {
                     let again = ChannelError::socket("cannot keep the sender's table");
                     let file = rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(&again)?;
@@ -305,4 +330,79 @@ fn places(bytes: SharedBytes<'_>) -> Result<Vec<Place>, ChannelError> {
         Place::understood(place)
     };
     Ok((0..count).map(place).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, SealFlags};
+
+    use super::*;
+    use crate::channel::BufferSender;
+
+    /// Each has a segment to itself, of which there may be three.
+    const BYTES: usize = 128 << 10;
+    const MOST: usize = 448 << 10;
+
+    fn pair() -> (BufferSender, BufferReceiver) {
+        let (here, there) = Connection::pair().expect("a pair");
+        let sender = here.buffer_sender(&Setup::default(), MOST).expect("a sender");
+        (sender, there.buffer_receiver(&Setup::default()).expect("a receiver"))
+    }
+
+    /// Sends buffers that are all this byte.
+    fn send(sender: &mut BufferSender, byte: u8, count: usize) {
+        let drafts = (0..count).map(|_| {
+            let mut draft = sender.try_lend(BYTES).expect("it lends").expect("memory");
+            draft.space().copy_from(0, &[byte; BYTES]);
+            draft
+        });
+        let mut drafts: Vec<_> = drafts.collect();
+        assert!(sender.try_send(b"", &mut drafts).expect("it goes"));
+    }
+
+    #[test]
+    fn a_message_that_could_not_be_taken_is_the_same_the_next_time() {
+        let (mut sender, mut receiver) = pair();
+        send(&mut sender, 1, 2);
+        assert!(matches!(receiver.try_receive(), Ok(Buffers::Message(_))));
+        send(&mut sender, 2, 2);
+        let missing = receiver.segments.remove(&2).expect("the second buffer's");
+        receiver.try_receive().map(drop).expect_err("a buffer is missing");
+        // What would be lent out of the message is written over.
+        send(&mut sender, 3, 1);
+        receiver.segments.insert(2, missing);
+        for (byte, count) in [(2, 2), (3, 1)] {
+            let Ok(Buffers::Message(mut message)) = receiver.try_receive() else {
+                panic!("it is there")
+            };
+            let buffers = message.take_buffers();
+            assert_eq!(buffers.len(), count);
+            for buffer in buffers {
+                let mut bytes = vec![0; BYTES];
+                buffer.bytes().copy_to(&mut bytes);
+                assert!(bytes.iter().all(|&it| it == byte), "{} for {byte}", bytes[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn memory_of_the_pool_is_refused_whatever_it_is_for() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let Ok(file) = rustix::fs::memfd_create(c"test", flags | huge) else {
+            eprintln!("skipped: this kernel has no pool of 2 MiB pages");
+            return;
+        };
+        rustix::fs::ftruncate(&file, 2 << 20).expect("a large page");
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::FUTURE_WRITE)
+            .expect("sealed");
+        for packet in [&b"file#"[..], b"file+\x07\0\0\0"] {
+            let (sender, mut receiver) = pair();
+            sender.messages.link.say(packet, Some(file.as_fd())).expect("it goes");
+            receiver.messages.link.take_packets().expect("it comes");
+            let refused = receiver.take_files();
+            let Err(ChannelError::Unsafe(why)) = refused else { panic!("{refused:?}") };
+            assert!(why.contains("pool"), "{why}");
+        }
+    }
 }

@@ -108,8 +108,7 @@ impl BufferSender {
         head: &[&[u8]],
         drafts: &mut Vec<Draft>,
     ) -> Result<bool, ChannelError> {
-        self.tell()?;
-        if !self.depot.to_tell.is_empty() {
+        if self.tell()?.is_some() {
             return Ok(false);
         }
         let len = COUNT_BYTES
@@ -138,12 +137,21 @@ impl BufferSender {
     /// # Errors
     /// As of [`BufferSender::try_send`].
     pub fn watch(&mut self, head: usize, buffers: usize) -> Result<bool, ChannelError> {
-        if !self.depot.to_tell.is_empty() {
-            self.tell()?;
-            // The socket is full; that it has room is not told by reading.
-            return Ok(self.depot.to_tell.is_empty());
+        if self.tell()?.is_none() {
+            return self.messages.watch(COUNT_BYTES + buffers * PLACE_BYTES + head);
         }
-        self.messages.watch(COUNT_BYTES + buffers * PLACE_BYTES + head)
+        // A receiver that takes what lies in the socket wakes whoever sleeps, whatever for.
+        let more = self.messages.link.end().room() + 1;
+        if self.messages.link.watch(more)? {
+            return Ok(true);
+        }
+        // It may have done so before this end lay down.
+        match self.tell()? {
+            None => Ok(true),
+            Some(Errno::AGAIN) => Ok(false),
+            // Nobody tells when other channels have less under way; a message that is released does.
+            Some(_) => Ok(more > self.messages.link.end().capacity() as u64),
+        }
     }
 
     /// Likewise, where a buffer could not be lent: readable once one came back.
@@ -219,15 +227,16 @@ impl BufferSender {
         self.messages.meter()
     }
 
-    /// Tells of segments, as far as the socket takes it now.
-    fn tell(&mut self) -> Result<(), ChannelError> {
+    /// Tells of segments, as far as the socket takes it now; why it takes no more, where it does not.
+    fn tell(&mut self) -> Result<Option<Errno>, ChannelError> {
         while let Some(told) = self.depot.to_tell.first() {
             let (packet, file) = told.packet();
             match say_file(&self.messages.link, &packet, file) {
                 // Too many were not taken yet, here or of all that this user has under way.
-                Err(ChannelError::Socket { errno: Errno::AGAIN | Errno::TOOMANYREFS, .. }) => {
-                    return Ok(());
-                }
+                Err(ChannelError::Socket {
+                    errno: errno @ (Errno::AGAIN | Errno::TOOMANYREFS),
+                    ..
+                }) => return Ok(Some(errno)),
                 Err(ChannelError::HungUp) => {
                     return Err(ChannelError::Gone { passed: self.messages.link.end().passed() });
                 }
@@ -235,7 +244,7 @@ impl BufferSender {
             }
             drop::<Told>(self.depot.to_tell.remove(0));
         }
-        Ok(())
+        Ok(None)
     }
 }
 

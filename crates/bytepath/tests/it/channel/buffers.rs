@@ -1,15 +1,20 @@
 //! Messages with buffers: read where they were written, given back in any order, by ends that may not be
 //! there yet, or any more.
 
+use std::os::fd::OwnedFd;
+
 use bytepath::channel::{
-    Borrowed, BufferReceiver, BufferSender, Buffers, ChannelError, Connection, Draft,
+    Borrowed, BufferReceiver, BufferSender, Buffers, ChannelError, Connection, Draft, Setup,
 };
+use bytepath::pages::PageSize;
+use rustix::net::RecvFlags;
 
 use super::{readable, small, until_readable};
 use crate::ends::contents;
 use crate::watch::bounded;
 
 const MOST: usize = 1 << 20;
+const LITTLE: usize = 64 << 10;
 /// The last bytes of a buffer that tell it from others, at the most.
 const CONTENTS_BYTES: usize = 100_000;
 
@@ -133,6 +138,63 @@ fn who_waits_for_a_buffer_or_for_room_is_woken() {
     });
 }
 
+/// Has so many segments made and let go again by a sender of [`LITTLE`] memory: two packets each time.
+fn hand_over(sender: &mut BufferSender, times: usize) {
+    for _ in 0..times {
+        for bytes in [2 * LITTLE, 100] {
+            drop(sender.try_lend(bytes).expect("it lends").expect("nothing is lent"));
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_room_in_the_socket_is_woken_once_there_is_some() {
+    bounded(|_| {
+        for messages in [0, 1] {
+            let (here, there) = Connection::pair().expect("a pair");
+            let mut sender = here.buffer_sender(&small(), LITTLE).expect("a sender");
+            let mut receiver = there.buffer_receiver(&small()).expect("a receiver");
+            sender.look().expect("a receiver");
+            for _ in 0..messages {
+                assert!(send(&mut sender, b"early", &[]));
+            }
+            while sender.try_send(b"late", &mut Vec::new()).expect("it goes") {
+                let Buffers::Message(_) = receiver.try_receive().expect("no error") else {
+                    panic!("nothing came")
+                };
+                hand_over(&mut sender, 50);
+            }
+            while sender.watch(4, 0).expect("a receiver") {}
+            assert!(!readable(&sender), "{messages} messages");
+            for _ in 0..messages {
+                // That may be a sign that there is room.
+                received(&mut receiver);
+                until_readable(&sender);
+                while sender.watch(4, 0).expect("a receiver") {}
+            }
+            while !receiver.watch().expect("a sender") && readable(&receiver) {}
+            until_readable(&sender);
+            assert!(send(&mut sender, b"late", &[]));
+        }
+    });
+}
+
+#[test]
+fn a_sender_that_handed_over_more_than_is_taken_at_once_is_not_called_hostile() {
+    let (here, there) = Connection::pair().expect("a pair");
+    let mut sender = here.buffer_sender(&small(), LITTLE).expect("a sender");
+    let mut receiver = there.buffer_receiver(&small()).expect("a receiver");
+    assert!(!receiver.watch().expect("a sender"));
+    hand_over(&mut sender, 65);
+    if !send(&mut sender, b"", &[2 * LITTLE]) {
+        eprintln!("skipped: the socket holds fewer packets than are taken at once");
+        return;
+    }
+    // It takes as many as it keeps, before it looks at the message that needs one more.
+    assert_eq!(receiver.is_there().expect("a sender"), Some(true));
+    assert_holds(&received(&mut receiver).1[0], 2 * LITTLE);
+}
+
 #[test]
 fn a_draft_that_is_dropped_leaves_it_to_the_receiver_to_wake_who_polls() {
     bounded(|_| {
@@ -168,6 +230,17 @@ fn ends_that_are_gone_are_told_of() {
     until_readable(&receiver);
     receiver.look().expect("it looks");
     assert!(matches!(receiver.try_receive(), Err(ChannelError::Gone { .. })));
+}
+
+#[test]
+fn a_sender_says_nothing_before_it_has_its_ring() {
+    let (here, there) = Connection::pair().expect("a pair");
+    // Whether the other end may have these is not known.
+    let setup = Setup { pages: PageSize::Hugetlb, ..small() };
+    here.buffer_sender(&setup, MOST).map(drop).expect_err("no ring");
+    let socket = OwnedFd::from(there);
+    let heard = rustix::net::recv(&socket, &mut [0; 64], RecvFlags::DONTWAIT);
+    assert_eq!(heard.map(|(_, bytes)| bytes), Ok(0));
 }
 
 #[test]

@@ -36,6 +36,7 @@ pub(super) const RECEIVER: u8 = 2;
 
 pub(super) const BYTES: u8 = 1;
 pub(super) const MESSAGES: u8 = 2;
+pub(super) const BUFFERS: u8 = 4;
 
 /// The version of the ring, twice.
 pub(super) const OURS: [u8; 2] = [2, 2];

@@ -123,6 +123,14 @@ fn borrowed_space_goes_from_a_file_into_a_file_by_the_ring_alone() {
 }
 
 #[test]
+fn a_large_ring_of_any_size_is_taken_by_an_end_that_asks_for_the_same() {
+    let setup = Setup { ring_bytes: (64 << 20) + 1, ..small() };
+    let (mut sender, mut receiver) = stream(setup, setup);
+    sender.write_all(b"x").expect("it writes");
+    receiver.filled(1).expect("bytes").expect("no end").release(1);
+}
+
+#[test]
 fn what_was_not_committed_is_not_sent_and_what_was_not_released_comes_again() {
     let (mut sender, mut receiver) = stream(small(), small());
     let mut space = sender.space(10).expect("space");

@@ -191,6 +191,23 @@ fn a_visitor_that_leaves_is_an_error_for_the_owner() {
 }
 
 #[test]
+fn a_visit_that_is_dropped_gives_nothing_of_its_buffer_back_and_no_other_one() {
+    bounded(|_| {
+        let (mut owner, mut visitor) = pair();
+        for byte in [1, 2, 3] {
+            owner.show(vec![byte; 10], 10, ShownTo::BeFilled).expect("shown");
+        }
+        drop(visitor.visit().expect("an owner").expect("a buffer"));
+        visitor.visit().expect("an owner").expect("a buffer").done(7).expect("an owner");
+        visitor.visit().expect("an owner").expect("a buffer").done(8).expect("an owner");
+        for (byte, filled) in [(1, 0), (2, 7), (3, 8)] {
+            let taken = owner.take_back().expect("a visitor");
+            assert_eq!(taken, Some((vec![byte; 10], filled)));
+        }
+    });
+}
+
+#[test]
 fn more_buffers_than_a_socket_holds_wait_for_each_other() {
     bounded(|_| {
         let (mut owner, mut visitor) = pair();

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
 use super::super::hostile::{
-    COMMITTED, MESSAGES, OURS, RECEIVER, RELEASED, SENDER, hello, say, say_with,
+    BUFFERS, BYTES, COMMITTED, MESSAGES, OURS, RECEIVER, RELEASED, SENDER, hello, say, say_with,
 };
 use super::super::small;
 use super::{PATIENCE, admits_until, joined, message, received};
@@ -250,6 +250,27 @@ fn receivers_refuse_a_ring_that_others_could_write_and_pages_that_could_be_taken
     refused(0, &[&good.0, &tempfile::tempfile().expect("a file").into()]);
     refused(u64::MAX, &[&good.0, &good.1]);
     refused(u64::MAX / 2, &[&good.0, &good.1]);
+}
+
+#[test]
+fn only_receivers_of_messages_take_a_ring_that_they_cannot_write() {
+    let ring = memfd(8192, SealFlags::SHRINK | SealFlags::FUTURE_WRITE);
+    let page = memfd(4096, SealFlags::SHRINK);
+    let offered = |flow, receives: fn(Connection) -> Result<(), ChannelError>| {
+        let (here, there) = Connection::pair().expect("a pair");
+        let there = OwnedFd::from(there);
+        say(&there, &hello(OURS, SENDER, flow), None);
+        say_with(&there, &offer(0), &[ring.as_fd(), page.as_fd()]);
+        receives(here)
+    };
+    offered(MESSAGES, |end| end.message_receiver(&small()).map(drop)).expect("it reads alone");
+    let refused = [
+        offered(BYTES, |end| end.receiver(&small()).map(drop)),
+        offered(BUFFERS, |end| end.buffer_receiver(&small()).map(drop)),
+    ];
+    for answer in refused {
+        assert!(matches!(answer, Err(ChannelError::Unsafe(_))), "{answer:?}");
+    }
 }
 
 #[test]

@@ -206,7 +206,10 @@ class Opened:
         try:
             os.lseek(self.descriptor, offset, os.SEEK_SET)
         except OSError as error:
-            text = f"the {self.role} has no offsets to begin at: {error.strerror}"
+            if error.errno == errno.EINVAL and offset >= 0:
+                text = f"offset {offset} is beyond what the file system of the {self.role} takes"
+            else:
+                text = f"the {self.role} has no offsets to begin at: {error.strerror}"
             raise make(error.errno or errno.ESPIPE, text, side=self.role) from None
 
     def begin(self, offset: int | None) -> None:

@@ -59,6 +59,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use bytepath_report::table::printable;
 use clap::ArgMatches;
 use clap::error::ErrorKind;
 
@@ -159,10 +160,11 @@ fn failed(error: anyhow::Error, words: &ArgMatches) -> ExitCode {
 }
 
 /// Says a line on standard error in one write, so that two ends that fail together do not mix theirs.
-/// Where nobody can hear it, the work and the exit code are what they are all the same.
+/// Names that others gave command no terminal. Where nobody can hear it, the work and the exit code are what they are all the same.
 fn say(line: std::fmt::Arguments<'_>) {
     use std::io::Write as _;
-    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+    let text = printable(&line.to_string());
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Wrong usage that shows only when the arguments are looked at together: what is wrong.

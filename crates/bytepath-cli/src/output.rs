@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -79,8 +79,10 @@ fn to_special(mut file: File, text: &[u8]) -> std::io::Result<()> {
 /// # Errors
 /// It is none, or cannot be replaced; what was there is as it was.
 pub(crate) fn replace_file(path: &Path, text: &[u8]) -> anyhow::Result<()> {
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        anyhow::bail!("it is no regular file");
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => anyhow::bail!("it is no regular file"),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
     }
     let (written, path) = beside(path, text)?;
     // The device itself would be asked again and again, and what is measured waits for it too.
@@ -102,6 +104,9 @@ fn replace(path: &Path, text: &[u8]) -> anyhow::Result<()> {
 /// A new file that waits to be put in the place of the one at this path, and which path that is.
 fn beside(path: &Path, text: &[u8]) -> std::io::Result<(NamedTempFile, PathBuf)> {
     // What a link points to is replaced, and the link kept.
+    if is_planted(path) {
+        return Err(rustix::io::Errno::ACCESS.into());
+    }
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let old = std::fs::metadata(&path).ok().map(|old| old.permissions());
     let new = std::fs::Permissions::from_mode(0o666);
@@ -113,6 +118,16 @@ fn beside(path: &Path, text: &[u8]) -> std::io::Result<(NamedTempFile, PathBuf)>
     // Its passing name is nobody's business, and would be in the error.
     file.as_file_mut().write_all(text)?;
     Ok((file, path))
+}
+
+/// Whether it is a symbolic link of somebody else's in a folder where everybody makes them, as
+/// /tmp is, which the kernel itself follows for nobody else (fs.protected_symlinks).
+fn is_planted(path: &Path) -> bool {
+    const STICKY_FOR_ALL: u32 = 0o1002;
+    let link = path.symlink_metadata().ok().filter(std::fs::Metadata::is_symlink);
+    let Some((link, folder)) = link.zip(std::fs::metadata(folder(path)).ok()) else { return false };
+    let owns = [rustix::process::geteuid().as_raw(), folder.uid()];
+    folder.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL && !owns.contains(&link.uid())
 }
 
 fn folder(path: &Path) -> &Path {

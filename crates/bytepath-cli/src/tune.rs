@@ -133,16 +133,15 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     // What was measured is told also where it cannot be kept.
     tell(&profile, options, json)?;
     kept?;
-    let disturbed = disturbed.flagged.then(|| {
-        let why = disturbed.why;
-        format!("while this was measured, {why}; measure again when the machine is idle")
-    });
-    if options.json.as_deref().is_some_and(output::is_stdout) {
-        disturbed.iter().for_each(|line| crate::say(format_args!("bytepath: {line}")));
-    } else {
+    if !options.json.as_deref().is_some_and(output::is_stdout) {
         use std::io::Write as _;
         let mut text = format!("\nkept in {}\n", path.display());
-        text.extend(disturbed.iter().map(|line| format!("{line}\n")));
+        if disturbed.flagged {
+            let why = disturbed.why;
+            text += &format!(
+                "while this was measured, {why}; measure again when the machine is idle\n"
+            );
+        }
         std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     }
     Ok(())

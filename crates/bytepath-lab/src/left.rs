@@ -1,7 +1,9 @@
 //! What runs make and a killed one leaves behind: folders, cgroups, devices of memory, settings. The
 //! next run removes them, or puts them back. Each such thing has a note (`notes`).
 
+use std::fs::OpenOptions;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +18,13 @@ pub(crate) use notes::{Alone, Note};
 
 /// A file that may be behind a loop device, while it has a name: until the device goes by itself.
 pub(crate) const IMAGE: &str = "image";
+
+/// How an image is made: nobody else ever reads what comes to be in it.
+pub(crate) fn image_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    options
+}
 
 /// A folder of this run, removed with everything in it when it is dropped.
 #[derive(Debug)]

@@ -44,7 +44,7 @@
 //! [`placement`].
 //!
 //! The library never prints, logs, installs signal handlers or changes settings of the machine.
-//! Calls block; [`Cancel`] stops them from another thread.
+//! Calls block; [`Cancel`] stops transfers, inlets and outlets from another thread.
 
 pub mod channel;
 pub mod endpoint;

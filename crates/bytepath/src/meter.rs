@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Counts of one movement: bytes, system calls, waits.
 ///
-/// One mover tells a meter; any number of threads may read it meanwhile. The counts are plain
+/// One mover at a time tells a meter, of two some counts are lost; any number of threads may read it meanwhile. The counts are plain
 /// stores on the mover's side, because a locked addition costs as much as 1% of a small read.
 #[derive(Debug, Default)]
 pub struct Meter {

@@ -43,7 +43,8 @@ struct Out {
 const MSG_ZEROCOPY: SendFlags = SendFlags::from_bits_retain(0x400_0000);
 
 impl ZeroCopySender {
-    /// Of a connected stream socket.
+    /// Of a connected stream socket, by which nothing was ever sent in this way: the kernel numbers
+    /// what it says of sends from the socket's first one on, whoever made it.
     ///
     /// # Errors
     /// The kernel sends nothing without a copy there (EOPNOTSUPP, ENOPROTOOPT).

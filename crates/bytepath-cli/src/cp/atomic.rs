@@ -208,20 +208,23 @@ pub(super) const PART_END: &str = ".bytepath-part";
 /// there can be none, because the name would be too long or is somebody else's.
 fn part(place: &Place) -> Result<Option<(OwnedFd, Place)>, Errno> {
     let part = place.renamed(part_name(&place.name));
+    // That of a file that is replaced has its owner.
+    let replaced = place.stat(Follow::No).ok().map(|stat| stat.st_uid);
+    let is_ours = |stat: &Stat| is_of(stat, replaced) || is_own(stat);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     for _ in 0..ATTEMPTS_MAX {
         let open = match part.open(flags, PART_MODE) {
             Ok(open) => open,
             Err(Errno::NAMETOOLONG | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Ok(None),
             // One that is to replace a file that may not be written: begun anew.
-            Err(Errno::ACCESS) if part.stat(Follow::No).is_ok_and(|stat| is_own(&stat)) => {
+            Err(Errno::ACCESS) if part.stat(Follow::No).is_ok_and(|stat| is_ours(&stat)) => {
                 part.remove()?;
                 continue;
             }
             Err(errno) => return Err(errno),
         };
         let stat = rustix::fs::fstat(&open)?;
-        if !is_own(&stat) {
+        if !is_ours(&stat) {
             return Ok(None);
         }
         // Another refusal is that of a file system without locks.
@@ -273,9 +276,11 @@ fn unfinished() -> MutexGuard<'static, Vec<(Weak<Place>, Pid)>> {
 
 /// Whether nobody else can have made it, nor reach it by another name.
 pub(super) fn is_own(stat: &Stat) -> bool {
-    kind(stat) == FileType::RegularFile
-        && stat.st_nlink == 1
-        && stat.st_uid == rustix::process::geteuid().as_raw()
+    is_of(stat, Some(rustix::process::geteuid().as_raw()))
+}
+
+fn is_of(stat: &Stat, user: Option<u32>) -> bool {
+    kind(stat) == FileType::RegularFile && stat.st_nlink == 1 && Some(stat.st_uid) == user
 }
 
 /// Makes a file in the directory of the destination, whose group it may have and whose default list,

@@ -68,7 +68,8 @@ impl Row {
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.mode(0o600).custom_flags(nofollow).open(&path).ok()?;
         let found = file.metadata().ok()?;
-        if found.uid() != user || !found.is_file() {
+        // Another name of it may be a file that is not ours to change.
+        if found.uid() != user || !found.is_file() || found.nlink() != 1 {
             return None;
         }
         rustix::fs::flock(&file, FlockOperation::LockExclusive).ok()?;

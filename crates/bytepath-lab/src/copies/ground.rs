@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use crate::devices::loop_device::attached;
-use crate::left::{Folder, IMAGE};
+use crate::left::{Folder, IMAGE, image_options};
 use crate::tools::said;
 
 /// Which file system.
@@ -237,7 +237,7 @@ fn image(name: &'static str, directory: &Path, bytes: u64) -> Result<Ground, Str
         |error: std::io::Error| format!("cannot make an image in {}: {error}", directory.display());
     let folder = Folder::make(directory).map_err(failed)?;
     let path = folder.path().join(IMAGE);
-    let image = File::options().read(true).write(true).create_new(true).open(&path);
+    let image = image_options().open(&path);
     let image = image.and_then(|file| file.set_len(bytes).map(|()| file)).map_err(failed)?;
     let mkfs = format!("mkfs.{name}");
     said(&mkfs, &["-q".as_ref(), path.as_os_str()])

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::file_set;
-use crate::left::{Folder, IMAGE};
+use crate::left::{Folder, IMAGE, image_options};
 use crate::tools::said;
 
 /// A loop device of this run.
@@ -34,7 +34,7 @@ impl Loop {
         file_set::is_room(directory, bytes).map_err(failed)?;
         let folder = Folder::make(directory).map_err(failed)?;
         let path = folder.path().join(IMAGE);
-        let image = File::options().read(true).write(true).create_new(true).open(&path);
+        let image = image_options().open(&path);
         let image = image.and_then(|file| file_set::reserved(file, bytes)).map_err(failed)?;
         let (path, device) = attached(&path)?;
         Ok(Loop { path, image, _device: device })

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use bytepath_report::numbers;
@@ -13,7 +13,7 @@ use super::{Backend, areas};
 use crate::devices::loop_device::attached_with;
 use crate::devices::zram::Zram;
 use crate::file_set;
-use crate::left::{Folder, IMAGE};
+use crate::left::{Folder, IMAGE, image_options};
 use crate::tools;
 
 /// The highest that an area can have (SWAP_FLAG_PRIO_MASK): pages go there before they go anywhere
@@ -193,8 +193,7 @@ fn file_for(directory: &Path, bytes: u64) -> Result<(Folder, PathBuf), String> {
     let folder = Folder::make(directory).map_err(failed)?;
     let path = folder.path().join(IMAGE);
     let made = || -> std::io::Result<()> {
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        let file = image_options().open(&path)?;
         let mut file = file_set::reserved(file, bytes)?;
         let piece = vec![0; PIECE_BYTES];
         let mut left = bytes;

@@ -53,7 +53,8 @@ pub trait Engine {
     /// Takes a request into a free slot, with the slot's memory.
     ///
     /// # Panics
-    /// If the slot is not free, or there is no such slot or file.
+    /// If the slot is not free, or there is no such slot or file; by a mapping, also if the file has
+    /// no such range. One that becomes shorter while it is mapped ends the process by SIGBUS.
     fn push(&mut self, slot: usize, io: Io);
 
     /// Hands over what was pushed.

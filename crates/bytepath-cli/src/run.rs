@@ -6,6 +6,7 @@
 //! it is, and its processes and pipes are found from outside (`family`). From then on both are the
 //! same: looked at several times a second (`watch`), placed (`placing`), told about (`told`).
 
+mod below;
 mod family;
 mod live;
 mod measured;
@@ -40,6 +41,7 @@ use crate::output::{self, Output};
 use crate::planning::usual_profile;
 use crate::sys::spawn;
 use crate::{values, wrong_usage};
+use below::Below;
 use family::Family;
 use live::Live;
 use measured::Measured;
@@ -169,9 +171,14 @@ fn run_and_explain(
         explaining.begin(Whom::Started);
     }
     let began = Instant::now();
+    let below = Below::noted();
     let mut watched = Watched {
         stages: Stages::start(texts, &size, patient, &mut signals),
-        family: options.family(&size, &allowed, whole.as_ref()),
+        family: below
+            .clone()
+            .filter(|_| options.looks(whole.as_ref()))
+            .map(|below| Family::new(below, size, allowed.clone(), options.shell_program())),
+        below,
         placer: (!options.no_place).then(|| placer(&allowed)),
         is_whole: whole.is_some(),
         // A shell that runs it was given the option itself.
@@ -379,15 +386,18 @@ impl Options {
         self.summary || (!self.no_summary && rustix::termios::isatty(stderr()))
     }
 
-    fn family(&self, size: &PipeSize, allowed: &CpuList, whole: Option<&Whole>) -> Option<Family> {
-        let of_interest = whole.is_some()
+    /// Whether anybody wants to know what the stages do.
+    fn looks(&self, whole: Option<&Whole>) -> bool {
+        whole.is_some()
             || !self.no_place
             || self.says_summary()
             || self.progress
             || self.json.is_some()
-            || self.metrics.metrics.is_some();
-        let shell = self.pipeline.is_some().then(|| self.shell()).and_then(|shell| program(&shell));
-        (of_interest && Family::can_be_seen()).then(|| Family::new(*size, allowed.clone(), shell))
+            || self.metrics.metrics.is_some()
+    }
+
+    fn shell_program(&self) -> Option<(u64, u64)> {
+        self.pipeline.is_some().then(|| self.shell()).and_then(|shell| program(&shell))
     }
 }
 

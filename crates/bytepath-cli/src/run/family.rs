@@ -2,16 +2,16 @@
 //! is put between them, and no descriptor of theirs is kept.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::{Duration, Instant};
 
 use bytepath::machine::CpuList;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::pipe::fcntl_getpipe_size;
-use rustix::process::{Pid, getpid};
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::below::Below;
 use super::placing::{May, Places, Seen};
 use super::process::{self, Moved, OpenPipe, Reading};
 use super::sizes::PipeSize;
@@ -98,6 +98,7 @@ pub(super) struct Family {
     pub(super) joints: BTreeMap<u64, Joint>,
     /// How many members were forgotten.
     pub(super) forgotten: usize,
+    below: Below,
     size: PipeSize,
     allowed: CpuList,
     /// The program of the shell, whose processes are not told where to run.
@@ -107,9 +108,15 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub(super) fn new(size: PipeSize, allowed: CpuList, shell: Option<(u64, u64)>) -> Family {
+    pub(super) fn new(
+        below: Below,
+        size: PipeSize,
+        allowed: CpuList,
+        shell: Option<(u64, u64)>,
+    ) -> Family {
         let (members, joints) = (Vec::new(), BTreeMap::new());
         Family {
+            below,
             members,
             joints,
             forgotten: 0,
@@ -121,19 +128,12 @@ impl Family {
         }
     }
 
-    /// Whether /proc tells anything here. In a new namespace of processes it may still be that of
-    /// another, where the same numbers stand for other processes.
-    pub(super) fn can_be_seen() -> bool {
-        let itself = fs::read_link("/proc/self").ok();
-        let itself = itself.and_then(|number| number.to_str()?.parse().ok());
-        itself == Some(getpid().as_raw_nonzero().get()) && Reading::of(getpid()).is_some()
-    }
-
     /// Looks at everybody, and makes pipes that are new as large as they are to be.
     pub(super) fn look(&mut self) {
         let now = Instant::now();
         self.window = now - std::mem::replace(&mut self.looked, now);
-        let found = descendants(getpid());
+        let mut found = Vec::new();
+        self.below.each(LOOKED_AT_MAX, |pid, has_children| found.push((pid, has_children)));
         for member in &mut self.members {
             member.alive &= found.iter().any(|(pid, _)| *pid == member.pid);
         }
@@ -310,11 +310,6 @@ impl Family {
             member.place(wanted, &self.allowed)
         });
         placed.fold(Ok(()), Result::and)
-    }
-
-    /// All that are alive, for signals.
-    pub(super) fn living(&self) -> impl Iterator<Item = Pid> {
-        self.members.iter().filter(|member| member.alive).map(|member| member.pid)
     }
 
     /// What went through a pipe since it was there.
@@ -533,37 +528,10 @@ impl Joint {
     }
 }
 
-/// The processes below one, and whether each has children, as they were started.
-fn descendants(root: Pid) -> Vec<(Pid, bool)> {
-    let mut parents: Option<Vec<(Pid, Pid)>> = None;
-    let mut children = |pid: Pid| {
-        process::children(pid).unwrap_or_else(|| {
-            let all = parents.get_or_insert_with(all_parents);
-            all.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child).collect()
-        })
-    };
-    let mut found: Vec<(Pid, bool)> = children(root).into_iter().map(|pid| (pid, false)).collect();
-    let mut at = 0;
-    while at < found.len().min(LOOKED_AT_MAX) {
-        let below = children(found[at].0);
-        found[at].1 = !below.is_empty();
-        found.extend(below.into_iter().map(|pid| (pid, false)));
-        at += 1;
-    }
-    found.truncate(LOOKED_AT_MAX);
-    found
-}
-
-/// Every process and its parent, where the kernel has no lists of children.
-fn all_parents() -> Vec<(Pid, Pid)> {
-    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = pids.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    pids.filter_map(|pid| Some((pid, process::parent(pid)?))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use rustix::pipe::fcntl_setpipe_size;
+    use rustix::process::getpid;
 
     use super::*;
 
@@ -582,7 +550,8 @@ mod tests {
 
     #[test]
     fn of_many_that_are_gone_those_that_did_the_least_are_forgotten() {
-        let mut family = Family::new(PipeSize::new(None), CpuList::default(), None);
+        let mut family =
+            Family::new(Below::default(), PipeSize::new(None), CpuList::default(), None);
         let reading = Reading::of(getpid()).expect("ours");
         let pid =
             |number: usize| Pid::from_raw(i32::try_from(number).expect("small")).expect("one");
@@ -601,16 +570,6 @@ mod tests {
             assert!(family.member(pid(number)).is_some(), "{number} is kept");
         }
         assert!(family.member(pid(FIRST_KEPT + 1)).is_none());
-    }
-
-    #[test]
-    fn a_child_is_found_by_both_ways() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
-        let (us, pid) = (getpid(), Pid::from_child(&child));
-        let (parents, below) = (all_parents(), descendants(us));
-        child.kill().expect("it lives");
-        child.wait().expect("it is ours");
-        assert!(parents.contains(&(pid, us)) && below.contains(&(pid, false)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, getpid};
 
 /// A process as it is now.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,6 +22,8 @@ pub(super) struct Reading {
     pub(super) parent: Option<Pid>,
     pub(super) user_s: f64,
     pub(super) system_s: f64,
+    /// When it began, in the kernel's ticks since that did: what tells it from another of its number.
+    pub(super) began: u64,
     /// How long it is there.
     pub(super) age: Duration,
     /// Time on a CPU, and time waiting for one.
@@ -47,20 +49,18 @@ impl Moved {
 impl Reading {
     /// `None` where the process is gone, or is not ours to look at.
     pub(super) fn of(pid: Pid) -> Option<Reading> {
-        let stat = fs::read(path(pid, "stat")).ok()?;
-        let stat = String::from_utf8_lossy(&stat).into_owned();
-        let mut reading = Reading::of_stat(&stat)?;
+        let mut reading = stat(pid)?;
         (reading.run_ns, reading.wait_ns) = scheduled(pid, reading.threads)
             .unwrap_or(((1e9 * (reading.user_s + reading.system_s)) as u64, 0));
         reading.moved = moved(pid);
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let now = Duration::try_from(now).unwrap_or_default();
-        // Of which it told when it began.
-        reading.age = now.saturating_sub(reading.age);
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        reading.age = now.saturating_sub(Duration::from_secs_f64(reading.began as f64 / ticks));
         Some(reading)
     }
 
-    /// The fields of proc_pid_stat(5); the age is the time of its beginning yet. The name is in parentheses, and may have any letter in it.
+    /// The fields of proc_pid_stat(5). The name is in parentheses, and may have any letter in it.
     fn of_stat(stat: &str) -> Option<Reading> {
         let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -76,7 +76,7 @@ impl Reading {
             parent: fields.get(1).and_then(|pid| Pid::from_raw(pid.parse().ok()?)),
             threads: u32::try_from(number(20)?).unwrap_or(u32::MAX),
             cpu: usize::try_from(number(39)?).unwrap_or(0),
-            age: Duration::from_secs_f64(seconds(22)?),
+            began: number(22)?,
             ..Reading::default()
         })
     }
@@ -152,10 +152,25 @@ pub(super) fn children(pid: Pid) -> Option<Vec<Pid>> {
 
 /// Its parent.
 pub(super) fn parent(pid: Pid) -> Option<Pid> {
-    let stat = fs::read(path(pid, "stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat).into_owned();
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    Pid::from_raw(fields.nth(1)?.parse().ok()?)
+    stat(pid)?.parent
+}
+
+/// When it began, in the kernel's ticks.
+pub(super) fn began(pid: Pid) -> Option<u64> {
+    Some(stat(pid)?.began)
+}
+
+/// What one file tells of it.
+fn stat(pid: Pid) -> Option<Reading> {
+    Reading::of_stat(&String::from_utf8_lossy(&fs::read(path(pid, "stat")).ok()?))
+}
+
+/// Whether /proc tells anything here. In a new namespace of processes it may still be that of
+/// another, where the same numbers stand for other processes.
+pub(super) fn can_be_seen() -> bool {
+    let itself = fs::read_link("/proc/self").ok();
+    let itself = itself.and_then(|number| number.to_str()?.parse().ok());
+    itself == Some(getpid().as_raw_nonzero().get()) && Reading::of(getpid()).is_some()
 }
 
 /// The program that it runs, as what tells one from another.

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
+use super::below::{ALL, Below};
 use super::family::Family;
 use super::placing::Placer;
 use super::signals::{Signals, is_passed_on};
@@ -13,6 +14,8 @@ use super::stages::{End, Stages};
 /// What is looked at, and how.
 pub(super) struct Watched {
     pub(super) stages: Stages,
+    /// Who is ours. None where /proc tells nothing.
+    pub(super) below: Option<Below>,
     /// None where nobody wants to know, or /proc tells nothing.
     pub(super) family: Option<Family>,
     /// None where nobody is placed.
@@ -115,15 +118,21 @@ impl Watched {
         if let Some(family) = &mut self.family {
             family.look();
         }
-        let running: Vec<Pid> = self.stages.running().collect();
-        let below = self.family.iter().flat_map(Family::living);
-        let below: Vec<Pid> = below.filter(|pid| !running.contains(pid)).collect();
-        for pid in running.into_iter().chain(below) {
+        let tell = |pid| {
             for signal in Signal::from_named_raw(signal).into_iter().chain([Signal::CONT]) {
                 // It may have ended meanwhile.
                 let _ = kill_process(pid, signal);
             }
+        };
+        let mut told = Vec::new();
+        if let Some(below) = &self.below {
+            // What a program starts to answer the signal comes after this, and is not told.
+            below.each(ALL, |pid, _| {
+                tell(pid);
+                told.push(pid);
+            });
         }
+        self.stages.running().filter(|pid| !told.contains(pid)).for_each(tell);
     }
 
     /// How a shell that ran it would have ended: by the signal that was sent to it; by the key that

@@ -19,7 +19,11 @@ const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Reads lines of its own processes' numbers, one a stage, and the program that runs them.
 fn running(words: &[&str], stages: usize) -> (Bounded, Vec<Pid>, BufReader<ChildStderr>) {
-    let mut command = bytepath(words);
+    telling(&mut bytepath(words), stages)
+}
+
+/// The same of any command.
+fn telling(command: &mut Command, stages: usize) -> (Bounded, Vec<Pid>, BufReader<ChildStderr>) {
     let mut program = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
     let told = program.child().stderr.take().expect("it is piped");
     let mut told = BufReader::new(told);
@@ -35,15 +39,16 @@ fn pid_of(program: &mut Bounded) -> Pid {
     Pid::from_raw(program.child().id().try_into().expect("a number")).expect("a process")
 }
 
+/// Whoever takes in orphans may leave them unburied.
+fn is_there(pid: &Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
 #[track_caller]
 fn gone(pids: &[Pid]) {
     let until = Instant::now() + HANGS_AFTER;
-    // Whoever takes in orphans may leave them unburied.
-    let is_there = |pid: &Pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-        !matches!(state, None | Some('Z' | 'X'))
-    };
     while pids.iter().any(is_there) {
         assert!(Instant::now() < until, "still there: {pids:?}");
         std::thread::yield_now();
@@ -69,6 +74,34 @@ fn sigterm_and_sighup_reach_every_stage_and_end_it_as_a_shell() {
             assert_eq!(done.status.signal(), Some(signal.as_raw()), "{text}: {done:?}");
             gone(&pids);
         }
+    }
+}
+
+/// A script that has started something and then becomes `bytepath run`.
+#[test]
+fn sigterm_reaches_nobody_who_was_there_before() {
+    let line = format!("{WAITS} & exec \"$0\" run --shell /bin/sh \"$1\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line, BYTEPATH, &format!("{WAITS} | cat")]).stdin(Stdio::null());
+    let (mut program, pids, _told) = telling(&mut command, 2);
+    kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
+    let done = program.done();
+    assert_eq!(done.status.signal(), Some(Signal::TERM.as_raw()), "{done:?}");
+    let left: Vec<Pid> = pids.into_iter().filter(is_there).collect();
+    assert_eq!(left.len(), 1, "the stage ends, and the script's own stays");
+    kill_process(left[0], Signal::KILL).expect("it is there");
+}
+
+/// Also where nobody looks at them, and where they are more than are looked at.
+#[test]
+fn sigterm_reaches_all_that_stages_have_started() {
+    let few = "sh -c 'sh -c \"echo \\$\\$ >&2; exec sleep 1000\"; :' | cat";
+    let many = "seq 300 | xargs -P 300 -I{} sh -c 'echo $$ >&2; exec sleep 1000'";
+    for (words, text, count) in [(&["run", "--no-place"][..], few, 1), (&["run"], many, 300)] {
+        let (mut program, pids, _told) = running(&[words, &[text]].concat(), count);
+        kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
+        program.done();
+        gone(&pids);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The processes of a run and the pipes between them, as seen from outside: no process and no copy
 //! is put between them, and no descriptor of theirs is kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bytepath::machine::CpuList;
@@ -41,6 +41,8 @@ pub(super) struct Member {
     program: Option<(u64, u64)>,
     /// The CPU that we put it on, or the one who started it.
     placed: Option<usize>,
+    /// Whether it was put elsewhere since, by itself or by others: there it stays.
+    elsewhere: bool,
     /// Whether it is still there.
     pub(super) alive: bool,
     /// Whether it was looked at after its end, so that its counts are whole.
@@ -134,8 +136,11 @@ impl Family {
         self.window = now - std::mem::replace(&mut self.looked, now);
         let mut found = Vec::new();
         self.below.each(LOOKED_AT_MAX, |pid, has_children| found.push((pid, has_children)));
-        for member in &mut self.members {
-            member.alive &= found.iter().any(|(pid, _)| *pid == member.pid);
+        for member in self.members.iter_mut().filter(|member| member.alive) {
+            member.alive = found.iter().any(|(pid, _)| *pid == member.pid);
+            if !member.alive {
+                member.let_go(&self.allowed);
+            }
         }
         for (pid, has_children) in found {
             self.look_at(pid, has_children);
@@ -184,6 +189,8 @@ impl Family {
     fn added(&mut self, pid: Pid, reading: &Reading) -> &mut Member {
         let parent = reading.parent.and_then(|parent| self.member(parent));
         let placed = parent.and_then(|parent| parent.placed);
+        // It may have been started just before its parent was put there.
+        let placed = placed.filter(|cpu| runs_on(pid, &[*cpu].into()));
         self.members.push(Member { placed, ..Member::new(pid, reading.clone()) });
         self.members.last_mut().expect("it was just put there")
     }
@@ -291,6 +298,7 @@ impl Family {
             || reading.run_ns >= BEGUN_NS;
         let is_shell = member.program == self.shell;
         if reading.threads > 1
+            || member.elsewhere
             || (member.has_children && begun)
             || member.chose_itself(&self.allowed)
         {
@@ -310,6 +318,11 @@ impl Family {
             member.place(wanted, &self.allowed)
         });
         placed.fold(Ok(()), Result::and)
+    }
+
+    /// Those that go on when nobody looks at them any more run where the kernel puts them.
+    pub(super) fn let_go(&mut self) {
+        self.members.iter_mut().for_each(|member| member.let_go(&self.allowed));
     }
 
     /// What went through a pipe since it was there.
@@ -355,6 +368,7 @@ impl Member {
             has_children: false,
             program: process::program(pid),
             placed: None,
+            elsewhere: false,
             alive: true,
             seen_ended: false,
             doing: Doing::default(),
@@ -380,22 +394,26 @@ impl Member {
 
     /// Whether it runs on other CPUs than it was given.
     fn chose_itself(&self, allowed: &CpuList) -> bool {
-        let ours = |cpu| match self.placed {
-            Some(placed) => cpu == placed,
-            None => allowed.contains(cpu),
-        };
-        let count = if self.placed.is_some() { 1 } else { allowed.len() };
-        let of_it = rustix::thread::sched_getaffinity(Some(self.pid));
-        let is_ours = |of_it: CpuSet| {
-            let its = || (0..CpuSet::MAX_CPU).filter(|cpu| of_it.is_set(*cpu));
-            its().count() == count && its().all(ours)
-        };
-        !of_it.is_ok_and(is_ours)
+        match self.placed {
+            Some(cpu) => !runs_on(self.pid, &[cpu].into()),
+            None => !runs_on(self.pid, &allowed.iter().collect()),
+        }
+    }
+
+    /// Puts it back on all CPUs when it leaves us, if it is still there.
+    fn let_go(&mut self, allowed: &CpuList) {
+        if self.placed.is_some() && process::began(self.pid) == Some(self.now.began) {
+            // If the kernel does not let us, it did not let us put it there either.
+            let _ = self.place(None, allowed);
+        }
     }
 
     /// Puts all of its threads on one CPU, or back on all.
     fn place(&mut self, wanted: Option<usize>, allowed: &CpuList) -> Result<(), Errno> {
-        if self.placed == wanted {
+        if self.placed.is_some() && self.chose_itself(allowed) {
+            (self.placed, self.elsewhere) = (None, true);
+        }
+        if self.placed == wanted || self.elsewhere {
             return Ok(());
         }
         let mut cpus = CpuSet::new();
@@ -434,6 +452,13 @@ impl Member {
             () => Doing::Other,
         }
     }
+}
+
+/// Whether a process may run on these CPUs, and on no others.
+fn runs_on(pid: Pid, cpus: &BTreeSet<usize>) -> bool {
+    let its = |set: CpuSet| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
+    let its: Result<BTreeSet<usize>, Errno> = rustix::thread::sched_getaffinity(Some(pid)).map(its);
+    its.is_ok_and(|its| its == *cpus)
 }
 
 /// Bytes that went through a pipe, as far as that is known.
@@ -570,6 +595,71 @@ mod tests {
             assert!(family.member(pid(number)).is_some(), "{number} is kept");
         }
         assert!(family.member(pid(FIRST_KEPT + 1)).is_none());
+    }
+
+    /// A program, in a family that has looked at it and put it on the first CPU; with all CPUs, if
+    /// there are several.
+    fn placed(line: &str) -> Option<(std::process::Child, Family, CpuList)> {
+        use std::process::{Command, Stdio};
+        let allowed = bytepath::machine::Machine::this().allowed_cpus().clone();
+        let Some(first) = allowed.iter().next().filter(|_| allowed.len() > 1) else {
+            println!("skipped: there is one CPU");
+            return None;
+        };
+        let below = Below::noted().expect("/proc tells");
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("sh");
+        let mut told = [0];
+        std::io::Read::read_exact(child.stdout.as_mut().expect("it is piped"), &mut told)
+            .expect("it says when it has begun");
+        let mut family = Family::new(below, PipeSize::new(None), allowed.clone(), None);
+        family.look();
+        let its = Some(Pid::from_child(&child));
+        let its = |member: &&Member| Some(member.pid) == its || member.now.parent == its;
+        let its = family.members.iter().filter(its);
+        let places = its.map(|member| (member.pid.as_raw_nonzero().get(), first)).collect();
+        family.place(&places).expect("they are ours");
+        Some((child, family, allowed))
+    }
+
+    #[test]
+    fn who_leaves_the_family_may_run_on_all_cpus() {
+        let Some((mut child, mut family, allowed)) = placed("sleep 60 & echo; read line") else {
+            return;
+        };
+        let all = allowed.iter().collect();
+        let is_sleep = |member: &&Member| member.now.parent == Some(Pid::from_child(&child));
+        let sleep = family.members.iter().find(is_sleep).expect("it was seen").pid;
+        assert!(!runs_on(sleep, &all));
+        // It loses its parent.
+        child.wait().expect("it is ours");
+        family.look();
+        let is_free = runs_on(sleep, &all);
+        rustix::process::kill_process(sleep, rustix::process::Signal::KILL).expect("it lives");
+        assert!(is_free);
+    }
+
+    #[test]
+    fn who_is_left_in_the_end_may_run_on_all_cpus_but_stays_where_it_was_put_since() {
+        let Some((mut child, mut family, allowed)) = placed("echo; exec sleep 60") else { return };
+        let (pid, last) = (Pid::from_child(&child), allowed.iter().last().expect("there are two"));
+        let mut elsewhere = CpuSet::new();
+        elsewhere.set(last);
+        family.let_go();
+        let is_free = runs_on(pid, &allowed.iter().collect());
+        let first =
+            Places::from([(pid.as_raw_nonzero().get(), allowed.iter().next().expect("one"))]);
+        family.place(&first).expect("it is ours");
+        sched_setaffinity(Some(pid), &elsewhere).expect("it is ours");
+        family.place(&Places::new()).expect("nothing is to be done");
+        family.place(&first).expect("nothing is to be done");
+        family.let_go();
+        let stays = runs_on(pid, &[last].into());
+        let may = family.may(family.member(pid).expect("it was seen"));
+        child.kill().expect("it lives");
+        child.wait().expect("it is ours");
+        assert!(is_free && stays && may == May::Never, "{is_free} {stays} {may:?}");
     }
 
     #[test]

@@ -57,7 +57,9 @@ impl Watched {
             self.reap();
             if self.stages.have_ended() {
                 // The signal that ended them may have come just before.
-                return self.answer(signals);
+                self.answer(signals);
+                self.family.iter_mut().for_each(Family::let_go);
+                return;
             }
             signals.wait(next_look);
             if next_look.is_some_and(|look| Instant::now() >= look) {

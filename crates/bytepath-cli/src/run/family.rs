@@ -259,19 +259,34 @@ impl Family {
         };
         let mut seen: Vec<_> =
             self.members.iter().filter(takes_part).map(|member| self.seen_of(member)).collect();
-        seen.sort_by_key(|seen| self.depth(seen.pid));
+        let depths = self.depths();
+        seen.sort_by_key(|seen| depths.get(&seen.pid));
         seen
     }
 
-    /// How many pipes lead to it; a ring of pipes ends the count.
-    fn depth(&self, pid: i32) -> usize {
-        let (mut at, mut depth) = (pid, 0);
-        while depth < self.joints.len() {
-            let to = self.joints.values().find(|joint| joint.reader.as_raw_nonzero().get() == at);
-            let Some(joint) = to else { break };
-            (at, depth) = (joint.writer.as_raw_nonzero().get(), depth + 1);
+    /// How many pipes lead to each, of those to which any does; a ring of pipes ends the count.
+    fn depths(&self) -> BTreeMap<i32, usize> {
+        let mut writers = BTreeMap::new();
+        for joint in self.joints.values() {
+            let [reader, writer] =
+                [joint.reader, joint.writer].map(|pid| pid.as_raw_nonzero().get());
+            writers.entry(reader).or_insert(writer);
         }
-        depth
+        let mut depths = BTreeMap::new();
+        for reader in writers.keys() {
+            // Back to one whose depth is known, or the first, and then forth again.
+            let (mut way, mut at) = (Vec::new(), *reader);
+            while let Some(writer) = writers.get(&at)
+                && !depths.contains_key(&at)
+                && way.len() < writers.len()
+            {
+                way.push(at);
+                at = *writer;
+            }
+            let known = depths.get(&at).copied().unwrap_or(0);
+            depths.extend(way.into_iter().rev().zip(known + 1..));
+        }
+        depths
     }
 
     fn seen_of(&self, member: &Member) -> Seen {
@@ -571,6 +586,20 @@ mod tests {
         assert_eq!(Through::of(Some(70_000), Some(75_000)), Through::Agreed(70_000));
         assert_eq!(Through::Agreed(163).unless_less_than(164), Through::Unknown);
         assert_eq!(Through::About(164).unless_less_than(164), Through::About(164));
+    }
+
+    #[test]
+    fn pipes_put_the_stages_into_their_order() {
+        let pid = |number| Pid::from_raw(number).expect("one");
+        let size = PipeSize::new(None);
+        let mut family = Family::new(Below::default(), size, CpuList::default(), None);
+        for (number, writer, reader) in [(1, 30, 20), (2, 20, 40), (3, 40, 10), (4, 30, 50)] {
+            family.joints.insert(number, Joint::new(pid(writer), pid(reader)));
+        }
+        let line = BTreeMap::from([(20, 1), (40, 2), (10, 3), (50, 1)]);
+        assert_eq!(family.depths(), line);
+        family.joints.insert(5, Joint::new(pid(10), pid(30)));
+        assert_eq!(family.depths().len(), 5, "a ring has an end too");
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub(crate) struct Options {
     /// End with the status of the last stage that failed, if one did
     #[arg(long)]
     pipefail: bool,
-    /// The size of the pipes between stages; 1M unless given
+    /// The size of the pipes between stages; unless given 1M, and less where they are so many that
+    /// they would take more than half of what this user's pipes may have
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
     pipe_size: Option<usize>,
     /// Run bytepath's own cat, pv and tee where the pipeline names these: same output, as long as nobody
@@ -162,7 +163,7 @@ fn run_and_explain(
     let mut signals = Signals::caught().context("cannot catch signals")?;
     let size = PipeSize::new(options.pipe_size);
     if options.explain_plan {
-        explain(&work, options, &allowed);
+        explain(&work, options, &allowed, &size);
     }
     let (whole, texts) = (work.whole, work.stages);
     let patient = options.makes_patient();
@@ -254,7 +255,7 @@ fn told_of_the_end(
     }
 }
 
-fn explain(work: &Work, options: &Options, allowed: &CpuList) {
+fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {
     match &work.whole {
         Some(Whole { shell, why }) => crate::say(format_args!(
             "bytepath: {} runs it as it is: {why}; its pipes are found from outside",
@@ -267,7 +268,7 @@ fn explain(work: &Work, options: &Options, allowed: &CpuList) {
     for (stage, number) in work.stages.iter().zip(1..).filter(|_| work.whole.is_none()) {
         crate::say(format_args!("  {number}  {}", told::in_a_line(&stage.text)));
     }
-    let pipes = options.pipe_size.unwrap_or(1 << 20) as u64;
+    let pipes = size.each_of(work.stages.len().saturating_sub(1), 0) as u64;
     let placed = match (options.no_place, allowed.len()) {
         (true, _) => "stages run where the kernel puts them",
         (_, 1) => "there is one CPU, so nothing to place",

@@ -147,13 +147,22 @@ impl Family {
         }
         self.forget_the_least();
         self.join();
+        let pipe_bytes = self.pipe_bytes();
         for (number, joint) in &mut self.joints {
-            joint.look(*number, &self.members, &self.size);
+            joint.look(*number, &self.members, &self.size, pipe_bytes);
         }
         for member in self.members.iter_mut().filter(|member| member.alive) {
             member.doing = member.done_now(&self.joints);
             *member.looks.entry(member.doing).or_default() += 1;
         }
+    }
+
+    /// What pipes that are new are to have, beside the others that are there.
+    fn pipe_bytes(&self) -> usize {
+        let has_reader = |joint: &&Joint| self.member(joint.reader).is_some_and(|end| end.alive);
+        let (new, known): (Vec<&Joint>, Vec<&Joint>) =
+            self.joints.values().filter(has_reader).partition(|joint| joint.looks == 0);
+        self.size.each_of(new.len(), known.iter().map(|joint| joint.holds_bytes).sum())
     }
 
     fn look_at(&mut self, pid: Pid, has_children: bool) {
@@ -542,7 +551,7 @@ impl Joint {
     }
 
     /// Opens the pipe for a moment: kept open, it would hide from each end that the other is gone.
-    fn look(&mut self, number: u64, members: &[Member], size: &PipeSize) {
+    fn look(&mut self, number: u64, members: &[Member], size: &PipeSize, wanted: usize) {
         let of_reader =
             members.iter().rev().find(|member| member.pid == self.reader && member.alive);
         let Some(reader) = of_reader else { return };
@@ -557,7 +566,7 @@ impl Joint {
             return;
         }
         if self.looks == 0 {
-            self.refused = size.enlarge(&pipe).err();
+            self.refused = size.enlarge(&pipe, wanted).err();
         }
         self.holds_bytes = fcntl_getpipe_size(&pipe).unwrap_or(0);
         self.fill_bytes = ioctl_fionread(&pipe).unwrap_or(0);

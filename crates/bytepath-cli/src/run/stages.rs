@@ -85,6 +85,7 @@ impl Stages {
     ) -> Stages {
         let mut started = Stages { all: Vec::new(), said: Vec::new() };
         let (count, mut input) = (stages.len(), None);
+        let pipe_bytes = size.each_of(count.saturating_sub(1), 0);
         let mut stages = stages.into_iter().enumerate();
         for (index, stage) in stages.by_ref() {
             if let Some(signal) = signals.next() {
@@ -99,7 +100,7 @@ impl Stages {
             }
             match pipe_with(PipeFlags::CLOEXEC) {
                 Ok((read, write)) => {
-                    started.said.extend(size.enlarge(&write).err());
+                    started.said.extend(size.enlarge(&write, pipe_bytes).err());
                     let input = input.replace(read);
                     match Started::start(stage, input, Some(write), patient) {
                         Ok(stage) => started.all.push(stage),

@@ -742,19 +742,43 @@ fn what_gives_other_output_each_time_gives_no_figure() {
     );
 }
 
-#[test]
-fn a_larger_pipe_that_is_refused_is_told_and_done_without() {
-    let Some(nobody) = crate::program::as_nobody() else { return };
+/// `bytepath run` with these words of shell, by an ordinary user; `$0` and `$it` name a file in a folder of its own.
+fn by_nobody(words: &str) -> Option<Done> {
+    let nobody = crate::program::as_nobody()?;
     let line = format!(
-        "cp \"$bytepath\" \"$0\" && chmod 755 \"$0\" && {nobody}\"$0\" run --pipe-size 512M --explain-plan -- seq 10 ::: tail -1"
+        "export it=\"$0\"; cp \"$bytepath\" \"$0\" && chmod 755 \"$0\" && {nobody}\"$0\" run {words}"
     );
     let folder = tempfile::tempdir_in("/tmp").expect("a folder");
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(folder.path(), open).expect("it is ours");
     let copy = folder.path().join("bytepath");
     let mut command = Command::new("sh");
     command.args(["-c", &line]).arg(&copy).env("bytepath", crate::program::BYTEPATH);
-    let done = run(command.stdin(std::process::Stdio::null()));
+    Some(run(command.stdin(std::process::Stdio::null())))
+}
+
+/// The kernel gives two pages to each pipe of a user whose pipes have all that they may.
+#[test]
+fn many_stages_leave_a_user_the_half_of_what_pipes_may_have() {
+    // The first ends when the last has been there for some time.
+    let first = r#"sh -c "until [ -e \$it.go ]; do sleep 0.1; done""#;
+    let last = r#"sh -c "sleep 0.5; touch \$it.go; cat""#;
+    let stages = format!("{first}{} | {last}", " | cat".repeat(98));
+    for text in [format!("{{ {stages}; }}"), stages] {
+        let words = format!("--json \"$0.json\" '{text}' && cat \"$0.json\"");
+        let Some(done) = by_nobody(&words) else { return };
+        let told = done.well().json();
+        let pipes = told["pipes"].as_array().expect("a list");
+        let sizes: Vec<_> = pipes.iter().filter_map(|pipe| pipe["holds_bytes"].as_u64()).collect();
+        assert!(sizes.len() >= 50, "{}: {sizes:?}", told["notes"]);
+        assert!(sizes.iter().all(|size| *size >= 64 << 10), "{sizes:?}");
+    }
+}
+
+#[test]
+fn a_larger_pipe_that_is_refused_is_told_and_done_without() {
+    let words = "--pipe-size 512M --explain-plan -- seq 10 ::: tail -1";
+    let Some(done) = by_nobody(words) else { return };
     assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "10\n"), "{done:?}");
     assert!(done.stderr.contains("above fs.pipe-max-size"), "{done:?}");
 }

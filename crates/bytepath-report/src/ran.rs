@@ -66,6 +66,9 @@ pub struct RanStage {
     pub looks: u32,
     /// The share of looks at which it ran or waited for a CPU.
     pub runs: Option<f64>,
+    /// The part of these at which it had waited for a CPU for longer than it ran.
+    #[serde(default)]
+    pub waits_cpu: Option<f64>,
     /// The share at which it waited for its input pipe.
     pub waits_input: Option<f64>,
     /// The share at which it waited for its output pipe.

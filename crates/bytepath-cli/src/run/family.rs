@@ -57,6 +57,7 @@ pub(super) struct Member {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Doing {
     Runs,
+    WaitsForCpu,
     WaitsForInput,
     WaitsForOutput,
     WaitsForDisk,
@@ -68,6 +69,7 @@ impl Doing {
     pub(super) fn said(self) -> &'static str {
         match self {
             Doing::Runs => "runs",
+            Doing::WaitsForCpu => "waits for CPU",
             Doing::WaitsForInput => "waits for input",
             Doing::WaitsForOutput => "waits for output",
             Doing::WaitsForDisk => "waits for disk",
@@ -458,7 +460,12 @@ impl Member {
 
     /// What it does at this moment.
     fn done_now(&self, joints: &BTreeMap<u64, Joint>) -> Doing {
+        let gained = |of: fn(&Reading) -> u64| of(&self.now).saturating_sub(of(&self.before));
         match self.now.state {
+            // The kernel has one letter for both, and tells how long it did either.
+            'R' if gained(|reading| reading.wait_ns) > gained(|reading| reading.run_ns) => {
+                return Doing::WaitsForCpu;
+            }
             'R' => return Doing::Runs,
             'D' => return Doing::WaitsForDisk,
             'S' => {}
@@ -609,6 +616,18 @@ mod tests {
         assert_eq!(family.depths(), line);
         family.joints.insert(5, Joint::new(pid(10), pid(30)));
         assert_eq!(family.depths().len(), 5, "a ring has an end too");
+    }
+
+    #[test]
+    fn who_waited_longer_for_a_cpu_than_it_ran_waits_for_one() {
+        let reading = Reading::of(getpid()).expect("ours");
+        let mut member = Member::new(getpid(), Reading { state: 'R', ..reading.clone() });
+        for (ran_ms, waited_ms, does) in [(20, 10, Doing::Runs), (10, 20, Doing::WaitsForCpu)] {
+            let run_ns = reading.run_ns + ran_ms * 1_000_000;
+            let wait_ns = reading.wait_ns + waited_ms * 1_000_000;
+            member.now = Reading { state: 'R', run_ns, wait_ns, ..reading.clone() };
+            assert_eq!(member.done_now(&BTreeMap::new()), does);
+        }
     }
 
     #[test]

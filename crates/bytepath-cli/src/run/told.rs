@@ -193,8 +193,8 @@ fn processes(family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
 
 fn seen(member: &Member) -> RanStage {
     let looks: u32 = member.looks.values().sum();
-    let share = |doing| {
-        let count = member.looks.get(&doing).copied().unwrap_or(0);
+    let share = |doings: &[Doing]| {
+        let count: u32 = doings.iter().filter_map(|doing| member.looks.get(doing)).sum();
         (looks > 0).then(|| f64::from(count) / f64::from(looks))
     };
     RanStage {
@@ -204,10 +204,11 @@ fn seen(member: &Member) -> RanStage {
         read_bytes: member.now.moved.map(|moved| moved.read_bytes),
         written_bytes: member.now.moved.map(|moved| moved.written_bytes),
         looks,
-        runs: share(Doing::Runs),
-        waits_input: share(Doing::WaitsForInput),
-        waits_output: share(Doing::WaitsForOutput),
-        waits_disk: share(Doing::WaitsForDisk),
+        runs: share(&[Doing::Runs, Doing::WaitsForCpu]),
+        waits_cpu: share(&[Doing::WaitsForCpu]),
+        waits_input: share(&[Doing::WaitsForInput]),
+        waits_output: share(&[Doing::WaitsForOutput]),
+        waits_disk: share(&[Doing::WaitsForDisk]),
         ..RanStage::default()
     }
 }

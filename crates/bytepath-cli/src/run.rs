@@ -184,6 +184,7 @@ fn run_and_explain(
         is_whole: whole.is_some(),
         // A shell that runs it was given the option itself.
         pipefail: options.pipefail && whole.is_none(),
+        tells_refusal: options.pipe_size.is_some(),
         decisions: Vec::new(),
         began,
         ended_by: None,

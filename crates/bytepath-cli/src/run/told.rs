@@ -103,6 +103,7 @@ impl Told {
             false => format!("held up by {} ({sure})", ran.verdict.words),
         });
         lines.extend(ran.verdict.help.iter().map(|help| format!("what would help: {help}")));
+        lines.extend(ran.notes.iter().cloned());
         lines.join("\n")
     }
 

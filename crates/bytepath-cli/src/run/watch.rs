@@ -7,6 +7,7 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::below::{ALL, Below};
 use super::family::Family;
+use super::live::Live;
 use super::placing::Placer;
 use super::signals::{Signals, is_passed_on};
 use super::stages::{End, Stages};
@@ -24,6 +25,8 @@ pub(super) struct Watched {
     pub(super) is_whole: bool,
     /// Whether a stage that failed counts, and not the last alone.
     pub(super) pipefail: bool,
+    /// Whether somebody asked for a size of pipes, and was not told yet that it was refused.
+    pub(super) tells_refusal: bool,
     /// What was decided, and when.
     pub(super) decisions: Vec<(Duration, String)>,
     pub(super) began: Instant,
@@ -32,7 +35,7 @@ pub(super) struct Watched {
     /// Whether a stage has ended behind a key that interrupts, and not by it: it had its own answer.
     pub(super) interrupt_was_answered: bool,
     /// Draws, after each look.
-    pub(super) live: Option<super::live::Live>,
+    pub(super) live: Option<Live>,
     /// Tells whoever asked with --metrics, after each look.
     pub(super) measured: Option<super::measured::Measured>,
 }
@@ -49,6 +52,7 @@ impl Watched {
     pub(super) fn watch(&mut self, signals: &mut Signals) {
         let early: &[u64] = if self.is_whole { &FIRST_LOOKS_MS } else { &[FIRST_LOOK_MS] };
         let mut early = early.iter().copied().map(Duration::from_millis);
+        self.tell_refusal();
         let mut next_look =
             early.next().filter(|_| self.family.is_some()).map(|first| self.began + first);
         loop {
@@ -64,8 +68,24 @@ impl Watched {
             signals.wait(next_look);
             if next_look.is_some_and(|look| Instant::now() >= look) {
                 let window = self.look();
+                self.tell_refusal();
                 next_look = Some(Instant::now() + early.next().unwrap_or(window));
             }
+        }
+    }
+
+    /// Says why a pipe is not as large as was asked for, once.
+    fn tell_refusal(&mut self) {
+        if !self.tells_refusal {
+            return;
+        }
+        let joints = self.family.iter().flat_map(|family| family.joints.values());
+        let refused = joints.filter_map(|joint| joint.refused.as_ref());
+        if let Some(why) = self.stages.said.iter().chain(refused).next() {
+            // They are drawn anew behind it.
+            self.live.iter_mut().for_each(Live::end);
+            crate::say(format_args!("bytepath: {why}"));
+            self.tells_refusal = false;
         }
     }
 

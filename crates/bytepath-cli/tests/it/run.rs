@@ -781,6 +781,18 @@ fn a_larger_pipe_that_is_refused_is_told_and_done_without() {
     let Some(done) = by_nobody(words) else { return };
     assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "10\n"), "{done:?}");
     assert!(done.stderr.contains("above fs.pipe-max-size"), "{done:?}");
+    for (text, summary) in
+        [("seq 10 | tail -1", ""), ("{ seq 10; sleep 0.3; } | tail -1", "--summary")]
+    {
+        let words = format!("--pipe-size 512M {summary} '{text}'");
+        let Some(done) = by_nobody(&words) else { return };
+        let told = done.stderr.matches("above fs.pipe-max-size").count();
+        assert_eq!(
+            (done.stdout.as_str(), told),
+            ("10\n", if summary.is_empty() { 1 } else { 2 }),
+            "{done:?}"
+        );
+    }
 }
 
 /// The 41st field of proc_pid_stat(5) is the scheduling policy: 0 is the usual one, 3 SCHED_BATCH.

@@ -162,8 +162,11 @@ fn run_and_explain(
     let allowed = options.allowed()?;
     let mut signals = Signals::caught().context("cannot catch signals")?;
     let size = PipeSize::new(options.pipe_size);
+    let below = Below::noted();
     if options.explain_plan {
         explain(&work, options, &allowed, &size);
+    } else if options.progress && below.is_none() {
+        crate::say(format_args!("bytepath: --progress: {}", told::UNSEEN));
     }
     let (whole, texts) = (work.whole, work.stages);
     let patient = options.makes_patient();
@@ -172,7 +175,6 @@ fn run_and_explain(
         explaining.begin(Whom::Started);
     }
     let began = Instant::now();
-    let below = Below::noted();
     let mut watched = Watched {
         stages: Stages::start(texts, &size, patient, &mut signals),
         family: below
@@ -257,10 +259,12 @@ fn told_of_the_end(
 }
 
 fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {
+    let seen = process::can_be_seen();
     match &work.whole {
         Some(Whole { shell, why }) => crate::say(format_args!(
-            "bytepath: {} runs it as it is: {why}; its pipes are found from outside",
-            shell.display()
+            "bytepath: {} runs it as it is: {why}{}",
+            shell.display(),
+            if seen { "; its pipes are found from outside" } else { "" }
         )),
         None => {
             crate::say(format_args!("bytepath: taken apart into {} stages:", work.stages.len()))
@@ -270,13 +274,16 @@ fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {
         crate::say(format_args!("  {number}  {}", told::in_a_line(&stage.text)));
     }
     let pipes = size.each_of(work.stages.len().saturating_sub(1), 0) as u64;
-    let placed = match (options.no_place, allowed.len()) {
-        (true, _) => "stages run where the kernel puts them",
-        (_, 1) => "there is one CPU, so nothing to place",
+    let placed = match allowed.len() {
+        _ if options.no_place || !seen => "stages run where the kernel puts them",
+        1 => "there is one CPU, so nothing to place",
         _ => "stages are placed by what is seen of them",
     };
     let pipes = bytepath_report::numbers::bytes(pipes);
     crate::say(format_args!("  pipes of {pipes}; CPUs {allowed}: {placed}"));
+    if !seen {
+        crate::say(format_args!("  {}", told::UNSEEN));
+    }
     if options.makes_patient() {
         crate::say(format_args!("  none interrupts another that runs (SCHED_BATCH)"));
     }

@@ -20,6 +20,10 @@ const SHOWN: usize = 40;
 /// Of more stages than this, the first are shown: a loop may run thousands.
 const SHOWN_MAX: usize = 250;
 
+/// What is missing without /proc.
+pub(super) const UNSEEN: &str =
+    "/proc tells nothing here: nobody is placed, and pipes that a shell makes are not found";
+
 /// What is told.
 pub(super) struct Told {
     ran: Ran,
@@ -39,6 +43,7 @@ impl Told {
         };
         let decisions = watched.decisions.iter();
         let mut notes = watched.stages.said.clone();
+        notes.extend(watched.below.is_none().then(|| UNSEEN.to_owned()));
         let joints = || family.into_iter().flat_map(|family| family.joints.values());
         notes.extend(joints().filter_map(|joint| joint.refused.clone()));
         notes.dedup();

@@ -627,6 +627,12 @@ fn without_proc_or_the_right_to_place_it_runs_all_the_same() {
     let hidden = "unshare -m sh -c 'mount -t tmpfs none /proc && exec \"$bytepath\" run --summary \"seq 100000 | tail -1\"'";
     let done = shell(hidden);
     assert_eq!((done.status.code(), done.stdout.trim()), (Some(0), "100000"), "{done:?}");
+    assert!(done.stderr.contains("/proc tells nothing here"), "{done:?}");
+    for option in ["--explain-plan --no-summary", "--progress --no-summary"] {
+        let done = shell(&hidden.replace("--summary", option));
+        assert!(done.stderr.contains("nobody is placed"), "{done:?}");
+        assert!(!done.stderr.contains("placed by what is seen"), "{done:?}");
+    }
     let whole = hidden.replace("seq 100000 | tail -1", "seq 5 | tail -1; exit 3");
     assert_eq!(shell(&whole).status.code(), Some(3));
 }

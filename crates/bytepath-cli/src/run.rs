@@ -320,7 +320,12 @@ impl Options {
             words: vec![shell.clone().into_os_string(), "-c".into(), shell_text.to_owned()],
             shell_level,
         };
-        let run_whole = || run(pipeline, pipeline, None);
+        let run_whole = || {
+            // It would be an option of the shell's, if nothing stood before it.
+            let is_option = [b'-', b'+'].contains(&pipeline.as_bytes()[0]);
+            let before = OsStr::new(if is_option { " " } else { "" });
+            run(pipeline, &[before, pipeline].join(OsStr::new("")), None)
+        };
         let own = self.own()?;
         let script = script::taken_apart(pipeline, &shell, own.as_ref());
         if let (Script::Whole(why), Some(_)) = (&script, &own) {

@@ -31,6 +31,10 @@ impl PipeSize {
             let pages = limits.user_pages_soft.filter(|pages| *pages > 0 && !is_free)?;
             Some(usize::try_from(pages).ok()?.saturating_mul(rustix::param::page_size()))
         };
+        // As the kernel rounds it.
+        let rounded =
+            |bytes: usize| bytes.max(rustix::param::page_size()).checked_next_power_of_two();
+        let asked = asked.map(|bytes| rounded(bytes).unwrap_or(bytes));
         let budget_bytes = if asked.is_none() { limit().map(|bytes| bytes / 2) } else { None };
         PipeSize { asked, budget_bytes }
     }
@@ -97,6 +101,13 @@ mod tests {
         let asked = PipeSize::new(Some(128 << 10));
         assert_eq!(asked.enlarge(&read, asked.each_of(200, 0)), Ok(()));
         assert_eq!(fcntl_getpipe_size(&read), Ok(128 << 10));
+        let asked = PipeSize::new(Some((64 << 10) + 1));
+        assert_eq!(asked.enlarge(&read, asked.each_of(1, 0)), Ok(()));
+        assert_eq!(
+            fcntl_getpipe_size(&read),
+            Ok(asked.each_of(1, 0)),
+            "what is shown is what comes"
+        );
     }
 
     #[test]

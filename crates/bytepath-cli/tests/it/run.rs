@@ -131,6 +131,19 @@ fn options_of_shells_in_the_environment_are_meant_for_the_whole() {
 }
 
 #[test]
+fn what_begins_as_an_option_is_none_of_the_shells() {
+    for shell in ["sh", "bash", "dash"].into_iter().filter(|shell| installed(shell)) {
+        for text in ["+x; echo on", "+x", "-"] {
+            let mut theirs = Command::new(shell);
+            theirs.args(["-c", &format!(" {text}")]);
+            let mut ours = bytepath(&["run", "--shell", &path_of(shell), text]);
+            let [theirs, ours] = [&mut theirs, &mut ours].map(run);
+            assert!(same(&theirs, &ours), "{shell}: {text:?}: {theirs:?} but {ours:?}");
+        }
+    }
+}
+
+#[test]
 fn what_bash_complains_of_as_it_starts_is_said_once() {
     if !installed("bash") {
         return;

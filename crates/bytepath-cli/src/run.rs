@@ -161,6 +161,7 @@ fn run_and_explain(
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let allowed = options.allowed()?;
     let mut signals = Signals::caught().context("cannot catch signals")?;
+    signals.hear_of_going_on().context("cannot catch signals")?;
     let size = PipeSize::new(options.pipe_size);
     let below = Below::noted();
     if options.explain_plan {

@@ -17,6 +17,10 @@ pub struct Ran {
     pub whole: Option<String>,
     /// From the start of the first stage to the end of the last.
     pub seconds: f64,
+    /// For how long of that all of its processes were stopped, as by Ctrl-Z; the verdict leaves it
+    /// out.
+    #[serde(default)]
+    pub stopped_s: f64,
     /// The exit code, as a shell tells it: 128 and its number for a signal.
     pub exit: i32,
     /// The stages in order; where a shell ran it, the processes that took part as far as they were

@@ -51,6 +51,8 @@ pub(super) struct Member {
     /// How often it was seen at each.
     pub(super) looks: BTreeMap<Doing, u32>,
     seen: Instant,
+    /// For how long it was stopped.
+    pub(super) stopped: Duration,
 }
 
 /// What a process does at a moment.
@@ -108,6 +110,8 @@ pub(super) struct Family {
     /// The program of the shell, whose processes are not told where to run.
     shell: Option<(u64, u64)>,
     looked: Instant,
+    /// For how long all of them were stopped.
+    pub(super) stopped: Duration,
     pub(super) window: Duration,
 }
 
@@ -128,6 +132,7 @@ impl Family {
             allowed,
             shell,
             looked: Instant::now(),
+            stopped: Duration::ZERO,
             window: Duration::ZERO,
         }
     }
@@ -155,8 +160,25 @@ impl Family {
         }
         for member in self.members.iter_mut().filter(|member| member.alive) {
             member.doing = member.done_now(&self.joints);
-            *member.looks.entry(member.doing).or_default() += 1;
+            if member.now.is_stopped() {
+                member.stopped += self.window;
+            } else {
+                *member.looks.entry(member.doing).or_default() += 1;
+            }
         }
+        let lives = |member: &&Member| member.alive && !member.now.has_ended();
+        let mut living = self.members.iter().filter(lives).peekable();
+        if living.peek().is_some() && living.all(|member| member.now.is_stopped()) {
+            self.stopped += self.window;
+        }
+    }
+
+    /// All were stopped for so long, as we were, since the last look.
+    pub(super) fn stood_still(&mut self, time: Duration) {
+        self.looked += time;
+        self.stopped += time;
+        let living = self.members.iter_mut().filter(|member| member.alive);
+        living.for_each(|member| member.stopped += time);
     }
 
     /// What pipes that are new are to have, beside the others that are there.
@@ -400,6 +422,7 @@ impl Member {
             doing: Doing::default(),
             looks: BTreeMap::new(),
             seen: Instant::now(),
+            stopped: Duration::ZERO,
         }
     }
 

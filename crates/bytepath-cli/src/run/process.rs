@@ -85,6 +85,10 @@ impl Reading {
         matches!(self.state, 'Z' | 'X')
     }
 
+    pub(super) fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
+    }
+
     pub(super) fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s
     }

@@ -13,6 +13,8 @@ use super::watch::Watched;
 
 /// A process that took less of a CPU than this, and no part in a pipe, is not worth a line.
 const WORTH_CPU_S: f64 = 0.01;
+/// All may have been stopped for so long by the way.
+const WORTH_STOPPED_S: f64 = 0.05;
 /// The kernel tells when a process began in steps of 10 ms: of less than this there is no rate.
 const LIVED_S_MIN: f64 = 0.05;
 /// Commands are shown no longer than this.
@@ -54,6 +56,7 @@ impl Told {
             bytepath: env!("CARGO_PKG_VERSION").to_owned(),
             whole: whole.map(str::to_owned),
             seconds: took.as_secs_f64(),
+            stopped_s: family.map_or(0.0, |family| family.stopped.as_secs_f64()),
             exit: end.status(),
             stages,
             pipes: pipes(&pids, family, whole),
@@ -63,7 +66,7 @@ impl Told {
             notes,
             ..Ran::default()
         };
-        ran.verdict = verdict::of(&ran);
+        ran.verdict = verdict::of(&at_work(&ran, &pids, family));
         Told { ran }
     }
 
@@ -83,6 +86,9 @@ impl Told {
     pub(super) fn summary(&self) -> String {
         let ran = &self.ran;
         let mut lines = vec![format!("{} s", numbers::figure(ran.seconds))];
+        if ran.stopped_s >= WORTH_STOPPED_S {
+            lines[0] += &format!(" (stopped for {} s)", numbers::figure(ran.stopped_s));
+        }
         if let Some(why) = &ran.whole {
             lines[0] += &format!(", by the shell as it is ({why}); as seen from outside:");
         }
@@ -117,6 +123,17 @@ impl Told {
         text.push(b'\n');
         Ok(text)
     }
+}
+
+/// The run without the time in which it was stopped, in which nobody held it up.
+fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>) -> Ran {
+    let mut ran = ran.clone();
+    ran.seconds -= ran.stopped_s;
+    for (stage, pid) in ran.stages.iter_mut().zip(pids) {
+        let stopped = pid.and_then(|pid| Some(family?.member(pid)?.stopped.as_secs_f64()));
+        stage.seconds = stage.seconds.map(|seconds| seconds - stopped.unwrap_or(0.0));
+    }
+    ran
 }
 
 fn line(stage: &RanStage) -> String {

@@ -66,11 +66,21 @@ impl Watched {
                 return;
             }
             signals.wait(next_look);
+            if signals.went_on() {
+                self.stood_still(next_look);
+            }
             if next_look.is_some_and(|look| Instant::now() >= look) {
                 let window = self.look();
                 self.tell_refusal();
                 next_look = Some(Instant::now() + early.next().unwrap_or(window));
             }
+        }
+    }
+
+    /// Until now, since the look that was to be.
+    fn stood_still(&mut self, next_look: Option<Instant>) {
+        if let Some((family, look)) = self.family.as_mut().zip(next_look) {
+            family.stood_still(look.elapsed());
         }
     }
 

@@ -124,6 +124,32 @@ fn a_stage_that_answers_sigterm_is_waited_for() {
     }
 }
 
+/// By Ctrl-Z all stop, and by a signal to stages they alone.
+#[test]
+fn time_that_it_was_stopped_is_told() {
+    const STOPPED: Duration = Duration::from_millis(400);
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("told");
+    let text = format!("{WAITS} | {WAITS}");
+    for with_us in [true, false] {
+        let path = path.to_str().expect("plain");
+        let (mut program, pids, _told) = running(&["run", "--json", path, &text], 2);
+        let us = pid_of(&mut program);
+        let all = pids.iter().copied().chain(with_us.then_some(us));
+        let send = |signal| all.clone().for_each(|pid| kill_process(pid, signal).expect("it runs"));
+        send(Signal::STOP);
+        std::thread::sleep(STOPPED);
+        send(Signal::CONT);
+        kill_process(us, Signal::TERM).expect("it runs");
+        program.done();
+        let told = std::fs::read(path).expect("it is told");
+        let told: serde_json::Value = serde_json::from_slice(&told).expect("JSON");
+        // It is not looked at all the time.
+        let stopped_s = told["stopped_s"].as_f64().expect("a number");
+        assert!((0.1..60.0).contains(&stopped_s), "{with_us}: {told}");
+    }
+}
+
 /// Each signal is sent by the first stage, to the whole group as a key would, or to the program
 /// alone, while there are many left to be started.
 #[test]

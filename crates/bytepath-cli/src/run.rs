@@ -191,6 +191,7 @@ fn run_and_explain(
         decisions: Vec::new(),
         began,
         ended_by: None,
+        has_passed_on: false,
         interrupt_was_answered: false,
         live: (options.progress && rustix::termios::isatty(stderr())).then(Live::default),
         measured: options.metrics.metrics.is_some().then(Measured::default),

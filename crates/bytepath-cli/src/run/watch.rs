@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Signal, getpgid, getpgrp, kill_process};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::below::{ALL, Below};
 use super::family::Family;
 use super::live::Live;
 use super::placing::Placer;
+use super::process::{self, Got};
 use super::signals::{Signals, is_passed_on};
 use super::stages::{End, Stages};
 
@@ -32,6 +33,8 @@ pub(super) struct Watched {
     pub(super) began: Instant,
     /// A signal that asked for the end.
     pub(super) ended_by: Option<i32>,
+    /// Whether a signal was passed on, to those who had not got it.
+    pub(super) has_passed_on: bool,
     /// Whether a stage has ended behind a key that interrupts, and not by it: it had its own answer.
     pub(super) interrupt_was_answered: bool,
     /// Draws, after each look.
@@ -46,6 +49,11 @@ const FIRST_LOOKS_MS: [u64; 5] = [1, 2, 4, 8, 15];
 const FIRST_LOOK_MS: u64 = 15;
 /// With nobody to be placed.
 const USUAL_WINDOW: Duration = Duration::from_millis(100);
+/// Who sends a signal to a whole group comes to all of it within this, and timeout(1) sends one to us
+/// first.
+const GROUP_HAS_IT_AFTER: Duration = Duration::from_millis(10);
+/// Who ends by it has done so after so many times that.
+const GROUP_ENDS_AFTER: u32 = 10;
 
 impl Watched {
     /// Comes back when everything that was started has ended.
@@ -137,20 +145,34 @@ impl Watched {
     }
 
     fn answer(&mut self, signals: &mut Signals) {
-        for signal in signals.came() {
+        let (mut came, came_at) = (signals.came(), process::begins_now());
+        if came.iter().any(|signal| is_passed_on(*signal)) {
+            std::thread::sleep(GROUP_HAS_IT_AFTER);
+            for signal in signals.came() {
+                if !came.contains(&signal) {
+                    came.push(signal);
+                }
+            }
+        }
+        for signal in came {
             self.ended_by = Some(signal);
             if is_passed_on(signal) {
-                self.pass_on(signal);
+                self.pass_on(signal, came_at);
             }
         }
     }
 
-    /// To every stage, and all that they have started.
-    fn pass_on(&mut self, signal: i32) {
+    /// To every stage, and all that they have started; not to those of our group, if all of it has it.
+    fn pass_on(&mut self, signal: i32, came_at: u64) {
+        let has_it = self.group_has(signal, came_at).then(getpgrp);
+        self.has_passed_on = true;
         if let Some(family) = &mut self.family {
             family.look();
         }
         let tell = |pid| {
+            if has_it.is_some() && getpgid(Some(pid)).ok() == has_it {
+                return;
+            }
             for signal in Signal::from_named_raw(signal).into_iter().chain([Signal::CONT]) {
                 // It may have ended meanwhile.
                 let _ = kill_process(pid, signal);
@@ -165,6 +187,29 @@ impl Watched {
             });
         }
         self.stages.running().filter(|pid| !told.contains(pid)).for_each(tell);
+    }
+
+    /// Whether a signal that came to us was sent to our whole group. The kernel does not say so, but it
+    /// has ended a stage, and left none that was there and has no answer to it. Where all have one, it is
+    /// not known, and nor is it of a second signal.
+    fn group_has(&self, signal: i32, came_at: u64) -> bool {
+        let Some(below) = self.below.as_ref().filter(|_| !self.has_passed_on) else { return false };
+        for _ in 0..GROUP_ENDS_AFTER {
+            let mut found = Vec::new();
+            below.each(ALL, |pid, _| {
+                if getpgid(Some(pid)).ok() == Some(getpgrp()) {
+                    found.push(process::got(pid, signal, came_at));
+                }
+            });
+            if found.contains(&Got::Not) {
+                return false;
+            }
+            if self.stages.any_ends_by(signal) || !found.contains(&Got::Ends) {
+                break;
+            }
+            std::thread::sleep(GROUP_HAS_IT_AFTER);
+        }
+        self.stages.any_ends_by(signal)
     }
 
     /// How a shell that ran it would have ended: by the signal that was sent to it; by the key that

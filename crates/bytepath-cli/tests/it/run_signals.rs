@@ -77,6 +77,30 @@ fn sigterm_and_sighup_reach_every_stage_and_end_it_as_a_shell() {
     }
 }
 
+/// A second one may be taken for the wish that it ends without more ado.
+#[test]
+fn sigterm_to_the_group_reaches_a_stage_once() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("count");
+    // What it waits for ignores the signal, and so it counts at once.
+    let counts = "n=0; trap \"\" TERM; sleep 0.6 & trap \"n=\\$((n+1))\" TERM; echo \"$$\" >&2; \
+                  while kill -0 \"$!\"; do wait \"$!\"; done 2>/dev/null; echo \"$n\" > FILE";
+    let counts = counts.replace("FILE", path.to_str().expect("plain"));
+    let text = format!("sh -c '{counts}' | {WAITS}");
+    for to_group in [true, false] {
+        let (mut program, pids, _told) = running(&["run", "--shell", "/bin/sh", &text], 2);
+        let us = pid_of(&mut program);
+        match to_group {
+            true => rustix::process::kill_process_group(us, Signal::TERM),
+            false => kill_process(us, Signal::TERM),
+        }
+        .expect("it runs");
+        program.done();
+        gone(&pids);
+        assert_eq!(std::fs::read_to_string(&path).expect("it is told"), "1\n", "{to_group}");
+    }
+}
+
 /// A script that has started something and then becomes `bytepath run`.
 #[test]
 fn sigterm_reaches_nobody_who_was_there_before() {

@@ -6,6 +6,7 @@
 //! it is, and its processes and pipes are found from outside (`family`). From then on both are the
 //! same: looked at several times a second (`watch`), placed (`placing`), told about (`told`).
 
+mod below;
 mod family;
 mod live;
 mod measured;
@@ -40,6 +41,7 @@ use crate::output::{self, Output};
 use crate::planning::usual_profile;
 use crate::sys::spawn;
 use crate::{values, wrong_usage};
+use below::Below;
 use family::Family;
 use live::Live;
 use measured::Measured;
@@ -71,7 +73,8 @@ pub(crate) struct Options {
     /// End with the status of the last stage that failed, if one did
     #[arg(long)]
     pipefail: bool,
-    /// The size of the pipes between stages; 1M unless given
+    /// The size of the pipes between stages; unless given 1M, and less where they are so many that
+    /// they would take more than half of what this user's pipes may have
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size)]
     pipe_size: Option<usize>,
     /// Run bytepath's own cat, pv and tee where the pipeline names these: same output, as long as nobody
@@ -158,9 +161,13 @@ fn run_and_explain(
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let allowed = options.allowed()?;
     let mut signals = Signals::caught().context("cannot catch signals")?;
+    signals.hear_of_going_on().context("cannot catch signals")?;
     let size = PipeSize::new(options.pipe_size);
+    let below = Below::noted();
     if options.explain_plan {
-        explain(&work, options, &allowed);
+        explain(&work, options, &allowed, &size);
+    } else if options.progress && below.is_none() {
+        crate::say(format_args!("bytepath: --progress: {}", told::UNSEEN));
     }
     let (whole, texts) = (work.whole, work.stages);
     let patient = options.makes_patient();
@@ -171,14 +178,20 @@ fn run_and_explain(
     let began = Instant::now();
     let mut watched = Watched {
         stages: Stages::start(texts, &size, patient, &mut signals),
-        family: options.family(&size, &allowed, whole.as_ref()),
+        family: below
+            .clone()
+            .filter(|_| options.looks(whole.as_ref()))
+            .map(|below| Family::new(below, size, allowed.clone(), options.shell_program())),
+        below,
         placer: (!options.no_place).then(|| placer(&allowed)),
         is_whole: whole.is_some(),
         // A shell that runs it was given the option itself.
         pipefail: options.pipefail && whole.is_none(),
+        tells_refusal: options.pipe_size.is_some(),
         decisions: Vec::new(),
         began,
         ended_by: None,
+        has_passed_on: false,
         interrupt_was_answered: false,
         live: (options.progress && rustix::termios::isatty(stderr())).then(Live::default),
         measured: options.metrics.metrics.is_some().then(Measured::default),
@@ -247,11 +260,13 @@ fn told_of_the_end(
     }
 }
 
-fn explain(work: &Work, options: &Options, allowed: &CpuList) {
+fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {
+    let seen = process::can_be_seen();
     match &work.whole {
         Some(Whole { shell, why }) => crate::say(format_args!(
-            "bytepath: {} runs it as it is: {why}; its pipes are found from outside",
-            shell.display()
+            "bytepath: {} runs it as it is: {why}{}",
+            shell.display(),
+            if seen { "; its pipes are found from outside" } else { "" }
         )),
         None => {
             crate::say(format_args!("bytepath: taken apart into {} stages:", work.stages.len()))
@@ -260,14 +275,17 @@ fn explain(work: &Work, options: &Options, allowed: &CpuList) {
     for (stage, number) in work.stages.iter().zip(1..).filter(|_| work.whole.is_none()) {
         crate::say(format_args!("  {number}  {}", told::in_a_line(&stage.text)));
     }
-    let pipes = options.pipe_size.unwrap_or(1 << 20) as u64;
-    let placed = match (options.no_place, allowed.len()) {
-        (true, _) => "stages run where the kernel puts them",
-        (_, 1) => "there is one CPU, so nothing to place",
+    let pipes = size.each_of(work.stages.len().saturating_sub(1), 0) as u64;
+    let placed = match allowed.len() {
+        _ if options.no_place || !seen => "stages run where the kernel puts them",
+        1 => "there is one CPU, so nothing to place",
         _ => "stages are placed by what is seen of them",
     };
     let pipes = bytepath_report::numbers::bytes(pipes);
     crate::say(format_args!("  pipes of {pipes}; CPUs {allowed}: {placed}"));
+    if !seen {
+        crate::say(format_args!("  {}", told::UNSEEN));
+    }
     if options.makes_patient() {
         crate::say(format_args!("  none interrupts another that runs (SCHED_BATCH)"));
     }
@@ -304,7 +322,12 @@ impl Options {
             words: vec![shell.clone().into_os_string(), "-c".into(), shell_text.to_owned()],
             shell_level,
         };
-        let run_whole = || run(pipeline, pipeline, None);
+        let run_whole = || {
+            // It would be an option of the shell's, if nothing stood before it.
+            let is_option = [b'-', b'+'].contains(&pipeline.as_bytes()[0]);
+            let before = OsStr::new(if is_option { " " } else { "" });
+            run(pipeline, &[before, pipeline].join(OsStr::new("")), None)
+        };
         let own = self.own()?;
         let script = script::taken_apart(pipeline, &shell, own.as_ref());
         if let (Script::Whole(why), Some(_)) = (&script, &own) {
@@ -379,15 +402,18 @@ impl Options {
         self.summary || (!self.no_summary && rustix::termios::isatty(stderr()))
     }
 
-    fn family(&self, size: &PipeSize, allowed: &CpuList, whole: Option<&Whole>) -> Option<Family> {
-        let of_interest = whole.is_some()
+    /// Whether anybody wants to know what the stages do.
+    fn looks(&self, whole: Option<&Whole>) -> bool {
+        whole.is_some()
             || !self.no_place
             || self.says_summary()
             || self.progress
             || self.json.is_some()
-            || self.metrics.metrics.is_some();
-        let shell = self.pipeline.is_some().then(|| self.shell()).and_then(|shell| program(&shell));
-        (of_interest && Family::can_be_seen()).then(|| Family::new(*size, allowed.clone(), shell))
+            || self.metrics.metrics.is_some()
+    }
+
+    fn shell_program(&self) -> Option<(u64, u64)> {
+        self.pipeline.is_some().then(|| self.shell()).and_then(|shell| program(&shell))
     }
 }
 

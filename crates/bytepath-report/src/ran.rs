@@ -17,6 +17,10 @@ pub struct Ran {
     pub whole: Option<String>,
     /// From the start of the first stage to the end of the last.
     pub seconds: f64,
+    /// For how long of that all of its processes were stopped, as by Ctrl-Z; the verdict leaves it
+    /// out.
+    #[serde(default)]
+    pub stopped_s: f64,
     /// The exit code, as a shell tells it: 128 and its number for a signal.
     pub exit: i32,
     /// The stages in order; where a shell ran it, the processes that took part as far as they were
@@ -66,6 +70,9 @@ pub struct RanStage {
     pub looks: u32,
     /// The share of looks at which it ran or waited for a CPU.
     pub runs: Option<f64>,
+    /// The part of these at which it had waited for a CPU for longer than it ran.
+    #[serde(default)]
+    pub waits_cpu: Option<f64>,
     /// The share at which it waited for its input pipe.
     pub waits_input: Option<f64>,
     /// The share at which it waited for its output pipe.

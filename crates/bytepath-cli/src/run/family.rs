@@ -1,17 +1,17 @@
 //! The processes of a run and the pipes between them, as seen from outside: no process and no copy
 //! is put between them, and no descriptor of theirs is kept.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bytepath::machine::CpuList;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::pipe::fcntl_getpipe_size;
-use rustix::process::{Pid, getpid};
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::below::Below;
 use super::placing::{May, Places, Seen};
 use super::process::{self, Moved, OpenPipe, Reading};
 use super::sizes::PipeSize;
@@ -41,6 +41,8 @@ pub(super) struct Member {
     program: Option<(u64, u64)>,
     /// The CPU that we put it on, or the one who started it.
     placed: Option<usize>,
+    /// Whether it was put elsewhere since, by itself or by others: there it stays.
+    elsewhere: bool,
     /// Whether it is still there.
     pub(super) alive: bool,
     /// Whether it was looked at after its end, so that its counts are whole.
@@ -49,12 +51,15 @@ pub(super) struct Member {
     /// How often it was seen at each.
     pub(super) looks: BTreeMap<Doing, u32>,
     seen: Instant,
+    /// For how long it was stopped.
+    pub(super) stopped: Duration,
 }
 
 /// What a process does at a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Doing {
     Runs,
+    WaitsForCpu,
     WaitsForInput,
     WaitsForOutput,
     WaitsForDisk,
@@ -66,6 +71,7 @@ impl Doing {
     pub(super) fn said(self) -> &'static str {
         match self {
             Doing::Runs => "runs",
+            Doing::WaitsForCpu => "waits for CPU",
             Doing::WaitsForInput => "waits for input",
             Doing::WaitsForOutput => "waits for output",
             Doing::WaitsForDisk => "waits for disk",
@@ -98,18 +104,27 @@ pub(super) struct Family {
     pub(super) joints: BTreeMap<u64, Joint>,
     /// How many members were forgotten.
     pub(super) forgotten: usize,
+    below: Below,
     size: PipeSize,
     allowed: CpuList,
     /// The program of the shell, whose processes are not told where to run.
     shell: Option<(u64, u64)>,
     looked: Instant,
+    /// For how long all of them were stopped.
+    pub(super) stopped: Duration,
     pub(super) window: Duration,
 }
 
 impl Family {
-    pub(super) fn new(size: PipeSize, allowed: CpuList, shell: Option<(u64, u64)>) -> Family {
+    pub(super) fn new(
+        below: Below,
+        size: PipeSize,
+        allowed: CpuList,
+        shell: Option<(u64, u64)>,
+    ) -> Family {
         let (members, joints) = (Vec::new(), BTreeMap::new());
         Family {
+            below,
             members,
             joints,
             forgotten: 0,
@@ -117,38 +132,61 @@ impl Family {
             allowed,
             shell,
             looked: Instant::now(),
+            stopped: Duration::ZERO,
             window: Duration::ZERO,
         }
-    }
-
-    /// Whether /proc tells anything here. In a new namespace of processes it may still be that of
-    /// another, where the same numbers stand for other processes.
-    pub(super) fn can_be_seen() -> bool {
-        let itself = fs::read_link("/proc/self").ok();
-        let itself = itself.and_then(|number| number.to_str()?.parse().ok());
-        itself == Some(getpid().as_raw_nonzero().get()) && Reading::of(getpid()).is_some()
     }
 
     /// Looks at everybody, and makes pipes that are new as large as they are to be.
     pub(super) fn look(&mut self) {
         let now = Instant::now();
         self.window = now - std::mem::replace(&mut self.looked, now);
-        let found = descendants(getpid());
-        for member in &mut self.members {
-            member.alive &= found.iter().any(|(pid, _)| *pid == member.pid);
+        let mut found = Vec::new();
+        self.below.each(LOOKED_AT_MAX, |pid, has_children| found.push((pid, has_children)));
+        for member in self.members.iter_mut().filter(|member| member.alive) {
+            member.alive = found.iter().any(|(pid, _)| *pid == member.pid);
+            if !member.alive {
+                member.let_go(&self.allowed);
+            }
         }
         for (pid, has_children) in found {
             self.look_at(pid, has_children);
         }
         self.forget_the_least();
         self.join();
+        let pipe_bytes = self.pipe_bytes();
         for (number, joint) in &mut self.joints {
-            joint.look(*number, &self.members, &self.size);
+            joint.look(*number, &self.members, &self.size, pipe_bytes);
         }
         for member in self.members.iter_mut().filter(|member| member.alive) {
             member.doing = member.done_now(&self.joints);
-            *member.looks.entry(member.doing).or_default() += 1;
+            if member.now.is_stopped() {
+                member.stopped += self.window;
+            } else {
+                *member.looks.entry(member.doing).or_default() += 1;
+            }
         }
+        let lives = |member: &&Member| member.alive && !member.now.has_ended();
+        let mut living = self.members.iter().filter(lives).peekable();
+        if living.peek().is_some() && living.all(|member| member.now.is_stopped()) {
+            self.stopped += self.window;
+        }
+    }
+
+    /// All were stopped for so long, as we were, since the last look.
+    pub(super) fn stood_still(&mut self, time: Duration) {
+        self.looked += time;
+        self.stopped += time;
+        let living = self.members.iter_mut().filter(|member| member.alive);
+        living.for_each(|member| member.stopped += time);
+    }
+
+    /// What pipes that are new are to have, beside the others that are there.
+    fn pipe_bytes(&self) -> usize {
+        let has_reader = |joint: &&Joint| self.member(joint.reader).is_some_and(|end| end.alive);
+        let (new, known): (Vec<&Joint>, Vec<&Joint>) =
+            self.joints.values().filter(has_reader).partition(|joint| joint.looks == 0);
+        self.size.each_of(new.len(), known.iter().map(|joint| joint.holds_bytes).sum())
     }
 
     fn look_at(&mut self, pid: Pid, has_children: bool) {
@@ -184,6 +222,8 @@ impl Family {
     fn added(&mut self, pid: Pid, reading: &Reading) -> &mut Member {
         let parent = reading.parent.and_then(|parent| self.member(parent));
         let placed = parent.and_then(|parent| parent.placed);
+        // It may have been started just before its parent was put there.
+        let placed = placed.filter(|cpu| runs_on(pid, &[*cpu].into()));
         self.members.push(Member { placed, ..Member::new(pid, reading.clone()) });
         self.members.last_mut().expect("it was just put there")
     }
@@ -252,19 +292,34 @@ impl Family {
         };
         let mut seen: Vec<_> =
             self.members.iter().filter(takes_part).map(|member| self.seen_of(member)).collect();
-        seen.sort_by_key(|seen| self.depth(seen.pid));
+        let depths = self.depths();
+        seen.sort_by_key(|seen| depths.get(&seen.pid));
         seen
     }
 
-    /// How many pipes lead to it; a ring of pipes ends the count.
-    fn depth(&self, pid: i32) -> usize {
-        let (mut at, mut depth) = (pid, 0);
-        while depth < self.joints.len() {
-            let to = self.joints.values().find(|joint| joint.reader.as_raw_nonzero().get() == at);
-            let Some(joint) = to else { break };
-            (at, depth) = (joint.writer.as_raw_nonzero().get(), depth + 1);
+    /// How many pipes lead to each, of those to which any does; a ring of pipes ends the count.
+    fn depths(&self) -> BTreeMap<i32, usize> {
+        let mut writers = BTreeMap::new();
+        for joint in self.joints.values() {
+            let [reader, writer] =
+                [joint.reader, joint.writer].map(|pid| pid.as_raw_nonzero().get());
+            writers.entry(reader).or_insert(writer);
         }
-        depth
+        let mut depths = BTreeMap::new();
+        for reader in writers.keys() {
+            // Back to one whose depth is known, or the first, and then forth again.
+            let (mut way, mut at) = (Vec::new(), *reader);
+            while let Some(writer) = writers.get(&at)
+                && !depths.contains_key(&at)
+                && way.len() < writers.len()
+            {
+                way.push(at);
+                at = *writer;
+            }
+            let known = depths.get(&at).copied().unwrap_or(0);
+            depths.extend(way.into_iter().rev().zip(known + 1..));
+        }
+        depths
     }
 
     fn seen_of(&self, member: &Member) -> Seen {
@@ -291,6 +346,7 @@ impl Family {
             || reading.run_ns >= BEGUN_NS;
         let is_shell = member.program == self.shell;
         if reading.threads > 1
+            || member.elsewhere
             || (member.has_children && begun)
             || member.chose_itself(&self.allowed)
         {
@@ -312,9 +368,9 @@ impl Family {
         placed.fold(Ok(()), Result::and)
     }
 
-    /// All that are alive, for signals.
-    pub(super) fn living(&self) -> impl Iterator<Item = Pid> {
-        self.members.iter().filter(|member| member.alive).map(|member| member.pid)
+    /// Those that go on when nobody looks at them any more run where the kernel puts them.
+    pub(super) fn let_go(&mut self) {
+        self.members.iter_mut().for_each(|member| member.let_go(&self.allowed));
     }
 
     /// What went through a pipe since it was there.
@@ -360,11 +416,13 @@ impl Member {
             has_children: false,
             program: process::program(pid),
             placed: None,
+            elsewhere: false,
             alive: true,
             seen_ended: false,
             doing: Doing::default(),
             looks: BTreeMap::new(),
             seen: Instant::now(),
+            stopped: Duration::ZERO,
         }
     }
 
@@ -385,22 +443,26 @@ impl Member {
 
     /// Whether it runs on other CPUs than it was given.
     fn chose_itself(&self, allowed: &CpuList) -> bool {
-        let ours = |cpu| match self.placed {
-            Some(placed) => cpu == placed,
-            None => allowed.contains(cpu),
-        };
-        let count = if self.placed.is_some() { 1 } else { allowed.len() };
-        let of_it = rustix::thread::sched_getaffinity(Some(self.pid));
-        let is_ours = |of_it: CpuSet| {
-            let its = || (0..CpuSet::MAX_CPU).filter(|cpu| of_it.is_set(*cpu));
-            its().count() == count && its().all(ours)
-        };
-        !of_it.is_ok_and(is_ours)
+        match self.placed {
+            Some(cpu) => !runs_on(self.pid, &[cpu].into()),
+            None => !runs_on(self.pid, &allowed.iter().collect()),
+        }
+    }
+
+    /// Puts it back on all CPUs when it leaves us, if it is still there.
+    fn let_go(&mut self, allowed: &CpuList) {
+        if self.placed.is_some() && process::began(self.pid) == Some(self.now.began) {
+            // If the kernel does not let us, it did not let us put it there either.
+            let _ = self.place(None, allowed);
+        }
     }
 
     /// Puts all of its threads on one CPU, or back on all.
     fn place(&mut self, wanted: Option<usize>, allowed: &CpuList) -> Result<(), Errno> {
-        if self.placed == wanted {
+        if self.placed.is_some() && self.chose_itself(allowed) {
+            (self.placed, self.elsewhere) = (None, true);
+        }
+        if self.placed == wanted || self.elsewhere {
             return Ok(());
         }
         let mut cpus = CpuSet::new();
@@ -421,7 +483,12 @@ impl Member {
 
     /// What it does at this moment.
     fn done_now(&self, joints: &BTreeMap<u64, Joint>) -> Doing {
+        let gained = |of: fn(&Reading) -> u64| of(&self.now).saturating_sub(of(&self.before));
         match self.now.state {
+            // The kernel has one letter for both, and tells how long it did either.
+            'R' if gained(|reading| reading.wait_ns) > gained(|reading| reading.run_ns) => {
+                return Doing::WaitsForCpu;
+            }
             'R' => return Doing::Runs,
             'D' => return Doing::WaitsForDisk,
             'S' => {}
@@ -439,6 +506,13 @@ impl Member {
             () => Doing::Other,
         }
     }
+}
+
+/// Whether a process may run on these CPUs, and on no others.
+fn runs_on(pid: Pid, cpus: &BTreeSet<usize>) -> bool {
+    let its = |set: CpuSet| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
+    let its: Result<BTreeSet<usize>, Errno> = rustix::thread::sched_getaffinity(Some(pid)).map(its);
+    its.is_ok_and(|its| its == *cpus)
 }
 
 /// Bytes that went through a pipe, as far as that is known.
@@ -507,7 +581,7 @@ impl Joint {
     }
 
     /// Opens the pipe for a moment: kept open, it would hide from each end that the other is gone.
-    fn look(&mut self, number: u64, members: &[Member], size: &PipeSize) {
+    fn look(&mut self, number: u64, members: &[Member], size: &PipeSize, wanted: usize) {
         let of_reader =
             members.iter().rev().find(|member| member.pid == self.reader && member.alive);
         let Some(reader) = of_reader else { return };
@@ -522,7 +596,7 @@ impl Joint {
             return;
         }
         if self.looks == 0 {
-            self.refused = size.enlarge(&pipe).err();
+            self.refused = size.enlarge(&pipe, wanted).err();
         }
         self.holds_bytes = fcntl_getpipe_size(&pipe).unwrap_or(0);
         self.fill_bytes = ioctl_fionread(&pipe).unwrap_or(0);
@@ -533,37 +607,10 @@ impl Joint {
     }
 }
 
-/// The processes below one, and whether each has children, as they were started.
-fn descendants(root: Pid) -> Vec<(Pid, bool)> {
-    let mut parents: Option<Vec<(Pid, Pid)>> = None;
-    let mut children = |pid: Pid| {
-        process::children(pid).unwrap_or_else(|| {
-            let all = parents.get_or_insert_with(all_parents);
-            all.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child).collect()
-        })
-    };
-    let mut found: Vec<(Pid, bool)> = children(root).into_iter().map(|pid| (pid, false)).collect();
-    let mut at = 0;
-    while at < found.len().min(LOOKED_AT_MAX) {
-        let below = children(found[at].0);
-        found[at].1 = !below.is_empty();
-        found.extend(below.into_iter().map(|pid| (pid, false)));
-        at += 1;
-    }
-    found.truncate(LOOKED_AT_MAX);
-    found
-}
-
-/// Every process and its parent, where the kernel has no lists of children.
-fn all_parents() -> Vec<(Pid, Pid)> {
-    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = pids.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    pids.filter_map(|pid| Some((pid, process::parent(pid)?))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use rustix::pipe::fcntl_setpipe_size;
+    use rustix::process::getpid;
 
     use super::*;
 
@@ -581,8 +628,35 @@ mod tests {
     }
 
     #[test]
+    fn pipes_put_the_stages_into_their_order() {
+        let pid = |number| Pid::from_raw(number).expect("one");
+        let size = PipeSize::new(None);
+        let mut family = Family::new(Below::default(), size, CpuList::default(), None);
+        for (number, writer, reader) in [(1, 30, 20), (2, 20, 40), (3, 40, 10), (4, 30, 50)] {
+            family.joints.insert(number, Joint::new(pid(writer), pid(reader)));
+        }
+        let line = BTreeMap::from([(20, 1), (40, 2), (10, 3), (50, 1)]);
+        assert_eq!(family.depths(), line);
+        family.joints.insert(5, Joint::new(pid(10), pid(30)));
+        assert_eq!(family.depths().len(), 5, "a ring has an end too");
+    }
+
+    #[test]
+    fn who_waited_longer_for_a_cpu_than_it_ran_waits_for_one() {
+        let reading = Reading::of(getpid()).expect("ours");
+        let mut member = Member::new(getpid(), Reading { state: 'R', ..reading.clone() });
+        for (ran_ms, waited_ms, does) in [(20, 10, Doing::Runs), (10, 20, Doing::WaitsForCpu)] {
+            let run_ns = reading.run_ns + ran_ms * 1_000_000;
+            let wait_ns = reading.wait_ns + waited_ms * 1_000_000;
+            member.now = Reading { state: 'R', run_ns, wait_ns, ..reading.clone() };
+            assert_eq!(member.done_now(&BTreeMap::new()), does);
+        }
+    }
+
+    #[test]
     fn of_many_that_are_gone_those_that_did_the_least_are_forgotten() {
-        let mut family = Family::new(PipeSize::new(None), CpuList::default(), None);
+        let mut family =
+            Family::new(Below::default(), PipeSize::new(None), CpuList::default(), None);
         let reading = Reading::of(getpid()).expect("ours");
         let pid =
             |number: usize| Pid::from_raw(i32::try_from(number).expect("small")).expect("one");
@@ -603,14 +677,69 @@ mod tests {
         assert!(family.member(pid(FIRST_KEPT + 1)).is_none());
     }
 
+    /// A program, in a family that has looked at it and put it on the first CPU; with all CPUs, if
+    /// there are several.
+    fn placed(line: &str) -> Option<(std::process::Child, Family, CpuList)> {
+        use std::process::{Command, Stdio};
+        let allowed = bytepath::machine::Machine::this().allowed_cpus().clone();
+        let Some(first) = allowed.iter().next().filter(|_| allowed.len() > 1) else {
+            println!("skipped: there is one CPU");
+            return None;
+        };
+        let below = Below::noted().expect("/proc tells");
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("sh");
+        let mut told = [0];
+        std::io::Read::read_exact(child.stdout.as_mut().expect("it is piped"), &mut told)
+            .expect("it says when it has begun");
+        let mut family = Family::new(below, PipeSize::new(None), allowed.clone(), None);
+        family.look();
+        let its = Some(Pid::from_child(&child));
+        let its = |member: &&Member| Some(member.pid) == its || member.now.parent == its;
+        let its = family.members.iter().filter(its);
+        let places = its.map(|member| (member.pid.as_raw_nonzero().get(), first)).collect();
+        family.place(&places).expect("they are ours");
+        Some((child, family, allowed))
+    }
+
     #[test]
-    fn a_child_is_found_by_both_ways() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
-        let (us, pid) = (getpid(), Pid::from_child(&child));
-        let (parents, below) = (all_parents(), descendants(us));
+    fn who_leaves_the_family_may_run_on_all_cpus() {
+        let Some((mut child, mut family, allowed)) = placed("sleep 60 & echo; read line") else {
+            return;
+        };
+        let all = allowed.iter().collect();
+        let is_sleep = |member: &&Member| member.now.parent == Some(Pid::from_child(&child));
+        let sleep = family.members.iter().find(is_sleep).expect("it was seen").pid;
+        assert!(!runs_on(sleep, &all));
+        // It loses its parent.
+        child.wait().expect("it is ours");
+        family.look();
+        let is_free = runs_on(sleep, &all);
+        rustix::process::kill_process(sleep, rustix::process::Signal::KILL).expect("it lives");
+        assert!(is_free);
+    }
+
+    #[test]
+    fn who_is_left_in_the_end_may_run_on_all_cpus_but_stays_where_it_was_put_since() {
+        let Some((mut child, mut family, allowed)) = placed("echo; exec sleep 60") else { return };
+        let (pid, last) = (Pid::from_child(&child), allowed.iter().last().expect("there are two"));
+        let mut elsewhere = CpuSet::new();
+        elsewhere.set(last);
+        family.let_go();
+        let is_free = runs_on(pid, &allowed.iter().collect());
+        let first =
+            Places::from([(pid.as_raw_nonzero().get(), allowed.iter().next().expect("one"))]);
+        family.place(&first).expect("it is ours");
+        sched_setaffinity(Some(pid), &elsewhere).expect("it is ours");
+        family.place(&Places::new()).expect("nothing is to be done");
+        family.place(&first).expect("nothing is to be done");
+        family.let_go();
+        let stays = runs_on(pid, &[last].into());
+        let may = family.may(family.member(pid).expect("it was seen"));
         child.kill().expect("it lives");
         child.wait().expect("it is ours");
-        assert!(parents.contains(&(pid, us)) && below.contains(&(pid, false)));
+        assert!(is_free && stays && may == May::Never, "{is_free} {stays} {may:?}");
     }
 
     #[test]

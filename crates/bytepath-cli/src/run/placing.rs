@@ -59,6 +59,9 @@ const TURNS: usize = 3;
 /// What gives less than this in its first turn gets no other.
 const HOPELESS: f64 = 0.8;
 const HELD: Duration = Duration::from_millis(100);
+/// How many such windows are as short as those of a trial while nothing is tried or held: what
+/// begins to flow is placed soon, and what waits for long is looked at no more often than what flows.
+const SHORT_IDLE_MAX: u32 = 10;
 /// Below this share of a CPU a stage is idle.
 const IDLE: f64 = 0.02;
 /// Stages that need more than this together are not tried on one CPU. Large, since part of what
@@ -176,6 +179,8 @@ pub(super) struct Placer {
     /// What stages that only copy move on one CPU, for each byte that they move on two.
     together_gives: Option<f64>,
     phase: Phase,
+    /// Windows since something was tried or held.
+    idle: u32,
     next_trial: Duration,
     spacing: Duration,
 }
@@ -184,7 +189,7 @@ impl Placer {
     /// For these CPUs, neighbours beside each other; with what the profile knows, if there is one.
     pub(super) fn new(cpus: Vec<usize>, together_gives: Option<f64>) -> Placer {
         let (next_trial, spacing) = (Duration::ZERO, SPACING);
-        Placer { cpus, together_gives, phase: Phase::Idle, next_trial, spacing }
+        Placer { cpus, together_gives, phase: Phase::Idle, idle: 0, next_trial, spacing }
     }
 
     /// Decides, from the window that ends `now` and took `window`.
@@ -199,7 +204,7 @@ impl Placer {
         let flows = self.flows(&part);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Idle if flows && now >= self.next_trial => self.begin(now, rate, &part),
-            Phase::Idle => self.released(TRIAL),
+            Phase::Idle => self.idle(),
             Phase::Trial { of, .. } if !flows || of != pids(&part) => self.put_off(now),
             Phase::Trial { mut trial, of } => {
                 trial.take(rate);
@@ -226,6 +231,11 @@ impl Placer {
         busy >= 2 && self.cpus.len() >= 2 && part.iter().all(|stage| stage.may == May::Move)
     }
 
+    fn idle(&mut self) -> Decision {
+        self.idle = self.idle.saturating_add(1);
+        self.released(if self.idle > SHORT_IDLE_MAX { HELD } else { TRIAL })
+    }
+
     fn released(&mut self, window: Duration) -> Decision {
         self.phase = Phase::Idle;
         Decision { places: Places::new(), window, said: None }
@@ -244,7 +254,7 @@ impl Placer {
 
     fn paused(&mut self, way: Way, of: Vec<i32>, pauses: u32) -> Decision {
         if pauses > PAUSE_MAX {
-            return self.released(TRIAL);
+            return self.idle();
         }
         let places = way.places();
         self.phase = Phase::Held { way, of, pauses };
@@ -253,6 +263,7 @@ impl Placer {
 
     fn held(&mut self, way: Way, of: Vec<i32>, said: Option<String>) -> Decision {
         let places = way.places();
+        self.idle = 0;
         self.phase = Phase::Held { way, of, pauses: 0 };
         Decision { places, window: HELD, said }
     }
@@ -304,6 +315,7 @@ impl Placer {
     /// One more turn.
     fn turn(&mut self, trial: Trial, of: Vec<i32>) -> Decision {
         let (places, window) = (trial.turn().places(), trial.window);
+        self.idle = 0;
         self.phase = Phase::Trial { trial, of };
         Decision { places, window, said: None }
     }
@@ -487,6 +499,25 @@ mod tests {
         let changes = all[5..].windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert!(changes <= 40, "{changes} changes: three to and fro each trial, ever rarer");
         assert!(all.last().expect("some").is_empty());
+    }
+
+    #[test]
+    fn what_does_not_flow_for_long_is_looked_at_less_often() {
+        let (mut placer, mut now) = (Placer::new(vec![0, 1], None), Duration::ZERO);
+        let mut windows = |placer: &mut Placer, demand: f64, count: usize| {
+            let decide = |_| {
+                let stages = [1, 2].map(|pid| seen(pid, demand, 1 << 20));
+                let decision = placer.decide(now, TRIAL, &stages);
+                now += decision.window;
+                decision.window
+            };
+            (0..count).map(decide).collect::<Vec<_>>()
+        };
+        let idle = windows(&mut placer, 0.0, 20);
+        assert_eq!((idle[0], idle[19]), (TRIAL, HELD));
+        assert_eq!(windows(&mut placer, 0.4, 1), [TRIAL], "it is tried at once");
+        // It pauses while it is tried, so that the next trial is later.
+        assert_eq!(windows(&mut placer, 0.0, 12).pop(), Some(HELD));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, getpid};
+use signal_hook::consts::SIGKILL;
 
 /// A process as it is now.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,6 +23,10 @@ pub(super) struct Reading {
     pub(super) parent: Option<Pid>,
     pub(super) user_s: f64,
     pub(super) system_s: f64,
+    /// The kernel's flags (PF_…).
+    pub(super) flags: u64,
+    /// When it began, in the kernel's ticks since that did: what tells it from another of its number.
+    pub(super) began: u64,
     /// How long it is there.
     pub(super) age: Duration,
     /// Time on a CPU, and time waiting for one.
@@ -47,20 +52,17 @@ impl Moved {
 impl Reading {
     /// `None` where the process is gone, or is not ours to look at.
     pub(super) fn of(pid: Pid) -> Option<Reading> {
-        let stat = fs::read(path(pid, "stat")).ok()?;
-        let stat = String::from_utf8_lossy(&stat).into_owned();
-        let mut reading = Reading::of_stat(&stat)?;
+        let mut reading = stat(pid)?;
         (reading.run_ns, reading.wait_ns) = scheduled(pid, reading.threads)
             .unwrap_or(((1e9 * (reading.user_s + reading.system_s)) as u64, 0));
         reading.moved = moved(pid);
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let now = Duration::try_from(now).unwrap_or_default();
-        // Of which it told when it began.
-        reading.age = now.saturating_sub(reading.age);
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        let began = Duration::from_secs_f64(reading.began as f64 / ticks);
+        reading.age = since_boot().saturating_sub(began);
         Some(reading)
     }
 
-    /// The fields of proc_pid_stat(5); the age is the time of its beginning yet. The name is in parentheses, and may have any letter in it.
+    /// The fields of proc_pid_stat(5). The name is in parentheses, and may have any letter in it.
     fn of_stat(stat: &str) -> Option<Reading> {
         let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -76,13 +78,18 @@ impl Reading {
             parent: fields.get(1).and_then(|pid| Pid::from_raw(pid.parse().ok()?)),
             threads: u32::try_from(number(20)?).unwrap_or(u32::MAX),
             cpu: usize::try_from(number(39)?).unwrap_or(0),
-            age: Duration::from_secs_f64(seconds(22)?),
+            flags: number(9)?,
+            began: number(22)?,
             ..Reading::default()
         })
     }
 
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
     }
 
     pub(super) fn cpu_s(&self) -> f64 {
@@ -152,10 +159,65 @@ pub(super) fn children(pid: Pid) -> Option<Vec<Pid>> {
 
 /// Its parent.
 pub(super) fn parent(pid: Pid) -> Option<Pid> {
-    let stat = fs::read(path(pid, "stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat).into_owned();
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    Pid::from_raw(fields.nth(1)?.parse().ok()?)
+    stat(pid)?.parent
+}
+
+/// When it began, in the kernel's ticks.
+pub(super) fn began(pid: Pid) -> Option<u64> {
+    Some(stat(pid)?.began)
+}
+
+/// What it would tell of one that begins now.
+pub(super) fn begins_now() -> u64 {
+    (since_boot().as_secs_f64() * rustix::param::clock_ticks_per_second() as f64) as u64
+}
+
+fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(now).unwrap_or_default()
+}
+
+/// What one file tells of it.
+fn stat(pid: Pid) -> Option<Reading> {
+    Reading::of_stat(&String::from_utf8_lossy(&fs::read(path(pid, "stat")).ok()?))
+}
+
+/// Whether /proc tells anything here. In a new namespace of processes it may still be that of
+/// another, where the same numbers stand for other processes.
+pub(super) fn can_be_seen() -> bool {
+    let itself = fs::read_link("/proc/self").ok();
+    let itself = itself.and_then(|number| number.to_str()?.parse().ok());
+    itself == Some(getpid().as_raw_nonzero().get()) && Reading::of(getpid()).is_some()
+}
+
+/// What a signal did to a process that was there when it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Got {
+    /// It ends, by this signal or otherwise.
+    Ends,
+    /// It would have ended, and does not.
+    Not,
+    /// It has an answer of its own, came later, or is gone.
+    Unknown,
+}
+
+/// Whether it got a signal that was sent at a time, in the kernel's ticks.
+pub(super) fn got(pid: Pid, signal: i32, sent: u64) -> Got {
+    const PF_EXITING: u64 = 4;
+    let status = fs::read_to_string(path(pid, "status")).unwrap_or_default();
+    let set = |name: &str| {
+        let set = status.lines().find_map(|line| line.strip_prefix(name));
+        set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+    };
+    let has = |name, signal: i32| set(name) & (1 << (signal - 1)) != 0;
+    let answers = ["SigBlk:", "SigIgn:", "SigCgt:"].iter().any(|name| has(name, signal));
+    match stat(pid) {
+        Some(now) if answers || now.has_ended() || now.began >= sent => Got::Unknown,
+        // Whatever ends a process, it is this that the kernel sends to its threads.
+        Some(now) if now.flags & PF_EXITING != 0 || has("SigPnd:", SIGKILL) => Got::Ends,
+        Some(_) => Got::Not,
+        None => Got::Unknown,
+    }
 }
 
 /// The program that it runs, as what tells one from another.

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::low_level::signal_name;
@@ -20,6 +20,7 @@ pub(crate) struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
     /// Those that were seen, but not yet answered.
     seen: Vec<i32>,
+    went_on: bool,
 }
 
 impl Signals {
@@ -30,7 +31,18 @@ impl Signals {
         let caught = caught.filter(|signal| !is_ignored(*signal)).chain([SIGCHLD]);
         let delivery =
             SignalDelivery::with_pipe(read, write, SignalOnly, caught.collect::<Vec<_>>())?;
-        Ok(Signals { delivery, seen: Vec::new() })
+        Ok(Signals { delivery, seen: Vec::new(), went_on: false })
+    }
+
+    /// Hears from now on, too, that this process goes on after it was stopped.
+    pub(super) fn hear_of_going_on(&self) -> std::io::Result<()> {
+        self.delivery.handle().add_signal(SIGCONT)
+    }
+
+    /// Whether it was made to go on since it was last asked.
+    pub(super) fn went_on(&mut self) -> bool {
+        self.next();
+        std::mem::take(&mut self.went_on)
     }
 
     /// Waits for one, no longer than until then.
@@ -51,7 +63,10 @@ impl Signals {
 
     /// The first that came, which stays to be answered.
     pub(super) fn next(&mut self) -> Option<i32> {
-        self.seen.extend(self.delivery.pending().filter(|signal| *signal != SIGCHLD));
+        let (on, others): (Vec<i32>, Vec<i32>) =
+            self.delivery.pending().partition(|signal| *signal == SIGCONT);
+        self.went_on |= !on.is_empty();
+        self.seen.extend(others.into_iter().filter(|signal| *signal != SIGCHLD));
         self.seen.first().copied()
     }
 }

@@ -1,4 +1,5 @@
-//! How large the pipes between stages are made: as asked or 1 MiB, or what the kernel gives.
+//! How large the pipes between stages are made: as asked, or 1 MiB, or what is a fair share of what this
+//! user's pipes may have in all, or what the kernel gives.
 
 use std::os::fd::AsFd;
 
@@ -15,22 +16,47 @@ const LEAST_BYTES: usize = 128 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PipeSize {
     asked: Option<usize>,
+    /// What all of them may have together; no limit is asked of this machine where it is none.
+    budget_bytes: Option<usize>,
 }
 
 impl PipeSize {
+    /// In a budget of half of what this user's pipes may have: past that, the kernel makes all that
+    /// the user opens no larger than two pages.
     pub(super) fn new(asked: Option<usize>) -> PipeSize {
-        PipeSize { asked }
+        let limit = || {
+            let limits = Machine::this().pipes();
+            // Who gets more than the largest size is not held to the sum either.
+            let is_free = limits.largest_bytes > limits.max_bytes;
+            let pages = limits.user_pages_soft.filter(|pages| *pages > 0 && !is_free)?;
+            Some(usize::try_from(pages).ok()?.saturating_mul(rustix::param::page_size()))
+        };
+        // As the kernel rounds it.
+        let rounded =
+            |bytes: usize| bytes.max(rustix::param::page_size()).checked_next_power_of_two();
+        let asked = asked.map(|bytes| rounded(bytes).unwrap_or(bytes));
+        let budget_bytes = if asked.is_none() { limit().map(|bytes| bytes / 2) } else { None };
+        PipeSize { asked, budget_bytes }
     }
 
-    /// Makes a pipe as large as it is to be, or as the kernel lets it; one that is larger already is
-    /// left so, unless a size was asked for.
+    /// What each of so many new pipes is to have, beside others that have so much already.
+    pub(super) fn each_of(&self, pipes: usize, taken_bytes: usize) -> usize {
+        let left = self.budget_bytes.map(|budget| budget.saturating_sub(taken_bytes));
+        let share = left.map_or(USUAL_BYTES, |left| left / pipes.max(1));
+        // The largest power of two in it.
+        let share = share.checked_ilog2().map_or(0, |log| 1 << log);
+        self.asked.unwrap_or(share.min(USUAL_BYTES))
+    }
+
+    /// Makes a pipe so large, or as the kernel lets it; one that is larger already is left so, and
+    /// so is one that would gain nothing, unless a size was asked for.
     ///
     /// # Errors
     /// What it has instead, why, and what would help.
-    pub(super) fn enlarge(&self, pipe: impl AsFd) -> Result<(), String> {
+    pub(super) fn enlarge(&self, pipe: impl AsFd, wanted: usize) -> Result<(), String> {
         let has = fcntl_getpipe_size(&pipe).unwrap_or(0);
-        let wanted = self.asked.unwrap_or(USUAL_BYTES);
-        if has == wanted || (self.asked.is_none() && has > wanted) {
+        let is_enough = has > wanted || wanted < LEAST_BYTES;
+        if has == wanted || (self.asked.is_none() && is_enough) {
             return Ok(());
         }
         let mut refused = match fcntl_setpipe_size(&pipe, wanted) {
@@ -67,13 +93,35 @@ mod tests {
     #[test]
     fn pipes_get_1_mib_or_what_was_asked_for_and_larger_ones_are_left() {
         let (read, _write) = rustix::pipe::pipe().expect("a pipe");
-        if PipeSize::new(None).enlarge(&read).is_err() {
+        if PipeSize::new(None).enlarge(&read, USUAL_BYTES).is_err() {
             println!("skipped: this user may not have a pipe of 1 MiB now");
             return;
         }
         assert_eq!(fcntl_getpipe_size(&read), Ok(USUAL_BYTES));
-        assert_eq!(PipeSize::new(Some(128 << 10)).enlarge(&read), Ok(()));
+        let asked = PipeSize::new(Some(128 << 10));
+        assert_eq!(asked.enlarge(&read, asked.each_of(200, 0)), Ok(()));
         assert_eq!(fcntl_getpipe_size(&read), Ok(128 << 10));
+        let asked = PipeSize::new(Some((64 << 10) + 1));
+        assert_eq!(asked.enlarge(&read, asked.each_of(1, 0)), Ok(()));
+        assert_eq!(
+            fcntl_getpipe_size(&read),
+            Ok(asked.each_of(1, 0)),
+            "what is shown is what comes"
+        );
+    }
+
+    #[test]
+    fn many_pipes_share_what_a_user_may_have_and_leave_half_of_it() {
+        let size = PipeSize { asked: None, budget_bytes: Some(32 << 20) };
+        let each = |pipes, taken_mib: usize| size.each_of(pipes, taken_mib << 20);
+        assert_eq!([each(1, 0), each(32, 0), each(33, 0)], [1 << 20, 1 << 20, 512 << 10]);
+        assert_eq!([each(149, 0), each(8, 30), each(1, 32)], [128 << 10, 256 << 10, 0]);
+        let free = PipeSize { asked: None, budget_bytes: None };
+        assert_eq!(free.each_of(1000, 1 << 40), USUAL_BYTES);
+        let (read, _write) = rustix::pipe::pipe().expect("a pipe");
+        let has = fcntl_getpipe_size(&read);
+        assert_eq!(size.enlarge(&read, each(1, 32)), Ok(()));
+        assert_eq!(fcntl_getpipe_size(&read), has, "it is left as it is");
     }
 
     #[test]

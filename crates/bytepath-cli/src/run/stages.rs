@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -60,6 +60,8 @@ pub(super) struct Started {
     pub(super) pid: Option<Pid>,
     /// None while it runs.
     pub(super) end: Option<End>,
+    /// When that was learnt.
+    ended: Option<Instant>,
     /// Seconds of CPU in user space and in the kernel, of all that it waited for too; known once it
     /// has ended, and without /proc.
     pub(super) cpu_s: (f64, f64),
@@ -85,6 +87,7 @@ impl Stages {
     ) -> Stages {
         let mut started = Stages { all: Vec::new(), said: Vec::new() };
         let (count, mut input) = (stages.len(), None);
+        let pipe_bytes = size.each_of(count.saturating_sub(1), 0);
         let mut stages = stages.into_iter().enumerate();
         for (index, stage) in stages.by_ref() {
             if let Some(signal) = signals.next() {
@@ -99,7 +102,7 @@ impl Stages {
             }
             match pipe_with(PipeFlags::CLOEXEC) {
                 Ok((read, write)) => {
-                    started.said.extend(size.enlarge(&write).err());
+                    started.said.extend(size.enlarge(&write, pipe_bytes).err());
                     let input = input.replace(read);
                     match Started::start(stage, input, Some(write), patient) {
                         Ok(stage) => started.all.push(stage),
@@ -158,6 +161,7 @@ impl Stages {
                         Some(signal) => End::Killed(signal),
                         None => End::Exited(exited.unwrap_or(NOT_FOUND)),
                     });
+                    stage.ended = Some(Instant::now());
                     let after = cpu_of_the_dead_s();
                     stage.cpu_s = (after.0 - before.0, after.1 - before.1);
                 }
@@ -207,6 +211,22 @@ impl Stages {
         self.all.iter().any(|stage| stage.end == Some(End::Killed(signal)))
     }
 
+    /// Whether this signal has ended one just now, whether or not that was learnt yet.
+    pub(super) fn any_ends_by(&self, signal: i32) -> bool {
+        const JUST: Duration = Duration::from_millis(100);
+        let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        self.all.iter().any(|stage| match (stage.pid, stage.end) {
+            (Some(pid), None) => {
+                let ended = waitid(WaitId::Pid(pid), flags).ok().flatten();
+                ended.and_then(|ended| ended.terminating_signal()) == Some(signal)
+            }
+            (_, end) => {
+                let is_new = stage.ended.is_some_and(|ended| ended.elapsed() < JUST);
+                is_new && end == Some(End::Killed(signal))
+            }
+        })
+    }
+
     /// How the last stage ended.
     pub(super) fn end(&self) -> End {
         self.all.last().and_then(|stage| stage.end).unwrap_or(End::Exited(0))
@@ -221,7 +241,7 @@ impl Stages {
 
 impl Started {
     fn without_process(stage: Stage, end: End) -> Started {
-        Started { text: stage.text, pid: None, end: Some(end), cpu_s: (0.0, 0.0) }
+        Started { text: stage.text, pid: None, end: Some(end), ended: None, cpu_s: (0.0, 0.0) }
     }
 
     /// Starts a stage; its end where its program cannot be run. The error is its end where no process
@@ -247,7 +267,7 @@ impl Started {
         match spawned(&mut command, &inherited, patient) {
             Ok(child) => {
                 let pid = Some(Pid::from_child(&child));
-                Ok(Started { text: stage.text, pid, end: None, cpu_s: (0.0, 0.0) })
+                Ok(Started { text: stage.text, pid, end: None, ended: None, cpu_s: (0.0, 0.0) })
             }
             Err(error) if is_lack(&error) => {
                 crate::say(format_args!(

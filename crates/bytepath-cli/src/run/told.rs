@@ -13,12 +13,18 @@ use super::watch::Watched;
 
 /// A process that took less of a CPU than this, and no part in a pipe, is not worth a line.
 const WORTH_CPU_S: f64 = 0.01;
+/// All may have been stopped for so long by the way.
+const WORTH_STOPPED_S: f64 = 0.05;
 /// The kernel tells when a process began in steps of 10 ms: of less than this there is no rate.
 const LIVED_S_MIN: f64 = 0.05;
 /// Commands are shown no longer than this.
 const SHOWN: usize = 40;
 /// Of more stages than this, the first are shown: a loop may run thousands.
 const SHOWN_MAX: usize = 250;
+
+/// What is missing without /proc.
+pub(super) const UNSEEN: &str =
+    "/proc tells nothing here: nobody is placed, and pipes that a shell makes are not found";
 
 /// What is told.
 pub(super) struct Told {
@@ -39,6 +45,7 @@ impl Told {
         };
         let decisions = watched.decisions.iter();
         let mut notes = watched.stages.said.clone();
+        notes.extend(watched.below.is_none().then(|| UNSEEN.to_owned()));
         let joints = || family.into_iter().flat_map(|family| family.joints.values());
         notes.extend(joints().filter_map(|joint| joint.refused.clone()));
         notes.dedup();
@@ -49,6 +56,7 @@ impl Told {
             bytepath: env!("CARGO_PKG_VERSION").to_owned(),
             whole: whole.map(str::to_owned),
             seconds: took.as_secs_f64(),
+            stopped_s: family.map_or(0.0, |family| family.stopped.as_secs_f64()),
             exit: end.status(),
             stages,
             pipes: pipes(&pids, family, whole),
@@ -58,7 +66,7 @@ impl Told {
             notes,
             ..Ran::default()
         };
-        ran.verdict = verdict::of(&ran);
+        ran.verdict = verdict::of(&at_work(&ran, &pids, family));
         Told { ran }
     }
 
@@ -78,6 +86,9 @@ impl Told {
     pub(super) fn summary(&self) -> String {
         let ran = &self.ran;
         let mut lines = vec![format!("{} s", numbers::figure(ran.seconds))];
+        if ran.stopped_s >= WORTH_STOPPED_S {
+            lines[0] += &format!(" (stopped for {} s)", numbers::figure(ran.stopped_s));
+        }
         if let Some(why) = &ran.whole {
             lines[0] += &format!(", by the shell as it is ({why}); as seen from outside:");
         }
@@ -103,6 +114,7 @@ impl Told {
             false => format!("held up by {} ({sure})", ran.verdict.words),
         });
         lines.extend(ran.verdict.help.iter().map(|help| format!("what would help: {help}")));
+        lines.extend(ran.notes.iter().cloned());
         lines.join("\n")
     }
 
@@ -111,6 +123,17 @@ impl Told {
         text.push(b'\n');
         Ok(text)
     }
+}
+
+/// The run without the time in which it was stopped, in which nobody held it up.
+fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>) -> Ran {
+    let mut ran = ran.clone();
+    ran.seconds -= ran.stopped_s;
+    for (stage, pid) in ran.stages.iter_mut().zip(pids) {
+        let stopped = pid.and_then(|pid| Some(family?.member(pid)?.stopped.as_secs_f64()));
+        stage.seconds = stage.seconds.map(|seconds| seconds - stopped.unwrap_or(0.0));
+    }
+    ran
 }
 
 fn line(stage: &RanStage) -> String {
@@ -193,8 +216,8 @@ fn processes(family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
 
 fn seen(member: &Member) -> RanStage {
     let looks: u32 = member.looks.values().sum();
-    let share = |doing| {
-        let count = member.looks.get(&doing).copied().unwrap_or(0);
+    let share = |doings: &[Doing]| {
+        let count: u32 = doings.iter().filter_map(|doing| member.looks.get(doing)).sum();
         (looks > 0).then(|| f64::from(count) / f64::from(looks))
     };
     RanStage {
@@ -204,10 +227,11 @@ fn seen(member: &Member) -> RanStage {
         read_bytes: member.now.moved.map(|moved| moved.read_bytes),
         written_bytes: member.now.moved.map(|moved| moved.written_bytes),
         looks,
-        runs: share(Doing::Runs),
-        waits_input: share(Doing::WaitsForInput),
-        waits_output: share(Doing::WaitsForOutput),
-        waits_disk: share(Doing::WaitsForDisk),
+        runs: share(&[Doing::Runs, Doing::WaitsForCpu]),
+        waits_cpu: share(&[Doing::WaitsForCpu]),
+        waits_input: share(&[Doing::WaitsForInput]),
+        waits_output: share(&[Doing::WaitsForOutput]),
+        waits_disk: share(&[Doing::WaitsForDisk]),
         ..RanStage::default()
     }
 }

@@ -15,6 +15,10 @@ const VERY_BUSY: f64 = 0.85;
 const HELD_UP: f64 = 0.7;
 /// Stages that share a CPU and use this share of it hold each other up.
 const CPU_SPENT: f64 = 0.85;
+/// A stage that runs, or waits for a CPU, for less than this share waits for something else; for
+/// more than that, it was slowed down by who used the CPU.
+const AT_REST: f64 = 0.3;
+const AT_WORK: f64 = 0.5;
 
 /// What would help a program that takes all of a CPU.
 const HELPS: &[(&[&str], &str)] = &[
@@ -121,7 +125,9 @@ fn of_one(ran: &Ran) -> RanVerdict {
     let share = busy(stage);
     if share < BUSY {
         let all = ran.stages.iter().map(busy).sum();
-        return waits_outside(ran).filter(|_| all < CPU_SPENT).unwrap_or_else(|| nobody(ran, all));
+        let waits = || waits_outside(ran).or_else(|| waits_for_cpu(ran));
+        let waits = if all < CPU_SPENT { waits() } else { None };
+        return waits.unwrap_or_else(|| nobody(ran, all));
     }
     let (sure, evidence) = weighed(ran, index, share);
     let words = format!("{}: {evidence}", name(stage));
@@ -159,9 +165,29 @@ fn percent(share: f64) -> String {
 }
 
 fn waits_for_disk(ran: &Ran) -> Option<(usize, f64)> {
-    let waits = ran.stages.iter().enumerate().filter(|(_, stage)| stage.looks >= LOOKS_FEW);
-    let waits = waits.filter_map(|(index, stage)| Some((index, stage.waits_disk?)));
-    waits.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
+    waits_most(ran, |stage| stage.waits_disk)
+}
+
+/// The stage that waited most for something, if that was half of the time.
+fn waits_most(ran: &Ran, waits: fn(&RanStage) -> Option<f64>) -> Option<(usize, f64)> {
+    let seen = ran.stages.iter().enumerate().filter(|(_, stage)| stage.looks >= LOOKS_FEW);
+    let shares = seen.filter_map(|(index, stage)| Some((index, waits(stage)?)));
+    shares.max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, share)| *share >= 0.5)
+}
+
+/// A stage that could have run, and did not since others used the CPU.
+fn waits_for_cpu(ran: &Ran) -> Option<RanVerdict> {
+    let (index, share) = waits_most(ran, |stage| stage.waits_cpu)?;
+    let name = name(&ran.stages[index]);
+    Some(RanVerdict {
+        stage: Some(index),
+        sure: Sure::Likely,
+        words: format!(
+            "{name}: it waited for a CPU {} of the time; others used it",
+            percent(share)
+        ),
+        help: Some("fewer programs at once, or other CPUs (--cpus)".into()),
+    })
 }
 
 /// A stage that used no CPU worth mentioning, and yet those before it waited for it to take and those
@@ -174,7 +200,9 @@ fn waits_outside(ran: &Ran) -> Option<RanVerdict> {
     let output = |index| ran.pipes.iter().find(|pipe| pipe.from == index);
     let is_it = |index: &usize| {
         let (input, output) = (input(*index), output(*index));
+        let rests = ran.stages[*index].runs.is_none_or(|runs| runs < AT_REST);
         (input.is_some() || output.is_some())
+            && rests
             && input.is_none_or(|pipe| held_up(pipe, pipe.full))
             && output.is_none_or(|pipe| held_up(pipe, pipe.empty))
     };
@@ -202,6 +230,9 @@ fn nobody(ran: &Ran, all: f64) -> RanVerdict {
             );
             let gains = ran.stages.iter().any(|stage| gains_by_own(ran, stage));
             (words, Some(if gains { OWN_MOVERS } else { "fewer stages" }.to_owned()))
+        }
+        _ if ran.stages.iter().any(|stage| stage.runs.is_some_and(|runs| runs >= AT_WORK)) => {
+            (format!("none alone; together they used {} of a CPU", percent(all)), None)
         }
         _ => (
             format!(
@@ -361,6 +392,26 @@ mod tests {
         {
             assert!(!help(first, whole).contains("--own-movers"), "{first}");
         }
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_does_not_wait_for_what_is_outside() {
+        let at = |runs, waits_cpu| RanStage {
+            runs: Some(runs),
+            waits_cpu: Some(waits_cpu),
+            ..stage("gzip -6", 2.4)
+        };
+        let of = |stage: RanStage| {
+            let stages = vec![self::stage("head f", 0.1), stage];
+            of(&Ran { seconds: 10.0, stages, pipes: vec![pipe(0, 0.9, 0.0)], ..Ran::default() })
+        };
+        let verdict = of(at(0.95, 0.9));
+        assert_eq!((verdict.stage, verdict.sure), (Some(1), Sure::Likely));
+        assert_eq!(verdict.words, "gzip: it waited for a CPU 90% of the time; others used it");
+        assert!(verdict.help.is_some_and(|help| help.contains("--cpus")));
+        let verdict = of(at(0.9, 0.1));
+        assert_eq!(verdict.words, "none alone; together they used 25% of a CPU");
+        assert!(of(at(0.2, 0.1)).words.contains("outside"));
     }
 
     #[test]

@@ -2,17 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, getpgid, getpgrp, kill_process};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
+use super::below::{ALL, Below};
 use super::family::Family;
+use super::live::Live;
 use super::placing::Placer;
+use super::process::{self, Got};
 use super::signals::{Signals, is_passed_on};
 use super::stages::{End, Stages};
 
 /// What is looked at, and how.
 pub(super) struct Watched {
     pub(super) stages: Stages,
+    /// Who is ours. None where /proc tells nothing.
+    pub(super) below: Option<Below>,
     /// None where nobody wants to know, or /proc tells nothing.
     pub(super) family: Option<Family>,
     /// None where nobody is placed.
@@ -21,15 +26,19 @@ pub(super) struct Watched {
     pub(super) is_whole: bool,
     /// Whether a stage that failed counts, and not the last alone.
     pub(super) pipefail: bool,
+    /// Whether somebody asked for a size of pipes, and was not told yet that it was refused.
+    pub(super) tells_refusal: bool,
     /// What was decided, and when.
     pub(super) decisions: Vec<(Duration, String)>,
     pub(super) began: Instant,
     /// A signal that asked for the end.
     pub(super) ended_by: Option<i32>,
+    /// Whether a signal was passed on, to those who had not got it.
+    pub(super) has_passed_on: bool,
     /// Whether a stage has ended behind a key that interrupts, and not by it: it had its own answer.
     pub(super) interrupt_was_answered: bool,
     /// Draws, after each look.
-    pub(super) live: Option<super::live::Live>,
+    pub(super) live: Option<Live>,
     /// Tells whoever asked with --metrics, after each look.
     pub(super) measured: Option<super::measured::Measured>,
 }
@@ -40,12 +49,18 @@ const FIRST_LOOKS_MS: [u64; 5] = [1, 2, 4, 8, 15];
 const FIRST_LOOK_MS: u64 = 15;
 /// With nobody to be placed.
 const USUAL_WINDOW: Duration = Duration::from_millis(100);
+/// Who sends a signal to a whole group comes to all of it within this, and timeout(1) sends one to us
+/// first.
+const GROUP_HAS_IT_AFTER: Duration = Duration::from_millis(10);
+/// Who ends by it has done so after so many times that.
+const GROUP_ENDS_AFTER: u32 = 10;
 
 impl Watched {
     /// Comes back when everything that was started has ended.
     pub(super) fn watch(&mut self, signals: &mut Signals) {
         let early: &[u64] = if self.is_whole { &FIRST_LOOKS_MS } else { &[FIRST_LOOK_MS] };
         let mut early = early.iter().copied().map(Duration::from_millis);
+        self.tell_refusal();
         let mut next_look =
             early.next().filter(|_| self.family.is_some()).map(|first| self.began + first);
         loop {
@@ -54,13 +69,41 @@ impl Watched {
             self.reap();
             if self.stages.have_ended() {
                 // The signal that ended them may have come just before.
-                return self.answer(signals);
+                self.answer(signals);
+                self.family.iter_mut().for_each(Family::let_go);
+                return;
             }
             signals.wait(next_look);
+            if signals.went_on() {
+                self.stood_still(next_look);
+            }
             if next_look.is_some_and(|look| Instant::now() >= look) {
                 let window = self.look();
+                self.tell_refusal();
                 next_look = Some(Instant::now() + early.next().unwrap_or(window));
             }
+        }
+    }
+
+    /// Until now, since the look that was to be.
+    fn stood_still(&mut self, next_look: Option<Instant>) {
+        if let Some((family, look)) = self.family.as_mut().zip(next_look) {
+            family.stood_still(look.elapsed());
+        }
+    }
+
+    /// Says why a pipe is not as large as was asked for, once.
+    fn tell_refusal(&mut self) {
+        if !self.tells_refusal {
+            return;
+        }
+        let joints = self.family.iter().flat_map(|family| family.joints.values());
+        let refused = joints.filter_map(|joint| joint.refused.as_ref());
+        if let Some(why) = self.stages.said.iter().chain(refused).next() {
+            // They are drawn anew behind it.
+            self.live.iter_mut().for_each(Live::end);
+            crate::say(format_args!("bytepath: {why}"));
+            self.tells_refusal = false;
         }
     }
 
@@ -102,28 +145,71 @@ impl Watched {
     }
 
     fn answer(&mut self, signals: &mut Signals) {
-        for signal in signals.came() {
+        let (mut came, came_at) = (signals.came(), process::begins_now());
+        if came.iter().any(|signal| is_passed_on(*signal)) {
+            std::thread::sleep(GROUP_HAS_IT_AFTER);
+            for signal in signals.came() {
+                if !came.contains(&signal) {
+                    came.push(signal);
+                }
+            }
+        }
+        for signal in came {
             self.ended_by = Some(signal);
             if is_passed_on(signal) {
-                self.pass_on(signal);
+                self.pass_on(signal, came_at);
             }
         }
     }
 
-    /// To every stage, and all that they have started.
-    fn pass_on(&mut self, signal: i32) {
+    /// To every stage, and all that they have started; not to those of our group, if all of it has it.
+    fn pass_on(&mut self, signal: i32, came_at: u64) {
+        let has_it = self.group_has(signal, came_at).then(getpgrp);
+        self.has_passed_on = true;
         if let Some(family) = &mut self.family {
             family.look();
         }
-        let running: Vec<Pid> = self.stages.running().collect();
-        let below = self.family.iter().flat_map(Family::living);
-        let below: Vec<Pid> = below.filter(|pid| !running.contains(pid)).collect();
-        for pid in running.into_iter().chain(below) {
+        let tell = |pid| {
+            if has_it.is_some() && getpgid(Some(pid)).ok() == has_it {
+                return;
+            }
             for signal in Signal::from_named_raw(signal).into_iter().chain([Signal::CONT]) {
                 // It may have ended meanwhile.
                 let _ = kill_process(pid, signal);
             }
+        };
+        let mut told = Vec::new();
+        if let Some(below) = &self.below {
+            // What a program starts to answer the signal comes after this, and is not told.
+            below.each(ALL, |pid, _| {
+                tell(pid);
+                told.push(pid);
+            });
         }
+        self.stages.running().filter(|pid| !told.contains(pid)).for_each(tell);
+    }
+
+    /// Whether a signal that came to us was sent to our whole group. The kernel does not say so, but it
+    /// has ended a stage, and left none that was there and has no answer to it. Where all have one, it is
+    /// not known, and nor is it of a second signal.
+    fn group_has(&self, signal: i32, came_at: u64) -> bool {
+        let Some(below) = self.below.as_ref().filter(|_| !self.has_passed_on) else { return false };
+        for _ in 0..GROUP_ENDS_AFTER {
+            let mut found = Vec::new();
+            below.each(ALL, |pid, _| {
+                if getpgid(Some(pid)).ok() == Some(getpgrp()) {
+                    found.push(process::got(pid, signal, came_at));
+                }
+            });
+            if found.contains(&Got::Not) {
+                return false;
+            }
+            if self.stages.any_ends_by(signal) || !found.contains(&Got::Ends) {
+                break;
+            }
+            std::thread::sleep(GROUP_HAS_IT_AFTER);
+        }
+        self.stages.any_ends_by(signal)
     }
 
     /// How a shell that ran it would have ended: by the signal that was sent to it; by the key that

@@ -131,6 +131,19 @@ fn options_of_shells_in_the_environment_are_meant_for_the_whole() {
 }
 
 #[test]
+fn what_begins_as_an_option_is_none_of_the_shells() {
+    for shell in ["sh", "bash", "dash"].into_iter().filter(|shell| installed(shell)) {
+        for text in ["+x; echo on", "+x", "-"] {
+            let mut theirs = Command::new(shell);
+            theirs.args(["-c", &format!(" {text}")]);
+            let mut ours = bytepath(&["run", "--shell", &path_of(shell), text]);
+            let [theirs, ours] = [&mut theirs, &mut ours].map(run);
+            assert!(same(&theirs, &ours), "{shell}: {text:?}: {theirs:?} but {ours:?}");
+        }
+    }
+}
+
+#[test]
 fn what_bash_complains_of_as_it_starts_is_said_once() {
     if !installed("bash") {
         return;
@@ -627,6 +640,12 @@ fn without_proc_or_the_right_to_place_it_runs_all_the_same() {
     let hidden = "unshare -m sh -c 'mount -t tmpfs none /proc && exec \"$bytepath\" run --summary \"seq 100000 | tail -1\"'";
     let done = shell(hidden);
     assert_eq!((done.status.code(), done.stdout.trim()), (Some(0), "100000"), "{done:?}");
+    assert!(done.stderr.contains("/proc tells nothing here"), "{done:?}");
+    for option in ["--explain-plan --no-summary", "--progress --no-summary"] {
+        let done = shell(&hidden.replace("--summary", option));
+        assert!(done.stderr.contains("nobody is placed"), "{done:?}");
+        assert!(!done.stderr.contains("placed by what is seen"), "{done:?}");
+    }
     let whole = hidden.replace("seq 100000 | tail -1", "seq 5 | tail -1; exit 3");
     assert_eq!(shell(&whole).status.code(), Some(3));
 }
@@ -742,21 +761,57 @@ fn what_gives_other_output_each_time_gives_no_figure() {
     );
 }
 
-#[test]
-fn a_larger_pipe_that_is_refused_is_told_and_done_without() {
-    let Some(nobody) = crate::program::as_nobody() else { return };
+/// `bytepath run` with these words of shell, by an ordinary user; `$0` and `$it` name a file in a folder of its own.
+fn by_nobody(words: &str) -> Option<Done> {
+    let nobody = crate::program::as_nobody()?;
     let line = format!(
-        "cp \"$bytepath\" \"$0\" && chmod 755 \"$0\" && {nobody}\"$0\" run --pipe-size 512M --explain-plan -- seq 10 ::: tail -1"
+        "export it=\"$0\"; cp \"$bytepath\" \"$0\" && chmod 755 \"$0\" && {nobody}\"$0\" run {words}"
     );
     let folder = tempfile::tempdir_in("/tmp").expect("a folder");
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(folder.path(), open).expect("it is ours");
     let copy = folder.path().join("bytepath");
     let mut command = Command::new("sh");
     command.args(["-c", &line]).arg(&copy).env("bytepath", crate::program::BYTEPATH);
-    let done = run(command.stdin(std::process::Stdio::null()));
+    Some(run(command.stdin(std::process::Stdio::null())))
+}
+
+/// The kernel gives two pages to each pipe of a user whose pipes have all that they may.
+#[test]
+fn many_stages_leave_a_user_the_half_of_what_pipes_may_have() {
+    // The first ends when the last has been there for some time.
+    let first = r#"sh -c "until [ -e \$it.go ]; do sleep 0.1; done""#;
+    let last = r#"sh -c "sleep 0.5; touch \$it.go; cat""#;
+    let stages = format!("{first}{} | {last}", " | cat".repeat(98));
+    for text in [format!("{{ {stages}; }}"), stages] {
+        let words = format!("--json \"$0.json\" '{text}' && cat \"$0.json\"");
+        let Some(done) = by_nobody(&words) else { return };
+        let told = done.well().json();
+        let pipes = told["pipes"].as_array().expect("a list");
+        let sizes: Vec<_> = pipes.iter().filter_map(|pipe| pipe["holds_bytes"].as_u64()).collect();
+        assert!(sizes.len() >= 50, "{}: {sizes:?}", told["notes"]);
+        assert!(sizes.iter().all(|size| *size >= 64 << 10), "{sizes:?}");
+    }
+}
+
+#[test]
+fn a_larger_pipe_that_is_refused_is_told_and_done_without() {
+    let words = "--pipe-size 512M --explain-plan -- seq 10 ::: tail -1";
+    let Some(done) = by_nobody(words) else { return };
     assert_eq!((done.status.code(), done.stdout.as_str()), (Some(0), "10\n"), "{done:?}");
     assert!(done.stderr.contains("above fs.pipe-max-size"), "{done:?}");
+    for (text, summary) in
+        [("seq 10 | tail -1", ""), ("{ seq 10; sleep 0.3; } | tail -1", "--summary")]
+    {
+        let words = format!("--pipe-size 512M {summary} '{text}'");
+        let Some(done) = by_nobody(&words) else { return };
+        let told = done.stderr.matches("above fs.pipe-max-size").count();
+        assert_eq!(
+            (done.stdout.as_str(), told),
+            ("10\n", if summary.is_empty() { 1 } else { 2 }),
+            "{done:?}"
+        );
+    }
 }
 
 /// The 41st field of proc_pid_stat(5) is the scheduling policy: 0 is the usual one, 3 SCHED_BATCH.

@@ -19,7 +19,11 @@ const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Reads lines of its own processes' numbers, one a stage, and the program that runs them.
 fn running(words: &[&str], stages: usize) -> (Bounded, Vec<Pid>, BufReader<ChildStderr>) {
-    let mut command = bytepath(words);
+    telling(&mut bytepath(words), stages)
+}
+
+/// The same of any command.
+fn telling(command: &mut Command, stages: usize) -> (Bounded, Vec<Pid>, BufReader<ChildStderr>) {
     let mut program = spawned(command.stdout(Stdio::null()).stderr(Stdio::piped()));
     let told = program.child().stderr.take().expect("it is piped");
     let mut told = BufReader::new(told);
@@ -35,15 +39,16 @@ fn pid_of(program: &mut Bounded) -> Pid {
     Pid::from_raw(program.child().id().try_into().expect("a number")).expect("a process")
 }
 
+/// Whoever takes in orphans may leave them unburied.
+fn is_there(pid: &Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
 #[track_caller]
 fn gone(pids: &[Pid]) {
     let until = Instant::now() + HANGS_AFTER;
-    // Whoever takes in orphans may leave them unburied.
-    let is_there = |pid: &Pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-        !matches!(state, None | Some('Z' | 'X'))
-    };
     while pids.iter().any(is_there) {
         assert!(Instant::now() < until, "still there: {pids:?}");
         std::thread::yield_now();
@@ -72,6 +77,58 @@ fn sigterm_and_sighup_reach_every_stage_and_end_it_as_a_shell() {
     }
 }
 
+/// A second one may be taken for the wish that it ends without more ado.
+#[test]
+fn sigterm_to_the_group_reaches_a_stage_once() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("count");
+    // What it waits for ignores the signal, and so it counts at once.
+    let counts = "n=0; trap \"\" TERM; sleep 0.6 & trap \"n=\\$((n+1))\" TERM; echo \"$$\" >&2; \
+                  while kill -0 \"$!\"; do wait \"$!\"; done 2>/dev/null; echo \"$n\" > FILE";
+    let counts = counts.replace("FILE", path.to_str().expect("plain"));
+    let text = format!("sh -c '{counts}' | {WAITS}");
+    for to_group in [true, false] {
+        let (mut program, pids, _told) = running(&["run", "--shell", "/bin/sh", &text], 2);
+        let us = pid_of(&mut program);
+        match to_group {
+            true => rustix::process::kill_process_group(us, Signal::TERM),
+            false => kill_process(us, Signal::TERM),
+        }
+        .expect("it runs");
+        program.done();
+        gone(&pids);
+        assert_eq!(std::fs::read_to_string(&path).expect("it is told"), "1\n", "{to_group}");
+    }
+}
+
+/// A script that has started something and then becomes `bytepath run`.
+#[test]
+fn sigterm_reaches_nobody_who_was_there_before() {
+    let line = format!("{WAITS} & exec \"$0\" run --shell /bin/sh \"$1\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line, BYTEPATH, &format!("{WAITS} | cat")]).stdin(Stdio::null());
+    let (mut program, pids, _told) = telling(&mut command, 2);
+    kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
+    let done = program.done();
+    assert_eq!(done.status.signal(), Some(Signal::TERM.as_raw()), "{done:?}");
+    let left: Vec<Pid> = pids.into_iter().filter(is_there).collect();
+    assert_eq!(left.len(), 1, "the stage ends, and the script's own stays");
+    kill_process(left[0], Signal::KILL).expect("it is there");
+}
+
+/// Also where nobody looks at them, and where they are more than are looked at.
+#[test]
+fn sigterm_reaches_all_that_stages_have_started() {
+    let few = "sh -c 'sh -c \"echo \\$\\$ >&2; exec sleep 1000\"; :' | cat";
+    let many = "seq 300 | xargs -P 300 -I{} sh -c 'echo $$ >&2; exec sleep 1000'";
+    for (words, text, count) in [(&["run", "--no-place"][..], few, 1), (&["run"], many, 300)] {
+        let (mut program, pids, _told) = running(&[words, &[text]].concat(), count);
+        kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
+        program.done();
+        gone(&pids);
+    }
+}
+
 #[test]
 fn a_stage_that_answers_sigterm_is_waited_for() {
     let answers =
@@ -88,6 +145,32 @@ fn a_stage_that_answers_sigterm_is_waited_for() {
         kill_process(pid_of(&mut program), Signal::TERM).expect("it runs");
         program.done();
         assert_eq!(std::fs::read_to_string(&file).expect("it was made"), "bye\n", "{shell}");
+    }
+}
+
+/// By Ctrl-Z all stop, and by a signal to stages they alone.
+#[test]
+fn time_that_it_was_stopped_is_told() {
+    const STOPPED: Duration = Duration::from_millis(400);
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("told");
+    let text = format!("{WAITS} | {WAITS}");
+    for with_us in [true, false] {
+        let path = path.to_str().expect("plain");
+        let (mut program, pids, _told) = running(&["run", "--json", path, &text], 2);
+        let us = pid_of(&mut program);
+        let all = pids.iter().copied().chain(with_us.then_some(us));
+        let send = |signal| all.clone().for_each(|pid| kill_process(pid, signal).expect("it runs"));
+        send(Signal::STOP);
+        std::thread::sleep(STOPPED);
+        send(Signal::CONT);
+        kill_process(us, Signal::TERM).expect("it runs");
+        program.done();
+        let told = std::fs::read(path).expect("it is told");
+        let told: serde_json::Value = serde_json::from_slice(&told).expect("JSON");
+        // It is not looked at all the time.
+        let stopped_s = told["stopped_s"].as_f64().expect("a number");
+        assert!((0.1..60.0).contains(&stopped_s), "{with_us}: {told}");
     }
 }
 

@@ -84,6 +84,15 @@ def piece(command, tmp_path):
     return asked
 
 
+@pytest.fixture
+def traced() -> tuple[str, ...]:
+    """What stands before a program whose system calls are seen, or meddled with."""
+    strace = shutil.which("strace")
+    if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
+        pytest.skip("there is no strace, or tracing is refused")
+    return (strace, "-f", "-qqq")
+
+
 def some_files(root: Path, count: int, size: int) -> None:
     root.mkdir(parents=True)
     for number in range(count):
@@ -428,14 +437,39 @@ def test_names_of_one_file_that_pieces_share_stay_names_of_one_file(fleet, tmp_p
     assert_copied(root, copy)
 
 
-def test_verify_finds_what_was_not_written(command, tmp_path):
-    strace = shutil.which("strace")
-    if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
-        pytest.skip("there is no strace, or tracing is refused")
+def test_names_of_one_file_that_machines_see_on_devices_of_other_numbers_stay_names_of_one_file(fleet, tmp_path):
+    root, source, copy = tmp_path / "real", tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    (tmp_path / "empty").mkdir()
+    for folder in range(8):
+        # Each takes a while by the limit, so that all machines find some of the names.
+        some_files(root / f"d{folder}/slow", 1, 2000)
+        for number in range(20):
+            if folder:
+                os.link(root / f"d0/f{number}", root / f"d{folder}/f{number}")
+            else:
+                (root / f"d0/f{number}").write_bytes(b"file %d" % number)
+    # Each machine has a mount of its own, and the kernel a number for each. The submitter's is a plain one.
+    mount = f"mount -t overlay -o lowerdir={root}:{tmp_path}/empty none {source}"
+    apart = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh"]
+    if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount an overlay")
+    try:
+        for name in NAMES:
+            fleet.worker(name, before=apart)
+        fleet.wait_for_workers(len(NAMES))
+        ended_well(fleet.run("cp", "--limit", "20K", str(source), str(copy)))
+    finally:
+        for name in NAMES:
+            fleet.end_worker(name)
+    assert_copied(root, copy)
+
+
+def test_verify_finds_what_was_not_written(command, tmp_path, traced):
     some_files(tmp_path / "source", 1, 100_000)
     liar = tmp_path / "liar"
     # The kernel is made to say that it wrote what it did not: by the second call, as the first writes an answer.
-    lie = f"{strace} -f -qqq -o /dev/null -e inject=write:retval=100000:when=2"
+    lie = f"{' '.join(traced)} -o /dev/null -e inject=write:retval=100000:when=2"
     liar.write_text(f'#!/bin/sh\n[ "$1" = piece ] || exec "{command}" "$@"\nexec {lie} "{command}" "$@"\n')
     liar.chmod(0o755)
     done = on_this_machine(1, tmp_path, "cp", "--verify", "--reflink", "never", "source", "copy", program=str(liar))

@@ -392,9 +392,8 @@ impl Work<'_> {
         }
         let several = self.shared.settings.preserve.links && stat.st_nlink > 1;
         if several && !open.alone {
-            let (dev, ino) = identity(stat);
-            let (size, mtime) = (stat.st_size, super::large::mtime(stat));
-            self.answer.links.push(Several { f: path(), dev, ino, size, mtime, w: weight });
+            let (ino, size, mtime) = (stat.st_ino, stat.st_size, super::large::mtime(stat));
+            self.answer.links.push(Several { f: path(), ino, size, mtime, w: weight });
             return true;
         }
         let is_regular = kind(stat) == rustix::fs::FileType::RegularFile;

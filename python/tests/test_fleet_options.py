@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -484,13 +485,15 @@ TUNER = """\
 said="$*"
 while [ $# -gt 1 ]; do [ "$1" != --json ] || file=$2; shift; done
 case "$said" in
-*--show*) {shown} "{folder}/profile" >"$file" ;;
+*--show*) {shown} "{folder}/profile" >"$file" || exit 1 ;;
 *) echo "{{\\"words\\": \\"${{said%% --json*}}\\"}}" | tee "{folder}/profile" >"$file" ;;
 esac
 """
 
 
-@pytest.mark.parametrize(("shown", "code"), [("cat", 0), ("sed s/quick/other/", 1)], ids=["own", "shared"])
+@pytest.mark.parametrize(
+    ("shown", "code"), [("cat", 0), ("sed s/quick/other/", 1), ("echo no profile >&2; false", 1)], ids=["own", "shared", "gone"]
+)
 def test_tune_hands_its_options_on_and_sees_whether_the_profile_is_kept(command, tmp_path, shown, code):
     tuner = tmp_path / "tuner"
     tuner.write_text(TUNER.format(program=command, folder=tmp_path, shown=shown))
@@ -501,8 +504,44 @@ def test_tune_hands_its_options_on_and_sees_whether_the_profile_is_kept(command,
     assert json.loads(profile.read_text()) == {"words": "tune --quick --dir /"}
     if code == 0:
         assert "measured in" in done.stdout
+    elif "no profile" in shown:
+        assert "failed: whether its profile was kept could not be seen: exit code 1: no profile" in done.stdout, done
     else:
         assert "failed: another machine's profile" in done.stdout and "XDG_STATE_HOME" in done.stdout
+
+
+def test_a_profile_is_looked_at_while_somebody_else_measures(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("BYTEPATH_PROGRAM", str(tmp_path / "tuner"))
+    (tmp_path / "tuner").write_text(TUNER.format(program=command, folder=tmp_path, shown="cat"))
+    (tmp_path / "tuner").chmod(0o755)
+    (tmp_path / "profile").write_text('{"words": "own"}')
+    with open(worker.machine_folder() / "measuring", "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert worker.profile(["--profile", "file"]) == {"words": "own"}
+
+
+def test_what_stands_behind_an_experiment_reaches_its_command(command, tmp_path):
+    words = ["bench", "--json", "run", "cmd", "--blocks", "3", "--", f"touch {tmp_path}/touched"]
+    ended_well(on_this_machine(1, tmp_path, *words))
+    (machine,) = json.loads((tmp_path / "run").read_text())["machines"]
+    assert machine["record"] and (tmp_path / "touched").exists()
+
+
+def test_a_program_that_said_nothing_once_is_asked_again_and_one_that_was_replaced_too(tmp_path, monkeypatch):
+    path = tmp_path / "bytepath"
+    monkeypatch.setenv("BYTEPATH_PROGRAM", str(path))
+    programs = {"exit 1": f"{path}: exit code 1", "echo bytepath 1": "bytepath 1", "echo bytepath 22": "bytepath 22"}
+    for text, said in programs.items():
+        new = tmp_path / "new"
+        new.write_text(f"#!/bin/sh\n{text}\n")
+        new.chmod(0o755)
+        if said == "bytepath 1":
+            # The same file, which works now.
+            path.write_text(new.read_text())
+        else:
+            new.rename(path)
+        assert worker.about()["version"] == said
 
 
 def test_one_after_another_measures_by_turns(fleet, tmp_path):

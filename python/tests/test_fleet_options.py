@@ -63,19 +63,21 @@ def piece(command, tmp_path):
     """Asks for pieces of a copying of source to copy, until nothing is left of them; what was answered, together."""
     ends = {"source": tmp_path / "source", "destination": tmp_path / "copy", "run": tmp_path / "copy/run"}
 
-    def asked(*items: dict) -> dict:
+    def asked(*items: dict, options: tuple[str, ...] = (), before: tuple[str, ...] = (), once: bool = False, **request) -> dict:
         words = [word for name, value in ends.items() for word in (f"--{name}", str(value))]
-        words += ["--token", uuid.uuid4().hex]
+        words += ["--token", uuid.uuid4().hex, "--", "-a", *options]
         found: dict = {"failed": [], "begun": [], "files": 0}
         # It ends when its standard input does.
         with subprocess.Popen(
-            [command, "piece", *words, "--", "-a"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*before, command, "piece", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as engine:
             left = list(items)
             while left:
-                engine.stdin.write(json.dumps({"items": left, "budget_ms": 60_000, "stage": 0}) + "\n")
+                engine.stdin.write(json.dumps({"items": left, "budget_ms": 60_000, "stage": 0, **request}) + "\n")
                 engine.stdin.flush()
                 answer = json.loads(engine.stdout.readline())
+                if once:
+                    return answer
                 left = answer["rest"]
                 found = {key: found[key] + answer[key] for key in found}
         return found
@@ -768,6 +770,18 @@ def test_a_large_file_that_is_begun_again_late_spoils_nothing(piece, tmp_path):
     assert piece({"do": "begin", "f": "large", "k": 1, "w": 0.5})["begun"][0]["s"] != begun["s"]
     assert piece(end)["failed"] == []
     assert (tmp_path / "copy/large").read_bytes() == data
+
+
+def test_a_limit_cuts_files_so_that_pieces_end_in_time(piece, tmp_path):
+    some_files(tmp_path / "source", 1, 300_000)
+    whole = {"do": "tree", "d": "", "w": 1.0}
+    answer = piece(whole, once=True, bytes_per_second=100_000)
+    assert [(found["f"], found["size"]) for found in answer["large"]] == [("f0", 300_000)] and answer["files"] == 0
+    begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=("--reflink=never",))["begun"][0]
+    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "a": 0, "z": 300_000, "w": 0.5}
+    (rest,) = piece(part, once=True, budget_ms=1, bytes_per_second=100_000)["rest"]
+    assert (rest["a"], rest["z"]) == (64 << 10, 300_000)
+    assert piece(whole, once=True)["files"] == 1, "without a limit it is copied at once"
 
 
 def test_a_path_through_a_link_and_back_is_what_the_file_system_says(command, tmp_path):

@@ -2,6 +2,8 @@
 //! its attributes and its name. Ranges can only ever be written with the bytes that belong there.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
 
 use bytepath::pages::AlignedBuffer;
 use rustix::fs::{Advice, FileType, OFlags, Stat};
@@ -21,6 +23,12 @@ use crate::cp::voice::{Done, q};
 
 /// Bytes copied between two looks at the clock.
 const STEP_BYTES: u64 = 16 << 20;
+
+/// As many at most as a limit lets through in this time.
+const STEP_TIME: Duration = Duration::from_millis(500);
+
+/// How names of files end whose blocks are all shared, and which are yet to be compared.
+const WHOLE_END: &str = "-whole";
 
 /// Bytes compared at once.
 const COMPARED_BYTES: usize = 256 << 10;
@@ -109,7 +117,7 @@ impl Work<'_> {
         let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
         let began = std::time::Instant::now();
         while *at < z {
-            let end = z.min(*at + STEP_BYTES);
+            let end = z.min(*at + self.pace.bytes_within(STEP_TIME, STEP_BYTES));
             let ends = (&stat, SinkEnd::of(&sink_stat));
             let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), ends);
             let (from, to) = (&pair.source.shown, &pair.sink.shown);

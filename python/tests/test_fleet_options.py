@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -770,6 +771,59 @@ def test_a_large_file_that_is_begun_again_late_spoils_nothing(piece, tmp_path):
     assert piece({"do": "begin", "f": "large", "k": 1, "w": 0.5})["begun"][0]["s"] != begun["s"]
     assert piece(end)["failed"] == []
     assert (tmp_path / "copy/large").read_bytes() == data
+
+
+def test_a_large_file_is_on_the_device_with_its_attributes_before_it_has_its_name(piece, tmp_path, traced):
+    some_files(tmp_path / "source", 1, 1000)
+    trace = (*traced, "-y", "-o", str(tmp_path / "calls"), "-e", "trace=fsync,utimensat,renameat,renameat2,ioctl")
+    for reflink in ("auto", "never"):
+        options = ("--fsync", f"--reflink={reflink}")
+        begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=options)["begun"][0]
+        file = {"f": "f0", "k": 1, "s": begun["s"]}
+        if not begun["cloned"]:
+            piece({"do": "range", **file, "a": 0, "z": 1000, "w": 0.5}, options=options)
+        end = {"do": "end", **file, "size": 1000, "mtime": begun["mtime"], "w": 0.0}
+        assert piece(end, options=options, before=trace)["failed"] == []
+        calls = [line.split()[1].split("(")[0] for line in (tmp_path / "calls").read_text().splitlines() if "large-1-" in line]
+        assert calls.index("utimensat") < calls.index("fsync") < [at for at, call in enumerate(calls) if "rename" in call][-1]
+
+
+def test_blocks_that_are_shared_are_verified_too(piece, tmp_path, traced):
+    some_files(tmp_path / "source", 1, 100_000)
+    # The kernel is made to say that it shared what it did not.
+    lie = (*traced, "-o", "/dev/null", "-e", "inject=ioctl:retval=0")
+    begin = {"do": "begin", "f": "f0", "k": 1, "w": 0.5}
+    (begun,) = piece(begin, options=("--verify",), before=lie)["begun"]
+    assert not begun["cloned"] and begun["size"] == 100_000
+    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "a": 0, "z": 100_000, "w": 0.5}
+    (failed,) = piece(part, options=("--verify",))["failed"]
+    assert "differs from" in failed["why"][0]
+    # Compared, and not copied over what is shared.
+    staged = tmp_path / "copy/run/stage-0" / begun["s"]
+    staged.write_bytes((tmp_path / "source/f0").read_bytes())
+    blocks = (*traced, "-o", str(tmp_path / "calls"), "-e", "trace=copy_file_range,splice,sendfile,ftruncate,pwrite64")
+    assert piece(part, options=("--verify",), before=blocks)["failed"] == []
+    assert (tmp_path / "calls").read_text() == ""
+
+
+def test_a_range_that_is_written_once_more_while_its_file_is_ended_leaves_its_time(piece, tmp_path):
+    some_files(tmp_path / "source", 1, 300 << 10)
+    os.utime(tmp_path / "source/f0", ns=(10**18, 10**18))
+    begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=("--reflink=never",))["begun"][0]
+    file = {"f": "f0", "k": 1, "s": begun["s"]}
+    part = {"do": "range", **file, "a": 0, "z": 300 << 10, "w": 0.5}
+    with ThreadPoolExecutor() as threads:
+        # Half a second between its first part and its last.
+        late = threads.submit(piece, part, bytes_per_second=512 << 10)
+        wait_until(lambda: any((tmp_path / "copy/run/stage-0" / begun["s"]).read_bytes()))
+        assert piece(part)["failed"] == []
+        assert piece({"do": "end", **file, "size": 300 << 10, "mtime": begun["mtime"], "w": 0.0})["failed"] == []
+        assert late.result()["failed"] == []
+    assert_copied_file(tmp_path / "source/f0", tmp_path / "copy/f0")
+
+
+def assert_copied_file(source: Path, copy: Path) -> None:
+    assert copy.read_bytes() == source.read_bytes() and copy.stat().st_mtime_ns == source.stat().st_mtime_ns
 
 
 def test_a_limit_cuts_files_so_that_pieces_end_in_time(piece, tmp_path):

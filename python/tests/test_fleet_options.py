@@ -838,6 +838,56 @@ def test_a_limit_cuts_files_so_that_pieces_end_in_time(piece, tmp_path):
     assert piece(whole, once=True)["files"] == 1, "without a limit it is copied at once"
 
 
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_links_and_fifos_change_nothing_once_it_is_over(piece, tmp_path, traced, kind):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    make = {"link": lambda path: path.symlink_to("new"), "fifo": os.mkfifo}[kind]
+    make(source / "name")
+    (copy / "name").symlink_to("old")
+    call = {"link": "symlinkat,symlink", "fifo": "mknodat,mknod"}[kind]
+    # It sleeps where it was about to make it, until all is over.
+    sleepy = (*traced, "-o", str(tmp_path / "calls"), "-e", f"inject={call}:delay_enter=700000")
+    with ThreadPoolExecutor() as threads:
+        late = threads.submit(piece, {"do": "tree", "d": "", "n": ["name"]}, once=True, before=sleepy)
+        wait_until(lambda: (tmp_path / "calls").exists() and call.split(",")[0] in (tmp_path / "calls").read_text())
+        shutil.rmtree(copy / "run/stage-0")
+        before = os.stat(copy).st_mtime_ns
+        assert os.readlink(copy / "name") == "old", "nothing is removed before there is something in its place"
+        answer = late.result()
+    assert answer["fenced"]
+    assert os.readlink(copy / "name") == "old" and os.stat(copy).st_mtime_ns == before
+    (copy / "run/stage-0").mkdir()
+    assert piece({"do": "tree", "d": "", "n": ["name"]})["failed"] == []
+    assert os.path.lexists(copy / "name") and os.lstat(copy / "name").st_mode == os.lstat(source / "name").st_mode
+    assert kind == "fifo" or os.readlink(copy / "name") == "new"
+    assert [path.name for path in copy.rglob("*")].count("name") == 1 and not list((copy / "run/stage-0").iterdir())
+
+
+def test_links_that_are_replaced_are_as_new_ones_and_so_on_another_mount(piece, tmp_path):
+    source, copy = tmp_path / "source/sub", tmp_path / "copy/sub"
+    source.mkdir(parents=True)
+    copy.mkdir()
+    (source / "link").symlink_to("new")
+    os.mkfifo(source / "fifo")
+    if os.geteuid() == 0:
+        os.chown(copy, -1, 6)
+    copy.chmod(0o2775)
+    for mounts in ([], ["mount", "--bind", copy, copy]):
+        if mounts and subprocess.run(mounts, capture_output=True).returncode != 0:
+            continue
+        try:
+            for name in ("link", "fifo"):
+                (copy / name).unlink(missing_ok=True)
+                (copy / name).write_bytes(b"old")
+            assert piece({"do": "tree", "d": "sub", "w": 1.0}, options=("--no-preserve=ownership",))["failed"] == []
+            assert os.readlink(copy / "link") == "new" and (copy / "fifo").is_fifo()
+            assert {os.lstat(copy / name).st_gid for name in ("link", "fifo")} == {os.stat(copy).st_gid}
+        finally:
+            if mounts:
+                subprocess.run(["umount", copy], check=True)
+
+
 def test_a_path_through_a_link_and_back_is_what_the_file_system_says(command, tmp_path):
     for name, text in (("s", b"wrong"), ("other/s", b"right")):
         some = tmp_path / name

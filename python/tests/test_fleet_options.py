@@ -114,8 +114,8 @@ def test_one_job_for_a_machine_is_one_piece_at_a_time_and_sync_brings_all_to_the
     assert_copied(tmp_path / "source", tmp_path / "copy")
     notes = (tmp_path / "notes").read_text().splitlines()
     assert "two at once" not in notes
-    # When all files are there, and before what the work needed is removed.
-    assert notes[-2:] == ["sync", "clean closed"] and notes.count("sync") == 1
+    # When all files are there, and before what the work needed is removed; and once more after that.
+    assert notes[-3:] == ["sync", "clean closed", "sync"] and notes.count("sync") == 2
     assert not list(tmp_path.glob("bytepath-fleet-*/*-0"))
 
 
@@ -886,6 +886,20 @@ def test_links_that_are_replaced_are_as_new_ones_and_so_on_another_mount(piece, 
         finally:
             if mounts:
                 subprocess.run(["umount", copy], check=True)
+
+
+def test_sync_reaches_what_is_mounted_in_the_destination(piece, tmp_path, traced):
+    inside = tmp_path / "copy/a sub"
+    inside.mkdir(parents=True)
+    (tmp_path / "source").mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "none", inside], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount")
+    try:
+        assert piece({"do": "sync"}, before=(*traced, "-y", "-o", str(tmp_path / "calls"), "-e", "trace=syncfs"))["failed"] == []
+    finally:
+        subprocess.run(["umount", inside], check=True)
+    calls = (tmp_path / "calls").read_text()
+    assert calls.count("syncfs(") == 2 and f"<{tmp_path}/copy>" in calls and f"<{inside}>" in calls
 
 
 def test_a_path_through_a_link_and_back_is_what_the_file_system_says(command, tmp_path):

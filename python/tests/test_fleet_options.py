@@ -864,6 +864,26 @@ def test_links_and_fifos_change_nothing_once_it_is_over(piece, tmp_path, traced,
     assert [path.name for path in copy.rglob("*")].count("name") == 1 and not list((copy / "run/stage-0").iterdir())
 
 
+def test_metrics_tell_how_far_a_copying_is_and_how_it_ended(command, tmp_path):
+    some_files(tmp_path / "source", 5, 100)
+    (tmp_path / "copy/f3").mkdir(parents=True)
+    assert on_this_machine(1, tmp_path, "cp", "--metrics", "unix:sock", "source", "copy").returncode == 2
+    for code in (1, 0):
+        done = on_this_machine(1, tmp_path, "cp", "--metrics", "a job.prom", "source", "copy")
+        assert done.returncode == code, done.stderr
+        told = (tmp_path / "a job.prom").read_text()
+        own = 'job="a job",command="fleet cp"'
+        for name, value in (("job_running", 0), ("job_exit_code", code), ("failed_entries", code), ("files_total", 5 - code),
+                            ("moved_bytes_total", 500 - 100 * code), ("workers", 1)):  # fmt: skip
+            assert f"\nbytepath_{name}{{{own}}} {value}\n" in told, told
+        if code:
+            (tmp_path / "copy/f3").rmdir()
+    # It disturbs nothing.
+    done = on_this_machine(1, tmp_path, "cp", "--metrics", "none/file", "source", "other")
+    assert done.returncode == 0 and done.stderr.count("--metrics: cannot write none/file") == 1, done
+    assert not list(tmp_path.glob(".tmp*"))
+
+
 def test_links_that_are_replaced_are_as_new_ones_and_so_on_another_mount(piece, tmp_path):
     source, copy = tmp_path / "source/sub", tmp_path / "copy/sub"
     source.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -62,19 +64,21 @@ def piece(command, tmp_path):
     """Asks for pieces of a copying of source to copy, until nothing is left of them; what was answered, together."""
     ends = {"source": tmp_path / "source", "destination": tmp_path / "copy", "run": tmp_path / "copy/run"}
 
-    def asked(*items: dict) -> dict:
+    def asked(*items: dict, options: tuple[str, ...] = (), before: tuple[str, ...] = (), once: bool = False, **request) -> dict:
         words = [word for name, value in ends.items() for word in (f"--{name}", str(value))]
-        words += ["--token", uuid.uuid4().hex]
+        words += ["--token", uuid.uuid4().hex, "--", "-a", *options]
         found: dict = {"failed": [], "begun": [], "files": 0}
         # It ends when its standard input does.
         with subprocess.Popen(
-            [command, "piece", *words, "--", "-a"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*before, command, "piece", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as engine:
             left = list(items)
             while left:
-                engine.stdin.write(json.dumps({"items": left, "budget_ms": 60_000, "stage": 0}) + "\n")
+                engine.stdin.write(json.dumps({"items": left, "budget_ms": 60_000, "stage": 0, **request}) + "\n")
                 engine.stdin.flush()
                 answer = json.loads(engine.stdout.readline())
+                if once:
+                    return answer
                 left = answer["rest"]
                 found = {key: found[key] + answer[key] for key in found}
         return found
@@ -82,6 +86,15 @@ def piece(command, tmp_path):
     (tmp_path / "copy/run/stage-0").mkdir(parents=True)
     (tmp_path / "copy/run/lists").mkdir()
     return asked
+
+
+@pytest.fixture
+def traced() -> tuple[str, ...]:
+    """What stands before a program whose system calls are seen, or meddled with."""
+    strace = shutil.which("strace")
+    if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
+        pytest.skip("there is no strace, or tracing is refused")
+    return (strace, "-f", "-qqq")
 
 
 def some_files(root: Path, count: int, size: int) -> None:
@@ -101,8 +114,8 @@ def test_one_job_for_a_machine_is_one_piece_at_a_time_and_sync_brings_all_to_the
     assert_copied(tmp_path / "source", tmp_path / "copy")
     notes = (tmp_path / "notes").read_text().splitlines()
     assert "two at once" not in notes
-    # When all files are there, and before what the work needed is removed.
-    assert notes[-2:] == ["sync", "clean closed"] and notes.count("sync") == 1
+    # When all files are there, and before what the work needed is removed; and once more after that.
+    assert notes[-3:] == ["sync", "clean closed", "sync"] and notes.count("sync") == 2
     assert not list(tmp_path.glob("bytepath-fleet-*/*-0"))
 
 
@@ -428,14 +441,39 @@ def test_names_of_one_file_that_pieces_share_stay_names_of_one_file(fleet, tmp_p
     assert_copied(root, copy)
 
 
-def test_verify_finds_what_was_not_written(command, tmp_path):
-    strace = shutil.which("strace")
-    if strace is None or subprocess.run([strace, "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
-        pytest.skip("there is no strace, or tracing is refused")
+def test_names_of_one_file_that_machines_see_on_devices_of_other_numbers_stay_names_of_one_file(fleet, tmp_path):
+    root, source, copy = tmp_path / "real", tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    (tmp_path / "empty").mkdir()
+    for folder in range(8):
+        # Each takes a while by the limit, so that all machines find some of the names.
+        some_files(root / f"d{folder}/slow", 1, 2000)
+        for number in range(20):
+            if folder:
+                os.link(root / f"d0/f{number}", root / f"d{folder}/f{number}")
+            else:
+                (root / f"d0/f{number}").write_bytes(b"file %d" % number)
+    # Each machine has a mount of its own, and the kernel a number for each. The submitter's is a plain one.
+    mount = f"mount -t overlay -o lowerdir={root}:{tmp_path}/empty none {source}"
+    apart = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh"]
+    if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount an overlay")
+    try:
+        for name in NAMES:
+            fleet.worker(name, before=apart)
+        fleet.wait_for_workers(len(NAMES))
+        ended_well(fleet.run("cp", "--limit", "20K", str(source), str(copy)))
+    finally:
+        for name in NAMES:
+            fleet.end_worker(name)
+    assert_copied(root, copy)
+
+
+def test_verify_finds_what_was_not_written(command, tmp_path, traced):
     some_files(tmp_path / "source", 1, 100_000)
     liar = tmp_path / "liar"
     # The kernel is made to say that it wrote what it did not: by the second call, as the first writes an answer.
-    lie = f"{strace} -f -qqq -o /dev/null -e inject=write:retval=100000:when=2"
+    lie = f"{' '.join(traced)} -o /dev/null -e inject=write:retval=100000:when=2"
     liar.write_text(f'#!/bin/sh\n[ "$1" = piece ] || exec "{command}" "$@"\nexec {lie} "{command}" "$@"\n')
     liar.chmod(0o755)
     done = on_this_machine(1, tmp_path, "cp", "--verify", "--reflink", "never", "source", "copy", program=str(liar))
@@ -450,13 +488,15 @@ TUNER = """\
 said="$*"
 while [ $# -gt 1 ]; do [ "$1" != --json ] || file=$2; shift; done
 case "$said" in
-*--show*) {shown} "{folder}/profile" >"$file" ;;
+*--show*) {shown} "{folder}/profile" >"$file" || exit 1 ;;
 *) echo "{{\\"words\\": \\"${{said%% --json*}}\\"}}" | tee "{folder}/profile" >"$file" ;;
 esac
 """
 
 
-@pytest.mark.parametrize(("shown", "code"), [("cat", 0), ("sed s/quick/other/", 1)], ids=["own", "shared"])
+@pytest.mark.parametrize(
+    ("shown", "code"), [("cat", 0), ("sed s/quick/other/", 1), ("echo no profile >&2; false", 1)], ids=["own", "shared", "gone"]
+)
 def test_tune_hands_its_options_on_and_sees_whether_the_profile_is_kept(command, tmp_path, shown, code):
     tuner = tmp_path / "tuner"
     tuner.write_text(TUNER.format(program=command, folder=tmp_path, shown=shown))
@@ -467,8 +507,44 @@ def test_tune_hands_its_options_on_and_sees_whether_the_profile_is_kept(command,
     assert json.loads(profile.read_text()) == {"words": "tune --quick --dir /"}
     if code == 0:
         assert "measured in" in done.stdout
+    elif "no profile" in shown:
+        assert "failed: whether its profile was kept could not be seen: exit code 1: no profile" in done.stdout, done
     else:
         assert "failed: another machine's profile" in done.stdout and "XDG_STATE_HOME" in done.stdout
+
+
+def test_a_profile_is_looked_at_while_somebody_else_measures(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("BYTEPATH_PROGRAM", str(tmp_path / "tuner"))
+    (tmp_path / "tuner").write_text(TUNER.format(program=command, folder=tmp_path, shown="cat"))
+    (tmp_path / "tuner").chmod(0o755)
+    (tmp_path / "profile").write_text('{"words": "own"}')
+    with open(worker.machine_folder() / "measuring", "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert worker.profile(["--profile", "file"]) == {"words": "own"}
+
+
+def test_what_stands_behind_an_experiment_reaches_its_command(command, tmp_path):
+    words = ["bench", "--json", "run", "cmd", "--blocks", "3", "--", f"touch {tmp_path}/touched"]
+    ended_well(on_this_machine(1, tmp_path, *words))
+    (machine,) = json.loads((tmp_path / "run").read_text())["machines"]
+    assert machine["record"] and (tmp_path / "touched").exists()
+
+
+def test_a_program_that_said_nothing_once_is_asked_again_and_one_that_was_replaced_too(tmp_path, monkeypatch):
+    path = tmp_path / "bytepath"
+    monkeypatch.setenv("BYTEPATH_PROGRAM", str(path))
+    programs = {"exit 1": f"{path}: exit code 1", "echo bytepath 1": "bytepath 1", "echo bytepath 22": "bytepath 22"}
+    for text, said in programs.items():
+        new = tmp_path / "new"
+        new.write_text(f"#!/bin/sh\n{text}\n")
+        new.chmod(0o755)
+        if said == "bytepath 1":
+            # The same file, which works now.
+            path.write_text(new.read_text())
+        else:
+            new.rename(path)
+        assert worker.about()["version"] == said
 
 
 def test_one_after_another_measures_by_turns(fleet, tmp_path):
@@ -695,6 +771,155 @@ def test_a_large_file_that_is_begun_again_late_spoils_nothing(piece, tmp_path):
     assert piece({"do": "begin", "f": "large", "k": 1, "w": 0.5})["begun"][0]["s"] != begun["s"]
     assert piece(end)["failed"] == []
     assert (tmp_path / "copy/large").read_bytes() == data
+
+
+def test_a_large_file_is_on_the_device_with_its_attributes_before_it_has_its_name(piece, tmp_path, traced):
+    some_files(tmp_path / "source", 1, 1000)
+    trace = (*traced, "-y", "-o", str(tmp_path / "calls"), "-e", "trace=fsync,utimensat,renameat,renameat2,ioctl")
+    for reflink in ("auto", "never"):
+        options = ("--fsync", f"--reflink={reflink}")
+        begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=options)["begun"][0]
+        file = {"f": "f0", "k": 1, "s": begun["s"]}
+        if not begun["cloned"]:
+            piece({"do": "range", **file, "a": 0, "z": 1000, "w": 0.5}, options=options)
+        end = {"do": "end", **file, "size": 1000, "mtime": begun["mtime"], "w": 0.0}
+        assert piece(end, options=options, before=trace)["failed"] == []
+        calls = [line.split()[1].split("(")[0] for line in (tmp_path / "calls").read_text().splitlines() if "large-1-" in line]
+        assert calls.index("utimensat") < calls.index("fsync") < [at for at, call in enumerate(calls) if "rename" in call][-1]
+
+
+def test_blocks_that_are_shared_are_verified_too(piece, tmp_path, traced):
+    some_files(tmp_path / "source", 1, 100_000)
+    # The kernel is made to say that it shared what it did not.
+    lie = (*traced, "-o", "/dev/null", "-e", "inject=ioctl:retval=0")
+    begin = {"do": "begin", "f": "f0", "k": 1, "w": 0.5}
+    (begun,) = piece(begin, options=("--verify",), before=lie)["begun"]
+    assert not begun["cloned"] and begun["size"] == 100_000
+    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "a": 0, "z": 100_000, "w": 0.5}
+    (failed,) = piece(part, options=("--verify",))["failed"]
+    assert "differs from" in failed["why"][0]
+    # Compared, and not copied over what is shared.
+    staged = tmp_path / "copy/run/stage-0" / begun["s"]
+    staged.write_bytes((tmp_path / "source/f0").read_bytes())
+    blocks = (*traced, "-o", str(tmp_path / "calls"), "-e", "trace=copy_file_range,splice,sendfile,ftruncate,pwrite64")
+    assert piece(part, options=("--verify",), before=blocks)["failed"] == []
+    assert (tmp_path / "calls").read_text() == ""
+
+
+def test_a_range_that_is_written_once_more_while_its_file_is_ended_leaves_its_time(piece, tmp_path):
+    some_files(tmp_path / "source", 1, 300 << 10)
+    os.utime(tmp_path / "source/f0", ns=(10**18, 10**18))
+    begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=("--reflink=never",))["begun"][0]
+    file = {"f": "f0", "k": 1, "s": begun["s"]}
+    part = {"do": "range", **file, "a": 0, "z": 300 << 10, "w": 0.5}
+    with ThreadPoolExecutor() as threads:
+        # Half a second between its first part and its last.
+        late = threads.submit(piece, part, bytes_per_second=512 << 10)
+        wait_until(lambda: any((tmp_path / "copy/run/stage-0" / begun["s"]).read_bytes()))
+        assert piece(part)["failed"] == []
+        assert piece({"do": "end", **file, "size": 300 << 10, "mtime": begun["mtime"], "w": 0.0})["failed"] == []
+        assert late.result()["failed"] == []
+    assert_copied_file(tmp_path / "source/f0", tmp_path / "copy/f0")
+
+
+def assert_copied_file(source: Path, copy: Path) -> None:
+    assert copy.read_bytes() == source.read_bytes() and copy.stat().st_mtime_ns == source.stat().st_mtime_ns
+
+
+def test_a_limit_cuts_files_so_that_pieces_end_in_time(piece, tmp_path):
+    some_files(tmp_path / "source", 1, 300_000)
+    whole = {"do": "tree", "d": "", "w": 1.0}
+    answer = piece(whole, once=True, bytes_per_second=100_000)
+    assert [(found["f"], found["size"]) for found in answer["large"]] == [("f0", 300_000)] and answer["files"] == 0
+    begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=("--reflink=never",))["begun"][0]
+    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "a": 0, "z": 300_000, "w": 0.5}
+    (rest,) = piece(part, once=True, budget_ms=1, bytes_per_second=100_000)["rest"]
+    assert (rest["a"], rest["z"]) == (64 << 10, 300_000)
+    assert piece(whole, once=True)["files"] == 1, "without a limit it is copied at once"
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_links_and_fifos_change_nothing_once_it_is_over(piece, tmp_path, traced, kind):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    make = {"link": lambda path: path.symlink_to("new"), "fifo": os.mkfifo}[kind]
+    make(source / "name")
+    (copy / "name").symlink_to("old")
+    call = {"link": "symlinkat,symlink", "fifo": "mknodat,mknod"}[kind]
+    # It sleeps where it was about to make it, until all is over.
+    sleepy = (*traced, "-o", str(tmp_path / "calls"), "-e", f"inject={call}:delay_enter=700000")
+    with ThreadPoolExecutor() as threads:
+        late = threads.submit(piece, {"do": "tree", "d": "", "n": ["name"]}, once=True, before=sleepy)
+        wait_until(lambda: (tmp_path / "calls").exists() and call.split(",")[0] in (tmp_path / "calls").read_text())
+        shutil.rmtree(copy / "run/stage-0")
+        before = os.stat(copy).st_mtime_ns
+        assert os.readlink(copy / "name") == "old", "nothing is removed before there is something in its place"
+        answer = late.result()
+    assert answer["fenced"]
+    assert os.readlink(copy / "name") == "old" and os.stat(copy).st_mtime_ns == before
+    (copy / "run/stage-0").mkdir()
+    assert piece({"do": "tree", "d": "", "n": ["name"]})["failed"] == []
+    assert os.path.lexists(copy / "name") and os.lstat(copy / "name").st_mode == os.lstat(source / "name").st_mode
+    assert kind == "fifo" or os.readlink(copy / "name") == "new"
+    assert [path.name for path in copy.rglob("*")].count("name") == 1 and not list((copy / "run/stage-0").iterdir())
+
+
+def test_metrics_tell_how_far_a_copying_is_and_how_it_ended(command, tmp_path):
+    some_files(tmp_path / "source", 5, 100)
+    (tmp_path / "copy/f3").mkdir(parents=True)
+    assert on_this_machine(1, tmp_path, "cp", "--metrics", "unix:sock", "source", "copy").returncode == 2
+    for code in (1, 0):
+        done = on_this_machine(1, tmp_path, "cp", "--metrics", "a job.prom", "source", "copy")
+        assert done.returncode == code, done.stderr
+        told = (tmp_path / "a job.prom").read_text()
+        own = 'job="a job",command="fleet cp"'
+        for name, value in (("job_running", 0), ("job_exit_code", code), ("failed_entries", code), ("files_total", 5 - code),
+                            ("moved_bytes_total", 500 - 100 * code), ("workers", 1)):  # fmt: skip
+            assert f"\nbytepath_{name}{{{own}}} {value}\n" in told, told
+        if code:
+            (tmp_path / "copy/f3").rmdir()
+    # It disturbs nothing.
+    done = on_this_machine(1, tmp_path, "cp", "--metrics", "none/file", "source", "other")
+    assert done.returncode == 0 and done.stderr.count("--metrics: cannot write none/file") == 1, done
+    assert not list(tmp_path.glob(".tmp*"))
+
+
+def test_links_that_are_replaced_are_as_new_ones_and_so_on_another_mount(piece, tmp_path):
+    source, copy = tmp_path / "source/sub", tmp_path / "copy/sub"
+    source.mkdir(parents=True)
+    copy.mkdir()
+    (source / "link").symlink_to("new")
+    os.mkfifo(source / "fifo")
+    if os.geteuid() == 0:
+        os.chown(copy, -1, 6)
+    copy.chmod(0o2775)
+    for mounts in ([], ["mount", "--bind", copy, copy]):
+        if mounts and subprocess.run(mounts, capture_output=True).returncode != 0:
+            continue
+        try:
+            for name in ("link", "fifo"):
+                (copy / name).unlink(missing_ok=True)
+                (copy / name).write_bytes(b"old")
+            assert piece({"do": "tree", "d": "sub", "w": 1.0}, options=("--no-preserve=ownership",))["failed"] == []
+            assert os.readlink(copy / "link") == "new" and (copy / "fifo").is_fifo()
+            assert {os.lstat(copy / name).st_gid for name in ("link", "fifo")} == {os.stat(copy).st_gid}
+        finally:
+            if mounts:
+                subprocess.run(["umount", copy], check=True)
+
+
+def test_sync_reaches_what_is_mounted_in_the_destination(piece, tmp_path, traced):
+    inside = tmp_path / "copy/a sub"
+    inside.mkdir(parents=True)
+    (tmp_path / "source").mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "none", inside], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount")
+    try:
+        assert piece({"do": "sync"}, before=(*traced, "-y", "-o", str(tmp_path / "calls"), "-e", "trace=syncfs"))["failed"] == []
+    finally:
+        subprocess.run(["umount", inside], check=True)
+    calls = (tmp_path / "calls").read_text()
+    assert calls.count("syncfs(") == 2 and f"<{tmp_path}/copy>" in calls and f"<{inside}>" in calls
 
 
 def test_a_path_through_a_link_and_back_is_what_the_file_system_says(command, tmp_path):

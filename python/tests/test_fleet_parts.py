@@ -125,7 +125,7 @@ def test_a_large_file_is_named_once_all_its_ranges_are_there(journal):
 def test_how_far_it_is_goes_by_the_bytes_of_large_files_that_are_left(journal):
     journal.put([{"do": "tree", "d": "", "w": 1.0}])
     large = [{"f": name, "size": 128 << 20, "w": 0.25} for name in ("one", "two")]
-    several = [{"f": name, "dev": 1, "ino": 1, "size": 1, "mtime": 1, "w": 0.125} for name in ("first", "second")]
+    several = [{"f": name, "ino": 1, "size": 1, "mtime": 1, "w": 0.125} for name in ("first", "second")]
     # A directory of small files, of two large ones, and of two names.
     journal.settle(journal.take(1), answer(w=1.0, files=4, bytes=64 << 20, large=large, links=several))
     assert journal.share() == (64 << 20) / (320 << 20)
@@ -163,7 +163,7 @@ def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(
 
 def test_the_first_name_of_a_file_is_copied_and_the_others_become_names_of_it(journal):
     journal.put([tree("")])
-    links = [{"f": name, "dev": 1, "ino": (1 << 64) - 2, "size": 1, "mtime": 1, "w": 0.1} for name in ("d/a", "d/b", "c", "d/b", "d/a")]
+    links = [{"f": name, "ino": (1 << 64) - 2, "size": 1, "mtime": 1, "w": 0.1} for name in ("d/a", "d/b", "c", "d/b", "d/a")]
     journal.settle(journal.take(1), answer(links=links))
     [(_, first)] = journal.take(9)
     assert (first["d"], first["n"], first["alone"]) == ("d", ["a"], True)
@@ -228,7 +228,7 @@ def test_what_failed_is_tried_again_in_its_turn(journal):
 
 def test_names_of_a_file_that_failed_are_not_made_and_any_may_be_the_first_when_they_are_tried_again(journal):
     journal.put([tree("")])
-    several = [{"f": f, "dev": 1, "ino": 7, "size": 1, "mtime": 1, "w": 0.0} for f in ("d/first", "d/second", "d/third")]
+    several = [{"f": f, "ino": 7, "size": 1, "mtime": 1, "w": 0.0} for f in ("d/first", "d/second", "d/third")]
     journal.settle(journal.take(1), answer(links=several))
     (first,) = journal.take(9)
     journal.settle([first], answer(failed=[{"item": first[1], "why": ["cannot open it"]}]))
@@ -251,10 +251,34 @@ def test_names_of_a_file_that_failed_are_not_made_and_any_may_be_the_first_when_
 
 def test_the_number_of_an_inode_may_become_another_files(journal):
     journal.put([tree("")])
-    found = [{"f": f, "dev": 1, "ino": 7, "size": 1, "mtime": mtime, "w": 0.0} for f, mtime in (("a", 1), ("b", 2), ("c", 2))]
+    found = [{"f": f, "ino": 7, "size": 1, "mtime": mtime, "w": 0.0} for f, mtime in (("a", 1), ("b", 2), ("c", 2))]
     journal.settle(journal.take(1), answer(links=found))
     assert sorted(item["n"] for _, item in journal.take(9)) == [["a"], ["b"]]
     assert journal.put_links(9, 9) and [item["links"] for _, item in journal.take(9)] == [[["b", "c"]]]
+
+
+def test_files_of_two_devices_that_look_like_one_are_told_apart_by_who_makes_the_names(journal):
+    journal.put([tree("")])
+    several = {f: {"f": f, "ino": 7, "size": 1, "mtime": 1, "w": 0.0} for f in ("x/a", "x/b", "y/a", "y/b", "z/a", "z/b")}
+    journal.settle(journal.take(1), answer(links=several.values()))
+    copied, made, rounds = [], [], 0
+    while rounds < 9 and (journal.put_links(9, 9) or journal.free()):
+        rounds += 1
+        taken = journal.take(99)
+        found = {"links": [], "apart": []}
+        for _, item in taken:
+            names = [f"{item['d']}/{name}" for name in item["n"]] if item["do"] == "tree" else []
+            copied += names if item.get("alone") else []
+            found["links"] += [] if item.get("alone") else [several[name] for name in names]
+            for first, name in item.get("links", []):
+                # Names in one folder are of one file.
+                same = first[0] == name[0]
+                made += [[first, name]] if same else []
+                found["apart"] += [] if same else [{"f": first, "name": name, "gone": False}]
+        journal.settle(taken, answer(**found))
+    assert rounds < 9 and sorted(name[0] for name in copied) == ["x", "y", "z"]
+    assert sorted(sorted(names) for names in made) == [["x/a", "x/b"], ["y/a", "y/b"], ["z/a", "z/b"]]
+    assert all(first in copied for first, _ in made)
 
 
 def test_a_large_file_that_is_forgotten_is_missed(journal):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from . import files
+from . import files, metrics
 from .errors import FleetError, WrongUsage
 
 Command = Callable[[argparse.Namespace], Coroutine[Any, Any, int]]
@@ -39,6 +39,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: list[str] | None = None) -> int:
     """Runs a command; its exit code."""
+    code = _run(words)
+    metrics.ended(code)
+    return code
+
+
+def _run(words: list[str] | None) -> int:
     try:
         arguments = _parsed(words)
         if arguments.needs_scheduler and not arguments.scheduler:

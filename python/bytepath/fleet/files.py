@@ -62,6 +62,14 @@ def write_error(text: str) -> None:
         _discard(sys.stderr)
 
 
+def umask() -> int:
+    """What new files of this process are not permitted."""
+    # It can only be had by setting another.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 def _discard(stream: TextIO) -> None:
     """Lets what is left to be written there go nowhere: Python would try it once more at its end."""
     with contextlib.suppress(OSError):

@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import functools
 import json
 import os
 import shutil
@@ -22,12 +21,13 @@ from typing import Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
 TURN_WAIT_S = 0.1
 SAID_BYTES = 4096
+PROFILE_S = 10
 
 
 def program() -> str | None:
@@ -38,13 +38,23 @@ def program() -> str | None:
         return None
 
 
-@functools.cache
+_versions: dict[tuple[str, int, int], str] = {}
+
+
 def _version(path: str) -> str:
+    """What the program says it is. That is kept as long as it is the same file; that it said nothing may be over soon."""
     try:
-        run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20)
+        file = os.stat(path)
+        key = path, file.st_ino, file.st_mtime_ns
+        if key not in _versions:
+            run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20)
+            said = run.stdout.strip()
+            if run.returncode != 0 or not said:
+                return f"{path}: exit code {run.returncode}"
+            _versions[key] = said
+        return _versions[key]
     except (OSError, subprocess.SubprocessError) as error:
         return f"{path}: {error}"
-    return run.stdout.strip() or f"{path}: exit code {run.returncode}"
 
 
 def about() -> dict[str, Any]:
@@ -361,6 +371,23 @@ def command(id: str, words: list[str], record: bool) -> dict[str, Any]:
             del _turns[id]
 
 
+def profile(words: list[str]) -> Any:
+    """The profile that is kept on this machine, whoever measures there meanwhile."""
+    path = program()
+    if path is None:
+        raise FileNotFoundError("no program bytepath")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "profile")
+        run = subprocess.run(
+            [path, "tune", "--show", *words, "--json", str(file)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PROFILE_S,
+        )  # fmt: skip
+        if run.returncode != 0:
+            first = run.stderr.decode(errors="replace").strip().splitlines() or ["without a word"]
+            raise ProgramError(f"exit code {run.returncode}: {first[0]}")
+        return json.loads(file.read_bytes())
+
+
 def _await_turn(lock: int, turn: Turn) -> None:
     while not turn.stopped:
         try:
@@ -397,11 +424,14 @@ def _command(path: str, words: list[str], record: bool, turn: Turn) -> dict[str,
     file, said = (str(machine_folder() / name) for name in ("record.json", "said"))
     with contextlib.suppress(FileNotFoundError):
         os.unlink(file)
-    more = ["--json", file] if record else []
+    if record:
+        # What stands behind an experiment and `--` is a command's own.
+        at = 2 if words[0] == "bench" else len(words)
+        words = [*words[:at], "--json", file, *words[at:]]
     began = time.time()
     with open(said, "wb") as err:
         process = subprocess.Popen(
-            [sys.executable, "-I", guard, path, *words, *more],
+            [sys.executable, "-I", guard, path, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=err,

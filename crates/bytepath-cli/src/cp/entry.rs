@@ -423,7 +423,7 @@ impl Copier<'_> {
                 let what = format!("{} has unknown file type", q(&pair.source.shown));
                 Err(self.shared.voice.wrong(what))
             }
-            (_, special) => self.shared.special(pair, stat, special).map(|()| Made::Bare),
+            (_, special) => self.shared.special(pair, stat, special, sink).map(|()| Made::Bare),
         }?;
         if pair.argument && self.tracks {
             self.seen.made(&pair.sink);

@@ -207,7 +207,9 @@ impl Copier<'_> {
             || (never && kind(stat) != FileType::RegularFile);
         let parted = parted && !self.shared.may_resume(stat, there);
         let removed = settings.remove_first || (!settings.attributes_only && parted);
-        if !removed {
+        // By way of a stage it is replaced at once, or not at all.
+        let staged = self.shared.stage.is_some() && kind(stat) != FileType::RegularFile;
+        if !removed || staged {
             return Ok(());
         }
         match pair.sink.remove() {

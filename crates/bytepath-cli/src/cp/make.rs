@@ -1,16 +1,21 @@
 //! Links and special files in the place of a copy.
 
+use std::ffi::CStr;
 use std::os::fd::AsFd;
 
 use bytepath_report::Outcome;
-use rustix::fs::{FileType, Mode, Stat};
+use rustix::fs::{FileType, Gid, Mode, Stat};
 use rustix::io::Errno;
 
-use super::attributes::MODE_BITS;
+use super::attributes::{MODE_BITS, Subject};
 use super::entry::{Pair, Shared, Sink};
 use super::link::{self, Replace};
-use super::place::{Follow, Place, is_link, same_file};
+use super::place::{Follow, Place, is_link, kind, same_file};
+use super::stage::Stage;
 use super::voice::{Done, q};
+
+/// Of a directory that what is made in it has the group of.
+const GROUP_OF_DIRECTORY: u32 = 0o2000;
 
 impl Shared<'_> {
     /// Whether what is in the way of a link is replaced.
@@ -48,14 +53,16 @@ impl Shared<'_> {
     }
 
     /// Makes a symbolic link that says what the source says.
-    pub(super) fn same_link(&self, pair: &Pair, stat: &Stat, sink: &Sink) -> Done {
+    pub(super) fn same_link(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done {
         let target = pair.source.read_link().map_err(|errno| {
             let what = format!("cannot read symbolic link {}", q(&pair.source.shown));
             self.voice.failed(what, errno)
         })?;
-        let Err(errno) = link::symbolic(target.as_c_str(), &pair.sink, self.replaces()) else {
-            return Ok(());
+        let made = match self.stage {
+            Some(stage) => by_stage(stage, &pair.sink, sink, &Entry::Link(&target)),
+            None => link::symbolic(target.as_c_str(), &pair.sink, self.replaces()).map(drop),
         };
+        let Err(errno) = made else { return Ok(()) };
         debug_assert!(is_link(stat));
         let there = self.settings.update && !sink.is_new();
         if there && pair.sink.read_link().is_ok_and(|said| said == target) {
@@ -66,14 +73,92 @@ impl Shared<'_> {
     }
 
     /// Makes a FIFO, socket or device like the source.
-    pub(super) fn special(&self, pair: &Pair, stat: &Stat, special: FileType) -> Done {
+    pub(super) fn special(
+        &self,
+        pair: &Pair,
+        stat: &Stat,
+        special: FileType,
+        sink: &mut Sink,
+    ) -> Done {
         let mode = Mode::from_raw_mode(stat.st_mode & MODE_BITS & !self.omitted(stat));
-        let (directory, name) = (pair.sink.directory.as_fd(), &pair.sink.name);
         let device = if special == FileType::Fifo { 0 } else { stat.st_rdev };
-        rustix::fs::mknodat(directory, name, special, mode, device).map_err(|errno: Errno| {
+        let entry = Entry::Special { special, mode, device };
+        let made = match self.stage {
+            Some(stage) => by_stage(stage, &pair.sink, sink, &entry),
+            None => entry.make(&pair.sink),
+        };
+        made.map_err(|errno| {
             let kind = if special == FileType::Fifo { "fifo" } else { "special file" };
             self.voice.failed(format!("cannot create {kind} {}", q(&pair.sink.shown)), errno)
         })
+    }
+}
+
+/// What is made under a name at once, whole.
+enum Entry<'a> {
+    Link(&'a CStr),
+    Special { special: FileType, mode: Mode, device: u64 },
+}
+
+impl Entry<'_> {
+    fn make(&self, place: &Place) -> Result<(), Errno> {
+        let (directory, name) = (place.directory.as_fd(), &place.name);
+        match *self {
+            Entry::Link(target) => rustix::fs::symlinkat(target, directory, name),
+            Entry::Special { special, mode, device } => {
+                rustix::fs::mknodat(directory, name, special, mode, device)
+            }
+        }
+    }
+
+    /// Whether it is there, but for its attributes.
+    fn is_at(&self, place: &Place) -> bool {
+        match *self {
+            Entry::Link(target) => place.read_link().is_ok_and(|said| said.as_c_str() == target),
+            Entry::Special { special, device, .. } => place.stat(Follow::No).is_ok_and(|there| {
+                kind(&there) == special && (special == FileType::Fifo || there.st_rdev == device)
+            }),
+        }
+    }
+}
+
+/// Makes it under a new name, or has it take the place of what is there by way of the stage, so that
+/// whoever is late changes nothing.
+fn by_stage(stage: &Stage, place: &Place, sink: &mut Sink, entry: &Entry<'_>) -> Result<(), Errno> {
+    match entry.make(place) {
+        Err(Errno::EXIST) => {}
+        made => {
+            sink.gone();
+            return made;
+        }
+    }
+    // Another who does the same was faster.
+    if sink.is_new() && entry.is_at(place) {
+        return Ok(());
+    }
+    sink.gone();
+    let folder = rustix::fs::fstat(&place.directory)?;
+    if stage.is_on(folder.st_dev) {
+        let staged = stage.new_place();
+        entry.make(&staged)?;
+        if folder.st_mode & GROUP_OF_DIRECTORY != 0 {
+            // As what is made there has it.
+            let _ = Subject::new(&staged, None).set_owner(None, Some(Gid::from_raw(folder.st_gid)));
+        }
+        let (from, to) = (&staged, place);
+        match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
+            // Another mount of the same file system.
+            Err(Errno::XDEV) => drop(staged.remove()),
+            Err(errno) => {
+                let _ = staged.remove();
+                return Err(errno);
+            }
+            Ok(()) => return Ok(()),
+        }
+    }
+    match place.remove() {
+        Ok(()) | Err(Errno::NOENT) => entry.make(place),
+        refused => refused,
     }
 }
 

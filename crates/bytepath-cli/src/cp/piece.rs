@@ -66,6 +66,9 @@ pub(crate) struct Options {
     options: Vec<OsString>,
 }
 
+/// However low a limit is, so many bytes are copied at once.
+const BYTES_MIN: u64 = 64 << 10;
+
 /// Between two entries, a process that was stopped for so long looks whether the work still goes on.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -259,7 +262,8 @@ impl Work<'_> {
 
     /// Between two entries: waits where there is a limit, and looks around after a pause.
     fn breathe(&mut self) {
-        let bytes = self.shared.hand.bytes();
+        // Blocks that are shared load nobody.
+        let bytes = self.shared.hand.bytes_copied();
         if self.pace.step(bytes) && self.is_late() {
             self.answer.fenced = true;
         }
@@ -322,6 +326,17 @@ impl Pace {
         let now = Instant::now();
         let budget = Duration::from_millis(request.budget_ms);
         Pace { began: now, looked: now, budget, bytes_per_second: request.bytes_per_second }
+    }
+
+    /// So many bytes, or what may be copied in this time where there is a limit: whoever waits for it
+    /// longer than that is taken for one who sleeps.
+    fn bytes_within(&self, time: Duration, bytes: u64) -> u64 {
+        match self.bytes_per_second {
+            Some(rate) => {
+                bytes.min((rate as f64 * time.as_secs_f64()) as u64).max(BYTES_MIN.min(bytes))
+            }
+            None => bytes,
+        }
     }
 
     fn is_over(&self) -> bool {

@@ -145,6 +145,9 @@ struct Copy {
     /// Write how it went to FILE, or to standard output (-)
     #[arg(long, value_name = "FILE", help_heading = SAFETY)]
     json: Option<PathBuf>,
+    /// Tell Prometheus how far it is, in FILE, which is replaced every second
+    #[arg(long, value_name = "FILE", help_heading = SAFETY)]
+    metrics: Option<PathBuf>,
     /// Bytes a second of all machines together, such as 1G
     #[arg(long, value_name = "RATE", help_heading = LOAD)]
     limit: Option<String>,

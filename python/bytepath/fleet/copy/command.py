@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from .. import files, worker
+from .. import files, metrics, worker
 from ..errors import FleetError, WrongUsage
 from . import journal as journals
 from .ground import Taken
@@ -84,6 +84,9 @@ def add_to(commands: Any) -> None:
     safety.add_argument("--journal", metavar="FILE", type=Path, help="keep account of what is done here, on a local disk")
     safety.add_argument("--anew", action="store_true", help="forget an earlier run of the same command")
     safety.add_argument("--json", metavar="FILE", help="write how it went to FILE, or to standard output (-)")
+    safety.add_argument(
+        "--metrics", metavar="FILE", help="tell Prometheus how far it is, in FILE, which is replaced every second"
+    )
     load = cp.add_argument_group("load")
     load.add_argument("--limit", metavar="RATE", type=bytes_of, help="bytes a second of all machines together, such as 1G")
     load.add_argument("--limit-per-machine", metavar="RATE", type=bytes_of, help="bytes a second of each machine")
@@ -137,6 +140,14 @@ def absolute(path: str) -> str:
     return os.path.join(os.path.realpath(folder), name).rstrip("/") or "/"
 
 
+def _metrics_file(word: str | None) -> Path | None:
+    if word is not None and word.startswith("unix:"):
+        raise WrongUsage(f"--metrics {word}: a fleet has no socket for it; name a file")
+    if word in ("", "-"):
+        raise WrongUsage("--metrics: a file that can be replaced is needed")
+    return Path(word) if word is not None else None
+
+
 async def run(arguments: argparse.Namespace) -> int:
     """Copies, and says how it went."""
     source, destination = (absolute(path) for path in (arguments.source, arguments.destination))
@@ -146,6 +157,7 @@ async def run(arguments: argparse.Namespace) -> int:
     words = words_for_cp(arguments)
     check(words)
     files.check(arguments.json)
+    metrics.begin(_metrics_file(arguments.metrics), "fleet cp")
     path = arguments.journal
     if not path:
         path = journals.default_path(source, destination, words)

@@ -8,7 +8,7 @@ from typing import Any
 
 from distributed import Client
 
-from .. import worker
+from .. import files, worker
 from ..cluster import first_line
 from ..errors import FleetError, Lost
 from ..machines import Machine, awake
@@ -31,7 +31,7 @@ class Ground:
         self.source, self.destination, self.id = source, destination, id
         self.run = os.path.join(destination, f"{RUN_START}{id}")
         self.version = worker.about()["version"]
-        self.umask = _umask()
+        self.umask = files.umask()
         self.session = ""
         self.source_inode: int | None = None
         self.is_new = False
@@ -118,13 +118,6 @@ class Ground:
                 "the other does not find. Mount the same file system on all machines, or name a path that is on it"
             )
         self.word = word
-
-
-def _umask() -> int:
-    # It can only be had by setting another.
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 async def check(client: Client, ground: Ground, machines: list[Machine]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import FleetError
 from .progress import size
 
-FORMAT = "4"
+FORMAT = "5"
 
 RANGE_BYTES_MIN = 64 << 20
 LOCKS_MAX = 100
@@ -31,8 +31,9 @@ CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY AUTOINCREMENT, taken INTEGER NOT NULL DEFAULT 0,
                                   rank REAL NOT NULL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS items_free ON items (taken, rank, id);
-CREATE TABLE IF NOT EXISTS firsts (dev INTEGER, ino INTEGER, size INTEGER, mtime INTEGER, f TEXT NOT NULL,
-                                   PRIMARY KEY (dev, ino, size, mtime)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS firsts (ino INTEGER, size INTEGER, mtime INTEGER, f TEXT NOT NULL,
+                                   PRIMARY KEY (ino, size, mtime, f)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS apart (name TEXT, f TEXT, PRIMARY KEY (name, f)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS links (id INTEGER PRIMARY KEY, f TEXT NOT NULL, name TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, mtime TEXT,
                                   open INTEGER NOT NULL DEFAULT 0, w REAL NOT NULL, s TEXT);
@@ -78,6 +79,8 @@ class Journal:
             self.close()
             raise FleetError(f"{path} is the journal of another copying; name another file with --journal, or use --anew")
         self.give_back()
+        # What is in the source may have changed since.
+        self.db.execute("DELETE FROM apart")
         self.db.execute("BEGIN")
 
     def close(self) -> None:
@@ -266,11 +269,16 @@ class Journal:
         return [path for k, path in self.db.execute("SELECT k, f FROM large WHERE open != -1") if k not in failed]
 
     def _several(self, found: dict[str, Any]) -> None:
-        # An inode that is another file meanwhile has another time.
-        path, key = found["f"], (_signed(found["dev"]), _signed(found["ino"]), found["size"], found["mtime"])
-        row = self.db.execute("SELECT f FROM firsts WHERE dev = ? AND ino = ? AND size = ? AND mtime = ?", key).fetchone()
+        # An inode that is another file meanwhile has another time. The numbers of devices are each machine's own. So two
+        # files may look like one, until whoever is to make the name sees that they are not.
+        path, key = found["f"], (_signed(found["ino"]), found["size"], found["mtime"])
+        query = (
+            "SELECT f FROM firsts WHERE ino = ? AND size = ? AND mtime = ? AND f NOT IN (SELECT f FROM apart WHERE name = ?) "
+            "ORDER BY f != ? LIMIT 1"
+        )
+        row = self.db.execute(query, (*key, path, path)).fetchone()
         if row is None:
-            self.db.execute("INSERT INTO firsts VALUES (?, ?, ?, ?, ?)", (*key, path))
+            self.db.execute("INSERT INTO firsts VALUES (?, ?, ?, ?)", (*key, path))
             folder, _, name = path.rpartition("/")
             self.put([{"do": "tree", "d": folder, "n": [name], "alone": True, "w": found["w"]}])
         else:
@@ -279,9 +287,12 @@ class Journal:
                 self.db.execute("INSERT OR IGNORE INTO links (f, name) VALUES (?, ?)", (row[0], path))
 
     def _apart(self, found: dict[str, Any]) -> None:
-        """A name that was one more of a file is looked at anew: where that file is gone, it may be another's first."""
+        """A name that was one more of a file is looked at anew, and never taken for that file's again: where that is gone,
+        or they only looked alike, it may be another's first."""
         if found["gone"]:
             self.db.execute("DELETE FROM firsts WHERE f = ?", (found["f"],))
+        else:
+            self.db.execute("INSERT OR IGNORE INTO apart VALUES (?, ?)", (found["name"], found["f"]))
         folder, _, name = found["name"].rpartition("/")
         # What is made there changes its time.
         self._close([folder] if folder else [])

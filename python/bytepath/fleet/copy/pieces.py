@@ -14,7 +14,7 @@ from typing import Any
 
 from distributed import Client
 
-from .. import files, worker
+from .. import files, metrics, worker
 from ..cluster import first_line
 from ..errors import FleetError, Lost
 from ..machines import awake
@@ -153,7 +153,7 @@ class Pieces:
         self.flights: dict[asyncio.Task[bytes], Flight] = {}
         self.groups = self.count = 0
         self.session = uuid.uuid4().hex
-        self.settled_at = self.wanted_at = 0.0
+        self.settled_at = self.wanted_at = self.measured_at = 0.0
         self.wanting: asyncio.Task[None] | None = None
         self.stop: str | None = None
 
@@ -165,7 +165,7 @@ class Pieces:
         while True:
             self._fill(client, stage)
             if not self.flights:
-                return
+                return self._tell_how_far()
             self._want(client)
             done, _ = await asyncio.wait(self.flights, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -177,8 +177,16 @@ class Pieces:
             if self.stop:
                 raise Full(f"{self.stop}\n{self.journal.so_far()}")
             await self._look_after(client, stage)
-            count, bytes = (int(self.journal.get(key, "0") or 0) for key in ("files", "bytes"))
-            self.progress.look(count, bytes, self.journal.share(), self.members.workers())
+            self._tell_how_far()
+
+    def _tell_how_far(self) -> None:
+        count, bytes = (int(self.journal.get(key, "0") or 0) for key in ("files", "bytes"))
+        share, workers = self.journal.share(), self.members.workers()
+        self.progress.look(count, bytes, share, workers)
+        job, now = metrics.job(), time.monotonic()
+        if job is not None and (not self.flights or now - self.measured_at >= metrics.EVERY_S):
+            self.measured_at = now
+            job.figures = metrics.Figures(count, bytes, share, self.journal.failures(0)[0], workers)
 
     def _fill(self, client: Client, stage: int) -> None:
         threads = self.members.threads()

@@ -156,6 +156,9 @@ class Run:
         # Making and removing what is in it has changed its time.
         if not journal.is_left_open(""):
             await pieces.alone(client, [*clean, {"do": "closed", "dirs": [""], "new": bool(journal.get("made"))}])
+        if self.options.sync:
+            # This as well; there is little left.
+            await self._sync(client)
         await pieces.release(client)
         journal.set("phase", "done")
         journal.commit()

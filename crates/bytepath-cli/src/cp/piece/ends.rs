@@ -1,14 +1,14 @@
 //! What comes before all files and after them: the directory for the work, more names of files, attributes
 //! of directories.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::Stat;
+use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::Work;
@@ -25,6 +25,10 @@ const STAGES: u32 = 2;
 
 /// Permissions of directories for the work, but for the umask.
 const ANYBODY: u32 = 0o777;
+
+/// How a file or directory is opened that something is mounted on.
+const MOUNT: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Rounds of removing what others still make.
 const ROUNDS_MAX: usize = 100;
@@ -71,12 +75,19 @@ impl Work<'_> {
         }
     }
 
-    /// Brings to the device what this machine has written.
+    /// Brings to the device what this machine has written, to file systems too that are mounted below.
     pub(super) fn sync(&mut self) {
-        let synced = self.process.ground.sink_root().and_then(|root| rustix::fs::syncfs(&root));
-        if let Err(errno) = synced {
-            let what = format!("error syncing {}", q(&self.process.ground.sink));
-            self.failed_by(Item::Sync, what, errno);
+        let sink = &self.process.ground.sink;
+        let synced =
+            std::iter::once(sink.clone()).chain(mounted_below(sink)).try_for_each(|path| {
+                match rustix::fs::open(&path, MOUNT, Mode::empty()).and_then(rustix::fs::syncfs) {
+                    // It was unmounted meanwhile, for which it was synced, or another hides it.
+                    Err(Errno::NOENT | Errno::NOTDIR) if path != *sink => Ok(()),
+                    synced => synced.map_err(|errno| (path, errno)),
+                }
+            });
+        if let Err((path, errno)) = synced {
+            self.failed_by(Item::Sync, format!("error syncing {}", q(&path)), errno);
         }
     }
 
@@ -279,6 +290,38 @@ impl Work<'_> {
             sink.map_err(|errno| (Side::Sink, errno))?,
         ))
     }
+}
+
+/// Where file systems are mounted below a directory, as far as /proc tells.
+fn mounted_below(directory: &Path) -> Vec<PathBuf> {
+    let Ok(directory) = directory.canonicalize() else { return Vec::new() };
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mounted = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
+        let place = line.split(|byte| *byte == b' ').nth(4)?;
+        Some(PathBuf::from(OsString::from_vec(unescaped(place))))
+    });
+    mounted.filter(|place| place.starts_with(&directory) && *place != directory).collect()
+}
+
+/// A name as proc_pid_mountinfo(5) has it: with blanks and backslashes as three octal digits.
+fn unescaped(name: &[u8]) -> Vec<u8> {
+    let mut found = Vec::with_capacity(name.len());
+    let mut at = 0;
+    while at < name.len() {
+        let digits = name.get(at + 1..at + 4).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match (name[at], byte) {
+            (b'\\', Some(byte)) => {
+                found.push(byte);
+                at += 4;
+            }
+            (other, _) => {
+                found.push(other);
+                at += 1;
+            }
+        }
+    }
+    found
 }
 
 /// What became of a name that was to be one more of a file.

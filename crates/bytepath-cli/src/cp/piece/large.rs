@@ -1,14 +1,17 @@
 //! Large files, cut into ranges: a file is made in the stage, several processes fill it, and one gives it
 //! its attributes and its name. Ranges can only ever be written with the bytes that belong there.
 
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
 
 use bytepath::pages::AlignedBuffer;
 use rustix::fs::{Advice, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::Work;
 use super::words::{Begun, Item, Name};
-use super::{PAUSE, Work};
 use crate::cp::atomic;
 use crate::cp::attributes::Subject;
 use crate::cp::data::{Data, SinkEnd};
@@ -21,6 +24,12 @@ use crate::cp::voice::{Done, q};
 
 /// Bytes copied between two looks at the clock.
 const STEP_BYTES: u64 = 16 << 20;
+
+/// As many at most as a limit lets through in this time.
+const STEP_TIME: Duration = Duration::from_millis(500);
+
+/// How names of files end whose blocks are all shared, and which are yet to be compared.
+const WHOLE_END: &str = "-whole";
 
 /// Bytes compared at once.
 const COMPARED_BYTES: usize = 256 << 10;
@@ -46,7 +55,7 @@ impl Work<'_> {
             let what = format!("cannot overwrite directory {to} with non-directory");
             return Err(self.shared.voice.wrong(what));
         }
-        let staged = self.staged(&self.process.ground.new_large(k), &pair)?;
+        let mut staged = self.staged(&self.process.ground.new_large(k), &pair)?;
         let said =
             |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
         // Of this beginning alone: one that comes late spoils no file that is whole meanwhile.
@@ -73,8 +82,17 @@ impl Work<'_> {
             true => self.shared.hand.add(Other::Reflink, size),
             false => rustix::fs::ftruncate(&sink, size).map_err(said)?,
         }
+        let compared = cloned && self.shared.extras.verify;
+        if compared {
+            // Its ranges are not copied, but compared, by whoever has time.
+            let whole = Place { name: whole_name(&staged.name), ..staged.clone() };
+            let (from, to) = (&staged, &whole);
+            rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name)
+                .map_err(said)?;
+            staged = whole;
+        }
         let s = Name(staged.name);
-        Ok(Begun { k, s, cloned, size, mtime: mtime(&stat) })
+        Ok(Begun { k, s, cloned: cloned && !compared, size, mtime: mtime(&stat) })
     }
 
     /// Copies a part of a file.
@@ -107,16 +125,17 @@ impl Work<'_> {
             opened => opened.map_err(said)?,
         };
         let sink_stat = rustix::fs::fstat(&sink).map_err(said)?;
-        let began = std::time::Instant::now();
         while *at < z {
-            let end = z.min(*at + STEP_BYTES);
+            let end = z.min(*at + self.pace.bytes_within(STEP_TIME, STEP_BYTES));
             let ends = (&stat, SinkEnd::of(&sink_stat));
             let mut data = Data::new(self.shared, source.as_fd(), sink.as_fd(), ends);
             let (from, to) = (&pair.source.shown, &pair.sink.shown);
             let said = |fault: crate::cp::data::Fault| {
                 self.shared.voice.wrong_by(fault.said(from, to), fault.errno())
             };
-            data.copy_range(*at, end).map_err(said)?;
+            if !is_whole(&s.0) {
+                data.copy_range(*at, end).map_err(said)?;
+            }
             if self.shared.extras.verify {
                 self.compare(&pair, (&source, &sink), (*at, end))?;
             }
@@ -129,15 +148,19 @@ impl Work<'_> {
         if self.shared.extras.fsync {
             self.shared.sync(&sink, &pair)?;
         }
-        // Whoever was stopped may have written into a file that was whole meanwhile. The bytes are
-        // the same; its time would not be.
-        let gone = matches!(staged.stat(Follow::No), Err(Errno::NOENT));
-        let late = gone && began.elapsed() > PAUSE;
-        if late && self.shared.settings.preserve.timestamps {
-            let subject = Subject::new(&pair.sink, Some(sink.as_fd()));
-            self.shared.keep_times(&subject, &stat)?;
+        // Another may have ended the file meanwhile. The bytes are the same; its time would not be.
+        match staged.stat(Follow::No) {
+            Err(Errno::NOENT) => self.set_times_back(&pair, &sink, &stat),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    fn set_times_back(&self, pair: &Pair, sink: &OwnedFd, stat: &Stat) -> Done {
+        let subject = Subject::new(&pair.sink, Some(sink.as_fd()));
+        match self.shared.settings.preserve.timestamps {
+            true => self.shared.keep_times(&subject, stat),
+            false => Ok(()),
+        }
     }
 
     /// Reads a range of source and copy again, the copy from the device where it can be.
@@ -231,10 +254,16 @@ impl Work<'_> {
         .map_err(failed)?;
         let copy = Copy::new(sink, there.is_none(), omitted, None);
         self.alone.keep_attributes(&pair, &stat, &source, &copy)?;
+        if self.shared.extras.fsync {
+            self.shared.sync(&copy.open, &pair)?;
+        }
         let (from, to) = (&staged, &pair.sink);
         match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
             Err(Errno::NOENT) => self.is_ended(&pair, &stat),
-            renamed => renamed.map_err(failed),
+            // Who wrote a range once more until now, and found the file not ended yet, left its time to this.
+            renamed => {
+                renamed.map_err(failed).and_then(|()| self.set_times_back(&pair, &copy.open, &stat))
+            }
         }
     }
 
@@ -269,6 +298,15 @@ impl Work<'_> {
             None => Err(self.shared.voice.failed("the stage is gone", Errno::NOENT)),
         }
     }
+}
+
+/// What a file is called in the stage whose blocks are all shared, and yet to be compared.
+fn whole_name(name: &OsStr) -> OsString {
+    [name, OsStr::new(WHOLE_END)].into_iter().collect()
+}
+
+fn is_whole(name: &OsStr) -> bool {
+    name.as_bytes().ends_with(WHOLE_END.as_bytes())
 }
 
 /// In nanoseconds; only whether it is the same matters.

@@ -5,11 +5,12 @@
 //! can be copied by anybody: neither its names nor memory for them go through the one who shares the
 //! work out.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, RawDir, Stat};
 use rustix::io::Errno;
@@ -36,7 +37,10 @@ const SENT_NAMES: usize = 256;
 const OPEN_LEVELS: usize = 32;
 
 /// From this size on a file is cut into ranges.
-const LARGE_BYTES: i64 = 128 << 20;
+const LARGE_BYTES: u64 = 128 << 20;
+
+/// So is one that takes longer by a limit.
+const LARGE_TIME: Duration = Duration::from_secs(2);
 
 /// A directory that was found, and not gone into yet.
 struct Pending {
@@ -348,7 +352,7 @@ impl Work<'_> {
     ) -> bool {
         let shared = if open.alone { self.alone } else { self.shared };
         let turn = |pair: &mut Pair| pair.turn_to(entries.name(at));
-        if entries.is_file(at) {
+        if entries.is_file(at) && !self.is_long(open, entries.c_name(at)) {
             let quick = lane.copy(shared, entries.c_name(at), || {
                 turn(&mut open.pair);
                 &open.pair
@@ -392,14 +396,13 @@ impl Work<'_> {
         }
         let several = self.shared.settings.preserve.links && stat.st_nlink > 1;
         if several && !open.alone {
-            let (dev, ino) = identity(stat);
-            let (size, mtime) = (stat.st_size, super::large::mtime(stat));
-            self.answer.links.push(Several { f: path(), dev, ino, size, mtime, w: weight });
+            let (ino, size, mtime) = (stat.st_ino, stat.st_size, super::large::mtime(stat));
+            self.answer.links.push(Several { f: path(), ino, size, mtime, w: weight });
             return true;
         }
         let is_regular = kind(stat) == rustix::fs::FileType::RegularFile;
-        if is_regular && stat.st_size >= LARGE_BYTES && self.may_be_cut(open) {
-            let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        if is_regular && size >= self.large_bytes() && self.may_be_cut(open) {
             self.answer.large.push(Large { f: path(), size, w: weight });
             return true;
         }
@@ -408,6 +411,18 @@ impl Work<'_> {
             self.answer.others += 1;
         }
         done.is_ok() || self.entry_failed(open)
+    }
+
+    /// From which size on a file is cut into ranges.
+    fn large_bytes(&self) -> u64 {
+        self.pace.bytes_within(LARGE_TIME, LARGE_BYTES)
+    }
+
+    /// Whether a file is cut because of a limit: without one it may be copied before its size is known.
+    fn is_long(&self, open: &Open, name: &CStr) -> bool {
+        let stat = || rustix::fs::statat(&open.ends.source, name, AtFlags::SYMLINK_NOFOLLOW);
+        let large = self.large_bytes();
+        large < LARGE_BYTES && stat().is_ok_and(|stat| stat.st_size >= large as i64)
     }
 
     /// Notes that an entry failed, and whether the others go on.

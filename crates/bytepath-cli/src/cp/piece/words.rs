@@ -148,7 +148,7 @@ pub(super) struct Large {
 #[derive(Debug, Serialize)]
 pub(super) struct Several {
     pub(super) f: Name,
-    pub(super) dev: u64,
+    /// Without its device, whose number each machine has its own for: files of two may look like one.
     pub(super) ino: u64,
     /// An inode's number may be another file's meanwhile.
     pub(super) size: i64,

@@ -1,6 +1,7 @@
 """Source and destination as the machines see them: all of them have to see the same."""
 
 import asyncio
+import itertools
 import os
 import uuid
 from collections.abc import Callable
@@ -164,27 +165,41 @@ def _all(seen: dict[str, dict[str, Any]], key: str, say: Callable[[str, str], st
 
 async def _listed(client: Client, machine: Machine, folder: str) -> list[str]:
     """The names of copyings in a directory as a machine sees it, which takes as long as it takes: a thread of a worker's is
-    at it, which meanwhile answers who asks whether it is there."""
-    future = client.submit(worker.beginning, folder, RUN_START, workers=machine.workers, pure=False)
-    looking = asyncio.ensure_future(future.result())
+    at it, which meanwhile answers who asks whether it is there. That worker may be busy with what does not go on, so others
+    of the machine are asked too."""
+    asked: dict[asyncio.Task[list[str]], Any] = {}
+
+    def ask(workers: list[str]) -> None:
+        future = client.submit(worker.beginning, folder, RUN_START, workers=workers, pure=False)
+        asked[asyncio.ensure_future(future.result())] = future
+
+    ask(machine.workers)
+    others = iter(machine.workers if len(machine.workers) > 1 else [])
+    looking: asyncio.Task[list[str]] | None = None
     try:
-        while not (await asyncio.wait([looking], timeout=LOOK_S))[0]:
+        while looking is None:
+            done = (await asyncio.wait(asked, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]
+            if done:
+                looking = done.pop()
+                continue
             if client.status != "running":
                 raise Lost("the scheduler is gone")
             workers = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), LOOK_S))["workers"]
             if not set(machine.workers) & set(awake(workers)):
                 raise FleetError(f"{machine.name}: gone, or asleep, while it looked into {folder}")
-        names: list[str] = looking.result()
-        return names
+            for other in itertools.islice(others, 1):
+                ask([other])
+        return looking.result()
     except FleetError:
         raise
     except (Exception, asyncio.CancelledError) as error:
-        if isinstance(error, asyncio.CancelledError) and not looking.cancelled():
+        if isinstance(error, asyncio.CancelledError) and not (looking and looking.cancelled()):
             raise
         raise FleetError(f"{machine.name} cannot look into {folder}: {first_line(error)}") from error
     finally:
-        looking.cancel()
-        future.release()
+        for task, future in asked.items():
+            task.cancel()
+            future.release()
 
 
 async def _ask(client: Client, address: str, name: str, function: Callable[..., Any], *words: Any) -> Any:

@@ -197,9 +197,9 @@ fn records_are_taken_whole_however_many_come() {
     for words in movers {
         for packets in [true, false] {
             let (source, feed) = match packets {
-                true => pipe_with(PipeFlags::DIRECT).expect("a pipe"),
+                true => pipe_with(PipeFlags::DIRECT | PipeFlags::CLOEXEC).expect("a pipe"),
                 false => {
-                    let kind = (SocketType::SEQPACKET, SocketFlags::empty());
+                    let kind = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
                     socketpair(AddressFamily::UNIX, kind.0, kind.1, None).expect("sockets")
                 }
             };

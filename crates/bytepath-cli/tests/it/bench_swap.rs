@@ -102,6 +102,16 @@ impl Yard {
         Yard::told(&mut self.small(FEW, words), words)
     }
 
+    /// The same; a machine whose own memory comes slowly may be too slow to write pages out once.
+    #[track_caller]
+    fn record_or_again(&self, words: &[&str]) -> Value {
+        let record = self.record(words);
+        match record.to_string().contains("for want of memory") {
+            true => self.record(words),
+            false => record,
+        }
+    }
+
     /// The record of a service's run.
     #[track_caller]
     fn service_record(&self, words: &[&str]) -> Value {
@@ -245,11 +255,7 @@ fn ran(record: &Value, name: &str) -> bool {
 #[test]
 fn every_backend_takes_the_pages_and_gives_them_back_and_nothing_is_left() {
     let Some(yard) = Yard::new() else { return };
-    let mut record = yard.record(&[]);
-    // A machine whose own memory comes slowly may be too slow to write pages out once.
-    if record.to_string().contains("for want of memory") {
-        record = yard.record(&[]);
-    }
+    let record = yard.record_or_again(&[]);
     let names =
         ["swap-file", "swap-loop", "zram-lz4", "zram-lzo", "zram-lzo-rle", "zram-zstd", "zswap"];
     for name in names.into_iter().filter(|name| ran(&record, name)) {
@@ -336,7 +342,7 @@ fn a_run_that_is_interrupted_leaves_nothing() {
 #[test]
 fn twenty_runs_that_were_killed_are_cleaned_up_by_one_start() {
     let Some(yard) = Yard::new() else { return };
-    let record = yard.record(&["--arms", &LASTING.join(",")]);
+    let record = yard.record_or_again(&["--arms", &LASTING.join(",")]);
     let lasting: Vec<_> = LASTING.into_iter().filter(|name| ran(&record, name)).collect();
     // Each run undoes what the one before left, unless it is killed before it comes to that.
     for round in 0..20 {

@@ -102,7 +102,8 @@ pub fn undo() -> std::io::Result<Vec<Left>> {
         let left = undone(note, &told.text);
         let is_done = left.as_ref().is_none_or(|left| left.removed.is_ok());
         all.extend(left);
-        if let (true, Err(error)) = (is_done, note.remove()) {
+        // Only then: what stays keeps its note, and the next run tries again.
+        if is_done && let Err(error) = note.remove() {
             all.push(stays(note, error));
         }
     }

@@ -398,6 +398,36 @@ fn only_the_device_of_a_note_is_removed_and_no_other_that_has_its_name() {
 }
 
 #[test]
+fn what_cannot_be_removed_keeps_its_note_until_it_can() {
+    if !makeable().contains(&"zram") {
+        return;
+    }
+    let (yard, device) = (Yard::new(), Strange::new());
+    let number = &device.0.number;
+    fs::write(format!("/sys/block/zram{number}/disksize"), "1M").expect("it has none yet");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has it");
+    let sequence = device.0.sequence.as_deref().unwrap_or("-");
+    fs::create_dir_all(yard.notes()).expect("made");
+    let note = format!("zram {} made {number} {sequence} {}", boot.trim(), 1 << 20);
+    // As it is when a run is killed while it tells something else than before.
+    let note = format!("{note}\0 and the end of what it said before");
+    fs::write(yard.notes().join(".bytepath-run-1-0"), note).expect("written");
+    let next = || run(&mut yard.command(&["--arms", "pread", "--buffered", "--size", "64K"]));
+    let open = fs::File::open(format!("/dev/zram{number}")).expect("it is there");
+    for _ in 0..2 {
+        let next = next();
+        assert!(next.stderr.contains("is not removed"), "{next:?}");
+        assert!(device.0.is_there());
+        assert_eq!(yard.noted_zrams(), [Zram::of(number)]);
+    }
+    drop(open);
+    let next = next();
+    assert!(next.stderr.contains("removed /dev/zram"), "{next:?}");
+    assert!(!device.0.is_there());
+    yard.is_clean();
+}
+
+#[test]
 fn where_a_note_has_no_sequence_number_the_size_tells_whose_a_device_is() {
     if !makeable().contains(&"zram") {
         return;

@@ -1,6 +1,8 @@
 //! `bytepath bench swap`: memory that does not fit, by every backend; services; and that nothing of it
 //! stays, however a run ends.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -50,6 +52,8 @@ struct Yard {
     state: TempDir,
     zswap: Option<String>,
     zrams: Vec<String>,
+    /// Those that its runs noted, by number and sequence number.
+    made: RefCell<BTreeSet<(String, String)>>,
     groups: Vec<PathBuf>,
     _alone: RwLockWriteGuard<'static, ()>,
 }
@@ -71,6 +75,7 @@ impl Yard {
             state: folder(),
             zswap: fs::read_to_string(ZSWAP).ok(),
             zrams: zrams(),
+            made: RefCell::default(),
             groups: groups(),
             _alone: alone,
         };
@@ -139,6 +144,16 @@ impl Yard {
         self.notes().into_iter().filter_map(|note| fs::read_to_string(note).ok()).collect()
     }
 
+    /// Remembers the zram devices that notes tell of now.
+    fn remember(&self) {
+        for note in self.noted() {
+            let mut words = note.split(" made ").skip(1).flat_map(str::split_whitespace);
+            if let (Some(number), Some(sequence)) = (words.next(), words.next()) {
+                self.made.borrow_mut().insert((number.to_owned(), sequence.to_owned()));
+            }
+        }
+    }
+
     /// Whether an area of ours is on.
     fn is_swapping(&self) -> bool {
         let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
@@ -162,6 +177,10 @@ impl Yard {
         let new: Vec<_> =
             groups().into_iter().filter(|group| !self.groups.contains(group)).collect();
         assert_eq!(new, Vec::<PathBuf>::new());
+        for (number, sequence) in self.made.borrow().iter() {
+            let now = fs::read_to_string(format!("/sys/block/zram{number}/diskseq"));
+            assert_ne!(now.unwrap_or_default().trim(), sequence, "zram{number} is still there");
+        }
         let now = zrams();
         assert!(self.zrams.iter().all(|device| now.contains(device)), "{:?} {now:?}", self.zrams);
         until("the end of all loop devices", || {
@@ -324,6 +343,7 @@ fn cut_short(yard: &Yard, arm: &str, signal: Signal, far: Far) {
     });
     kill_process(pid, signal).expect("it runs");
     bench.child().wait().expect("it ends");
+    yard.remember();
 }
 
 #[test]

@@ -19,6 +19,9 @@ use rustix::process::geteuid;
 /// How the names of notes and folders begin: no other folder is ever removed.
 const PREFIX: &str = ".bytepath-run-";
 
+/// Ends what a note says; no name of a file has it.
+const END: u8 = 0;
+
 /// No note says more.
 const NOTE_BYTES_MAX: u64 = 1 << 20;
 
@@ -114,11 +117,11 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Says what it is about, in place of what it said before.
+    /// Says what it is about, in place of what it said before: that is there until this is.
     pub(crate) fn tell(&mut self, what: &[u8]) -> IoResult<()> {
-        self.lock.set_len(0)?;
         self.lock.rewind()?;
-        self.lock.write_all(what)
+        self.lock.write_all(&[what, &[END]].concat())?;
+        self.lock.set_len(what.len() as u64 + 1)
     }
 
     /// What it was about is gone.
@@ -166,6 +169,8 @@ impl Kept<'_> {
         }
         let mut text = Vec::new();
         (&mut file).take(NOTE_BYTES_MAX).read_to_end(&mut text)?;
+        // What follows is of what it said before.
+        text.truncate(text.iter().position(|byte| *byte == END).unwrap_or(text.len()));
         Ok(Some(Told { text, _lock: file }))
     }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::tools;
 
@@ -48,17 +49,26 @@ pub(crate) fn named(path: &Path) -> Result<Option<Active>, String> {
 /// Takes an area out of use; one that is not in use is no fault. What it holds comes back to memory
 /// first.
 pub(crate) fn off(path: &Path) -> Result<(), String> {
-    let Some(area) = named(path)? else { return Ok(()) };
-    tools::said("swapoff", &[path.as_os_str()]).map(drop).or_else(|why| match named(path)? {
-        // Somebody else was faster.
-        None => Ok(()),
-        Some(_) => Err(format!(
-            "{why}; {} bytes of it are in use; as root: swapoff {}",
-            area.used_bytes,
-            path.display()
-        )),
-    })
+    if named(path)?.is_none() {
+        return Ok(());
+    }
+    let Err(why) = tools::said("swapoff", &[path.as_os_str()]) else { return Ok(()) };
+    // Somebody else's swapoff, that of a run which was killed meanwhile say, makes ours fail at once and
+    // takes its time.
+    let until = Instant::now() + OTHERS_TIME_MAX;
+    while let Some(area) = named(path)? {
+        if Instant::now() >= until {
+            let used = area.used_bytes;
+            let path = path.display();
+            return Err(format!("{why}; {used} bytes of it are in use; as root: swapoff {path}"));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
 }
+
+const OTHERS_TIME_MAX: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Takes all areas out of use that are files in a folder, or loop devices of such files.
 pub(crate) fn off_below(folder: &Path) -> Result<(), String> {

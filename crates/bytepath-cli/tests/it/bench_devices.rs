@@ -497,14 +497,15 @@ fn a_device_in_use_is_refused_even_where_it_may_be_destroyed() {
         }
     };
     // Somebody who has it alone, as file systems do, but of whom no table tells.
-    let alone = rustix::fs::open(
-        &device.path,
-        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL,
-        rustix::fs::Mode::empty(),
-    );
-    let alone = alone.expect("nobody uses it");
+    let alone = || {
+        use rustix::fs::{Mode, OFlags, open};
+        open(&device.path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())
+    };
+    let held = alone().expect("nobody uses it");
     refused(&[], "somebody uses it");
-    drop(alone);
+    drop(held);
+    // What another test was starting meanwhile has it open until it begins.
+    until("the end of all use", || alone().is_ok());
     assert_eq!(device.bytes(), vec![7; 1 << 20]);
     if installed("mkfs.ext4") {
         let point = disk.path().join("a point");

@@ -5,7 +5,6 @@ use std::fs::OpenOptions;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::devices::zram;
 use crate::swap::areas;
@@ -145,19 +144,6 @@ fn folder_undone(note: &Kept<'_>, path: PathBuf) -> Option<Left> {
     }
 }
 
-/// Takes away the loop devices of an image whose run did not come to it.
-fn detach(image: &Path) {
-    let losetup = |words: &[&str], last: &std::ffi::OsStr| {
-        Command::new("losetup").args(words).arg(last).output().ok().map(|done| done.stdout)
-    };
-    let words = ["--noheadings", "--output", "NAME", "--associated"];
-    let devices = losetup(&words, image.as_os_str()).unwrap_or_default();
-    for device in String::from_utf8_lossy(&devices).split_whitespace() {
-        // One that stays is told of by losetup to whoever asks; the folder can go all the same.
-        let _ = losetup(&["--detach"], device.as_ref());
-    }
-}
-
 /// Removes a folder of ours, or a cgroup; whether it was there.
 fn removed(path: &Path) -> std::io::Result<bool> {
     if cgroups::is_group(path) {
@@ -167,7 +153,6 @@ fn removed(path: &Path) -> std::io::Result<bool> {
     // A link of that name is none of ours, nor is the file that it leads to.
     if image.symlink_metadata().is_ok_and(|found| found.is_file()) {
         areas::off_below(path).map_err(std::io::Error::other)?;
-        detach(&image);
     }
     match std::fs::remove_dir_all(path) {
         Ok(()) => Ok(true),

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{bytepath, installed, root, run, shell, spawned};
+use crate::program::{bytepath, installed, root, run, spawned};
 
 /// Blocks and sizes that take no time; the figures mean nothing.
 const SHORT: [&str; 8] = ["--blocks", "2", "--size", "3M", "--files", "130", "--json", "-"];
@@ -379,57 +379,6 @@ fn images_of_a_killed_run_go_with_it() {
     assert!(run(&mut yard.command(&words)).status.success());
     until("the end of all loop devices", || loop_devices(yard.dir.path()).is_empty());
     yard.is_clean();
-}
-
-#[test]
-fn a_loop_device_that_a_killed_run_left_goes_when_the_next_one_starts() {
-    if !grounds().contains(&"ext4") {
-        return;
-    }
-    // As it is when a run is killed after it made the device, and before the device goes by itself.
-    let yard = Yard::new();
-    let [folder, _] = left_there(&yard, &yard.notes());
-    let image = folder.join("image");
-    if !is_behind_a_loop_device(&image) {
-        return;
-    }
-    assert_eq!(loop_devices(yard.dir.path()).len(), 1);
-    let words = [&["--on", "dir", "--work", "one", "--arms", "cp"][..], &SHORT].concat();
-    assert!(run(&mut yard.command(&words)).status.success());
-    until("the end of the loop device", || loop_devices(yard.dir.path()).is_empty());
-    yard.is_clean();
-}
-
-#[test]
-fn a_loop_device_of_a_file_that_an_image_only_links_to_stays() {
-    if !grounds().contains(&"ext4") {
-        return;
-    }
-    let yard = Yard::new();
-    let [folder, _] = left_there(&yard, &yard.notes());
-    let disk = yard.state.path().join("disk");
-    if !is_behind_a_loop_device(&disk) {
-        return;
-    }
-    std::os::unix::fs::symlink(&disk, folder.join("image")).expect("made");
-    let words = [&["--on", "dir", "--work", "one", "--arms", "cp"][..], &SHORT].concat();
-    assert!(run(&mut yard.command(&words)).status.success());
-    let stays = loop_devices(yard.state.path());
-    let gone = format!("losetup --associated {0} --noheadings --output NAME", disk.display());
-    shell(&format!("losetup --detach $({gone})"));
-    assert_eq!(stays.len(), 1);
-    yard.is_clean();
-}
-
-/// Makes a file and a loop device of it; says so where there can be none.
-fn is_behind_a_loop_device(file: &Path) -> bool {
-    std::fs::File::create(file).and_then(|file| file.set_len(1 << 20)).expect("made");
-    let made = Command::new("losetup").arg("--find").arg(file).status();
-    let is_made = made.is_ok_and(|status| status.success());
-    if !is_made {
-        println!("skipped: no loop device can be made here");
-    }
-    is_made
 }
 
 #[test]

@@ -154,6 +154,26 @@ impl Yard {
         }
     }
 
+    /// What a run has made is named by a note: its files, and the devices that have a size.
+    #[track_caller]
+    fn has_notes_of_all(&self) {
+        let noted = self.noted();
+        for path in entries(self.dir.path()) {
+            assert!(noted.iter().any(|note| note.contains(text(&path))), "{path:?} {noted:?}");
+        }
+        for device in zrams().iter().filter(|device| !self.zrams.contains(device)) {
+            let mut words = device.split_whitespace();
+            let number = words.next().and_then(|path| path.strip_prefix("/sys/block/zram"));
+            let (Some(number), Some(sequence), Some(size)) = (number, words.next(), words.next())
+            else {
+                continue;
+            };
+            let made = format!(" made {number} {sequence} ");
+            let is_noted = noted.iter().any(|note| note.contains(&made));
+            assert!(is_noted || size == "0", "{device} {noted:?}");
+        }
+    }
+
     /// Whether an area of ours is on.
     fn is_swapping(&self) -> bool {
         let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
@@ -373,6 +393,32 @@ fn twenty_runs_that_were_killed_are_cleaned_up_by_one_start() {
     let next = run(&mut yard.small(FEW, &["--arms", "none"]));
     assert!(next.status.success(), "{next:?}");
     assert!(next.stderr.contains("which a run that was killed had left"), "{next:?}");
+    yard.is_clean();
+}
+
+/// The three points above are not all that there are: whatever the moment, nothing is made without a note.
+#[test]
+fn what_a_run_makes_has_a_note_whenever_it_is_killed() {
+    let Some(yard) = Yard::new() else { return };
+    let record = yard.record_or_again(&["--arms", &LASTING.join(",")]);
+    let lasting: Vec<_> = LASTING.into_iter().filter(|name| ran(&record, name)).collect();
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..60 {
+        let arm = lasting[random.usize(..lasting.len())];
+        let mut command = yard.small(MANY, &["--arms", arm]);
+        let mut bench = spawned(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        // As many moments in the first milliseconds as in the first tenths of a second.
+        std::thread::sleep(Duration::from_secs_f64(0.5 * 0.002_f64.powf(random.f64())));
+        let pid = Pid::from_child(bench.child());
+        kill_process(pid, Signal::KILL).expect("it runs");
+        bench.child().wait().expect("it ends");
+        yard.remember();
+        yard.has_notes_of_all();
+    }
+    let next = run(&mut yard.small(FEW, &["--arms", "none"]));
+    assert!(next.status.success(), "{next:?}");
     yard.is_clean();
 }
 

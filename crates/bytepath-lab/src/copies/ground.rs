@@ -14,7 +14,7 @@ use bytepath_report::numbers;
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
-use crate::devices::loop_device::attached;
+use crate::devices::loop_device::{Way, attached};
 use crate::left::{Folder, IMAGE, image_options};
 use crate::tools::said;
 
@@ -242,7 +242,7 @@ fn image(name: &'static str, directory: &Path, bytes: u64) -> Result<Ground, Str
     let mkfs = format!("mkfs.{name}");
     said(&mkfs, &["-q".as_ref(), path.as_os_str()])
         .map_err(|why| format!("{why}{}", hint(name)))?;
-    let (device, _opened) = attached(&path)?;
+    let (device, _opened) = attached(&image, Way::Cached)?;
     let mount = mounted(name, Some(&device.to_string_lossy()))
         .map_err(|errno| format!("cannot mount a {name} image: {}", word(errno)));
     Ok(Ground::mounted(Kind::Image(name), mount?, Some(image)))

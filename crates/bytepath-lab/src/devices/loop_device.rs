@@ -1,13 +1,14 @@
 //! Loop devices of a run: a file with no name behind a device that goes by itself when nobody has
 //! it open any more, however the run ends.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::file_set;
 use crate::left::{Folder, IMAGE, image_options};
-use crate::tools::said;
+use crate::sys::loops;
 
 /// A loop device of this run.
 #[derive(Debug)]
@@ -33,10 +34,9 @@ impl Loop {
         };
         file_set::is_room(directory, bytes).map_err(failed)?;
         let folder = Folder::make(directory).map_err(failed)?;
-        let path = folder.path().join(IMAGE);
-        let image = image_options().open(&path);
+        let image = image_options().open(folder.path().join(IMAGE));
         let image = image.and_then(|file| file_set::reserved(file, bytes)).map_err(failed)?;
-        let (path, device) = attached(&path)?;
+        let (path, device) = attached(&image, Way::Cached)?;
         Ok(Loop { path, image, _device: device })
     }
 
@@ -49,19 +49,58 @@ impl Loop {
     }
 }
 
-/// A loop device of a file, which is there for as long as somebody has it open.
-pub(crate) fn attached(image: &Path) -> Result<(PathBuf, File), String> {
-    attached_with(image, &[])
+/// Where devices are asked for.
+const CONTROL: &str = "/dev/loop-control";
+
+/// Others may take the device that was free a moment ago; so often in a row they do not.
+const TRIES: u32 = 100;
+
+/// Which way a device reads and writes its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By the page cache.
+    Cached,
+    /// Past it.
+    Direct,
 }
 
-/// The same, with further words for losetup.
-pub(crate) fn attached_with(image: &Path, words: &[&str]) -> Result<(PathBuf, File), String> {
-    let mut words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
-    words.extend(["--find".as_ref(), "--show".as_ref(), image.as_os_str()]);
-    let device = said("losetup", &words)?;
-    let opened = File::options().read(true).write(true).open(&device);
-    // Somebody has it open, so it goes when that is closed.
-    said("losetup", &["--detach".as_ref(), device.as_ref()])?;
-    let opened = opened.map_err(|error| format!("cannot open {device}: {error}"))?;
-    Ok((device.into(), opened))
+/// A loop device of a file, which is there for as long as somebody has it open.
+///
+/// # Errors
+/// Why not, for a person.
+pub(crate) fn attached(image: &File, way: Way) -> Result<(PathBuf, File), String> {
+    let failed = |what: &str, errno: Errno| {
+        let hint = match errno {
+            Errno::NOENT | Errno::NODEV => "; the kernel needs its loop module (modprobe loop)",
+            Errno::PERM | Errno::ACCESS => "; a container may have to be given its devices",
+            _ => "",
+        };
+        format!("{what}: {}{hint}", std::io::Error::from(errno))
+    };
+    let opened = |path: &Path| {
+        let file = File::options().read(true).write(true).open(path);
+        file.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    };
+    let control = opened(CONTROL.as_ref()).map_err(|errno| failed(CONTROL, errno))?;
+    for _ in 0..TRIES {
+        let number = loops::free(&control).map_err(|errno| failed(CONTROL, errno))?;
+        let path = PathBuf::from(format!("/dev/loop{number}"));
+        let device = opened(&path).and_then(|device| {
+            loops::configure(&device, image)?;
+            Ok(device)
+        });
+        match device {
+            // Somebody else has given it a file, or is removing it.
+            Err(Errno::BUSY | Errno::NXIO) => {}
+            Err(errno) => return Err(failed(&path.to_string_lossy(), errno)),
+            Ok(device) => {
+                if way == Way::Direct {
+                    let what = || format!("{} past the page cache", path.display());
+                    loops::set_direct(&device).map_err(|errno| failed(&what(), errno))?;
+                }
+                return Ok((path, device));
+            }
+        }
+    }
+    Err(format!("others took each of the {TRIES} loop devices that were free; try again"))
 }

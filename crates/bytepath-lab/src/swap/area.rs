@@ -10,7 +10,7 @@ use bytepath_report::numbers;
 use super::throttle::Throttle;
 use super::zswap::{self, Zswap};
 use super::{Backend, areas};
-use crate::devices::loop_device::attached_with;
+use crate::devices::loop_device::{Way, attached};
 use crate::devices::zram::Zram;
 use crate::file_set;
 use crate::left::{Folder, IMAGE, image_options};
@@ -22,9 +22,6 @@ const PRIORITY: i32 = 32_767;
 
 /// Bytes that are written at once while a file is made.
 const PIECE_BYTES: usize = 1 << 20;
-
-/// Past the page cache: what is in there takes the memory that is to be freed.
-const DIRECT: &[&str] = &["--direct-io=on"];
 
 /// What an area is to be.
 #[derive(Debug, Clone)]
@@ -88,10 +85,14 @@ impl Area {
                 // The kernel never holds back what is written to swap, since others may wait for that
                 // memory (bio_issue_as_root_blkg in block/blk-throttle.c). So the device that is kept
                 // to a rate lies below the one that is swap: what that one writes is no swap any more.
-                let (below, device) = attached_with(file, DIRECT)?;
-                on.throttle = Some(Throttle::of_device(&below, self.wanted.disk_rate)?);
-                on.devices.push(device);
-                let (path, device) = attached_with(&below, DIRECT)?;
+                let file = File::options().read(true).write(true).open(file);
+                let file = file.map_err(|error| format!("cannot open its file: {error}"))?;
+                // Past the page cache: what is in there takes the memory that is to be freed.
+                let (path, below) = attached(&file, Way::Direct)?;
+                on.throttle = Some(Throttle::of_device(&path, self.wanted.disk_rate)?);
+                let above = attached(&below, Way::Direct);
+                on.devices.push(below);
+                let (path, device) = above?;
                 on.devices.push(device);
                 path
             }

@@ -2,6 +2,7 @@
 //! the compiler does not choose by itself.
 
 pub(crate) mod fiemap;
+pub(crate) mod loops;
 pub(crate) mod pinning;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vectors;

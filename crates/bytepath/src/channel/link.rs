@@ -667,9 +667,10 @@ fn taken(
     }
     // Looked at before it is mapped: all of it will be there at once.
     let found = rustix::fs::fstat(&file).map(|found| found.st_size as u64);
-    let control_bytes = if page.is_some() { SENDER_PAGE_BYTES } else { CONTROL_BYTES };
-    let (least, pages) = ((control_bytes + ring_bytes) as u64, HUGE_PAGE_BYTES as u64);
-    if !found.is_ok_and(|found| (least..=least.next_multiple_of(pages)).contains(&found)) {
+    let page_bytes = if page.is_some() { RECEIVER_PAGE_BYTES } else { 0 };
+    let least = (CONTROL_BYTES - page_bytes + ring_bytes) as u64;
+    let sizes = least..=least.next_multiple_of(HUGE_PAGE_BYTES as u64);
+    if !found.is_ok_and(|found| sizes.contains(&found)) {
         return Err(ChannelError::Unsafe("it is not as large as its ring"));
     }
     let memory = match page {
@@ -679,9 +680,8 @@ fn taken(
             ChannelError::Unsafe("it could be made shorter, or written by other receivers")
         }),
     }?;
-    // It may have grown since; a page of its own may stand before it.
-    let mapped = memory.len() as u64;
-    if mapped > least.next_multiple_of(pages) + pages {
+    // Until it was sealed, it may have become shorter or longer; a page of its own may stand before it.
+    if !sizes.contains(&((memory.len() - page_bytes) as u64)) {
         return Err(ChannelError::Unsafe("it is not as large as its ring"));
     }
     memory.populate_to_read()?;

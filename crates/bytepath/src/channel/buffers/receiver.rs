@@ -34,6 +34,8 @@ pub struct BufferReceiver {
     messages: MessageReceiver,
     segments: HashMap<u32, Arc<Mapped>>,
     slots: Option<Arc<Slots>>,
+    /// How far the ring was passed on when the last message's buffers were handed out.
+    handed_out: Option<u64>,
 }
 
 /// A segment as the receiver sees it.
@@ -54,7 +56,7 @@ impl Connection {
         let mut link = Link::take(self, Flow::Buffers, setup)?;
         link.take_files()?;
         let messages = MessageReceiver { link, silent: false };
-        Ok(BufferReceiver { messages, segments: HashMap::new(), slots: None })
+        Ok(BufferReceiver { messages, segments: HashMap::new(), slots: None, handed_out: None })
     }
 }
 
@@ -140,6 +142,7 @@ impl BufferReceiver {
     /// The sender is gone without having ended, after all that it had committed; it is broken; or this
     /// process is out of descriptors or addresses, and the message is there again later.
     pub fn try_receive(&mut self) -> Result<Buffers<'_>, ChannelError> {
+        self.release_forgotten()?;
         let places = match self.messages.try_receive()? {
             MessageNow::Nothing => return Ok(Buffers::Nothing),
             MessageNow::End => return Ok(Buffers::End),
@@ -153,8 +156,10 @@ impl BufferReceiver {
         // None is borrowed yet: dropped, it would be given back, while the message still tells of it.
         let found = places.iter().map(|place| self.find(*place)).collect::<Result<Vec<_>, _>>()?;
         let head_from = COUNT_BYTES + places.len() * PLACE_BYTES;
+        let at = self.messages.link.end().passed();
         match self.messages.try_receive()? {
             MessageNow::Message(message) if message.bytes().len() >= head_from => {
+                self.handed_out = Some(at);
                 let buffers = found.into_iter().map(Found::borrowed).collect();
                 Ok(Buffers::Message(BufferMessage { message, head_from, buffers }))
             }
@@ -167,7 +172,17 @@ impl BufferReceiver {
     /// # Errors
     /// As of [`BufferReceiver::try_receive`].
     pub fn is_there(&mut self) -> Result<Option<bool>, ChannelError> {
+        self.release_forgotten()?;
         self.messages.is_there()
+    }
+
+    /// A message that was forgotten, not dropped, is still in the ring, while its buffers are somebody's: they
+    /// are not handed out again.
+    fn release_forgotten(&mut self) -> Result<(), ChannelError> {
+        if self.handed_out == Some(self.messages.link.end().passed()) {
+            drop(self.messages.try_receive()?);
+        }
+        Ok(())
     }
 
     fn find(&mut self, place: Place) -> Result<Found, ChannelError> {
@@ -247,6 +262,7 @@ impl BufferReceiver {
     /// # Errors
     /// As of [`BufferReceiver::try_receive`].
     pub fn watch(&mut self) -> Result<bool, ChannelError> {
+        self.release_forgotten()?;
         let there = self.messages.watch()?;
         // What is let go is unmapped even where no buffer comes any more.
         self.take_files()?;

@@ -261,3 +261,24 @@ fn a_receiver_that_wants_no_more_is_told_of_while_waiting_for_memory() {
         assert!(matches!(error, ChannelError::Closed { .. }), "{error}");
     });
 }
+
+#[test]
+fn a_message_that_is_forgotten_hands_its_buffers_out_once() {
+    let (mut sender, mut receiver) = pair();
+    assert!(send(&mut sender, b"one", &[4096]));
+    assert!(send(&mut sender, b"two", &[100_000]));
+    let Ok(Buffers::Message(mut message)) = receiver.try_receive() else { panic!("it is there") };
+    let first = message.take_buffers();
+    std::mem::forget(message);
+    let (head, second) = received(&mut receiver);
+    assert_eq!(head, b"two");
+    assert_holds(&first[0], 4096);
+    assert_holds(&second[0], 100_000);
+    assert!(send(&mut sender, b"three", &[1]));
+    let Ok(Buffers::Message(message)) = receiver.try_receive() else { panic!("it is there") };
+    std::mem::forget(message);
+    // Only a forgotten one is there.
+    assert!(matches!(receiver.is_there(), Ok(None)));
+    assert!(matches!(receiver.watch(), Ok(false)));
+    assert!(matches!(receiver.try_receive(), Ok(Buffers::Nothing)));
+}

@@ -155,6 +155,11 @@ impl Depot {
         Ok(Some(Draft { mapping, slots, place, sent: false, held: draft }))
     }
 
+    /// Whether a draft is of this memory.
+    pub(super) fn has_lent(&self, draft: &Draft) -> bool {
+        Arc::ptr_eq(&draft.slots, &self.slots)
+    }
+
     /// Whether nothing is lent.
     pub(super) fn is_whole(&mut self) -> bool {
         self.take_back();

@@ -95,6 +95,9 @@ impl BufferSender {
     ///
     /// # Errors
     /// It is too long; or the receiver wants no more, is gone, or is broken.
+    ///
+    /// # Panics
+    /// Another sender lent one of them.
     pub fn try_send(&mut self, head: &[u8], drafts: &mut Vec<Draft>) -> Result<bool, ChannelError> {
         self.try_send_parts(&[head], drafts)
     }
@@ -103,11 +106,16 @@ impl BufferSender {
     ///
     /// # Errors
     /// As of [`BufferSender::try_send`].
+    ///
+    /// # Panics
+    /// Likewise.
     pub fn try_send_parts(
         &mut self,
         head: &[&[u8]],
         drafts: &mut Vec<Draft>,
     ) -> Result<bool, ChannelError> {
+        let ours = drafts.iter().all(|draft| self.depot.has_lent(draft));
+        assert!(ours, "a buffer is sent by who lent it");
         if self.tell()?.is_some() {
             return Ok(false);
         }

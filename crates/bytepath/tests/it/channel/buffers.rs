@@ -263,6 +263,15 @@ fn a_receiver_that_wants_no_more_is_told_of_while_waiting_for_memory() {
 }
 
 #[test]
+#[should_panic(expected = "a buffer is sent by who lent it")]
+fn what_another_sender_lent_is_not_sent() {
+    let (mut one, mut other) = (sender(), sender());
+    assert!(send(&mut other.0, b"", &[4096]));
+    let theirs = filled(&mut one.0, 4096).expect("memory");
+    let _ = other.0.try_send(b"", &mut vec![theirs]);
+}
+
+#[test]
 fn a_message_that_is_forgotten_hands_its_buffers_out_once() {
     let (mut sender, mut receiver) = pair();
     assert!(send(&mut sender, b"one", &[4096]));

@@ -2,8 +2,9 @@
 //! visitor copies out of it (process_vm_readv), or into it (process_vm_writev).
 //!
 //! Costs a buffer one copy of its bytes, of which the kernel does all, two packets, and a look
-//! whether the owner is still there. No memory is shared, made or handed over: so it suits buffers
-//! that are there anyway, and neither end need trust the other with anything but this copy.
+//! whether the owner is still there; one that is filled, another look before. No memory is shared, made
+//! or handed over: so it suits buffers that are there anyway, and neither end need trust the other with
+//! anything but this copy.
 //!
 //! Who may reach whose memory is the kernel's to decide (ptrace(2), "access mode checking"): the same
 //! user, or root; not into programs with more rights; and not where a security module or a sandbox
@@ -393,6 +394,10 @@ impl Visit<'_> {
             let place = at + done as u64;
             // An owner that lies about its addresses has the kernel look where nothing is.
             let address = self.told.address.wrapping_add(place);
+            if self.told.to == ShownTo::BeFilled && !self.visitor.is_owner_there()? {
+                // What lies there now, be it in another process of its number, is not written over.
+                return Err(self.owner_gone());
+            }
             self.visitor.meter.called();
             match copy(self.visitor.owner, address, done) {
                 Ok(0) => return Err(ChannelError::NotThere { at: place }),

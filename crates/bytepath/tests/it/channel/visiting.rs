@@ -300,6 +300,22 @@ fn what_is_copied_of_an_owner_that_dropped_its_end_is_no_copy() {
 }
 
 #[test]
+fn nothing_is_written_where_the_owner_dropped_its_end() {
+    if !may_visit() {
+        return;
+    }
+    let (socket, mut visitor) = lied_to();
+    let mut memory = vec![7_u8; 1000];
+    say(&socket, &shown(2, memory.as_mut_ptr() as u64, 1000));
+    let mut visit = visitor.visit().expect("a liar").expect("a buffer");
+    visit.copy_from(0, &[8; 500]).expect("it is there");
+    drop(socket);
+    let error = visit.copy_from(0, &[9; 1000]).expect_err("nobody keeps it");
+    assert!(matches!(error, ChannelError::Gone { .. }), "{error:?}");
+    assert_eq!(memory, [[8; 500], [7; 500]].concat());
+}
+
+#[test]
 fn no_more_is_taken_back_than_was_shown() {
     let (here, there) = Connection::pair().expect("a pair");
     let socket = OwnedFd::from(there);

@@ -27,14 +27,15 @@ pub(crate) struct Done {
     pub(crate) copied: bool,
 }
 
-/// Room for what comes beside a message of the error queue: a record of the error, and an address.
+/// Room for what comes beside a message of the error queue: a record of the error, an address, and what
+/// else the socket was asked to tell, such as times.
 #[repr(C, align(8))]
-struct Beside([u8; 128]);
+struct Beside([u8; 256]);
 
 /// Takes one message from a socket's error queue without waiting; `None` where it was about
 /// something else.
 pub(crate) fn done(socket: BorrowedFd<'_>) -> Result<Option<Done>, Errno> {
-    let mut beside = Beside([0; 128]);
+    let mut beside = Beside([0; 256]);
     // SAFETY: all zeros are a message header without anything.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_control = (&raw mut beside.0).cast();
@@ -45,17 +46,24 @@ pub(crate) fn done(socket: BorrowedFd<'_>) -> Result<Option<Done>, Errno> {
         return Err(last_errno());
     }
     // SAFETY: the message is as the kernel left it.
-    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
-    if header.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: a header that is not null lies whole in `beside`, which is aligned for it.
-    let found = unsafe { *header };
-    let about = (found.cmsg_level, found.cmsg_type);
-    let is_error =
-        about == (libc::SOL_IP, libc::IP_RECVERR) || about == (libc::SOL_IPV6, libc::IPV6_RECVERR);
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    let found = loop {
+        if header.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: a header that is not null lies whole in `beside`, which is aligned for it.
+        let found = unsafe { *header };
+        let about = (found.cmsg_level, found.cmsg_type);
+        if about == (libc::SOL_IP, libc::IP_RECVERR)
+            || about == (libc::SOL_IPV6, libc::IPV6_RECVERR)
+        {
+            break found;
+        }
+        // SAFETY: the header is one of the message's.
+        header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
+    };
     let least = size_of::<libc::cmsghdr>() + size_of::<libc::sock_extended_err>();
-    if !is_error || (found.cmsg_len as usize) < least {
+    if (found.cmsg_len as usize) < least {
         return Ok(None);
     }
     // SAFETY: the header lies in `beside`, and so does what is behind it.

@@ -1,7 +1,10 @@
-//! Signals to one thread: what the tests need of the kernel that no safe crate offers.
+//! Signals to one thread, and an option of sockets: what the tests need of the kernel that no safe crate
+//! offers.
 
 #![allow(unsafe_code)]
 
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 use std::sync::Once;
 
 use rustix::thread::Pid;
@@ -30,4 +33,14 @@ pub(crate) fn interrupt(thread: Pid) {
     let (process, thread) = (rustix::process::getpid().as_raw_nonzero(), thread.as_raw_nonzero());
     // SAFETY: tgkill takes three numbers; the handler is installed, so no thread dies of it.
     unsafe { libc::syscall(libc::SYS_tgkill, process.get(), thread.get(), SIGNAL) };
+}
+
+/// Has a socket tell of times with what it tells (SO_TIMESTAMPNS).
+pub(crate) fn tell_times(socket: &TcpStream) {
+    let on: libc::c_int = 1;
+    let (number, len) = (socket.as_raw_fd(), size_of::<libc::c_int>() as libc::socklen_t);
+    let (level, option, value) = (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &raw const on);
+    // SAFETY: the kernel reads `len` bytes of the value; the descriptor is open.
+    let set = unsafe { libc::setsockopt(number, level, option, value.cast(), len) };
+    assert_eq!(set, 0, "the socket tells of times");
 }

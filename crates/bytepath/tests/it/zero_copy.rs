@@ -8,11 +8,20 @@ use bytepath::zero_copy::ZeroCopySender;
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::ends::contents;
+use crate::sys::tell_times;
 use crate::trial::same;
 use crate::watch::bounded;
 
 /// A sender of this machine's, where the kernel has such, and who receives.
 fn connected(address: &str) -> Option<(ZeroCopySender, TcpStream)> {
+    connected_by(address, |_| {})
+}
+
+/// Likewise, by a socket of which something is asked before.
+fn connected_by(
+    address: &str,
+    ask: impl FnOnce(&TcpStream),
+) -> Option<(ZeroCopySender, TcpStream)> {
     let listener = match TcpListener::bind((address, 0)) {
         Ok(listener) => listener,
         Err(error) => {
@@ -22,6 +31,7 @@ fn connected(address: &str) -> Option<(ZeroCopySender, TcpStream)> {
     };
     let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
     let (far, _) = listener.accept().expect("accepted");
+    ask(&near);
     match ZeroCopySender::new(near.into()) {
         Ok(sender) => Some((sender, far)),
         Err(error) => {
@@ -58,6 +68,18 @@ fn every_byte_arrives_although_buffers_are_used_again() {
             assert_eq!(sender.meter().read().bytes, wanted.len() as u64);
             drop(sender);
             same(&reader.join().expect("no panic").expect("bytes"), wanted);
+        }
+    });
+}
+
+#[test]
+fn what_else_a_socket_tells_of_hides_no_send_that_is_done() {
+    bounded(|watch| {
+        for address in ["127.0.0.1", "::1"] {
+            watch.at(address);
+            let Some((mut sender, _receiver)) = connected_by(address, tell_times) else { continue };
+            sender.send(vec![7; 5000], 5000).expect("it is sent");
+            assert_eq!(sender.take_back().expect("the kernel is done"), Some(vec![7; 5000]));
         }
     });
 }

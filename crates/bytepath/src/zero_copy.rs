@@ -122,15 +122,23 @@ impl ZeroCopySender {
 
     /// Waits until the kernel is done with something.
     fn wait(&mut self) -> io::Result<()> {
+        while !self.take_done()? {
+            self.poll(PollFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Takes what the error queue says next of sends that are done; false where it says nothing now.
+    fn take_done(&mut self) -> io::Result<bool> {
         loop {
             self.meter.called();
             match done(self.socket.as_fd()) {
                 Ok(Some(done)) => {
                     self.finished(done.first, done.last, done.copied);
-                    return Ok(());
+                    return Ok(true);
                 }
                 Ok(None) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.poll(PollFlags::empty())?,
+                Err(Errno::AGAIN) => return Ok(false),
                 Err(errno) => return Err(errno.into()),
             }
         }
@@ -147,7 +155,9 @@ impl ZeroCopySender {
         }
     }
 
-    fn wait_writable(&self) -> io::Result<()> {
+    fn wait_writable(&mut self) -> io::Result<()> {
+        // What the error queue holds would end the wait at once, every time.
+        while self.take_done()? {}
         self.poll(PollFlags::OUT)
     }
 

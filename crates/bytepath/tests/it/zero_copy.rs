@@ -4,10 +4,12 @@ use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
+use bytepath::Meter;
 use bytepath::zero_copy::ZeroCopySender;
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::ends::contents;
+use crate::stuck::until_stuck;
 use crate::sys::tell_times;
 use crate::trial::same;
 use crate::watch::bounded;
@@ -69,6 +71,32 @@ fn every_byte_arrives_although_buffers_are_used_again() {
             drop(sender);
             same(&reader.join().expect("no panic").expect("bytes"), wanted);
         }
+    });
+}
+
+#[test]
+fn a_socket_that_does_not_wait_sleeps_until_the_receiver_takes_something() {
+    bounded(|_| {
+        let connected = connected_by("127.0.0.1", |near| {
+            near.set_nonblocking(true).expect("it does not wait");
+        });
+        let Some((mut sender, mut receiver)) = connected else { return };
+        // Of so small pieces the kernel is done with some while the others wait.
+        let (piece, pieces) = (16 << 10, 4096);
+        let (tell, told) = std::sync::mpsc::channel();
+        let sending = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid()).expect("somebody listens");
+            for _ in 0..pieces {
+                sender.send(vec![7; piece], piece).expect("it is sent");
+            }
+            while sender.take_back().expect("the kernel is done").is_some() {}
+        });
+        // Nobody takes anything yet, and it is more than the sockets hold.
+        until_stuck(told.recv().expect("it began"), &Meter::new(), || false);
+        let mut all = Vec::new();
+        receiver.read_to_end(&mut all).expect("bytes");
+        assert!(all.len() == piece * pieces && all.iter().all(|&byte| byte == 7));
+        sending.join().expect("no panic");
     });
 }
 

@@ -54,6 +54,7 @@ struct Flight {
 
 /// A context of linux-aio, and everything that is in flight in it.
 pub(crate) struct Aio<'fd> {
+    /// 0 once it is destroyed.
     context: libc::c_ulong,
     flights: Vec<Option<Flight>>,
     /// One for each flight; never resized, so that each stays where it is.
@@ -216,6 +217,20 @@ impl<'fd> Queue<'fd> for Aio<'fd> {
         }
     }
 
+    fn settle(&mut self) {
+        let context = std::mem::take(&mut self.context);
+        if context == 0 {
+            return;
+        }
+        self.calls += 1;
+        // io_destroy(2) waits for everything in flight; memory is freed after that only.
+        // SAFETY: the context is this one's own, and nobody uses it any more.
+        let answer = unsafe { libc::syscall(libc::SYS_io_destroy, context) };
+        if counted(answer).is_err() && self.submitted > 0 {
+            std::mem::forget(std::mem::take(&mut self.flights));
+        }
+    }
+
     fn calls(&self) -> u64 {
         self.calls
     }
@@ -227,12 +242,7 @@ impl<'fd> Queue<'fd> for Aio<'fd> {
 
 impl Drop for Aio<'_> {
     fn drop(&mut self) {
-        // io_destroy(2) waits for everything in flight; memory is freed after that only.
-        // SAFETY: the context is this one's own, and nobody uses it any more.
-        let answer = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
-        if counted(answer).is_err() && self.submitted > 0 {
-            std::mem::forget(std::mem::take(&mut self.flights));
-        }
+        self.settle();
     }
 }
 

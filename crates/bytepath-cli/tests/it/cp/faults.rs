@@ -95,3 +95,37 @@ fn deep_trees_are_copied_with_few_open_files(options: &str) {
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("deep\n", ""), "{options}");
     shell(&format!("rm -rf {}/top {}/copy", folder.path().display(), folder.path().display()));
 }
+
+#[test]
+fn nothing_lands_behind_a_gap_where_what_is_in_flight_cannot_be_waited_for() {
+    if !may_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().display();
+    shell(&format!("cd {folder} && seq 9000000 | head -c 64M >large")).well();
+    for (route, call) in [
+        ("uring", "io_uring_enter"),
+        ("uring-linked", "io_uring_enter"),
+        ("uring-registered", "io_uring_enter"),
+        ("uring-direct", "io_uring_enter"),
+        ("linux-aio", "io_getevents"),
+    ] {
+        let plain = shell(&format!("cd {folder} && $bytepath cp --route {route} large new"));
+        if !plain.status.success() {
+            println!("skipped: {route}: {}", plain.stderr);
+            continue;
+        }
+        // Only one call is refused: the next one brings what is still in flight.
+        for when in [2, 3, 5] {
+            let done = shell(&format!(
+                "cd {folder} && rm -f new && \
+                 strace -f -qqq -o /dev/null -e inject={call}:error=ENOMEM:when={when} \
+                 $bytepath cp --route {route} large new; \
+                 stat -c %s new && cmp -n $(stat -c %s new) large new && echo same"
+            ));
+            assert!(done.stderr.contains("Cannot allocate memory"), "{route}, {when}: {done:?}");
+            assert!(done.stdout.ends_with("same\n"), "{route}, {when}: {done:?}");
+        }
+    }
+}

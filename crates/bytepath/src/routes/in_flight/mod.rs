@@ -35,6 +35,10 @@ pub(crate) trait Queue<'fd> {
     /// The next request that is done, in any order; `None` where none is in flight.
     fn next(&mut self) -> Result<Option<Completion>, Errno>;
 
+    /// Ends what is in flight: nothing of it lands later, unless the kernel lets nobody wait for it
+    /// even now. Takes no more requests.
+    fn settle(&mut self);
+
     /// System calls made so far.
     fn calls(&self) -> u64;
 
@@ -49,6 +53,10 @@ impl<'fd> Queue<'fd> for Ring<'fd> {
 
     fn next(&mut self) -> Result<Option<Completion>, Errno> {
         Ring::wait(self)
+    }
+
+    fn settle(&mut self) {
+        Ring::settle(self);
     }
 
     fn calls(&self) -> u64 {

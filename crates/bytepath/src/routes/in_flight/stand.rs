@@ -61,6 +61,10 @@ impl<'fd, Q: Queue<'fd>> InFlight<'_, 'fd, Q> {
     /// The kernel does not let anybody wait for what is in flight.
     pub(super) fn lost(&mut self, errno: Errno, stand: &Stand) -> Stop {
         let call = self.queue.call();
+        self.queue.settle();
+        self.tell_calls();
+        // Any of what was started may have been written.
+        self.furthest = self.next_at;
         if let Err(stop) = self.leave(stand) {
             return stop;
         }

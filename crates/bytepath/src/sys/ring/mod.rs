@@ -266,8 +266,9 @@ impl<'fd> Ring<'fd> {
         Some(Place { index: index as u32, step: 0 })
     }
 
-    /// Cancels everything and waits until the kernel is done with all of it. Whether it is.
-    fn settle(&mut self) -> bool {
+    /// Cancels everything and waits until the kernel is done with all of it. Where it lets nobody wait,
+    /// the memory is given up, and nothing is handed over any more.
+    pub(crate) fn settle(&mut self) {
         // A polled ring takes reads and writes only, and those end by themselves.
         if self.setup.completions == Completions::Interrupts {
             for index in 0..self.flights.len() {
@@ -280,10 +281,14 @@ impl<'fd> Ring<'fd> {
         loop {
             match self.wait() {
                 Ok(Some(_)) => {}
-                Ok(None) => return true,
-                Err(_) => return false,
+                Ok(None) => return,
+                Err(_) => break,
             }
         }
+        // The kernel may still write there.
+        std::mem::forget(std::mem::take(&mut self.flights));
+        std::mem::forget(self.provided.take());
+        self.steps_in_flight = 0;
     }
 
     /// Queues the cancelling of a request, step by step; whether there came to be room for it. The
@@ -318,10 +323,8 @@ impl<'fd> Ring<'fd> {
 
 impl Drop for Ring<'_> {
     fn drop(&mut self) {
-        if self.steps_in_flight > 0 && !self.settle() {
-            // The kernel may still write there, and nobody can wait for it: the memory is given up.
-            std::mem::forget(std::mem::take(&mut self.flights));
-            std::mem::forget(self.provided.take());
+        if self.steps_in_flight > 0 {
+            self.settle();
         }
     }
 }

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::bench_devices::{Loop, Use};
 use crate::program::{as_nobody, bytepath, installed, root, run, shell, spawned};
 
 /// As little as swaps at all; the figures mean nothing.
@@ -249,6 +250,23 @@ fn throttled() -> String {
     files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect()
 }
 
+const READ_LIMITS: &str = "/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device";
+
+/// A device that a test slows down for the root group of version 1, by its numbers.
+struct Limit(String);
+
+impl Limit {
+    fn set(&self, bytes_per_second: u32) -> std::io::Result<()> {
+        fs::write(READ_LIMITS, format!("{} {bytes_per_second}", self.0))
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        let _ = self.set(0);
+    }
+}
+
 /// Waits for something that another process brings about.
 #[track_caller]
 fn until(what: &str, came: impl Fn() -> bool) {
@@ -425,21 +443,15 @@ fn what_a_run_makes_has_a_note_whenever_it_is_killed() {
 #[test]
 fn the_limit_of_a_killed_run_is_lifted_and_not_one_that_somebody_else_has_set_since() {
     let Some(yard) = Yard::new() else { return };
-    let file = "/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device";
-    let disk = yard.state.path().join("disk");
-    fs::write(&disk, [0; 4096]).expect("written");
-    let made = Command::new("losetup").args(["--find", "--show"]).arg(&disk).output();
-    let device = made.map(|made| String::from_utf8_lossy(&made.stdout).trim().to_owned());
-    let device = device.unwrap_or_default();
-    let number = device.strip_prefix("/dev/").and_then(|name| {
-        Some(fs::read_to_string(format!("/sys/block/{name}/dev")).ok()?.trim().to_owned())
-    });
-    let limit = |rate: u32| fs::write(file, format!("{} {rate}", number.as_deref()?)).ok();
-    if limit(1_000_000).is_none() {
+    let Some(device) = Loop::new(yard.state.path()) else { return };
+    let name = device.path.trim_start_matches("/dev/");
+    let number = fs::read_to_string(format!("/sys/block/{name}/dev")).expect("it is there");
+    let limit = Limit(number.trim().to_owned());
+    if limit.set(1_000_000).is_err() {
         println!("skipped: no device can be slowed down by cgroups of version 1 here");
         return;
     }
-    let number = number.as_deref().unwrap_or_default();
+    let (number, file) = (&limit.0, READ_LIMITS);
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has it");
     let note = format!("settings {}\n{file}\t{number} 1000000\t{number} 0\n", boot.trim());
     let after_the_next = || {
@@ -447,14 +459,11 @@ fn the_limit_of_a_killed_run_is_lifted_and_not_one_that_somebody_else_has_set_si
         run(&mut yard.small(FEW, &["--arms", "none"]));
         throttled()
     };
-    limit(2_000_000).expect("it was set before");
-    let of_others = after_the_next();
-    limit(1_000_000).expect("it was set before");
-    let of_the_run = after_the_next();
-    limit(0).expect("it was set before");
-    let gone = Command::new("losetup").args(["--detach", &device]).status();
-    assert!(gone.is_ok_and(|status| status.success()));
-    assert_eq!((of_others, of_the_run), (format!("{number} 2000000\n"), String::new()));
+    limit.set(2_000_000).expect("it was set before");
+    assert_eq!(after_the_next(), format!("{number} 2000000\n"), "of others");
+    limit.set(1_000_000).expect("it was set before");
+    assert_eq!(after_the_next(), "", "of the run");
+    drop((limit, device));
     yard.is_clean();
 }
 
@@ -487,9 +496,10 @@ fn swap_goes_where_it_cannot_stop_the_kernel_and_nowhere_else() {
         println!("skipped: no file system can be mounted from a file here");
         return;
     }
+    let mounted = Use("umount", text(&point).to_owned());
     let refused = why(&record(&point));
     let left = entries(&point);
-    shell(&format!("umount {}", text(&point))).well();
+    drop(mounted);
     assert!(refused.contains("loop device"), "{refused}");
     assert!(left.iter().all(|path| path.ends_with("lost+found")), "{left:?}");
     yard.is_clean();

@@ -9,6 +9,7 @@ use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{CWD, FileType, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{tcgetpgrp, tcgetsid};
@@ -80,24 +81,39 @@ fn sigterm_and_sighup_reach_every_stage_and_end_it_as_a_shell() {
 /// A second one may be taken for the wish that it ends without more ado.
 #[test]
 fn sigterm_to_the_group_reaches_a_stage_once() {
+    if !installed("setsid") {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a directory");
-    let path = folder.path().join("count");
-    // What it waits for ignores the signal, and so it counts at once.
-    let counts = "n=0; trap \"\" TERM; sleep 0.6 & trap \"n=\\$((n+1))\" TERM; echo \"$$\" >&2; \
-                  while kill -0 \"$!\"; do wait \"$!\"; done 2>/dev/null; echo \"$n\" > FILE";
-    let counts = counts.replace("FILE", path.to_str().expect("plain"));
-    let text = format!("sh -c '{counts}' | {WAITS}");
+    let [count, end] = ["count", "end"].map(|name| folder.path().join(name));
+    mknodat(CWD, &end, FileType::Fifo, 0o600.into(), 0).expect("a FIFO");
+    // What it waits for ignores the signal, and so it counts until somebody writes to the FIFO.
+    let counts = "n=0; trap \"\" TERM; head -n 1 END >/dev/null & trap \"n=\\$((n+1)); echo \\$n >COUNT\" TERM; \
+                  echo \"$$\" >&2; while kill -0 \"$!\"; do wait \"$!\"; done 2>/dev/null";
+    let counts = counts.replace("END", end.to_str().expect("plain"));
+    let counts = counts.replace("COUNT", count.to_str().expect("plain"));
+    // One of another group has it from nobody but us, after those before it.
+    let text = format!("sh -c '{counts}' | {WAITS} | setsid {WAITS}");
+    let counted = || std::fs::read_to_string(&count).unwrap_or_default();
     for to_group in [true, false] {
-        let (mut program, pids, _told) = running(&["run", "--shell", "/bin/sh", &text], 2);
+        let _ = std::fs::remove_file(&count);
+        let (mut program, pids, _told) = running(&["run", "--shell", "/bin/sh", &text], 3);
         let us = pid_of(&mut program);
         match to_group {
             true => rustix::process::kill_process_group(us, Signal::TERM),
             false => kill_process(us, Signal::TERM),
         }
         .expect("it runs");
+        let until = Instant::now() + HANGS_AFTER;
+        while pids.iter().filter(|pid| is_there(pid)).count() > 1 || counted().is_empty() {
+            assert!(Instant::now() < until, "{to_group}: {pids:?} have not all got it");
+            std::thread::yield_now();
+        }
+        let mut ends = File::options().read(true).write(true).open(&end).expect("it is there");
+        ends.write_all(b"\n").expect("written");
         program.done();
         gone(&pids);
-        assert_eq!(std::fs::read_to_string(&path).expect("it is told"), "1\n", "{to_group}");
+        assert_eq!(counted(), "1\n", "{to_group}");
     }
 }
 

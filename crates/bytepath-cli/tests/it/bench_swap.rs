@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
+use bytepath_lab::swap::BACKENDS;
+use bytepath_lab::swap::area::{Area, Wanted};
 use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -147,11 +149,13 @@ impl Yard {
 
     /// Remembers the zram devices that notes tell of now.
     fn remember(&self) {
-        for note in self.noted() {
-            let mut words = note.split(" made ").skip(1).flat_map(str::split_whitespace);
-            if let (Some(number), Some(sequence)) = (words.next(), words.next()) {
-                self.made.borrow_mut().insert((number.to_owned(), sequence.to_owned()));
-            }
+        self.noted().iter().for_each(|note| self.remember_of(note));
+    }
+
+    fn remember_of(&self, note: &str) {
+        let mut words = note.split(" made ").skip(1).flat_map(str::split_whitespace);
+        if let (Some(number), Some(sequence)) = (words.next(), words.next()) {
+            self.made.borrow_mut().insert((number.to_owned(), sequence.to_owned()));
         }
     }
 
@@ -395,6 +399,50 @@ fn a_run_that_is_interrupted_leaves_nothing() {
         cut_short(&yard, arm, signal, far);
         yard.is_clean();
     }
+}
+
+/// Which area the process that panics has, in its environment.
+const PANICS_WITH: &str = "BYTEPATH_TEST_PANICS_WITH";
+
+#[test]
+fn a_panic_undoes_what_an_area_holds() {
+    if let Ok(name) = std::env::var(PANICS_WITH) {
+        return panics_with_an_area(&name);
+    }
+    let Some(yard) = Yard::new() else { return };
+    for name in LASTING {
+        // A process of its own, which keeps its notes here.
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "bench_swap::a_panic_undoes_what_an_area_holds", "--nocapture"]);
+        command.env(PANICS_WITH, name).env("XDG_STATE_HOME", yard.state.path());
+        let done = run(command.current_dir(yard.dir.path()).stdin(Stdio::null()));
+        if !done.stderr.contains("while the area is on") {
+            let skipped = done.stdout.lines().find(|line| line.starts_with("skipped: "));
+            println!("{}", skipped.unwrap_or_else(|| panic!("{name}: {done:?}")));
+        }
+        yard.remember_of(&done.stdout);
+        yard.is_clean();
+    }
+}
+
+fn panics_with_an_area(name: &str) {
+    let (_, backend) = BACKENDS.iter().find(|(known, _)| *known == name).expect("a backend");
+    let directory = Ok(std::env::current_dir().expect("it is there"));
+    let wanted = Wanted { backend: *backend, bytes: 12 << 20, directory, disk_rate: 60_000_000 };
+    let area = match Area::make(&wanted) {
+        Ok(area) => area,
+        Err(why) => return println!("skipped: {name}: {why}"),
+    };
+    let _on = match area.on() {
+        Ok(on) => on,
+        Err(why) => return println!("skipped: {name}: {why}"),
+    };
+    let notes =
+        Path::new(&std::env::var("XDG_STATE_HOME").expect("it is set")).join("bytepath/left");
+    for note in entries(&notes) {
+        println!("{}", fs::read_to_string(note).expect("text"));
+    }
+    panic!("while the area is on");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 # Finds a Rust toolchain that can build this workspace. To be sourced from the repository root by
 # sh; installs nothing (tools/setup does that). Afterwards `rust_ready` tells whether one was found.
 
-# Reads "1.85" from the workspace manifest, so that the version is written down once.
+# Read from the workspace manifest, so that the version is written down once.
 rust_wanted=$(sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
 
 # rustup installs here, but a shell that was open before does not have it on PATH.

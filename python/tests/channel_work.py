@@ -67,7 +67,7 @@ def answer_at(address: str) -> None:
 
 def get_one(queue: bytepath.Queue, told) -> None:
     try:
-        told.send(queue.get(timeout=0.2))
+        told.send(queue.get(timeout=30))
     except Exception as error:
         told.send(f"{type(error).__name__}: {error}")
 

@@ -519,11 +519,15 @@ def test_a_receiver_that_ended_is_followed_by_another_one():
     for value in range(3):
         child = fork().Process(target=work.get_one, args=(queue, tells))
         child.start()
-        try:
-            queue.put(value)
-        except bytepath.PeerGone:
-            queue.put(value)
-        assert told.recv() in (value, "Empty: ")
+        while True:
+            try:
+                queue.put(value)
+            except bytepath.PeerGone:
+                queue.put(value)
+            # What is put within a moment of the end of the one before may be lost with it.
+            if told.poll(1):
+                break
+        assert told.recv() == value
         child.join()
 
 

@@ -17,6 +17,8 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -311,6 +313,34 @@ def test_a_peer_that_does_not_move_is_given_up(tmp_path):
     os.close(writer)
 
 
+@contextmanager
+def signalled(number: int) -> Iterator[None]:
+    """Sends this process a signal once the thread that copies for it has begun."""
+    over = threading.Event()
+
+    def copies() -> bool:
+        for comm in Path("/proc/self/task").glob("*/comm"):
+            # A thread may end meanwhile.
+            with suppress(OSError):
+                if comm.read_text() == "bytepath\n":
+                    return True
+        return False
+
+    def send() -> None:
+        while not over.is_set():
+            if copies():
+                os.kill(os.getpid(), number)
+                return
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sender.join()
+
+
 @pytest.mark.parametrize("ends", ["endless", "pipe", "full socket"])
 def test_an_interrupt_ends_a_copy(ends):
     reader, writer = os.pipe()
@@ -320,16 +350,13 @@ def test_an_interrupt_ends_a_copy(ends):
         "pipe": (reader, os.devnull),
         "full socket": ("/dev/zero", near),
     }[ends]
-    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
     began = time.monotonic()
-    with near, far, pytest.raises(KeyboardInterrupt) as raised:
-        timer.start()
+    with near, far, signalled(signal.SIGINT), pytest.raises(KeyboardInterrupt) as raised:
         bytepath.copy(source, sink)
     # Not a matter of speed: an uninterruptible copy would never end.
     assert time.monotonic() - began < 30
     cause = raised.value.__cause__
     assert isinstance(cause, bytepath.CopyError) and cause.errno == errno.ECANCELED
-    timer.join()
     os.close(reader)
     os.close(writer)
 
@@ -343,8 +370,8 @@ def test_handlers_of_signals_run_and_the_copy_goes_on():
 
     before = signal.signal(signal.SIGUSR1, feed)
     try:
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-        assert bytepath.copy(reader, os.devnull).bytes == 16
+        with signalled(signal.SIGUSR1):
+            assert bytepath.copy(reader, os.devnull).bytes == 16
     finally:
         signal.signal(signal.SIGUSR1, before)
         os.close(reader)

@@ -5,7 +5,9 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -846,14 +848,18 @@ def test_links_and_fifos_change_nothing_once_it_is_over(piece, tmp_path, traced,
     make(source / "name")
     (copy / "name").symlink_to("old")
     call = {"link": "symlinkat,symlink", "fifo": "mknodat,mknod"}[kind]
-    # It sleeps where it was about to make it, until all is over.
-    sleepy = (*traced, "-o", str(tmp_path / "calls"), "-e", f"inject={call}:delay_enter=700000")
+    # It sleeps where it was about to make it, for as long as who traces it (no parent of it) is there.
+    calls = tmp_path / "calls"
+    sleepy = (*traced, "-D", "-o", str(calls), "-e", f"inject={call}:delay_enter=60000000")
     with ThreadPoolExecutor() as threads:
         late = threads.submit(piece, {"do": "tree", "d": "", "n": ["name"]}, once=True, before=sleepy)
-        wait_until(lambda: (tmp_path / "calls").exists() and call.split(",")[0] in (tmp_path / "calls").read_text())
+        wait_until(lambda: calls.exists() and call.split(",")[0] in calls.read_text())
         shutil.rmtree(copy / "run/stage-0")
         before = os.stat(copy).st_mtime_ns
         assert os.readlink(copy / "name") == "old", "nothing is removed before there is something in its place"
+        sleeper = re.search(rf"(\d+) +{call.split(',')[0]}\(", calls.read_text())[1]
+        tracer = re.search(r"TracerPid:\s*(\d+)", Path(f"/proc/{sleeper}/status").read_text())[1]
+        os.kill(int(tracer), signal.SIGKILL)
         answer = late.result()
     assert answer["fenced"]
     assert os.readlink(copy / "name") == "old" and os.stat(copy).st_mtime_ns == before

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -78,17 +79,24 @@ fn why(arm: &Value) -> &str {
     arm["why"].as_str().unwrap_or_default()
 }
 
-/// The file systems on which everything has to run here.
-fn grounds() -> Vec<&'static str> {
+/// The file systems on which everything has to run here, asked for once: others may load one meanwhile.
+fn grounds() -> &'static [&'static str] {
+    static GROUNDS: OnceLock<Vec<&str>> = OnceLock::new();
+    GROUNDS.get_or_init(found_grounds)
+}
+
+fn found_grounds() -> Vec<&'static str> {
     let mut grounds = vec!["dir", "tmpfs"];
     if !root() {
         println!("skipped: images of file systems take root");
         return grounds;
     }
     for kind in ["ext4", "xfs", "btrfs"] {
+        // The kernel names those that are built in, or loaded.
+        let _ = Command::new("modprobe").args(["-q", kind]).status();
         let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
         if !known.lines().any(|line| line.trim() == kind) {
-            println!("skipped: this kernel has no {kind}, or has not loaded it");
+            println!("skipped: this kernel has no {kind}");
         } else if installed(&format!("mkfs.{kind}")) {
             grounds.push(kind);
         }

@@ -152,14 +152,14 @@ impl Zram {
 }
 
 /// A device of a file of a test's own.
-struct Loop {
-    path: String,
+pub(crate) struct Loop {
+    pub(crate) path: String,
     file: PathBuf,
 }
 
 impl Loop {
     /// Full of sevens, in a folder of the test's own.
-    fn new(folder: &Path) -> Option<Loop> {
+    pub(crate) fn new(folder: &Path) -> Option<Loop> {
         if !makeable().contains(&"loop") {
             return None;
         }
@@ -469,7 +469,7 @@ fn a_device_that_is_there_is_read_and_stays_as_it_is_unless_it_may_be_destroyed(
 }
 
 /// What keeps a device in use, undone afterwards.
-struct Use(&'static str, String);
+pub(crate) struct Use(pub(crate) &'static str, pub(crate) String);
 
 impl Drop for Use {
     fn drop(&mut self) {

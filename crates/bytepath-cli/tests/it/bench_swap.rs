@@ -9,11 +9,14 @@ use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
+use bytepath_lab::swap::BACKENDS;
+use bytepath_lab::swap::area::{Area, Wanted};
 use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::bench_devices::{Loop, Use};
 use crate::program::{as_nobody, bytepath, installed, root, run, shell, spawned};
 
 /// As little as swaps at all; the figures mean nothing.
@@ -146,11 +149,13 @@ impl Yard {
 
     /// Remembers the zram devices that notes tell of now.
     fn remember(&self) {
-        for note in self.noted() {
-            let mut words = note.split(" made ").skip(1).flat_map(str::split_whitespace);
-            if let (Some(number), Some(sequence)) = (words.next(), words.next()) {
-                self.made.borrow_mut().insert((number.to_owned(), sequence.to_owned()));
-            }
+        self.noted().iter().for_each(|note| self.remember_of(note));
+    }
+
+    fn remember_of(&self, note: &str) {
+        let mut words = note.split(" made ").skip(1).flat_map(str::split_whitespace);
+        if let (Some(number), Some(sequence)) = (words.next(), words.next()) {
+            self.made.borrow_mut().insert((number.to_owned(), sequence.to_owned()));
         }
     }
 
@@ -247,6 +252,23 @@ fn throttled() -> String {
     let files = ["read", "write"]
         .map(|what| format!("/sys/fs/cgroup/blkio/blkio.throttle.{what}_bps_device"));
     files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect()
+}
+
+const READ_LIMITS: &str = "/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device";
+
+/// A device that a test slows down for the root group of version 1, by its numbers.
+struct Limit(String);
+
+impl Limit {
+    fn set(&self, bytes_per_second: u32) -> std::io::Result<()> {
+        fs::write(READ_LIMITS, format!("{} {bytes_per_second}", self.0))
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        let _ = self.set(0);
+    }
 }
 
 /// Waits for something that another process brings about.
@@ -379,6 +401,50 @@ fn a_run_that_is_interrupted_leaves_nothing() {
     }
 }
 
+/// Which area the process that panics has, in its environment.
+const PANICS_WITH: &str = "BYTEPATH_TEST_PANICS_WITH";
+
+#[test]
+fn a_panic_undoes_what_an_area_holds() {
+    if let Ok(name) = std::env::var(PANICS_WITH) {
+        return panics_with_an_area(&name);
+    }
+    let Some(yard) = Yard::new() else { return };
+    for name in LASTING {
+        // A process of its own, which keeps its notes here.
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "bench_swap::a_panic_undoes_what_an_area_holds", "--nocapture"]);
+        command.env(PANICS_WITH, name).env("XDG_STATE_HOME", yard.state.path());
+        let done = run(command.current_dir(yard.dir.path()).stdin(Stdio::null()));
+        if !done.stderr.contains("while the area is on") {
+            let skipped = done.stdout.lines().find(|line| line.starts_with("skipped: "));
+            println!("{}", skipped.unwrap_or_else(|| panic!("{name}: {done:?}")));
+        }
+        yard.remember_of(&done.stdout);
+        yard.is_clean();
+    }
+}
+
+fn panics_with_an_area(name: &str) {
+    let (_, backend) = BACKENDS.iter().find(|(known, _)| *known == name).expect("a backend");
+    let directory = Ok(std::env::current_dir().expect("it is there"));
+    let wanted = Wanted { backend: *backend, bytes: 12 << 20, directory, disk_rate: 60_000_000 };
+    let area = match Area::make(&wanted) {
+        Ok(area) => area,
+        Err(why) => return println!("skipped: {name}: {why}"),
+    };
+    let _on = match area.on() {
+        Ok(on) => on,
+        Err(why) => return println!("skipped: {name}: {why}"),
+    };
+    let notes =
+        Path::new(&std::env::var("XDG_STATE_HOME").expect("it is set")).join("bytepath/left");
+    for note in entries(&notes) {
+        println!("{}", fs::read_to_string(note).expect("text"));
+    }
+    panic!("while the area is on");
+}
+
 #[test]
 fn twenty_runs_that_were_killed_are_cleaned_up_by_one_start() {
     let Some(yard) = Yard::new() else { return };
@@ -425,21 +491,15 @@ fn what_a_run_makes_has_a_note_whenever_it_is_killed() {
 #[test]
 fn the_limit_of_a_killed_run_is_lifted_and_not_one_that_somebody_else_has_set_since() {
     let Some(yard) = Yard::new() else { return };
-    let file = "/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device";
-    let disk = yard.state.path().join("disk");
-    fs::write(&disk, [0; 4096]).expect("written");
-    let made = Command::new("losetup").args(["--find", "--show"]).arg(&disk).output();
-    let device = made.map(|made| String::from_utf8_lossy(&made.stdout).trim().to_owned());
-    let device = device.unwrap_or_default();
-    let number = device.strip_prefix("/dev/").and_then(|name| {
-        Some(fs::read_to_string(format!("/sys/block/{name}/dev")).ok()?.trim().to_owned())
-    });
-    let limit = |rate: u32| fs::write(file, format!("{} {rate}", number.as_deref()?)).ok();
-    if limit(1_000_000).is_none() {
+    let Some(device) = Loop::new(yard.state.path()) else { return };
+    let name = device.path.trim_start_matches("/dev/");
+    let number = fs::read_to_string(format!("/sys/block/{name}/dev")).expect("it is there");
+    let limit = Limit(number.trim().to_owned());
+    if limit.set(1_000_000).is_err() {
         println!("skipped: no device can be slowed down by cgroups of version 1 here");
         return;
     }
-    let number = number.as_deref().unwrap_or_default();
+    let (number, file) = (&limit.0, READ_LIMITS);
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has it");
     let note = format!("settings {}\n{file}\t{number} 1000000\t{number} 0\n", boot.trim());
     let after_the_next = || {
@@ -447,14 +507,11 @@ fn the_limit_of_a_killed_run_is_lifted_and_not_one_that_somebody_else_has_set_si
         run(&mut yard.small(FEW, &["--arms", "none"]));
         throttled()
     };
-    limit(2_000_000).expect("it was set before");
-    let of_others = after_the_next();
-    limit(1_000_000).expect("it was set before");
-    let of_the_run = after_the_next();
-    limit(0).expect("it was set before");
-    let gone = Command::new("losetup").args(["--detach", &device]).status();
-    assert!(gone.is_ok_and(|status| status.success()));
-    assert_eq!((of_others, of_the_run), (format!("{number} 2000000\n"), String::new()));
+    limit.set(2_000_000).expect("it was set before");
+    assert_eq!(after_the_next(), format!("{number} 2000000\n"), "of others");
+    limit.set(1_000_000).expect("it was set before");
+    assert_eq!(after_the_next(), "", "of the run");
+    drop((limit, device));
     yard.is_clean();
 }
 
@@ -487,9 +544,10 @@ fn swap_goes_where_it_cannot_stop_the_kernel_and_nowhere_else() {
         println!("skipped: no file system can be mounted from a file here");
         return;
     }
+    let mounted = Use("umount", text(&point).to_owned());
     let refused = why(&record(&point));
     let left = entries(&point);
-    shell(&format!("umount {}", text(&point))).well();
+    drop(mounted);
     assert!(refused.contains("loop device"), "{refused}");
     assert!(left.iter().all(|path| path.ends_with("lost+found")), "{left:?}");
     yard.is_clean();

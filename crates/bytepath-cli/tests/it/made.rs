@@ -152,24 +152,34 @@ fn refused_and_interrupted_calls_lose_nothing() {
     if !may_trace() {
         return;
     }
-    let faults = [
+    let of_streams = [
         "vmsplice:error=EINVAL",
         "vmsplice:error=ENOSYS:when=3",
         "vmsplice,write:error=EINTR:when=1+3",
         "vmsplice,write:error=EAGAIN:when=2+3",
         "fcntl:error=EPERM:when=5+",
-        "tee:error=EINVAL:when=2+",
+        "madvise:error=EINVAL",
+    ];
+    let of_repeats = [
+        "fcntl:error=EPERM:when=5+",
+        "tee:error=EINVAL",
         "tee,splice:error=EINTR:when=3+4",
         "tee,splice:error=EAGAIN:when=60+3",
-        "madvise:error=EINVAL",
         "pipe2:error=EMFILE",
     ];
-    let kinds = ["fizzbuzz --from 999000", "text --lines 50000", "yes --bytes 5000000 abc"];
-    for kind in kinds {
+    let kinds = [
+        ("fizzbuzz --from 999000", &of_streams[..]),
+        ("text --lines 50000", &of_streams),
+        ("yes --bytes 5000000 abc", &of_repeats),
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log").display().to_string();
+    for (kind, faults) in kinds {
         let whole = format!("$bytepath gen {kind} | head -c 3000000");
         for fault in faults {
-            let strace = format!("strace -f -qqq -o /dev/null -e signal=none -e inject={fault}");
-            both(&format!("{strace} {whole}"), &whole);
+            let strace = format!("strace -f -qqq -o {log} -e signal=none -e inject={fault}");
+            let fired = format!("grep -q INJECTED {log} || echo '{fault} never fires' >&2");
+            both(&format!("{strace} {whole}"), &format!("{whole}; {fired}"));
         }
     }
 }

@@ -125,10 +125,12 @@ fn lint(package: &Path) {
     }
     let mut lintian = Command::new("lintian");
     lintian.args(["--allow-root", "--fail-on", "none", "--tag-display-limit", "0"]);
-    let said = run(lintian.arg(package)).stdout;
+    let done = run(lintian.arg(package));
+    assert!(done.status.success(), "{done:?}");
     let ours =
         ["mismatched-override", "unused-override", "undeclared-elf-prerequisites", "hardening"];
-    let faults: Vec<&str> = said
+    let faults: Vec<&str> = done
+        .stdout
         .lines()
         .filter(|line| line.starts_with("E:") || line.starts_with("W:"))
         .filter(|line| !ours.iter().any(|known| line.contains(known)))

@@ -1,13 +1,16 @@
 //! `pv` where calls fail: every byte arrives or the exit code says why not, as with the real pv.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
+use rustix::fs::{OFlags, fcntl_setfl};
 use tempfile::TempDir;
 
-use crate::program::{BYTEPATH, Done, installed, root, run};
+use crate::program::{BYTEPATH, Done, HANGS_AFTER, installed, root, run};
 use crate::pv::{LINES, lines};
 
 /// A folder with a file `a` of several buffers.
@@ -24,7 +27,7 @@ enum Which {
     Real,
 }
 
-/// Runs pv with these words under strace, which makes calls fail as it is told.
+/// Runs pv with these words under strace, which makes calls fail as it is told, and at least one does.
 #[track_caller]
 fn traced(which: Which, folder: &Path, faults: &[&str], words: &str) -> Done {
     let program = match which {
@@ -47,7 +50,17 @@ fn traced(which: Which, folder: &Path, faults: &[&str], words: &str) -> Done {
     done.status = std::os::unix::process::ExitStatusExt::from_raw(
         code.trim().parse::<i32>().expect("a code") << 8,
     );
+    if faults.contains("inject=") {
+        assert_fired(folder, &format!("{which:?} {faults} {words}"));
+    }
     done
+}
+
+/// A test of a fault that does not occur would pass.
+#[track_caller]
+fn assert_fired(folder: &Path, what: &str) {
+    let log = fs::read(folder.join("log")).expect("strace wrote it");
+    assert!(String::from_utf8_lossy(&log).contains("(INJECTED)"), "{what}: it never fires");
 }
 
 /// The faults that both survive: nothing is missing, and nothing is said.
@@ -61,9 +74,7 @@ fn interrupted_and_refused_calls_cost_no_byte() {
     let cases: &[(&[&str], &str)] = &[
         (&["inject=splice:error=ENOSYS"], "-q a"),
         (&["inject=splice,sendfile,copy_file_range:error=EINVAL"], "-q a"),
-        (&["inject=fadvise64:error=EBADF"], "-q a"),
         (&["inject=splice:error=ENOSYS:when=2+"], "-q a"),
-        (&["inject=fdatasync:error=EINVAL"], "-qC a"),
     ];
     for (faults, words) in cases {
         for which in [Which::Ours, Which::Real] {
@@ -79,7 +90,9 @@ fn interrupted_and_refused_calls_cost_no_byte() {
         (&["inject=write:error=EINTR:when=1+3"], "-qC a"),
         (&["inject=write:error=EAGAIN:when=2+3"], "-qC a"),
         (&["inject=splice:error=EAGAIN:when=2+3"], "-q a"),
-        (&["inject=fcntl:error=EPERM:when=20+"], "-q a"),
+        (&["inject=fadvise64:error=EBADF"], "-q a"),
+        // Of the pipe's size; those before ask what the ends are.
+        (&["inject=fcntl:error=EPERM:when=6+"], "-q a"),
         (&["inject=fdatasync:error=EINTR:when=1+2"], "-qY a"),
         (&["inject=fdatasync:error=EINVAL"], "-q --durable a"),
     ];
@@ -229,21 +242,66 @@ fn reads_and_waits_that_are_interrupted_cost_no_byte() {
     }
     let folder = folder();
     // Enough for faults to begin after those reads by which a program starts.
-    fs::write(folder.path().join("a"), lines(400_000)).expect("written");
-    for words in ["-q -C", "-q --route read-write", "-q", "-f -i 0.1", "-q -B 7K"] {
-        for fault in [
-            "read:error=EINTR:when=30+2",
-            "read:error=EAGAIN:when=30+3",
-            "write:error=EINTR:when=4+2",
-            "poll,ppoll:error=EINTR:when=2+2",
-        ] {
+    let text = lines(400_000);
+    fs::write(folder.path().join("a"), &text).expect("written");
+    let poll = "poll,ppoll:error=EINTR:when=1+2";
+    let copying = [
+        "read:error=EINTR:when=30+2",
+        "read:error=EAGAIN:when=30+3",
+        "write:error=EINTR:when=4+2",
+        poll,
+    ];
+    // Fewer, of what the pipe holds.
+    let in_pipefuls = [
+        "read:error=EINTR:when=12+2",
+        "read:error=EAGAIN:when=12+3",
+        "write:error=EINTR:when=4+2",
+        poll,
+    ];
+    let splicing = ["splice:error=EINTR:when=1+2", "splice:error=EAGAIN:when=2+3", poll];
+    let cases = [
+        ("-q -C -B 64K", &copying[..]),
+        ("-q --route read-write", &in_pipefuls),
+        ("-q -B 7K", &copying),
+        ("-q", &splicing),
+        ("-f -i 0.1", &splicing),
+    ];
+    for (words, faults) in cases {
+        for fault in faults {
             let line = format!(
-                "cat a | strace -f -qq -o log -e inject={fault} {BYTEPATH} pv {words} 2>said | \
-                 cmp - a"
+                "strace -f -qq -o log -e inject={fault} {BYTEPATH} pv {words} 2>said | cmp - a"
             );
-            let done = run(Command::new("sh").args(["-c", &line]).current_dir(folder.path()));
+            let log = folder.path().join("log");
+            let _ = fs::remove_file(&log);
+            let (source, mut feed) = std::io::pipe().expect("a pipe");
+            let is_waited_for = *fault == poll;
+            if is_waited_for {
+                fcntl_setfl(&source, OFlags::NONBLOCK).expect("it is ours");
+            }
+            let text = &text;
+            let done = std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    if is_waited_for {
+                        wait_for_a_poll(&log);
+                    }
+                    // Whoever does not read all of it is found out below.
+                    let _ = feed.write_all(text.as_bytes());
+                });
+                let mut command = Command::new("sh");
+                run(command.args(["-c", &line]).current_dir(folder.path()).stdin(source))
+            });
             assert!(done.status.success(), "{words} {fault}: {done:?}");
+            assert_fired(folder.path(), &format!("{words} {fault}"));
         }
+    }
+}
+
+/// Until who is traced waits for its input, if it does.
+fn wait_for_a_poll(log: &Path) {
+    let until = Instant::now() + HANGS_AFTER / 2;
+    let has_waited = || fs::read_to_string(log).is_ok_and(|log| log.contains("poll("));
+    while !has_waited() && Instant::now() < until {
+        std::thread::yield_now();
     }
 }
 

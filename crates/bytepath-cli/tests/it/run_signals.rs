@@ -9,6 +9,7 @@ use std::process::{ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{CWD, FileType, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{tcgetpgrp, tcgetsid};
@@ -80,24 +81,39 @@ fn sigterm_and_sighup_reach_every_stage_and_end_it_as_a_shell() {
 /// A second one may be taken for the wish that it ends without more ado.
 #[test]
 fn sigterm_to_the_group_reaches_a_stage_once() {
+    if !installed("setsid") {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a directory");
-    let path = folder.path().join("count");
-    // What it waits for ignores the signal, and so it counts at once.
-    let counts = "n=0; trap \"\" TERM; sleep 0.6 & trap \"n=\\$((n+1))\" TERM; echo \"$$\" >&2; \
-                  while kill -0 \"$!\"; do wait \"$!\"; done 2>/dev/null; echo \"$n\" > FILE";
-    let counts = counts.replace("FILE", path.to_str().expect("plain"));
-    let text = format!("sh -c '{counts}' | {WAITS}");
+    let [count, end] = ["count", "end"].map(|name| folder.path().join(name));
+    mknodat(CWD, &end, FileType::Fifo, 0o600.into(), 0).expect("a FIFO");
+    // What it waits for ignores the signal, and so it counts until somebody writes to the FIFO.
+    let counts = "n=0; trap \"\" TERM; head -n 1 END >/dev/null & trap \"n=\\$((n+1)); echo \\$n >COUNT\" TERM; \
+                  echo \"$$\" >&2; while kill -0 \"$!\"; do wait \"$!\"; done 2>/dev/null";
+    let counts = counts.replace("END", end.to_str().expect("plain"));
+    let counts = counts.replace("COUNT", count.to_str().expect("plain"));
+    // One of another group has it from nobody but us, after those before it.
+    let text = format!("sh -c '{counts}' | {WAITS} | setsid {WAITS}");
+    let counted = || std::fs::read_to_string(&count).unwrap_or_default();
     for to_group in [true, false] {
-        let (mut program, pids, _told) = running(&["run", "--shell", "/bin/sh", &text], 2);
+        let _ = std::fs::remove_file(&count);
+        let (mut program, pids, _told) = running(&["run", "--shell", "/bin/sh", &text], 3);
         let us = pid_of(&mut program);
         match to_group {
             true => rustix::process::kill_process_group(us, Signal::TERM),
             false => kill_process(us, Signal::TERM),
         }
         .expect("it runs");
+        let until = Instant::now() + HANGS_AFTER;
+        while pids.iter().filter(|pid| is_there(pid)).count() > 1 || counted().is_empty() {
+            assert!(Instant::now() < until, "{to_group}: {pids:?} have not all got it");
+            std::thread::yield_now();
+        }
+        let mut ends = File::options().read(true).write(true).open(&end).expect("it is there");
+        ends.write_all(b"\n").expect("written");
         program.done();
         gone(&pids);
-        assert_eq!(std::fs::read_to_string(&path).expect("it is told"), "1\n", "{to_group}");
+        assert_eq!(counted(), "1\n", "{to_group}");
     }
 }
 
@@ -289,6 +305,14 @@ impl Person {
         self.seen.drain(..after).collect()
     }
 
+    /// The number of a stage of [`TEXTS`], once it has begun.
+    #[track_caller]
+    fn sees_a_stage(&mut self) -> Pid {
+        let said = self.sees(" started\r\n");
+        let number = said.trim_end_matches(" started\r\n").lines().last().expect("a number");
+        Pid::from_raw(number.parse().expect("a number")).expect("a process")
+    }
+
     fn leaves(mut self) {
         self.types("exit\n");
         let mut rest = [0; 4096];
@@ -315,10 +339,10 @@ impl Drop for Person {
 
 /// Both ways of running a text. The last stage does not read, since one that does may find its input
 /// at an end before the key's signal finds it, and then ends well, in a shell too. Each says when it
-/// has begun.
+/// has begun, and its number.
 const TEXTS: [&str; 2] = [
-    "sh -c 'echo started >&2; exec sleep 1000' | sh -c 'echo started >&2; exec sleep 1000'",
-    "{ sh -c 'echo started >&2; exec sleep 1000' | cat; } | sh -c 'echo started >&2; exec sleep 1000'",
+    r"sh -c 'echo \$\$ started >&2; exec sleep 1000' | sh -c 'echo \$\$ started >&2; exec sleep 1000'",
+    r"{ sh -c 'echo \$\$ started >&2; exec sleep 1000' | cat; } | sh -c 'echo \$\$ started >&2; exec sleep 1000'",
 ];
 
 #[test]
@@ -327,12 +351,12 @@ fn ctrl_c_ends_the_stages_and_then_it() {
         let Some(mut person) = Person::sits_down() else { return };
         person.sees("ready> ");
         person.types(&format!("\"$bytepath\" run --no-summary \"{text}\"; echo code=$?\n"));
-        person.sees("started\r\n");
-        person.sees("started\r\n");
+        let pids = [person.sees_a_stage(), person.sees_a_stage()];
         person.types("\x03");
         person.sees("ready> ");
-        person.types("echo code=$?, jobs=$(jobs -p | wc -l), pgid=$(pgrep -c -g 0 sleep)\n");
-        person.sees("code=130, jobs=0, pgid=0");
+        person.types("echo code=$?, jobs=$(jobs -p | wc -l)\n");
+        person.sees("code=130, jobs=0\r\n");
+        gone(&pids);
         person.leaves();
     }
 }
@@ -344,8 +368,8 @@ fn ctrl_z_stops_and_fg_goes_on() {
         person.sees("ready> ");
         let shell = tcgetpgrp(&person.terminal).expect("the shell's group");
         person.types(&format!("\"$bytepath\" run \"{text}\"\n"));
-        person.sees("started\r\n");
-        person.sees("started\r\n");
+        person.sees_a_stage();
+        person.sees_a_stage();
         person.types("\x1a");
         person.sees("Stopped");
         person.types("jobs -s | wc -l; ps -o stat= --ppid $(jobs -p) | cut -c1\n");

@@ -39,8 +39,8 @@ fn the_reader_takes_from_other_programs_and_files() {
 #[test]
 fn a_sentence_tells_what_the_reader_found() {
     let said = shell("head -c 1000 /dev/zero | $bytepath read").well().stdout;
-    let wanted = " GiB/s, 256 KiB per call, pipe of 64 KiB (1000 B in 0.000 s)\n";
-    assert!(said.ends_with(wanted) || said.contains("(1000 B in "), "{said}");
+    let wanted = " GiB/s, 256 KiB per call, pipe of 64 KiB (1000 B in ";
+    assert!(said.contains(wanted), "{said}");
     assert_eq!(said.lines().count(), 1);
 }
 

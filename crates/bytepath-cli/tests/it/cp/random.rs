@@ -1,11 +1,16 @@
 //! Trees and options drawn at random: whatever comes, the classic's outcome.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{date, directory, file, gnu, mode};
+use super::{date, directory, gnu, mode};
 
 /// Runs of the two programs. Each seed stands for one tree and one line.
 const SEEDS: u64 = 150;
+
+/// Of files; those of a buffer or more are no whole number of blocks.
+const SIZES: [usize; 8] = [0, 1, 70, 5000, 66_000, (128 << 10) - 1, (128 << 10) + 1, (1 << 20) + 1];
 
 const FLAGS: &[&str] = &[
     "-v",
@@ -72,9 +77,9 @@ fn tree(random: &mut fastrand::Rng, root: &Path) -> Vec<PathBuf> {
                 }
             }
             _ => {
-                let bytes =
-                    vec![random.u8(..); *random.choice(&[0, 1, 70, 5000, 66_000]).expect("some")];
-                file(&whole, &bytes, random.u64(..50));
+                let seed = random.u8(..).into();
+                some_file(&whole, *random.choice(&SIZES).expect("some"), seed);
+                date(&whole, random.u64(..50));
                 mode(&whole, *random.choice(&[0o644, 0o600, 0o755, 0o444, 0o6711]).expect("some"));
             }
         }
@@ -86,6 +91,23 @@ fn tree(random: &mut fastrand::Rng, root: &Path) -> Vec<PathBuf> {
     }
     made.extend(folders);
     made
+}
+
+/// A file that looks the same from no two places. Some have runs of zeros, others a hole before what is
+/// written, or behind it: in a file that has a hole, the classic looks for zeros too.
+fn some_file(path: &Path, bytes: usize, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut written = vec![0; bytes];
+    random.fill(&mut written);
+    let hole = *random.choice(&[0, 0, 8192, 200_000]).expect("some");
+    for _ in 0..if hole == 0 { random.usize(..3) } else { 0 } {
+        let from = random.usize(..=bytes);
+        let run = *random.choice(&[1, 600, 4096, 40_000, 300_000]).expect("some");
+        written.iter_mut().skip(from).take(run).for_each(|byte| *byte = 0);
+    }
+    let file = File::create(path).expect("a file");
+    file.set_len(hole + bytes as u64).expect("it is ours");
+    file.write_all_at(&written, *random.choice(&[0, hole]).expect("some")).expect("written");
 }
 
 #[test]

@@ -257,19 +257,19 @@ class ChannelListener:
 
     def accept(self, timeout: float | None = None, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> Channel:
         """A channel to the next process that connects: TimeoutError where none has in time. Processes of other
-        users are refused."""
+        users are refused, and it goes on waiting.
+
+        ChannelError where who has connected is no channel of this version, and TimeoutError, with no `timeout`
+        as well, where it says nothing for 5 s. The listener goes on listening: call it again."""
         if self._listener is None:
             raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
-        began = monotonic()
-        fd = self._listener.accept(timeout)
-        if fd is None:
+        end = None if timeout is None else monotonic() + timeout
+        meeting = _next_of_ours(self._listener, end)
+        if meeting is None:
             raise TimeoutError("nobody has connected in time")
-        with socket.socket(fileno=fd) as meeting:
-            left = _PATIENCE_S if timeout is None else timeout - (monotonic() - began)
+        with meeting:
+            left = _PATIENCE_S if end is None else end - monotonic()
             meeting.settimeout(min(max(left, _MOMENT_S), _PATIENCE_S))
-            _, user, _ = struct.unpack("3i", meeting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            if user not in (os.geteuid(), 0):
-                raise ChannelError(f"user {user} has connected, and is refused")
             try:
                 hello, fds = _told(meeting)
             except TimeoutError:
@@ -299,6 +299,23 @@ class ChannelListener:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _next_of_ours(listener: _bytepath.Meeting, end: float | None) -> socket.socket | None:
+    """The next process of this user, or of root, that connects; None where none has in time."""
+    while True:
+        left = None if end is None else max(end - monotonic(), 0.0)
+        fd = listener.accept(left)
+        if fd is None:
+            return None
+        meeting = socket.socket(fileno=fd)
+        _, user, _ = struct.unpack("3i", meeting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if user in (os.geteuid(), 0):
+            return meeting
+        meeting.close()
+        # Once the time is over, no more are looked at, however many come.
+        if left == 0.0:
+            return None
 
 
 def _told(meeting: socket.socket) -> tuple[bytes, list[int]]:

@@ -262,6 +262,36 @@ def test_an_address_may_be_a_path(tmp_path):
             assert channel.recv(timeout=30) == 2
 
 
+def test_a_stranger_who_connects_does_not_end_who_listens():
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else for a moment")
+    address = f"@bytepath-test-{os.getpid()}"
+    with bytepath.ChannelListener(address) as listener:
+        os.seteuid(65534)
+        try:
+            strangers = [bytepath.Channel.connect(address) for _ in range(2)]
+        finally:
+            os.seteuid(0)
+        with bytepath.Channel.connect(address) as other, listener.accept() as channel:
+            other.send(1)
+            assert channel.recv(timeout=30) == 1
+        for stranger in strangers:
+            stranger.close()
+        with pytest.raises(TimeoutError, match="nobody"):
+            listener.accept(timeout=0)
+
+
+def test_who_connects_and_is_no_channel_is_told_of_and_the_next_one_is_served():
+    address = f"@bytepath-test-{os.getpid()}"
+    with bytepath.ChannelListener(address) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.connect(f"\0{address[1:]}")
+        other.send(b"hello")
+        with pytest.raises(bytepath.ChannelError, match="no channel of this version"):
+            listener.accept()
+        with bytepath.Channel.connect(address), listener.accept(timeout=30):
+            pass
+
+
 def test_programs_that_are_started_inherit_no_descriptors_of_channels(tmp_path):
     with bytepath.ChannelListener(str(tmp_path / "channel")) as listener:
         with bytepath.Channel.connect(str(tmp_path / "channel")), listener.accept(timeout=30) as channel:
@@ -477,7 +507,7 @@ def test_a_listener_is_its_process_own(beside):
     if beside != "nobody":
         waiting.start()
         # Where it waits most of the time.
-        while not any(frame.f_code.co_name == "accept" for frame in sys._current_frames().values()):
+        while not any(frame.f_code.co_name == "_next_of_ours" for frame in sys._current_frames().values()):
             pass
     told, tells = fork().Pipe()
 

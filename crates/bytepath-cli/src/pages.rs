@@ -47,7 +47,8 @@ pub(crate) struct Options {
     /// Also which addresses lie in which physical pages (as root)
     #[arg(long)]
     each: bool,
-    /// Write everything as JSON to a file; - for standard output, which then holds nothing else
+    /// Write everything as JSON to a file; - for standard output, which then holds nothing else, but for
+    /// what a command writes there before
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

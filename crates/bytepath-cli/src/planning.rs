@@ -18,7 +18,7 @@ use crate::say;
 #[command(next_help_heading = "Plan")]
 pub(crate) struct PlanOptions {
     /// Move by this route alone, or fail
-    #[arg(long, value_name = "NAME", value_parser = crate::values::one_of(ROUTES.iter().map(|route| (route.name(), route.summary()))))]
+    #[arg(long, value_name = "NAME", value_parser = crate::values::one_of(routes()))]
     pub(crate) route: Option<String>,
     /// The profile of this machine, as bytepath tune made it; its usual place unless given
     #[arg(long, value_name = "FILE", conflicts_with = "route")]
@@ -30,6 +30,12 @@ pub(crate) struct PlanOptions {
     /// making them larger
     #[arg(long)]
     pub(crate) no_enlarge: bool,
+}
+
+/// The routes of movers. `tee` keeps its source, which no mover does.
+fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let routes = ROUTES.iter().map(|route| (route.name(), route.summary()));
+    routes.filter(|(name, _)| *name != "tee")
 }
 
 /// What is needed to carry a job out.

@@ -55,10 +55,13 @@ use watch::Watched;
 /// Run a pipeline of programs with large pipes, each stage on the CPU that suits it
 ///
 /// The text means what it means to the shell, and ends as it would there. A pipeline of plain
-/// commands is taken apart, and its stages are run with larger pipes between them. Anything else
-/// (lists, loops, subshells, …) is run by the shell as it is; its pipes are found and made larger
-/// from outside. In both cases no stage interrupts another that runs, all are looked at several
-/// times a second, and those that are faster together on one CPU are put there.
+/// commands is taken apart where the shell is sh, dash, bash or ash, and its stages are run with
+/// larger pipes between them. Anything else (lists, loops, subshells, …) is run by the shell as it
+/// is, and so is all text by another shell, such as zsh or fish (--shell /bin/sh does otherwise), and
+/// where BASH_ENV, SHELLOPTS or BASHOPTS is set; its pipes are found and made larger from outside, but
+/// no stage has a status, --own-movers puts nothing in the place of others, and --pipefail takes bash.
+/// In both cases no stage interrupts another that runs, all are looked at several times a second, and
+/// those that are faster together on one CPU are put there. --explain-plan says what is run how.
 #[derive(Args, Default)]
 pub(crate) struct Options {
     /// What you would type into a shell, as one argument: 'tar cf - DIR | zstd | wc -c'
@@ -70,7 +73,8 @@ pub(crate) struct Options {
     /// The shell that runs the text; $SHELL, or else /bin/sh, unless given
     #[arg(long, value_name = "PATH", conflicts_with = "words")]
     shell: Option<PathBuf>,
-    /// End with the status of the last stage that failed, if one did
+    /// End with the status of the last stage that failed, if one did; text that is not taken apart needs
+    /// --shell bash for it
     #[arg(long)]
     pipefail: bool,
     /// The size of the pipes between stages; unless given 1M, and less where they are so many that

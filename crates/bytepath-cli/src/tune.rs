@@ -25,6 +25,10 @@ use crate::{values, wrong_usage};
 const CHECK: Effort = Effort { rounds: Rounds::Exactly(10), bytes: 256 << 20, ..Effort::DEFAULT };
 
 /// Measure this machine once (30 s), so that every mover can choose by it
+///
+/// What is measured holds for this kernel release, processor, hypervisor and set of allowed CPUs: after
+/// a kernel update, or under taskset, plans go by rules again until it is measured once more; --show
+/// ends with 1 and says why.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Measure in 8 s, roughly

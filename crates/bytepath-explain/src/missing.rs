@@ -34,8 +34,9 @@ impl Missing {
         let why = match error.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => match paranoid() {
                 Some(level) if level > 2 => format!(
-                    "kernel.perf_event_paranoid is {level}, which keeps them from everybody without \
-                     CAP_PERFMON; sysctl kernel.perf_event_paranoid=1, or root, gives them"
+                    "kernel.perf_event_paranoid is {level}, which keeps them from whoever is not root \
+                     (CAP_PERFMON may not suffice); sysctl kernel.perf_event_paranoid=1, or root, gives \
+                     them"
                 ),
                 _ => {
                     "the kernel refuses perf_event_open: a container's seccomp filter may be why; \

@@ -51,6 +51,16 @@ const CODES: &[(&str, &[(&str, &str)])] = &[
     ("run", OF_ANOTHER),
     ("explain", OF_ANOTHER),
     ("pages", OF_ANOTHER),
+    (
+        "fleet",
+        &[
+            ("0", "It is done."),
+            ("1", "It failed, on a machine at least; or fleet doctor found something poor."),
+            ("2", "Wrong usage."),
+            ("3", "With --fail-if-slower of fleet compare, an arm is slower by so much or more."),
+            ("129, 130, 143", "SIGHUP, SIGINT or SIGTERM interrupted it."),
+        ],
+    ),
 ];
 
 const CLASSIC: &[(&str, &str)] =
@@ -78,7 +88,7 @@ pub(super) fn page(command: &Command, name: &str) -> std::io::Result<String> {
     let mut text = Vec::new();
     page.render(&mut text)?;
     let text = String::from_utf8(text).expect("the generator writes text");
-    Ok(in_ascii(&(text + &exit_status(command.get_name()) + &see_also(name))))
+    Ok(in_ascii(&(text + &exit_status(name) + &see_also(name))))
 }
 
 /// The day, or that of SOURCE_DATE_EPOCH, so that the same program packed again gives the same page.
@@ -90,7 +100,10 @@ fn date() -> String {
     time.split('T').next().unwrap_or_default().to_owned()
 }
 
-fn exit_status(command: &str) -> String {
+fn exit_status(name: &str) -> String {
+    let command = name.strip_prefix("bytepath-").unwrap_or_default();
+    // Those of a fleet have the codes of all of them, not of the command of the same name.
+    let command = if command.starts_with("fleet-") { "fleet" } else { command };
     let of = |name| CODES.iter().find(|(of, _)| *of == name);
     let (_, codes) = of(command).or_else(|| of("")).expect("it is in the table");
     let mut section = Roff::new();

@@ -51,8 +51,9 @@ pub(crate) struct Extras {
     pub(super) progress: Option<Progress>,
     /// Copy with so many threads at most: several files at once, of less than 96 MiB each (32 in memory),
     /// and several parts of a larger one that is in the page cache (route parallel). As many as there are CPUs
-    /// for this process, unless given. What is resumed, direct, uncached, durable or told of file by file
-    /// (--json-files) is copied file after file
+    /// for this process, and 4 at most for the parts of one file, unless given. File after file is copied with
+    /// -v, --debug, --explain-plan, -x, or -L that preserves links (-aL), and where it is resumed, direct,
+    /// uncached, durable or told of file by file (--json-files)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
     pub(super) jobs: Option<u16>,
     /// Write what was done as one JSON document to FILE, or to standard output (-): counts, bytes by

@@ -136,7 +136,7 @@ impl Hand {
         let mut figures = Figures::of(&self.meter);
         for way in Other::ALL {
             let bytes = self.other_bytes[way as usize].load(Relaxed);
-            way.route().inspect(|route| figures.add(route, bytes));
+            way.route().inspect(|route| figures.add_uncounted(route, bytes));
         }
         figures
     }

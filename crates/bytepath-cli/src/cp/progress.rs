@@ -129,7 +129,7 @@ impl Tally {
             files: Some(self.files()),
             expected_bytes: counted.then(|| self.total.bytes.load(Relaxed)),
             durable_bytes,
-            ..hands.fold(Figures::default(), Figures::with)
+            ..hands.reduce(Figures::with).unwrap_or_default()
         }
     }
 

@@ -90,6 +90,8 @@ fn summary(diagnosis: &Diagnosis) -> String {
     }
     match &diagnosis.measured {
         Some(when) => text + &format!("; costs as tune measured them {when}"),
-        None => text + "; what poor settings cost is not measured: run bytepath tune",
+        None => {
+            text + "; what poor settings cost is not measured, or not as this machine is now: run bytepath tune"
+        }
     }
 }

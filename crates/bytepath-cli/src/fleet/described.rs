@@ -12,7 +12,7 @@ use clap::{Args, Subcommand, ValueHint};
 #[derive(Args)]
 pub(super) struct Fleet {
     /// The Dask scheduler: tcp://HOST:8786, or local[:N] for N workers on this machine; unless given, what
-    /// DASK_SCHEDULER_ADDRESS says
+    /// DASK_SCHEDULER_ADDRESS says, or else BYTEPATH_SCHEDULER
     #[arg(long, value_name = "ADDRESS")]
     scheduler: Option<std::ffi::OsString>,
     #[command(subcommand)]

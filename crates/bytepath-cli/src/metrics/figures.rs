@@ -54,7 +54,7 @@ impl Figures {
     }
 
     /// Adds bytes that went by a route.
-    pub(crate) fn add(&mut self, route: &'static str, bytes: u64) {
+    fn add(&mut self, route: &'static str, bytes: u64) {
         match self.routes.iter_mut().find(|(name, _)| *name == route) {
             Some((_, sum)) => *sum += bytes,
             None if bytes > 0 => self.routes.push((route, bytes)),
@@ -62,7 +62,14 @@ impl Figures {
         }
     }
 
-    /// Adds those of another mover of the same job. What there is to move is known where both know it.
+    /// Adds bytes that went by a route by calls that were not counted; nor are all, then.
+    pub(crate) fn add_uncounted(&mut self, route: &'static str, bytes: u64) {
+        self.calls = self.calls.filter(|_| bytes == 0);
+        self.add(route, bytes);
+    }
+
+    /// Adds those of another mover of the same job. What there is to move, and how many calls there were,
+    /// is known where both know it.
     pub(crate) fn with(mut self, other: Figures) -> Figures {
         let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
             (Some(one), Some(other)) => Some(one + other),
@@ -71,7 +78,7 @@ impl Figures {
         other.routes.iter().for_each(|(route, bytes)| self.add(route, *bytes));
         self.expected_bytes = self.expected_bytes.zip(other.expected_bytes).map(|(a, b)| a + b);
         self.durable_bytes = sum(self.durable_bytes, other.durable_bytes);
-        self.calls = sum(self.calls, other.calls);
+        self.calls = self.calls.zip(other.calls).map(|(a, b)| a + b);
         self.waits = sum(self.waits, other.waits);
         self.lines = sum(self.lines, other.lines);
         self

@@ -136,7 +136,7 @@ impl Tally {
             lines: lines.then(|| self.lines()),
             ..Figures::of(&self.meter)
         };
-        figures.add("read-write", self.by_hand_bytes.load(Relaxed));
+        figures.add_uncounted("read-write", self.by_hand_bytes.load(Relaxed));
         figures
     }
 

@@ -231,7 +231,10 @@ fn manual_pages_are_named_dated_and_in_the_letters_that_every_formatter_reads() 
     assert!(yes.contains("\\fBbytepath gen yes\\fR [OPTIONS] [STRING]...\n"), "{yes}");
     assert!(yes.contains("\\fBbytepath\\-gen\\fR(1), \\fBbytepath\\fR(1)\n"), "{yes}");
     assert!(page("bytepath-compare.1").contains("\\fB3\\fR\n"));
-    assert!(page("bytepath-fleet-cp.1").contains("\\-\\-limit\\-per\\-machine"));
+    let of_fleet = page("bytepath-fleet-cp.1");
+    assert!(of_fleet.contains("\\-\\-limit\\-per\\-machine"));
+    assert!(of_fleet.contains("\\fB129, 130, 143\\fR\n"), "its own codes: {of_fleet}");
+    assert!(!page("bytepath-bench-run.1").contains("\\fBany\\fR\n"), "not those of run");
     let groff = installed("groff");
     for entry in folder.path().read_dir().expect("a folder") {
         let path = entry.expect("an entry").path();

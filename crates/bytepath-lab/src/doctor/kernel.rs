@@ -134,7 +134,8 @@ pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
         })
     });
     let (Some(same), Some(across)) = (same, across) else {
-        return Examined::unknown(name, "not measured: run bytepath tune").by("bytepath tune");
+        return Examined::unknown(name, "not measured, or not as this machine is now")
+            .by("bytepath tune");
     };
     let found =
         format!("{:.1} us on another CPU, {:.1} on the same one", across.value / 1e3, same / 1e3);

@@ -202,6 +202,22 @@ mod tests {
     }
 
     #[test]
+    fn above_2_only_who_may_do_all_is_surely_not_bound() {
+        let root = told(&[("proc/sys/kernel/perf_event_paranoid", "4\n")]);
+        let verdict = |capabilities: u64| {
+            let mut facts = Facts::ordinary();
+            facts.user.capabilities.0 = capabilities;
+            let machine = Machine::from_facts(facts);
+            let place = root.path();
+            let found = examine(&Here { root: place, machine: &machine, profile: None, place });
+            let one = found.into_iter().find(|one| one.finding.name == "perf-event-paranoid");
+            one.expect("it is looked at").finding.verdict
+        };
+        assert_eq!(verdict(!0), Health::Good);
+        assert_eq!(verdict(1 << 38), Health::Poor, "CAP_PERFMON alone");
+    }
+
+    #[test]
     fn limits_of_old_groups_are_lifted_in_their_own_words() {
         let root = told(&[
             ("proc/self/cgroup", "3:blkio:/in\n2:memory:/in\n"),

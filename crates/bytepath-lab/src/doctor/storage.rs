@@ -28,8 +28,8 @@ fn kind(here: &Here<'_>, system: &FileSystem) -> Examined {
             .by("a directory on a disk of this machine: --dir DIR");
     }
     if system.name == "overlay" {
-        let why =
-            "a file that is written for the first time is copied whole, and reflinks are refused";
+        let why = "a file of a lower layer that is written for the first time is copied whole, unless \
+                   the file system below can share its blocks";
         return Examined::poor(name, found, why).by("a volume, or a bind mount, for the data");
     }
     Examined::good(name, found, "it is the kernel's own, on this machine")

@@ -129,7 +129,7 @@ fn the_plan_is_explained_and_a_route_can_be_named() {
         shell(&format!("$bytepath cat --explain-plan --route read-write {name} | wc -c")).stderr;
     assert!(said.contains("came: 10 bytes by read-write"), "{said}");
     let refused = run(&mut bytepath(&["cat", "--route", "tee", &name]));
-    refused.refused(1, &["cat: ", "route tee is refused"]);
+    refused.refused(1, &["cat: invalid value 'tee'"]);
     let refused = run(&mut bytepath(&["cat", "--route", "teleport", &name]));
     refused.refused(1, &["cat: invalid value 'teleport'", "Try 'bytepath cat --help'"]);
     let refused = run(&mut bytepath(&["cat", "--route", "splice", "-n", &name]));

@@ -167,10 +167,8 @@ impl Pipes {
 }
 
 fn peer(name: &str) -> Result<&'static Peer, String> {
-    bytepath_lab::peers::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = PEERS.iter().map(|peer| peer.name).collect();
-        format!("there is no peer {name:?}; there are: {}", names.join(", "))
-    })
+    bytepath_lab::peers::by_name(name)
+        .ok_or_else(|| values::unknown("peer", name, PEERS.iter().map(|peer| peer.name)))
 }
 
 pub(crate) fn percent(text: &str) -> Result<f64, String> {

@@ -45,8 +45,7 @@ pub(crate) struct Options {
 /// An operation by its name.
 pub(crate) fn operation(name: &str) -> Result<Operation, String> {
     Operation::named(name).ok_or_else(|| {
-        let names: Vec<_> = calls::OPERATIONS.iter().map(|known| known.name()).collect();
-        format!("there is no operation {name:?}; there are: {}", names.join(", "))
+        values::unknown("operation", name, calls::OPERATIONS.iter().map(|known| known.name()))
     })
 }
 

@@ -43,10 +43,8 @@ pub(crate) struct Options {
 }
 
 fn call(name: &str) -> Result<Call, String> {
-    Call::named(name).ok_or_else(|| {
-        let names: Vec<_> = CALLS.iter().map(|call| call.name()).collect();
-        format!("there is no call {name:?}; there are: {}", names.join(", "))
-    })
+    Call::named(name)
+        .ok_or_else(|| values::unknown("call", name, CALLS.iter().map(|call| call.name())))
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {

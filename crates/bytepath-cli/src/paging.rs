@@ -41,18 +41,14 @@ pub(crate) struct Options {
 
 /// A way by its name.
 fn way(name: &str) -> Result<&'static Touch, String> {
-    touches::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = TOUCHES.iter().map(|touch| touch.name).collect();
-        format!("there is no way {name:?}; there are: {}", names.join(", "))
-    })
+    touches::by_name(name)
+        .ok_or_else(|| values::unknown("way", name, TOUCHES.iter().map(|touch| touch.name)))
 }
 
 /// A kind of area by its name.
 pub(crate) fn made(name: &str) -> Result<Made, String> {
-    Made::named(name).ok_or_else(|| {
-        let names: Vec<_> = Made::ALL.iter().map(|made| made.name()).collect();
-        format!("there is no area {name:?}; there are: {}", names.join(", "))
-    })
+    Made::named(name)
+        .ok_or_else(|| values::unknown("area", name, Made::ALL.iter().map(|made| made.name())))
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {

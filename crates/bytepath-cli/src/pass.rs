@@ -45,16 +45,13 @@ enum Role {
 }
 
 fn way(name: &str) -> Result<&'static dyn Way, String> {
-    passing::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = WAYS.iter().map(|way| way.name()).collect();
-        format!("there is no way {name:?}; there are: {}", names.join(", "))
-    })
+    passing::by_name(name)
+        .ok_or_else(|| values::unknown("way", name, WAYS.iter().map(|way| way.name())))
 }
 
 /// What becomes of received bytes, by its name.
 pub(crate) fn keeps(name: &str) -> Result<Keeps, String> {
-    Keeps::named(name)
-        .ok_or_else(|| format!("there is no sink {name:?}; there are: {}", Keeps::NAMES.join(", ")))
+    Keeps::named(name).ok_or_else(|| values::unknown("sink", name, Keeps::NAMES.iter().copied()))
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {

@@ -64,8 +64,7 @@ pub(crate) struct Keepalive {
 pub(crate) const CONCURRENCY_MAX: i64 = 4000;
 
 fn protocol(name: &str) -> Result<Protocol, String> {
-    Protocol::named(name)
-        .ok_or_else(|| format!("there is no protocol {name:?}; there are: http, fastcgi"))
+    Protocol::named(name).ok_or_else(|| values::unknown("protocol", name, ["http", "fastcgi"]))
 }
 
 fn connections(name: &str) -> Result<Connections, String> {

@@ -57,10 +57,8 @@ fn way(name: &str) -> Result<Way, String> {
 
 /// A sweep by its name.
 pub(crate) fn sweep(name: &str) -> Result<&'static Sweep, String> {
-    memory::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = SWEEPS.iter().map(|sweep| sweep.name).collect();
-        format!("there is no sweep {name:?}; there are: {}", names.join(", "))
-    })
+    memory::by_name(name)
+        .ok_or_else(|| values::unknown("sweep", name, SWEEPS.iter().map(|sweep| sweep.name)))
 }
 
 /// Bytes of a block.

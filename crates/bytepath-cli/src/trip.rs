@@ -24,10 +24,8 @@ pub(crate) struct Options {
 }
 
 fn medium(name: &str) -> Result<&'static dyn Medium, String> {
-    trips::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = MEDIA.iter().map(|medium| medium.name()).collect();
-        format!("there is no medium {name:?}; there are: {}", names.join(", "))
-    })
+    trips::by_name(name)
+        .ok_or_else(|| values::unknown("medium", name, MEDIA.iter().map(|medium| medium.name())))
 }
 
 /// Bytes of a trip.

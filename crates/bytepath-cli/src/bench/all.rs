@@ -79,10 +79,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
     let known = known();
     let names: Vec<_> = known.iter().map(|experiment| experiment.name.as_str()).collect();
     if let Some(name) = options.without.iter().find(|name| !names.contains(&name.as_str())) {
-        return Err(crate::wrong_usage(format!(
-            "there is no experiment {name:?}; there are: {}",
-            names.join(", ")
-        )));
+        return Err(crate::wrong_usage(crate::values::unknown("experiment", name, names)));
     }
     if let Some(folder) = &options.json_dir {
         std::fs::create_dir_all(folder)

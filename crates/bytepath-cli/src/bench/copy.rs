@@ -13,7 +13,8 @@ use bytepath_lab::lab::Blocks;
 use clap::Args;
 
 use super::{Measuring, interrupt, listed, measured, show, those_matching};
-use crate::{values, wrong_usage};
+use crate::values::{self, unknown};
+use crate::wrong_usage;
 
 /// How fast are files and trees copied? Every route between files, cp, and their like
 #[derive(Args)]
@@ -94,11 +95,7 @@ fn copier(name: &str) -> Result<&'static Copier, String> {
 fn cache(name: &str) -> Result<Cache, String> {
     let all = [Cache::Hot, Cache::Cold];
     let found = all.into_iter().find(|cache| cache.name() == name);
-    found.ok_or_else(|| unknown("state of the page cache", name, ["hot", "cold"].into_iter()))
-}
-
-fn unknown(what: &str, name: &str, names: impl Iterator<Item = &'static str>) -> String {
-    format!("there is no {what} {name:?}; there are: {}", names.collect::<Vec<_>>().join(", "))
+    found.ok_or_else(|| unknown("state of the page cache", name, ["hot", "cold"]))
 }
 
 pub(super) fn run(options: &Copy) -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use bytepath_lab::memory::{Sweep, peers};
 use clap::Args;
 
 use super::{Measuring, Sampling, listed, measured, show, those_matching};
-use crate::{sweep, wrong_usage};
+use crate::{sweep, values, wrong_usage};
 
 /// How fast is memory? Reading, writing, filling and copying, by block, page size and threads
 #[derive(Args)]
@@ -54,7 +54,7 @@ const QUICK: Sampling =
 fn peer(name: &str) -> Result<String, String> {
     match peers::NAMES.contains(&name) {
         true => Ok(name.to_owned()),
-        false => Err(format!("there is no peer {name:?}; there are: {}", peers::NAMES.join(", "))),
+        false => Err(values::unknown("peer", name, peers::NAMES.iter().copied())),
     }
 }
 

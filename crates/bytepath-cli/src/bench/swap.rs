@@ -53,10 +53,10 @@ pub(super) struct Swap {
 }
 
 fn job(name: &str) -> Result<Job, String> {
-    JOBS.iter().find(|(known, _)| *known == name).map(|(_, job)| *job).ok_or_else(|| {
-        let names: Vec<_> = JOBS.iter().map(|(name, _)| *name).collect();
-        format!("there is no work {name:?}; there are: {}", names.join(", "))
-    })
+    JOBS.iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, job)| *job)
+        .ok_or_else(|| values::unknown("work", name, JOBS.iter().map(|(name, _)| *name)))
 }
 
 /// Under this no process starts.

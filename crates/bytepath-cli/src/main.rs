@@ -24,6 +24,7 @@ mod explain;
 mod fleet;
 mod generate;
 mod hand;
+mod hidden;
 mod history;
 mod import;
 mod joined;

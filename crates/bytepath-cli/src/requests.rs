@@ -10,7 +10,7 @@ use bytepath_lab::keepalive::stage::{self, Sample};
 use bytepath_lab::keepalive::{Address, Connections, Load, Protocol, upstream};
 use clap::Args;
 
-use crate::values;
+use crate::{hidden, values};
 
 /// Ask an upstream again and again, and report as JSON on standard output
 #[derive(Args)]
@@ -105,13 +105,12 @@ pub(crate) fn fetch(options: &Fetch) -> anyhow::Result<()> {
         warm_up: options.warm_up,
         time: options.time,
     };
-    let mut out = std::io::stdout();
     let begins = || {
         // Whoever listens notices when nothing more comes.
         let _ = std::io::stdout().write_all(BEGINS).and_then(|()| std::io::stdout().flush());
     };
     let report = client::ask(&job, begins)?;
-    writeln!(out, "{}", serde_json::to_string(&report)?).context("standard output")
+    hidden::report(&report)
 }
 
 pub(crate) fn upstream(options: &Upstream) -> anyhow::Result<()> {
@@ -121,5 +120,5 @@ pub(crate) fn upstream(options: &Upstream) -> anyhow::Result<()> {
 pub(crate) fn keepalive(options: &Keepalive) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let report = stage::run(&options.sample, &program).map_err(anyhow::Error::msg)?;
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(&report)?).context("standard output")
+    hidden::report(&report)
 }

@@ -11,7 +11,7 @@ use bytepath_lab::ends::Starter;
 use bytepath_lab::memory::{self, BLOCK_BYTES_MIN, Job, SWEEPS, Sweep, share};
 use clap::Args;
 
-use crate::{ends, values, wrong_usage};
+use crate::{ends, hidden, values, wrong_usage};
 
 /// Sweep over blocks of memory, and report as JSON on standard output
 #[derive(Args)]
@@ -100,6 +100,5 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             }
         }
     };
-    use std::io::Write as _;
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(&report)?).context("standard output")
+    hidden::report(&report)
 }

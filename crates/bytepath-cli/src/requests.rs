@@ -118,7 +118,7 @@ pub(crate) fn upstream(options: &Upstream) -> anyhow::Result<()> {
 }
 
 pub(crate) fn keepalive(options: &Keepalive) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let report = stage::run(&options.sample, &program).map_err(anyhow::Error::msg)?;
     hidden::report(&report)
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use bytepath_lab::experiments::swap::{self, JOBS, Job};
 use bytepath_lab::swap::contents::Contents;
 use bytepath_lab::swap::places;
@@ -90,7 +89,7 @@ const SERVICE_QUICK: Sampling =
 
 pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     options.check()?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let bytes = options.or(options.size, swap::SIZE_BYTES, 48 << 20);
     let directory = places::fit_one(options.dir.as_deref());
     let setup = swap::Setup {

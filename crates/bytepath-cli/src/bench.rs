@@ -167,10 +167,8 @@ impl Pipes {
 }
 
 fn peer(name: &str) -> Result<&'static Peer, String> {
-    bytepath_lab::peers::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = PEERS.iter().map(|peer| peer.name).collect();
-        format!("there is no peer {name:?}; there are: {}", names.join(", "))
-    })
+    bytepath_lab::peers::by_name(name)
+        .ok_or_else(|| values::unknown("peer", name, PEERS.iter().map(|peer| peer.name)))
 }
 
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
@@ -251,7 +249,7 @@ fn listed(arms: &[Arm]) -> anyhow::Result<()> {
 }
 
 fn overhead(options: &Overhead) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     // The last CPU: the first handles most interrupts on many machines.
     let cpu = Machine::this().allowed_cpus().iter().last().context("no CPU is allowed")?;
     let arms = overhead::arms(options.buf_size, cpu, &program);
@@ -279,6 +277,16 @@ pub(crate) fn measured(
     Ok(lab::run(experiment, arms, reference, settings, &mut progress)?)
 }
 
+/// As [`measured`]; the others are compared with the first arm.
+fn against_first(
+    experiment: bytepath_report::Experiment,
+    arms: Vec<Arm>,
+    settings: &Settings,
+) -> anyhow::Result<Record> {
+    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
+    measured(experiment, arms, &reference, settings)
+}
+
 /// Runs what was prepared; one that is interrupted is none.
 pub(crate) fn whole(prepared: Prepared) -> anyhow::Result<Record> {
     let Prepared { experiment, arms, reference, settings } = prepared;
@@ -298,7 +306,7 @@ pub(crate) fn pipes_arms(options: &Pipes) -> anyhow::Result<Vec<Arm>> {
         waits: options.wait.clone(),
         peers: options.peer.clone(),
     };
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     // A peer that is asked for by name runs whatever else is chosen.
     let peers = options.peer.iter().map(|peer| pipes::peer_arm(peer));
     let globs = match options.arms.is_empty() {

@@ -4,13 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
-use bytepath::placement::pin_this_thread;
 use bytepath_lab::calls::{self, BATCH_MAX, Job, Operation, Way};
-use bytepath_lab::ends::Starter;
 use clap::Args;
 
-use crate::{ends, values, wrong_usage};
+use crate::hidden::{self, Placed};
+use crate::{values, wrong_usage};
 
 /// Do one operation again and again, and report as JSON on standard output
 #[derive(Args)]
@@ -34,32 +32,24 @@ pub(crate) struct Options {
     /// For so long before the clock starts
     #[arg(long, value_name = "TIME", value_parser = values::warm_up, default_value = "0s")]
     warm_up: Duration,
-    /// The CPU to run on
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
-    /// End when this process, which started us, ends
-    #[arg(long, value_name = "PID", value_parser = values::starter)]
-    starter: Option<Starter>,
+    #[command(flatten)]
+    placed: Placed,
 }
 
 /// An operation by its name.
 pub(crate) fn operation(name: &str) -> Result<Operation, String> {
     Operation::named(name).ok_or_else(|| {
-        let names: Vec<_> = calls::OPERATIONS.iter().map(|known| known.name()).collect();
-        format!("there is no operation {name:?}; there are: {}", names.join(", "))
+        values::unknown("operation", name, calls::OPERATIONS.iter().map(|known| known.name()))
     })
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    ends::end_with(options.starter)?;
+    options.placed.settle()?;
     if options.registered && !options.op.takes_file() {
         return Err(wrong_usage(format!(
             "--registered has no effect on {}, which takes no file",
             options.op.name()
         )));
-    }
-    if let Some(cpu) = options.cpu {
-        pin_this_thread(cpu)?.keep();
     }
     let registered = options.registered;
     let report = calls::run(&Job {
@@ -72,6 +62,5 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         warm_up: options.warm_up,
         time: options.time,
     })?;
-    use std::io::Write as _;
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(&report)?).context("standard output")
+    hidden::report(&report)
 }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bytepath::pages::{Memory, Pages};
-use bytepath::placement::pin_this_thread;
 use bytepath::{Cpu, Endpoint, Job, Knobs, Meter, Plan, Transfer, TransferError, Wait};
-use bytepath_lab::ends::{EndReport, Starter, Usage};
+use bytepath_lab::ends::{EndReport, Usage};
 use clap::Args;
 use rustix::io::Errno;
 
+use crate::hidden::Placed;
 use crate::planning::{CarryError, Carrying, PlanOptions};
-use crate::{ends, values};
+use crate::values;
 
 /// Bytes of one job where jobs are repeated, and calls at most, so that the clock is looked at in
 /// time however small the calls are.
@@ -55,22 +55,15 @@ pub(crate) struct Options {
     /// Repeat this long before the clock starts
     #[arg(long, value_name = "TIME", value_parser = values::warm_up, default_value = "0s")]
     warm_up: Duration,
-    /// End when this process, which started us, ends
-    #[arg(long, value_name = "PID", value_parser = values::starter)]
-    starter: Option<Starter>,
-    /// The CPU to run on
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
+    #[command(flatten)]
+    placed: Placed,
     /// Write what was done to a file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    ends::end_with(options.starter)?;
-    if let Some(cpu) = options.cpu {
-        pin_this_thread(cpu)?.keep();
-    }
+    options.placed.settle()?;
     let meter = Meter::new();
     if options.repeat_for.is_some() {
         repeated(options, options.warm_up, &meter)?;

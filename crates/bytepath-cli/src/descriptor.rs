@@ -1,16 +1,14 @@
 //! `bytepath descriptor`: one call on a descriptor again and again, by several threads; the process
 //! of arms of `bench fget`; not shown in the help.
 
-use std::io::Write as _;
 use std::time::Duration;
 
-use anyhow::Context;
 use bytepath_lab::ends::Starter;
 use bytepath_lab::fget::Situation;
 use bytepath_lab::fget::calls::{self, CALLS, Call, Job};
 use clap::Args;
 
-use crate::{ends, serve, values, wrong_usage};
+use crate::{ends, hidden, serve, values, wrong_usage};
 
 /// Call on a descriptor again and again, and say as JSON what it took
 #[derive(Args)]
@@ -43,10 +41,8 @@ pub(crate) struct Options {
 }
 
 fn call(name: &str) -> Result<Call, String> {
-    Call::named(name).ok_or_else(|| {
-        let names: Vec<_> = CALLS.iter().map(|call| call.name()).collect();
-        format!("there is no call {name:?}; there are: {}", names.join(", "))
-    })
+    Call::named(name)
+        .ok_or_else(|| values::unknown("call", name, CALLS.iter().map(|call| call.name())))
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
@@ -64,5 +60,5 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         warm_up: options.warm_up,
         time: options.time,
     })?;
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(&called)?).context("standard output")
+    hidden::report(&called)
 }

@@ -109,10 +109,9 @@ const ACCESSES: &[(&str, Rw)] = &[
 
 pub(crate) fn access(word: &str) -> Result<Rw, String> {
     let found = ACCESSES.iter().find(|(name, _)| *name == word);
-    found.map(|(_, rw)| *rw).ok_or_else(|| {
-        let names: Vec<_> = ACCESSES.iter().map(|(name, _)| *name).collect();
-        format!("there is no access {word:?}; there are: {}", names.join(", "))
-    })
+    found
+        .map(|(_, rw)| *rw)
+        .ok_or_else(|| values::unknown("access", word, ACCESSES.iter().map(|(name, _)| *name)))
 }
 
 fn engines() -> impl TypedValueParser<Value = &'static dyn Kind> {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
+use bytepath_lab::peers;
 use clap::{Arg, ArgMatches, Args, FromArgMatches};
 
 use described::Fleet;
@@ -111,7 +112,7 @@ fn candidates(itself: &Path) -> Vec<PathBuf> {
         std::env::var_os("VIRTUAL_ENV").map(|home| Path::new(&home).join("bin/python3"));
     let beside =
         itself.parent().map(|folder| folder.join("python3")).filter(|python| python.exists());
-    let found = ["python3", "python"].into_iter().filter_map(|name| which::which(name).ok());
+    let found = ["python3", "python"].into_iter().filter_map(peers::found);
     let mut all: Vec<PathBuf> = environment.into_iter().chain(beside).chain(found).collect();
     all.dedup();
     all

@@ -1,17 +1,14 @@
 //! One of two processes of a measurement that a control socket joins, on standard input: what both
-//! kinds, trips and streams, are told, how they begin, and how they report.
+//! kinds, trips and streams, are told, and how they begin.
 
-use std::io::Write as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::Context;
-use bytepath::placement::pin_this_thread;
-use bytepath_lab::ends::Starter;
 use clap::{Args, ValueEnum};
-use serde::Serialize;
 
-use crate::{ends, values};
+use crate::hidden::Placed;
+use crate::values;
 
 #[derive(Args)]
 pub(crate) struct Joined {
@@ -23,12 +20,8 @@ pub(crate) struct Joined {
     /// For so long before the clock starts
     #[arg(long, value_name = "TIME", value_parser = values::warm_up, default_value = "0s")]
     pub(crate) warm_up: Duration,
-    /// The CPU to run on
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
-    /// End when this process, which started us, ends
-    #[arg(long, value_name = "PID", value_parser = values::starter)]
-    starter: Option<Starter>,
+    #[command(flatten)]
+    placed: Placed,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -40,15 +33,7 @@ pub(crate) enum Side {
 impl Joined {
     /// Gets ready; the control socket.
     pub(crate) fn ready(&self) -> anyhow::Result<OwnedFd> {
-        ends::end_with(self.starter)?;
-        if let Some(cpu) = self.cpu {
-            pin_this_thread(cpu)?.keep();
-        }
+        self.placed.settle()?;
         std::io::stdin().as_fd().try_clone_to_owned().context("standard input")
     }
-}
-
-/// Reports as JSON on standard output.
-pub(crate) fn report(report: &impl Serialize) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(report)?).context("standard output")
 }

@@ -1,15 +1,13 @@
 //! `bytepath load`: the clients of the arms of `bench fget`; not shown in the help.
 
 use std::ffi::CString;
-use std::io::Write as _;
 use std::time::Duration;
 
-use anyhow::Context;
 use bytepath_lab::ends::Starter;
 use bytepath_lab::fget::load::{self, Load};
 use clap::Args;
 
-use crate::{ends, values};
+use crate::{ends, hidden, values};
 
 /// Ask a service small things, and say as JSON how often it answered and what it took of the CPU
 #[derive(Args)]
@@ -50,6 +48,5 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         warm_up: options.warm_up,
         time: options.time,
     };
-    let loaded = serde_json::to_string(&load.run()?)?;
-    writeln!(std::io::stdout(), "{loaded}").context("standard output")
+    hidden::report(&load.run()?)
 }

@@ -24,6 +24,7 @@ mod explain;
 mod fleet;
 mod generate;
 mod hand;
+mod hidden;
 mod history;
 mod import;
 mod joined;
@@ -59,6 +60,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::Context;
 use bytepath_report::table::printable;
 use clap::ArgMatches;
 use clap::error::ErrorKind;
@@ -175,6 +177,11 @@ impl std::fmt::Display for WrongUsage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// The file of this program, of which the processes of a measurement are, too.
+fn this_program() -> anyhow::Result<std::path::PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
 }
 
 fn wrong_usage(message: impl Into<String>) -> anyhow::Error {

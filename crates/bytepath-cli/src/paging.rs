@@ -4,13 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
-use bytepath::placement::pin_this_thread;
-use bytepath_lab::ends::Starter;
 use bytepath_lab::touches::{self, Made, Setting, TOUCHES, Touch};
 use clap::Args;
 
-use crate::{ends, values, wrong_usage};
+use crate::hidden::{self, Placed};
+use crate::{values, wrong_usage};
 
 /// Touch pages by one way, and report as JSON on standard output
 #[derive(Args)]
@@ -31,42 +29,30 @@ pub(crate) struct Options {
     /// For so long before the clock starts
     #[arg(long, value_name = "TIME", value_parser = values::warm_up, default_value = "0s")]
     warm_up: Duration,
-    /// The CPU to run on
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
-    /// End when this process, which started us, ends
-    #[arg(long, value_name = "PID", value_parser = values::starter)]
-    starter: Option<Starter>,
+    #[command(flatten)]
+    placed: Placed,
 }
 
 /// A way by its name.
 fn way(name: &str) -> Result<&'static Touch, String> {
-    touches::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = TOUCHES.iter().map(|touch| touch.name).collect();
-        format!("there is no way {name:?}; there are: {}", names.join(", "))
-    })
+    touches::by_name(name)
+        .ok_or_else(|| values::unknown("way", name, TOUCHES.iter().map(|touch| touch.name)))
 }
 
 /// A kind of area by its name.
 pub(crate) fn made(name: &str) -> Result<Made, String> {
-    Made::named(name).ok_or_else(|| {
-        let names: Vec<_> = Made::ALL.iter().map(|made| made.name()).collect();
-        format!("there is no area {name:?}; there are: {}", names.join(", "))
-    })
+    Made::named(name)
+        .ok_or_else(|| values::unknown("area", name, Made::ALL.iter().map(|made| made.name())))
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    ends::end_with(options.starter)?;
+    options.placed.settle()?;
     let Options { way, area, .. } = options;
     if !way.on.contains(area) {
         return Err(wrong_usage(format!("{} is not measured on {} areas", way.name, area.name())));
     }
-    if let Some(cpu) = options.cpu {
-        pin_this_thread(cpu)?.keep();
-    }
     let setting =
         Setting { made: *area, area_bytes: way.area_bytes, directory: options.dir.clone() };
     let report = touches::run(way, &setting, options.warm_up, options.time)?;
-    use std::io::Write as _;
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(&report)?).context("standard output")
+    hidden::report(&report)
 }

@@ -6,12 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use bytepath::placement::pin_this_thread;
-use bytepath_lab::ends::Starter;
 use bytepath_lab::passing::{self, Keeps, Receiving, WAYS, Way};
 use clap::{Args, ValueEnum};
 
-use crate::{ends, values};
+use crate::hidden::{self, Placed};
+use crate::values;
 
 /// Pass a file from one process to another, and report as JSON: the sender, whose standard output is
 /// the control socket, on standard error, the receiver, whose standard input that is, on standard
@@ -30,12 +29,8 @@ pub(crate) struct Options {
     /// Make the file in this directory
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// The CPU to run on
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
-    /// End when this process, which started us, ends
-    #[arg(long, value_name = "PID", value_parser = values::starter)]
-    starter: Option<Starter>,
+    #[command(flatten)]
+    placed: Placed,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -45,23 +40,17 @@ enum Role {
 }
 
 fn way(name: &str) -> Result<&'static dyn Way, String> {
-    passing::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = WAYS.iter().map(|way| way.name()).collect();
-        format!("there is no way {name:?}; there are: {}", names.join(", "))
-    })
+    passing::by_name(name)
+        .ok_or_else(|| values::unknown("way", name, WAYS.iter().map(|way| way.name())))
 }
 
 /// What becomes of received bytes, by its name.
 pub(crate) fn keeps(name: &str) -> Result<Keeps, String> {
-    Keeps::named(name)
-        .ok_or_else(|| format!("there is no sink {name:?}; there are: {}", Keeps::NAMES.join(", ")))
+    Keeps::named(name).ok_or_else(|| values::unknown("sink", name, Keeps::NAMES.iter().copied()))
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    ends::end_with(options.starter)?;
-    if let Some(cpu) = options.cpu {
-        pin_this_thread(cpu)?.keep();
-    }
+    options.placed.settle()?;
     let input = owned(std::io::stdin()).context("standard input")?;
     match options.role {
         Role::Send => {
@@ -72,9 +61,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Role::Receive => {
             let (way, keeps, directory) = (options.way, options.sink, options.dir.clone());
             let report = passing::receive(&Receiving { way, keeps, directory }, input)?;
-            use std::io::Write as _;
-            writeln!(std::io::stdout(), "{}", serde_json::to_string(&report)?)
-                .context("standard output")?;
+            hidden::report(&report)?;
         }
     }
     Ok(())

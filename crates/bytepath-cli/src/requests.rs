@@ -10,7 +10,7 @@ use bytepath_lab::keepalive::stage::{self, Sample};
 use bytepath_lab::keepalive::{Address, Connections, Load, Protocol, upstream};
 use clap::Args;
 
-use crate::values;
+use crate::{hidden, values};
 
 /// Ask an upstream again and again, and report as JSON on standard output
 #[derive(Args)]
@@ -64,8 +64,7 @@ pub(crate) struct Keepalive {
 pub(crate) const CONCURRENCY_MAX: i64 = 4000;
 
 fn protocol(name: &str) -> Result<Protocol, String> {
-    Protocol::named(name)
-        .ok_or_else(|| format!("there is no protocol {name:?}; there are: http, fastcgi"))
+    Protocol::named(name).ok_or_else(|| values::unknown("protocol", name, ["http", "fastcgi"]))
 }
 
 fn connections(name: &str) -> Result<Connections, String> {
@@ -106,13 +105,12 @@ pub(crate) fn fetch(options: &Fetch) -> anyhow::Result<()> {
         warm_up: options.warm_up,
         time: options.time,
     };
-    let mut out = std::io::stdout();
     let begins = || {
         // Whoever listens notices when nothing more comes.
         let _ = std::io::stdout().write_all(BEGINS).and_then(|()| std::io::stdout().flush());
     };
     let report = client::ask(&job, begins)?;
-    writeln!(out, "{}", serde_json::to_string(&report)?).context("standard output")
+    hidden::report(&report)
 }
 
 pub(crate) fn upstream(options: &Upstream) -> anyhow::Result<()> {
@@ -120,7 +118,7 @@ pub(crate) fn upstream(options: &Upstream) -> anyhow::Result<()> {
 }
 
 pub(crate) fn keepalive(options: &Keepalive) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let report = stage::run(&options.sample, &program).map_err(anyhow::Error::msg)?;
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(&report)?).context("standard output")
+    hidden::report(&report)
 }

@@ -1,8 +1,8 @@
 //! `bytepath serve`: the service of the arms of `bench fget`; not shown in the help.
 
 use bytepath_lab::ends::Starter;
-use bytepath_lab::fget::Situation;
 use bytepath_lab::fget::serve::{Family, Service};
+use bytepath_lab::fget::{SITUATIONS, Situation};
 use clap::Args;
 
 use crate::{ends, values};
@@ -34,9 +34,7 @@ pub(crate) struct Options {
 /// A situation by its name.
 pub(crate) fn situation(name: &str) -> Result<Situation, String> {
     Situation::named(name).ok_or_else(|| {
-        let names: Vec<_> =
-            bytepath_lab::fget::SITUATIONS.iter().map(|situation| situation.name()).collect();
-        format!("there is no situation {name:?}; there are: {}", names.join(", "))
+        values::unknown("situation", name, SITUATIONS.iter().map(|situation| situation.name()))
     })
 }
 

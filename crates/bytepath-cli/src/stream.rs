@@ -4,7 +4,8 @@
 use bytepath_lab::streams::{self, STREAMS, Stream};
 use clap::Args;
 
-use crate::joined::{self, Joined, Side};
+use crate::joined::{Joined, Side};
+use crate::{hidden, values};
 
 /// Read what another process writes, and report as JSON on standard output; or write. Standard input
 /// is the control socket
@@ -19,10 +20,8 @@ pub(crate) struct Options {
 }
 
 fn stream(name: &str) -> Result<&'static dyn Stream, String> {
-    streams::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = STREAMS.iter().map(|stream| stream.name()).collect();
-        format!("there is no stream {name:?}; there are: {}", names.join(", "))
-    })
+    streams::by_name(name)
+        .ok_or_else(|| values::unknown("stream", name, STREAMS.iter().map(|stream| stream.name())))
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
@@ -30,7 +29,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let control = joined.ready()?;
     match joined.side {
         Side::Begin => {
-            joined::report(&streams::begin(options.by, joined.warm_up, joined.time, control)?)
+            hidden::report(&streams::begin(options.by, joined.warm_up, joined.time, control)?)
         }
         Side::Answer => Ok(streams::answer(options.by, control)?),
     }

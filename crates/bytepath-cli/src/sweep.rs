@@ -11,7 +11,7 @@ use bytepath_lab::ends::Starter;
 use bytepath_lab::memory::{self, BLOCK_BYTES_MIN, Job, SWEEPS, Sweep, share};
 use clap::Args;
 
-use crate::{ends, values, wrong_usage};
+use crate::{ends, hidden, values, wrong_usage};
 
 /// Sweep over blocks of memory, and report as JSON on standard output
 #[derive(Args)]
@@ -57,10 +57,8 @@ fn way(name: &str) -> Result<Way, String> {
 
 /// A sweep by its name.
 pub(crate) fn sweep(name: &str) -> Result<&'static Sweep, String> {
-    memory::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = SWEEPS.iter().map(|sweep| sweep.name).collect();
-        format!("there is no sweep {name:?}; there are: {}", names.join(", "))
-    })
+    memory::by_name(name)
+        .ok_or_else(|| values::unknown("sweep", name, SWEEPS.iter().map(|sweep| sweep.name)))
 }
 
 /// Bytes of a block.
@@ -102,6 +100,5 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             }
         }
     };
-    use std::io::Write as _;
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(&report)?).context("standard output")
+    hidden::report(&report)
 }

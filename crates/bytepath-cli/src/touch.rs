@@ -3,12 +3,11 @@
 
 use std::io::{Read as _, Write as _};
 
-use anyhow::Context;
 use bytepath_lab::swap::contents::{Contents, KINDS};
 use bytepath_lab::swap::toucher::{self, Job, PIECE_BYTES, WRITTEN};
 use clap::Args;
 
-use crate::values;
+use crate::{hidden, values};
 
 /// Get memory and write it, 1 MiB at a time; say so, wait for a byte, read it in order and at random,
 /// and report as JSON on standard output
@@ -47,7 +46,6 @@ pub(crate) fn whole_pieces(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Options { size, contents, random_pages, seed } = *options;
-    let mut out = std::io::stdout();
     let written = || {
         // Nobody who listens is nobody who wants to be waited for.
         let said = std::io::stdout().write_all(WRITTEN).and_then(|()| std::io::stdout().flush());
@@ -56,5 +54,5 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         }
     };
     let report = toucher::touch(&Job { bytes: size, contents, random_pages, seed }, written)?;
-    writeln!(out, "{}", serde_json::to_string(&report)?).context("standard output")
+    hidden::report(&report)
 }

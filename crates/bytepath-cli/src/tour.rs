@@ -183,7 +183,7 @@ fn through_a_pipe(
     placement: Option<NamedPlacement>,
     profile: Option<PathBuf>,
 ) -> anyhow::Result<Record> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let job = file_pipe::Job { file: moved.path(), expected: moved.expected, placement, profile };
     // One byte more than there is, so that the reader meets the end.
     let measured = Measured::Bytes(moved.expected.bytes + 1);

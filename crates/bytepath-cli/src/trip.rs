@@ -5,8 +5,8 @@ use bytepath_lab::experiments::ipc_latency::SIZE_MIN;
 use bytepath_lab::trips::{self, Job, MEDIA, Medium};
 use clap::Args;
 
-use crate::joined::{self, Joined, Side};
-use crate::{values, wrong_usage};
+use crate::joined::{Joined, Side};
+use crate::{hidden, values, wrong_usage};
 
 /// Send some bytes to another process and wait until they are back, again and again, and report as
 /// JSON on standard output; or send back what comes. Standard input is the control socket
@@ -24,10 +24,8 @@ pub(crate) struct Options {
 }
 
 fn medium(name: &str) -> Result<&'static dyn Medium, String> {
-    trips::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = MEDIA.iter().map(|medium| medium.name()).collect();
-        format!("there is no medium {name:?}; there are: {}", names.join(", "))
-    })
+    trips::by_name(name)
+        .ok_or_else(|| values::unknown("medium", name, MEDIA.iter().map(|medium| medium.name())))
 }
 
 /// Bytes of a trip.
@@ -47,7 +45,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     match joined.side {
         Side::Begin => {
             let (warm_up, time) = (joined.warm_up, joined.time);
-            joined::report(&trips::begin(&Job { medium, bytes, warm_up, time }, control)?)
+            hidden::report(&trips::begin(&Job { medium, bytes, warm_up, time }, control)?)
         }
         Side::Answer => Ok(trips::answer(medium, bytes, control)?),
     }

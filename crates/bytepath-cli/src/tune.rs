@@ -153,7 +153,7 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
 
 /// Measures this machine, with files at these sites.
 fn measured(sites: &[Site], effort: Effort) -> anyhow::Result<Profile> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let mut budget = Budget::new(effort, pairs(sites) + 2);
     let mut profile = tune::begin(Machine::this(), &program, effort);
     let spin = tune::spin_budget(&profile.costs);
@@ -286,7 +286,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     profile.check_places()?;
     let effort = options.effort(CHECK);
     let sites = sites(&options.dir, effort)?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let path = std::path::absolute(path)?;
     let spin = tune::spin_budget(&profile.costs);
     let mut budget = Budget::new(effort, pairs(&sites));

@@ -157,8 +157,14 @@ pub(crate) fn starter(text: &str) -> Result<Starter, String> {
     pid.ok_or_else(|| format!("{text:?} is no process"))
 }
 
-fn unknown(what: &str, name: &str, names: impl Iterator<Item = &'static str>) -> String {
-    format!("there is no {what} {name:?}; there are: {}", names.collect::<Vec<_>>().join(", "))
+/// What is said of a name that is none of these.
+pub(crate) fn unknown<'a>(
+    what: &str,
+    name: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let names: Vec<_> = names.into_iter().collect();
+    format!("there is no {what} {name:?}; there are: {}", names.join(", "))
 }
 
 /// Options in the spelling of the published programs (--buf_size) become ours (--buf-size); what

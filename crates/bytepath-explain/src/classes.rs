@@ -164,17 +164,6 @@ impl Classes {
         (first.name == RARE).then(|| names.find(|name| *name == class.name)).flatten()
     }
 
-    /// The class of a stack of functions, leaf first; none where no class claims it.
-    pub fn of_symbols<'a>(
-        &self,
-        symbols: impl IntoIterator<Item = &'a Symbol, IntoIter: Clone>,
-    ) -> Option<&str> {
-        let symbols = symbols.into_iter();
-        let by_pair = self.pair(symbols.clone());
-        let class = by_pair.or_else(|| self.claimed(symbols.map(|symbol| self.claims(symbol))))?;
-        Some(&self.all[class].name)
-    }
-
     /// The class that has a leaf by who called it.
     fn pair<'a>(&self, mut symbols: impl Iterator<Item = &'a Symbol>) -> Option<usize> {
         let (leaf, caller) = (symbols.next()?, symbols.next()?);

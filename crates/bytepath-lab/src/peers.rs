@@ -1,6 +1,6 @@
 //! Classics that can stand between the two ends of a pipe, as they are run by most people.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A program that copies its standard input to its standard output.
 #[derive(Debug)]
@@ -45,8 +45,12 @@ impl Peer {
     }
 }
 
-/// Where a program is, if it is installed.
-pub(crate) fn found(program: &str) -> Option<PathBuf> {
+/// Where a program is, if it is installed. A name with a / is a path as it is.
+pub fn found(program: impl AsRef<Path>) -> Option<PathBuf> {
+    let program = program.as_ref();
+    if program.as_os_str().as_encoded_bytes().contains(&b'/') {
+        return Some(program.to_owned()).filter(is_executable);
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(is_executable)
 }

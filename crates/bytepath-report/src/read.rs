@@ -1,6 +1,7 @@
 //! A record from JSON: says what is wrong with a file that is not one.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::foreign::Foreign;
@@ -76,21 +77,22 @@ impl Record {
         if !text.trim_start().starts_with('[') {
             return Ok(vec![Record::from_json(text)?]);
         }
-        let values: Vec<Value> = serde_json::from_str(text).map_err(ReadError::NotJson)?;
-        let of = values.len();
-        let read = |(number, value): (usize, Value)| {
-            let record = check(&value)
-                .and_then(|()| serde_json::from_value(value).map_err(ReadError::Damaged))
-                .and_then(with_short_names);
-            record.map_err(|why| ReadError::OneOf { number, of, why: Box::new(why) })
+        let texts: Vec<&RawValue> = serde_json::from_str(text).map_err(ReadError::NotJson)?;
+        let of = texts.len();
+        let read = |(number, text): (usize, &RawValue)| {
+            Record::from_json(text.get()).map_err(|why| ReadError::OneOf {
+                number,
+                of,
+                why: Box::new(why),
+            })
         };
-        (1..).zip(values).map(read).collect()
+        (1..).zip(texts).map(read).collect()
     }
 
     /// Reads a record from JSON. Fields that this version does not know are ignored, so that a
     /// record from a later release of the same major version still reads.
     pub fn from_json(text: &str) -> Result<Record, ReadError> {
-        check_schema(text)?;
+        check(&serde_json::from_str(text).map_err(ReadError::NotJson)?)?;
         // From the text once more rather than from the value, because the text has line numbers.
         serde_json::from_str(text).map_err(ReadError::Damaged).and_then(with_short_names)
     }
@@ -124,10 +126,6 @@ fn with_short_names(record: Record) -> Result<Record, ReadError> {
         }
         _ => Ok(record),
     }
-}
-
-fn check_schema(text: &str) -> Result<(), ReadError> {
-    check(&serde_json::from_str(text).map_err(ReadError::NotJson)?)
 }
 
 fn check(value: &Value) -> Result<(), ReadError> {

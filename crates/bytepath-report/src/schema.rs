@@ -1,7 +1,7 @@
 //! The JSON Schemas of a record, of a comparison, of what `cp` and `run` did, of what tracing found and of what
 //! `doctor` did, made from the types that they are.
 
-use schemars::{JsonSchema, schema_for};
+use schemars::{JsonSchema, Schema, schema_for};
 
 use crate::comparison::Comparison;
 use crate::copied::{Copied, CopiedEntry};
@@ -45,45 +45,43 @@ enum CopiedOrEntry {
     Entry(CopiedEntry),
 }
 
-/// The schema as the types of this version make it, indented, with a newline at its end. A test
-/// keeps it equal to [`PUBLISHED`].
-pub fn generate() -> Result<String, serde_json::Error> {
-    let mut text = serde_json::to_string_pretty(&schema_for!(Record))?;
-    text.push('\n');
-    Ok(text)
+/// A published schema, and the types that make it.
+pub struct Published {
+    /// The file that it is committed as, in `schema/`.
+    pub file: &'static str,
+    /// What the file says.
+    pub text: &'static str,
+    made: fn() -> Schema,
 }
 
-/// As [`generate`], for [`PUBLISHED_COPIED`].
-pub fn generate_copied() -> Result<String, serde_json::Error> {
-    let mut text = serde_json::to_string_pretty(&schema_for!(CopiedOrEntry))?;
-    text.push('\n');
-    Ok(text)
-}
+/// Every published schema.
+pub const SCHEMAS: &[Published] = &[
+    Published { file: "record-1.schema.json", text: PUBLISHED, made: || schema_for!(Record) },
+    Published {
+        file: "cp-1.schema.json",
+        text: PUBLISHED_COPIED,
+        made: || schema_for!(CopiedOrEntry),
+    },
+    Published { file: "run-1.schema.json", text: PUBLISHED_RAN, made: || schema_for!(Ran) },
+    Published {
+        file: "comparison-1.schema.json",
+        text: PUBLISHED_COMPARISON,
+        made: || schema_for!(Comparison),
+    },
+    Published { file: "trace-1.schema.json", text: PUBLISHED_TRACED, made: || schema_for!(Traced) },
+    Published {
+        file: "doctor-1.schema.json",
+        text: PUBLISHED_DIAGNOSIS,
+        made: || schema_for!(Diagnosis),
+    },
+];
 
-/// As [`generate`], for [`PUBLISHED_RAN`].
-pub fn generate_ran() -> Result<String, serde_json::Error> {
-    let mut text = serde_json::to_string_pretty(&schema_for!(Ran))?;
-    text.push('\n');
-    Ok(text)
-}
-
-/// As [`generate`], for [`PUBLISHED_COMPARISON`].
-pub fn generate_comparison() -> Result<String, serde_json::Error> {
-    let mut text = serde_json::to_string_pretty(&schema_for!(Comparison))?;
-    text.push('\n');
-    Ok(text)
-}
-
-/// As [`generate`], for [`PUBLISHED_TRACED`].
-pub fn generate_traced() -> Result<String, serde_json::Error> {
-    let mut text = serde_json::to_string_pretty(&schema_for!(Traced))?;
-    text.push('\n');
-    Ok(text)
-}
-
-/// As [`generate`], for [`PUBLISHED_DIAGNOSIS`].
-pub fn generate_diagnosis() -> Result<String, serde_json::Error> {
-    let mut text = serde_json::to_string_pretty(&schema_for!(Diagnosis))?;
-    text.push('\n');
-    Ok(text)
+impl Published {
+    /// As the types of this version make it, indented, with a newline at its end. A test keeps that
+    /// equal to what is published.
+    pub fn generate(&self) -> Result<String, serde_json::Error> {
+        let mut text = serde_json::to_string_pretty(&(self.made)())?;
+        text.push('\n');
+        Ok(text)
+    }
 }

@@ -79,10 +79,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
     let known = known();
     let names: Vec<_> = known.iter().map(|experiment| experiment.name.as_str()).collect();
     if let Some(name) = options.without.iter().find(|name| !names.contains(&name.as_str())) {
-        return Err(crate::wrong_usage(format!(
-            "there is no experiment {name:?}; there are: {}",
-            names.join(", ")
-        )));
+        return Err(crate::wrong_usage(crate::values::unknown("experiment", name, names)));
     }
     if let Some(folder) = &options.json_dir {
         std::fs::create_dir_all(folder)
@@ -145,7 +142,7 @@ fn record_of(experiment: &Known, records: &Path) -> PathBuf {
 
 /// One page about all records.
 fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let mut command = Command::new(program);
     command.arg("report").args(records).arg("-o").arg(page);
     let ending = page.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -161,7 +158,7 @@ fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
 
 /// Runs one in a process of its own, so that whatever it does the others go on.
 fn one(experiment: &Known, options: &All, records: &Path) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let mut command = Command::new(program);
     command.args(["bench", &experiment.name]).stdin(Stdio::null());
     if options.quick {

@@ -9,7 +9,7 @@ use bytepath_lab::calls::{BATCH_MAX, OPERATIONS, Operation};
 use bytepath_lab::experiments::calls;
 use clap::Args;
 
-use super::{Measuring, Sampling, listed, measured, show, those_matching};
+use super::{Measuring, Sampling, against_first, listed, show, those_matching};
 use crate::{call, wrong_usage};
 
 /// What does batching save? Operations by one system call each, and in batches on a ring
@@ -42,7 +42,7 @@ const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
 
 pub(super) fn run(options: &Calls) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     // The last CPU: the first handles most interrupts on many machines.
@@ -55,10 +55,9 @@ pub(super) fn run(options: &Calls) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
     settings.others.insert("directory".into(), directory.display().to_string().into());
-    let record = measured(calls::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let record = against_first(calls::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, calls::saves(&record).as_deref(), outputs)
 }
 

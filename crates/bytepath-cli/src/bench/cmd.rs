@@ -11,7 +11,7 @@ use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 
-use super::{Measuring, Outputs, interrupt, listed, measured, show};
+use super::{Measuring, Outputs, against_first, interrupt, listed, show};
 use crate::wrong_usage;
 
 /// How long do commands take? Any of them, interleaved in random order, with intervals
@@ -74,7 +74,7 @@ pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
         ));
     }
     let commands = commands(options)?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let compared_in = match options.check_output {
         true => Some(
             std::fs::canonicalize(&options.dir)
@@ -125,7 +125,6 @@ fn measure(
     if let Some(setup) = &options.setup {
         by_shell(&options.shell, setup).map_err(|why| anyhow!("--setup failed: {why}"))?;
     }
-    let reference = arms[0].name.clone();
     let mut settings = options.measuring.settings(Some(0));
     settings.others.insert(
         "shell".into(),
@@ -134,7 +133,7 @@ fn measure(
             false => options.shell.display().to_string().into(),
         },
     );
-    let mut record = measured(cmd::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let mut record = against_first(cmd::DESCRIPTION.recorded(), arms, &settings)?;
     if is_short.get() && !options.no_shell {
         cmd::warn_of_shell(&mut record);
     }

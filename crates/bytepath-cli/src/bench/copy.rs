@@ -12,8 +12,9 @@ use bytepath_lab::experiments::copy::{self, Asked, Place};
 use bytepath_lab::lab::Blocks;
 use clap::Args;
 
-use super::{Measuring, interrupt, listed, measured, show, those_matching};
-use crate::{values, wrong_usage};
+use super::{Measuring, against_first, interrupt, listed, show, those_matching};
+use crate::values::{self, unknown};
+use crate::wrong_usage;
 
 /// How fast are files and trees copied? Every route between files, cp, and their like
 #[derive(Args)]
@@ -94,16 +95,12 @@ fn copier(name: &str) -> Result<&'static Copier, String> {
 fn cache(name: &str) -> Result<Cache, String> {
     let all = [Cache::Hot, Cache::Cold];
     let found = all.into_iter().find(|cache| cache.name() == name);
-    found.ok_or_else(|| unknown("state of the page cache", name, ["hot", "cold"].into_iter()))
-}
-
-fn unknown(what: &str, name: &str, names: impl Iterator<Item = &'static str>) -> String {
-    format!("there is no {what} {name:?}; there are: {}", names.collect::<Vec<_>>().join(", "))
+    found.ok_or_else(|| unknown("state of the page cache", name, ["hot", "cold"]))
 }
 
 pub(super) fn run(options: &Copy) -> anyhow::Result<()> {
     options.check()?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let until = [Until::Ended, Until::Durable];
     let others = options.others();
     let asked = Asked {
@@ -135,14 +132,13 @@ fn measure(options: &Copy, asked: &Asked<'_>) -> anyhow::Result<()> {
         bail!("interrupted before anything was measured");
     }
     let arms = those_matching(copy::arms(&places, asked), &options.arms)?;
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let mut settings = options.measuring.settings(Some(amount.file_bytes));
     if options.measuring.leaves_blocks_open() {
         settings.blocks = Blocks::Within(options.within.unwrap_or(WITHIN));
     }
     settings.others.insert("files".into(), amount.files.into());
     settings.others.insert("directory".into(), directory.display().to_string().into());
-    let record = measured(copy::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let record = against_first(copy::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, None, outputs)
 }
 

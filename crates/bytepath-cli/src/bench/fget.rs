@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use bytepath::machine::Machine;
 use bytepath_lab::experiments::fget::{self, Axes};
 use bytepath_lab::fget::serve::Family;
 use bytepath_lab::fget_work;
 use clap::{Args, ValueEnum};
 
-use super::{Measuring, Sampling, listed, measured, show, those_matching};
+use super::{Measuring, Sampling, against_first, listed, show, those_matching};
 use crate::{serve, wrong_usage};
 
 /// What does a descriptor cost? A service in situations that differ in who shares its table
@@ -66,7 +65,7 @@ const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(50), warm_up: Duration::from_millis(10) };
 
 pub(super) fn run(options: &Fget) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let axes = Axes {
         threads: match options.threads.is_empty() {
             true => vec![1, Machine::this().allowed_cpus().iter().count().clamp(2, 64)],
@@ -90,8 +89,7 @@ pub(super) fn run(options: &Fget) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let settings = options.measuring.settings_between(USUAL, QUICK, None);
-    let record = measured(fget::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let record = against_first(fget::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, None, outputs)
 }

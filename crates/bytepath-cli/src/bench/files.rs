@@ -17,7 +17,7 @@ use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use rustix::fs::FileType;
 
-use super::{Measuring, interrupt, measured, show};
+use super::{Measuring, against_first, interrupt, show};
 use crate::drive::{Rw, access, count};
 use crate::output::is_stdout;
 use crate::{values, wrong_usage};
@@ -227,7 +227,7 @@ impl Files {
 
     /// Measures, and leaves no file open.
     fn record(&self, names: &[String], device: Option<&Made>) -> anyhow::Result<Record> {
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let program = crate::this_program()?;
         let given = self.given(device)?;
         let io_bytes = self.io_bytes(given.as_ref())?;
         let settings = self.settings(io_bytes);
@@ -241,8 +241,7 @@ impl Files {
         let peer = self.peer.as_ref().map(|_| self.peer()).transpose()?;
         let fio = peer.as_ref().map(|(fio, _)| fio);
         let arms = files::arms(names, &sites, &shape, &program, fio);
-        let reference = arms[0].name.clone();
-        measured(files::DESCRIPTION.recorded(), arms, &reference, &settings)
+        against_first(files::DESCRIPTION.recorded(), arms, &settings)
     }
 
     fn caches(&self) -> Vec<Cache> {

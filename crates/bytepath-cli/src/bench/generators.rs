@@ -1,11 +1,10 @@
 //! `bytepath bench gen`: made-up bytes into a pipe, beside yes, seq, dd and their like.
 
-use anyhow::Context;
 use bytepath::placement::Placement;
 use bytepath_lab::experiments::generators;
 use clap::Args;
 
-use super::{Measuring, Sampling, listed, measured, placements, show, those_matching};
+use super::{Measuring, Sampling, against_first, listed, placements, show, those_matching};
 use crate::values;
 
 /// How fast do bytes that are made up go through a pipe? Beside yes, seq, dd, openssl
@@ -49,7 +48,7 @@ fn kind(name: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let placements = placements(&options.placement.concat())?;
     let arms = generators::arms(&options.kind, &placements, &program);
     let arms = those_matching(arms, &options.arms)?;
@@ -57,8 +56,7 @@ pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let settings = options.measuring.settings_between(USUAL, QUICK, None);
-    let record = measured(generators::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let record = against_first(generators::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, None, outputs)
 }

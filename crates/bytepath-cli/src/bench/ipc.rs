@@ -12,7 +12,7 @@ use bytepath_lab::passing::{Keeps, checksum};
 use bytepath_lab::tune::Site;
 use clap::Args;
 
-use super::{Measuring, Sampling, listed, measured, placements, show, those_matching};
+use super::{Measuring, Sampling, against_first, listed, placements, show, those_matching};
 use crate::{pass, trip, values, wrong_usage};
 
 /// How fast does a big file go from one process to another? Pipes, sockets, shared memory, channels
@@ -75,7 +75,7 @@ pub(super) fn run(options: &Ipc) -> anyhow::Result<()> {
 
 /// There and back.
 fn trips(options: &Ipc) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let placements = placements(&options.placement.concat())?;
     let sizes = if options.size.is_empty() { ipc_latency::SIZES } else { &*options.size };
     let arms = those_matching(ipc_latency::arms(&placements, sizes, &program), &options.arms)?;
@@ -84,7 +84,7 @@ fn trips(options: &Ipc) -> anyhow::Result<()> {
 
 /// Made by one, looked at by the other.
 fn streams(options: &Ipc) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let placements = placements(&options.placement.concat())?;
     let arms = those_matching(ipc_bandwidth::arms(&placements, &program), &globs(&options.arms))?;
     timed(options, &ipc_bandwidth::DESCRIPTION, arms, [STREAMS_USUAL, STREAMS_QUICK])
@@ -101,9 +101,8 @@ fn timed(
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let settings = options.measuring.settings_between(usual, quick, None);
-    let record = measured(asked.recorded(), arms, &reference, &settings)?;
+    let record = against_first(asked.recorded(), arms, &settings)?;
     show(&record, None, outputs)
 }
 
@@ -114,7 +113,7 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
             "a file is passed as a whole, so --time and --warm-up have no effect; see --bytes",
         ));
     }
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     let placements = placements(&options.placement.concat())?;
@@ -139,11 +138,10 @@ fn passes(options: &Ipc) -> anyhow::Result<()> {
     };
     let (bytes, checksum) = told(&path).with_context(|| format!("{}", path.display()))?;
     let arms = arms(path, bytes, checksum)?;
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let mut settings = options.measuring.settings(Some(bytes));
     settings.others.insert("sink".into(), options.sink.name().into());
     settings.others.insert("directory".into(), directory.display().to_string().into());
-    let record = measured(ipc::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let record = against_first(ipc::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, None, outputs)
 }
 

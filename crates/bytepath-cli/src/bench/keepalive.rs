@@ -8,7 +8,7 @@ use bytepath_lab::experiments::keepalive;
 use bytepath_lab::keepalive::nginx;
 use clap::Args;
 
-use super::{Measuring, Sampling, interrupt, listed, measured, show, those_matching};
+use super::{Measuring, Sampling, against_first, interrupt, listed, show, those_matching};
 use crate::requests::{CONCURRENCY_MAX, rate};
 
 /// What does a connection for each request cost? nginx and its upstream, with and without keepalive
@@ -46,7 +46,7 @@ const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(200), warm_up: Duration::from_millis(50) };
 
 pub(super) fn run(options: &Keepalive) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let directory = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     let directory = std::fs::canonicalize(&directory)
         .with_context(|| format!("cannot keep files in {}", directory.display()))?;
@@ -65,11 +65,10 @@ pub(super) fn run(options: &Keepalive) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
     if let Some(version) = nginx::found().ok().and_then(|program| nginx::version(&program)) {
         settings.others.insert("nginx".into(), version.into());
     }
-    let record = measured(keepalive::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let record = against_first(keepalive::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, keepalive::shows(&record).as_deref(), outputs)
 }

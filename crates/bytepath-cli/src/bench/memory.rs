@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use bytepath::machine::Machine;
 use bytepath::pages::PageSize;
 use bytepath_lab::experiments::memory::{self, Axes, QUICK_SIZES, SIZES, Setup};
@@ -10,8 +9,8 @@ use bytepath_lab::hugetlb_pool::Lent;
 use bytepath_lab::memory::{Sweep, peers};
 use clap::Args;
 
-use super::{Measuring, Sampling, listed, measured, show, those_matching};
-use crate::{sweep, wrong_usage};
+use super::{Measuring, Sampling, against_first, listed, show, those_matching};
+use crate::{sweep, values, wrong_usage};
 
 /// How fast is memory? Reading, writing, filling and copying, by block, page size and threads
 #[derive(Args)]
@@ -54,12 +53,12 @@ const QUICK: Sampling =
 fn peer(name: &str) -> Result<String, String> {
     match peers::NAMES.contains(&name) {
         true => Ok(name.to_owned()),
-        false => Err(format!("there is no peer {name:?}; there are: {}", peers::NAMES.join(", "))),
+        false => Err(values::unknown("peer", name, peers::NAMES.iter().copied())),
     }
 }
 
 pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let machine = Machine::this();
     let cpus: Vec<usize> = machine.allowed_cpus().iter().collect();
     if cpus.is_empty() {
@@ -88,9 +87,8 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
     }
     let outputs = options.measuring.outputs()?;
     let _lent = lent(options.hugetlb_pool, needed_from_pool(&arms))?;
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let settings = options.measuring.settings_between(USUAL, QUICK, None);
-    let record = measured(memory::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let record = against_first(memory::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, memory::curve(&record).as_deref(), outputs)
 }
 

@@ -11,7 +11,7 @@ use bytepath_lab::peers::Peer;
 use bytepath_lab::tune::Site;
 use clap::Args;
 
-use super::{Measuring, measured, show};
+use super::{Measuring, against_first, show};
 use crate::{values, wrong_usage};
 
 /// How fast do cat, pv and their like move bytes between two ends?
@@ -68,7 +68,7 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
             "--inlet is how a pipe or socket is emptied, and the sink is none",
         ));
     }
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let outputs = options.measuring.outputs()?;
     let dir = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
@@ -88,14 +88,13 @@ pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
     let others = options.with.iter().map(|line| Ok(other(line, &beside)));
     let ours = movers::ours(&program).into_iter().map(Ok);
     let arms = movers::arms(options.pair, peers.chain(others).chain(ours).collect(), &setup);
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     if options.with.iter().any(|line| line.trim().is_empty()) {
         return Err(wrong_usage("--with needs the words of a program"));
     }
     let settings = options.measuring.settings(Some(options.bytes));
     let mut experiment = movers::DESCRIPTION.recorded();
     experiment.name = format!("movers, {} to {}", options.pair.0, options.pair.1);
-    let record = measured(experiment, arms, &reference, &settings)?;
+    let record = against_first(experiment, arms, &settings)?;
     show(&record, None, outputs)
 }
 

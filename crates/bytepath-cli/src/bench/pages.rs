@@ -11,7 +11,7 @@ use bytepath_lab::touches::Made;
 use clap::Args;
 
 use super::memory::lent;
-use super::{Measuring, Sampling, listed, measured, show, those_matching};
+use super::{Measuring, Sampling, against_first, listed, show, those_matching};
 use crate::paging;
 
 /// What do pages cost? To look up and hold (get_user_pages), to fault in, to map, to walk to
@@ -43,7 +43,7 @@ const QUICK: Sampling =
     Sampling { blocks: 3, time: Duration::from_millis(30), warm_up: Duration::from_millis(5) };
 
 pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     // The last CPU: the first handles most interrupts on many machines.
@@ -62,9 +62,8 @@ pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
     // One area is made while the other is still there, where a ring keeps it.
     let needed = 2 * arms.iter().filter_map(from_pool).max().unwrap_or(0);
     let _lent = lent(options.hugetlb_pool, needed)?;
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
     settings.others.insert("directory".into(), directory.display().to_string().into());
-    let record = measured(pages::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let record = against_first(pages::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, pages::saves(&record).as_deref(), outputs)
 }

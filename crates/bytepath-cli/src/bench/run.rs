@@ -9,7 +9,7 @@ use bytepath_lab::lab::Blocks;
 use clap::Args;
 
 use super::cmd::{failed, tolerated};
-use super::{Measuring, interrupt, listed, measured, show};
+use super::{Measuring, against_first, interrupt, listed, show};
 use crate::{values, wrong_usage};
 
 /// How long does a pipeline take by the shell, and by bytepath run?
@@ -60,7 +60,7 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
             options.pipeline[index]
         )));
     }
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let directory = std::fs::canonicalize(&options.dir)
         .with_context(|| format!("cannot measure in {}", options.dir.display()))?;
     let shell = crate::run::shell(options.shell.as_deref());
@@ -79,14 +79,13 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
-    let reference = arms.first().map(|arm| arm.name.clone()).unwrap_or_default();
     // A sample is as large as the pipeline makes it; what is asked for here is only told.
     let mut settings = options.measuring.settings(Some(0));
     if let Some(within) = options.within {
         settings.blocks = Blocks::Within(within);
     }
     settings.others.insert("shell".into(), shell.display().to_string().into());
-    let record = measured(run::DESCRIPTION.recorded(), arms, &reference, &settings)?;
+    let record = against_first(run::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, None, outputs)?;
     failed(&record, "arms")
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use bytepath_lab::experiments::swap::{self, JOBS, Job};
 use bytepath_lab::swap::contents::Contents;
 use bytepath_lab::swap::places;
@@ -53,10 +52,10 @@ pub(super) struct Swap {
 }
 
 fn job(name: &str) -> Result<Job, String> {
-    JOBS.iter().find(|(known, _)| *known == name).map(|(_, job)| *job).ok_or_else(|| {
-        let names: Vec<_> = JOBS.iter().map(|(name, _)| *name).collect();
-        format!("there is no work {name:?}; there are: {}", names.join(", "))
-    })
+    JOBS.iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, job)| *job)
+        .ok_or_else(|| values::unknown("work", name, JOBS.iter().map(|(name, _)| *name)))
 }
 
 /// Under this no process starts.
@@ -90,7 +89,7 @@ const SERVICE_QUICK: Sampling =
 
 pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     options.check()?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = crate::this_program()?;
     let bytes = options.or(options.size, swap::SIZE_BYTES, 48 << 20);
     let directory = places::fit_one(options.dir.as_deref());
     let setup = swap::Setup {

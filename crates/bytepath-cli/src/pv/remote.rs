@@ -96,7 +96,8 @@ impl Target {
             let text = std::fs::read(&answer).ok();
             if taken && (kind == SET || text.is_some()) {
                 let _ = std::fs::remove_file(&answer);
-                let value = text.and_then(|text| serde_json::from_slice(&text).ok());
+                let value =
+                    text.and_then(|text| serde_json::from_str(str::from_utf8(&text).ok()?).ok());
                 return Ok(Came::Taken(value));
             }
             if rustix::process::test_kill_process(self.0).is_err() {

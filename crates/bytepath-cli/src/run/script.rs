@@ -11,6 +11,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use bytepath_lab::peers;
+
 /// A line that was looked at.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Script {
@@ -172,7 +174,7 @@ pub(super) fn taken_apart(line: &OsStr, path: &Path, own: Option<&Own>) -> Scrip
 
 /// Whether a shell is bash, under its own name or as `sh`.
 fn is_bash_within(shell: &Path) -> bool {
-    let found = || which::which(shell).ok()?.canonicalize().ok();
+    let found = || peers::found(shell)?.canonicalize().ok();
     shell.ends_with("bash") || found().is_some_and(|program| program.ends_with("bash"))
 }
 
@@ -286,7 +288,7 @@ impl Stage {
     fn exec_at(&self) -> Option<usize> {
         let (start, name) = self.plain_program()?;
         // A shell that was to be replaced by what is not there says so in other words.
-        let can = !BUILT_IN.contains(&name) && which::which(name).is_ok();
+        let can = !BUILT_IN.contains(&name) && peers::found(name).is_some();
         can.then_some(start)
     }
 

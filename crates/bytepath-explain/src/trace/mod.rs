@@ -280,11 +280,6 @@ impl Tracing {
         }
     }
 
-    /// Whether a thread is traced still; false once it has ended.
-    pub fn traces(&self, tid: u32) -> bool {
-        self.tasks.remembers(tid)
-    }
-
     /// Ends it, and tells what was found. `what` is what was traced, in words.
     ///
     /// # Errors

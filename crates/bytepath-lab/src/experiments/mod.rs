@@ -1,4 +1,4 @@
-//! The experiments, one file each, and the list of them.
+//! The experiments, one file each.
 
 use bytepath_report::Experiment;
 
@@ -31,29 +31,6 @@ pub struct Description {
     /// The work, so that somebody else could do it again.
     pub definition: &'static str,
 }
-
-/// Every experiment.
-pub const EXPERIMENTS: &[&Description] = &[
-    &pipes::DESCRIPTION,
-    &overhead::DESCRIPTION,
-    &file_pipe::DESCRIPTION,
-    &pairs::DESCRIPTION,
-    &movers::DESCRIPTION,
-    &calls::DESCRIPTION,
-    &copy::DESCRIPTION,
-    &files::DESCRIPTION,
-    &ipc::DESCRIPTION,
-    &ipc_latency::DESCRIPTION,
-    &ipc_bandwidth::DESCRIPTION,
-    &run::DESCRIPTION,
-    &memory::DESCRIPTION,
-    &pages::DESCRIPTION,
-    &swap::DESCRIPTION,
-    &keepalive::DESCRIPTION,
-    &generators::DESCRIPTION,
-    &fget::DESCRIPTION,
-    &cmd::DESCRIPTION,
-];
 
 impl Description {
     /// As the record keeps it.

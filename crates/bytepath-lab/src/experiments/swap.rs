@@ -42,8 +42,6 @@ pub const SIZE_BYTES: u64 = 300 << 20;
 pub const LIMIT_BYTES: u64 = 50 << 20;
 /// Its area.
 pub const AREA_BYTES: u64 = 500 << 20;
-/// Its disk, in bytes per second.
-pub const DISK_RATE: u64 = 12_200_000;
 
 /// What is asked for.
 pub struct Setup<'a> {

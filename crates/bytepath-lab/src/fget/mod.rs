@@ -73,21 +73,6 @@ impl Situation {
         SITUATIONS.iter().copied().find(|situation| situation.name() == name)
     }
 
-    /// Whether requests go by a ring.
-    pub fn has_ring(self) -> bool {
-        match self {
-            Situation::Uring
-            | Situation::UringRegistered
-            | Situation::UringMultishot
-            | Situation::UringDirectAccept => true,
-            Situation::SharedTable
-            | Situation::FdRanges
-            | Situation::PrivateTable
-            | Situation::Processes
-            | Situation::SingleThread => false,
-        }
-    }
-
     /// Sees to it that this thread has its table to itself, where that is the situation.
     fn enter(self) -> Result<(), FgetError> {
         if self != Situation::PrivateTable {

@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bytepath::machine::unescaped;
+
 use crate::tools;
 
 /// An area that is on.
@@ -109,27 +111,6 @@ fn parsed(text: &[u8]) -> Vec<Active> {
         Some(Active { path, bytes, used_bytes, priority: words.next()?.parse().ok()? })
     };
     text.split(|byte| *byte == b'\n').skip(1).filter_map(area).collect()
-}
-
-/// The kernel writes blanks and backslashes of a name in octal (seq_file_path), and any other byte as
-/// it is.
-fn unescaped(word: &[u8]) -> PathBuf {
-    let (mut bytes, mut rest) = (Vec::new(), word);
-    while let Some((first, others)) = rest.split_first() {
-        let octal = others.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match octal.filter(|_| *first == b'\\') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &others[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = others;
-            }
-        }
-    }
-    OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ fn mounted(is_one: impl Fn(&str) -> bool) -> Option<DeviceUse> {
 fn swapped(is_one: impl Fn(&str) -> bool) -> Option<DeviceUse> {
     let table = files::text(root(), "proc/swaps")?;
     let mut names = table.lines().skip(1).filter_map(|line| line.split_whitespace().next());
-    let number = |name: &str| number_of(Path::new(&mounts::unescaped(name)));
+    let number = |name: &str| number_of(&mounts::unescaped(name.as_bytes()));
     let is_swap = names.any(|name| number(name).is_some_and(|number| is_one(&number)));
     is_swap.then_some(DeviceUse::Swap)
 }

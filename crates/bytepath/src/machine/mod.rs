@@ -46,6 +46,7 @@ pub(crate) use large_pages::{LargePages, Turn};
 pub use limits::{Limit, PipeLimits, ResourceLimits};
 pub use memory::{HugePool, Memory};
 pub use memory_room::{MemoryRoom, memory_room};
+pub use mounts::unescaped;
 pub(crate) use ring::refusal as ring_refusal;
 pub use ring::{Ring, RingFeatures};
 pub use topology::{Cache, CacheKind, Cpu, Topology};

@@ -41,10 +41,10 @@ fn mount(line: &str) -> Option<Mount> {
     Some(Mount {
         id,
         device,
-        root: PathBuf::from(unescaped(root)),
-        point: PathBuf::from(unescaped(point)),
+        root: unescaped(root.as_bytes()),
+        point: unescaped(point.as_bytes()),
         kind: kind.to_owned(),
-        source: unescaped(source).to_string_lossy().into_owned(),
+        source: unescaped(source.as_bytes()).to_string_lossy().into_owned(),
         options: distinct(options.split(',').chain(more.split(','))),
     })
 }
@@ -59,16 +59,17 @@ fn distinct<'a>(options: impl Iterator<Item = &'a str>) -> Vec<String> {
     seen
 }
 
-/// The kernel writes space, tab, newline and backslash as `\040` and so on.
-pub(super) fn unescaped(text: &str) -> OsString {
+/// A name as files below `/proc` have it, where space, tab, newline and backslash are `\040` and so
+/// on: `mountinfo` (proc_pid_mountinfo(5)), `swaps`. Any other byte is there as it is.
+pub fn unescaped(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let Some((first, after)) = rest.split_first() {
         let code = (*first == b'\\').then(|| after.get(..3).and_then(octal)).flatten();
         bytes.push(code.unwrap_or(*first));
         rest = if code.is_some() { &after[3..] } else { after };
     }
-    OsString::from_vec(bytes)
+    OsString::from_vec(bytes).into()
 }
 
 fn octal(digits: &[u8]) -> Option<u8> {

@@ -1,9 +1,9 @@
 //! What comes before all files and after them: the directory for the work, more names of files, attributes
 //! of directories.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -298,30 +298,9 @@ fn mounted_below(directory: &Path) -> Vec<PathBuf> {
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let mounted = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
         let place = line.split(|byte| *byte == b' ').nth(4)?;
-        Some(PathBuf::from(OsString::from_vec(unescaped(place))))
+        Some(bytepath::machine::unescaped(place))
     });
     mounted.filter(|place| place.starts_with(&directory) && *place != directory).collect()
-}
-
-/// A name as proc_pid_mountinfo(5) has it: with blanks and backslashes as three octal digits.
-fn unescaped(name: &[u8]) -> Vec<u8> {
-    let mut found = Vec::with_capacity(name.len());
-    let mut at = 0;
-    while at < name.len() {
-        let digits = name.get(at + 1..at + 4).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match (name[at], byte) {
-            (b'\\', Some(byte)) => {
-                found.push(byte);
-                at += 4;
-            }
-            (other, _) => {
-                found.push(other);
-                at += 1;
-            }
-        }
-    }
-    found
 }
 
 /// What became of a name that was to be one more of a file.

@@ -8,7 +8,7 @@ use bytepath_lab::peers::PEERS;
 use bytepath_report::schema;
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, bytepath, installed, run, shell, spawned};
+use crate::program::{BYTEPATH, arms, bytepath, installed, run, shell, spawned};
 
 /// Short enough for a test; the figures mean nothing.
 const SHORT: [&str; 8] = ["bench", "pipes", "--blocks", "3", "--time", "3ms", "--warm-up", "1ms"];
@@ -21,10 +21,6 @@ fn record(words: &[&str]) -> Value {
 
 fn names(record: &Value) -> Vec<&str> {
     arms(record).iter().filter_map(|arm| arm["name"].as_str()).collect()
-}
-
-fn arms(record: &Value) -> &[Value] {
-    record["arms"].as_array().expect("a record has arms")
 }
 
 /// The arm of this name.

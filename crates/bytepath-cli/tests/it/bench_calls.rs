@@ -7,7 +7,7 @@ use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::program::{HANGS_AFTER, bytepath, run, shell, spawned};
+use crate::program::{HANGS_AFTER, arms, bytepath, run, shell, spawned};
 
 /// Blocks and times that take no time; the figures mean nothing.
 const SHORT: [&str; 6] = ["--blocks", "2", "--time", "2ms", "--warm-up", "1ms"];
@@ -15,10 +15,6 @@ const SHORT: [&str; 6] = ["--blocks", "2", "--time", "2ms", "--warm-up", "1ms"];
 fn record(words: &[&str]) -> Value {
     let words = [&["bench", "calls"][..], words, &SHORT, &["--json", "-"]].concat();
     run(&mut bytepath(&words)).well().json()
-}
-
-fn arms(record: &Value) -> &[Value] {
-    record["arms"].as_array().expect("a record has arms")
 }
 
 /// Whether this machine has rings; what needs one is skipped aloud otherwise.

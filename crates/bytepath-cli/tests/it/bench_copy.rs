@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{bytepath, installed, root, run, spawned};
+use crate::program::{arms, bytepath, entries, installed, root, run, spawned, until};
 
 /// Blocks and sizes that take no time; the figures mean nothing.
 const SHORT: [&str; 8] = ["--blocks", "2", "--size", "3M", "--files", "130", "--json", "-"];
@@ -52,11 +51,6 @@ impl Yard {
     }
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let all = std::fs::read_dir(folder).into_iter().flatten();
-    all.map(|entry| entry.expect("it lists").path()).collect()
-}
-
 /// The files below a folder that are behind loop devices.
 fn loop_devices(folder: &Path) -> Vec<String> {
     let words = ["--list", "--noheadings", "--output", "BACK-FILE"];
@@ -65,10 +59,6 @@ fn loop_devices(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().expect("a plain name");
     let lines = text.unwrap_or_default();
     lines.lines().filter(|line| line.starts_with(folder)).map(str::to_owned).collect()
-}
-
-fn arms(record: &Value) -> &[Value] {
-    record["arms"].as_array().expect("a record has arms")
 }
 
 fn name(arm: &Value) -> &str {
@@ -314,19 +304,6 @@ fn arms_are_named_without_making_anything() {
                     ext4/tree/cold/cp\next4/tree/cold/bytepath-cp\n";
     assert_eq!(listed, expected);
     assert!(!yard.notes().exists() && entries(yard.dir.path()).is_empty());
-}
-
-/// Longer than this nothing is waited for.
-const HANGS_AFTER: Duration = Duration::from_secs(60);
-
-/// Waits for something that another process brings about.
-#[track_caller]
-fn until(what: &str, came: impl Fn() -> bool) {
-    let until = Instant::now() + HANGS_AFTER;
-    while !came() {
-        assert!(Instant::now() < until, "{what} does not come");
-        std::thread::yield_now();
-    }
 }
 
 /// Starts a long run, and sends it a signal once it has come so far.

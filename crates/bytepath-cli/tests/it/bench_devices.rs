@@ -7,14 +7,15 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLockReadGuard};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::bench_swap::ALONE;
-use crate::program::{as_nobody, bytepath, installed, root, run, shell, spawned};
+use crate::program::{
+    arms, as_nobody, bytepath, entries, installed, root, run, shell, spawned, text, until,
+};
 
 /// Short enough for a test; the figures mean nothing.
 const SHORT: &[&str] = &[
@@ -31,9 +32,6 @@ const SHORT: &[&str] = &[
     "--depth",
     "3",
 ];
-
-/// Longer than this nothing is waited for.
-const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Where runs make the files of loop devices, and keep their notes.
 struct Yard {
@@ -84,11 +82,6 @@ impl Yard {
     }
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let all = fs::read_dir(folder).into_iter().flatten();
-    all.map(|entry| entry.expect("it lists").path()).collect()
-}
-
 /// The loop devices of files in a folder, also of those that have no name any more.
 fn loop_devices(folder: &Path) -> Vec<String> {
     let words = ["--list", "--noheadings", "--output", "NAME,BACK-FILE"];
@@ -96,20 +89,6 @@ fn loop_devices(folder: &Path) -> Vec<String> {
     let text = listed.map(|done| String::from_utf8_lossy(&done.stdout).into_owned());
     let (text, folder) = (text.unwrap_or_default(), folder.to_str().expect("a plain name"));
     text.lines().filter(|line| line.contains(folder)).map(str::to_owned).collect()
-}
-
-/// Waits for something that another process brings about.
-#[track_caller]
-fn until(what: &str, came: impl Fn() -> bool) {
-    let until = Instant::now() + HANGS_AFTER;
-    while !came() {
-        assert!(Instant::now() < until, "{what} does not come");
-        std::thread::yield_now();
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a name of letters")
 }
 
 /// The devices that can be made here.
@@ -187,10 +166,6 @@ impl Drop for Loop {
         let _ = Command::new("losetup").args(["--detach", &self.path]).status();
         let _ = fs::remove_file(&self.file);
     }
-}
-
-fn arms(record: &Value) -> &[Value] {
-    record["arms"].as_array().expect("a record has arms")
 }
 
 /// What engines say that cannot drive a device, or cannot do this work at all.

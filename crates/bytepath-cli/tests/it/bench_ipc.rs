@@ -4,15 +4,11 @@ use bytepath_lab::passing::{Keeps, WAYS};
 use bytepath_report::schema;
 use serde_json::Value;
 
-use crate::program::{bytepath, run};
+use crate::program::{arms, bytepath, run};
 
 fn record(words: &[&str]) -> Value {
     let words = [&["bench", "ipc", "--blocks", "2", "--json", "-"][..], words].concat();
     run(&mut bytepath(&words)).well().json()
-}
-
-fn arms(record: &Value) -> &[Value] {
-    record["arms"].as_array().expect("a record has arms")
 }
 
 fn name(arm: &Value) -> &str {

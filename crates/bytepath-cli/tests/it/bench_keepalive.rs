@@ -4,14 +4,15 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{as_nobody, bytepath, installed, root, run, shell, spawned};
+use crate::program::{
+    arms, as_nobody, bytepath, figure, installed, root, run, shell, spawned, until,
+};
 
 /// Short enough for a test; the figures mean nothing.
 const SHORT: &[&str] =
@@ -19,9 +20,6 @@ const SHORT: &[&str] =
 
 /// Two blocks of it.
 const BRIEF: &[&str] = &["--blocks", "2", "--time", "60ms"];
-
-/// Longer than this nothing is waited for.
-const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Places for notes and files; few letters, for the names of sockets.
 struct Yard {
@@ -66,15 +64,6 @@ fn record(command: &mut Command) -> Option<Value> {
         return None;
     }
     Some(done.well().json())
-}
-
-fn arms(record: &Value) -> &[Value] {
-    record["arms"].as_array().expect("a record has arms")
-}
-
-fn figure(arm: &Value, name: &str) -> Option<f64> {
-    let figures = arm["params"]["figures"].as_array()?;
-    figures.iter().find(|figure| figure["name"] == name)?["value"].as_f64()
 }
 
 /// Whether an arm ran; only nginx may be missing.
@@ -237,16 +226,6 @@ fn a_run_that_is_ended_takes_all_its_processes_with_it() {
             assert!(next.status.success() && next.stderr.contains("removed "), "{next:?}");
         }
         yard.is_clean();
-    }
-}
-
-/// Waits for something that another process brings about.
-#[track_caller]
-fn until(what: &str, came: impl Fn() -> bool) {
-    let until = Instant::now() + HANGS_AFTER;
-    while !came() {
-        assert!(Instant::now() < until, "{what} does not come");
-        std::thread::yield_now();
     }
 }
 

@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, as_nobody, bytepath, installed, root, run, shell, signal_of, spawned,
+    BYTEPATH, arms, as_nobody, bytepath, installed, root, run, shell, signal_of, spawned,
 };
 
 /// Blocks and times that take no time; the figures mean nothing.
@@ -17,10 +17,6 @@ const SHORT: [&str; 7] = ["--blocks", "2", "--time", "1ms", "--warm-up", "1ms", 
 fn record(words: &[&str]) -> Value {
     let words = [&["bench"], words, &SHORT, &["--json", "-"]].concat();
     run(&mut bytepath(&words)).well().json()
-}
-
-fn arms(record: &Value) -> &[Value] {
-    record["arms"].as_array().expect("a record has arms")
 }
 
 fn name(arm: &Value) -> &str {

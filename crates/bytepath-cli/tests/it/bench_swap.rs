@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytepath_lab::swap::BACKENDS;
 use bytepath_lab::swap::area::{Area, Wanted};
@@ -17,7 +17,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::bench_devices::{Loop, Use};
-use crate::program::{as_nobody, bytepath, installed, root, run, shell, spawned};
+use crate::program::{
+    as_nobody, bytepath, entries, figure, installed, root, run, shell, spawned, text, until,
+};
 
 /// As little as swaps at all; the figures mean nothing.
 const SMALL: &[&str] = &[
@@ -41,9 +43,6 @@ const MANY: &str = "1000";
 const LASTING: [&str; 4] = ["swap-file", "swap-loop", "zram-lzo", "zswap"];
 
 const ZSWAP: &str = "/sys/module/zswap/parameters/enabled";
-
-/// Longer than this nothing is waited for.
-const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Areas take pages of whoever swaps, and zram devices that were there before have to be there after:
 /// one test at a time makes areas, and none makes devices meanwhile.
@@ -217,15 +216,6 @@ impl Yard {
     }
 }
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a name of letters")
-}
-
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let all = fs::read_dir(folder).into_iter().flatten().flatten();
-    all.map(|entry| entry.path()).collect()
-}
-
 /// Every zram device, by its name and the number that the kernel gave it.
 fn zrams() -> Vec<String> {
     let all =
@@ -271,26 +261,10 @@ impl Drop for Limit {
     }
 }
 
-/// Waits for something that another process brings about.
-#[track_caller]
-fn until(what: &str, came: impl Fn() -> bool) {
-    let until = Instant::now() + HANGS_AFTER;
-    while !came() {
-        assert!(Instant::now() < until, "{what} does not come");
-        std::thread::yield_now();
-    }
-}
-
 #[track_caller]
 fn arm<'a>(record: &'a Value, name: &str) -> &'a Value {
     let arms = record["arms"].as_array().expect("a record has arms");
     arms.iter().find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("no {name}: {record}"))
-}
-
-/// A figure that an arm tells beside its value.
-fn figure(arm: &Value, name: &str) -> Option<f64> {
-    let figures = arm["params"]["figures"].as_array()?;
-    figures.iter().find(|figure| figure["name"] == name)?["value"].as_f64()
 }
 
 /// Whether an arm ran; one that did not has a reason that names what is missing.

@@ -2,14 +2,13 @@
 //! refused.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use bytepath_report::{latency, schema};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{bytepath, installed, run};
+use crate::program::{arms, bytepath, installed, run, text};
 
 /// Short enough for a test; the figures mean nothing.
 const SHORT: &[&str] = &[
@@ -35,10 +34,6 @@ fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
 }
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a name of letters")
-}
-
 /// A short run of two jobs with these words, to its record.
 #[track_caller]
 fn record(words: &[&str]) -> Value {
@@ -51,10 +46,6 @@ fn record_of(words: &[&str]) -> Value {
     let folder = folder();
     let words = [SHORT, &["--dir", text(folder.path())], words, &["--json", "-"]].concat();
     run(&mut bytepath(&words)).well().json()
-}
-
-fn arms(record: &Value) -> &[Value] {
-    record["arms"].as_array().expect("a record has arms")
 }
 
 /// Engines that some machines do not have or that cannot do some work, and what they then say.

@@ -9,8 +9,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::program::{bytepath, run};
-use crate::pv_others::until;
+use crate::program::{bytepath, run, until};
 
 fn script(folder: &Path, text: &str) -> std::path::PathBuf {
     let path = folder.join("python3");

@@ -1,10 +1,12 @@
 //! Runs programs to their end, within bounds, and tells what they said.
 
+use std::fs;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
@@ -64,6 +66,38 @@ impl Done {
         assert_eq!(self.stdout.lines().count(), 1, "{self:?}");
         self.stdout.trim_end().split(',').map(str::to_owned).collect()
     }
+}
+
+/// Waits for something that another process brings about.
+#[track_caller]
+pub(crate) fn until(what: &str, mut came: impl FnMut() -> bool) {
+    let end = Instant::now() + HANGS_AFTER;
+    while !came() {
+        assert!(Instant::now() < end, "{what} does not come");
+        std::thread::yield_now();
+    }
+}
+
+/// The words of a path.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().expect("its name is text")
+}
+
+/// What a folder holds; nothing where it is not there.
+pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
+    let all = fs::read_dir(folder).into_iter().flatten().flatten();
+    all.map(|entry| entry.path()).collect()
+}
+
+/// The arms of a record.
+pub(crate) fn arms(record: &Value) -> &[Value] {
+    record["arms"].as_array().expect("a record has arms")
+}
+
+/// A figure that an arm tells beside its value.
+pub(crate) fn figure(arm: &Value, name: &str) -> Option<f64> {
+    let figures = arm["params"]["figures"].as_array()?;
+    figures.iter().find(|figure| figure["name"] == name)?["value"].as_f64()
 }
 
 /// The program under test with these words.

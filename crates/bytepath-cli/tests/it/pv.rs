@@ -14,8 +14,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, spawned};
-use crate::pv_others::until;
+use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, spawned, until};
 
 /// The program under test by the name of the classic.
 pub(crate) fn ours(words: &[impl AsRef<OsStr>]) -> Command {

@@ -5,27 +5,13 @@ use std::io::{BufRead as _, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::program::{
-    BYTEPATH, Bounded, Done, as_nobody, installed, run, shell, signal_of, spawned,
+    BYTEPATH, Bounded, Done, as_nobody, installed, run, shell, signal_of, spawned, until,
 };
 use crate::pv::{lines, ours, pipe, real};
-
-/// Nothing that a test waits for takes longer.
-const HANGS_AFTER: Duration = Duration::from_secs(60);
-
-/// Waits until something is so.
-#[track_caller]
-pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let end = Instant::now() + HANGS_AFTER;
-    while !is() {
-        assert!(Instant::now() < end, "hangs: {what}");
-        std::thread::yield_now();
-    }
-}
 
 /// Whether a process catches SIGUSR2, so that a wish would not end it.
 fn takes_wishes(pid: u32) -> bool {

@@ -11,9 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::program::{BYTEPATH, Bounded, installed, run, spawned};
+use crate::program::{BYTEPATH, Bounded, installed, run, spawned, until};
 use crate::pv::{lines, ours, pipe};
-use crate::pv_others::until;
 
 /// Nothing that a test waits to see takes longer.
 const HANGS_AFTER: Duration = Duration::from_secs(60);

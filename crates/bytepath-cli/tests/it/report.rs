@@ -11,13 +11,8 @@ use std::path::Path;
 use bytepath_report::{ClassShare, Explained, Record, numbers};
 use serde_json::{Value, json};
 
-use crate::program::{BYTEPATH, bytepath, run, shell};
+use crate::program::{BYTEPATH, bytepath, run, shell, text};
 use sample::kept;
-
-/// The words of a path.
-fn text(path: &Path) -> &str {
-    path.to_str().expect("its name is text")
-}
 
 /// Runs `bytepath report` in a folder with these words.
 fn report(folder: &Path, words: &[&str]) -> crate::program::Done {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, Done, bytepath, run, shell};
+use crate::program::{BYTEPATH, Done, bytepath, run, shell, text};
 
 /// As little as gives every figure.
 const SHORT: [&str; 4] = ["--blocks", "1", "--bytes", "256K"];
@@ -22,10 +22,6 @@ const PAIRS: [&str; 10] = [
     "file -> /dev/null",
     "pipe -> /dev/null",
 ];
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a name in UTF-8")
-}
 
 /// Measures into `profile`, with files in `folder`.
 fn tuned(profile: &Path, folder: &Path, more: &[&str]) -> Done {

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::{CWD, FileType, mknodat};
 use rustix::io::Errno;
@@ -16,11 +16,8 @@ use rustix::process::{Signal, kill_process_group};
 use super::killed::tree;
 use super::look::look;
 use super::{directory, file};
-use crate::program::{BYTEPATH, Bounded, Done, bytepath, run, signal_of, spawned};
+use crate::program::{BYTEPATH, Bounded, Done, bytepath, run, signal_of, spawned, until};
 use crate::terminal::on_terminal;
-
-/// Nothing here takes nearly as long.
-const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 const MIDWAY: &str = "what was being copied is not whole; --resume goes on";
 
@@ -34,16 +31,6 @@ fn opened(fifo: &Path) -> File {
 
 fn started(words: &[&str]) -> Bounded {
     spawned(bytepath(words).stdout(Stdio::null()).stderr(Stdio::piped()))
-}
-
-/// Waits until it is so.
-#[track_caller]
-fn until(mut it_is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !it_is_so() {
-        assert!(began.elapsed() < HANGS_AFTER, "it never is");
-        std::thread::yield_now();
-    }
 }
 
 #[track_caller]
@@ -92,7 +79,7 @@ fn the_byte_that_was_reached_is_told() {
     let mut writer = opened(&pipe);
     let bytes = 3 << 20;
     writer.write_all(&vec![7; bytes as usize]).expect("it reads");
-    until(|| new.metadata().is_ok_and(|data| data.len() == bytes));
+    until("all of it", || new.metadata().is_ok_and(|data| data.len() == bytes));
     let done = ended_by(cp, Signal::HUP);
     let (_, told) = done.stderr.split_once(", at byte ").expect("how far");
     let (offset, rest) = told.split_once(' ').expect("of what");
@@ -126,7 +113,9 @@ fn what_threads_keep_to_say_it_in_order_is_said_before_the_interruption() {
         let cp = spawned(command.stdin(Stdio::null()).stderr(Stdio::piped()));
         // It is at the end of the tree, and the threads are done with what is before.
         let _writer = opened(&pipe);
-        until(|| names().all(|name| new.join(name).metadata().is_ok_and(|data| data.len() > 0)));
+        until("all names", || {
+            names().all(|name| new.join(name).metadata().is_ok_and(|data| data.len() > 0))
+        });
         let done = ended_by(cp, Signal::INT);
         std::fs::remove_dir_all(&new).expect("it is ours");
         done.stderr
@@ -229,7 +218,7 @@ fn what_several_threads_have_copied_has_no_gap_when_a_signal_comes() {
         std::fs::remove_file(&new).or_else(none).expect("it is ours");
         let mut cp = started(&[words, &ends[..]].concat());
         let least = BYTES / 12 * (round as u64 / 2);
-        until(|| {
+        until("so much", || {
             let reached = new.metadata().is_ok_and(|data| data.len() > least);
             reached || !matches!(cp.child().try_wait(), Ok(None))
         });
@@ -275,7 +264,7 @@ fn where_nobody_reads_how_far_it_came_one_signal_ends_it_all_the_same() {
         let mut cp = spawned(command.stdout(Stdio::null()).stderr(full));
         let _writer = opened(&pipe);
         let pid = cp.child().id();
-        until(|| catches(pid, Signal::INT));
+        until("the handler", || catches(pid, Signal::INT));
         kill_process_group(cp.group, Signal::INT).expect("it is there");
         assert_eq!(signal_of(&cp.done()), Some(Signal::INT.as_raw()), "{options:?}");
     }
@@ -300,7 +289,7 @@ fn where_nobody_reads_how_far_it_came_another_signal_ends_it_at_once() {
     let mut command = bytepath(&["cp", ends[0], ends[1]]);
     let mut cp = spawned(command.stdout(Stdio::null()).stderr(full));
     let _writer = opened(&pipe);
-    until(|| {
+    until("the end", || {
         let _ = kill_process_group(cp.group, Signal::INT);
         !matches!(cp.child().try_wait(), Ok(None))
     });

@@ -131,6 +131,10 @@ pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
         called.say(format_args!("standard output: {}", word(Errno::BADF)));
         return ExitCode::FAILURE;
     }
+    if let Err(error) = options.plan.check() {
+        called.say(error);
+        return ExitCode::from(WRONG_USAGE);
+    }
     let meter = Arc::new(Meter::default());
     options.metrics.begin("cat", {
         let meter = meter.clone();

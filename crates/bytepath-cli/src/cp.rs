@@ -82,7 +82,8 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
 }
 
 fn copy(called: &Called, settings: &Settings, options: &Options) -> ExitCode {
-    let ledger = match ledger::Ledger::open(&options.extras) {
+    let checked = options.plan.check().map_err(anyhow::Error::from);
+    let ledger = match checked.and_then(|()| ledger::Ledger::open(&options.extras)) {
         Ok(ledger) => ledger,
         Err(error) => {
             called.say(format_args!("{error:#}"));

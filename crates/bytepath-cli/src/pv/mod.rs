@@ -96,6 +96,8 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
         files => files.to_vec(),
     };
     let transfer = &settings.options.transfer;
+    let plain = |what: String| Wrong::plain(what);
+    settings.options.plan.check().map_err(|error| plain(error.to_string()))?;
     let sink = match &transfer.output {
         _ if transfer.discard => Sink::nowhere(live),
         Some(path) => Sink::file(path, &inputs, live),

@@ -66,7 +66,8 @@ impl Told {
             notes,
             ..Ran::default()
         };
-        ran.verdict = verdict::of(&at_work(&ran, &pids, family));
+        let shell = whole.and_then(|_| watched.stages.all.first()?.pid);
+        ran.verdict = verdict::of(&at_work(&ran, &pids, family, shell));
         Told { ran }
     }
 
@@ -125,9 +126,12 @@ impl Told {
     }
 }
 
-/// The run without the time in which it was stopped, in which nobody held it up.
-fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>) -> Ran {
+/// The run without the time in which it was stopped, in which nobody held it up, and without the pipes
+/// of the shell, which join all that it started.
+fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Option<Pid>) -> Ran {
     let mut ran = ran.clone();
+    let is_shell = |stage: usize| shell.is_some() && pids[stage] == shell;
+    ran.pipes.retain(|pipe| !is_shell(pipe.from) && !is_shell(pipe.to));
     ran.seconds -= ran.stopped_s;
     for (stage, pid) in ran.stages.iter_mut().zip(pids) {
         let stopped = pid.and_then(|pid| Some(family?.member(pid)?.stopped.as_secs_f64()));

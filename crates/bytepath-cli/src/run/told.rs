@@ -10,6 +10,7 @@ use super::family::{Doing, Family, Joint, Member, Through};
 use super::stages::{End, Started};
 use super::verdict;
 use super::watch::Watched;
+use crate::live::in_a_line;
 
 /// A process that took less of a CPU than this, and no part in a pipe, is not worth a line.
 const WORTH_CPU_S: f64 = 0.01;
@@ -152,11 +153,6 @@ fn line(stage: &RanStage) -> String {
     };
     let cpu_s = numbers::figure(stage.user_s + stage.system_s);
     format!("  {command:SHOWN$} {cpu_s} s of CPU{ended}")
-}
-
-/// A text without what would begin lines in it, or steer the terminal.
-pub(super) fn in_a_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
 }
 
 /// With how long the pipe was there, unless it tells; without a rate where nobody knows.

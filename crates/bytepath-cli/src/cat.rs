@@ -131,6 +131,12 @@ pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
         called.say(format_args!("standard output: {}", word(Errno::BADF)));
         return ExitCode::FAILURE;
     }
+    let checked = options.plan.check().map_err(|error| error.to_string());
+    let files = options.files.iter().map(OsString::as_os_str);
+    if let Err(what) = checked.and_then(|()| options.metrics.check(files)) {
+        called.say(what);
+        return ExitCode::from(WRONG_USAGE);
+    }
     let meter = Arc::new(Meter::default());
     options.metrics.begin("cat", {
         let meter = meter.clone();

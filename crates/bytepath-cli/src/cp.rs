@@ -68,7 +68,7 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
     let settings = settings(called, &written).and_then(|settings| {
         let checked = resume::check(&settings, &options.extras)
             .and_then(|()| uncached::check(&settings, &options))
-            .and_then(|()| options.extras.check(settings.verbose));
+            .and_then(|()| options.extras.check(settings.verbose, &options.files));
         checked.map_err(Wrong::Usage).map(|()| settings)
     });
     match settings {
@@ -82,7 +82,8 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
 }
 
 fn copy(called: &Called, settings: &Settings, options: &Options) -> ExitCode {
-    let ledger = match ledger::Ledger::open(&options.extras) {
+    let checked = options.plan.check().map_err(anyhow::Error::from);
+    let ledger = match checked.and_then(|()| ledger::Ledger::open(&options.extras)) {
         Ok(ledger) => ledger,
         Err(error) => {
             called.say(format_args!("{error:#}"));

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use unicode_width::UnicodeWidthChar;
 
 /// Time between two looks.
 pub(crate) const EVERY: Duration = Duration::from_millis(200);
@@ -26,6 +27,27 @@ pub(crate) fn is_heard(patience: Duration) -> bool {
     let mut ends = [PollFd::new(&stderr, PollFlags::OUT)];
     let patience = Timespec::try_from(patience).unwrap_or_default();
     poll(&mut ends, Some(&patience)).is_ok_and(|ready| ready > 0)
+}
+
+/// A text without what would begin lines in it, or steer the terminal.
+pub(crate) fn in_a_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// The columns of the terminal that is standard error, where it tells.
+pub(crate) fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// As much of it as takes fewer columns than that.
+pub(crate) fn cut(line: &str, columns: usize) -> &str {
+    let mut width = 0;
+    let mut ends = line.char_indices().filter(|(_, letter)| {
+        width += letter.width().unwrap_or(0);
+        width >= columns
+    });
+    ends.next().map_or(line, |(end, _)| &line[..end])
 }
 
 /// Lines on standard error, drawn over each other on a terminal.
@@ -83,5 +105,18 @@ impl Rate {
             _ => return 0.0,
         };
         (last - first) as f64 / (ended - began).as_secs_f64().max(1e-6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_by_columns() {
+        assert_eq!(cut("abcdef", 4), "abc");
+        assert_eq!(cut("abc", 4), "abc");
+        assert_eq!(cut("\u{65e5}\u{672c}\u{8a9e}", 6), "\u{65e5}\u{672c}");
+        assert_eq!(cut("", 1), "");
     }
 }

@@ -63,7 +63,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use bytepath_report::table::printable;
 use clap::ArgMatches;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 fn main() -> ExitCode {
     let code = answered();
@@ -96,13 +96,27 @@ fn ours(words: Vec<OsString>) -> ExitCode {
     let words = values::kebab_case(words.into_iter());
     let words = match commands::parser_of(&words).try_get_matches_from(words) {
         Ok(words) => words,
-        Err(error) => return told(&error),
+        Err(error) => return told(&without_hidden(error)),
     };
     name_ends(&words);
     match commands::run(&words) {
         Ok(code) => code,
         Err(error) => failed(error, &words),
     }
+}
+
+/// The error without tips that name commands which nobody is to call by hand.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) else {
+        return error;
+    };
+    let parser = commands::parser();
+    let is_hidden = |name: &str| parser.find_subcommand(name).is_some_and(|it| it.is_hide_set());
+    let names: Vec<String> = names.into_iter().filter(|name| !is_hidden(name)).collect();
+    if !names.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+    }
+    error
 }
 
 /// Tells what was asked for in the place of work (help, the version), or what is wrong with the words.

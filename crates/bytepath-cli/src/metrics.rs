@@ -8,10 +8,10 @@ mod figures;
 mod page;
 mod served;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,6 +23,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use crate::classic::always_quoted;
 use crate::output;
 use crate::sys::start;
 pub(crate) use figures::{Figures, PipeFigures, StageFigures};
@@ -85,6 +86,35 @@ struct Telling {
 static TELLING: OnceLock<Telling> = OnceLock::new();
 
 impl MetricsOptions {
+    /// The file that is replaced, if any is.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match &self.metrics {
+            Some(Target::File(path)) => Some(path),
+            Some(Target::Socket(_)) | None => None,
+        }
+    }
+
+    /// Sees that the file is none of those that are read and written.
+    ///
+    /// # Errors
+    /// Which it is.
+    pub(crate) fn check<'n>(
+        &self,
+        operands: impl IntoIterator<Item = &'n OsStr>,
+    ) -> Result<(), String> {
+        let Some(file) = self.file() else { return Ok(()) };
+        let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
+        let streams = [(stdin.as_fd(), "standard input"), (stdout.as_fd(), "standard output")];
+        let is_it =
+            |open| output::identity_of(open).is_some_and(|it| output::identity(file) == Some(it));
+        let stream = || streams.into_iter().find(|(open, _)| is_it(*open));
+        let met = output::met(file, operands).map(always_quoted);
+        match met.or_else(|| stream().map(|(_, name)| name.into())) {
+            Some(met) => Err(format!("--metrics would replace {met}")),
+            None => Ok(()),
+        }
+    }
+
     /// Tells of the job from now on until [`ended`], where that was asked for. `figures` says how far
     /// it is; it is called from another thread.
     pub(crate) fn begin(

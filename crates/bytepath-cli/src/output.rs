@@ -2,13 +2,15 @@
 //! that the folder is missing; written whole or not at all, so that an older result is there until
 //! a better one is.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rustix::fs::FileType;
 use tempfile::NamedTempFile;
 
 use crate::classic::{close, closed_well};
@@ -135,6 +137,42 @@ fn folder(path: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
+}
+
+/// The first of these operands that is the file at this path, which is to be written beside the work.
+pub(crate) fn met<'n>(
+    path: &Path,
+    operands: impl IntoIterator<Item = &'n OsStr>,
+) -> Option<&'n OsStr> {
+    let file = identity(path);
+    // What is not there yet has no more than its name.
+    let is_to_be = !is_stdout(path) && !path.exists();
+    let name = std::path::absolute(path).ok().filter(|_| is_to_be);
+    let is_it = |operand: &&OsStr| match (&file, &name) {
+        (Some(_), _) => std::fs::metadata(operand).ok().and_then(of_file) == file,
+        (None, Some(name)) => std::path::absolute(operand).is_ok_and(|operand| operand == *name),
+        (None, None) => false,
+    };
+    operands.into_iter().find(is_it)
+}
+
+/// What tells the regular file at a path, or standard output for `-`, from others.
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
+    match is_stdout(path) {
+        true => identity_of(std::io::stdout().as_fd()),
+        false => std::fs::metadata(path).ok().and_then(of_file),
+    }
+}
+
+fn of_file(found: std::fs::Metadata) -> Option<(u64, u64)> {
+    found.is_file().then(|| (found.dev(), found.ino()))
+}
+
+/// The same of one that is open.
+pub(crate) fn identity_of(open: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    let found = rustix::fs::fstat(open).ok()?;
+    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    is_file.then_some((found.st_dev, found.st_ino))
 }
 
 /// Whether the path stands for standard output.

@@ -130,6 +130,8 @@ fn has_memory(pid: u32) -> bool {
 /// Runs a command, and looks at it and what it starts until its end.
 fn of_command(words: &[std::ffi::OsString]) -> anyhow::Result<(Vec<Seen>, ExitCode)> {
     let Some((program, words)) = words.split_first() else { bail!("no command is given") };
+    std::fs::File::open("/proc/self/smaps")
+        .context("cannot look at pages: /proc/self/smaps cannot be read")?;
     // What is seen until then is shown, whatever ends the command.
     let mut signals = Signals::caught().context("cannot catch signals")?;
     let mut child =

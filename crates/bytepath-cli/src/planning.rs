@@ -2,12 +2,14 @@
 
 mod between;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use bytepath::machine::Machine;
 pub(crate) use bytepath::planning::{CarryError, Clock, Planning, usual_profile};
 use bytepath::planning::{Carrying as Work, Wishes};
+use bytepath::profile::ProfileError;
 use bytepath::routes::ROUTES;
-use bytepath::{Cancel, Job, Knobs, Meter, Moved, Plan};
+use bytepath::{Cancel, Job, Knobs, Meter, Moved, Plan, Profile};
 use clap::Args;
 use rustix::io::Errno;
 
@@ -52,7 +54,22 @@ pub(crate) struct Carrying<'a> {
     pub(crate) planned: Option<&'a dyn Fn(&Plan) -> bool>,
 }
 
+/// The profile in a file that was named, which has to be of this machine.
+pub(crate) fn named_profile(path: &Path) -> Result<Profile, ProfileError> {
+    let profile = Profile::read(path)?;
+    profile.check_machine(Machine::this())?;
+    Ok(profile)
+}
+
 impl PlanOptions {
+    /// Sees that a profile that was named can be used, before anything is touched.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(crate) fn check(&self) -> Result<(), ProfileError> {
+        self.profile.as_deref().map(named_profile).transpose().map(drop)
+    }
+
     /// The plan that a job begins with: the route named, or the best for what is known of the job.
     ///
     /// # Errors

@@ -238,7 +238,10 @@ fn say_who_was_killed(watched: &Watched) {
             && watched.ended_by != Some(signal)
         {
             let name = signals::name(signal);
-            crate::say(format_args!("bytepath: {}: ended by {name}", told::in_a_line(&stage.text)));
+            crate::say(format_args!(
+                "bytepath: {}: ended by {name}",
+                crate::live::in_a_line(&stage.text)
+            ));
         }
     }
 }
@@ -277,7 +280,7 @@ fn explain(work: &Work, options: &Options, allowed: &CpuList, size: &PipeSize) {
         }
     }
     for (stage, number) in work.stages.iter().zip(1..).filter(|_| work.whole.is_none()) {
-        crate::say(format_args!("  {number}  {}", told::in_a_line(&stage.text)));
+        crate::say(format_args!("  {number}  {}", crate::live::in_a_line(&stage.text)));
     }
     let pipes = size.each_of(work.stages.len().saturating_sub(1), 0) as u64;
     let placed = match allowed.len() {

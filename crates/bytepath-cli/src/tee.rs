@@ -109,7 +109,7 @@ impl Tee<'_> {
         if options.ignore_interrupts {
             interrupts::ignore();
         }
-        let Prepared { hashing, spill, planned } = match prepared(&options.extras) {
+        let Prepared { hashing, spill, planned } = match prepared(options) {
             Ok(prepared) => prepared,
             Err(what) => {
                 self.called.say(what);
@@ -280,7 +280,9 @@ struct Prepared {
 
 /// # Errors
 /// What is wrong, in words.
-fn prepared(extras: &Extras) -> Result<Prepared, String> {
+fn prepared(options: &Options) -> Result<Prepared, String> {
+    let extras = &options.extras;
+    extras.metrics.check(options.files.iter().map(OsString::as_os_str))?;
     let planned = Planned::by(extras.profile.as_deref())?;
     let hashing = extras.hash.map(Hashing::start).transpose();
     let hashing = hashing.map_err(|error| {

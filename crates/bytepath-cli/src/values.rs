@@ -35,7 +35,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim().to_ascii_uppercase();
     let factor = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
-    let factor = factor.ok_or_else(|| {
+    let factor = factor.filter(|_| number.parse::<f64>().is_ok()).ok_or_else(|| {
         format!("{text:?} is no size; write bytes, or a number with K, M, G, T, KiB, KB, …")
     })?;
     let bytes = match number.parse::<u64>() {
@@ -208,6 +208,9 @@ mod tests {
         for text in ["", "K", "-1", "1Q", "0", "99999999999999999999", "1.2.3", "99999999T", "١K"]
         {
             assert!(size(text).is_err(), "{text}");
+        }
+        for text in ["", "K", "1.2.3M", "."] {
+            assert!(size(text).is_err_and(|why| why.contains("write bytes")), "{text}");
         }
     }
 

@@ -94,15 +94,20 @@ pub(crate) fn file_in(directory: &Path) -> Result<File, String> {
         .map_err(|error| format!("cannot make a file in {}: {error}", directory.display()))
 }
 
-/// The last line that a program said, as the end of a sentence.
+/// How lines begin that only say where to read on.
+const ADVICE: &[&str] = &["Try '", "Try `", "For more information", "Usage:", "usage:"];
+
+/// The last line that a program said, but for advice, as the end of a sentence.
 pub(crate) fn said(errors: &mut File) -> String {
     let mut text = Vec::new();
     let length = errors.seek(SeekFrom::End(0)).unwrap_or(0);
     let from = length.saturating_sub(LAST_WORDS_BYTES);
     let read = errors.seek(SeekFrom::Start(from)).and_then(|_| errors.read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
-    match text.lines().rfind(|line| !line.trim().is_empty()) {
-        Some(line) if read.is_ok() => format!("; it said: {}", line.trim()),
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_advice = |line: &&str| ADVICE.iter().any(|advice| line.starts_with(advice));
+    match lines().rfind(|line| !is_advice(line)).or_else(|| lines().next_back()) {
+        Some(line) if read.is_ok() => format!("; it said: {line}"),
         _ => String::new(),
     }
 }

@@ -10,6 +10,7 @@ use bytepath_lab::schedule::Turn;
 use bytepath_report::Explained;
 
 use super::interrupt::Measuring;
+use crate::live;
 
 /// Draws the line, and passes on the wish that the run ends.
 pub(crate) struct Progress {
@@ -51,6 +52,9 @@ impl Progress {
 
     fn line(&self, text: &str) {
         if self.terminal {
+            // Arms are named by what people write, and what is wider would be drawn below itself.
+            let text = live::in_a_line(text);
+            let text = live::cut(&text, live::columns().unwrap_or(usize::MAX));
             // A terminal that is gone is no reason to stop measuring.
             let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
         }

@@ -8,7 +8,12 @@ use clap::{Arg, Command, ValueHint};
 /// shells offer these, and the command's parser knows nothing of them. A test holds them against help and messages.
 const WORDS: &[(&str, &str, &str)] = &[
     ("cp", "sparse", "auto always never"),
+    ("cp", "reflink", "auto always never"),
+    ("cp", "update", "all none none-fail older"),
+    ("cp", "backup", "none off simple never existing nil numbered t"),
+    ("cp", "preserve", "mode timestamps ownership links context xattr all"),
     ("cp", "no-preserve", "mode timestamps ownership links context xattr all"),
+    ("tee", "output-error", "warn warn-nopipe exit exit-nopipe"),
     ("pv", "bar-style", "plain block granular shaded"),
     ("", "wait", "block poll spin poll-spin hybrid"),
     ("", "placement", "free same-cpu smt-sibling shared-cache same-socket cross-socket cross-cpu"),
@@ -59,6 +64,7 @@ const NEITHER: &[&str] = &[
     "BYTES",
     "CODES",
     "CTX",
+    "ENDS",
     "FORMAT",
     "GLOB",
     "HEIGHT",
@@ -90,16 +96,16 @@ fn offering(command: &str, value: Arg) -> Arg {
     if !value.get_action().takes_values() {
         return value;
     }
-    // It stands behind `=` or not at all; scripts offer it for the next word too, which is another's.
-    if value.is_require_equals_set() {
-        return value.value_parser(OsStringValueParser::new()).value_hint(ValueHint::FilePath);
-    }
     if !value.get_possible_values().is_empty() {
         return value;
     }
     if let Some(words) = words(command, &value) {
         let words: Vec<&'static str> = words.split(' ').collect();
         return value.value_parser(PossibleValuesParser::new(words));
+    }
+    // It stands behind `=` or not at all; scripts offer it for the next word too, which is another's.
+    if value.is_require_equals_set() {
+        return value.value_parser(OsStringValueParser::new()).value_hint(ValueHint::FilePath);
     }
     match hint(&value) {
         Some(hint) => value.value_hint(hint),

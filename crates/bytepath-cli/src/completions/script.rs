@@ -15,6 +15,8 @@ _bytepath_offered() {
     local before=$3 at
     if [[ $before == = && COMP_CWORD -ge 2 ]]; then
         before=${COMP_WORDS[COMP_CWORD - 2]}
+    elif [[ "BEHIND_EQUALS" == *" ${COMP_WORDS[1]}$3 "* ]]; then
+        before=
     fi
     _bytepath "$1" "$2" "$before"
     if [[ $2 != -* ]]; then
@@ -35,15 +37,64 @@ pub(super) fn of(shell: Shell, mut command: Command) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "bytepath", &mut script);
     let script = String::from_utf8(script).expect("the generator writes text");
+    let behind_equals = behind_equals(&command);
+    // A line of the script, changed if it is about such an option.
+    let changed =
+        |line: &str, is_it: &dyn Fn(&str, &str) -> bool, [old, new]: [&str; 2]| match behind_equals
+            .iter()
+            .any(|(of, option)| is_it(of, option))
+        {
+            true => line.replacen(old, new, 1),
+            false => line.to_owned(),
+        };
+    let lines = script.split_inclusive('\n');
     match shell {
         Shell::Bash => {
             let by_ours =
                 script.replace("complete -F _bytepath ", "complete -F _bytepath_offered ");
-            by_ours + OFFERED_BY_BASH
+            let options = behind_equals.iter().map(|(of, option)| format!(" {of}{option} "));
+            by_ours + &OFFERED_BY_BASH.replace("BEHIND_EQUALS", &options.collect::<String>())
         }
-        Shell::Fish => script + &operands_for_fish(&command),
+        Shell::Fish => {
+            let lines = lines.map(|line| {
+                let has = |words: String| line.contains(&words);
+                let is_it = |of: &str, option: &str| {
+                    let long = option.strip_prefix("--");
+                    has(format!("subcommand {of}\""))
+                        && long.is_some_and(|long| has(format!(" -l {long} ")))
+                };
+                changed(line, &is_it, [" -r -f -a ", " -f -a "])
+            });
+            lines.collect::<String>() + &operands_for_fish(&command)
+        }
+        Shell::Zsh => {
+            let lines = lines.map(|line| {
+                let spec = line.trim_start_matches(['\'', '*']);
+                let is_it = |_: &str, option: &str| {
+                    let rest = spec.strip_prefix(option).filter(|_| spec.contains("]::"));
+                    rest.is_some_and(|rest| rest.starts_with("=[") || rest.starts_with("+["))
+                };
+                let separator = if spec.starts_with("--") { ["=[", "=-["] } else { ["+[", "-["] };
+                changed(line, &is_it, separator)
+            });
+            lines.collect()
+        }
         _ => script,
     }
+}
+
+/// The options whose value stands behind `=` or not at all, each with its command: scripts would offer
+/// its words for the next word too, which is another's.
+fn behind_equals(command: &Command) -> Vec<(String, String)> {
+    let of = |command: &Command| {
+        let options = command.get_arguments().filter(|option| option.is_require_equals_set());
+        let names = options.flat_map(|option| {
+            let short = option.get_short().map(|short| format!("-{short}"));
+            short.into_iter().chain(option.get_long().map(|long| format!("--{long}")))
+        });
+        names.map(|name| (command.get_name().to_owned(), name)).collect::<Vec<_>>()
+    };
+    command.get_subcommands().flat_map(of).collect()
 }
 
 /// To zsh, what stands behind a colon of a value's name is a command, which offers words for it.

@@ -119,6 +119,11 @@ const LOOK_BYTES: usize = 128 << 10;
 /// The classic's idea of what fills a whole number of blocks, where a file system tells nonsense.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
 
+/// What is asked of the engine.
+pub(super) fn job<'e>(source: &'e Endpoint<'e>, sink: &'e Endpoint<'e>) -> Job<'e> {
+    Job::new(source, sink).allow_preallocation().allow_any_order()
+}
+
 impl<'a> Data<'a> {
     pub(super) fn new(
         shared: &'a Shared<'a>,
@@ -240,10 +245,9 @@ impl<'a> Data<'a> {
         let opening = |error: bytepath::endpoint::EndpointError| Fault::Opening(error.to_string());
         let source = Endpoint::source(self.source).map_err(opening)?;
         let sink = Endpoint::sink(self.sink).map_err(opening)?;
-        let job = Job::new(&source, &sink).allow_preallocation().allow_any_order();
         let job = match limit {
-            Some(bytes) => job.limit(bytes),
-            None => job,
+            Some(bytes) => job(&source, &sink).limit(bytes),
+            None => job(&source, &sink),
         };
         let knobs = Knobs { threads: self.threads(), ..Knobs::default() };
         let stopping = &self.shared.tally.stopping;

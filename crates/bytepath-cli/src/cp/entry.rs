@@ -293,6 +293,12 @@ impl Copier<'_> {
             // default list then.
             self.within = self.within.map(|within| Within { gives_lists: true, ..within });
         }
+        // It would grow by what is said of its copying. A document is as it was until the end.
+        let told = self.shared.extras.json_files.is_some();
+        if told && self.shared.extras.writes(&stat) == Some("--json-files") {
+            let what = format!("not copying {}, which --json-files writes", q(&pair.source.shown));
+            return Err(self.shared.voice.wrong(what));
+        }
         let mut sink = Sink::new(pair.known.within);
         if self.is_repeated(pair, &stat) || !self.meet(pair, &stat, &mut sink)? {
             self.shared.voice.ledger.outcome(Outcome::Skipped);

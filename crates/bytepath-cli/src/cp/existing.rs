@@ -187,7 +187,10 @@ impl Copier<'_> {
             (false, false) if made() => {
                 format!("will not overwrite just-created {} with {}", to(), from())
             }
-            _ => return Ok(()),
+            _ => match self.shared.extras.writes(there) {
+                Some(option) => format!("not replacing {}, which {option} writes", to()),
+                None => return Ok(()),
+            },
         };
         Err(self.shared.voice.wrong(what))
     }

@@ -1,9 +1,12 @@
 //! Options that the classic does not have: what a copy is worth once it is made, and how far it is.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use rustix::fs::Stat;
 
+use super::voice::q;
 use crate::metrics::MetricsOptions;
 use crate::output;
 
@@ -77,11 +80,43 @@ pub(super) enum Progress {
 }
 
 impl Extras {
-    /// Sees that nobody writes to standard output beside JSON that is to be there alone.
+    /// Sees that nobody writes to standard output beside JSON that is to be there alone, and that no
+    /// file is written for two purposes.
     ///
     /// # Errors
-    /// Who does.
-    pub(super) fn check(&self, verbose: bool) -> Result<(), String> {
+    /// Who does, and which is.
+    pub(super) fn check(&self, verbose: bool, files: &[OsString]) -> Result<(), String> {
+        self.check_stdout(verbose)?;
+        let written: Vec<_> = self.written().collect();
+        for (place, (option, path)) in written.iter().enumerate() {
+            if let Some(met) = output::met(path, files.iter().map(OsString::as_os_str)) {
+                return Err(format!("{option} would be written over {}", q(met)));
+            }
+            let same = |(_, other): &&(_, &Path)| output::met(path, [other.as_os_str()]).is_some();
+            if let Some((other, _)) = written[..place].iter().find(same) {
+                return Err(format!("{other} and {option} are one file"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The files that are written beside the copies, each with its option.
+    fn written(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let files = [
+            ("--json", self.json.as_deref()),
+            ("--json-files", self.json_files.as_deref()),
+            ("--metrics", self.metrics.file()),
+        ];
+        files.into_iter().filter_map(|(option, path)| Some((option, path?)))
+    }
+
+    /// The option by which a file that is met on the way is written beside the copies.
+    pub(super) fn writes(&self, stat: &Stat) -> Option<&'static str> {
+        let is_it = |path| output::identity(path) == Some((stat.st_dev, stat.st_ino));
+        self.written().find(|(_, path)| is_it(path)).map(|(option, _)| option)
+    }
+
+    fn check_stdout(&self, verbose: bool) -> Result<(), String> {
         let stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
         let other = match (stdout(&self.json), stdout(&self.json_files)) {
             (true, true) => "--json-files",

@@ -9,12 +9,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use bytepath::{Moved, TransferError, transfer::Gave};
 use bytepath_report::{Copied, CopiedEntry, CopyError, EntryKind, FileName, Outcome};
 use rustix::fs::{FileType, Stat};
@@ -40,6 +40,8 @@ pub(super) struct Ledger {
 struct Keeping {
     began: Instant,
     document: Mutex<Option<Output>>,
+    /// Where the document is to be, if nothing was there.
+    absent: Option<PathBuf>,
     sum: Mutex<Copied>,
     /// By their place in the order of the tree, and how many were told of before.
     errors: Mutex<BTreeMap<(Turn, u64), CopyError>>,
@@ -94,11 +96,13 @@ impl Ledger {
         }
         let document = extras.json.as_deref().map(Output::open).transpose()?;
         let lines = extras.json_files.as_deref().map(Lines::open).transpose()?;
+        let absent = extras.json.clone().filter(|path| !output::is_stdout(path) && !path.exists());
         let bytepath = env!("CARGO_PKG_VERSION").to_owned();
         Ok(Ledger {
             kept: Some(Keeping {
                 began: Instant::now(),
                 document: Mutex::new(document),
+                absent,
                 sum: Mutex::new(Copied { bytepath, ..Copied::default() }),
                 errors: Mutex::default(),
                 told: AtomicU64::new(0),
@@ -281,6 +285,9 @@ impl Ledger {
         }
         let document = kept.document.lock().expect("nobody panics holding it").take();
         let Some(document) = document else { return Ok(()) };
+        if let Some(path) = kept.absent.as_deref().filter(|path| path.exists()) {
+            bail!("--json: {} was made meanwhile, and is left as it is", path.display());
+        }
         let errors = std::mem::take(&mut *kept.errors.lock().expect("nobody panics holding it"));
         let mut sum = kept.sum.lock().expect("nobody panics holding it");
         (sum.seconds, sum.exit) = (kept.began.elapsed().as_secs_f64(), exit);

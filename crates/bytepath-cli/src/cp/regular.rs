@@ -4,12 +4,13 @@ use std::cell::OnceCell;
 use std::os::fd::{AsFd, OwnedFd};
 
 use bytepath::routes::by_name;
+use bytepath::{Endpoint, Knobs, Plan};
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::atomic::{self, Begun, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
-use super::data::{Data, SinkEnd};
+use super::data::{Data, Fault, SinkEnd, job};
 use super::entry::{Pair, Shared, Sink, SinkIs, Within};
 use super::place::{Follow, Place, kind, same_file};
 use super::resume::{Kept, Resumed};
@@ -87,7 +88,7 @@ impl Shared<'_> {
         sink: &mut Sink,
     ) -> Done {
         let copy = match self.resumed(pair, stat, (source, opened), sink)? {
-            Resumed::Not => self.open_sink(pair, stat, sink)?,
+            Resumed::Not => self.open_sink(pair, source, stat, sink)?,
             Resumed::Copy(copy) => *copy,
             Resumed::LeftAlone => return Ok(()),
         };
@@ -131,7 +132,7 @@ impl Shared<'_> {
     }
 
     /// Opens what is there, or makes it, as POSIX has it for `cp`.
-    fn open_sink(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Copy> {
+    fn open_sink(&self, pair: &Pair, source: &OwnedFd, stat: &Stat, sink: &mut Sink) -> Done<Copy> {
         let staged = self.stage.is_some() && !sink.is_new();
         // What is there keeps its bytes.
         let in_place = self.settings.attributes_only && !sink.is_new();
@@ -144,7 +145,12 @@ impl Shared<'_> {
         let mut errno = None;
         if !sink.is_new() {
             match self.open_existing(&pair.sink, sink) {
-                Ok(open) => return Ok(Copy::new(open, false, 0, None)),
+                Ok(open) => {
+                    if self.empties() && self.plan.route.is_some() {
+                        self.empty_by_route(pair, source, &open)?;
+                    }
+                    return Ok(Copy::new(open, false, 0, None));
+                }
                 Err(Errno::NOENT) => {}
                 Err(_) if self.settings.force => self.remove(&pair.sink)?,
                 Err(refused) => errno = Some(refused),
@@ -223,13 +229,35 @@ impl Shared<'_> {
     }
 
     fn open_existing(&self, place: &Place, sink: &Sink) -> Result<OwnedFd, Errno> {
-        let empties = self.settings.make != Make::Attributes;
-        let truncate = if empties { OFlags::TRUNC } else { OFlags::empty() };
+        let at_once = self.empties() && self.plan.route.is_none();
+        let truncate = if at_once { OFlags::TRUNC } else { OFlags::empty() };
         // What was no symbolic link when it was looked at is not to be one now.
         let looked = sink.stat.is_some() && sink.link.is_none();
         let follow = if looked { OFlags::NOFOLLOW } else { OFlags::empty() };
         let flags = truncate | follow;
         place.open(self.access() | flags, 0)
+    }
+
+    fn empties(&self) -> bool {
+        self.settings.make != Make::Attributes
+    }
+
+    /// The route that was named may never join such ends: only what it does join is emptied.
+    fn empty_by_route(&self, pair: &Pair, source: &OwnedFd, sink: &OwnedFd) -> Done {
+        let (from, to) = (&pair.source.shown, &pair.sink.shown);
+        // What is no end at all is told of once it is to be copied.
+        let ends = Endpoint::source(source.as_fd()).ok().zip(Endpoint::sink(sink.as_fd()).ok());
+        if let Some((source, sink)) = &ends
+            && let Some(route) = &self.plan.route
+            && let Err(error) = Plan::only(route, &job(source, sink), Knobs::default())
+        {
+            return Err(self.voice.wrong(Fault::Other(error.to_string()).said(from, to)));
+        }
+        match rustix::fs::ftruncate(sink, 0) {
+            // Pipes and devices hold nothing that could be taken out.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(errno) => Err(self.not_made(pair, errno)),
+        }
     }
 
     /// What is verified is read again, and only what may be read is mapped.

@@ -96,6 +96,12 @@ fn copy(settings: &Settings, live: &Live) -> Result<i32, Wrong> {
         files => files.to_vec(),
     };
     let transfer = &settings.options.transfer;
+    let plain = |what: String| Wrong::plain(what);
+    settings.options.plan.check().map_err(|error| plain(error.to_string()))?;
+    let files = [&transfer.output, &transfer.store_and_forward].into_iter().flatten();
+    let files = files.map(|path| path.as_os_str());
+    let named = inputs.iter().map(OsString::as_os_str).chain(files);
+    settings.options.metrics.check(named).map_err(plain)?;
     let sink = match &transfer.output {
         _ if transfer.discard => Sink::nowhere(live),
         Some(path) => Sink::file(path, &inputs, live),

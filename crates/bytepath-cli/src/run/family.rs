@@ -375,7 +375,8 @@ impl Family {
 
     /// What went through a pipe since it was there.
     pub(super) fn through(&self, joint: &Joint) -> Through {
-        let through = self.between(joint.writer, joint.reader);
+        let own = |pid| self.member(pid).filter(|member| !self.counts_others(member));
+        let through = told(own(joint.writer), own(joint.reader));
         // What ended unseen was looked at before that, and so was the pipe.
         let is_alive = |pid| self.member(pid).is_some_and(|member| member.alive);
         match self.is_at_least(joint) && !is_alive(joint.writer) {
@@ -384,20 +385,23 @@ impl Family {
         }
     }
 
+    /// Whether it is a shell that has waited for what it started. It has the ends of all their pipes
+    /// until they have begun, and so may be taken for the end of any, while its counts are of all.
+    fn counts_others(&self, member: &Member) -> bool {
+        let is_shell = member.program == self.shell || member.now.name.ends_with("sh");
+        is_shell && member.now.has_waited
+    }
+
     /// Whether more may have gone through than that.
     pub(super) fn is_at_least(&self, joint: &Joint) -> bool {
-        let whole = |pid| self.member(pid).is_some_and(|member| member.seen_ended);
+        let is_whole = |member: &Member| member.seen_ended && !self.counts_others(member);
+        let whole = |pid| self.member(pid).is_some_and(is_whole);
         !whole(joint.writer) && !whole(joint.reader)
     }
 
     /// What went from one to the other, if there is a pipe between them.
     pub(super) fn between(&self, writer: Pid, reader: Pid) -> Through {
-        let ended = |pid| self.member(pid).is_some_and(|member| member.seen_ended);
-        let one_ended = ended(writer) != ended(reader);
-        // What was not looked at after its end says less than what was.
-        let moved = |pid| self.member(pid).filter(|_| ended(pid) || !one_ended)?.now.moved;
-        let written = moved(writer).map(|moved| moved.written_bytes);
-        Through::of(written, moved(reader).map(|moved| moved.read_bytes))
+        told(self.member(writer), self.member(reader))
     }
 
     pub(super) fn member(&self, pid: Pid) -> Option<&Member> {
@@ -506,6 +510,16 @@ impl Member {
             () => Doing::Other,
         }
     }
+}
+
+/// What went from one to the other by what they count.
+fn told(writer: Option<&Member>, reader: Option<&Member>) -> Through {
+    let ended = |member: Option<&Member>| member.is_some_and(|member| member.seen_ended);
+    let one_ended = ended(writer) != ended(reader);
+    // What was not looked at after its end says less than what was.
+    let moved = |member: Option<&Member>| member.filter(|_| ended(member) || !one_ended)?.now.moved;
+    let written = moved(writer).map(|moved| moved.written_bytes);
+    Through::of(written, moved(reader).map(|moved| moved.read_bytes))
 }
 
 /// Whether a process may run on these CPUs, and on no others.

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use bytepath_report::numbers;
 use rustix::process::Pid;
 use rustix::stdio::{stderr, stdout};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use super::family::{Family, Joint};
 use super::process;
-use super::told::in_a_line;
+use crate::live::{cut, in_a_line};
 
 /// Lines are drawn no more often than this; where the output goes to the same terminal, which must
 /// not be drawn over, no more often than that.
@@ -154,31 +154,8 @@ fn size() -> (usize, usize) {
     (or(size.map(|size| size.ws_row), SIZE.0), or(size.map(|size| size.ws_col), SIZE.1))
 }
 
-/// As much of it as takes fewer columns than that.
-fn cut(line: &str, columns: usize) -> &str {
-    let mut width = 0;
-    let mut ends = line.char_indices().filter(|(_, letter)| {
-        width += letter.width().unwrap_or(0);
-        width >= columns
-    });
-    ends.next().map_or(line, |(end, _)| &line[..end])
-}
-
 fn write(text: &str) {
     use std::io::Write as _;
     // Where nobody can see it, the work goes on all the same.
     let _ = std::io::stderr().write_all(text.as_bytes());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_cut_by_columns() {
-        assert_eq!(cut("abcdef", 4), "abc");
-        assert_eq!(cut("abc", 4), "abc");
-        assert_eq!(cut("\u{65e5}\u{672c}\u{8a9e}", 6), "\u{65e5}\u{672c}");
-        assert_eq!(cut("", 1), "");
-    }
 }

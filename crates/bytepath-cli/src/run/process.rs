@@ -32,6 +32,8 @@ pub(super) struct Reading {
     /// Time on a CPU, and time waiting for one.
     pub(super) run_ns: u64,
     pub(super) wait_ns: u64,
+    /// Whether it has waited for children that ended: what those moved is counted as its own.
+    pub(super) has_waited: bool,
     /// What it asked read(2) and write(2) and their like to move; splice(2) is not counted there.
     pub(super) moved: Option<Moved>,
 }
@@ -79,6 +81,8 @@ impl Reading {
             threads: u32::try_from(number(20)?).unwrap_or(u32::MAX),
             cpu: usize::try_from(number(39)?).unwrap_or(0),
             flags: number(9)?,
+            // No process ends without a page fault.
+            has_waited: number(11)? > 0,
             began: number(22)?,
             ..Reading::default()
         })

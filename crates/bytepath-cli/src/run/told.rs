@@ -10,6 +10,7 @@ use super::family::{Doing, Family, Joint, Member, Through};
 use super::stages::{End, Started};
 use super::verdict;
 use super::watch::Watched;
+use crate::live::in_a_line;
 
 /// A process that took less of a CPU than this, and no part in a pipe, is not worth a line.
 const WORTH_CPU_S: f64 = 0.01;
@@ -66,7 +67,8 @@ impl Told {
             notes,
             ..Ran::default()
         };
-        ran.verdict = verdict::of(&at_work(&ran, &pids, family));
+        let shell = whole.and_then(|_| watched.stages.all.first()?.pid);
+        ran.verdict = verdict::of(&at_work(&ran, &pids, family, shell));
         Told { ran }
     }
 
@@ -125,9 +127,12 @@ impl Told {
     }
 }
 
-/// The run without the time in which it was stopped, in which nobody held it up.
-fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>) -> Ran {
+/// The run without the time in which it was stopped, in which nobody held it up, and without the pipes
+/// of the shell, which join all that it started.
+fn at_work(ran: &Ran, pids: &[Option<Pid>], family: Option<&Family>, shell: Option<Pid>) -> Ran {
     let mut ran = ran.clone();
+    let is_shell = |stage: usize| shell.is_some() && pids[stage] == shell;
+    ran.pipes.retain(|pipe| !is_shell(pipe.from) && !is_shell(pipe.to));
     ran.seconds -= ran.stopped_s;
     for (stage, pid) in ran.stages.iter_mut().zip(pids) {
         let stopped = pid.and_then(|pid| Some(family?.member(pid)?.stopped.as_secs_f64()));
@@ -148,11 +153,6 @@ fn line(stage: &RanStage) -> String {
     };
     let cpu_s = numbers::figure(stage.user_s + stage.system_s);
     format!("  {command:SHOWN$} {cpu_s} s of CPU{ended}")
-}
-
-/// A text without what would begin lines in it, or steer the terminal.
-pub(super) fn in_a_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
 }
 
 /// With how long the pipe was there, unless it tells; without a rate where nobody knows.

@@ -6,10 +6,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use bytepath::fan_out::FanOutPlan;
-use bytepath::machine::Machine;
 use bytepath::{Endpoint, Profile};
 
-use crate::planning::usual_profile;
+use crate::planning::{named_profile, usual_profile};
 
 /// See the module.
 pub(super) struct Planned {
@@ -22,13 +21,7 @@ impl Planned {
     /// # Errors
     /// The profile that was named cannot be used, in words.
     pub(super) fn by(named: Option<&Path>) -> Result<Planned, String> {
-        let read = |path: &Path| {
-            let profile = Profile::read(path)?;
-            profile.check_machine(Machine::this())?;
-            Ok(profile)
-        };
-        let named = named.map(read).transpose();
-        let named = named.map_err(|error: bytepath::profile::ProfileError| error.to_string())?;
+        let named = named.map(named_profile).transpose().map_err(|error| error.to_string())?;
         Ok(Planned { named, without: OnceLock::new() })
     }
 

@@ -100,7 +100,7 @@ fn each_command_may_have_steps_of_its_own_and_names_and_parameters() {
 fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
     let folder = folder();
     fs::write(folder.path().join("text"), "not a program").expect("a file");
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 8] = [
         ("no-such-command", &["127", "not found", "no-such-command"]),
         ("./text", &["126", "not executable", "Permission denied"]),
         ("exit 3", &["it ended with 3", "--ignore-failure"]),
@@ -108,10 +108,11 @@ fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
         ("kill -9 $$", &["SIGKILL"]),
         ("sh -c 'kill -TERM $$'; exit $?", &["143", "SIGTERM"]),
         ("echo because >&2; false", &["it ended with 1", "it said: because"]),
+        ("printf \"why\\nTry 'x --help' for more\\n\" >&2; false", &["it said: why"]),
     ];
     let commands: Vec<&str> = cases.iter().map(|(command, _)| *command).collect();
     let all = [&commands[..], &["true", "--blocks", "3", "--json", "-"]].concat();
-    let done = bench(folder.path(), &all).refused(1, &["7 of 8 commands failed"]);
+    let done = bench(folder.path(), &all).refused(1, &["8 of 9 commands failed"]);
     for (command, words) in cases {
         let why = why(&done, command);
         for word in words {

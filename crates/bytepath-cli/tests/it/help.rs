@@ -33,6 +33,15 @@ fn the_help_names_every_outlet_inlet_wait_and_peer() {
 }
 
 #[test]
+fn tips_name_commands_for_people_alone() {
+    let done =
+        run(&mut bytepath(&["nonesuch"])).refused(2, &["unrecognized subcommand 'nonesuch'"]);
+    assert!(!done.stderr.contains("tip"), "{done:?}");
+    run(&mut bytepath(&["touhc"])).refused(2, &["similar subcommand exists: 'tour'"]);
+    run(&mut bytepath(&["bench", "pipe"])).refused(2, &["tip", "'pipes'"]);
+}
+
+#[test]
 fn processes_of_an_arm_are_no_commands_for_people() {
     let listed = help(&[]);
     for process in [

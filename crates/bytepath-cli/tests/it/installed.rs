@@ -59,6 +59,9 @@ const TYPED: &[(&str, &[&str])] = &[
     ("pv --pidfile al", &["pv", "--pidfile", "alpha"]),
     ("fleet cp --journ", &["fleet", "cp", "--journal"]),
     ("fleet cp --sparse alw", &["fleet", "cp", "--sparse", "always"]),
+    ("cp -u al", &["cp", "-u", "alpha"]),
+    ("cp --reflink=ne", &["cp", "--reflink=never"]),
+    ("tee --output-error=exit-", &["tee", "--output-error=exit-nopipe"]),
 ];
 
 /// A shell's home, and the folder that it is in.

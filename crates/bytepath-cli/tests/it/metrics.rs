@@ -211,6 +211,29 @@ fn a_job_that_a_signal_ends_tells_so() {
 }
 
 #[test]
+fn it_is_none_of_the_files_that_are_read_and_written() {
+    for words in [
+        "pv --metrics in in",
+        "pv --metrics ./out -o out in",
+        "pv --metrics new -o new in",
+        "pv --metrics in <in",
+        "cat --metrics in in",
+        "tee --metrics out out <in",
+        "tee --metrics in <in",
+        "cp --metrics in in out",
+    ] {
+        let folder = folder();
+        let done = shell(&format!(
+            "cd '{}' && echo read >in && echo written >out && $bytepath {words}; echo $?; cat in out",
+            folder.path().display()
+        ));
+        let (code, files) = done.stdout.split_once('\n').expect("a code");
+        assert!(code != "0" && files == "read\nwritten\n", "{words}: {done:?}");
+        assert!(done.stderr.contains("--metrics would"), "{words}: {done:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_written_is_said_once_and_disturbs_nothing() {
     let folder = folder();
     let gone = folder.path().join("gone");

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, as_nobody, bytepath, root, run, shell, spawned};
+use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell, spawned};
 
 /// A process that has 8 MiB in huge pages, or in small ones.
 fn has_memory(pages: &str) -> crate::program::Bounded {
@@ -113,6 +113,11 @@ fn what_cannot_be_looked_at_says_why() {
     run(&mut bytepath(&["pages", "--", "/etc/passwd"])).refused(126, &["Permission denied"]);
     let done = run(&mut bytepath(&["pages", "--", "true"]));
     assert!(done.status.success(), "{done:?}");
+    if root() && installed("unshare") {
+        let hidden =
+            "unshare -m sh -c 'mount -t tmpfs none /proc && exec \"$bytepath\" pages -- true'";
+        shell(hidden).refused(1, &["/proc/self/smaps cannot be read"]);
+    }
     // A kernel thread has none.
     if root() && std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
         run(&mut bytepath(&["pages", "2"])).refused(1, &["a thread of the kernel's"]);

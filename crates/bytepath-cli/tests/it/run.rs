@@ -729,6 +729,25 @@ fn figures_of_what_a_shell_runs_are_told_as_what_was_seen() {
     assert!(words.contains("(in the longest of 2 pipelines, "), "{words}");
 }
 
+/// A shell counts what its children moved as its own, and has had an end of each of their pipes.
+#[test]
+fn what_a_shell_counts_of_all_is_told_of_no_pipe() {
+    const BYTES: u64 = 2_000_000;
+    for shell in ["sh", "bash", "zsh"].into_iter().filter(|shell| installed(shell)) {
+        let text = format!(
+            "for i in $(seq 30); do head -c {BYTES} /dev/zero | tr a b | wc -l >/dev/null; done"
+        );
+        let told = told(&["--shell", &path_of(shell), &text]);
+        let pipes = told["pipes"].as_array().expect("a list");
+        for pipe in pipes {
+            let bytes = pipe["bytes"].as_u64().unwrap_or(0);
+            assert!(bytes < 2 * BYTES, "{shell}: {told}");
+        }
+        let words = told["verdict"]["words"].as_str().expect("text");
+        assert!(!words.starts_with("none alone; of a CPU they took"), "{shell}: {words}");
+    }
+}
+
 #[test]
 fn the_shell_and_run_are_compared_on_the_same_output() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -98,6 +98,29 @@ fn the_profile_decides_also_where_nothing_is_to_be_shared() {
     }
 }
 
+/// What is there is emptied only once it is known that something comes in its place.
+#[test]
+fn a_plan_that_cannot_be_leaves_what_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fill(folder.path());
+    for (words, told) in [
+        ("cp --profile none large c", "no profile of this machine at none"),
+        ("cp --profile c large c", "c is no profile"),
+        ("cp --route tee large c", "route tee is refused"),
+        ("cp --route splice-through large c", "route splice-through is refused"),
+        ("pv --profile none -o c large", "no profile of this machine at none"),
+        ("tee --profile none c <large", "no profile of this machine at none"),
+    ] {
+        let done =
+            beside_large(folder.path(), &format!("echo old >c; $bytepath {words}; echo $?; cat c"));
+        let (code, old) = done.stdout.split_once('\n').expect("a code");
+        assert!(code != "0" && old == "old\n", "{words}: {done:?}");
+        assert!(done.stderr.contains(told), "{words}: {done:?}");
+    }
+    beside_large(folder.path(), "seq 9 >c; $bytepath cp --route read-write large c && cmp large c")
+        .well();
+}
+
 #[test]
 fn what_cannot_go_past_the_page_cache_goes_by_the_profile() {
     if !may_trace() {

@@ -52,6 +52,42 @@ fn what_was_done_is_one_document() {
 }
 
 #[test]
+fn nothing_is_written_over_what_is_copied() {
+    for words in [
+        "--json-files large large d",
+        "--json large large d",
+        "--metrics ./large large d",
+        "--json-files d large d",
+        "--json d large d",
+        "--metrics d large d",
+        "--json e large ./e",
+        "--json e --json-files e large f",
+        "--json ./e --metrics e large f",
+    ] {
+        let done = in_folder(&format!(
+            "cp large same; echo old >d; $bytepath cp {words}; echo $?; cmp large same && cat d; ls"
+        ));
+        assert_eq!(done.stdout, "1\nold\nd\nlarge\nsame\n", "{words}: {done:?}");
+        assert!(done.stderr.contains("--"), "{words}: {done:?}");
+    }
+    in_folder("$bytepath cp --json - large - && cmp large ./-").well();
+    // What is met on the way is left as it was, or as it was copied; the rest is copied.
+    let trees = "mkdir s d; echo new >s/x; echo more >s/y; echo old >d/x;";
+    let done = in_folder(&format!("{trees} $bytepath cp -rT --json d/x s d; echo $?; cat d/x d/y"));
+    assert!(done.stdout.starts_with("1\n{\n") && done.stdout.ends_with("}\nmore\n"), "{done:?}");
+    assert_eq!(done.stderr, "cp: not replacing 'd/x', which --json writes\n");
+    let done = in_folder(&format!("{trees} $bytepath cp -rT --json d/y s d; echo $?; cat d/x d/y"));
+    assert_eq!(done.stdout, "1\nnew\nmore\n", "{done:?}");
+    let done =
+        in_folder(&format!("{trees} $bytepath cp -rT --json-files s/x s d; echo $?; cat d/x d/y"));
+    assert_eq!(done.stdout, "1\nold\nmore\n", "{done:?}");
+    assert_eq!(done.stderr, "cp: not copying 's/x', which --json-files writes\n");
+    // A document of an earlier run is copied, and then replaced.
+    let done = in_folder(&format!("{trees} $bytepath cp -rT --json s/x s d && cat d/x s/x"));
+    assert!(done.well().stdout.starts_with("new\n{"));
+}
+
+#[test]
 fn what_went_wrong_is_in_the_document() {
     let done = in_folder("$bytepath cp --json - large missing large/x . new");
     let told = document(&done.stdout);

@@ -259,7 +259,7 @@ fn a_user_who_may_have_no_second_thread_still_moves_all_of_it() {
     for words in ["-q", "-f", "-ql", "-q -L 1G", "-q -U -"] {
         // A user of this test's own, as the limit is on all of a user's processes.
         let line = format!(
-            "ulimit -u 1; cat a | TMPDIR=/tmp \
+            "cat a | TMPDIR=/tmp prlimit --nproc=1 \
              setpriv --reuid 65531 --regid 65531 --clear-groups {BYTEPATH} pv {words} 2>said"
         );
         let mut command = Command::new("sh");

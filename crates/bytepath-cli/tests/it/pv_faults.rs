@@ -1,7 +1,10 @@
 //! `pv` where calls fail: every byte arrives or the exit code says why not, as with the real pv.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -100,6 +103,35 @@ fn what_did_not_reach_the_device_is_told_of() {
         let done = traced(Which::Ours, folder.path(), &["inject=fdatasync:error=EIO"], words);
         assert_eq!(done.status.code(), Some(16), "{words}: {}", done.stderr);
         assert!(done.stderr.contains("write failed: Input/output error"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn what_came_before_a_read_error_counts() {
+    // A socket whose other end was closed with bytes in it.
+    let broken_off = || {
+        let (mut ours, mut peer) = UnixStream::pair().expect("a pair");
+        ours.write_all(b"x").expect("taken");
+        peer.write_all(&[b'a'; 60_000]).expect("taken");
+        drop(peer);
+        Stdio::from(OwnedFd::from(ours))
+    };
+    let folder = folder();
+    fs::write(folder.path().join("good"), [b'b'; 100_000]).expect("written");
+    let pv = |words: &str| {
+        let mut command = Command::new(BYTEPATH);
+        command.arg("pv").args(words.split(' ')).current_dir(folder.path());
+        run(command.env_remove("RUST_BACKTRACE").stdin(broken_off()))
+    };
+    for words in ["-q -S -s 100000 - good", "-q -C -S -s 100000 - good"] {
+        let done = pv(words).refused(16, &["read failed: Connection reset by peer"]);
+        assert_eq!(done.stdout.len(), 100_000, "{words}");
+        assert_eq!(done.stdout.find('b'), Some(60_000), "{words}");
+    }
+    for words in ["-n -b --durable -o out -", "-n -b -C --durable -o out -"] {
+        let done = pv(words).refused(16, &["read failed: Connection reset by peer"]);
+        let last = done.stderr.lines().rfind(|line| !line.starts_with("pv: "));
+        assert_eq!(last, Some("60000"), "{words}: {}", done.stderr);
     }
 }
 

@@ -41,6 +41,9 @@ impl Folder {
         let mut note = Alone::wait()?.note()?;
         let path = directory.join(&note.name);
         note.tell(path.as_os_str().as_bytes())?;
+        if !cgroups::is_group(directory) {
+            note.outlasts_the_machine();
+        }
         let folder = Folder { path, note };
         std::fs::create_dir(&folder.path)?;
         Ok(folder)

@@ -7,6 +7,7 @@ use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::calls::may_trace;
 use crate::program::{HANGS_AFTER, bytepath, run, shell, spawned};
 
 /// Blocks and times that take no time; the figures mean nothing.
@@ -138,6 +139,24 @@ fn an_operation_that_fails_is_an_error_and_no_figure() {
         assert_eq!(arm["status"] == "unavailable", accept, "{name}: {}", arm["why"]);
         assert_eq!(arm["why"].as_str().is_some_and(|why| why.contains("ulimit -n")), accept);
     }
+}
+
+#[test]
+fn what_a_run_makes_is_noted_on_the_device_before() {
+    if !may_trace() {
+        return;
+    }
+    let line = "cd $(mktemp -d) && strace -f -y -qqq -o log -e trace=fdatasync,fsync,mkdir $bytepath \
+                bench calls --arms nop --quick --no-store --time 1ms >/dev/null && \
+                grep -B 2 'mkdir(\"[^\"]*/.bytepath-run' log | head -n 3; rm -r \"$PWD\"";
+    let done = shell(line).well();
+    let calls: Vec<_> = done.stdout.lines().collect();
+    let [note, notes, folder] = calls[..] else { panic!("{done:?}") };
+    let name = |line: &str| {
+        Some(line.split_once("/.bytepath-run-")?.1.split(['"', '>']).next()?.to_owned())
+    };
+    assert!(note.contains("fdatasync(") && notes.contains("fsync("), "{done:?}");
+    assert!(name(folder).is_some() && name(note) == name(folder), "{done:?}");
 }
 
 #[test]

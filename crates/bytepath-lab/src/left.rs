@@ -38,12 +38,31 @@ impl Folder {
     /// # Errors
     /// There is no right or no room for it, or for its note.
     pub fn make(directory: &Path) -> std::io::Result<Folder> {
+        Folder::noted(directory)?.made()
+    }
+
+    /// The same for what is large: its note is on the device before it, so that a power cut does not leave it
+    /// without.
+    ///
+    /// # Errors
+    /// As of [`Folder::make`].
+    pub fn make_lasting(directory: &Path) -> std::io::Result<Folder> {
+        let folder = Folder::noted(directory)?;
+        folder.note.outlasts_the_machine();
+        folder.made()
+    }
+
+    /// One that is not there as yet.
+    fn noted(directory: &Path) -> std::io::Result<Folder> {
         let mut note = Alone::wait()?.note()?;
         let path = directory.join(&note.name);
         note.tell(path.as_os_str().as_bytes())?;
-        let folder = Folder { path, note };
-        std::fs::create_dir(&folder.path)?;
-        Ok(folder)
+        Ok(Folder { path, note })
+    }
+
+    fn made(self) -> std::io::Result<Folder> {
+        std::fs::create_dir(&self.path)?;
+        Ok(self)
     }
 
     /// Where it is.

@@ -48,6 +48,7 @@ pub mod stream_work;
 pub mod streams;
 pub mod swap;
 mod sys;
+mod threads;
 pub mod to_the_end;
 mod tools;
 pub mod touches;

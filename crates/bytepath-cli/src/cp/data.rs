@@ -306,11 +306,17 @@ impl<'a> Data<'a> {
             let most =
                 usize::try_from(limit - done).map_or(LOOK_BYTES, |left| left.min(LOOK_BYTES));
             let (count, filled) = self.fill(&mut room[..most]);
-            self.write_but_holes(start + done, &room[..count], block_bytes)?;
-            done += count as u64;
-            self.shared.hand.reached(start + done);
-            self.count(Other::ReadWrite, count as u64)?;
-            filled?;
+            let at = start + done;
+            let written = self.write_but_holes(at, &room[..count], block_bytes);
+            let end = written.map_or_else(|(end, _)| end, |()| at + count as u64);
+            done = end - start;
+            self.shared.hand.reached(end);
+            self.count(Other::ReadWrite, end - at)?;
+            let stopped = written.map_err(|(_, errno)| Fault::Writing(errno)).and(filled);
+            if let Err(Fault::Reading(errno) | Fault::Writing(errno)) = stopped {
+                self.shared.voice.ledger.stopped(errno, end);
+            }
+            stopped?;
             if count < most {
                 break;
             }
@@ -342,8 +348,13 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Writes what is between blocks of zeros, each run of blocks by one call.
-    fn write_but_holes(&self, start: u64, bytes: &[u8], block_bytes: usize) -> Result<(), Fault> {
+    /// Writes what is between blocks of zeros, each run of blocks by one call; or where that stopped.
+    fn write_but_holes(
+        &self,
+        start: u64,
+        bytes: &[u8],
+        block_bytes: usize,
+    ) -> Result<(), (u64, Errno)> {
         let (mut run, mut end) = (0, 0);
         for block in bytes.chunks(block_bytes) {
             if bytepath_show::is_zeros(block) {
@@ -355,13 +366,13 @@ impl<'a> Data<'a> {
         self.write_at(start + run as u64, &bytes[run..])
     }
 
-    fn write_at(&self, mut at: u64, mut bytes: &[u8]) -> Result<(), Fault> {
+    fn write_at(&self, mut at: u64, mut bytes: &[u8]) -> Result<(), (u64, Errno)> {
         while !bytes.is_empty() {
             match rustix::io::pwrite(self.sink, bytes, at) {
-                Ok(0) => return Err(Fault::Writing(Errno::NOSPC)),
+                Ok(0) => return Err((at, Errno::NOSPC)),
                 Ok(count) => (at, bytes) = (at + count as u64, &bytes[count..]),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Fault::Writing(errno)),
+                Err(errno) => return Err((at, errno)),
             }
         }
         Ok(())

@@ -111,6 +111,9 @@ impl Reader {
 
     /// Reads until the room is full or the file ends.
     fn fill(&mut self, file: BorrowedFd<'_>, room: &mut [u8], at: u64) -> Result<usize, Errno> {
+        // Up to the largest offset that there is: a request beyond it is refused as a whole.
+        let most = (i64::MAX as u64).saturating_sub(at).min(room.len() as u64) as usize;
+        let room = &mut room[..most];
         let mut filled = 0;
         while filled < room.len() {
             match self.read(file, &mut room[filled..], at + filled as u64) {

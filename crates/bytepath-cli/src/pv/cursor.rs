@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -24,6 +24,9 @@ const ANSWER_TIME: Duration = Duration::from_millis(1000);
 
 /// A terminal's answer is shorter than this.
 const ANSWER_BYTES_MAX: usize = 64;
+
+/// How often the file may be removed by another while we wait for its lock.
+const REMOVED_MAX: usize = 100;
 
 /// Our rows.
 pub(crate) struct Row {
@@ -63,16 +66,7 @@ impl Row {
             .find_map(|name| std::env::var_os(name).filter(|folder| !folder.is_empty()));
         let folder = PathBuf::from(folder.unwrap_or_else(|| "/tmp".into()));
         let path = folder.join(format!("bytepath-pv-{user}-{device:x}.rows"));
-        let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).ok()?;
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.mode(0o600).custom_flags(nofollow).open(&path).ok()?;
-        let found = file.metadata().ok()?;
-        // Another name of it may be a file that is not ours to change.
-        if found.uid() != user || !found.is_file() || found.nlink() != 1 {
-            return None;
-        }
-        rustix::fs::flock(&file, FlockOperation::LockExclusive).ok()?;
+        let mut file = opened(&path, user)?;
         let mut shared = Shared::read(&mut file);
         shared.owners.retain(Owner::lives);
         if shared.owners.is_empty() {
@@ -99,20 +93,17 @@ impl Row {
 
     /// Gives the rows up; the last one leaves the cursor below all of them.
     pub(crate) fn end(mut self, screen: &Screen) {
-        let mut last = false;
+        let path = std::mem::take(&mut self.path);
         self.locked(|us, shared| {
             shared.owners.retain(|owner| owner != us);
-            last = shared.owners.is_empty();
-            if last {
+            if shared.owners.is_empty() {
                 let row = (shared.base + shared.rows).saturating_sub(1).clamp(1, screen.height());
                 screen::write(format_args!("\x1b[{row};1H\n"));
+                // Who waits for its lock makes another.
+                let _ = std::fs::remove_file(path);
             }
             true
         });
-        if last {
-            // Who comes between sees an empty file, and begins anew.
-            let _ = std::fs::remove_file(&self.path);
-        }
     }
 
     /// Does something with what the file says, alone; and writes it back if it says so.
@@ -126,6 +117,29 @@ impl Row {
         }
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
+}
+
+/// The file at `path`, locked; nothing where it is not ours.
+fn opened(path: &Path, user: u32) -> Option<File> {
+    let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).ok()?;
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600).custom_flags(nofollow);
+    for _ in 0..REMOVED_MAX {
+        let file = options.open(path).ok()?;
+        let found = file.metadata().ok()?;
+        if found.uid() != user || !found.is_file() {
+            return None;
+        }
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).ok()?;
+        match file.metadata().ok()?.nlink() {
+            0 => {}
+            1 => return Some(file),
+            // Another name of it may be a file that is not ours to change.
+            _ => return None,
+        }
+    }
+    None
 }
 
 impl Shared {
@@ -273,6 +287,34 @@ mod tests {
         for text in ["", "5", "5 x\n", "5 3\n1 2 3\n", "5 3\n-1 2 3 4\n"] {
             assert_eq!(Shared::parsed(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_file_that_was_removed_while_its_lock_was_waited_for_is_made_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rows");
+        let user = rustix::process::geteuid().as_raw();
+        let first = opened(&path, user).expect("ours");
+        let inode = format!(":{} ", first.metadata().expect("it is open").ino());
+        let is_waited_for = || {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+            locks.lines().any(|line| line.contains("->") && line.contains(&inode))
+        };
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| opened(&path, user).expect("made anew"));
+            // Some containers do not show locks.
+            for _ in 0..10_000 {
+                if is_waited_for() {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            std::fs::remove_file(&path).expect("it is there");
+            drop(first);
+            let second = second.join().expect("it does not panic");
+            let found = path.metadata().expect("it is there again");
+            assert_eq!(second.metadata().expect("it is open").ino(), found.ino());
+        });
     }
 
     #[test]

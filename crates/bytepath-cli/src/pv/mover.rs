@@ -286,6 +286,7 @@ impl Work<'_> {
             if let Some(cancel) = moment.or(signal) {
                 transfer = transfer.cancel(cancel);
             }
+            let before = self.tally.meter.bytes();
             let (moved, goes_on) = match transfer.run() {
                 Ok(moved) => {
                     let goes_on = moved.bytes >= most;
@@ -305,12 +306,17 @@ impl Work<'_> {
                 }
                 Err(error) => {
                     planning.broke_off(&error);
-                    break match error {
+                    // What was moved before it counts.
+                    let bytes = self.tally.meter.bytes() - before;
+                    pace.used(bytes);
+                    left.take(bytes, 0);
+                    let ended = match error {
                         TransferError::Failed(failed) if reader_left(&failed, sink) => {
                             Ended::SinkGone
                         }
                         error => self.failed(error, source),
                     };
+                    break self.settle(sink).err().unwrap_or(ended);
                 }
             };
             self.tally.wakes(false);
@@ -320,11 +326,8 @@ impl Work<'_> {
                 route = moved.route;
                 self.show_way(route, &whole);
             }
-            if self.settings.options.transfer.durable {
-                if let Err(ended) = byhand::sync(sink) {
-                    break ended;
-                }
-                self.tally.settled();
+            if let Err(ended) = self.settle(sink) {
+                break ended;
             }
             if let Err(error) = planning.went(&endless, moved, clock) {
                 break self.no_plan(&error, source);
@@ -335,6 +338,15 @@ impl Work<'_> {
         };
         options.explain(&planning, &endless);
         ended
+    }
+
+    /// Puts what was moved on the device where that counts.
+    fn settle(&self, sink: &Sink<'_>) -> Result<(), Ended> {
+        if self.settings.options.transfer.durable {
+            byhand::sync(sink)?;
+            self.tally.settled();
+        }
+        Ok(())
     }
 
     fn no_plan(&self, error: &CarryError, source: &Source<'_>) -> Ended {

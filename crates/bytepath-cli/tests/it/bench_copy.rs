@@ -8,7 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{arms, bytepath, entries, installed, root, run, spawned, until};
+use crate::calls::may_trace;
+use crate::program::{arms, bytepath, entries, installed, root, run, shell, spawned, until};
 
 /// Blocks and sizes that take no time; the figures mean nothing.
 const SHORT: [&str; 8] = ["--blocks", "2", "--size", "3M", "--files", "130", "--json", "-"];
@@ -351,6 +352,24 @@ fn what_a_killed_run_left_goes_when_the_next_one_starts() {
         });
         yard.is_clean();
     }
+}
+
+#[test]
+fn what_a_run_makes_is_noted_on_the_device_before() {
+    if !may_trace() {
+        return;
+    }
+    let line = "cd $(mktemp -d) && strace -f -y -qqq -o log -e trace=fdatasync,fsync,mkdir $bytepath \
+                bench copy --on dir --work one --arms cp --blocks 2 --size 64K --no-store >/dev/null && \
+                grep -B 2 'mkdir(\"[^\"]*/.bytepath-run' log | head -n 3; rm -r \"$PWD\"";
+    let done = shell(line).well();
+    let calls: Vec<_> = done.stdout.lines().collect();
+    let [note, notes, folder] = calls[..] else { panic!("{done:?}") };
+    let name = |line: &str| {
+        Some(line.split_once("/.bytepath-run-")?.1.split(['"', '>']).next()?.to_owned())
+    };
+    assert!(note.contains("fdatasync(") && notes.contains("fsync("), "{done:?}");
+    assert!(name(folder).is_some() && name(note) == name(folder), "{done:?}");
 }
 
 #[test]

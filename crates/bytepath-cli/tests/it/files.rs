@@ -8,7 +8,7 @@ use bytepath_report::{latency, schema};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{arms, bytepath, installed, run, text};
+use crate::program::{BYTEPATH, arms, bytepath, installed, root, run, text};
 
 /// Short enough for a test; the figures mean nothing.
 const SHORT: &[&str] = &[
@@ -268,6 +268,19 @@ fn what_requests_cost_is_told_where_threads_leave_nobody_else_the_cpu() {
         // No system call takes less than 10 ns.
         assert!(used.iter().sum::<f64>() >= 10e-9 * requests, "{report}");
     }
+}
+
+#[test]
+fn where_a_thread_cannot_be_had_none_begins() {
+    if !root() || !installed("setpriv") {
+        return println!("skipped: a user with few processes can only be had by root");
+    }
+    // A user of this test's own, as the limit is on all of a user's processes.
+    let limited = "prlimit --nproc=20 setpriv --reuid 65529 --regid 65529 --clear-groups";
+    let drive = "drive --engine pread --threads 40 --depth 1 --time 10ms";
+    let line = format!("{limited} {BYTEPATH} {drive} {BYTEPATH}");
+    run(Command::new("sh").args(["-c", &line]))
+        .refused(1, &["cannot start thread 20 of 40: ", "take fewer threads", "ulimit -u"]);
 }
 
 #[test]

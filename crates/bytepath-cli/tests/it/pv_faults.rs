@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -113,6 +115,35 @@ fn what_did_not_reach_the_device_is_told_of() {
         let done = traced(Which::Ours, folder.path(), &["inject=fdatasync:error=EIO"], words);
         assert_eq!(done.status.code(), Some(16), "{words}: {}", done.stderr);
         assert!(done.stderr.contains("write failed: Input/output error"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn what_came_before_a_read_error_counts() {
+    // A socket whose other end was closed with bytes in it.
+    let broken_off = || {
+        let (mut ours, mut peer) = UnixStream::pair().expect("a pair");
+        ours.write_all(b"x").expect("taken");
+        peer.write_all(&[b'a'; 60_000]).expect("taken");
+        drop(peer);
+        Stdio::from(OwnedFd::from(ours))
+    };
+    let folder = folder();
+    fs::write(folder.path().join("good"), [b'b'; 100_000]).expect("written");
+    let pv = |words: &str| {
+        let mut command = Command::new(BYTEPATH);
+        command.arg("pv").args(words.split(' ')).current_dir(folder.path());
+        run(command.env_remove("RUST_BACKTRACE").stdin(broken_off()))
+    };
+    for words in ["-q -S -s 100000 - good", "-q -C -S -s 100000 - good"] {
+        let done = pv(words).refused(16, &["read failed: Connection reset by peer"]);
+        assert_eq!(done.stdout.len(), 100_000, "{words}");
+        assert_eq!(done.stdout.find('b'), Some(60_000), "{words}");
+    }
+    for words in ["-n -b --durable -o out -", "-n -b -C --durable -o out -"] {
+        let done = pv(words).refused(16, &["read failed: Connection reset by peer"]);
+        let last = done.stderr.lines().rfind(|line| !line.starts_with("pv: "));
+        assert_eq!(last, Some("60000"), "{words}: {}", done.stderr);
     }
 }
 
@@ -317,7 +348,7 @@ fn a_user_who_may_have_no_second_thread_still_moves_all_of_it() {
     for words in ["-q", "-f", "-ql", "-q -L 1G", "-q -U -"] {
         // A user of this test's own, as the limit is on all of a user's processes.
         let line = format!(
-            "ulimit -u 1; cat a | TMPDIR=/tmp \
+            "cat a | TMPDIR=/tmp prlimit --nproc=1 \
              setpriv --reuid 65531 --regid 65531 --clear-groups {BYTEPATH} pv {words} 2>said"
         );
         let mut command = Command::new("sh");

@@ -90,7 +90,7 @@ impl Ground {
         let failed = |error: std::io::Error| {
             format!("cannot make a folder in {}: {error}", directory.display())
         };
-        let folder = Folder::make(directory).map_err(failed)?;
+        let folder = Folder::make_lasting(directory).map_err(failed)?;
         let opened = File::open(folder.path()).map_err(failed)?;
         let found = machine::file_system_of(opened.as_fd()).map_err(|error| error.to_string())?;
         Ok(Ground {
@@ -235,7 +235,7 @@ fn image(name: &'static str, directory: &Path, bytes: u64) -> Result<Ground, Str
     }
     let failed =
         |error: std::io::Error| format!("cannot make an image in {}: {error}", directory.display());
-    let folder = Folder::make(directory).map_err(failed)?;
+    let folder = Folder::make_lasting(directory).map_err(failed)?;
     let path = folder.path().join(IMAGE);
     let image = image_options().open(&path);
     let image = image.and_then(|file| file.set_len(bytes).map(|()| file)).map_err(failed)?;

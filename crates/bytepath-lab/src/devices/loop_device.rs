@@ -33,7 +33,7 @@ impl Loop {
             format!("no file for it in {place}: {error}; take a smaller one, or another --dir")
         };
         file_set::is_room(directory, bytes).map_err(failed)?;
-        let folder = Folder::make(directory).map_err(failed)?;
+        let folder = Folder::make_lasting(directory).map_err(failed)?;
         let image = image_options().open(folder.path().join(IMAGE));
         let image = image.and_then(|file| file_set::reserved(file, bytes)).map_err(failed)?;
         let (path, device) = attached(&image, Way::Cached)?;

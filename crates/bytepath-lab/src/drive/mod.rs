@@ -24,6 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::ends::Usage;
+use crate::threads;
 use contents::Written;
 pub use contents::{Contents, Wrong};
 use job::{Job, Tally};
@@ -165,6 +166,9 @@ pub enum DriveError {
         /// Where and how they differ.
         wrong: Box<Wrong>,
     },
+    /// A thread cannot be had.
+    #[error("{0}")]
+    Threads(String),
     /// A histogram could not be kept.
     #[error("cannot keep the latencies: {0}")]
     Histogram(String),
@@ -267,7 +271,7 @@ impl Drive {
             written: spans.iter().map(|span| Written::new(blocks(span))).collect(),
             used: Used::default(),
         };
-        let tallies = self.threads(&together);
+        let tallies = self.threads(&together)?;
         let settled = self.settle(if watched { &spans } else { &[] }, &together.written);
         let mut whole = Tally::new()?;
         for tally in tallies {
@@ -290,20 +294,17 @@ impl Drive {
     }
 
     /// Starts the threads, and waits for them.
-    fn threads(&self, together: &Together) -> Vec<Result<Tally, DriveError>> {
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.jobs * self.threads)
-                .map(|thread| scope.spawn(move || self.thread(thread, together)))
-                .collect();
+    fn threads(&self, together: &Together) -> Result<Vec<Result<Tally, DriveError>>, DriveError> {
+        let all = 0..self.jobs * self.threads;
+        let works = all.map(|thread| move || self.thread(thread, together));
+        let begin = || {
             together.barrier.wait();
             let begins = now_ns() + nanoseconds(self.warm_up);
             together.begins.store(begins, Ordering::Relaxed);
             together.barrier.wait();
-            let joined = threads.into_iter().map(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
-            joined.collect()
-        })
+        };
+        let (tallies, ()) = threads::all_at_once(works, begin).map_err(DriveError::Threads)?;
+        Ok(tallies)
     }
 
     /// The work of one thread. It opens the files itself: threads that share descriptors wait for

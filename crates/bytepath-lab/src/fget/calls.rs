@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::neighbours::Neighbours;
 use super::{FgetError, Situation, raise_descriptor_limit};
+use crate::threads;
 
 /// A call that has to look a descriptor up, and does little else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,28 +121,17 @@ pub fn run(job: &Job) -> Result<Called, FgetError> {
     let called = match job.threads {
         // No other thread shares the table.
         1 => of_thread(job, 0, &Barrier::new(1)),
-        threads => {
-            let start = Barrier::new(threads);
-            let all = Mutex::new(Ok(Called::default()));
-            std::thread::scope(|scope| {
-                for thread in 0..threads {
-                    let (start, all) = (&start, &all);
-                    scope.spawn(move || {
-                        let called = of_thread(job, thread, start);
-                        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                        match (&mut *all, called) {
-                            (Ok(sum), Ok(called)) => *sum = sum.with(called),
-                            (Ok(_), Err(why)) => *all = Err(why),
-                            (Err(_), _) => {}
-                        }
-                    });
-                }
-            });
-            all.into_inner().unwrap_or_else(PoisonError::into_inner)
-        }
+        several => of_threads(job, several),
     };
     drop(neighbours);
     called
+}
+
+fn of_threads(job: &Job, count: usize) -> Result<Called, FgetError> {
+    let start = &Barrier::new(count);
+    let works = (0..count).map(|thread| move || of_thread(job, thread, start));
+    let (all, ()) = threads::all_at_once(works, || ()).map_err(FgetError::because)?;
+    all.into_iter().try_fold(Called::default(), |sum, called| Ok(sum.with(called?)))
 }
 
 fn of_thread(job: &Job, thread: usize, start: &Barrier) -> Result<Called, FgetError> {

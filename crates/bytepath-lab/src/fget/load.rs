@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::{FgetError, neighbours, raise_descriptor_limit};
+use crate::threads;
 
 /// What a process that makes a load calls itself, so that samples of it are known for what they are.
 pub const NAME: &str = "bytepath-load";
@@ -73,19 +74,16 @@ impl Load {
             of_threads[number % self.clients].push(client);
         }
         let (stop, requests) = (AtomicBool::new(false), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            let (stop, requests) = (&stop, &requests);
-            let threads: Vec<_> = of_threads
-                .into_iter()
-                .map(|clients| scope.spawn(move || ask(clients, stop, requests)))
-                .collect();
-            let measured = self.measure(requests);
+        let asking = of_threads.into_iter().map(|clients| || ask(clients, &stop, &requests));
+        let measure = || {
+            let measured = self.measure(&requests);
             stop.store(true, Ordering::Relaxed);
-            for thread in threads {
-                thread.join().map_err(|_| FgetError::because("a client broke off"))??;
-            }
             measured
-        })
+        };
+        let (asked, measured) =
+            threads::all_at_once(asking, measure).map_err(FgetError::because)?;
+        asked.into_iter().collect::<Result<(), _>>()?;
+        measured
     }
 
     fn measure(&self, requests: &AtomicU64) -> Result<Loaded, FgetError> {

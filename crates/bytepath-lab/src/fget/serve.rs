@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::neighbours::Neighbours;
 use super::protocol::{Session, Store};
 use super::{FgetError, Situation, raise_descriptor_limit, serve_multishot, serve_ring};
+use crate::threads;
 
 /// The sockets that connections come by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,22 +123,10 @@ impl Service {
     }
 
     fn workers(&self, listeners: &[Listener], store: &Store) -> Result<Served, FgetError> {
-        let all = Mutex::new(Ok(Served::default()));
-        let joined = |served: Result<Served, FgetError>| {
-            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-            match (&mut *all, served) {
-                (Ok(sum), Ok(served)) => *sum = sum.with(served),
-                (Ok(_), Err(why)) => *all = Err(why),
-                (Err(_), _) => {}
-            }
-        };
-        std::thread::scope(|scope| {
-            for (thread, listener) in listeners.iter().enumerate() {
-                let joined = &joined;
-                scope.spawn(move || joined(self.worker(thread, listener, store)));
-            }
-        });
-        all.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let each = listeners.iter().enumerate();
+        let works = each.map(|(thread, listener)| move || self.worker(thread, listener, store));
+        let (all, ()) = threads::all_at_once(works, || ()).map_err(FgetError::because)?;
+        all.into_iter().try_fold(Served::default(), |sum, served| Ok(sum.with(served?)))
     }
 
     /// Serves the connections that come by one listener.

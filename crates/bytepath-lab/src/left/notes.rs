@@ -124,6 +124,13 @@ impl Note {
         self.lock.set_len(what.len() as u64 + 1)
     }
 
+    /// Puts it on the device, before what stays there after a power cut too. Where that is refused, it is there
+    /// for those of a run that is killed.
+    pub(super) fn outlasts_the_machine(&self) {
+        let _ = self.lock.sync_data();
+        let _ = self.path.parent().map(|folder| File::open(folder)?.sync_all());
+    }
+
     /// What it was about is gone.
     pub(crate) fn done(&self) {
         // One that stays is of something that is not there: the next run removes it.

@@ -16,6 +16,7 @@ use bytepath::placement::pin_this_thread;
 use serde::{Deserialize, Serialize};
 
 use crate::ends::Usage;
+use crate::threads;
 
 /// Blocks are multiples of this.
 pub const BLOCK_BYTES_MIN: usize = 4096;
@@ -210,7 +211,7 @@ pub struct SweepReport {
 /// Why there are no sweeps.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    /// The CPU lacks the instructions, or the blocks their pages.
+    /// The CPU lacks the instructions, the blocks their pages, or the work a thread.
     #[error("{0}")]
     Unavailable(String),
     /// There is no such memory.
@@ -249,11 +250,10 @@ pub fn run(job: &Job) -> Result<SweepReport, SweepError> {
         }
         Ok(mine.sweep_for(job, job.time))
     };
-    let all = std::thread::scope(|scope| {
-        let threads: Vec<_> = job.cpus.iter().map(|cpu| scope.spawn(|| swept(*cpu))).collect();
-        let ends = threads.into_iter().map(|thread| thread.join().expect("sweeps do not panic"));
-        ends.collect::<Result<Vec<_>, _>>()
-    })?;
+    let swept = &swept;
+    let works = job.cpus.iter().map(|cpu| move || swept(*cpu));
+    let (all, ()) = threads::all_at_once(works, || ()).map_err(SweepError::Unavailable)?;
+    let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
     let before = before.into_inner().ok().flatten().unwrap_or_default();
     Ok(SweepReport {
         bytes: all.iter().map(|(bytes, _)| bytes).sum(),

@@ -191,7 +191,7 @@ fn file_for(directory: &Path, bytes: u64) -> Result<(Folder, PathBuf), String> {
         format!("no file for it in {place}: {error}; take a smaller --area, or another --dir")
     };
     file_set::is_room(directory, bytes).map_err(failed)?;
-    let folder = Folder::make(directory).map_err(failed)?;
+    let folder = Folder::make_lasting(directory).map_err(failed)?;
     let path = folder.path().join(IMAGE);
     let made = || -> std::io::Result<()> {
         let file = image_options().open(&path)?;

@@ -195,6 +195,18 @@ fn an_atomic_copy_is_whole_and_has_the_mode_of_what_it_replaces() {
 }
 
 #[test]
+fn a_file_that_ends_at_the_largest_offset_is_verified() {
+    let max = i64::MAX;
+    let done = in_folder(&format!(
+        "d=$(mktemp -d -p /dev/shm) && truncate -s {max} $d/a && \
+         printf x | dd of=$d/a bs=1 seek=$(({max} - 10)) conv=notrunc status=none && \
+         for options in --verify --resume '--resume --uncached --verify'; do \
+         $bytepath cp $options $d/a $d/b; echo $?; done; rm -r $d"
+    ));
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("0\n0\n0\n", ""));
+}
+
+#[test]
 fn a_copy_that_differs_is_found_by_verify() {
     let done = in_folder(&format!(
         "{LARGE} mkdir e; $bytepath cp --verify large new && \

@@ -312,7 +312,16 @@ fn what_was_copied_of_a_file_that_fails_part_way_counts() {
         assert!(wanted.contains(&reached), "{told:?}");
         assert_eq!((told.bytes, told.routes.values().sum()), (reached, reached), "{told:?}");
     };
+    // Where blocks of zeros are looked for: those of 512 bytes that one file may have.
+    let done =
+        in_folder("trap '' XFSZ; ulimit -f 1000; $bytepath cp --sparse=always --json - large new");
+    told(&done, rustix::io::Errno::FBIG, 512_000..=512_000);
     if may_trace() {
+        let done = in_folder(
+            "strace -f -qqq -o /dev/null -P $(pwd -P)/large -e inject=read:error=EIO:when=3 \
+             $bytepath cp --sparse=always --json - large new",
+        );
+        told(&done, rustix::io::Errno::IO, 256 << 10..=256 << 10);
         let done = in_folder(
             "cat large large large large large >big && strace -f -qqq -o /dev/null \
              -e inject=fdatasync:error=EIO $bytepath cp --progress=durable --reflink=never --json - \

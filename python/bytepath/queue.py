@@ -173,7 +173,8 @@ class Queue:
             except PeerGone:
                 self._lose_receiver(outbox)
                 raise
-            if until is not None and monotonic() >= until:
+            # Nor is it before a time that is no number.
+            if until is not None and not monotonic() < until:
                 return None
 
     def _send(

@@ -233,6 +233,13 @@ def test_a_task_that_puts_and_waits_for_room_is_told_that_the_receiver_was_kille
         asyncio.run(main())
 
 
+def test_a_time_that_is_no_number_is_over_at_once():
+    queue = bytepath.Queue(maxsize=1)
+    queue.put(1)
+    with pytest.raises(queues.Full):
+        queue.put(2, timeout=float("nan"))
+
+
 def test_a_put_that_waits_for_room_ends_when_the_queue_is_closed():
     queue = bytepath.Queue(maxsize=1)
     queue.put(1)

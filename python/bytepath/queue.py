@@ -310,18 +310,25 @@ class Queue:
         self._check_open()
         if self._board is None:
             raise ValueError(f"this end of the queue at {self._address} puts; get at the one that listens")
-        other = self._board.claim()
-        if other:
-            raise RuntimeError(
-                f"process {other} receives from this queue: one process does at a time. Make it with "
-                'receivers="many", give each receiver a queue of its own, or have that process close this one first'
-            )
         assert self._listener is not None
         keep_account_of(self)
         with self._making:
             if self._inbox is None:
-                self._inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes)
+                # First: whoever claims the queue and cannot have this keeps it from all others.
+                inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes)
+                self._claim(self._board, inbox)
+                self._inbox = inbox
             return self._inbox
+
+    def _claim(self, board: _bytepath.Board, inbox: _bytepath.Inbox) -> None:
+        other = board.claim()
+        if other:
+            # Without a word to those who have connected, who are the other's.
+            inbox.abandon()
+            raise RuntimeError(
+                f"process {other} receives from this queue: one process does at a time. Make it with "
+                'receivers="many", give each receiver a queue of its own, or have that process close this one first'
+            )
 
     # ---- what is in it -------------------------------------------------------------------------
 

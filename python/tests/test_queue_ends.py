@@ -383,6 +383,20 @@ def test_what_was_put_stays_where_descriptors_run_out_as_its_process_is_taken_in
     assert got == [0, 1, 2]
 
 
+@pytest.mark.parametrize("spare", range(3))
+def test_a_receiver_that_could_not_begin_keeps_the_queue_from_nobody(spare):
+    queue = bytepath.Queue()
+    queue.put(1)
+    tells = multiprocessing.Pipe()
+    with spare_descriptors(spare), pytest.raises(OSError, match="Too many open files"):
+        queue.get(timeout=1)
+    assert queue.qsize() == 1
+    child = fork().Process(target=work.get_one, args=(queue, tells[1]))
+    child.start()
+    assert tells[0].poll(30) and tells[0].recv() == 1
+    child.join()
+
+
 # ---- nobody at the address --------------------------------------------------------------------------
 
 

@@ -2,7 +2,12 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
+import sqlite3
+import subprocess
+import sys
 from collections import deque
 from types import SimpleNamespace
 
@@ -10,14 +15,17 @@ import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
 
-from bytepath.fleet import analysis, each, machines, report  # noqa: E402
+from bytepath.fleet import analysis, each, machines, report, worker  # noqa: E402
+from bytepath.fleet.__main__ import parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
+from bytepath.fleet.copy import ground  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
 from bytepath.fleet.copy.command import bytes_of  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
+from bytepath.fleet.copy.members import Members  # noqa: E402
 from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Yardstick  # noqa: E402
 from bytepath.fleet.copy.progress import text  # noqa: E402
-from bytepath.fleet.errors import FleetError, WrongUsage  # noqa: E402
+from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
 
 EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
          "told": [], "closed": [], "begun": [], "apart": []}  # fmt: skip
@@ -300,9 +308,33 @@ def test_a_journal_has_one_user_and_one_copying(tmp_path, journal):
     other.close()
     with pytest.raises(FleetError, match="the journal of another copying"):
         Journal(tmp_path / "b.journal", ["from", "elsewhere"])
-    (tmp_path / "c.journal").write_bytes(b"no journal at all, but long enough to look like something" * 99)
+    (tmp_path / "c.journal").write_bytes(b"SQLite format 3\0, but nothing else of it, long enough to look like something" * 99)
     with pytest.raises(FleetError, match="--anew"):
         Journal(tmp_path / "c.journal", ["from", "to"])
+
+
+def test_a_file_that_is_no_journal_is_neither_changed_nor_removed(tmp_path):
+    (tmp_path / "notes.txt").write_text("precious")
+    for name, table in (("app.db", "accounts"), ("other.db", "meta")):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as db:
+            db.execute(f"CREATE TABLE {table} (k TEXT, v TEXT)")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for path in before:
+        for use in (lambda path: Journal(path, ["from", "to"]), journals.forget):
+            with pytest.raises(FleetError, match="is no journal; name another file"):
+                use(path)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("left", [b"", b"SQLite format 3\0 and what a disk made of the rest" * 99, None])
+def test_a_journal_that_was_hardly_begun_or_is_damaged_is_forgotten(tmp_path, left):
+    path = tmp_path / "a.journal"
+    if left is None:
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA journal_mode=WAL")
+    else:
+        path.write_bytes(left)
+    assert journals.forget(path) is None and not list(tmp_path.iterdir())
 
 
 def test_a_journal_is_removed_under_its_lock_and_a_lock_that_was_removed_is_none(tmp_path, monkeypatch):

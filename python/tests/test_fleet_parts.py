@@ -473,3 +473,12 @@ def test_words_on_the_command_line_that_mean_nothing_are_refused():
     for wrong in ("", "-1", "M", "1Q", "0", "nan"):
         with pytest.raises(argparse.ArgumentTypeError):
             bytes_of(wrong)
+
+
+@pytest.mark.parametrize("paths", [("", "copy"), ("source", "")])
+def test_nothing_is_no_name_of_the_current_directory(tmp_path, monkeypatch, paths):
+    (tmp_path / "source").mkdir()
+    monkeypatch.chdir(tmp_path)
+    arguments = parser().parse_args(["--scheduler", "tcp://127.0.0.1:1", "cp", *paths])
+    with pytest.raises(WrongUsage, match="'' is no directory"):
+        asyncio.run(arguments.run(arguments))

@@ -482,3 +482,23 @@ def test_nothing_is_no_name_of_the_current_directory(tmp_path, monkeypatch, path
     arguments = parser().parse_args(["--scheduler", "tcp://127.0.0.1:1", "cp", *paths])
     with pytest.raises(WrongUsage, match="'' is no directory"):
         asyncio.run(arguments.run(arguments))
+
+
+def test_locks_of_a_machine_need_no_session_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "gone"))
+    monkeypatch.setattr(worker.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("BYTEPATH_MACHINE", raising=False)
+    assert worker.machine_folder() == tmp_path / f"bytepath-fleet-{os.getuid()}"
+
+
+def test_engines_end_also_where_the_locks_cannot_be_removed(monkeypatch):
+    ended = []
+
+    def refused():
+        raise PermissionError("somebody else's")
+
+    monkeypatch.setattr(worker, "machine_folder", refused)
+    monkeypatch.setattr(worker, "_idle", {"run": [SimpleNamespace(close=lambda: ended.append("engine"))]})
+    with pytest.raises(PermissionError):
+        worker.release("id", "session")
+    assert ended == ["engine"]

@@ -502,3 +502,26 @@ def test_engines_end_also_where_the_locks_cannot_be_removed(monkeypatch):
     with pytest.raises(PermissionError):
         worker.release("id", "session")
     assert ended == ["engine"]
+
+
+@pytest.mark.parametrize("error", [OSError("in <TCP>: stream is closed"), asyncio.TimeoutError()])
+def test_a_scheduler_that_is_lost_while_it_is_asked_is_waited_for(error):
+    async def lost(*_, **__):
+        raise error
+
+    async def known(n_workers):
+        return {"workers": {"tcp://a": {"nthreads": 1}}}
+
+    client = SimpleNamespace(scheduler=SimpleNamespace(identity=lost), run=lost)
+    for ask in (machines.probe, Members().now):
+        with pytest.raises(Lost):
+            asyncio.run(ask(client))
+    # Who looks meanwhile leaves that to who waits for pieces.
+    asyncio.run(Members()._look(client))
+    with pytest.raises(FleetError) as raised:
+        asyncio.run(ground._ask(client, "tcp://a", "a", worker.is_directory, "/"))
+    assert isinstance(raised.value, Lost) == (not isinstance(error, asyncio.TimeoutError))
+    client = SimpleNamespace(scheduler=SimpleNamespace(identity=known), run=lost, run_on_scheduler=lost)
+    with pytest.raises(FleetError) as raised:
+        asyncio.run(machines.probe(client))
+    assert isinstance(raised.value, Lost) == (not isinstance(error, asyncio.TimeoutError))

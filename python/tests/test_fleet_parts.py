@@ -525,3 +525,15 @@ def test_a_scheduler_that_is_lost_while_it_is_asked_is_waited_for(error):
     with pytest.raises(FleetError) as raised:
         asyncio.run(machines.probe(client))
     assert isinstance(raised.value, Lost) == (not isinstance(error, asyncio.TimeoutError))
+
+
+def test_signs_that_standard_output_does_not_have_end_nothing(tmp_path):
+    script = (
+        "import sys\nfrom bytepath.fleet import files, report\n"
+        "found = {'words': ['bench', '\\udcff'], 'started': '\\u2013', 'machines': []}\n"
+        "files.tell('\\u2013 was not measured', (sys.argv[1], '\\u2013' + report.page(found, report.view(found))))\n"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "page"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "? was not measured\n"), done
+    assert (tmp_path / "page").read_text(encoding="utf-8").startswith("–")

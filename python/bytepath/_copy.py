@@ -265,7 +265,10 @@ def _planned(source: int, sink: Opened, asked: dict[str, Any]) -> _bytepath.Plan
         with _stand_in_for(sink) as stand_in:
             return _bytepath.plan_for(source, stand_in.fileno(), asked)
     # Opened both ways, a FIFO needs no reader.
-    sink.open(os.O_RDWR | os.O_NONBLOCK)
+    try:
+        sink.open(os.O_RDWR | os.O_NONBLOCK)
+    except PermissionError:
+        sink.open(os.O_WRONLY | os.O_NONBLOCK)
     try:
         return _bytepath.plan_for(source, sink.descriptor, asked)
     finally:

@@ -117,29 +117,40 @@ class Readers:
         with self._lock:
             return sum(map(len, list(self._waiting.values())))
 
-    async def wait(self, fd: int) -> None:
+    async def wait(self, end: Any) -> None:
+        """Waits until there may be something at an end."""
         import asyncio  # where an event loop runs it is there, and elsewhere it takes long
 
-        loop = asyncio.get_running_loop()
+        loop, fd = asyncio.get_running_loop(), end.fileno()
         future = loop.create_future()
         if not self._add(loop, fd, future):
             return
         try:
-            await future
+            # Only now: a thread that looks after this has to know whom to wake.
+            if not end.watch():
+                await future
         finally:
             self._remove(loop, fd, future)
 
     def looked(self, end: Any, look: Callable[..., Any], *arguments: Any) -> Any:
-        """What a look at an end finds. Whoever finds something may have taken the wake-up of those who wait,
-        whom nothing wakes again before they have looked: they do so then."""
+        """What a look at an end finds. Whoever looks may have taken the wake-up of those who wait, and takes back
+        that they want one, so that nothing wakes them before they have looked: they do so then."""
+        try:
+            return look(*arguments)
+        finally:
+            if self._waiting:
+                self._wake_at(end)
+
+    def looked_to_wait(self, end: Any, look: Callable[..., Any], *arguments: Any) -> Any:
+        """The same for those who ask to be woken where they find nothing, which is for all who wait. They wake
+        the others only where they do not: two would wake each other for ever."""
         found = True
         try:
             found = look(*arguments)
             return found
         finally:
             if found and self._waiting:
-                fd = end.fileno()
-                self._wake_all(lambda waited: waited == fd)
+                self._wake_at(end)
 
     def end(self) -> None:
         """Wakes all, after their ends are closed: each finds that, and says so."""
@@ -177,6 +188,10 @@ class Readers:
         for future in futures:
             _wake(future)
 
+    def _wake_at(self, end: Any) -> None:
+        fd = end.fileno()
+        self._wake_all(lambda waited: waited == fd)
+
     def _wake_all(self, waits_for: Callable[[int], bool]) -> None:
         with self._lock:
             keys = [key for key in list(self._waiting) if waits_for(key[1])]
@@ -197,15 +212,13 @@ async def until(look: Callable[[], Any], end: Any, readers: Readers) -> Any:
     """What `look` finds at an end, once it is not None. Nothing is taken before it is returned, so that a
     task that is cancelled loses nothing."""
     while True:
-        found = readers.looked(end, look)
+        found = readers.looked_to_wait(end, look)
         if found is not None:
             return found
-        if end.watch():
-            continue
-        if _bytepath.gives_back_later():
+        if not _bytepath.gives_back_later():
+            await readers.wait(end)
+        elif not end.watch():
             import asyncio
 
             # No descriptor tells that a forked process is gone, whose memory the sender may be waiting for.
             await asyncio.sleep(MOMENT_S)
-        else:
-            await readers.wait(end.fileno())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from multiprocessing.reduction import DupFd
 from operator import index
 from queue import Empty, Full
@@ -154,7 +155,7 @@ class Queue:
         if place is None:
             raise Full
         left = None if deadline is None else max(deadline - monotonic(), 0.0)
-        if not self._send(outbox, board, place, pickle, buffers, left):
+        if not self._send(outbox, board, place, lambda: self._readers.looked(outbox, outbox.send, pickle, buffers, left)):
             raise Full
 
     def _take_room(self, outbox: _bytepath.Outbox, board: _bytepath.Board, timeout: float | None) -> int | None:
@@ -169,26 +170,21 @@ class Queue:
                 return place
             self._check_open()
             try:
-                outbox.is_answered()
+                self._readers.looked(outbox, outbox.is_answered)
             except PeerGone:
                 self._lose_receiver(outbox)
                 raise
-            if until is not None and monotonic() >= until:
+            # Nor is it before a time that is no number.
+            if until is not None and not monotonic() < until:
                 return None
 
     def _send(
-        self,
-        outbox: _bytepath.Outbox,
-        board: _bytepath.Board,
-        place: int,
-        pickle: Any,
-        buffers: list[Any],
-        timeout: float | None,
+        self, outbox: _bytepath.Outbox, board: _bytepath.Board, place: int, send: Callable[[], object]
     ) -> bool:
         """Sends an object that is counted, at this place; whether there was room for it."""
         sent = False
         try:
-            sent = bool(self._readers.looked(outbox, outbox.send, pickle, buffers, timeout))
+            sent = bool(send())
         except PeerGone:
             self._lose_receiver(outbox)
             raise
@@ -212,21 +208,24 @@ class Queue:
         outbox = self._outbox or self._put_first()
         pickle, buffers = dumps(obj)
         board = self._board
+
+        def send() -> object:
+            return self._readers.looked_to_wait(outbox, outbox.send, pickle, buffers, 0.0)
+
         while True:
             self._check_open()
             if board is None:
-                sent = bool(self._readers.looked(outbox, outbox.send, pickle, buffers, 0.0))
+                sent = bool(send())
             else:
                 place = self._take_room(outbox, board, 0.0)
                 if place is None:
                     # How many are inside, no descriptor tells.
                     await asyncio.sleep(MOMENT_S)
                     continue
-                sent = self._send(outbox, board, place, pickle, buffers, 0.0)
+                sent = self._send(outbox, board, place, send)
             if sent:
                 return
-            if not outbox.watch():
-                await self._readers.wait(outbox.fileno())
+            await self._readers.wait(outbox)
 
     def _put_into_pool(self, pool: _bytepath.Pool, packed: tuple[Any, list[Any]], timeout: float | None) -> bool:
         self._check_open()
@@ -309,18 +308,25 @@ class Queue:
         self._check_open()
         if self._board is None:
             raise ValueError(f"this end of the queue at {self._address} puts; get at the one that listens")
-        other = self._board.claim()
-        if other:
-            raise RuntimeError(
-                f"process {other} receives from this queue: one process does at a time. Make it with "
-                'receivers="many", give each receiver a queue of its own, or have that process close this one first'
-            )
         assert self._listener is not None
         keep_account_of(self)
         with self._making:
             if self._inbox is None:
-                self._inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes)
+                # First: whoever claims the queue and cannot have this keeps it from all others.
+                inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes)
+                self._claim(self._board, inbox)
+                self._inbox = inbox
             return self._inbox
+
+    def _claim(self, board: _bytepath.Board, inbox: _bytepath.Inbox) -> None:
+        other = board.claim()
+        if other:
+            # Without a word to those who have connected, who are the other's.
+            inbox.abandon()
+            raise RuntimeError(
+                f"process {other} receives from this queue: one process does at a time. Make it with "
+                'receivers="many", give each receiver a queue of its own, or have that process close this one first'
+            )
 
     # ---- what is in it -------------------------------------------------------------------------
 
@@ -355,7 +361,7 @@ class Queue:
         """Whether there is something to get now, be it that a process is gone; where there is not, has the
         descriptor (`fileno`) become readable once there is. NotImplementedError where many get."""
         inbox = self._watched()
-        return bool(self._readers.looked(inbox, inbox.watch))
+        return bool(self._readers.looked_to_wait(inbox, inbox.watch))
 
     def _watched(self) -> _bytepath.Inbox:
         if self._pool is not None:

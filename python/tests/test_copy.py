@@ -396,6 +396,20 @@ def test_a_sink_that_may_not_be_read_again_is_refused_before_it_is_emptied(tmp_p
     assert sink.read_bytes() == b"precious"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to become somebody who may not read all")
+def test_a_sink_that_may_only_be_written_is_planned_as_it_is_copied(tmp_path):
+    source, sink = tmp_path / "source", tmp_path / "sink"
+    source.write_bytes(b"new")
+    sink.write_bytes(b"stays")
+    sink.chmod(0o222)
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    ask = f"import os, bytepath; os.setuid(65534); print(bytepath.plan({str(source)!r}, {str(sink)!r}))"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout, done.stderr
+    assert sink.read_bytes() == b"stays"
+
+
 def test_parts_of_one_file_are_moved_only_where_nothing_is_read_that_was_written(tmp_path, some_bytes):
     file, data = tmp_path / "file", some_bytes(3_000_000)
     for source, sink in ((0, 5), (0, 300_000), (300_000, 0), (0, 1_500_000)):

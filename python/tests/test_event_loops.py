@@ -10,6 +10,7 @@ import select
 import threading
 import typing
 
+import numpy as np
 import pytest
 
 import bytepath
@@ -115,6 +116,127 @@ def test_what_was_seen_and_left_wakes_the_loop_that_waits():
     assert asyncio.run(main()) == list(range(50))
 
 
+QUEUE_LOOKS = {
+    "asks": lambda queue: queue.empty(),
+    "gets": lambda queue: queue.get_nowait(),
+    "waits": lambda queue: in_thread(lambda: outcome(lambda: queue.get(timeout=0.01)))(),
+}
+CHANNEL_LOOKS = {
+    "polls": lambda end: end.poll(),
+    "receives": lambda end: end.recv(timeout=0),
+}
+
+
+def outcome(work: typing.Callable[[], object]) -> object:
+    """What is returned, or raised as there was nothing, or no room."""
+    try:
+        return work()
+    except (queues.Empty, TimeoutError) as error:
+        return error
+
+
+@pytest.mark.parametrize("looks", QUEUE_LOOKS)
+def test_a_look_that_finds_nothing_leaves_no_task_of_a_queue_asleep(looks):
+    queue = bytepath.Queue()
+    queue.put("first")
+
+    async def main() -> object:
+        assert await queue.get_async() == "first"
+        getting = asyncio.ensure_future(queue.get_async())
+        await asyncio.sleep(0)
+        outcome(lambda: QUEUE_LOOKS[looks](queue))
+        queue.put("next")
+        return await asyncio.wait_for(getting, LONG_S)
+
+    assert asyncio.run(main()) == "next"
+
+
+@pytest.mark.parametrize("looks", CHANNEL_LOOKS)
+def test_a_look_that_finds_nothing_leaves_no_task_of_a_channel_asleep(looks):
+    here, there = bytepath.Channel.pair()
+
+    async def main() -> object:
+        here.send("first")
+        assert await there.aio.recv() == "first"
+        receiving = asyncio.ensure_future(there.aio.recv())
+        await asyncio.sleep(0)
+        outcome(lambda: CHANNEL_LOOKS[looks](there))
+        here.send("next")
+        return await asyncio.wait_for(receiving, LONG_S)
+
+    assert asyncio.run(main()) == "next"
+
+
+@pytest.mark.parametrize("sent", ["x" * 2000, np.zeros(300_000, np.uint8)], ids=["room", "memory"])
+def test_a_send_that_finds_no_room_leaves_no_task_asleep(sent):
+    here, there = bytepath.Channel.pair(capacity=1 << 20, ring_bytes=1 << 14)
+
+    async def main() -> None:
+        # Nor is the task woken because a receiver comes.
+        here.send("first")
+        assert there.recv() == "first"
+        while outcome(lambda: here.send(sent, timeout=0)) is None:
+            pass
+        sending = asyncio.ensure_future(here.aio.send(sent))
+        await asyncio.sleep(0)
+        assert isinstance(outcome(lambda: here.send(sent, timeout=0)), TimeoutError)
+        while not isinstance(outcome(lambda: there.recv(timeout=0)), TimeoutError):
+            pass
+        await asyncio.wait_for(sending, LONG_S)
+
+    asyncio.run(main())
+
+
+def test_a_look_just_before_a_task_waits_leaves_it_not_asleep():
+    here, there = bytepath.Channel.pair()
+    add = there._readers._add
+
+    def late(*waits: typing.Any) -> bool:
+        there.poll()
+        return add(*waits)
+
+    there._readers._add = late  # type: ignore[method-assign]
+
+    async def main() -> object:
+        here.send("first")
+        assert await there.aio.recv() == "first"
+        receiving = asyncio.ensure_future(there.aio.recv())
+        await asyncio.sleep(0)
+        here.send("next")
+        return await asyncio.wait_for(receiving, LONG_S)
+
+    assert asyncio.run(main()) == "next"
+
+
+def test_tasks_that_wait_do_not_wake_each_other_for_ever():
+    queue = bytepath.Queue(ring_bytes=1 << 14)
+    woken: list[object] = []
+    wake_all = queue._readers._wake_all
+
+    def counted(waits_for: typing.Callable[[int], bool]) -> None:
+        woken.append(waits_for)
+        wake_all(waits_for)
+
+    queue._readers._wake_all = counted  # type: ignore[method-assign]
+
+    async def main(work: typing.Callable[[], typing.Coroutine[object, object, object]]) -> None:
+        tasks = [asyncio.ensure_future(work()) for _ in range(2)]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+
+    with contextlib.suppress(queues.Full):
+        while True:
+            queue.put_nowait("x" * 2000)
+    asyncio.run(main(lambda: queue.put_async("x" * 2000)))
+    with contextlib.suppress(queues.Empty):
+        while True:
+            queue.get_nowait()
+    asyncio.run(main(queue.get_async))
+    assert len(woken) < 20
+
+
 def test_a_loop_that_waits_for_room_is_woken_beside_a_thread_that_does():
     small = {"capacity": 1 << 20, "ring_bytes": 1 << 14}
     here, there = bytepath.Channel.pair(**small)
@@ -172,7 +294,10 @@ def test_a_queue_is_polled_by_its_descriptor():
     queue.put("once more")
     assert queue.get() == "once more"
     # Asked again, it tells what is so now: nothing is there, and then something is.
-    assert not queue.watch() and not poll.poll(0)
+    assert not queue.watch()
+    while poll.poll(0):
+        # For nothing: that it was woken for what it had got already has come late.
+        assert not queue.watch()
     queue.put("and again")
     assert poll.poll(LONG_S * 1000)
     assert queue.watch() and queue.get_nowait() == "and again"

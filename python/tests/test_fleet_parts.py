@@ -2,7 +2,12 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
+import sqlite3
+import subprocess
+import sys
 from collections import deque
 from types import SimpleNamespace
 
@@ -10,14 +15,17 @@ import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
 
-from bytepath.fleet import analysis, each, machines, report  # noqa: E402
+from bytepath.fleet import analysis, each, machines, report, worker  # noqa: E402
+from bytepath.fleet.__main__ import parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
+from bytepath.fleet.copy import ground  # noqa: E402
 from bytepath.fleet.copy import journal as journals  # noqa: E402
 from bytepath.fleet.copy.command import bytes_of  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
+from bytepath.fleet.copy.members import Members  # noqa: E402
 from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Yardstick  # noqa: E402
 from bytepath.fleet.copy.progress import text  # noqa: E402
-from bytepath.fleet.errors import FleetError, WrongUsage  # noqa: E402
+from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
 
 EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
          "told": [], "closed": [], "begun": [], "apart": []}  # fmt: skip
@@ -300,9 +308,33 @@ def test_a_journal_has_one_user_and_one_copying(tmp_path, journal):
     other.close()
     with pytest.raises(FleetError, match="the journal of another copying"):
         Journal(tmp_path / "b.journal", ["from", "elsewhere"])
-    (tmp_path / "c.journal").write_bytes(b"no journal at all, but long enough to look like something" * 99)
+    (tmp_path / "c.journal").write_bytes(b"SQLite format 3\0, but nothing else of it, long enough to look like something" * 99)
     with pytest.raises(FleetError, match="--anew"):
         Journal(tmp_path / "c.journal", ["from", "to"])
+
+
+def test_a_file_that_is_no_journal_is_neither_changed_nor_removed(tmp_path):
+    (tmp_path / "notes.txt").write_text("precious")
+    for name, table in (("app.db", "accounts"), ("other.db", "meta")):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as db:
+            db.execute(f"CREATE TABLE {table} (k TEXT, v TEXT)")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for path in before:
+        for use in (lambda path: Journal(path, ["from", "to"]), journals.forget):
+            with pytest.raises(FleetError, match="is no journal; name another file"):
+                use(path)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("left", [b"", b"SQLite format 3\0 and what a disk made of the rest" * 99, None])
+def test_a_journal_that_was_hardly_begun_or_is_damaged_is_forgotten(tmp_path, left):
+    path = tmp_path / "a.journal"
+    if left is None:
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA journal_mode=WAL")
+    else:
+        path.write_bytes(left)
+    assert journals.forget(path) is None and not list(tmp_path.iterdir())
 
 
 def test_a_journal_is_removed_under_its_lock_and_a_lock_that_was_removed_is_none(tmp_path, monkeypatch):
@@ -441,3 +473,67 @@ def test_words_on_the_command_line_that_mean_nothing_are_refused():
     for wrong in ("", "-1", "M", "1Q", "0", "nan"):
         with pytest.raises(argparse.ArgumentTypeError):
             bytes_of(wrong)
+
+
+@pytest.mark.parametrize("paths", [("", "copy"), ("source", "")])
+def test_nothing_is_no_name_of_the_current_directory(tmp_path, monkeypatch, paths):
+    (tmp_path / "source").mkdir()
+    monkeypatch.chdir(tmp_path)
+    arguments = parser().parse_args(["--scheduler", "tcp://127.0.0.1:1", "cp", *paths])
+    with pytest.raises(WrongUsage, match="'' is no directory"):
+        asyncio.run(arguments.run(arguments))
+
+
+def test_locks_of_a_machine_need_no_session_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "gone"))
+    monkeypatch.setattr(worker.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("BYTEPATH_MACHINE", raising=False)
+    assert worker.machine_folder() == tmp_path / f"bytepath-fleet-{os.getuid()}"
+
+
+def test_engines_end_also_where_the_locks_cannot_be_removed(monkeypatch):
+    ended = []
+
+    def refused():
+        raise PermissionError("somebody else's")
+
+    monkeypatch.setattr(worker, "machine_folder", refused)
+    monkeypatch.setattr(worker, "_idle", {"run": [SimpleNamespace(close=lambda: ended.append("engine"))]})
+    with pytest.raises(PermissionError):
+        worker.release("id", "session")
+    assert ended == ["engine"]
+
+
+@pytest.mark.parametrize("error", [OSError("in <TCP>: stream is closed"), asyncio.TimeoutError()])
+def test_a_scheduler_that_is_lost_while_it_is_asked_is_waited_for(error):
+    async def lost(*_, **__):
+        raise error
+
+    async def known(n_workers):
+        return {"workers": {"tcp://a": {"nthreads": 1}}}
+
+    client = SimpleNamespace(scheduler=SimpleNamespace(identity=lost), run=lost)
+    for ask in (machines.probe, Members().now):
+        with pytest.raises(Lost):
+            asyncio.run(ask(client))
+    # Who looks meanwhile leaves that to who waits for pieces.
+    asyncio.run(Members()._look(client))
+    with pytest.raises(FleetError) as raised:
+        asyncio.run(ground._ask(client, "tcp://a", "a", worker.is_directory, "/"))
+    assert isinstance(raised.value, Lost) == (not isinstance(error, asyncio.TimeoutError))
+    client = SimpleNamespace(scheduler=SimpleNamespace(identity=known), run=lost, run_on_scheduler=lost)
+    with pytest.raises(FleetError) as raised:
+        asyncio.run(machines.probe(client))
+    assert isinstance(raised.value, Lost) == (not isinstance(error, asyncio.TimeoutError))
+
+
+def test_signs_that_standard_output_does_not_have_end_nothing(tmp_path):
+    script = (
+        "import sys\nfrom bytepath.fleet import files, report\n"
+        "found = {'words': ['bench', '\\udcff'], 'started': '\\u2013', 'machines': []}\n"
+        "files.tell('\\u2013 was not measured', (sys.argv[1], '\\u2013' + report.page(found, report.view(found))))\n"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "page"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "? was not measured\n"), done
+    assert (tmp_path / "page").read_text(encoding="utf-8").startswith("–")

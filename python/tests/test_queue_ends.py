@@ -233,6 +233,13 @@ def test_a_task_that_puts_and_waits_for_room_is_told_that_the_receiver_was_kille
         asyncio.run(main())
 
 
+def test_a_time_that_is_no_number_is_over_at_once():
+    queue = bytepath.Queue(maxsize=1)
+    queue.put(1)
+    with pytest.raises(queues.Full):
+        queue.put(2, timeout=float("nan"))
+
+
 def test_a_put_that_waits_for_room_ends_when_the_queue_is_closed():
     queue = bytepath.Queue(maxsize=1)
     queue.put(1)
@@ -374,6 +381,20 @@ def test_what_was_put_stays_where_descriptors_run_out_as_its_process_is_taken_in
     while len(got) < 3:
         got.append(queue.get(timeout=30)[1])
     assert got == [0, 1, 2]
+
+
+@pytest.mark.parametrize("spare", range(3))
+def test_a_receiver_that_could_not_begin_keeps_the_queue_from_nobody(spare):
+    queue = bytepath.Queue()
+    queue.put(1)
+    tells = multiprocessing.Pipe()
+    with spare_descriptors(spare), pytest.raises(OSError, match="Too many open files"):
+        queue.get(timeout=1)
+    assert queue.qsize() == 1
+    child = fork().Process(target=work.get_one, args=(queue, tells[1]))
+    child.start()
+    assert tells[0].poll(30) and tells[0].recv() == 1
+    child.join()
 
 
 # ---- nobody at the address --------------------------------------------------------------------------

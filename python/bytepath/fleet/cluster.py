@@ -166,6 +166,8 @@ async def _workers(client: Client, scheduler: Any, count: int, workers_s: float)
             f"the scheduler at {client.scheduler.address if client.scheduler else scheduler} has no workers after "
             f"{workers_s:.0f} s; start some with `dask worker ADDRESS` on the machines"
         ) from error
+    except OSError as error:
+        raise Lost("the scheduler is gone") from error
 
 
 def _first_cause(error: BaseException) -> BaseException:

@@ -1,6 +1,7 @@
 """Files for what was found: that they can be written is seen before hours of work, and what keeps them from it is said."""
 
 import contextlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ def check(*paths: str | Path | None) -> None:
 def write(path: str | Path, text: str) -> None:
     """Writes a file."""
     try:
-        Path(path).write_text(text)
+        Path(path).write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise _said(path, error) from error
 
@@ -36,7 +37,9 @@ def tell(text: str, *kept: tuple[str | Path, str]) -> None:
 
 
 def show(text: str) -> None:
-    """Writes to standard output. That its reader had enough of it is no error."""
+    """Writes to standard output. That its reader had enough of it is no error, nor that it has no sign for what is told."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     try:
         print(text, flush=True)
     except BrokenPipeError:

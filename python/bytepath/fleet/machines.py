@@ -9,12 +9,13 @@ from typing import Any
 
 from distributed import Client
 
-from .errors import FleetError
+from .errors import FleetError, Lost
 
 WHEEL = "'target/dist/out/NAME.whl[fleet]'"
 """What `make dist` makes, with what fleets need besides. PyPI has no package of this project."""
 
 PROBE_S = 20
+WORKERS_S = 10
 SILENT_S = 5.0
 """A worker that has told nothing for so long may be asleep."""
 
@@ -103,9 +104,19 @@ def key_of(facts: dict[str, Any]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
+async def workers_of(client: Client) -> dict[str, Any]:
+    """What the scheduler knows of its workers."""
+    try:
+        return dict((await asyncio.wait_for(client.scheduler.identity(n_workers=-1), WORKERS_S))["workers"])
+    except (TimeoutError, asyncio.TimeoutError) as error:
+        raise Lost("the scheduler does not answer") from error
+    except OSError as error:
+        raise Lost("the scheduler is gone") from error
+
+
 async def probe(client: Client) -> list[Machine]:
     """Every machine of the fleet; an error where a worker does not answer, or lacks the package."""
-    info = (await client.scheduler.identity(n_workers=-1))["workers"] if client.scheduler else {}
+    info = await workers_of(client) if client.scheduler else {}
     if not info:
         raise FleetError("the fleet has no workers left; start some with `dask worker ADDRESS`")
     await _check_scheduler(client)
@@ -183,6 +194,9 @@ async def _ask(client: Client, worker: str) -> dict[str, Any] | str:
         answers = await asyncio.wait_for(client.run(hello, workers=[worker], on_error="return"), PROBE_S)
     except (TimeoutError, asyncio.TimeoutError):
         return f"no answer within {PROBE_S} s"
+    except OSError as error:
+        # What goes wrong at a worker is an answer.
+        raise Lost("the scheduler is gone") from error
     except Exception as error:
         return str(error) or type(error).__name__
     answer = answers.get(worker)

@@ -67,7 +67,7 @@ def page(found: dict[str, Any], shown: dict[str, Any]) -> str:
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(colour=_colour, figure=_figure)
-    template = environment.from_string(Path(__file__).with_name("report.html").read_text())
+    template = environment.from_string(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
     return template.render(found=found, shown=shown, strips=[_strip(row, shown["names"]) for row in shown["arms"]])
 
 

@@ -212,8 +212,6 @@ _over: deque[str] = deque(maxlen=64)
 
 def release(id: str, session: str) -> None:
     """Ends the engines in this process, and with them all there is of a copying, until it goes on in another session."""
-    for path in machine_folder().glob(f"{id}-*"):
-        path.unlink(missing_ok=True)
     _fit.clear()
     with _lock:
         _over.append(session)
@@ -225,6 +223,8 @@ def release(id: str, session: str) -> None:
             for engine in engines:
                 engine.close()
         _idle.clear()
+    for path in machine_folder().glob(f"{id}-*"):
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -254,7 +254,10 @@ def _slot(run: str, count: int, late_s: float) -> Iterator[None]:
 
 def machine_folder() -> Path:
     """A folder of this user on this machine, for locks."""
-    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not os.path.isdir(base):
+        # It is of another machine, or its session is over.
+        base = tempfile.gettempdir()
     machine = os.environ.get("BYTEPATH_MACHINE", "").replace("/", "_")
     folder = Path(base) / f"bytepath-fleet-{os.getuid()}{machine and '-' + machine}"
     folder.mkdir(mode=0o700, exist_ok=True)

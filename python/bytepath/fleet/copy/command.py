@@ -148,12 +148,17 @@ def _metrics_file(word: str | None) -> Path | None:
     return Path(word) if word is not None else None
 
 
-async def run(arguments: argparse.Namespace) -> int:
-    """Copies, and says how it went."""
-    source, destination = (absolute(path) for path in (arguments.source, arguments.destination))
-    for path in (source, destination):
+def _named(*paths: str) -> tuple[str, ...]:
+    for path in paths:
         if "\0" in path or not path.strip("/"):
             raise WrongUsage(f"{path!r} is no directory that is copied by a fleet")
+    return paths
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    """Copies, and says how it went."""
+    source, destination = (absolute(path) for path in _named(arguments.source, arguments.destination))
+    _named(source, destination)
     words = words_for_cp(arguments)
     check(words)
     files.check(arguments.json)

@@ -12,7 +12,7 @@ from distributed import Client
 from .. import files, worker
 from ..cluster import first_line
 from ..errors import FleetError, Lost
-from ..machines import Machine, awake
+from ..machines import Machine, awake, workers_of
 
 LOOK_S = 20
 NAMES_S = 10
@@ -184,8 +184,7 @@ async def _listed(client: Client, machine: Machine, folder: str) -> list[str]:
                 continue
             if client.status != "running":
                 raise Lost("the scheduler is gone")
-            workers = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), LOOK_S))["workers"]
-            if not set(machine.workers) & set(awake(workers)):
+            if not set(machine.workers) & set(awake(await workers_of(client))):
                 raise FleetError(f"{machine.name}: gone, or asleep, while it looked into {folder}")
             for other in itertools.islice(others, 1):
                 ask([other])
@@ -209,6 +208,9 @@ async def _ask(client: Client, address: str, name: str, function: Callable[..., 
         raise FleetError(
             f"{name} ({address}) does not answer within {LOOK_S} s: is a file system there waiting for its server?"
         ) from error
+    except OSError as error:
+        # What goes wrong at a worker is an answer.
+        raise Lost("the scheduler is gone") from error
     answer = answers.get(address)
     if isinstance(answer, BaseException):
         raise FleetError(f"{name} ({address}): {answer}")

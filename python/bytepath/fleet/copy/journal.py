@@ -26,6 +26,9 @@ LOCKS_MAX = 100
 RANGES_MAX = 4096
 """Ranges that a file is cut into, at most."""
 
+_START = b"SQLite format 3\0"
+_WORDS = "SELECT v FROM meta WHERE k = 'words'"
+
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY AUTOINCREMENT, taken INTEGER NOT NULL DEFAULT 0,
@@ -62,20 +65,20 @@ class Journal:
             self.db.execute("PRAGMA journal_mode=WAL")
             self.db.execute("PRAGMA synchronous=FULL")
             self.db.execute("PRAGMA cache_size=-8192")
-            self.db.executescript(_TABLES)
+            # At once with whose it is: a journal that says nothing of that is somebody else's file.
+            self.db.executescript(f"BEGIN;{_TABLES}")
+            self.is_new = self.get("words") is None
+            if self.is_new:
+                self.set("format", FORMAT)
+                self.set("words", json.dumps(words))
+                self.set("phase", "files")
+            self.db.execute("COMMIT")
         except sqlite3.DatabaseError as error:
             os.close(self._lock)
             raise FleetError(
                 f"the journal {path} cannot be used ({error}); --anew begins the copying again without it"
             ) from error
-        self.is_new = self.get("words") is None
-        if self.is_new:
-            self.db.execute("BEGIN")
-            self.set("format", FORMAT)
-            self.set("words", json.dumps(words))
-            self.set("phase", "files")
-            self.db.execute("COMMIT")
-        elif self.get("format") != FORMAT or json.loads(self.get("words") or "[]") != words:
+        if self.get("format") != FORMAT or json.loads(self.get("words") or "[]") != words:
             self.close()
             raise FleetError(f"{path} is the journal of another copying; name another file with --journal, or use --anew")
         self.give_back()
@@ -464,6 +467,7 @@ def _locked(path: Path) -> int:
     """The lock of a journal, which is one process's at a time."""
     if path.exists() and not path.is_file():
         raise FleetError(f"the journal cannot be kept as {path} (no regular file); name another file with --journal")
+    _refuse_what_is_none(path)
     for _ in range(LOCKS_MAX):
         try:
             lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -482,6 +486,26 @@ def _locked(path: Path) -> int:
                 return lock
         os.close(lock)
     raise FleetError(f"another process is at this copying: it has {path}; wait for it, or end it")
+
+
+def _refuse_what_is_none(path: Path) -> None:
+    """Refuses a file of somebody else's, of which nothing is to be changed or removed. A journal may be damaged, or empty."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(len(_START))
+        is_none = start not in (b"", _START)
+        if start == _START:
+            with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db:
+                tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master")]
+                is_none = bool(tables) and ("meta" not in tables or not db.execute(_WORDS).fetchone())
+    except FileNotFoundError:
+        return
+    except (OSError, sqlite3.OperationalError) as error:
+        raise FleetError(f"{path} cannot be read as a journal ({error}); name another file with --journal") from error
+    except sqlite3.DatabaseError:
+        return
+    if is_none:
+        raise FleetError(f"{path} is no journal; name another file with --journal")
 
 
 def forget(path: Path) -> str | None:

@@ -7,7 +7,8 @@ import time
 
 from distributed import Client
 
-from ..machines import Machine, admit, probe
+from ..errors import Lost
+from ..machines import Machine, admit, probe, workers_of
 
 TOLD_MAX = 100
 LOOK_S = 3.0
@@ -62,13 +63,12 @@ class Members:
 
     async def _look(self, client: Client) -> None:
         # Whether the scheduler is gone is seen by who waits for pieces.
-        with contextlib.suppress(TimeoutError, asyncio.TimeoutError, OSError):
+        with contextlib.suppress(Lost):
             await self.now(client)
 
     async def now(self, client: Client) -> None:
         """Takes note of who is there. Who came since and cannot do the work is left out."""
-        info = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10))["workers"]
-        fit = {name: about for name, about in info.items() if name not in self.refused}
+        fit = {name: about for name, about in (await workers_of(client)).items() if name not in self.refused}
         self.machines, refused = await admit(client, self.machines, fit)
         for name, why in refused.items():
             self.refuse(name, f"{why}; it takes no part")

@@ -369,6 +369,8 @@ class Pieces:
             await client.wait_for_workers(1, timeout=self.options.patience_s)
         except (TimeoutError, asyncio.TimeoutError) as error:
             raise FleetError(f"all workers are gone\n{self.journal.so_far()}") from error
+        except OSError as error:
+            raise Lost(f"the scheduler at {self.options.scheduler} is gone") from error
         await self.members.now(client)
 
     # -- one thing, before anything else goes on --

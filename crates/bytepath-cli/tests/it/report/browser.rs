@@ -42,7 +42,8 @@ impl Browser {
         command.args(["-c", script, "sh", name, "--headless", "--no-sandbox", "--disable-gpu"]);
         command.args(["--disable-dev-shm-usage", "--no-first-run", "--remote-debugging-pipe"]);
         command.arg(format!("--user-data-dir={}", state.path().display()));
-        command.env("HOME", state.path());
+        // Else it leaves a folder where all others have theirs.
+        command.env("HOME", state.path()).env("TMPDIR", state.path());
         let mut browser = spawned(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let commands = browser.child().stdin.take().expect("a pipe");
         let output = browser.child().stdout.take().expect("a pipe");

@@ -92,6 +92,23 @@ fn a_reader_that_leaves_ends_it_without_a_word() {
 }
 
 #[test]
+fn a_reader_that_left_after_the_last_byte_is_no_matter() {
+    let Some(cat) = gnu() else { return };
+    for signal in [":", "trap '' PIPE"] {
+        let gone = format!("{signal}; mkfifo p w; exec 3<>p 4>p 3<&-");
+        for words in ["cat /dev/null", ">c; cat c", ": | cat", "echo | cat", "cat a"] {
+            cat.both(&format!("{gone}; {words} >&4; echo $?"), few).same();
+        }
+        // It has the line, and the end comes once it is gone.
+        let line = "{ echo x; read y <w; } | { cat; echo $? >code; } | \
+                    { read x; exec <&-; echo $x; echo >w; }; cat code";
+        let both = cat.both(&format!("{gone}; {line}"), few);
+        both.same();
+        assert_eq!(both.ours.stdout, b"x\n0\n");
+    }
+}
+
+#[test]
 fn a_reader_that_leaves_is_told_of_where_the_signal_is_ignored() {
     let Some(cat) = gnu() else { return };
     for words in ["large large", "-n - </dev/zero"] {

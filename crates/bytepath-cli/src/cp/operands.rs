@@ -30,6 +30,7 @@ use super::settings::{Backup, Settings};
 use super::tree::Entries;
 use super::turns;
 use super::voice::{Done, Told, Voice, q};
+use crate::closed;
 
 /// Copies all operands, and says and writes how it went.
 pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
@@ -131,6 +132,7 @@ fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<
 }
 
 fn open_directory(name: &OsStr) -> Result<OwnedFd, Errno> {
+    closed::check(name)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::fs::openat(CWD, name, flags, Mode::empty()) {
         Err(Errno::NAMETOOLONG) => {

@@ -299,6 +299,17 @@ fn a_size_of_0_to_stop_at_moves_nothing() {
 }
 
 #[test]
+fn a_descriptor_that_was_closed_has_no_name() {
+    let folder = folder();
+    let place = folder.path().display();
+    let input = shell(&format!("\"$bytepath\" pv -q /dev/stdin {place}/b <&-"));
+    assert_eq!(input.stdout, "bb\n\0b");
+    input.refused(2, &["pv: /dev/stdin: No such file or directory"]);
+    let output = shell(&format!("\"$bytepath\" pv -q -o /dev/fd/0 {place}/b <&-"));
+    output.refused(2, &["pv: /dev/fd/0: No such file or directory"]);
+}
+
+#[test]
 fn discarding_reads_everything_and_writes_nothing() {
     let folder = folder();
     for words in [&["-q", "-X", "a"][..], &["-q", "-X", "-l", "a"], &["-q", "-X", "-B", "1K", "a"]]

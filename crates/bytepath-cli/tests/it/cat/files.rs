@@ -56,6 +56,21 @@ fn standard_input_may_be_anything() {
 }
 
 #[test]
+fn a_descriptor_that_was_closed_has_no_name() {
+    let Some(cat) = gnu() else { return };
+    let lines = [
+        "cat /dev/stdin a <&-",
+        "cat -n /dev/fd/0 a <&-",
+        "ln -s /dev/stdin l; cat l <&-; cat l <a",
+        "cat /dev/fd/2 2>&-",
+        "cat /dev/stdin <a 2>&-; cat /dev/null <&-",
+    ];
+    for line in lines {
+        cat.both(&format!("{line}; echo $?"), few).same();
+    }
+}
+
+#[test]
 fn standard_output_may_be_anything() {
     let Some(cat) = gnu() else { return };
     for options in ["", "-s"] {

@@ -196,6 +196,9 @@ fn standard_descriptors_that_are_closed_are_told_of() {
             "tee MODE c 1<b <a; echo $?; cat c",
             "tee MODE c 0>b; echo $?",
             "mkdir e; tee MODE c <e; echo $?",
+            "tee MODE /dev/stdout c >&- <a; echo $?; cat c",
+            "tee MODE -a c /dev/fd/2 2>&- <a; echo $?; cat c",
+            "tee MODE /dev/fd/0 <&-; echo $?",
         ];
         for line in lines {
             tee.both(&line.replace("MODE", mode), few).same();

@@ -90,6 +90,9 @@ fn the_same_words_and_inputs_give_the_same_bytes_and_exit_code() {
         &["-q", "-S", "-s", "1K", "b", "a"],
         &["-q", "-S", "a"],
         &["-qlS", "-s", "3", "a"],
+        &["-qS", "-s", "0", "a"],
+        &["-qlS", "-s", "0", "a"],
+        &["-nS", "-s", "0", "b"],
         &["-ql", "a"],
         &["-q0", "b"],
         &["-q", "-L", "10M", "b"],
@@ -289,13 +292,6 @@ fn stopping_at_a_size_leaves_the_rest_for_the_next_reader() {
     let said = done.well().stdout;
     let all = shell(&format!("od -c < {}/b", folder.path().display())).stdout;
     assert_eq!(said, all.clone() + &all);
-}
-
-#[test]
-fn a_size_of_0_to_stop_at_moves_nothing() {
-    let folder = folder();
-    let done = run_in(folder.path(), &mut ours(&["-q", "-S", "-s", "0", "a"]), "b").well();
-    assert_eq!(done.stdout, "");
 }
 
 #[test]

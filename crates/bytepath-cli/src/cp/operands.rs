@@ -66,6 +66,7 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
         move || tally.figures(durable)
     });
     progress::watched(&shared, sources, work);
+    voice.tell_deaf();
     match voice.flush() {
         Some(errno) => Err(voice.called.write_failed(errno)),
         None if voice.has_failed() => Err(ExitCode::FAILURE),

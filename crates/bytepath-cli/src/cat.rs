@@ -15,6 +15,7 @@ use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
 use crate::classic::{Called, Classic, TakesFiles, closed_well, word};
+use crate::closed;
 use crate::metrics::{Figures, MetricsOptions};
 use crate::planning::PlanOptions;
 use crate::sys::start;
@@ -201,6 +202,7 @@ impl Copy<'_> {
 
     fn one(&mut self, name: &OsStr) -> Result<(), Trouble> {
         if name != "-" {
+            closed::check(name).map_err(Trouble::Reading)?;
             let opened = Endpoint::open_source(name);
             return self.source(&opened.map_err(|error| Trouble::Reading(error.errno()))?);
         }

@@ -10,6 +10,7 @@ mod carry;
 mod cat;
 mod classic;
 mod clock;
+mod closed;
 mod commands;
 mod compare;
 mod completions;

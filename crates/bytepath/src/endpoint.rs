@@ -5,6 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags};
@@ -422,6 +423,23 @@ impl<'fd> Endpoint<'fd> {
                 Err(Errno::INTR) => {}
                 answer => return answer.map(|count| count == 0),
             }
+        }
+    }
+
+    /// Whether a read would find the end, as far as that shows without taking anything: false where
+    /// it has yet to come, and where only a read can tell.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self.kind {
+            Kind::Pipe => {
+                let mut fds = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN)];
+                let polled = rustix::io::retry_on_intr(|| {
+                    rustix::event::poll(&mut fds, Some(&Timespec::default()))
+                });
+                polled.is_ok() && fds[0].revents() == PollFlags::HUP
+            }
+            Kind::File | Kind::BlockDevice => self.is_at_end() == Ok(true),
+            Kind::Null => true,
+            _ => false,
         }
     }
 

@@ -30,6 +30,7 @@ use super::settings::{Backup, Settings};
 use super::tree::Entries;
 use super::turns;
 use super::voice::{Done, Told, Voice, q};
+use crate::closed;
 
 /// Copies all operands, and says and writes how it went.
 pub(super) fn copy(settings: &Settings, options: &Options, voice: &Voice<'_>) -> ExitCode {
@@ -65,6 +66,7 @@ fn copy_all(settings: &Settings, options: &Options, voice: &Voice<'_>) -> Result
         move || tally.figures(durable)
     });
     progress::watched(&shared, sources, work);
+    voice.tell_deaf();
     match voice.flush() {
         Some(errno) => Err(voice.called.write_failed(errno)),
         None if voice.has_failed() => Err(ExitCode::FAILURE),
@@ -131,6 +133,7 @@ fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<
 }
 
 fn open_directory(name: &OsStr) -> Result<OwnedFd, Errno> {
+    closed::check(name)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::fs::openat(CWD, name, flags, Mode::empty()) {
         Err(Errno::NAMETOOLONG) => {

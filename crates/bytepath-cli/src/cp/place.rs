@@ -9,6 +9,8 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::closed;
+
 /// A directory that names are looked up in.
 #[derive(Clone, Default)]
 pub(super) enum Directory {
@@ -103,7 +105,17 @@ impl Place {
         OsStr::from_bytes(&self.shown.as_bytes()[self.base_bytes..])
     }
 
+    /// That nothing is there, where it is an operand that leads to a descriptor that was closed.
+    fn check(&self, follow: Follow) -> Result<(), Errno> {
+        match (&self.directory, follow) {
+            (Directory::Working, Follow::Yes) => closed::check(&self.name),
+            (Directory::Working, Follow::No) => closed::check_itself(&self.name),
+            (Directory::Held(_), _) => Ok(()),
+        }
+    }
+
     pub(super) fn stat(&self, follow: Follow) -> Result<Stat, Errno> {
+        self.check(follow)?;
         match (self.stat_once(follow), &self.directory) {
             (Err(Errno::NAMETOOLONG), Directory::Working) => {
                 let reached = self.reached()?;
@@ -145,6 +157,7 @@ impl Place {
     }
 
     pub(super) fn open(&self, flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
+        self.check(Follow::when(!flags.intersects(OFlags::NOFOLLOW | OFlags::EXCL)))?;
         let mode = Mode::from_raw_mode(mode);
         // Opening a FIFO or a slow device may be interrupted before anything is opened.
         loop {

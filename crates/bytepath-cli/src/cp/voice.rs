@@ -1,7 +1,7 @@
 //! What `cp` says: what it does on standard output, what goes wrong on standard error.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -34,6 +34,9 @@ pub(super) struct Voice<'a> {
     held: Mutex<Vec<u8>>,
     /// Why standard output could not be written.
     mute: Mutex<Option<Errno>>,
+    answers: Mutex<BufReader<Answers>>,
+    /// That answers could not be read, and why if that is said.
+    deaf: Mutex<Option<Option<Errno>>>,
     failed: AtomicBool,
     /// What would have been said on standard error, where somebody else says it.
     gathered: Option<Mutex<Vec<Said>>>,
@@ -44,9 +47,17 @@ pub(super) type Said = (String, Option<Errno>);
 
 impl<'a> Voice<'a> {
     pub(super) fn new(called: &'a Called, ledger: Ledger) -> Self {
-        let (unsaid, held, mute) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let failed = AtomicBool::new(false);
-        Voice { called, ledger, unsaid, held, mute, failed, gathered: None }
+        Voice {
+            called,
+            ledger,
+            unsaid: Mutex::default(),
+            held: Mutex::default(),
+            mute: Mutex::default(),
+            answers: Mutex::new(BufReader::new(Answers)),
+            deaf: Mutex::default(),
+            failed: AtomicBool::new(false),
+            gathered: None,
+        }
     }
 
     /// One that says nothing, and gives up what it was to say when asked.
@@ -177,10 +188,40 @@ impl<'a> Voice<'a> {
         let name = self.called.name.as_bytes();
         let line = [name, b": ", question.as_bytes()].concat();
         let _ = std::io::stderr().write_all(&line);
-        let mut answer = String::new();
+        let mut answer = Vec::new();
         // One byte at a time would be needed to leave the rest to others; the classic does not.
-        let _ = std::io::stdin().read_line(&mut answer);
-        answer.starts_with(['y', 'Y'])
+        let heard = match start::was_closed(0) {
+            true => Err(Some(Errno::BADF)),
+            false => {
+                let mut answers = self.answers.lock().expect("nobody panics holding it");
+                answers.read_until(b'\n', &mut answer).map_err(|_| None)
+            }
+        };
+        if let Err(errno) = heard {
+            *self.deaf.lock().expect("nobody panics holding it") = Some(errno);
+        }
+        matches!(answer.first(), Some(b'y' | b'Y'))
+    }
+
+    /// Tells that answers could not be read. The classic does so at the end, and has the word only of
+    /// closing what was closed.
+    pub(super) fn tell_deaf(&self) {
+        let deaf = *self.deaf.lock().expect("nobody panics holding it");
+        let what = "error closing file";
+        let told = deaf.map(|errno| match errno {
+            Some(errno) => self.failed(what, errno),
+            None => self.wrong(what),
+        });
+        self.note(told.map_or(Ok(()), Err));
+    }
+}
+
+/// Standard input: the standard library takes one that is not open for reading for one at its end.
+struct Answers;
+
+impl Read for Answers {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        Ok(rustix::io::read(rustix::stdio::stdin(), into)?)
     }
 }
 

@@ -13,6 +13,7 @@ use super::Settings;
 use super::live::Live;
 use super::status::Status;
 use super::tally::Tally;
+use crate::closed;
 use crate::sys::start;
 
 /// An input, open.
@@ -32,7 +33,7 @@ impl Source<'_> {
         let opened = match is_stdin(name) {
             true if start::was_closed(0) => Err(EndpointError::Closed { fd: 0 }),
             true => Endpoint::source(rustix::stdio::stdin()),
-            false => Endpoint::open_source(Path::new(name)),
+            false => checked(name).and_then(|()| Endpoint::open_source(Path::new(name))),
         };
         let shown = name.to_string_lossy().into_owned();
         match opened {
@@ -58,6 +59,12 @@ impl Source<'_> {
             _ => None,
         }
     }
+}
+
+/// Whether the name can be opened: see [`closed`].
+fn checked(name: &OsStr) -> Result<(), EndpointError> {
+    let path = || name.to_string_lossy().into_owned();
+    closed::check(name).map_err(|errno| EndpointError::Open { path: path(), errno })
 }
 
 /// Why an end could not be opened, in a few words.
@@ -104,7 +111,8 @@ impl Sink<'_> {
             live.say(format_args!("{input}: input is the output {path}; it is left as it was"));
             return Err(Status::SAME_FILE);
         }
-        opened(path.display().to_string(), Endpoint::open_sink(path), live)
+        let endpoint = checked(path.as_os_str()).and_then(|()| Endpoint::open_sink(path));
+        opened(path.display().to_string(), endpoint, live)
     }
 
     /// Nothing: what is moved there is gone.

@@ -321,7 +321,7 @@ impl Settings {
         };
         let size = match &transfer.size {
             None => None,
-            Some(text) => Some(size(text, units("size"))?),
+            Some(text) => Some(size(text, units("size"))?).filter(|size| *size > 0),
         };
         let rate = number('L', "rate_limit", &transfer.rate_limit)?.filter(|rate| *rate > 0);
         let buffer_bytes = memory('B', "buffer_size", &transfer.buffer_size)?;

@@ -8,6 +8,7 @@ use bytepath::endpoint::EndpointError;
 use rustix::io::Errno;
 
 use crate::classic::closed_well;
+use crate::closed;
 use crate::sys::start;
 
 /// What messages call standard output.
@@ -40,6 +41,7 @@ impl<'a> Outputs<'a> {
     /// # Errors
     /// The kernel's word.
     pub(super) fn open(&mut self, name: &OsStr, opening: Opening) -> Result<(), Errno> {
+        closed::check(name)?;
         let opened = match opening {
             Opening::Overwrite => Endpoint::open_sink(name),
             Opening::Append => Endpoint::open_sink_to_append(name),

@@ -89,6 +89,9 @@ fn the_same_words_and_inputs_give_the_same_bytes_and_exit_code() {
         &["-q", "-S", "-s", "1K", "b", "a"],
         &["-q", "-S", "a"],
         &["-qlS", "-s", "3", "a"],
+        &["-qS", "-s", "0", "a"],
+        &["-qlS", "-s", "0", "a"],
+        &["-nS", "-s", "0", "b"],
         &["-ql", "a"],
         &["-q0", "b"],
         &["-q", "-L", "10M", "b"],
@@ -291,10 +294,14 @@ fn stopping_at_a_size_leaves_the_rest_for_the_next_reader() {
 }
 
 #[test]
-fn a_size_of_0_to_stop_at_moves_nothing() {
+fn a_descriptor_that_was_closed_has_no_name() {
     let folder = folder();
-    let done = run_in(folder.path(), &mut ours(&["-q", "-S", "-s", "0", "a"]), "b").well();
-    assert_eq!(done.stdout, "");
+    let place = folder.path().display();
+    let input = shell(&format!("\"$bytepath\" pv -q /dev/stdin {place}/b <&-"));
+    assert_eq!(input.stdout, "bb\n\0b");
+    input.refused(2, &["pv: /dev/stdin: No such file or directory"]);
+    let output = shell(&format!("\"$bytepath\" pv -q -o /dev/fd/0 {place}/b <&-"));
+    output.refused(2, &["pv: /dev/fd/0: No such file or directory"]);
 }
 
 #[test]

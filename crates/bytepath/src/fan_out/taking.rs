@@ -96,6 +96,8 @@ impl Lockstep<'_> {
                 self.sinks[only].took(count);
                 self.came(count);
             }
+            // Looked for before the source is: a reader that left at the end misses nothing.
+            Err(Errno::PIPE) if self.source.has_ended() => return Err(Ending::SourceEnded),
             Err(Errno::PIPE) => self.lose(only, Errno::PIPE)?,
             Err(Errno::AGAIN) => {
                 self.wait_for_source()?;

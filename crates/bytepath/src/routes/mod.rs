@@ -423,6 +423,20 @@ pub(crate) fn judged(
     }
 }
 
+/// The same for calls that look for the reader of a pipe before they look at the source: where there
+/// is nothing to give any more, one that has left misses nothing.
+pub(crate) fn judged_at_end(
+    span: &Span<'_>,
+    route: &'static str,
+    call: &'static str,
+    errno: Errno,
+) -> Result<(), Stop> {
+    match errno {
+        Errno::PIPE if span.source.has_ended() => Ok(()),
+        _ => Err(judged(span, route, call, errno)),
+    }
+}
+
 /// What a 0 from the kernel means: the end, unless a read of the file says that there is more.
 ///
 /// copy_file_range, sendfile and splice answer 0 for files that have content but claim no size, or

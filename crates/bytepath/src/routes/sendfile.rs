@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 
 use crate::error::{Refusal, Stop};
-use crate::routes::{Aliasing, Allowed, Job, Rank, Route, Span, judged};
+use crate::routes::{Aliasing, Allowed, Job, Rank, Route, Span, judged_at_end};
 use crate::wait::Ends;
 
 /// One call's worth: long enough to forget the call, short enough to show progress.
@@ -74,7 +74,7 @@ impl Route for Sendfile {
                 }
                 Err(Errno::INTR) => span.meter.called(),
                 Err(Errno::AGAIN) => waiter.stalled(ends)?,
-                Err(errno) => return Err(judged(span, NAME, "sendfile", errno)),
+                Err(errno) => return judged_at_end(span, NAME, "sendfile", errno),
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::endpoint::Kind;
 use crate::error::{Refusal, Stop};
 use crate::routes::own_pipe::{OWN_PIPE_BYTES, OwnPipe, before};
 use crate::routes::tee::nonblock_if;
-use crate::routes::{Aliasing, Allowed, Job, Rank, Route, SLICE_BYTES_MAX, Span, judged};
+use crate::routes::{Aliasing, Allowed, Job, Rank, Route, SLICE_BYTES_MAX, Span, judged_at_end};
 use crate::wait::Ends;
 
 /// See the module.
@@ -132,7 +132,7 @@ fn direct(span: &Span<'_>) -> Result<(), Stop> {
             }
             Err(Errno::INTR) => span.meter.called(),
             Err(Errno::AGAIN) => waiter.stalled(ends)?,
-            Err(errno) => return Err(judged(span, NAME, "splice", errno)),
+            Err(errno) => return judged_at_end(span, NAME, "splice", errno),
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use rustix::pipe::SpliceFlags;
 
 use crate::endpoint::Kind;
 use crate::error::{Refusal, Stop};
-use crate::routes::{Aliasing, Job, Rank, Route, SLICE_BYTES_MAX, Span, judged};
+use crate::routes::{Aliasing, Job, Rank, Route, SLICE_BYTES_MAX, Span, judged_at_end};
 use crate::wait::Ends;
 
 /// See the module.
@@ -66,7 +66,7 @@ impl Route for Tee {
                 }
                 Err(Errno::INTR) => span.meter.called(),
                 Err(Errno::AGAIN) => waiter.stalled(ends)?,
-                Err(errno) => return Err(judged(span, NAME, "tee", errno)),
+                Err(errno) => return judged_at_end(span, NAME, "tee", errno),
             }
         }
     }

@@ -258,6 +258,19 @@ fn it_ends_where_it_is_to_stop_or_no_sink_is_left() {
 }
 
 #[test]
+fn readers_that_left_when_there_is_no_more_to_give_are_not_lost() {
+    let empty = tempfile::tempfile().expect("a file");
+    let sources = [pipe(65_536).0, empty.into()];
+    for source in sources {
+        let source = Endpoint::source(source.as_fd()).expect("a source");
+        let (_, sink) = pipe(65_536);
+        let sinks = [Endpoint::sink(sink.as_fd()).ok()];
+        let done = FanOut::new(&source, &sinks).run(&go_on);
+        assert_eq!((done.ending, done.sinks[0].lost), (Ending::SourceEnded, None));
+    }
+}
+
+#[test]
 fn readers_that_leave_end_it_while_it_waits_for_the_source() {
     for queued in [false, true] {
         let (source, _feeder) = pipe(65_536);

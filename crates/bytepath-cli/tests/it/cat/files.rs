@@ -56,6 +56,21 @@ fn standard_input_may_be_anything() {
 }
 
 #[test]
+fn a_descriptor_that_was_closed_has_no_name() {
+    let Some(cat) = gnu() else { return };
+    let lines = [
+        "cat /dev/stdin a <&-",
+        "cat -n /dev/fd/0 a <&-",
+        "ln -s /dev/stdin l; cat l <&-; cat l <a",
+        "cat /dev/fd/2 2>&-",
+        "cat /dev/stdin <a 2>&-; cat /dev/null <&-",
+    ];
+    for line in lines {
+        cat.both(&format!("{line}; echo $?"), few).same();
+    }
+}
+
+#[test]
 fn standard_output_may_be_anything() {
     let Some(cat) = gnu() else { return };
     for options in ["", "-s"] {
@@ -88,6 +103,23 @@ fn a_reader_that_leaves_ends_it_without_a_word() {
         let both = cat.both(&line, few);
         both.same();
         assert!(both.ours.stdout.ends_with(b"141\n"), "{words}");
+    }
+}
+
+#[test]
+fn a_reader_that_left_after_the_last_byte_is_no_matter() {
+    let Some(cat) = gnu() else { return };
+    for signal in [":", "trap '' PIPE"] {
+        let gone = format!("{signal}; mkfifo p w; exec 3<>p 4>p 3<&-");
+        for words in ["cat /dev/null", ">c; cat c", ": | cat", "echo | cat", "cat a"] {
+            cat.both(&format!("{gone}; {words} >&4; echo $?"), few).same();
+        }
+        // It has the line, and the end comes once it is gone.
+        let line = "{ echo x; read y <w; } | { cat; echo $? >code; } | \
+                    { read x; exec <&-; echo $x; echo >w; }; cat code";
+        let both = cat.both(&format!("{gone}; {line}"), few);
+        both.same();
+        assert_eq!(both.ours.stdout, b"x\n0\n");
     }
 }
 

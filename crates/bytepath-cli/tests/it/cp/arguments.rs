@@ -126,3 +126,22 @@ fn output_that_cannot_be_written_is_told_of() {
         cp.both(line, some).same();
     }
 }
+
+#[test]
+fn a_descriptor_that_was_closed_has_no_name() {
+    let Some(cp) = gnu() else { return };
+    // Nothing in /dev is a destination by its own name: root would replace it.
+    let lines = [
+        "cp /dev/stdin b <&-",
+        "cp -d /dev/stdin c <&-; cp -R /dev/fd/0 c <&-; readlink c",
+        "cp -R --copy-contents /dev/fd/0 c <&-",
+        "cp i b <&-; cp a i <&-; cp -f a i <&-; cp -P i j <&-; readlink j",
+        "cp a /dev/fd/0 <&-; cp -f a /dev/fd/0 <&-; cp -b a /proc/self/fd/0 <&-",
+        "cp a /dev/fd/2 2>&-; echo $?; cp /dev/fd/2 b 2>&-; echo $?; cp a /dev/fd/1 >&-",
+        "cp a b i <&-; cp a b /dev/fd/0 <&-",
+        "cp /dev/stdin c <a 2>&-; cp a /dev/fd/1 <&-; cp /dev/null b <&-",
+    ];
+    for line in lines {
+        cp.both(&format!("ln -s /dev/stdin i; {line}"), some).same();
+    }
+}

@@ -141,6 +141,11 @@ fn the_user_is_asked_in_the_classics_words() {
         "echo y | cp -ibv a c",
         "echo y | cp -iuv a n; echo y | cp -iuv a c",
         "echo y | cp -iv a l; echo y | cp -iPv l c",
+        "printf 'y\\377\\n' | cp -iv a c",
+        "printf '\\377y\\n' | cp -iv a c",
+        "cp -iv a c <&-; cp -i a r <&- 2>&-",
+        "cp -i a c </; cp -i a b e </; cp -i a c 0>new; cp -i a c >/dev/full </",
+        "cp -i a made </; cp -in a c <&-",
     ];
     for line in lines {
         cp.both(line, more).same();

@@ -162,6 +162,25 @@ fn a_reader_that_leaves_is_treated_as_the_mode_says() {
 }
 
 #[test]
+fn a_reader_that_left_after_the_last_byte_is_no_matter() {
+    let Some(tee) = gnu() else { return };
+    for mode in MODES {
+        for signal in [":", "trap '' PIPE"] {
+            let gone = format!("{signal}; mkfifo p w; exec 3<>p 4>p 3<&-");
+            for words in ["tee MODE </dev/null", ">c; tee MODE <c", ": | tee MODE"] {
+                let words = words.replace("MODE", mode);
+                tee.both(&format!("{gone}; {words} >&4; echo $?"), few).same();
+            }
+            // It has the line, and the end comes once it is gone.
+            let line = "{ echo x; read y <w; } | { tee MODE; echo $? >code; } | \
+                        { read x; exec <&-; echo $x; echo >w; }; cat code";
+            let line = line.replace("MODE", mode);
+            tee.both(&format!("{gone}; {line}"), few).same();
+        }
+    }
+}
+
+#[test]
 fn standard_descriptors_that_are_closed_are_told_of() {
     let Some(tee) = gnu() else { return };
     for mode in MODES {
@@ -177,6 +196,9 @@ fn standard_descriptors_that_are_closed_are_told_of() {
             "tee MODE c 1<b <a; echo $?; cat c",
             "tee MODE c 0>b; echo $?",
             "mkdir e; tee MODE c <e; echo $?",
+            "tee MODE /dev/stdout c >&- <a; echo $?; cat c",
+            "tee MODE -a c /dev/fd/2 2>&- <a; echo $?; cat c",
+            "tee MODE /dev/fd/0 <&-; echo $?",
         ];
         for line in lines {
             tee.both(&line.replace("MODE", mode), few).same();

@@ -6,10 +6,10 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 
-use bytepath::{Endpoint, Knobs, Side};
+use bytepath::{Endpoint, Knobs, Side, TransferError};
 use rustix::io::Errno;
 
-use crate::ends::{Pace, contents, pipe, tcp_pair, unix_pair};
+use crate::ends::{Pace, contents, memfd, pipe, tcp_pair, unix_pair};
 use crate::faults::{carry, ending_sources, routes};
 use crate::trial::same;
 use crate::watch::bounded;
@@ -63,6 +63,26 @@ fn a_reader_that_goes_away_is_the_sinks_failure_and_every_byte_accounted_for() {
                     assert!([Errno::PIPE, Errno::CONNRESET].contains(&failed.errno), "{failed}");
                     assert_ne!(failed.side, Side::Source, "{failed}");
                 }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_reader_that_left_when_there_is_no_more_to_give_is_no_failure() {
+    bounded(|watch| {
+        for only in routes() {
+            let null = File::open("/dev/null").expect("it is everywhere");
+            let sources = [pipe().0, unix_pair().0, memfd(), null];
+            for source in sources {
+                watch.at(format_args!("{source:?} by {only:?}"));
+                let (_, sink) = pipe();
+                let Some(outcome) = carry(&source, &sink, only, Knobs::default(), None) else {
+                    continue;
+                };
+                assert_eq!(outcome.offset(), 0);
+                let declined = matches!(outcome.ended, Err(TransferError::Declined { .. }));
+                assert!(outcome.ended.is_ok() || declined && only.is_some(), "{:?}", outcome.ended);
             }
         }
     });

@@ -145,17 +145,28 @@ fn an_address_is_taken_though_too_many_wait_there() {
 
 #[test]
 fn of_many_who_want_an_address_at_once_one_gets_it() {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
     const ROUNDS: usize = 1000;
-    bounded(|_| {
+    let socket = |kind| {
+        let made = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+        made.expect("a socket")
+    };
+    bounded(move |_| {
         let directory = tempfile::tempdir().expect("a directory");
         for round in 0..ROUNDS {
             let path = directory.path().join("channel");
             if round % 2 == 0 {
                 // What one who is gone has left is replaced by one of them.
-                let kind = rustix::net::SocketType::SEQPACKET;
-                let left = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None);
                 let at = rustix::net::SocketAddrUnix::new(&path).expect("it fits");
-                rustix::net::bind(left.expect("a socket"), &at).expect("it is free");
+                rustix::net::bind(socket(SocketType::SEQPACKET), &at).expect("it is free");
+                // What another test starts meanwhile has it, too, until it is another program.
+                let is_gone = || {
+                    let asked = rustix::net::connect(socket(SocketType::DGRAM), &at);
+                    asked == Err(rustix::io::Errno::CONNREFUSED)
+                };
+                while !is_gone() {
+                    std::thread::yield_now();
+                }
             }
             let start = std::sync::Barrier::new(3);
             let listeners: Vec<_> = std::thread::scope(|scope| {

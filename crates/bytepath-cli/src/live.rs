@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use unicode_width::UnicodeWidthChar;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Time between two looks.
 pub(crate) const EVERY: Duration = Duration::from_millis(200);
@@ -63,11 +63,9 @@ impl Lines {
 
     pub(crate) fn draw(&mut self, text: &str, last: bool) {
         // One that is wider than the terminal would be drawn below itself.
-        let stderr = std::io::stderr();
-        let size = rustix::termios::tcgetwinsize(&stderr).ok().filter(|_| self.terminal);
-        let room = size.map_or(0, |size| usize::from(size.ws_col)).checked_sub(1);
-        let text: String = text.chars().take(room.unwrap_or(usize::MAX)).collect();
-        let columns = text.chars().count();
+        let room = columns().filter(|_| self.terminal).unwrap_or(usize::MAX);
+        let text = cut(text, room);
+        let columns = text.width();
         // What was drawn before stands on a line of its own where a message came behind it.
         let old = if STANDS.load(Relaxed) { self.columns } else { 0 };
         let blanks = " ".repeat(old.saturating_sub(columns));
@@ -78,7 +76,7 @@ impl Lines {
             (false, _) => format!("{text}\n"),
         };
         STANDS.store(self.terminal && !last, Relaxed);
-        let _ = stderr.lock().write_all(line.as_bytes());
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }
 

@@ -114,9 +114,11 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
     let parser = commands::parser();
     let is_hidden = |name: &str| parser.find_subcommand(name).is_some_and(|it| it.is_hide_set());
     let names: Vec<String> = names.into_iter().filter(|name| !is_hidden(name)).collect();
-    if !names.is_empty() {
-        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
-    }
+    match names.is_empty() {
+        // Other tips, of which there are none here, would leave a blank line.
+        true => error.remove(ContextKind::Suggested),
+        false => error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names)),
+    };
     error
 }
 

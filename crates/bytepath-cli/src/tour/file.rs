@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
@@ -195,7 +196,7 @@ impl Moved {
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).context("no pipe")?;
         let mut reader = File::from(reader);
         std::thread::scope(|scope| {
-            let mover = scope.spawn(move || -> anyhow::Result<u64> {
+            let mover = Builder::new().spawn_scoped(scope, move || -> anyhow::Result<u64> {
                 let source = Endpoint::source(anew.as_fd())?;
                 let sink = Endpoint::sink(writer.as_fd())?;
                 let limit = Some(self.expected.bytes);
@@ -203,6 +204,7 @@ impl Moved {
                 let plan = Plan::best(&job, Knobs::default())?;
                 Ok(Transfer::new(&job, &plan).run()?.bytes)
             });
+            let mover = mover.context("cannot start a thread")?;
             let compared = self.compare(&mut reader);
             drop(reader);
             let moved = mover.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -10,8 +10,7 @@ use super::contents::Contents;
 use super::resp::Connection;
 use super::server::{Line, Server};
 use super::service_work::{Loaded, Service};
-use crate::interrupt;
-use crate::tools;
+use crate::{interrupt, threads, tools};
 
 /// Bytes of a value; each has a key.
 const VALUE_BYTES: usize = 1024;
@@ -20,7 +19,7 @@ const PIPELINE: u64 = 64;
 /// Of 100 requests so many read.
 const READ_PERCENT: u32 = 90;
 /// Connections of the load, each with a thread.
-const CONNECTIONS: u64 = 4;
+const CONNECTIONS: u32 = 4;
 
 /// Redis, with a load of our own.
 pub struct Redis {
@@ -155,20 +154,12 @@ impl Service for Redis {
         let socket = directory.join("socket");
         let began = Instant::now();
         let until = began + time;
-        let all = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..CONNECTIONS)
-                .map(|seed| {
-                    scope.spawn({
-                        let socket = &socket;
-                        move || self.requests(socket, seed, until)
-                    })
-                })
-                .collect();
-            let ended = threads.into_iter().map(|thread| thread.join());
-            ended
-                .map(|done| done.map_err(|_| "a thread of the load panicked".to_owned())?)
-                .collect::<Result<Vec<_>, String>>()
-        })?;
+        let requests = |seed: u32| {
+            let socket = &socket;
+            move || self.requests(socket, u64::from(seed), until)
+        };
+        let (all, ()) = threads::all_at_once((0..CONNECTIONS).map(requests), || ())?;
+        let all = all.into_iter().collect::<Result<Vec<_>, String>>()?;
         let mut latencies = latency::empty();
         for histogram in &all {
             latencies.add(histogram).map_err(|error| error.to_string())?;

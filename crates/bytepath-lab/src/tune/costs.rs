@@ -131,7 +131,7 @@ fn wake_up_ns(placement: &NamedPlacement, make: Make) -> f64 {
     let Some(bouncer) = make() else { return f64::NAN };
     let far = Arc::clone(&bouncer);
     let cpu = placement.reader_cpu;
-    let echo = std::thread::spawn(move || {
+    let echo = std::thread::Builder::new().spawn(move || {
         let pinned = pin_this_thread(cpu);
         for _ in 0..=BOUNCES {
             far.wait(1);
@@ -139,6 +139,7 @@ fn wake_up_ns(placement: &NamedPlacement, make: Make) -> f64 {
         }
         drop(pinned);
     });
+    let Ok(echo) = echo else { return f64::NAN };
     let pinned = pin_this_thread(placement.writer_cpu);
     // The first takes the other thread's start with it.
     bouncer.wake(1);

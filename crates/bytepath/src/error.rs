@@ -108,7 +108,7 @@ impl fmt::Display for Failed {
         if !self.stranded.is_empty() {
             write!(
                 f,
-                "; {} bytes were read and could not be written: they are in the error",
+                "; {} bytes could not be written: they are in the error",
                 self.stranded.len()
             )?;
         }
@@ -143,7 +143,7 @@ impl fmt::Display for Stop {
             Stop::Failed(failed) => failed.fmt(f),
             Stop::Cancelled { stranded } if stranded.is_empty() => f.write_str("cancelled"),
             Stop::Cancelled { stranded } => {
-                write!(f, "cancelled; {} bytes were read and not written", stranded.len())
+                write!(f, "cancelled; {} bytes were not written", stranded.len())
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::wait::Wait;
 /// What can be set; `None` leaves the choice to the mechanism.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Knobs {
-    /// Bytes per call.
+    /// Bytes per call; 1 at least.
     pub chunk_bytes: Option<usize>,
     /// Size of every pipe at either end, and of pipes of our own; the buffer of a Unix socket that is
     /// written to is made at least as large.

@@ -4,7 +4,7 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use rustix::fs::Advice;
+use rustix::fs::{Advice, FileType};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::pages::AlignedBuffer;
@@ -20,13 +20,18 @@ const PIECE_BYTES: u64 = 1 << 30;
 const READ_BYTES: usize = 1 << 20;
 
 /// How many of the pages of the first `bytes` of a file or device are in the page cache, and how
-/// many pages there are. The kernel tells only who owns or may write the file; to others it says
+/// many pages there are; a regular file has none behind its end. The kernel tells only who owns or may write the file; to others it says
 /// that all are.
 ///
 /// # Errors
 /// The kernel's word where the file cannot be mapped.
 pub fn resident_pages(file: impl AsFd, bytes: u64) -> Result<(u64, u64), Errno> {
     let page = rustix::param::page_size() as u64;
+    let status = rustix::fs::fstat(&file)?;
+    let bytes = match FileType::from_raw_mode(status.st_mode) {
+        FileType::RegularFile => bytes.min(u64::try_from(status.st_size).unwrap_or(0)),
+        _ => bytes,
+    };
     let (mut resident, mut at) = (0, 0);
     while at < bytes {
         let len = PIECE_BYTES.min(bytes - at) as usize;

@@ -2,8 +2,10 @@
 //!
 //! Costs per chunk: one read, one write for each sink, and a lock taken twice by each.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -98,6 +100,7 @@ impl<'a> Queued<'a> {
     pub(super) fn run(self) -> FannedOut {
         let (mut served, mut bytes, mut plan) = (Vec::new(), 0, FanOutPlan::by_rules());
         let ending = std::thread::scope(|scope| {
+            let _released = Released(&self);
             let mut threads = Vec::new();
             for (place, end) in self.job.sinks.iter().enumerate() {
                 let all = &self;
@@ -112,12 +115,16 @@ impl<'a> Queued<'a> {
             let ending = self.feed(&mut bytes, &mut plan);
             self.lock().ended = true;
             self.more.notify_all();
+            let mut panic = None;
             for (place, thread) in threads.into_iter().enumerate() {
-                let sink = thread.ok().and_then(|thread| thread.join().ok());
-                let end = self.job.sinks[place].as_ref();
-                served.push(sink.unwrap_or_else(|| Sink::written(end)));
+                let none = || Sink::written(self.job.sinks[place].as_ref());
+                let sink = thread.map_or_else(|_| Ok(none()), ScopedJoinHandle::join);
+                served.push(sink.unwrap_or_else(|why| {
+                    panic = Some(why);
+                    none()
+                }));
             }
-            ending
+            panic.map_or(ending, |why| resume_unwind(why))
         });
         let state = self.lock();
         for (sink, lost) in served.iter_mut().zip(&state.lost) {
@@ -239,6 +246,7 @@ impl<'a> Queued<'a> {
 
     /// Gives a sink its bytes, until there are no more or it is lost.
     fn serve(&self, place: usize, mut sink: Sink<'a>) -> Sink<'a> {
+        let _released = Released(self);
         let mut buffer = AlignedBuffer::new(BUFFER_BYTES);
         while let Some(piece) = self.next(place) {
             let given = match &piece {
@@ -308,5 +316,20 @@ impl<'a> Queued<'a> {
         drop(state);
         self.more.notify_all();
         self.room.notify_all();
+    }
+}
+
+/// Ends all threads where one of the caller's functions panics in one of them, so that nobody waits
+/// for it.
+struct Released<'q, 'a>(&'q Queued<'a>);
+
+impl Drop for Released<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().stopped = true;
+            self.0.stop.cancel();
+            self.0.more.notify_all();
+            self.0.room.notify_all();
+        }
     }
 }

@@ -122,6 +122,8 @@ pub(crate) struct Source<'a> {
     pub(crate) end: &'a Endpoint<'a>,
     waiter: Waiter<'a>,
     meter: &'a Meter,
+    /// What the meter told at first.
+    began_at: u64,
     name: &'static str,
     nonblocking: bool,
 }
@@ -136,8 +138,8 @@ impl<'a> Source<'a> {
             end.set_pipe_bytes(bytes).map_err(Stop::Declined)?;
         }
         let waiter = Waiter::new(setup.wait, setup.cancel, setup.meter);
-        let nonblocking = waiter.nonblocking();
-        Ok(Source { end, waiter, meter: setup.meter, name, nonblocking })
+        let (nonblocking, began_at) = (waiter.nonblocking(), setup.meter.bytes());
+        Ok(Source { end, waiter, meter: setup.meter, began_at, name, nonblocking })
     }
 
     pub(crate) fn nonblocking(&self) -> bool {
@@ -173,7 +175,10 @@ impl<'a> Source<'a> {
             Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM if call != "read" => {
                 Stop::Declined(Refusal::errno(format!("{call} refuses this source"), errno))
             }
-            _ => Stop::Failed(Failed::new(self.name, Side::Source, call, errno)),
+            _ => {
+                let offset = self.meter.bytes().saturating_sub(self.began_at);
+                Stop::Failed(Failed { offset, ..Failed::new(self.name, Side::Source, call, errno) })
+            }
         }
     }
 }

@@ -237,6 +237,8 @@ pub(crate) struct Sink<'a> {
     pub(crate) end: &'a Endpoint<'a>,
     waiter: Waiter<'a>,
     meter: &'a Meter,
+    /// What the meter told at first.
+    began_at: u64,
     name: &'static str,
     nonblocking: bool,
 }
@@ -244,8 +246,8 @@ pub(crate) struct Sink<'a> {
 impl<'a> Sink<'a> {
     pub(crate) fn new(name: &'static str, end: &'a Endpoint<'a>, setup: &Setup<'a>) -> Self {
         let waiter = Waiter::new(setup.wait, setup.cancel, setup.meter);
-        let nonblocking = waiter.nonblocking();
-        Sink { end, waiter, meter: setup.meter, name, nonblocking }
+        let (nonblocking, began_at) = (waiter.nonblocking(), setup.meter.bytes());
+        Sink { end, waiter, meter: setup.meter, began_at, name, nonblocking }
     }
 
     pub(crate) fn nonblocking(&self) -> bool {
@@ -289,7 +291,10 @@ impl<'a> Sink<'a> {
             {
                 Stop::Declined(Refusal::errno(format!("{call} refuses this sink"), errno))
             }
-            _ => Stop::Failed(Failed::new(self.name, Side::Sink, call, errno)),
+            _ => {
+                let offset = self.meter.bytes().saturating_sub(self.began_at);
+                Stop::Failed(Failed { offset, ..Failed::new(self.name, Side::Sink, call, errno) })
+            }
         }
     }
 }

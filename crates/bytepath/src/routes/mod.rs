@@ -359,8 +359,8 @@ impl Span<'_> {
 
     /// The same for a call that hands over references to pages, of which a file makes copies.
     pub(crate) fn splice_takes_bytes(&self) -> usize {
-        let most = self.knobs.chunk_bytes.unwrap_or_else(|| self.chunk_for_sink(usize::MAX));
-        self.sink_takes_bytes().min(most)
+        let most = self.chunk_for_sink(usize::MAX);
+        self.sink_takes_bytes().min(self.knobs.chunk_bytes.map_or(most, |bytes| bytes.max(1)))
     }
 
     /// A route's own chunk, or what a file is given at once: see [`FILE_WRITE_BYTES`].

@@ -92,7 +92,7 @@ impl Route for Reflink {
 fn share(span: &Span<'_>, left: u64, block: u64) -> Result<u64, Stop> {
     let (waiter, mut shared) = (span.waiter(), 0);
     let chunk = span.knobs.chunk_bytes.map_or(CHUNK_BYTES, |bytes| bytes as u64);
-    let chunk = chunk.next_multiple_of(block);
+    let chunk = chunk.clamp(1, CHUNK_BYTES).next_multiple_of(block);
     loop {
         waiter.check_cancelled()?;
         let ahead = bytes_ahead(span);

@@ -190,8 +190,11 @@ fn every_wait_works_with_and_without_cancel_and_o_nonblock() {
 fn small_pipes_and_odd_pieces_lose_nothing() {
     bounded(|watch| {
         for trial in waiting_trials() {
-            for (chunk_bytes, pipe_bytes) in [(None, 4096), (Some(1), 4096), (Some(5000), 65536)] {
-                let bytes = if chunk_bytes == Some(1) { 3001 } else { trial.bytes };
+            for (chunk_bytes, pipe_bytes) in
+                [(None, 4096), (Some(0), 4096), (Some(1), 4096), (Some(5000), 65536)]
+            {
+                let bytes =
+                    if chunk_bytes < Some(2) && chunk_bytes.is_some() { 3001 } else { trial.bytes };
                 let trial = Trial {
                     bytes,
                     limit: Some(bytes as u64),

@@ -171,6 +171,7 @@ fn what_the_page_cache_has_of_a_file_is_told_and_changed() {
     });
     assert!(filled, "the whole file is there");
     page_cache::drop_pages(&file).expect("dropped");
-    let (resident, _) = page_cache::resident_pages(&file, bytes).expect("told");
+    let (resident, pages) = page_cache::resident_pages(&file, u64::MAX).expect("told");
+    assert_eq!(pages, all, "there are none behind the end");
     assert!(resident < all, "{resident} of {all} stay");
 }

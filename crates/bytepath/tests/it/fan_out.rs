@@ -4,13 +4,16 @@
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use bytepath::fan_out::{AfterLoss, Ending, FannedOut, Lags, Lost, Queue};
+use bytepath::fan_out::{AfterLoss, Ending, FanOutPlan, FannedOut, Lags, Lost, Queue};
 use bytepath::{Endpoint, FanOut, Meter};
 use proptest::prelude::*;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
+
+use crate::watch::bounded;
 
 fn pipe(bytes: usize) -> (OwnedFd, OwnedFd) {
     let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
@@ -289,5 +292,45 @@ fn readers_that_leave_end_it_while_it_waits_for_the_source() {
         leaves.join().expect("they leave");
         assert_eq!(done.ending, Ending::NoSinkLeft);
         assert!(done.sinks.iter().all(|sink| sink.lost == Some(Errno::PIPE)));
+    }
+}
+
+/// The caller's functions of a fan-out, of which one panics.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Panics {
+    Planner,
+    OnFull,
+    OnLoss,
+}
+
+#[test]
+fn a_function_of_the_caller_that_panics_ends_it() {
+    let unless = |panics: Panics, this: Panics| assert_ne!(panics, this, "as it is to");
+    for panics in [Panics::Planner, Panics::OnFull, Panics::OnLoss] {
+        bounded(move |watch| {
+            watch.at(format!("{panics:?}"));
+            let ((reader, slow), (_never_read, full)) = (pipe(65_536), pipe(65_536));
+            let leaves = panics == Panics::OnLoss;
+            let _reader = (!leaves).then_some(reader);
+            let mut source = tempfile::tempfile().expect("a file");
+            source.write_all(&stream(4_000_000)).and_then(|()| source.rewind()).expect("written");
+            let source = Endpoint::source(source.as_fd()).expect("a source");
+            let ends = [Endpoint::sink(slow.as_fd()).ok(), Endpoint::sink(full.as_fd()).ok()];
+            let planner = || {
+                unless(panics, Panics::Planner);
+                FanOutPlan::by_rules()
+            };
+            let on_loss = |_| {
+                unless(panics, Panics::OnLoss);
+                AfterLoss::GoOn
+            };
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                let queue = Queue { memory_bytes: 1 << 20, spill: None };
+                let fan_out = FanOut::new(&source, &ends).planned_by(&planner);
+                let on_full = |_| unless(panics, Panics::OnFull);
+                fan_out.run_queued(queue, &Lags::of(2), &on_loss, &on_full)
+            }));
+            assert!(ended.is_err(), "{panics:?} was swallowed");
+        });
     }
 }

@@ -422,18 +422,24 @@ fn pages_lent_before_a_stop_are_not_written_afterwards() {
 #[test]
 fn an_outlet_whose_reader_is_gone_says_so_with_what_it_kept() {
     bounded(|watch| {
+        let null = Endpoint::open_sink("/dev/null").expect("it is everywhere");
         for outlet in OUTLETS {
             watch.at(outlet.name());
             let (reader, writer) = pipe();
             let sink = Endpoint::sink(writer.as_fd()).expect("a sink");
             let meter = Meter::new();
             let setup = Setup { buf_bytes: 5000, ..Setup::new(&meter) };
+            // What another has moved by the same meter is none of its own.
+            let mut before = OUTLETS[0].open(&null, &setup).expect("it opens");
+            before.repeat_some(70).expect("it takes all");
             let mut producer = outlet.open(&sink, &setup).expect("it opens");
+            producer.repeat_some(100).expect("there is a reader");
             drop(reader);
             let Err(Stop::Failed(failed)) = producer.repeat_some(100) else {
                 panic!("{} writes to nobody", outlet.name())
             };
             assert_eq!((failed.errno, failed.side), (Errno::PIPE, Side::Sink), "{failed}");
+            assert_eq!((failed.offset, meter.bytes()), (100, 170), "{failed}");
             if outlet.used_for() == Use::Repeats {
                 assert!(matches!(producer.room(), Ok(None)));
                 assert!(matches!(producer.send(1), Err(Stop::Declined(_))));

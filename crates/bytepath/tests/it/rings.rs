@@ -420,3 +420,40 @@ fn one_request_receives_piece_by_piece_until_the_peer_ends_or_the_store_is_empty
         drop(second);
     });
 }
+
+#[test]
+fn buffers_that_cannot_be_are_refused_with_the_cause() {
+    bounded(|_| {
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        for (bytes_each, cause) in [
+            (1 << 32, "a buffer has less than 4 GiB"),
+            (1 << 46, "less than 4 GiB"),
+            (usize::MAX, ""),
+        ] {
+            let refused = ring.provide(4, bytes_each).expect_err("too large").to_string();
+            assert!(refused.contains(cause), "{refused}");
+        }
+    });
+}
+
+#[test]
+fn a_step_that_is_refused_takes_no_room() {
+    bounded(|_| {
+        let file = file_of(b"bytes");
+        let Some(mut ring) = ring(&Setup::default()) else { return };
+        let room = ring.room();
+        let beyond = || {
+            let file = Target::Borrowed(file.as_fd());
+            Request::new(1, Operation::Read { file, at: 0, bytes: 0..10_000 }).buffer(buffer(4096))
+        };
+        for _ in 0..2 {
+            let push = std::panic::AssertUnwindSafe(|| ring.push(beyond()));
+            assert!(std::panic::catch_unwind(push).is_err(), "the buffer has no such range");
+        }
+        assert_eq!(ring.room(), room);
+        for token in 0..room {
+            ring.push(Request::new(token as u64, Operation::Nop));
+        }
+        assert_eq!(ring.room(), 0);
+    });
+}

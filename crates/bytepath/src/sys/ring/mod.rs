@@ -134,9 +134,10 @@ impl<'fd> Ring<'fd> {
     pub fn push(&mut self, request: Request<'fd>) {
         let steps = request.steps();
         assert!(steps <= self.room(), "a ring takes no more than it has room for");
-        let index = self.free.pop().expect("there are as many places as steps");
+        let index = *self.free.last().expect("there are as many places as steps");
         let of_token = |token| self.place_of(token);
         let (entries, flight) = flight::prepare(request, index, self.id, of_token);
+        self.free.pop();
         self.flights[index as usize] = Some(flight);
         self.steps_in_flight += steps;
         let mut retries = 0;

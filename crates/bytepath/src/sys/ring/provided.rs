@@ -40,14 +40,16 @@ impl Ring<'_> {
     /// [`Operation::ReceiveEach`](crate::ring::Operation::ReceiveEach). Once per ring.
     ///
     /// # Errors
-    /// The kernel's word: EINVAL before Linux 5.19, EEXIST where there is a store already.
+    /// The kernel's word: EINVAL before Linux 5.19, EEXIST where there is a store already; EOVERFLOW
+    /// for buffers of 4 GiB and more.
     pub fn provide(&mut self, buffers: u16, bytes_each: usize) -> Result<(), Refusal> {
         let count = buffers.clamp(1, BUFFERS_MAX).next_power_of_two();
         let refused = |errno| {
-            let all = shown(u64::from(count) * bytes_each as u64);
+            let all = shown(u64::from(count).saturating_mul(bytes_each as u64));
             let refusal = Refusal::errno(format!("cannot give a ring {all} of buffers"), errno);
             match errno {
                 Errno::INVAL => refusal.remedy("Linux 5.19 and later can"),
+                Errno::OVERFLOW => refusal.remedy("a buffer has less than 4 GiB"),
                 Errno::EXIST => refusal.remedy("a ring takes a store once"),
                 Errno::NOMEM => refusal.remedy("take fewer or smaller ones"),
                 _ => refusal,
@@ -107,7 +109,7 @@ impl Provided {
             Mapping::anonymous(whole, page, MapFlags::empty())
         };
         let all = bytes_each.checked_mul(usize::from(count)).ok_or(Errno::NOMEM)?;
-        u32::try_from(bytes_each).map_err(|_| Errno::INVAL)?;
+        u32::try_from(bytes_each).map_err(|_| Errno::OVERFLOW)?;
         let queue = mapped(usize::from(count) * size_of::<BufRingEntry>())?;
         Ok(Provided { queue, memory: mapped(all)?, bytes_each, count, end: 0 })
     }

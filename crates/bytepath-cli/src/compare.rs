@@ -45,8 +45,9 @@ pub(crate) struct Options {
     /// Judge by these runs alone, and not also by how far other kept runs of the same thing lie apart
     #[arg(long)]
     alone: bool,
-    /// End with 3 where an arm is surely slower than in the base, and by this much or more; with 1
-    /// where one that ran in the base has no figure. No less than --margin
+    /// End with 3 where an arm is surely slower than in the base, and has so many percent less of a
+    /// rate or more of a time; with 1 where one that ran in the base has no figure. No less than
+    /// --margin
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
     /// Write the comparison as JSON to a file; - for standard output, which then holds nothing else

@@ -85,8 +85,12 @@ fn waiting(explained: &Explained, idle: f64, cpus: usize) -> String {
     } else if switches >= SWITCHES_A_SECOND {
         "is idle between short sleeps: larger pipes, buffers or batches make them fewer".to_owned()
     } else {
-        let longest = explained.syscalls.iter().find(|call| call.seconds.is_some());
-        match longest {
+        // A call that took less is not what it waits in: it may sleep by page faults, or be stopped.
+        let waited_in = explained
+            .syscalls
+            .iter()
+            .find(|call| call.seconds.is_some_and(|time| time >= idle * explained.seconds / 2.0));
+        match waited_in {
             Some(call) => format!(
                 "is idle: it waits, most of all in {}; what it waits for (a device, a peer, a timer) \
                  decides, not the CPU",
@@ -189,7 +193,7 @@ fn percent(share: f64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use bytepath_report::{ClassShare, SymbolShare};
+    use bytepath_report::{ClassShare, SymbolShare, SyscallCount};
 
     use super::*;
 
@@ -244,6 +248,17 @@ mod tests {
     fn a_wait_for_a_device_is_no_matter_of_cpus() {
         let text = sentence(&explained(&[("idle", 0.9), ("copying", 0.1)], &[]), TWO_CPUS);
         assert!(text.contains("waits for a device") && !text.contains("one CPU"), "{text}");
+        let call = |seconds| SyscallCount {
+            name: "recvfrom".to_owned(),
+            seconds: Some(seconds),
+            ..SyscallCount::default()
+        };
+        for (seconds, named) in [(0.002, false), (0.8, true)] {
+            let mut idle = explained(&[("idle", 0.9), ("copying", 0.1)], &[]);
+            idle.syscalls = vec![call(seconds)];
+            let text = sentence(&idle, TWO_CPUS);
+            assert_eq!(text.contains("most of all in recvfrom"), named, "{text}");
+        }
     }
 
     #[test]

@@ -112,9 +112,11 @@ impl Watch {
         let system_s = (system_s(self.whom) - self.system_s).max(0.0);
         let idle_s = idle_s(&self.cpus).zip(self.idle_s).map(|(now, then)| (now - then).max(0.0));
         let counters = self.counting.stop();
+        // The tracer takes its time to end, which is none of the work's.
+        let sampled = self.sampling.take().map(Sampling::stop);
         let tracer = self.tracing.as_ref().map(|tracing| tracing.tid);
         let traced = self.tracing.take().map(Tracing::stop);
-        let Some(sampling) = self.sampling.take() else {
+        let Some(sampled) = sampled else {
             let explained = Explained { seconds, counters, ..Explained::default() };
             let explained = Explained { missing: self.missing, ..explained };
             return Looked {
@@ -125,7 +127,6 @@ impl Watch {
                 profile: Profile::default(),
             };
         };
-        let sampled = sampling.stop();
         let mut profile = symbols::named(&sampled.collected, &mut self.missing);
         if let Some(traced) = &traced {
             without_windows(&mut profile, traced);

@@ -60,7 +60,7 @@ fn outcome(report: &EndReport) -> Outcome {
     let costs = Costs {
         cpu_user_s_per_gib: per_gib(report.usage.user_s),
         cpu_system_s_per_gib: per_gib(report.usage.system_s),
-        syscalls_per_gib: per_gib(report.calls as f64),
+        syscalls_per_gib: per_gib(report.calls as f64).filter(|_| report.calls > 0),
         context_switches_per_gib: per_gib(report.usage.switches() as f64),
         page_faults_per_gib: per_gib(report.usage.faults as f64),
         ..Costs::default()

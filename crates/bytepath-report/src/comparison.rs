@@ -126,13 +126,13 @@ pub struct ArmInRun {
 
 impl ComparedArm {
     /// By which share the arm is slower than in the base, in the run of this index, where it is
-    /// found to be slower: 0.05 is 5% less of a rate, or a time that is 1/0.95 as long.
+    /// found to be slower: 0.05 is 5% less of a rate, or 5% more of a time.
     pub fn slower_by(&self, run: usize) -> Option<f64> {
         let arm = self.runs.get(run)?.as_ref()?;
         let ratio = arm.ratio.filter(|_| arm.verdict == Some(Verdict::Slower))?;
         Some(match self.better {
             Better::Higher => 1.0 - ratio,
-            Better::Lower => 1.0 - 1.0 / ratio,
+            Better::Lower => ratio - 1.0,
         })
     }
 }

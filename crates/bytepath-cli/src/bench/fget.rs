@@ -89,7 +89,8 @@ pub(super) fn run(options: &Fget) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    let settings = options.measuring.settings_between(USUAL, QUICK, None);
+    let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
+    settings.others.insert("clients".into(), options.clients.into());
     let record = against_first(fget::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, None, outputs)
 }

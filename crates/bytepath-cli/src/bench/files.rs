@@ -1,5 +1,6 @@
 //! `bytepath bench files`: which engine does most requests on files.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,12 +11,12 @@ use bytepath::machine::Machine;
 use bytepath_lab::devices::{Kind, Made, Wanted};
 use bytepath_lab::experiments::files::{self, Shape, Site, fio};
 use bytepath_lab::file_set::{FileSet, State};
-use bytepath_lab::lab::Settings;
 use bytepath_lab::left::Folder;
 use bytepath_report::Record;
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use rustix::fs::FileType;
+use serde_json::Value;
 
 use super::{Measuring, against_first, interrupt, show};
 use crate::drive::{Rw, access, count};
@@ -230,8 +231,9 @@ impl Files {
         let program = crate::this_program()?;
         let given = self.given(device)?;
         let io_bytes = self.io_bytes(given.as_ref())?;
-        let settings = self.settings(io_bytes);
+        let mut settings = self.measuring.settings(None);
         let shape = self.shape(io_bytes, settings.seed);
+        self.describe(&shape, &mut settings.others);
         let sites = match self.sites(names, given, io_bytes) {
             Err(_) if bytepath_lab::interrupt::wished() => {
                 bail!("interrupted before anything was measured")
@@ -281,18 +283,26 @@ impl Files {
         })
     }
 
-    fn settings(&self, io_bytes: usize) -> Settings {
-        let mut settings = self.measuring.settings(None);
-        let others = &mut settings.others;
-        others.insert("bs".to_owned(), io_bytes.into());
-        others.insert("depth".to_owned(), self.depth.into());
-        others.insert("batch".to_owned(), self.batch.into());
-        others.insert("jobs".to_owned(), self.jobs().into());
-        others.insert("verify".to_owned(), self.verify.into());
-        if let Some(device) = &self.device {
-            others.insert("device".to_owned(), device.to_string().into());
+    /// What the work is, for the record.
+    fn describe(&self, shape: &Shape, settings: &mut BTreeMap<String, Value>) {
+        let mut set = |name: &str, value: Value| settings.insert(name.to_owned(), value);
+        set("rw", shape.access_word().into());
+        set("read_percent", shape.access.read_percent.into());
+        set("bs", shape.io_bytes.into());
+        set("depth", self.depth.into());
+        set("batch", self.batch.into());
+        set("jobs", self.jobs().into());
+        set("one_per_job", self.one_per_job.into());
+        set("verify", self.verify.into());
+        if shape.files_each > 0 {
+            set("files", self.files.into());
         }
-        settings
+        if let Some(bytes) = self.size {
+            set("size", bytes.into());
+        }
+        if let Some(device) = &self.device {
+            set("device", device.to_string().into());
+        }
     }
 
     fn jobs(&self) -> u64 {

@@ -66,6 +66,10 @@ pub(super) fn run(options: &Keepalive) -> anyhow::Result<()> {
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
     let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
+    settings.others.insert("connections".into(), options.connections.into());
+    settings.others.insert("rate".into(), options.rate.into());
+    settings.others.insert("keepalive".into(), options.keepalive.into());
+    settings.others.insert("workers".into(), options.workers.into());
     if let Some(version) = nginx::found().ok().and_then(|program| nginx::version(&program)) {
         settings.others.insert("nginx".into(), version.into());
     }

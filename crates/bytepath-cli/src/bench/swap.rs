@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytepath_lab::experiments::swap::{self, JOBS, Job};
-use bytepath_lab::swap::contents::Contents;
+use bytepath_lab::swap::contents::{Contents, KINDS};
 use bytepath_lab::swap::places;
 use bytepath_lab::swap::turn::Turn;
 use bytepath_report::numbers;
@@ -122,6 +122,12 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
             options.measuring.settings_between(SERVICE_USUAL, SERVICE_QUICK, None)
         }
     };
+    let (work, _) = JOBS.iter().find(|(_, job)| *job == options.work).expect("it is one of them");
+    let (contents, _) = KINDS.iter().find(|(_, kind)| *kind == setup.contents).expect("likewise");
+    settings.others.insert("work".into(), (*work).into());
+    settings.others.insert("contents".into(), (*contents).into());
+    settings.others.insert("limit".into(), setup.limit_bytes.into());
+    settings.others.insert("area".into(), setup.area_bytes.into());
     settings.others.insert("size".into(), bytes.into());
     settings.others.insert("disk_rate".into(), options.disk_rate.into());
     settings.others.insert("random_pages".into(), setup.random_pages.into());

@@ -139,7 +139,7 @@ fn a_thread_that_spins_is_found_in_the_function_in_which_it_does() {
 }
 
 #[test]
-fn reading_zeros_is_zeroing_and_its_stacks_have_names_though_the_process_has_ended() {
+fn reading_zeros_is_a_class_and_its_stacks_have_names_though_the_process_has_ended() {
     let _alone = alone();
     if !sees_the_kernel() {
         return;
@@ -149,9 +149,9 @@ fn reading_zeros_is_zeroing_and_its_stacks_have_names_though_the_process_has_end
         &["if=/dev/zero", "of=/dev/null", "bs=1M", "count=3000"],
         &Settings::default(),
     );
-    let (all, zeroing) = of_thread(&looked.profile, "dd", "page faults and zeroing");
+    let (all, zeroing) = of_thread(&looked.profile, "dd", "zeros that are read");
     assert!(all > 20, "{all} samples of dd");
-    assert!(zeroing * 2 > all, "{zeroing} of {all} samples are zeroing");
+    assert!(zeroing * 2 > all, "{zeroing} of {all} samples are of it");
     let named = |stack: &&bytepath_explain::profile::Stack| {
         looked.profile.thread_of(stack).name == "dd"
             && looked

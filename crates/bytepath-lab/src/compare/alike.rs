@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bytepath_report::{Difference, PEAK_AT_MOST, Record, latency};
+use bytepath_report::{Arm, Difference, PEAK_AT_MOST, Record, latency};
 use serde_json::Value;
 
 /// Settings that say how long, how often or where the work was done, and not what it is: told where
@@ -26,14 +26,16 @@ const CHANCE: [&str; 2] = ["seed", "command"];
 /// A longer value is cut: it is there to be recognised.
 const VALUE_CHARACTERS_MAX: usize = 80;
 
-/// Parameters that were found by measuring although they look like chosen ones: whole numbers, texts.
-const MEASURED: [&str; 6] = [
+/// Parameters that were found by measuring although they look like chosen ones: whole numbers, texts;
+/// and the words of a command that was made, which name the seed and the folder of their run.
+const MEASURED: [&str; 7] = [
     PEAK_AT_MOST,
     latency::PARAM,
     "would_block",
     "verified_blocks",
     "bytes_held",
     "context_switches",
+    "words",
 ];
 
 /// More notes about parameters than this say no more.
@@ -66,7 +68,7 @@ pub fn same_work(a: &Record, b: &Record) -> Result<(), String> {
 }
 
 /// Whether both are runs of one thing, so that they differ by chance and by time alone: the same
-/// program, machine, work and length.
+/// program, machine, work and length, and arms that are made of the same, of which they share one.
 pub fn is_like(a: &Record, b: &Record) -> bool {
     let settings = |record: &Record| {
         let mut settings = record.settings.clone();
@@ -78,6 +80,23 @@ pub fn is_like(a: &Record, b: &Record) -> bool {
         && a.machine == b.machine
         && a.blocks == b.blocks
         && settings(a) == settings(b)
+        && same_arms(a, b)
+}
+
+fn same_arms(a: &Record, b: &Record) -> bool {
+    let chosen = |arm: &Arm| {
+        let mut params = arm.params.clone();
+        params.retain(|key, value| is_chosen(key, value));
+        params
+    };
+    let of_b = |one: &Arm| b.arms.iter().find(|other| other.name == one.name);
+    let mut shared = a
+        .arms
+        .iter()
+        .zip(a.arms.iter().map(of_b))
+        .filter_map(|(one, other)| Some((one, other?)))
+        .peekable();
+    shared.peek().is_some() && shared.all(|(one, other)| chosen(one) == chosen(other))
 }
 
 /// What is not the same in all records, of the machine, the program and the settings.
@@ -147,7 +166,7 @@ pub(super) fn params(records: &[&Record], names: &[String]) -> Vec<String> {
             let other = of(record);
             let differs = |(key, value): &(&String, &Value)| {
                 let is_other = other.get(*key).is_some_and(|other| other != *value);
-                is_other && is_chosen(value) && !MEASURED.contains(&key.as_str())
+                is_other && is_chosen(key, value)
             };
             notes.extend(base.iter().filter(differs).map(|(key, value)| {
                 format!(
@@ -167,13 +186,14 @@ pub(super) fn params(records: &[&Record], names: &[String]) -> Vec<String> {
     notes
 }
 
-fn is_chosen(value: &Value) -> bool {
-    value.is_string() || value.is_boolean() || value.is_u64()
+fn is_chosen(key: &str, value: &Value) -> bool {
+    let looks_so = value.is_string() || value.is_boolean() || value.is_u64();
+    looks_so && !MEASURED.contains(&key)
 }
 
 #[cfg(test)]
 mod tests {
-    use bytepath_report::{Arm, Unit};
+    use bytepath_report::Unit;
 
     use super::*;
     use crate::experiments::record_of;
@@ -191,5 +211,10 @@ mod tests {
         let (a, b, c) = (run(6_320_128, 4096), run(6_459_392, 4096), run(6_320_128, 8192));
         assert!(params(&[&a, &b], &names).is_empty());
         assert_eq!(params(&[&a, &c], &names), ["copy: chunk_bytes is 4096 in A and 8192 in B"]);
+        assert!(is_like(&a, &b));
+        assert!(!is_like(&a, &c), "arms of one name are made of other things");
+        let mut d = a.clone();
+        d.arms[0].name = "move".to_owned();
+        assert!(!is_like(&a, &d), "no arm is in both");
     }
 }

@@ -96,7 +96,7 @@ impl Shape {
     }
 
     /// The word for the access, which is fio's too.
-    fn access_word(&self) -> &'static str {
+    pub fn access_word(&self) -> &'static str {
         match (self.access.order, self.access.read_percent) {
             (Order::Random, 100) => "randread",
             (Order::Random, 0) => "randwrite",

@@ -202,6 +202,31 @@ fn one_arm_and_two_have_rows_as_many_have() {
 }
 
 #[test]
+fn a_chart_that_cannot_be_drawn_says_so_and_leaves_out_no_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = visited(folder.path(), &[sample::record()]) else { return };
+    browser.eval(
+        "(() => { const plot = Plot.plot; Plot.plot = (asked) => { \
+         if (asked.ariaLabel === 'Every sample of every arm') throw new Error('made to fail'); \
+         return plot(asked); }; return true; })()",
+    );
+    browser.draw_all();
+    let drawn = "[...document.querySelectorAll('[data-chart], [data-flame]')].filter((box) => box.querySelector('svg')).length";
+    assert_eq!(browser.eval(drawn), 5, "all but that of the samples, and the flame graph");
+    let told = "document.querySelector('[data-chart=samples]').textContent";
+    assert_eq!(browser.eval(told), "This cannot be drawn: made to fail");
+    filter(&mut browser, "write-read");
+    assert_eq!(rows(&mut browser, "costs"), json!([[0, 0], [3, 0]]), "there are bars, not dots");
+    widen(&mut browser, 500);
+    let narrow =
+        "Number(document.querySelector('[data-chart=costs] svg').getAttribute('width')) < 500";
+    assert_eq!(browser.eval(narrow), true);
+    let complaints = browser.complaints();
+    assert!(!complaints.is_empty(), "a developer finds it in the console");
+    assert!(complaints.iter().all(|told| told.contains("made to fail")), "{complaints:?}");
+}
+
+#[test]
 fn the_keyboard_reaches_arms_and_calls_and_the_flame_graph_is_searched() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(mut browser) = opened(folder.path(), &[sample::record()]) else { return };

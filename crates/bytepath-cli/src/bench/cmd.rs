@@ -36,6 +36,9 @@ pub(super) struct Cmd {
     #[arg(short, long, value_name = "COMMAND")]
     cleanup: Option<String>,
     /// Write {VAR} in commands and steps, and run them with each of the values: -L n 1,2,4
+    ///
+    /// Each arm of the record has its value among its parameters, under the name VAR; it is parameter_VAR
+    /// where VAR is command, exit_code or peak_memory_at_most_bytes, which are there already.
     #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2)]
     parameter_list: Vec<String>,
     /// Runs of each command before the first block; one shows anyway whether it works
@@ -208,6 +211,7 @@ fn commands(options: &Cmd) -> anyhow::Result<Vec<Asked>> {
                 conclude: step(&conclude),
                 text,
                 words,
+                values,
             });
         }
     }
@@ -223,6 +227,12 @@ const COMBINATIONS_MAX: usize = 1000;
 fn combinations(lists: &[String]) -> anyhow::Result<Vec<Values>> {
     let mut all: Vec<Values> = vec![Vec::new()];
     for pair in lists.chunks_exact(2) {
+        if all[0].iter().any(|(known, _)| *known == pair[0]) {
+            return Err(wrong_usage(format!(
+                "-L {} is given twice: write all of its values in one list",
+                pair[0]
+            )));
+        }
         let values: Vec<&str> = pair[1].split(',').collect();
         let with = |so_far: &Values| -> Vec<Values> {
             let one = |value: &&str| {

@@ -97,6 +97,40 @@ fn each_command_may_have_steps_of_its_own_and_names_and_parameters() {
 }
 
 #[test]
+fn what_variables_stand_for_is_kept_with_each_arm() {
+    let folder = folder();
+    let found = record(
+        folder.path(),
+        &[
+            "{command} {n}; exit 3",
+            "-i",
+            "-L",
+            "n",
+            "1,2",
+            "-L",
+            "command",
+            "true",
+            "-L",
+            "exit_code",
+            "x",
+        ],
+    );
+    let arms = found["arms"].as_array().expect("arms");
+    for (arm, n) in arms.iter().zip(["1", "2"]) {
+        let params = &arm["params"];
+        assert_eq!(params["n"], n);
+        assert_eq!(params["command"], format!("true {n}; exit 3"));
+        assert_eq!(params["parameter_command"], "true");
+        assert_eq!(
+            (&params["exit_code"], &params["parameter_exit_code"]),
+            (&3.into(), &"x".into())
+        );
+    }
+    bench(folder.path(), &["echo {n}", "-L", "n", "1", "-L", "n", "2"])
+        .refused(2, &["-L n is given twice"]);
+}
+
+#[test]
 fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
     let folder = folder();
     fs::write(folder.path().join("text"), "not a program").expect("a file");

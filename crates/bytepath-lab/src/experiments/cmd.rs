@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use bytepath_report::{Record, Unit};
+use bytepath_report::{PEAK_AT_MOST, Record, Unit};
+use serde_json::Value;
 
 use super::Description;
 use crate::arm::Arm;
@@ -28,6 +29,8 @@ pub struct Asked {
     pub text: String,
     /// Its words, where no shell is to read it.
     pub words: Vec<String>,
+    /// The variables of which it is made, with the value that each has in it.
+    pub values: Vec<(String, String)>,
     /// Done before each run.
     pub prepare: Option<String>,
     /// Done after each run.
@@ -63,7 +66,10 @@ pub fn arms(commands: &[Asked], shared: &Shared<'_>) -> (Vec<Arm>, Rc<Cell<bool>
         Arm {
             name: asked.name.clone(),
             section: None,
-            params: BTreeMap::from([("command".to_owned(), asked.text.clone().into())]),
+            params: params(
+                &asked.text,
+                asked.values.iter().map(|(name, value)| (name.clone(), value.clone().into())),
+            ),
             unit: Unit::Seconds,
             touched: false,
             published: None,
@@ -84,6 +90,22 @@ pub fn arms(commands: &[Asked], shared: &Shared<'_>) -> (Vec<Arm>, Rc<Cell<bool>
         }
     };
     (commands.iter().map(arm).collect(), is_short)
+}
+
+/// Parameters of a command that are no variables of it.
+const OWN: [&str; 3] = ["command", "exit_code", PEAK_AT_MOST];
+
+/// The parameters of a command: its text, and what its variables stand for. One that is called like
+/// a parameter of another kind has a prefix.
+pub(crate) fn params(
+    text: &str,
+    values: impl Iterator<Item = (String, Value)>,
+) -> BTreeMap<String, Value> {
+    let named = |(name, value): (String, Value)| match OWN.contains(&name.as_str()) {
+        true => (format!("parameter_{name}"), value),
+        false => (name, value),
+    };
+    values.map(named).chain([("command".to_owned(), text.into())]).collect()
 }
 
 /// Says of runs that were short that they begin with the start of a shell.

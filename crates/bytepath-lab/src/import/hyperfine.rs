@@ -64,9 +64,8 @@ fn arm(index: usize, timed: &Timed, name: String) -> Result<Arm, ImportError> {
     if all_known.count() == 0 {
         return Err(damaged(Foreign::Hyperfine, format!("{}: no times", timed.command)));
     }
-    let params = timed.parameters.clone().into_iter();
     Ok(Arm {
-        params: params.chain([("command".to_owned(), timed.command.clone().into())]).collect(),
+        params: cmd::params(&timed.command, timed.parameters.clone().into_iter()),
         samples: times
             .iter()
             .enumerate()

@@ -146,6 +146,86 @@ fn tables_are_sorted_and_arms_hidden_and_both_show_in_the_charts() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+/// Makes the window this wide, and waits until the charts are as wide as their places are then.
+fn widen(browser: &mut Browser, width: u32) {
+    let size = json!({"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": false});
+    browser.call("Emulation.setDeviceMetricsOverride", size);
+    browser.eval(
+        "(async () => { const box = document.querySelector('[data-chart=arms]'); \
+         const drawn = () => Number(box.querySelector('svg').getAttribute('width')); \
+         while (drawn() !== Math.floor(box.getBoundingClientRect().width)) await new Promise(requestAnimationFrame); \
+         return true; })()",
+    );
+}
+
+/// Shows only those arms whose names hold this.
+fn filter(browser: &mut Browser, text: &str) {
+    browser.eval(&format!(
+        "(() => {{ const find = document.querySelector('[data-tools=arms] input'); \
+         find.value = '{text}'; find.dispatchEvent(new Event('input')); return true; }})()"
+    ));
+}
+
+/// The arms of a chart from above to below, each with how many dots are in its row.
+fn rows(browser: &mut Browser, chart: &str) -> Value {
+    browser.eval(&format!(
+        "(() => {{ const svg = document.querySelector('[data-chart={chart}] svg'); const y = svg.scale('y'); \
+         const above = svg.getBoundingClientRect().top; \
+         const dots = [...svg.querySelectorAll('g[aria-label=dot] :is(circle, path)')].map((dot) => dot.getBoundingClientRect()); \
+         const within = (row) => dots.filter((dot) => dot.top - above >= y.apply(row) && dot.bottom - above <= y.apply(row) + y.bandwidth); \
+         return y.domain.map((row) => [row, within(row).length]); }})()"
+    ))
+}
+
+#[test]
+fn one_arm_and_two_have_rows_as_many_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut record = sample::record();
+    record.arms.truncate(3);
+    // So far apart that dots tell them.
+    for (arm, cost) in record.arms.iter_mut().zip([0.01, 0.1, 10.0]) {
+        arm.costs.as_mut().expect("they have").cpu_user_s_per_gib = Some(cost);
+    }
+    let Some(mut browser) = opened(folder.path(), &[record]) else { return };
+    for width in [1280, 400] {
+        for (text, arms) in [("", &[0, 1, 2][..]), ("vmsplice", &[1, 2]), ("write", &[0])] {
+            widen(&mut browser, width);
+            filter(&mut browser, text);
+            let each = |dots: u32| arms.iter().map(|arm| json!([arm, dots])).collect::<Value>();
+            assert_eq!(rows(&mut browser, "samples"), each(3), "{width} {text:?}");
+            if arms.len() > 1 {
+                assert_eq!(rows(&mut browser, "costs"), each(1), "{width} {text:?}");
+            }
+        }
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_chart_that_cannot_be_drawn_says_so_and_leaves_out_no_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = visited(folder.path(), &[sample::record()]) else { return };
+    browser.eval(
+        "(() => { const plot = Plot.plot; Plot.plot = (asked) => { \
+         if (asked.ariaLabel === 'Every sample of every arm') throw new Error('made to fail'); \
+         return plot(asked); }; return true; })()",
+    );
+    browser.draw_all();
+    let drawn = "[...document.querySelectorAll('[data-chart], [data-flame]')].filter((box) => box.querySelector('svg')).length";
+    assert_eq!(browser.eval(drawn), 5, "all but that of the samples, and the flame graph");
+    let told = "document.querySelector('[data-chart=samples]').textContent";
+    assert_eq!(browser.eval(told), "This cannot be drawn: made to fail");
+    filter(&mut browser, "write-read");
+    assert_eq!(rows(&mut browser, "costs"), json!([[0, 0], [3, 0]]), "there are bars, not dots");
+    widen(&mut browser, 500);
+    let narrow =
+        "Number(document.querySelector('[data-chart=costs] svg').getAttribute('width')) < 500";
+    assert_eq!(browser.eval(narrow), true);
+    let complaints = browser.complaints();
+    assert!(!complaints.is_empty(), "a developer finds it in the console");
+    assert!(complaints.iter().all(|told| told.contains("made to fail")), "{complaints:?}");
+}
+
 #[test]
 fn the_keyboard_reaches_arms_and_calls_and_the_flame_graph_is_searched() {
     let folder = tempfile::tempdir().expect("a folder");

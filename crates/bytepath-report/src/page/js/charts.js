@@ -58,15 +58,17 @@ function fitted(name, margin) {
 // Below this width names stand above their rows, as beside them they would all be cut alike.
 const NARROW = 560;
 
-// Where the names of rows stand: how much room they take beside the chart and above each row, and
-// what draws them.
+// Where the names of rows stand: how much room they take beside the chart and above each row, the
+// axis of the rows, and what draws names above them.
 function lanesOf(width, names) {
   const narrow = width < NARROW;
   const margin = narrow ? 10 : marginFor(names, width);
+  const tick = (name) => (narrow ? "" : fitted(name, margin));
   return {
     margin,
     above: narrow ? 16 : 0,
-    tick: (name) => (narrow ? "" : fitted(name, margin)),
+    // The type is said, as two rows that are numbers would be taken for the ends of an axis of numbers.
+    axis: (rows, name) => ({ type: "band", domain: rows, tickFormat: (row) => tick(name(row)), label: null, tickSize: 0 }),
     marks: (rows, y, name) => (narrow ? [Plot.text(rows, { frameAnchor: "left", textAnchor: "start", y, text: (row) => fitted(name(row), width), dy: -14, fill: "var(--soft)" })] : []),
   };
 }
@@ -139,7 +141,7 @@ function drawArms(box, view) {
       width, height: (26 + above) * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled, clip: true,
       ariaLabel: `Medians and intervals, ${view.ratios ? "as ratios to the reference" : `in ${unit}`}`,
       x: { ...axis, ...ticksOf(axis, width - margin), inset: 8, grid: true, label: `${view.ratios ? "ratio to the reference" : unit}${axis.type === "log" ? ", logarithmic" : ""} →`, labelAnchor: "right" },
-      y: { domain: group.map(row), tickFormat: (index) => lanes.tick(view.run.arms[index].name), label: null, tickSize: 0 },
+      y: lanes.axis(group.map(row), (index) => view.run.arms[index].name),
       color: { type: "identity" },
       marks: [
         reference > 0 ? Plot.ruleX([reference], { stroke: "var(--soft)", strokeDasharray: "3,3" }) : null,
@@ -274,7 +276,7 @@ function drawSamples(box, view) {
       width, height: (22 + lanes.above) * group.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
       ariaLabel: "Every sample of every arm",
       x: { ...axis, ...ticksOf(axis, width - margin), inset: 8, grid: true, label: `${group[0].arm.unit} →`, labelAnchor: "right" },
-      y: { domain: group.map(({ index }) => index), tickFormat: (index) => lanes.tick(view.run.arms[index].name), label: null, tickSize: 0 },
+      y: lanes.axis(group.map(({ index }) => index), (index) => view.run.arms[index].name),
       marks: [
         Plot.dot(kept.filter(({ sample }) => !(sample[4] & 1)), { x, y, r: 3, fill: "var(--accent)", fillOpacity: 0.6 }),
         Plot.dot(kept.filter(({ sample }) => sample[4] & 1), { x, y, r: 3.5, symbol: "times", stroke: "var(--slower)", strokeWidth: 1.5 }),

@@ -49,7 +49,7 @@ function drawCosts(box, view) {
     width, height: (22 + above) * entries.length + 52, marginLeft: margin, marginRight: 60, marginTop: 8, marginBottom: 40, style: styled,
     ariaLabel: view.cost,
     x: { ...axis, ...ticksOf(axis, width - margin), inset: decades ? 8 : 0, label: `${view.cost}${decades ? ", logarithmic" : ""} →`, labelAnchor: "right", grid: true },
-    y: { domain: entries.map(y), tickFormat: (index) => lanes.tick(view.run.arms[index].name), label: null, tickSize: 0 },
+    y: lanes.axis(entries.map(y), (index) => view.run.arms[index].name),
     color: { type: "identity" },
     marks: [
       decades ? null : Plot.barX(bars, Plot.stackX({ x: "value", y: ({ entry }) => entry.index, fill: ({ part }) => colours[part], z: "part", insetTop: 3 + above, insetBottom: 3 })),
@@ -93,7 +93,7 @@ function drawClasses(box, view) {
     width, height: (26 + above) * rows.length + 52, marginLeft: margin, marginRight: 24, marginTop: 8, marginBottom: 40, style: styled,
     ariaLabel: "Shares of the classes of cost",
     x: { domain: [0, Math.max(100, 100 * d3.max(d3.rollups(bars, (of) => d3.sum(of, (bar) => bar.share), (bar) => bar.row), ([, sum]) => sum))], percent: true, label: "share of the time, % →", labelAnchor: "right", grid: true, ticks: Math.max(2, Math.min(10, (width - margin) / 70)) },
-    y: { domain: rows.map(([row]) => row), tickFormat: (row) => lanes.tick(label.get(row)), label: null, tickSize: 0 },
+    y: lanes.axis(rows.map(([row]) => row), (row) => label.get(row)),
     color: { type: "identity" },
     marks: [
       Plot.barX(bars, Plot.stackX({ x: "share", y: "row", z: "name", order: names, fill: ({ name }) => colour(name), stroke: "var(--back)", strokeWidth: 0.7, fillOpacity: ({ row }) => (row.endsWith("p") ? 0.55 : 1), title: ({ arm, name, words }) => `${arm.name}\n${name}: ${words}`, insetTop: 3 + above, insetBottom: 3, tip: true })),

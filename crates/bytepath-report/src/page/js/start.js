@@ -4,12 +4,21 @@ const pending = new Set();
 const drawn = new Set();
 
 function soon(box, draw) {
-  const job = { box, draw, done: false };
+  const job = { box, done: false };
+  // One that fails says so in its place, and the others are drawn.
+  job.draw = () => {
+    try {
+      draw();
+    } catch (error) {
+      console.error(error);
+      box.replaceChildren(make("p", { class: "small" }, `This cannot be drawn: ${error.message}`));
+    }
+  };
   job.run = () => {
     job.done = true;
     pending.delete(job);
     seen.unobserve(box);
-    draw();
+    job.draw();
     drawn.add(job);
   };
   pending.add(job);

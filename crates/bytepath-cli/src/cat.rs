@@ -78,7 +78,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     metrics: MetricsOptions,
     /// The files; - is standard input
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", help_heading = None::<&str>)]
     files: Vec<OsString>,
 }
 

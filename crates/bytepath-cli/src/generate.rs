@@ -142,7 +142,7 @@ impl Making {
 #[derive(Args)]
 struct How {
     /// Stop after so many bytes
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[arg(long, value_name = "SIZE", value_parser = values::amount)]
     bytes: Option<u64>,
     /// Write by this outlet alone, or fail; vmsplice is for readers that only read: one that splices
     /// onward may see later bytes in the place of earlier ones

@@ -112,7 +112,8 @@ fn beside(path: &Path, text: &[u8]) -> std::io::Result<(NamedTempFile, PathBuf)>
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let old = std::fs::metadata(&path).ok().map(|old| old.permissions());
     let new = std::fs::Permissions::from_mode(0o666);
-    let mut file = tempfile::Builder::new().permissions(new).tempfile_in(folder(&path))?;
+    let mut file =
+        tempfile::Builder::new().permissions(new).tempfile_in(folder(&path)).map_err(nameless)?;
     if let Some(old) = old {
         // The umask is for new files.
         file.as_file().set_permissions(old)?;
@@ -120,6 +121,13 @@ fn beside(path: &Path, text: &[u8]) -> std::io::Result<(NamedTempFile, PathBuf)>
     // Its passing name is nobody's business, and would be in the error.
     file.as_file_mut().write_all(text)?;
     Ok((file, path))
+}
+
+/// The kernel's word without the name of the file that was not made.
+fn nameless(error: std::io::Error) -> std::io::Error {
+    let inner = error.get_ref().and_then(std::error::Error::source);
+    let word = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>()?.raw_os_error());
+    word.map_or(error, std::io::Error::from_raw_os_error)
 }
 
 /// Whether it is a symbolic link of somebody else's in a folder where everybody makes them, as

@@ -76,7 +76,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     extras: Extras,
     /// The files; - is one of that name
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", help_heading = None::<&str>)]
     files: Vec<OsString>,
 }
 

@@ -30,6 +30,14 @@ const UNITS: &[(&str, u64)] = &[
 
 /// A size above 0, in bytes: 65536, 64K, 1MiB, 1.5G.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
+    match amount(text)? {
+        0 => Err("a size of 0 bytes moves nothing".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// The same, or 0.
+pub(crate) fn amount(text: &str) -> Result<u64, String> {
     let digits =
         text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (number, unit) = text.split_at(digits);
@@ -42,11 +50,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         Ok(whole) => whole.checked_mul(factor),
         Err(_) => fraction(number, factor),
     };
-    match bytes {
-        Some(0) => Err("a size of 0 bytes moves nothing".into()),
-        Some(bytes) => Ok(bytes),
-        None => Err(format!("{text:?} is no size that fits in 64 bits; write for example 64K")),
-    }
+    bytes.ok_or_else(|| format!("{text:?} is no size that fits in 64 bits; write for example 64K"))
 }
 
 /// 1.5 of a unit, where that is a whole number of bytes or is cut to one.

@@ -15,7 +15,7 @@ _bytepath_offered() {
     local before=$3 at
     if [[ $before == = && COMP_CWORD -ge 2 ]]; then
         before=${COMP_WORDS[COMP_CWORD - 2]}
-    elif [[ "BEHIND_EQUALS" == *" ${COMP_WORDS[1]}$3 "* ]]; then
+    elif [[ ${COMP_WORDS[COMP_CWORD]} != = && "BEHIND_EQUALS" == *" ${COMP_WORDS[1]}$3 "* ]]; then
         before=
     fi
     _bytepath "$1" "$2" "$before"

@@ -41,7 +41,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) metrics: MetricsOptions,
     /// What to copy, in this order; - is standard input
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", help_heading = None::<&str>)]
     pub(crate) files: Vec<OsString>,
 }
 

@@ -5,7 +5,9 @@ use std::fmt;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, CommandFactory};
 
+use super::options::Options;
 use super::say;
 use super::status::Status;
 
@@ -75,7 +77,11 @@ impl From<clap::Error> for Wrong {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Wrong::Asked(error),
             ErrorKind::UnknownArgument => {
                 let name = context(ContextKind::InvalidArg).unwrap_or_default();
-                match name.strip_prefix("--") {
+                match name.strip_prefix("--").map(possible) {
+                    Some(names) if names.len() > 1 => said(format!(
+                        "option '{name}' is ambiguous; possibilities: {}",
+                        names.join(" ")
+                    )),
                     Some(_) => said(format!("unrecognized option '{name}'")),
                     None => said(format!("invalid option -- '{}'", name.trim_start_matches('-'))),
                 }
@@ -91,8 +97,20 @@ impl From<clap::Error> for Wrong {
             _ => {
                 let text = error.to_string();
                 let line = text.lines().next().unwrap_or_default();
-                Wrong::plain(line.trim_start_matches("error: "))
+                let mut line = line.trim_start_matches("error: ").to_owned();
+                let mut others = text.lines().map(str::trim);
+                if let Some(values) = others.find(|line| line.starts_with("[possible values")) {
+                    line += &format!(" {values}");
+                }
+                Wrong::plain(line)
             }
         }
     }
+}
+
+/// The options that begin so, as getopt_long(3) names them.
+fn possible(begins: &str) -> Vec<String> {
+    let command = Options::command();
+    let names = command.get_arguments().filter_map(Arg::get_long);
+    names.filter(|name| name.starts_with(begins)).map(|name| format!("'--{name}'")).collect()
 }

@@ -209,12 +209,14 @@ impl<'a> Watch<'a> {
         if waiting { left.map(|left| left.min(FIRST_BYTE_LOOK)) } else { left }
     }
 
-    /// Starts the clocks that wait for a first byte, if it came.
+    /// Lets the clocks run that wait for a first byte, if it came: from when it was last seen that none
+    /// had come, as what came since then took its time.
     pub(crate) fn look(&mut self) {
         for Bar { side, .. } in &mut self.bars {
-            if side.waiting && side.tally.bytes() > 0 {
-                side.waiting = false;
+            if side.waiting && side.tally.bytes() == 0 {
                 side.clock = Clock::start();
+            } else {
+                side.waiting = false;
             }
         }
     }

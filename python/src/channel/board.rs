@@ -94,42 +94,6 @@ impl Board {
         self.count(INSIDE)
     }
 
-    /// Waits until fewer than so many are inside, and counts one more, which is about to be put: the place where
-    /// that is noted, for `has_put`. None where it did not come in time.
-    fn take_room(
-        &self,
-        py: Python<'_>,
-        most: i64,
-        timeout: Option<f64>,
-    ) -> PyResult<Option<usize>> {
-        let (ours, deadline) = (known_identity()?, Deadline::after(timeout));
-        loop {
-            if let Some(place) = self.try_take_room(ours, most) {
-                return Ok(Some(place));
-            }
-            if !self.wait(py, INSIDE, deadline, || self.count(INSIDE) < most)? {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// It was put, or was not.
-    fn has_put(&self, place: usize, sent: bool) -> PyResult<()> {
-        let ours = known_identity()?;
-        let is_counted = place == PLACES || self.leave(place, ours);
-        match (is_counted, sent) {
-            (true, false) => self.add(INSIDE, -1),
-            // This process was taken for gone, by one that sees other processes.
-            (false, true) => self.add(INSIDE, 1),
-            (true, true) | (false, false) => {}
-        }
-        Ok(())
-    }
-
-    fn has_got(&self) {
-        self.add(INSIDE, -1);
-    }
-
     fn undone(&self) -> i64 {
         self.count(UNDONE)
     }
@@ -147,6 +111,42 @@ impl Board {
 }
 
 impl Board {
+    /// Waits until fewer than so many are inside, and counts one more, which is about to be put: the place where
+    /// that is noted, for `has_put`. None where it did not come in time.
+    pub(super) fn take_room(
+        &self,
+        py: Python<'_>,
+        most: i64,
+        deadline: Deadline,
+    ) -> PyResult<Option<usize>> {
+        let ours = known_identity()?;
+        loop {
+            if let Some(place) = self.try_take_room(ours, most) {
+                return Ok(Some(place));
+            }
+            if !self.wait(py, INSIDE, deadline, || self.count(INSIDE) < most)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// It was put, or was not.
+    pub(super) fn has_put(&self, place: usize, sent: bool) -> PyResult<()> {
+        let ours = known_identity()?;
+        let is_counted = place == PLACES || self.leave(place, ours);
+        match (is_counted, sent) {
+            (true, false) => self.add(INSIDE, -1),
+            // This process was taken for gone, by one that sees other processes.
+            (false, true) => self.add(INSIDE, 1),
+            (true, true) | (false, false) => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_got(&self) {
+        self.add(INSIDE, -1);
+    }
+
     fn word(&self, index: usize) -> &AtomicU64 {
         &self.0.words()[index]
     }

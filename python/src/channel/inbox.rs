@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustix::event::epoll;
 
+use super::board::Board;
 use super::errors::{os_error, raised, taken_fd};
 use super::forks::{self, Lent};
 use super::gate;
@@ -112,15 +113,26 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// A message, as its pickle and its buffers; None where none came in time. EOFError where none will.
+    /// A message, as its pickle and its buffers; None where none came in time. EOFError where none will. The board
+    /// on which it is inside counts it, and so does the one, if any, on which it is to be done.
+    #[pyo3(signature = (timeout, inside=None, undone=None))]
     fn receive<'py>(
         &self,
         py: Python<'py>,
         timeout: Option<f64>,
+        inside: Option<&Board>,
+        undone: Option<&Board>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyList>)>> {
         let deadline = Deadline::after(timeout);
         loop {
             if let Some(message) = self.taken(py)? {
+                // First, so that it is either inside or to be done at every moment.
+                if let Some(board) = undone {
+                    board.add_undone(1);
+                }
+                if let Some(board) = inside {
+                    board.has_got();
+                }
                 return Ok(Some(message));
             }
             if self.waited(py, deadline)?.is_none() {

@@ -63,7 +63,7 @@ class Queue:
         if receivers not in ("one", "many"):
             raise ValueError(f'receivers is "one" or "many", and not {receivers!r}')
         maxsize = index(maxsize)
-        board = _bytepath.Board.create()
+        board = _bytepath.Board.create(secrets.randbits(128))
         if receivers == "many":
             pool = _bytepath.Pool.create(_POOL_RING_BYTES if ring_bytes is None else ring_bytes, capacity)
             self._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
@@ -211,7 +211,9 @@ class Queue:
         keep_account_of(self)
         with self._making:
             if self._outbox is None:
-                self._outbox = _bytepath.Outbox.connect(self._address, self._ring_bytes, self._capacity, 5.0)
+                self._outbox = _bytepath.Outbox.connect(
+                    self._address, self._ring_bytes, self._capacity, 5.0, self._board
+                )
             return self._outbox
 
     def _lose_receiver(self, outbox: _bytepath.Outbox, board: _bytepath.Board) -> None:
@@ -272,7 +274,7 @@ class Queue:
         with self._making:
             if self._inbox is None:
                 # First: whoever claims the queue and cannot have this keeps it from all others.
-                inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes)
+                inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes, self._board)
                 self._claim(self._board, inbox)
                 self._inbox = inbox
             return self._inbox

@@ -281,6 +281,17 @@ def test_a_stranger_who_connects_does_not_end_who_listens():
             listener.accept(timeout=0)
 
 
+def test_what_a_process_puts_that_has_dropped_its_rights_is_there():
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    queue = bytepath.Queue()
+    child = fork().Process(target=work.put_as, args=(queue, 65534, [b"small", bytes(100_000)]))
+    child.start()
+    assert [queue.get(timeout=30) for _ in range(2)] == [b"small", bytes(100_000)]
+    child.join()
+    assert queue.qsize() == 0
+
+
 def test_a_stranger_who_listens_gets_no_end_of_a_channel():
     if os.geteuid() != 0:
         pytest.skip("only root can be somebody else for a moment")

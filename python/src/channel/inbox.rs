@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytepath::channel::{Address, BufferReceiver, Buffers, ChannelError, Connection, Listener};
+use bytepath::channel::{
+    Address, BufferReceiver, Buffers, ChannelError, Connection, Listener, Users,
+};
 use pyo3::exceptions::{PyEOFError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustix::event::epoll;
+use rustix::net::RecvFlags;
 
 use super::board::Board;
 use super::errors::{os_error, raised, taken_fd};
@@ -51,6 +54,8 @@ pub(crate) struct Inbox {
 struct State {
     open: bool,
     listener: Option<Listener>,
+    /// What those say first who connect to the listener of a queue.
+    token: Option<[u8; 16]>,
     newcomers: Vec<Newcomer>,
     lanes: Vec<BufferReceiver>,
     /// Whose turn it is.
@@ -90,14 +95,15 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// Receives from all that connect to this listener, a descriptor that it takes.
+    /// Receives from all that connect to this listener, a descriptor that it takes, and say the token of the board.
     #[staticmethod]
-    fn listening(py: Python<'_>, fd: i32, ring_bytes: usize) -> PyResult<Inbox> {
+    fn listening(py: Python<'_>, fd: i32, ring_bytes: usize, board: &Board) -> PyResult<Inbox> {
         let listener = Listener::from_fd(taken_fd(fd)?);
         let listener = listener.map_err(|error| raised(py, error))?;
         let inbox = Inbox::empty(ring_bytes)?;
         inbox.watch_fd(&listener)?;
         inbox.state().listener = Some(listener);
+        inbox.state().token = Some(board.token());
         Ok(inbox)
     }
 
@@ -201,6 +207,7 @@ impl Inbox {
         let state = State {
             open: true,
             listener: None,
+            token: None,
             newcomers: Vec::new(),
             lanes: Vec::new(),
             next: 0,
@@ -345,7 +352,17 @@ impl State {
     }
 
     fn take_in(&mut self, connection: Connection) {
-        match connection.buffer_receiver(&setup(self.ring_bytes, PATIENCE)) {
+        let mut setup = setup(self.ring_bytes, PATIENCE);
+        if let Some(token) = self.token {
+            if !says(&connection, token) {
+                return;
+            }
+            // A process that has dropped its rights since it was given the queue is another user's.
+            if connection.check_user(Users::Same).is_err() {
+                setup.users = Users::Any;
+            }
+        }
+        match connection.buffer_receiver(&setup) {
             Ok(lane) => self.lanes.push(lane),
             // Whoever connects to a listener may be anybody; such is let go and forgotten.
             Err(
@@ -382,6 +399,13 @@ fn make_sure_of_descriptors(connection: &Connection) -> Result<(), PyError> {
         spare.push(copy);
     }
     Ok(())
+}
+
+/// Whether this is what it says first.
+fn says(connection: &Connection, token: [u8; 16]) -> bool {
+    let mut said = [0; 17];
+    let got = rustix::net::recv(connection, &mut said, RecvFlags::DONTWAIT);
+    got.is_ok_and(|(into, _)| said[..into] == token)
 }
 
 fn watch_fd(events: &OwnedFd, fd: impl AsFd) -> Result<(), rustix::io::Errno> {

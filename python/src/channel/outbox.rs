@@ -4,10 +4,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytepath::channel::{BufferSender, ChannelError, Connection, Draft};
+use bytepath::channel::{BufferSender, ChannelError, Connection, Draft, Users};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::event::epoll;
+use rustix::net::SendFlags;
 
 use super::board::Board;
 use super::errors::{raised, taken_fd};
@@ -71,16 +72,24 @@ struct Parcel {
 
 #[pymethods]
 impl Outbox {
-    /// Connects to whoever receives at an address, or will.
+    /// Connects to whoever receives at an address, or will; to the receiver of a queue with the token of its board.
     #[staticmethod]
+    #[pyo3(signature = (address, ring_bytes, capacity, patience, board=None))]
     fn connect(
         py: Python<'_>,
         address: std::ffi::OsString,
         ring_bytes: usize,
         capacity: usize,
         patience: f64,
+        board: Option<&Board>,
     ) -> PyResult<Outbox> {
-        Outbox::of(py, connected(py, address, patience)?, ring_bytes, capacity)
+        let connection = connected(py, address, patience)?;
+        if let Some(board) = board {
+            connection.check_user(Users::Same).map_err(|error| raised(py, error))?;
+            // One who is gone by now is told of by what is said next.
+            let _ = rustix::net::send(&connection, &board.token(), SendFlags::NOSIGNAL);
+        }
+        Outbox::of(py, connection, ring_bytes, capacity)
     }
 
     /// The end that was inherited, or passed on, as a descriptor, which it takes.

@@ -256,23 +256,25 @@ class ChannelListener:
 
     def accept(self, timeout: float | None = None, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> Channel:
         """A channel to the next process that connects: TimeoutError where none has in time. Processes of other
-        users are refused, and it goes on waiting.
+        users are refused, and it goes on waiting, as it does where one hangs up before it has said what it is.
 
         ChannelError where who has connected is no channel of this version, and TimeoutError, with no `timeout`
         as well, where it says nothing for 5 s. The listener goes on listening: call it again."""
         if self._listener is None:
             raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
         end = None if timeout is None else monotonic() + timeout
-        fd = self._listener.accept(timeout)
-        if fd is None:
-            raise TimeoutError("nobody has connected in time")
-        with socket.socket(fileno=fd) as meeting:
-            left = _PATIENCE_S if end is None else end - monotonic()
-            meeting.settimeout(min(max(left, _MOMENT_S), _PATIENCE_S))
-            try:
-                hello, fds = _told(meeting)
-            except TimeoutError:
-                raise TimeoutError("who has connected says nothing") from None
+        left = timeout
+        while True:
+            fd = self._listener.accept(left)
+            if fd is not None:
+                with socket.socket(fileno=fd) as meeting:
+                    hello, fds = _told(meeting, end)
+                if hello:
+                    break
+            # Once the time is over, no more are looked at, however many come and hang up.
+            left = None if end is None else end - monotonic()
+            if left is not None and not left > 0.0:
+                raise TimeoutError("nobody has connected in time")
         if hello != _HELLO or len(fds) != 2:
             for fd in fds:
                 os.close(fd)
@@ -300,12 +302,17 @@ class ChannelListener:
         self.close()
 
 
-def _told(meeting: socket.socket) -> tuple[bytes, list[int]]:
-    """What who has connected says, and the descriptors that come with it, which programs that are started meanwhile
-    do not inherit: socket.recv_fds takes flags, but does not use them (Python 3.11)."""
+def _told(meeting: socket.socket, end: float | None) -> tuple[bytes, list[int]]:
+    """What who has connected says, nothing where it has hung up, and the descriptors that come with it, which programs
+    that are started meanwhile do not inherit: socket.recv_fds takes flags, but does not use them (Python 3.11)."""
+    patience = _PATIENCE_S if end is None else end - monotonic()
+    meeting.settimeout(min(max(patience, _MOMENT_S), _PATIENCE_S))
     fds = array.array("i")
     room = socket.CMSG_LEN(2 * fds.itemsize)
-    hello, beside, _, _ = meeting.recvmsg(len(_HELLO) + 1, room, socket.MSG_CMSG_CLOEXEC)
+    try:
+        hello, beside, _, _ = meeting.recvmsg(len(_HELLO) + 1, room, socket.MSG_CMSG_CLOEXEC)
+    except TimeoutError:
+        raise TimeoutError("who has connected says nothing") from None
     for level, kind, data in beside:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             fds.frombytes(data[: len(data) - len(data) % fds.itemsize])

@@ -316,6 +316,20 @@ def test_who_connects_and_is_no_channel_is_told_of_and_the_next_one_is_served():
             pass
 
 
+def test_who_hangs_up_before_it_has_said_what_it_is_is_not_waited_for():
+    address = f"@bytepath-test-{os.getpid()}"
+    with bytepath.ChannelListener(address) as listener:
+        for _ in range(3):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+                other.connect(f"\0{address[1:]}")
+        with pytest.raises(TimeoutError, match="nobody"):
+            listener.accept(timeout=0.2)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            other.connect(f"\0{address[1:]}")
+        with bytepath.Channel.connect(address), listener.accept():
+            pass
+
+
 def test_programs_that_are_started_inherit_no_descriptors_of_channels(tmp_path):
     with bytepath.ChannelListener(str(tmp_path / "channel")) as listener:
         with bytepath.Channel.connect(str(tmp_path / "channel")), listener.accept(timeout=30) as channel:

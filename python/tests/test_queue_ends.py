@@ -429,6 +429,17 @@ def test_a_receiver_that_could_not_begin_keeps_the_queue_from_nobody(spare):
     child.join()
 
 
+@pytest.mark.parametrize("spare", range(3))
+def test_who_has_connected_waits_where_a_listener_is_out_of_descriptors(spare):
+    address = f"@bytepath-test-{os.getpid()}"
+    with bytepath.ChannelListener(address) as listener, bytepath.Channel.connect(address) as other:
+        with spare_descriptors(spare), pytest.raises(OSError, match="Too many open files"):
+            listener.accept(timeout=30)
+        with listener.accept(timeout=30) as channel:
+            channel.send("served")
+            assert other.recv(timeout=30) == "served"
+
+
 # ---- nobody at the address --------------------------------------------------------------------------
 
 

@@ -390,10 +390,10 @@ impl Newcomer {
 /// Whether there are as many descriptors to be had as taking somebody in takes. What it says comes but
 /// once, and is lost where the descriptor that comes with it cannot be had: so this is asked before. Another
 /// thread may take them in between, which is not seen to.
-fn make_sure_of_descriptors(connection: &Connection) -> Result<(), PyError> {
+pub(super) fn make_sure_of_descriptors(fd: impl AsFd) -> Result<(), PyError> {
     let mut spare = Vec::with_capacity(TAKING_IN_FDS);
     for _ in 0..TAKING_IN_FDS {
-        let copy = rustix::io::fcntl_dupfd_cloexec(connection, 0).map_err(|errno| -> PyError {
+        let copy = rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(|errno| -> PyError {
             Box::new(move |_| os_error("cannot take in who has connected", errno))
         })?;
         spare.push(copy);
@@ -419,7 +419,7 @@ pub(super) fn is_readable(fd: impl AsFd) -> bool {
     rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-fn error(error: ChannelError) -> PyError {
+pub(super) fn error(error: ChannelError) -> PyError {
     Box::new(move |py| raised(py, error))
 }
 

@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::errors::raised;
+use super::inbox::{error, make_sure_of_descriptors};
 use super::waiting::Deadline;
 
 /// Waits at an address for others to connect.
@@ -38,16 +39,18 @@ impl Meeting {
             let accepted = py.detach(|| {
                 let guard = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(listener) = &*guard else { return Ok(None) };
-                let accepted = listener.try_accept()?;
-                if accepted.is_none() {
-                    let most = Timespec::try_from(deadline.slice()).unwrap_or_default();
-                    let mut fds = [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
-                    // However it ends, what came is looked for next.
-                    let _ = rustix::event::poll(&mut fds, Some(&most));
+                let most = Timespec::try_from(deadline.slice()).unwrap_or_default();
+                let mut fds = [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
+                // What interrupts it is looked at before the next one.
+                if !rustix::event::poll(&mut fds, Some(&most)).is_ok_and(|ready| ready > 0) {
+                    return Ok(Some(None));
                 }
-                Ok(Some(accepted))
+                // Of the connection, and of the two directions that come with what it says. Until then who has
+                // connected waits here.
+                make_sure_of_descriptors(listener)?;
+                listener.try_accept().map(Some).map_err(error)
             });
-            match accepted.map_err(|error| raised(py, error))? {
+            match accepted.map_err(|error| error(py))? {
                 None => return Err(PyValueError::new_err("this listener is closed")),
                 Some(Some(connection)) if connection.check_user(Users::Same).is_ok() => {
                     return Ok(Some(OwnedFd::from(connection).into_raw_fd()));

@@ -113,6 +113,17 @@ class Channel:
         inbox = self._inbox or self._receive_first()
         return bool(self._readers.looked(inbox, inbox.poll, timeout))
 
+    def fileno(self) -> int:
+        """A descriptor that becomes readable once there is something to receive, if `watch` has said False since
+        the last object was received. It may be readable for nothing: then ask `watch` again."""
+        return (self._inbox or self._receive_first()).fileno()
+
+    def watch(self) -> bool:
+        """Whether there is something to receive now, be it the end; where there is not, has the descriptor
+        (`fileno`) become readable once there is."""
+        inbox = self._inbox or self._receive_first()
+        return bool(self._readers.looked_to_wait(inbox, inbox.watch))
+
     def _receive_first(self) -> _bytepath.Inbox:
         self._belongs_here()
         with self._making:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import os
 import socket
-import struct
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,7 +73,7 @@ class Channel:
         cls, address: str | os.PathLike[str], *, timeout: float = 5.0, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES
     ) -> Channel:
         """An end of a channel to a process that is not related, and listens at this address
-        (`ChannelListener`), or will before the time is over."""
+        (`ChannelListener`), or will before the time is over. ChannelError where it is another user's."""
         ours, theirs = cls.pair(capacity=capacity, ring_bytes=ring_bytes)
         with theirs, socket.socket(fileno=_bytepath.connect(os.fspath(address), timeout)) as meeting:
             socket.send_fds(meeting, [_HELLO], [theirs._receives, theirs._sends])
@@ -113,6 +112,17 @@ class Channel:
         """Whether there is something to receive, be it the end; waits so many seconds for it."""
         inbox = self._inbox or self._receive_first()
         return bool(self._readers.looked(inbox, inbox.poll, timeout))
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable once there is something to receive, if `watch` has said False since
+        the last object was received. It may be readable for nothing: then ask `watch` again."""
+        return (self._inbox or self._receive_first()).fileno()
+
+    def watch(self) -> bool:
+        """Whether there is something to receive now, be it the end; where there is not, has the descriptor
+        (`fileno`) become readable once there is."""
+        inbox = self._inbox or self._receive_first()
+        return bool(self._readers.looked_to_wait(inbox, inbox.watch))
 
     def _receive_first(self) -> _bytepath.Inbox:
         self._belongs_here()
@@ -257,23 +267,25 @@ class ChannelListener:
 
     def accept(self, timeout: float | None = None, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> Channel:
         """A channel to the next process that connects: TimeoutError where none has in time. Processes of other
-        users are refused, and it goes on waiting.
+        users are refused, and it goes on waiting, as it does where one hangs up before it has said what it is.
 
         ChannelError where who has connected is no channel of this version, and TimeoutError, with no `timeout`
         as well, where it says nothing for 5 s. The listener goes on listening: call it again."""
         if self._listener is None:
             raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
         end = None if timeout is None else monotonic() + timeout
-        meeting = _next_of_ours(self._listener, end)
-        if meeting is None:
-            raise TimeoutError("nobody has connected in time")
-        with meeting:
-            left = _PATIENCE_S if end is None else end - monotonic()
-            meeting.settimeout(min(max(left, _MOMENT_S), _PATIENCE_S))
-            try:
-                hello, fds = _told(meeting)
-            except TimeoutError:
-                raise TimeoutError("who has connected says nothing") from None
+        left = timeout
+        while True:
+            fd = self._listener.accept(left)
+            if fd is not None:
+                with socket.socket(fileno=fd) as meeting:
+                    hello, fds = _told(meeting, end)
+                if hello:
+                    break
+            # Once the time is over, no more are looked at, however many come and hang up.
+            left = None if end is None else end - monotonic()
+            if left is not None and not left > 0.0:
+                raise TimeoutError("nobody has connected in time")
         if hello != _HELLO or len(fds) != 2:
             for fd in fds:
                 os.close(fd)
@@ -301,29 +313,17 @@ class ChannelListener:
         self.close()
 
 
-def _next_of_ours(listener: _bytepath.Meeting, end: float | None) -> socket.socket | None:
-    """The next process of this user, or of root, that connects; None where none has in time."""
-    while True:
-        left = None if end is None else max(end - monotonic(), 0.0)
-        fd = listener.accept(left)
-        if fd is None:
-            return None
-        meeting = socket.socket(fileno=fd)
-        _, user, _ = struct.unpack("3i", meeting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if user in (os.geteuid(), 0):
-            return meeting
-        meeting.close()
-        # Once the time is over, no more are looked at, however many come.
-        if left == 0.0:
-            return None
-
-
-def _told(meeting: socket.socket) -> tuple[bytes, list[int]]:
-    """What who has connected says, and the descriptors that come with it, which programs that are started meanwhile
-    do not inherit: socket.recv_fds takes flags, but does not use them (Python 3.11)."""
+def _told(meeting: socket.socket, end: float | None) -> tuple[bytes, list[int]]:
+    """What who has connected says, nothing where it has hung up, and the descriptors that come with it, which programs
+    that are started meanwhile do not inherit: socket.recv_fds takes flags, but does not use them (Python 3.11)."""
+    patience = _PATIENCE_S if end is None else end - monotonic()
+    meeting.settimeout(min(max(patience, _MOMENT_S), _PATIENCE_S))
     fds = array.array("i")
     room = socket.CMSG_LEN(2 * fds.itemsize)
-    hello, beside, _, _ = meeting.recvmsg(len(_HELLO) + 1, room, socket.MSG_CMSG_CLOEXEC)
+    try:
+        hello, beside, _, _ = meeting.recvmsg(len(_HELLO) + 1, room, socket.MSG_CMSG_CLOEXEC)
+    except TimeoutError:
+        raise TimeoutError("who has connected says nothing") from None
     for level, kind, data in beside:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             fds.frombytes(data[: len(data) - len(data) % fds.itemsize])

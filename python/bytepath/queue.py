@@ -25,8 +25,6 @@ _Kind = TypeVar("_Kind", bound="Queue")
 
 # Connections that wait for a receiver to take them; the kernel allows fewer where somaxconn says so.
 _BACKLOG = 1024
-# Who waits for room looks so often whether there is anybody to make it.
-_LOOK_S = 0.05
 # What all of a queue that many get from have together; memory is taken as it fills.
 _POOL_RING_BYTES = 64 << 20
 # As many objects as there is memory for.
@@ -65,7 +63,7 @@ class Queue:
         if receivers not in ("one", "many"):
             raise ValueError(f'receivers is "one" or "many", and not {receivers!r}')
         maxsize = index(maxsize)
-        board = _bytepath.Board.create()
+        board = _bytepath.Board.create(secrets.randbits(128))
         if receivers == "many":
             pool = _bytepath.Pool.create(_POOL_RING_BYTES if ring_bytes is None else ring_bytes, capacity)
             self._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
@@ -142,55 +140,35 @@ class Queue:
                 raise Full
             return
         outbox = self._outbox or self._put_first()
-        pickle, buffers = dumps(obj)
-        if not block:
-            timeout = 0.0
-        deadline = None if timeout is None else monotonic() + timeout
-        board = self._board
-        if board is None:
-            if not self._readers.looked(outbox, outbox.send, pickle, buffers, timeout):
-                raise Full
-            return
-        place = self._take_room(outbox, board, timeout)
-        if place is None:
+        packed = dumps(obj)
+        left = timeout if block else 0.0
+        until = None if left is None else monotonic() + left
+        while (sent := self._send(outbox, packed, left, self._readers.looked)) is None:
+            if until is not None:
+                left = max(until - monotonic(), 0.0)
+                # Nor is it before a time that is no number.
+                if not left > 0.0:
+                    break
+        if not sent:
             raise Full
-        left = None if deadline is None else max(deadline - monotonic(), 0.0)
-        if not self._send(outbox, board, place, lambda: self._readers.looked(outbox, outbox.send, pickle, buffers, left)):
-            raise Full
-
-    def _take_room(self, outbox: _bytepath.Outbox, board: _bytepath.Board, timeout: float | None) -> int | None:
-        """Waits until fewer than `maxsize` are inside, and counts one more; None where that did not come in time.
-        Nothing tells who waits that the receiver, who would make room, is gone, or that the queue is closed: it is
-        looked for."""
-        until = None if timeout is None else monotonic() + timeout
-        while True:
-            left = _LOOK_S if until is None else max(until - monotonic(), 0.0)
-            place = board.take_room(self._maxsize or _NO_LIMIT, min(left, _LOOK_S))
-            if place is not None:
-                return place
-            self._check_open()
-            try:
-                self._readers.looked(outbox, outbox.is_answered)
-            except PeerGone:
-                self._lose_receiver(outbox)
-                raise
-            # Nor is it before a time that is no number.
-            if until is not None and not monotonic() < until:
-                return None
 
     def _send(
-        self, outbox: _bytepath.Outbox, board: _bytepath.Board, place: int, send: Callable[[], object]
-    ) -> bool:
-        """Sends an object that is counted, at this place; whether there was room for it."""
-        sent = False
+        self, outbox: _bytepath.Outbox, packed: tuple[Any, list[Any]], timeout: float | None, looked: Callable[..., Any]
+    ) -> bool | None:
+        """Whether an object was sent, and did not lack room until the time was over; None where `maxsize` are inside, for
+        fewer of which it waits but a moment. One call counts and sends it: what handlers of signals raise comes before
+        or after both."""
         try:
-            sent = bool(send())
+            sent: bool | None = looked(outbox, outbox.send, *packed, timeout, self._board, self._maxsize or _NO_LIMIT)
+            if sent is None:
+                # Nothing tells who waits for that that the receiver, who would make room, is gone, or the queue closed.
+                self._check_open()
+                self._readers.looked(outbox, outbox.is_answered)
+            return sent
         except PeerGone:
-            self._lose_receiver(outbox)
+            if self._board is not None:
+                self._lose_receiver(outbox, self._board)
             raise
-        finally:
-            board.has_put(place, sent)
-        return sent
 
     def put_nowait(self, obj: Any) -> None:
         """Puts an object if there is room now."""
@@ -206,33 +184,24 @@ class Queue:
                 await asyncio.sleep(MOMENT_S)
             return
         outbox = self._outbox or self._put_first()
-        pickle, buffers = dumps(obj)
-        board = self._board
-
-        def send() -> object:
-            return self._readers.looked_to_wait(outbox, outbox.send, pickle, buffers, 0.0)
-
+        packed = dumps(obj)
         while True:
             self._check_open()
-            if board is None:
-                sent = bool(send())
-            else:
-                place = self._take_room(outbox, board, 0.0)
-                if place is None:
-                    # How many are inside, no descriptor tells.
-                    await asyncio.sleep(MOMENT_S)
-                    continue
-                sent = self._send(outbox, board, place, send)
+            sent = self._send(outbox, packed, 0.0, self._readers.looked_to_wait)
             if sent:
                 return
-            await self._readers.wait(outbox)
+            if sent is None:
+                # How many are inside, no descriptor tells.
+                await asyncio.sleep(MOMENT_S)
+            else:
+                await self._readers.wait(outbox)
 
     def _put_into_pool(self, pool: _bytepath.Pool, packed: tuple[Any, list[Any]], timeout: float | None) -> bool:
         self._check_open()
         return pool.send(*packed, timeout, self._maxsize or _NO_LIMIT, self._counted_by())
 
     def _counted_by(self) -> _bytepath.Board | None:
-        """What counts, as an object is put, that it is to be done."""
+        """What counts that an object is to be done."""
         return None
 
     def _put_first(self) -> _bytepath.Outbox:
@@ -242,17 +211,18 @@ class Queue:
         keep_account_of(self)
         with self._making:
             if self._outbox is None:
-                self._outbox = _bytepath.Outbox.connect(self._address, self._ring_bytes, self._capacity, 5.0)
+                self._outbox = _bytepath.Outbox.connect(
+                    self._address, self._ring_bytes, self._capacity, 5.0, self._board
+                )
             return self._outbox
 
-    def _lose_receiver(self, outbox: _bytepath.Outbox) -> None:
+    def _lose_receiver(self, outbox: _bytepath.Outbox, board: _bytepath.Board) -> None:
         """The next put finds the next receiver, if one comes."""
         outbox.lose()
         # Unless another thread has found it, too.
         if self._outbox is outbox:
             self._outbox = None
-            if self._board is not None:
-                self._board.lose_receiver()
+            board.lose_receiver()
 
     # ---- getting -------------------------------------------------------------------------------
 
@@ -270,10 +240,11 @@ class Queue:
                 raise Empty
             return loads(*message)
         inbox = self._inbox or self._get_first()
-        message = self._readers.looked(inbox, inbox.receive, timeout if block else 0.0)
+        timeout = timeout if block else 0.0
+        message = self._readers.looked(inbox, inbox.receive, timeout, self._board, self._counted_by())
         if message is None:
             raise Empty
-        return self._got(message)
+        return loads(*message)
 
     def get_nowait(self) -> Any:
         """Gets an object if one is there now."""
@@ -291,18 +262,8 @@ class Queue:
                     # No descriptor tells who is the first to take one.
                     await asyncio.sleep(MOMENT_S)
         inbox = self._inbox or self._get_first()
-        message = await until(lambda: inbox.receive(0.0), inbox, self._readers)
-        return self._got(message)
-
-    def _got(self, message: tuple[Any, list[Any]]) -> Any:
-        if self._board is not None:
-            self._counts_got(self._board)
-        pickle, buffers = message
-        return loads(pickle, buffers)
-
-    def _counts_got(self, board: _bytepath.Board) -> None:
-        """An object was got."""
-        board.has_got()
+        counted = self._board, self._counted_by()
+        return loads(*await until(lambda: inbox.receive(0.0, *counted), inbox, self._readers))
 
     def _get_first(self) -> _bytepath.Inbox:
         self._check_open()
@@ -313,7 +274,7 @@ class Queue:
         with self._making:
             if self._inbox is None:
                 # First: whoever claims the queue and cannot have this keeps it from all others.
-                inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes)
+                inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes, self._board)
                 self._claim(self._board, inbox)
                 self._inbox = inbox
             return self._inbox
@@ -490,11 +451,6 @@ class JoinableQueue(Queue):
     def join(self, timeout: float | None = None) -> bool:
         """Waits until all objects that were put are told to be done; False where the time was over first."""
         return self._counts().wait_until_done(timeout)
-
-    def _counts_got(self, board: _bytepath.Board) -> None:
-        # First, so that it is either inside or to be done at every moment.
-        board.add_undone(1)
-        board.has_got()
 
     def _counted_by(self) -> _bytepath.Board | None:
         return self._board

@@ -54,6 +54,12 @@ def work(tasks: bytepath.JoinableQueue, results: bytepath.Queue) -> None:
     tasks.task_done()
 
 
+def put_as(queue: bytepath.Queue, user: int, objects: list) -> None:
+    os.setuid(user)
+    for each in objects:
+        queue.put(each)
+
+
 def put_to(address: str, count: int) -> None:
     with bytepath.Queue.connect(address) as queue:
         for index in range(count):

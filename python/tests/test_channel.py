@@ -281,6 +281,30 @@ def test_a_stranger_who_connects_does_not_end_who_listens():
             listener.accept(timeout=0)
 
 
+def test_what_a_process_puts_that_has_dropped_its_rights_is_there():
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    queue = bytepath.Queue()
+    child = fork().Process(target=work.put_as, args=(queue, 65534, [b"small", bytes(100_000)]))
+    child.start()
+    assert [queue.get(timeout=30) for _ in range(2)] == [b"small", bytes(100_000)]
+    child.join()
+    assert queue.qsize() == 0
+
+
+def test_a_stranger_who_listens_gets_no_end_of_a_channel():
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else for a moment")
+    address = f"@bytepath-test-{os.getpid()}"
+    os.seteuid(65534)
+    try:
+        listener = bytepath.ChannelListener(address)
+    finally:
+        os.seteuid(0)
+    with listener, pytest.raises(bytepath.ChannelError, match="belongs to user 65534"):
+        bytepath.Channel.connect(address)
+
+
 def test_who_connects_and_is_no_channel_is_told_of_and_the_next_one_is_served():
     address = f"@bytepath-test-{os.getpid()}"
     with bytepath.ChannelListener(address) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
@@ -289,6 +313,20 @@ def test_who_connects_and_is_no_channel_is_told_of_and_the_next_one_is_served():
         with pytest.raises(bytepath.ChannelError, match="no channel of this version"):
             listener.accept()
         with bytepath.Channel.connect(address), listener.accept(timeout=30):
+            pass
+
+
+def test_who_hangs_up_before_it_has_said_what_it_is_is_not_waited_for():
+    address = f"@bytepath-test-{os.getpid()}"
+    with bytepath.ChannelListener(address) as listener:
+        for _ in range(3):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+                other.connect(f"\0{address[1:]}")
+        with pytest.raises(TimeoutError, match="nobody"):
+            listener.accept(timeout=0.2)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            other.connect(f"\0{address[1:]}")
+        with bytepath.Channel.connect(address), listener.accept():
             pass
 
 
@@ -507,7 +545,7 @@ def test_a_listener_is_its_process_own(beside):
     if beside != "nobody":
         waiting.start()
         # Where it waits most of the time.
-        while not any(frame.f_code.co_name == "_next_of_ours" for frame in sys._current_frames().values()):
+        while not any(frame.f_code.co_name == "accept" for frame in sys._current_frames().values()):
             pass
     told, tells = fork().Pipe()
 

@@ -1,10 +1,11 @@
-"""Event loops that wait for channels and queues, several of them, and beside threads; and the descriptor of
-a queue."""
+"""Event loops that wait for channels and queues, several of them, and beside threads; and the descriptors of
+both."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import multiprocessing.connection
 import queue as queues
 import select
 import threading
@@ -301,6 +302,31 @@ def test_a_queue_is_polled_by_its_descriptor():
     queue.put("and again")
     assert poll.poll(LONG_S * 1000)
     assert queue.watch() and queue.get_nowait() == "and again"
+
+
+def test_channels_are_waited_for_together_by_their_descriptors():
+    pairs = [bytepath.Channel.pair() for _ in range(3)]
+    ends = [here for here, _ in pairs]
+
+    def send() -> None:
+        for index in range(300):
+            pairs[index % 3][1].send(index)
+        for _, there in pairs:
+            there.close()
+
+    sending = in_thread(send)
+    got: list[int] = []
+    while ends:
+        ready = [end for end in ends if end.watch()] or multiprocessing.connection.wait(ends, LONG_S)
+        assert ready, "it is not told of what is there"
+        for end in ready:
+            try:
+                while end.poll():
+                    got.append(end.recv())
+            except EOFError:
+                ends.remove(end)
+    assert sorted(got) == list(range(300))
+    sending()
 
 
 def test_a_queue_that_many_get_from_has_no_descriptor():

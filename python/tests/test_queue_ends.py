@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import itertools
 import multiprocessing
 import os
 import queue as queues
+import random
 import resource
 import signal
 import sys
@@ -13,7 +16,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import channel_work as work
 import numpy as np
@@ -184,7 +186,7 @@ def test_a_process_that_is_forked_is_told_whose_an_end_at_an_address_is(use):
 # ---- waiting for room that nobody makes -------------------------------------------------------------
 
 
-@contextmanager
+@contextlib.contextmanager
 def receiving(queue: bytepath.Queue) -> Iterator[multiprocessing.Process]:
     """A process that has got one object of the queue, and gets no more."""
     told, tells = multiprocessing.Pipe()
@@ -205,7 +207,7 @@ def test_a_put_that_waits_for_room_is_told_that_the_receiver_was_killed():
         queue.put(1)
         queue.put(2)
         waits = [outcome(lambda: queue.put(3)) for _ in range(3)]
-        wait_until_in("_take_room", 3)
+        wait_until_in("_send", 3)
         child.kill()
         child.join()
     assert all(isinstance(wait(), bytepath.PeerGone) for wait in waits)
@@ -340,10 +342,40 @@ def test_threads_that_put_at_once_do_not_put_more_than_there_is_room_for():
     assert len(full) == 4 and queue.qsize() == 2
 
 
+class Alarm(Exception):
+    """What a handler raises."""
+
+
+@pytest.mark.parametrize("kind", [bytepath.Queue, bytepath.JoinableQueue])
+def test_what_handlers_of_signals_raise_leaves_the_count_as_it_is(kind):
+    def handle(*_: object) -> None:
+        raise Alarm
+
+    queue = kind(maxsize=50)
+    # Both ends are there.
+    queue.put(0)
+    queue.get()
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        for _ in range(5000):
+            with contextlib.suppress(Alarm):
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(20e-6, 200e-6))
+                for use in itertools.cycle((lambda: queue.put_nowait(0), queue.get_nowait)):
+                    with contextlib.suppress(queues.Full, queues.Empty):
+                        while True:
+                            use()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(queues.Empty):
+        while True:
+            queue.get_nowait()
+    assert queue.qsize() == 0
+
+
 # ---- descriptors that run out -----------------------------------------------------------------------
 
 
-@contextmanager
+@contextlib.contextmanager
 def spare_descriptors(count: int) -> Iterator[None]:
     """So many descriptors, and no more, are to be had."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -395,6 +427,17 @@ def test_a_receiver_that_could_not_begin_keeps_the_queue_from_nobody(spare):
     child.start()
     assert tells[0].poll(30) and tells[0].recv() == 1
     child.join()
+
+
+@pytest.mark.parametrize("spare", range(3))
+def test_who_has_connected_waits_where_a_listener_is_out_of_descriptors(spare):
+    address = f"@bytepath-test-{os.getpid()}"
+    with bytepath.ChannelListener(address) as listener, bytepath.Channel.connect(address) as other:
+        with spare_descriptors(spare), pytest.raises(OSError, match="Too many open files"):
+            listener.accept(timeout=30)
+        with listener.accept(timeout=30) as channel:
+            channel.send("served")
+            assert other.recv(timeout=30) == "served"
 
 
 # ---- nobody at the address --------------------------------------------------------------------------

@@ -13,11 +13,12 @@ use super::errors::{no_memory, taken_fd};
 use super::signal::{Signal, identity, is_gone};
 use super::waiting::Deadline;
 
-/// Words: each that is waited for is followed by one that changes with it and by how many wait. The last ones say
-/// which processes are in the middle of putting something.
+/// Words: each that is waited for is followed by one that changes with it and by how many wait. Two are the token. The
+/// last ones say which processes are in the middle of putting something.
 const RECEIVER: usize = 0;
 const INSIDE: usize = 16;
 const UNDONE: usize = 32;
+const TOKEN: usize = 48;
 const PUTTING: usize = 64;
 const CHANGES: usize = 1;
 const WAITING: usize = 2;
@@ -35,10 +36,13 @@ pub(crate) struct Board(SharedMemory);
 
 #[pymethods]
 impl Board {
+    /// A new one, with a number that nobody else knows.
     #[staticmethod]
-    fn create() -> PyResult<Board> {
-        let memory = SharedMemory::create(BYTES, PageSize::Base);
-        memory.map(Board).map_err(no_memory)
+    fn create(token: u128) -> PyResult<Board> {
+        let board = SharedMemory::create(BYTES, PageSize::Base).map(Board).map_err(no_memory)?;
+        board.word(TOKEN).store(token as u64, SeqCst);
+        board.word(TOKEN + 1).store((token >> 64) as u64, SeqCst);
+        Ok(board)
     }
 
     /// One that was inherited, or passed on, as a descriptor, which it takes.
@@ -94,42 +98,6 @@ impl Board {
         self.count(INSIDE)
     }
 
-    /// Waits until fewer than so many are inside, and counts one more, which is about to be put: the place where
-    /// that is noted, for `has_put`. None where it did not come in time.
-    fn take_room(
-        &self,
-        py: Python<'_>,
-        most: i64,
-        timeout: Option<f64>,
-    ) -> PyResult<Option<usize>> {
-        let (ours, deadline) = (known_identity()?, Deadline::after(timeout));
-        loop {
-            if let Some(place) = self.try_take_room(ours, most) {
-                return Ok(Some(place));
-            }
-            if !self.wait(py, INSIDE, deadline, || self.count(INSIDE) < most)? {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// It was put, or was not.
-    fn has_put(&self, place: usize, sent: bool) -> PyResult<()> {
-        let ours = known_identity()?;
-        let is_counted = place == PLACES || self.leave(place, ours);
-        match (is_counted, sent) {
-            (true, false) => self.add(INSIDE, -1),
-            // This process was taken for gone, by one that sees other processes.
-            (false, true) => self.add(INSIDE, 1),
-            (true, true) | (false, false) => {}
-        }
-        Ok(())
-    }
-
-    fn has_got(&self) {
-        self.add(INSIDE, -1);
-    }
-
     fn undone(&self) -> i64 {
         self.count(UNDONE)
     }
@@ -147,6 +115,48 @@ impl Board {
 }
 
 impl Board {
+    /// Waits until fewer than so many are inside, and counts one more, which is about to be put: the place where
+    /// that is noted, for `has_put`. None where it did not come in time.
+    pub(super) fn take_room(
+        &self,
+        py: Python<'_>,
+        most: i64,
+        deadline: Deadline,
+    ) -> PyResult<Option<usize>> {
+        let ours = known_identity()?;
+        loop {
+            if let Some(place) = self.try_take_room(ours, most) {
+                return Ok(Some(place));
+            }
+            if !self.wait(py, INSIDE, deadline, || self.count(INSIDE) < most)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// It was put, or was not.
+    pub(super) fn has_put(&self, place: usize, sent: bool) -> PyResult<()> {
+        let ours = known_identity()?;
+        let is_counted = place == PLACES || self.leave(place, ours);
+        match (is_counted, sent) {
+            (true, false) => self.add(INSIDE, -1),
+            // This process was taken for gone, by one that sees other processes.
+            (false, true) => self.add(INSIDE, 1),
+            (true, true) | (false, false) => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_got(&self) {
+        self.add(INSIDE, -1);
+    }
+
+    /// What only those can say who have the queue, whatever user they are by now.
+    pub(super) fn token(&self) -> [u8; 16] {
+        let [low, high] = [TOKEN, TOKEN + 1].map(|at| u128::from(self.word(at).load(SeqCst)));
+        (high << 64 | low).to_le_bytes()
+    }
+
     fn word(&self, index: usize) -> &AtomicU64 {
         &self.0.words()[index]
     }

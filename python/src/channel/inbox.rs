@@ -7,12 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytepath::channel::{Address, BufferReceiver, Buffers, ChannelError, Connection, Listener};
+use bytepath::channel::{
+    Address, BufferReceiver, Buffers, ChannelError, Connection, Listener, Users,
+};
 use pyo3::exceptions::{PyEOFError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustix::event::epoll;
+use rustix::net::RecvFlags;
 
+use super::board::Board;
 use super::errors::{os_error, raised, taken_fd};
 use super::forks::{self, Lent};
 use super::gate;
@@ -50,6 +54,8 @@ pub(crate) struct Inbox {
 struct State {
     open: bool,
     listener: Option<Listener>,
+    /// What those say first who connect to the listener of a queue.
+    token: Option<[u8; 16]>,
     newcomers: Vec<Newcomer>,
     lanes: Vec<BufferReceiver>,
     /// Whose turn it is.
@@ -89,14 +95,15 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// Receives from all that connect to this listener, a descriptor that it takes.
+    /// Receives from all that connect to this listener, a descriptor that it takes, and say the token of the board.
     #[staticmethod]
-    fn listening(py: Python<'_>, fd: i32, ring_bytes: usize) -> PyResult<Inbox> {
+    fn listening(py: Python<'_>, fd: i32, ring_bytes: usize, board: &Board) -> PyResult<Inbox> {
         let listener = Listener::from_fd(taken_fd(fd)?);
         let listener = listener.map_err(|error| raised(py, error))?;
         let inbox = Inbox::empty(ring_bytes)?;
         inbox.watch_fd(&listener)?;
         inbox.state().listener = Some(listener);
+        inbox.state().token = Some(board.token());
         Ok(inbox)
     }
 
@@ -112,15 +119,26 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// A message, as its pickle and its buffers; None where none came in time. EOFError where none will.
+    /// A message, as its pickle and its buffers; None where none came in time. EOFError where none will. The board
+    /// on which it is inside counts it, and so does the one, if any, on which it is to be done.
+    #[pyo3(signature = (timeout, inside=None, undone=None))]
     fn receive<'py>(
         &self,
         py: Python<'py>,
         timeout: Option<f64>,
+        inside: Option<&Board>,
+        undone: Option<&Board>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyList>)>> {
         let deadline = Deadline::after(timeout);
         loop {
             if let Some(message) = self.taken(py)? {
+                // First, so that it is either inside or to be done at every moment.
+                if let Some(board) = undone {
+                    board.add_undone(1);
+                }
+                if let Some(board) = inside {
+                    board.has_got();
+                }
                 return Ok(Some(message));
             }
             if self.waited(py, deadline)?.is_none() {
@@ -189,6 +207,7 @@ impl Inbox {
         let state = State {
             open: true,
             listener: None,
+            token: None,
             newcomers: Vec::new(),
             lanes: Vec::new(),
             next: 0,
@@ -333,7 +352,17 @@ impl State {
     }
 
     fn take_in(&mut self, connection: Connection) {
-        match connection.buffer_receiver(&setup(self.ring_bytes, PATIENCE)) {
+        let mut setup = setup(self.ring_bytes, PATIENCE);
+        if let Some(token) = self.token {
+            if !says(&connection, token) {
+                return;
+            }
+            // A process that has dropped its rights since it was given the queue is another user's.
+            if connection.check_user(Users::Same).is_err() {
+                setup.users = Users::Any;
+            }
+        }
+        match connection.buffer_receiver(&setup) {
             Ok(lane) => self.lanes.push(lane),
             // Whoever connects to a listener may be anybody; such is let go and forgotten.
             Err(
@@ -361,15 +390,22 @@ impl Newcomer {
 /// Whether there are as many descriptors to be had as taking somebody in takes. What it says comes but
 /// once, and is lost where the descriptor that comes with it cannot be had: so this is asked before. Another
 /// thread may take them in between, which is not seen to.
-fn make_sure_of_descriptors(connection: &Connection) -> Result<(), PyError> {
+pub(super) fn make_sure_of_descriptors(fd: impl AsFd) -> Result<(), PyError> {
     let mut spare = Vec::with_capacity(TAKING_IN_FDS);
     for _ in 0..TAKING_IN_FDS {
-        let copy = rustix::io::fcntl_dupfd_cloexec(connection, 0).map_err(|errno| -> PyError {
+        let copy = rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(|errno| -> PyError {
             Box::new(move |_| os_error("cannot take in who has connected", errno))
         })?;
         spare.push(copy);
     }
     Ok(())
+}
+
+/// Whether this is what it says first.
+fn says(connection: &Connection, token: [u8; 16]) -> bool {
+    let mut said = [0; 17];
+    let got = rustix::net::recv(connection, &mut said, RecvFlags::DONTWAIT);
+    got.is_ok_and(|(into, _)| said[..into] == token)
 }
 
 fn watch_fd(events: &OwnedFd, fd: impl AsFd) -> Result<(), rustix::io::Errno> {
@@ -383,7 +419,7 @@ pub(super) fn is_readable(fd: impl AsFd) -> bool {
     rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-fn error(error: ChannelError) -> PyError {
+pub(super) fn error(error: ChannelError) -> PyError {
     Box::new(move |py| raised(py, error))
 }
 

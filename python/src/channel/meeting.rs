@@ -4,13 +4,14 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-use bytepath::channel::{Address, ChannelError, Connection, Listener};
+use bytepath::channel::{Address, ChannelError, Connection, Listener, Users};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::errors::raised;
+use super::inbox::{error, make_sure_of_descriptors};
 use super::waiting::Deadline;
 
 /// Waits at an address for others to connect.
@@ -31,27 +32,32 @@ impl Meeting {
         Ok(Meeting { listener: Mutex::new(Some(listener)), fd })
     }
 
-    /// The descriptor of the next connection, the caller's; None where none came in time.
+    /// The descriptor of the next connection of this user's, or root's, the caller's; None where none came in time.
     fn accept(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<i32>> {
         let deadline = Deadline::after(timeout);
         loop {
             let accepted = py.detach(|| {
                 let guard = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(listener) = &*guard else { return Ok(None) };
-                let accepted = listener.try_accept()?;
-                if accepted.is_none() {
-                    let most = Timespec::try_from(deadline.slice()).unwrap_or_default();
-                    let mut fds = [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
-                    // However it ends, what came is looked for next.
-                    let _ = rustix::event::poll(&mut fds, Some(&most));
+                let most = Timespec::try_from(deadline.slice()).unwrap_or_default();
+                let mut fds = [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
+                // What interrupts it is looked at before the next one.
+                if !rustix::event::poll(&mut fds, Some(&most)).is_ok_and(|ready| ready > 0) {
+                    return Ok(Some(None));
                 }
-                Ok(Some(accepted))
+                // Of the connection, and of the two directions that come with what it says. Until then who has
+                // connected waits here.
+                make_sure_of_descriptors(listener)?;
+                listener.try_accept().map(Some).map_err(error)
             });
-            match accepted.map_err(|error| raised(py, error))? {
+            match accepted.map_err(|error| error(py))? {
                 None => return Err(PyValueError::new_err("this listener is closed")),
-                Some(Some(connection)) => return Ok(Some(OwnedFd::from(connection).into_raw_fd())),
-                Some(None) if deadline.is_over() => return Ok(None),
-                Some(None) => py.check_signals()?,
+                Some(Some(connection)) if connection.check_user(Users::Same).is_ok() => {
+                    return Ok(Some(OwnedFd::from(connection).into_raw_fd()));
+                }
+                // Once the time is over, no more are looked at, however many come.
+                Some(_) if deadline.is_over() => return Ok(None),
+                Some(_) => py.check_signals()?,
             }
         }
     }
@@ -76,11 +82,13 @@ impl Meeting {
     }
 }
 
-/// The descriptor of a connection to whoever listens at an address, the caller's; waits so many seconds for
-/// one to come.
+/// The descriptor of a connection to who listens at an address, this user or root, the caller's; waits so many
+/// seconds for one to come.
 #[pyfunction]
 pub(crate) fn connect(py: Python<'_>, address: std::ffi::OsString, timeout: f64) -> PyResult<i32> {
-    Ok(OwnedFd::from(connected(py, address, timeout)?).into_raw_fd())
+    let connection = connected(py, address, timeout)?;
+    connection.check_user(Users::Same).map_err(|error| raised(py, error))?;
+    Ok(OwnedFd::from(connection).into_raw_fd())
 }
 
 /// A connection to whoever listens at an address, or will within so many seconds. It waits in slices,

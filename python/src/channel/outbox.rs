@@ -4,11 +4,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytepath::channel::{BufferSender, ChannelError, Connection, Draft};
+use bytepath::channel::{BufferSender, ChannelError, Connection, Draft, Users};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::event::epoll;
+use rustix::net::SendFlags;
 
+use super::board::Board;
 use super::errors::{raised, taken_fd};
 use super::gate;
 use super::head::{Most, Plan};
@@ -27,6 +29,8 @@ const MOMENT: f64 = 0.005;
 /// Each time it does not, twice as many blocks have to come back before it is waited for again, until there were so
 /// many such times: it may keep most of what it gets, and give back but a little.
 const IN_VAIN_MAX: u32 = 10;
+/// That fewer messages are inside is waited for so many seconds at once.
+const COUNTED_MAX: f64 = 0.05;
 /// An end that need not wait looks so often whether the other one is still there.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -68,16 +72,24 @@ struct Parcel {
 
 #[pymethods]
 impl Outbox {
-    /// Connects to whoever receives at an address, or will.
+    /// Connects to whoever receives at an address, or will; to the receiver of a queue with the token of its board.
     #[staticmethod]
+    #[pyo3(signature = (address, ring_bytes, capacity, patience, board=None))]
     fn connect(
         py: Python<'_>,
         address: std::ffi::OsString,
         ring_bytes: usize,
         capacity: usize,
         patience: f64,
+        board: Option<&Board>,
     ) -> PyResult<Outbox> {
-        Outbox::of(py, connected(py, address, patience)?, ring_bytes, capacity)
+        let connection = connected(py, address, patience)?;
+        if let Some(board) = board {
+            connection.check_user(Users::Same).map_err(|error| raised(py, error))?;
+            // One who is gone by now is told of by what is said next.
+            let _ = rustix::net::send(&connection, &board.token(), SendFlags::NOSIGNAL);
+        }
+        Outbox::of(py, connection, ring_bytes, capacity)
     }
 
     /// The end that was inherited, or passed on, as a descriptor, which it takes.
@@ -87,29 +99,27 @@ impl Outbox {
         Outbox::of(py, connection.map_err(|error| raised(py, error))?, ring_bytes, capacity)
     }
 
-    /// Sends a pickle and its buffers; false where there was no room in time.
+    /// Sends a pickle and its buffers; false where there was no room in time. Where there is a board, which counts
+    /// them, only where fewer than so many messages are inside: None where that did not come in a moment.
+    #[pyo3(signature = (pickle, buffers, timeout, board=None, most=i64::MAX))]
     fn send(
         &self,
         py: Python<'_>,
         pickle: &Bound<'_, PyAny>,
         buffers: Vec<Bound<'_, PyAny>>,
         timeout: Option<f64>,
-    ) -> PyResult<bool> {
+        board: Option<&Board>,
+        most: i64,
+    ) -> PyResult<Option<bool>> {
         let deadline = Deadline::after(timeout);
-        self.look(py)?;
-        let buffers =
-            buffers.iter().map(|buffer| LentBytes::of(buffer)).collect::<PyResult<Vec<_>>>()?;
-        let pickle = LentBytes::of(pickle)?;
-        let Some(mut parcel) = self.packed(py, &pickle, &buffers, deadline)? else {
-            return Ok(false);
+        let Some(board) = board else {
+            return self.sent(py, pickle, &buffers, deadline).map(Some);
         };
-        if self.try_send(&mut parcel).map_err(|error| error(py))?.is_some() {
-            return Ok(true);
-        }
-        let buffers = parcel.drafts.len();
-        let head = parcel.head.len();
-        let waits = WaitsForRoom { outbox: self, parcel: Mutex::new(parcel), head, buffers };
-        Ok(wait(py, &waits, deadline)?.is_some())
+        let moment = Deadline::after(Some(COUNTED_MAX)).earlier(deadline);
+        let Some(place) = board.take_room(py, most, moment)? else { return Ok(None) };
+        let sent = self.sent(py, pickle, &buffers, deadline);
+        board.has_put(place, matches!(sent, Ok(true)))?;
+        sent.map(Some)
     }
 
     /// For event loops, after a send that was refused: has the descriptor become readable once there is
@@ -198,6 +208,30 @@ impl Outbox {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a message was sent, and did not lack room until the time was over.
+    fn sent(
+        &self,
+        py: Python<'_>,
+        pickle: &Bound<'_, PyAny>,
+        buffers: &[Bound<'_, PyAny>],
+        deadline: Deadline,
+    ) -> PyResult<bool> {
+        self.look(py)?;
+        let buffers =
+            buffers.iter().map(|buffer| LentBytes::of(buffer)).collect::<PyResult<Vec<_>>>()?;
+        let pickle = LentBytes::of(pickle)?;
+        let Some(mut parcel) = self.packed(py, &pickle, &buffers, deadline)? else {
+            return Ok(false);
+        };
+        if self.try_send(&mut parcel).map_err(|error| error(py))?.is_some() {
+            return Ok(true);
+        }
+        let buffers = parcel.drafts.len();
+        let head = parcel.head.len();
+        let waits = WaitsForRoom { outbox: self, parcel: Mutex::new(parcel), head, buffers };
+        Ok(wait(py, &waits, deadline)?.is_some())
     }
 
     fn look(&self, py: Python<'_>) -> PyResult<()> {

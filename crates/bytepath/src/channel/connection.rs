@@ -373,7 +373,12 @@ impl Connection {
         }
     }
 
-    fn check_user(&self, users: Users) -> Result<(), ChannelError> {
+    /// Refuses the other end where its user may not be there: the one that connected, or the one that began to
+    /// listen. Both ends of a channel ask this while it is made; whoever says something before that asks first.
+    ///
+    /// # Errors
+    /// [`ChannelError::Stranger`], or the kernel's word.
+    pub fn check_user(&self, users: Users) -> Result<(), ChannelError> {
         let theirs = peer_user(self.socket.as_fd()).map_err(|error| ChannelError::Socket {
             doing: "cannot tell whose the other end is",
             errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),

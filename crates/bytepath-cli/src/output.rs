@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rustix::fs::FileType;
+use rustix::fs::{Access, AtFlags, CWD, FileType, accessat};
 use tempfile::NamedTempFile;
 
 use crate::classic::{close, closed_well};
@@ -112,22 +112,16 @@ fn beside(path: &Path, text: &[u8]) -> std::io::Result<(NamedTempFile, PathBuf)>
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let old = std::fs::metadata(&path).ok().map(|old| old.permissions());
     let new = std::fs::Permissions::from_mode(0o666);
-    let mut file =
-        tempfile::Builder::new().permissions(new).tempfile_in(folder(&path)).map_err(nameless)?;
+    // Its passing name is nobody's business, and would be in the error.
+    let may = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, folder(&path), may, AtFlags::EACCESS)?;
+    let mut file = tempfile::Builder::new().permissions(new).tempfile_in(folder(&path))?;
     if let Some(old) = old {
         // The umask is for new files.
         file.as_file().set_permissions(old)?;
     }
-    // Its passing name is nobody's business, and would be in the error.
     file.as_file_mut().write_all(text)?;
     Ok((file, path))
-}
-
-/// The kernel's word without the name of the file that was not made.
-fn nameless(error: std::io::Error) -> std::io::Error {
-    let inner = error.get_ref().and_then(std::error::Error::source);
-    let word = inner.and_then(|inner| inner.downcast_ref::<std::io::Error>()?.raw_os_error());
-    word.map_or(error, std::io::Error::from_raw_os_error)
 }
 
 /// Whether it is a symbolic link of somebody else's in a folder where everybody makes them, as

@@ -155,6 +155,13 @@ fn on_an_empty_word_bash_offers_commands_or_leaves_it_to_files() {
         assert_eq!(offered(words), "\n", "{words}");
     }
     assert_eq!(offered("bytepath fleet"), "bench tune doctor compare cp\n");
+    // Directly behind the sign bash takes that for the word to complete, and calls it empty.
+    let behind = run(Command::new("bash").env("bytepath", BYTEPATH).args([
+        "-c",
+        "source <($bytepath completions bash); COMP_WORDS=(bytepath cp --reflink =); COMP_CWORD=3; \
+         _bytepath_offered bytepath '' --reflink; echo \"${COMPREPLY[*]}\"",
+    ]));
+    assert_eq!(behind.well().stdout, "auto always never\n");
     let commands = offered("bytepath");
     assert!(commands.contains("cat cp") && !commands.contains('-'), "{commands}");
 }

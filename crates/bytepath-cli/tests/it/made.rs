@@ -145,6 +145,7 @@ fn a_pattern_is_verified_and_random_bytes_do_not_compress() {
     assert!((1 << 19..3 << 20).contains(&text), "4 MiB of text became {text} bytes");
     assert_eq!(count("$bytepath gen text --lines 54321 | wc -l"), 54_321);
     assert_eq!(count("$bytepath gen text --lines 0 | wc -c"), 0);
+    assert_eq!(count("$bytepath gen zeros --bytes 0 | wc -c"), 0);
 }
 
 #[test]

@@ -249,6 +249,7 @@ fn what_cannot_be_written_is_said_once_and_disturbs_nothing() {
     let done = pv.done();
     assert!(done.status.success() && done.stdout == "before after", "{done:?}");
     assert_eq!(done.stderr.matches("--metrics: cannot write").count(), 1, "{done:?}");
+    assert!(!done.stderr.contains("at path"), "{done:?}");
     // Devices, folders and links to them are left as they are.
     for target in ["/dev/null", "/dev/full", "/", "/nowhere/m.prom"] {
         let done = run(&mut bytepath(&["gen", "zeros", "--bytes", "9", "--metrics", target]));

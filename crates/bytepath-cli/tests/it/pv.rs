@@ -124,6 +124,7 @@ fn wrong_usage_is_refused_with_the_same_exit_code_and_points_to_the_help() {
     }
     let cases: &[(&[&str], &str)] = &[
         (&["--nope"], "pv: unrecognized option '--nope'\nTry `pv --help'"),
+        (&["--f"], "pv: option '--f' is ambiguous; possibilities: '--"),
         (&["-y"], "pv: invalid option -- 'y'\nTry `pv --help'"),
         (&["-s"], "requires an argument"),
         (&["-s", "x"], "pv: -s: "),
@@ -142,6 +143,8 @@ fn wrong_usage_is_refused_with_the_same_exit_code_and_points_to_the_help() {
         assert_eq!(mine.status.code(), theirs.status.code(), "{words:?}: {theirs:?}");
         assert_eq!(mine.stderr.lines().count(), theirs.stderr.lines().count(), "{words:?}");
     }
+    run(&mut ours(&["--route", "x"]))
+        .refused(64, &["invalid value 'x'", "[possible values: splice,"]);
 }
 
 #[test]

@@ -83,6 +83,14 @@ fn nothing_is_shown_where_that_is_wanted_or_nobody_looks() {
 }
 
 #[test]
+fn a_clock_that_waits_for_a_first_byte_counts_the_time_that_the_bytes_took() {
+    let done = shell("printf bytes | $bytepath pv -f -W -a");
+    // It takes more than 5 microseconds to pass them on.
+    let shown = last(&done.stderr);
+    assert!(shown.contains("B/s)") && !shown.contains("MiB/s"), "{shown:?}");
+}
+
+#[test]
 fn the_summary_comes_after_all_else() {
     let shown = shown(&["-f", "-b", "-v"]);
     let summary = shown.lines().last().expect("a summary");

@@ -14,6 +14,8 @@ pub(super) struct Segment {
     pub(super) id: u32,
     pub(super) mapping: Arc<SharedMapping>,
     pub(super) bytes: usize,
+    /// It is for small buffers, many at once.
+    pub(super) is_shared: bool,
     /// Free ranges in their order, none beside another.
     holes: Vec<Range<usize>>,
     /// No page beyond has been there yet.
@@ -23,7 +25,8 @@ pub(super) struct Segment {
 impl Segment {
     pub(super) fn new(id: u32, mapping: SharedMapping, bytes: usize) -> Segment {
         let whole = 0..bytes;
-        Segment { id, mapping: Arc::new(mapping), bytes, holes: vec![whole], fresh_from: 0 }
+        let (mapping, holes) = (Arc::new(mapping), vec![whole]);
+        Segment { id, mapping, bytes, is_shared: false, holes, fresh_from: 0 }
     }
 
     pub(super) fn is_idle(&self) -> bool {

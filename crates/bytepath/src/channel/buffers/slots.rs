@@ -1,5 +1,5 @@
 //! The words by which the receiver gives buffers back: one for each that it may have, and how many
-//! came back in all, so that the sender need not look at each.
+//! came back in all, so that the sender need not look at each. One more tells that it asks for more.
 
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -15,12 +15,18 @@ use crate::pages::{PageSize, SharedMemory};
 /// Buffers that a receiver may have at once.
 pub(super) const SLOTS: usize = 4096 - FIRST;
 
-/// Words of the table: how many came back, in a pair of cache lines of its own the sender's sleep, and
-/// then a word a slot.
+/// Words of the table: how many came back, and how far the receiver was, and 1, when it last asked for a
+/// message in vain; in a pair of cache lines of its own the sender's sleep, and then a word a slot.
 const RETURNED: usize = 0;
+const ASKED: usize = 8;
 const SLEEP: usize = 16;
 const FIRST: usize = 32;
 const TABLE_BYTES: usize = (FIRST + SLOTS) * size_of::<u64>();
+
+/// What tells that the receiver asked when it had passed so many bytes of the ring; 0 is never.
+pub(super) fn asked_at(passed: u64) -> u64 {
+    passed.wrapping_add(1)
+}
 
 const HERE: u64 = 0;
 const LENT: u64 = 1;
@@ -71,6 +77,27 @@ impl Slots {
     pub(super) fn give_back(&self, slot: u32) {
         self.memory.words()[FIRST + slot as usize].store(HERE, Release);
         self.memory.words()[RETURNED].fetch_add(1, AcqRel);
+        self.wake_if_asleep();
+    }
+
+    /// Tells that the receiver has passed so many bytes of the ring, all that there were, and asks for more;
+    /// and wakes the sender if it sleeps for a buffer.
+    pub(super) fn ask(&self, passed: u64) {
+        let word = &self.memory.words()[ASKED];
+        let asked = asked_at(passed);
+        // Who looks again and again tells it once.
+        if word.load(Relaxed) != asked {
+            word.store(asked, Release);
+            self.wake_if_asleep();
+        }
+    }
+
+    /// Where the receiver last asked in vain: [`asked_at`] what it had passed.
+    pub(super) fn asked(&self) -> u64 {
+        self.memory.words()[ASKED].load(Acquire)
+    }
+
+    fn wake_if_asleep(&self) {
         // Either the sender sees it before it sleeps, or this end sees the sender asleep.
         fence(SeqCst);
         if self.memory.half_word(SLEEP).load(Acquire) == ASLEEP {
@@ -95,13 +122,13 @@ impl Slots {
         *self.bell.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
     }
 
-    /// Has the socket become readable once more came back than so many; false where that is so
-    /// already.
-    pub(super) fn lie_down(&self, returned: u64) -> bool {
+    /// Has the socket become readable once more came back than so many, or the receiver has asked since it
+    /// did there; false where that is so already.
+    pub(super) fn lie_down(&self, returned: u64, asked: u64) -> bool {
         let sleep = self.memory.half_word(SLEEP);
         sleep.store(ASLEEP, Release);
         fence(SeqCst);
-        let sleeps = self.returned() == returned;
+        let sleeps = self.returned() == returned && self.asked() == asked;
         if !sleeps {
             self.get_up();
         }

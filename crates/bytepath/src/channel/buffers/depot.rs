@@ -116,11 +116,11 @@ pub(super) struct Depot {
 }
 
 impl Depot {
-    pub(super) fn new(most: usize) -> Result<Depot, ChannelError> {
+    pub(super) fn new(slots: Slots, most: usize) -> Depot {
         let free_slots = (0..SLOTS as u32).rev().collect();
         let shared_bytes = most.clamp(SHARED_SEGMENT_BYTES_MIN, SHARED_SEGMENT_BYTES);
-        Ok(Depot {
-            slots: Arc::new(Slots::create()?),
+        Depot {
+            slots: Arc::new(slots),
             most,
             shared_bytes: shared_bytes.next_multiple_of(SHARED_SEGMENT_BYTES_MIN),
             segments: Vec::new(),
@@ -130,7 +130,7 @@ impl Depot {
             asked: 0,
             newest: 0,
             to_tell: Vec::new(),
-        })
+        }
     }
 
     /// A buffer of so many bytes (above 0); none while the receiver has too much, be it of all memory,
@@ -295,12 +295,11 @@ impl Depot {
 
     fn make(&mut self, whole: usize, is_shared: bool) -> Result<(), ChannelError> {
         let memory = SharedMemory::create_for_readers(whole, PageSize::Base)?;
-        let file = rustix::io::fcntl_dupfd_cloexec(&memory, 0)
-            .map_err(ChannelError::socket("cannot hand memory over"))?;
+        let (mapping, file) = memory.into_parts();
         self.newest += 1;
         let id = self.newest;
         self.to_tell.push(Told::Made { id, file });
-        let mut segment = Segment::new(id, memory.into_mapping(), whole);
+        let mut segment = Segment::new(id, mapping, whole);
         segment.is_shared = is_shared;
         self.segments.push(segment);
         Ok(())
@@ -313,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_draft_is_lent_to_nobody_else_whatever_the_receiver_says() {
-        let mut depot = Depot::new(1 << 20).expect("memory");
+        let mut depot = Depot::new(Slots::create().expect("memory").0, 1 << 20);
         let mut lend = || depot.lend(5000, Memory::All, 0).expect("memory").expect("room");
         let draft = lend();
         draft.slots.give_back(draft.place.slot);

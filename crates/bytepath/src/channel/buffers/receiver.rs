@@ -227,7 +227,7 @@ impl BufferReceiver {
         Ok(Found { segment, range, slots, slot: place.slot })
     }
 
-    /// Maps what was handed over. What fails for want of descriptors or addresses is tried again.
+    /// Maps what was handed over. What fails for want of addresses is tried again.
     fn take_files(&mut self) -> Result<(), ChannelError> {
         const UNSAFE: ChannelError =
             ChannelError::Unsafe("it is no memory that only the sender writes, and that stays");
@@ -239,11 +239,8 @@ impl BufferReceiver {
             match (told.first(), id, file) {
                 (_, _, Some(file)) if is_hugetlb(file.as_fd()) => return Err(OF_THE_POOL),
                 (Some(&TABLE), _, Some(file)) => {
-                    let again = ChannelError::socket("cannot keep the sender's table");
-                    let file = rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(&again)?;
-                    let bell = &self.messages.link.socket;
-                    let bell = rustix::io::fcntl_dupfd_cloexec(bell, 0).map_err(&again)?;
-                    self.slots = Some(Arc::new(Slots::open(file, bell)?));
+                    let bell = Arc::clone(&self.messages.link.socket);
+                    self.slots = Some(Arc::new(Slots::open(file.as_fd(), bell)?));
                 }
                 (Some(b'+'), Some(id), Some(file)) if self.segments.len() < SEGMENTS_MAX => {
                     let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| UNSAFE)?;

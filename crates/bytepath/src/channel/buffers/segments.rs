@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn what_comes_back_in_any_order_is_one_hole_again() {
         let memory = SharedMemory::create(1 << 20, PageSize::Base).expect("memory");
-        let mut segment = Segment::new(0, memory.into_mapping(), 1 << 20);
+        let mut segment = Segment::new(0, memory.into_parts().0, 1 << 20);
         let lens = [1, 4096, 5000, 100_000];
         let taken = lens.map(|bytes| segment.take(bytes).expect("room"));
         for (one, next) in taken.iter().zip(&taken[1..]) {

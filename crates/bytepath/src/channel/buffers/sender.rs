@@ -12,6 +12,7 @@ use super::super::messages::MessageSender;
 use super::super::packets::FILE;
 use super::super::setup::Setup;
 use super::depot::{Depot, Draft, Memory, Told};
+use super::slots::Slots;
 use super::{COUNT_BYTES, PLACE_BYTES};
 use crate::meter::Meter;
 
@@ -40,8 +41,9 @@ impl Connection {
     /// The other end is gone, or there is no memory for the ring.
     pub fn buffer_sender(self, setup: &Setup, most: usize) -> Result<BufferSender, ChannelError> {
         let link = Link::offer_ahead(self, Flow::Buffers, setup)?;
-        let depot = Depot::new(most)?;
-        say_file(&link, &[TABLE], Some(depot.slots.memory().as_fd()))?;
+        let (slots, table) = Slots::create()?;
+        say_file(&link, &[TABLE], Some(table.as_fd()))?;
+        let depot = Depot::new(slots, most);
         Ok(BufferSender { messages: MessageSender { link }, depot, watching: false })
     }
 }

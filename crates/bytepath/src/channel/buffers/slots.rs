@@ -1,16 +1,17 @@
 //! The words by which the receiver gives buffers back: one for each that it may have, and how many
 //! came back in all, so that the sender need not look at each. One more tells that it asks for more.
 
-use std::os::fd::OwnedFd;
-use std::sync::Mutex;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
+use std::sync::{Arc, Mutex};
 
 use rustix::net::SendFlags;
 
 use super::super::error::ChannelError;
 use super::super::packets::WAKE;
 use crate::pages::{PageSize, SharedMemory};
+use crate::sys::shared::SharedMapping;
 
 /// Buffers that a receiver may have at once.
 pub(super) const SLOTS: usize = 4096 - FIRST;
@@ -36,28 +37,25 @@ const ASLEEP: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Slots {
-    memory: SharedMemory,
+    memory: SharedMapping,
     /// The receiver's, to wake the sender; gone once the channel is.
-    bell: Mutex<Option<OwnedFd>>,
+    bell: Mutex<Option<Arc<OwnedFd>>>,
 }
 
 impl Slots {
-    pub(super) fn create() -> Result<Slots, ChannelError> {
-        let memory = SharedMemory::create(TABLE_BYTES, PageSize::Base)?;
-        Ok(Slots { memory, bell: Mutex::new(None) })
+    /// A table, and its file, to be handed to the receiver.
+    pub(super) fn create() -> Result<(Slots, OwnedFd), ChannelError> {
+        let (memory, file) = SharedMemory::create(TABLE_BYTES, PageSize::Base)?.into_parts();
+        Ok((Slots { memory, bell: Mutex::new(None) }, file))
     }
 
-    pub(super) fn open(file: OwnedFd, bell: OwnedFd) -> Result<Slots, ChannelError> {
-        let memory = SharedMemory::open(file)
+    pub(super) fn open(file: BorrowedFd<'_>, bell: Arc<OwnedFd>) -> Result<Slots, ChannelError> {
+        let memory = SharedMapping::of(file)
             .map_err(|_| ChannelError::Unsafe("its table could be made shorter"))?;
-        match memory.len() >= TABLE_BYTES {
+        match size_of_val(memory.words()) >= TABLE_BYTES {
             true => Ok(Slots { memory, bell: Mutex::new(Some(bell)) }),
             false => Err(ChannelError::Unsafe("its table is too short")),
         }
-    }
-
-    pub(super) fn memory(&self) -> &SharedMemory {
-        &self.memory
     }
 
     pub(super) fn lend(&self, slot: u32) {

@@ -47,8 +47,9 @@ class Queue:
     The queue itself may be given to processes as an argument, under every start method.
 
     `maxsize`: how many objects it holds; 0 for as many as there is memory for. `capacity`: bytes of memory
-    for large buffers, for each process that puts (where many get, of all together, while nobody has got
-    them); one object that is larger goes alone. `ring_bytes`: for everything else; 512 KiB for each process
+    for large buffers, for each process that puts, beyond which one object more goes to a receiver that has got
+    all others (where many get, of all together, while nobody has got them; one object that is larger goes
+    alone). `ring_bytes`: for everything else; 512 KiB for each process
     that puts, 64 MiB for all where many get.
     """
 

@@ -739,29 +739,80 @@ def test_what_a_forked_process_has_inherited_is_not_written_to_while_it_lives():
 @pytest.mark.parametrize("way", ["get", "get_async"])
 def test_what_a_forked_process_had_is_the_senders_when_it_has_ended(way):
     queue = bytepath.Queue(capacity=1 << 20)
-    sender = fork().Process(target=work.put_arrays, args=(queue, 0, 4, 100_000))
+    sender = fork().Process(target=work.put_arrays, args=(queue, 0, 8, 100_000))
     sender.start()
-    child = None
-    for value in range(4):
+
+    def got() -> tuple[int, np.ndarray]:
         if way == "get":
-            _, index, view = queue.get(timeout=30)
-        else:
-            _, index, view = asyncio.run(asyncio.wait_for(queue.get_async(), 30))
-        assert index == value and (view == value).all()
+            return queue.get(timeout=30)[1:]
+        return asyncio.run(asyncio.wait_for(queue.get_async(), 30))[1:]
+
+    child = None
+    for value in range(0, 8, 2):
+        # Two, which are more than the queue's memory.
+        (index, view), (next_index, other) = got(), got()
+        assert (index, next_index) == (value, value + 1) and (view == value).all() and (other == value + 1).all()
         if child is not None:
-            # It ended while this process waited, with the view as it was: this one's memory was its until then.
+            # It ended while this process waited, with the views as they were: their memory was its until then.
             assert os.waitpid(child, 0)[1] == 0
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(writer)
             os.read(reader, 1)
-            os._exit(0 if (view == value).all() else 1)
+            os._exit(0 if (view == value).all() and (other == value + 1).all() else 1)
         os.close(reader)
-        del view
+        del view, other
         # While this process waits for the next one.
         threading.Timer(0.05, os.close, (writer,)).start()
     assert os.waitpid(child, 0)[1] == 0
+    sender.join()
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(500_000, 20_000), (500_000, 200_000), (400_000, 400_000, 100_000), (2_000_000, 20_000, 2_000_000, 3_000_000)],
+)
+@pytest.mark.parametrize("way", ["queue", "channel", "get_nowait", "async"])
+def test_who_keeps_the_last_object_until_it_has_the_next_gets_all(way, sizes):
+    queue = bytepath.Queue(**SMALL)
+    here, there = bytepath.Channel.pair(**SMALL)
+    put = here.send if way == "channel" else queue.put
+    values = list(enumerate(sizes * 3))
+
+    async def put_async() -> None:
+        for value, size in values:
+            await queue.put_async(np.full(size, value, dtype="u1"))
+
+    def put_all() -> None:
+        if way == "async":
+            return asyncio.run(put_async())
+        for value, size in values:
+            put(np.full(size, value, dtype="u1"))
+
+    def get() -> np.ndarray:
+        if way != "get_nowait":
+            return there.recv(timeout=10) if way == "channel" else queue.get(timeout=10)
+        until = time.monotonic() + 10
+        while True:
+            with contextlib.suppress(queues.Empty):
+                return queue.get_nowait()
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+    async def get_all() -> None:
+        for value, size in values:
+            view = await asyncio.wait_for(queue.get_async(), 10)
+            assert view.size == size and (view == value).all()
+
+    sender = fork().Process(target=put_all)
+    sender.start()
+    if way == "async":
+        asyncio.run(get_all())
+    else:
+        for value, size in values:
+            view = get()
+            assert view.size == size and (view == value).all()
     sender.join()
 
 

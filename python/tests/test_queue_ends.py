@@ -395,6 +395,31 @@ def spare_descriptors(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+def test_where_descriptors_run_out_those_who_are_taken_in_are_served_and_the_others_when_these_have_ended():
+    queue, over = bytepath.Queue(), fork().Event()
+    with pytest.raises(queues.Empty):
+        queue.get(timeout=0)
+
+    def put(value: int) -> None:
+        queue.put(np.full(100_000, value))
+        over.wait()
+
+    children = [fork().Process(target=put, args=(value,), daemon=True) for value in range(20)]
+    for child in children:
+        child.start()
+    got = []
+    with spare_descriptors(15):
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                got.append(int(queue.get(timeout=30)[0]))
+        assert len(got) >= 10, "one descriptor each, and a few for the next one to come"
+        over.set()
+        for child in children:
+            child.join()
+        got.extend(int(queue.get(timeout=30)[0]) for _ in range(20 - len(got)))
+    assert sorted(got) == list(range(20))
+
+
 @pytest.mark.parametrize("spare", range(8))
 def test_what_was_put_stays_where_descriptors_run_out_as_its_process_is_taken_in(spare):
     queue = bytepath.Queue()

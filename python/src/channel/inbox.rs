@@ -38,7 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Descriptors that taking somebody in takes, at the most: two that may come with what it says, and one in
 /// store.
-const TAKING_IN_FDS: usize = 3;
+pub(super) const TAKING_IN_FDS: usize = 3;
+/// Somebody comes only where there are as many after that, and the one in store has been made.
+const ACCEPTING_FDS: usize = TAKING_IN_FDS + 2;
 
 /// The end of channels that messages come out of.
 #[pyclass(frozen, module = "bytepath._bytepath")]
@@ -243,7 +245,8 @@ impl Inbox {
         let mut guard = self.state();
         let state = &mut *guard;
         if state.looked.elapsed() > LOOK {
-            state.meet(&self.events).map_err(|error| error(py))?;
+            // What keeps others from being taken in is told where there is nothing else: that asks again.
+            drop(state.meet(&self.events));
         }
         match state.find(&self.events).map_err(|error| error(py))? {
             Found::Nothing => return Ok(None),
@@ -308,8 +311,9 @@ impl State {
             }
             met = true;
             let before = self.lanes.len();
-            self.meet(events)?;
+            let meeting = self.meet(events);
             if self.lanes.len() == before {
+                meeting?;
                 break;
             }
         }
@@ -326,20 +330,14 @@ impl State {
         for lane in &mut self.lanes {
             lane.look().map_err(error)?;
         }
-        if let Some(listener) = &self.listener {
-            for _ in 0..ACCEPTS_MAX {
-                let Some(connection) = listener.try_accept().map_err(error)? else { break };
-                let since = Instant::now();
-                self.newcomers.push(Newcomer { connection, since, is_watched: false });
-            }
-        }
+        let accepted = self.accept();
         let mut at = 0;
         while at < self.newcomers.len() {
             // What this process is short of may be there the next time; until then the newcomer stays one.
             self.newcomers[at].be_watched(events)?;
             let Newcomer { connection, since, .. } = &self.newcomers[at];
             if is_readable(connection) {
-                make_sure_of_descriptors(connection)?;
+                make_sure_of_descriptors(connection, TAKING_IN_FDS)?;
                 let newcomer = self.newcomers.remove(at);
                 self.take_in(newcomer.connection);
             } else if self.listener.is_some() && since.elapsed() > SILENCE_MAX {
@@ -347,6 +345,22 @@ impl State {
             } else {
                 at += 1;
             }
+        }
+        accepted
+    }
+
+    /// Lets those come who can be taken in. The others wait better where they are, and do not take the
+    /// descriptors of those who came before.
+    fn accept(&mut self) -> Result<(), PyError> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        for _ in 0..ACCEPTS_MAX {
+            if !is_readable(listener) {
+                break;
+            }
+            make_sure_of_descriptors(listener, ACCEPTING_FDS)?;
+            let Some(connection) = listener.try_accept().map_err(error)? else { break };
+            let since = Instant::now();
+            self.newcomers.push(Newcomer { connection, since, is_watched: false });
         }
         Ok(())
     }
@@ -390,10 +404,10 @@ impl Newcomer {
 /// Whether there are as many descriptors to be had as taking somebody in takes. What it says comes but
 /// once, and is lost where the descriptor that comes with it cannot be had: so this is asked before. Another
 /// thread may take them in between, which is not seen to.
-pub(super) fn make_sure_of_descriptors(fd: impl AsFd) -> Result<(), PyError> {
-    let mut spare = Vec::with_capacity(TAKING_IN_FDS);
-    for _ in 0..TAKING_IN_FDS {
-        let copy = rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(|errno| -> PyError {
+pub(super) fn make_sure_of_descriptors(of: impl AsFd, count: usize) -> Result<(), PyError> {
+    let mut spare = Vec::with_capacity(count);
+    for _ in 0..count {
+        let copy = rustix::io::fcntl_dupfd_cloexec(&of, 0).map_err(|errno| -> PyError {
             Box::new(move |_| os_error("cannot take in who has connected", errno))
         })?;
         spare.push(copy);

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::errors::raised;
-use super::inbox::{error, make_sure_of_descriptors};
+use super::inbox::{TAKING_IN_FDS, error, make_sure_of_descriptors};
 use super::waiting::Deadline;
 
 /// Waits at an address for others to connect.
@@ -47,7 +47,7 @@ impl Meeting {
                 }
                 // Of the connection, and of the two directions that come with what it says. Until then who has
                 // connected waits here.
-                make_sure_of_descriptors(listener)?;
+                make_sure_of_descriptors(listener, TAKING_IN_FDS)?;
                 listener.try_accept().map(Some).map_err(error)
             });
             match accepted.map_err(|error| error(py))? {

@@ -18,7 +18,7 @@ use super::records::{MessageSpace, Record, longest};
 use super::ring::End;
 use super::setup::Setup;
 use crate::meter::{Meter, Reading};
-use crate::pages::SharedMemory;
+use crate::pages::{MappedMemory, SharedMemory};
 
 /// The end of a queue that messages go into, for all who have joined: each is a
 /// [`MessageReceiver`](super::MessageReceiver), made of a [`Connection`] to the sender's address, and
@@ -224,7 +224,7 @@ impl Broadcast {
     }
 
     /// The memory that the ring lies in. Nobody but this sender can write to it.
-    pub fn memory(&self) -> &SharedMemory {
+    pub fn memory(&self) -> &MappedMemory {
         &self.memory
     }
 

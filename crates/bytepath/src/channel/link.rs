@@ -6,6 +6,7 @@
 //! at the socket now and then.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
@@ -22,7 +23,9 @@ use super::packets::{Packets, WAKE};
 use super::ring::{Desk, End, IN_FUTEX, IN_POLL, Impossible};
 use super::setup::Setup;
 use crate::meter::Meter;
-use crate::pages::{HUGE_PAGE_BYTES, PageSize, PagesError, SharedMemory, look_for_room};
+use crate::pages::{
+    HUGE_PAGE_BYTES, MappedMemory, PageSize, PagesError, SharedMemory, look_for_room,
+};
 use crate::sys::shared::RECEIVER_PAGE_BYTES;
 use crate::sys::this_cpu::this_cpu;
 use crate::wait::Wait;
@@ -57,7 +60,7 @@ const CPU: usize = 2;
 
 impl Lines {
     #[inline(always)]
-    fn desk(self, memory: &SharedMemory) -> Desk<'_> {
+    fn desk(self, memory: &MappedMemory) -> Desk<'_> {
         let (words, halves) = (memory.words(), memory.mapping());
         Desk {
             passed: &words[self.passes],
@@ -70,7 +73,7 @@ impl Lines {
 
 /// What a sender tells all of its receivers, in memory that begins with the sender's page: its count,
 /// and whether it has ended.
-pub(super) fn told(memory: &SharedMemory) -> (&AtomicU64, &AtomicU32) {
+pub(super) fn told(memory: &MappedMemory) -> (&AtomicU64, &AtomicU32) {
     let at = SENDER.passes - RECEIVER_PAGE_WORDS;
     (&memory.words()[at], memory.half_word(at + 1))
 }
@@ -86,7 +89,7 @@ fn lines(role: Role) -> (Lines, Lines) {
 
 /// What both ends tell: this one's words, and the other's.
 #[inline(always)]
-fn desks(memory: &SharedMemory, role: Role) -> (Desk<'_>, Desk<'_>) {
+fn desks(memory: &MappedMemory, role: Role) -> (Desk<'_>, Desk<'_>) {
     let (ours, theirs) = lines(role);
     (ours.desk(memory), theirs.desk(memory))
 }
@@ -126,8 +129,9 @@ const NEAR_BYTES: usize = 512 << 10;
 
 #[derive(Debug)]
 pub(super) struct Link {
-    memory: SharedMemory,
-    pub(super) socket: OwnedFd,
+    memory: MappedMemory,
+    /// Whatever outlasts this link has it, too, and lets it go when this does.
+    pub(super) socket: Arc<OwnedFd>,
     end: End,
     role: Role,
     wait: Wait,
@@ -243,7 +247,9 @@ impl Link {
 
     fn new(connection: Connection, memory: SharedMemory, end: End, setup: &Setup) -> Link {
         let role = if end.room() > 0 { Role::Sender } else { Role::Receiver };
-        let socket = connection.into_socket();
+        let socket = Arc::new(connection.into_socket());
+        // Each end has a descriptor of the memory no longer than it needs one, for there may be many links.
+        let memory = memory.into_mapped();
         let (gone, broken, watching) = (false, false, false);
         let (wait, meter, packets) = (setup.wait, Meter::new(), Packets::default());
         let told_cpu = 0;
@@ -289,7 +295,7 @@ impl Link {
         &self.meter
     }
 
-    pub(super) fn memory(&self) -> &SharedMemory {
+    pub(super) fn memory(&self) -> &MappedMemory {
         &self.memory
     }
 

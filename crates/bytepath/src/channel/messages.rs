@@ -13,7 +13,7 @@ use super::records::{
 };
 use super::setup::Setup;
 use crate::meter::Meter;
-use crate::pages::SharedMemory;
+use crate::pages::MappedMemory;
 use crate::sys::shared_bytes::SharedBytes;
 
 /// The end of a queue that messages go into.
@@ -129,7 +129,7 @@ impl MessageSender {
     }
 
     /// The memory that the ring lies in.
-    pub fn memory(&self) -> &SharedMemory {
+    pub fn memory(&self) -> &MappedMemory {
         self.link.memory()
     }
 

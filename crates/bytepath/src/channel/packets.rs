@@ -6,7 +6,9 @@ use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{Ordering::SeqCst, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
@@ -32,12 +34,38 @@ const FILES_MAX: usize = 256;
 pub(super) struct Packets {
     /// What was said to an end that has not answered yet.
     pub(super) unanswered: Option<Hello>,
-    /// Files are taken.
-    takes_files: bool,
-    /// A descriptor in store: closed, it makes room for a file that comes, which the kernel would
-    /// throw away else.
-    spare: Option<OwnedFd>,
+    /// Where files are taken.
+    spare: Option<Arc<Spare>>,
     pub(super) files: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
+}
+
+/// A descriptor in store: closed, it makes room for a file that comes, which the kernel would throw away
+/// else. All links of this process have one together.
+#[derive(Debug)]
+struct Spare(Mutex<Option<OwnedFd>>);
+
+impl Spare {
+    fn of_all() -> Arc<Spare> {
+        static ALL: Mutex<Weak<Spare>> = Mutex::new(Weak::new());
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.upgrade().unwrap_or_else(|| {
+            let spare = Arc::new(Spare(Mutex::new(None)));
+            *all = Arc::downgrade(&spare);
+            spare
+        })
+    }
+
+    /// The descriptor, which is there.
+    fn filled(&self) -> Result<MutexGuard<'_, Option<OwnedFd>>, ChannelError> {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.is_none() {
+            let made = rustix::event::eventfd(0, EventfdFlags::CLOEXEC);
+            *spare = Some(made.map_err(ChannelError::socket(
+                "cannot keep a descriptor in store for what the other end hands over",
+            ))?);
+        }
+        Ok(spare)
+    }
 }
 
 impl Link {
@@ -55,11 +83,8 @@ impl Link {
     }
 
     fn take_packets_now(&mut self) -> Result<(), ChannelError> {
-        let files = self.packets.takes_files;
+        let files = self.packets.spare.is_some();
         let peek = if files { RecvFlags::PEEK } else { RecvFlags::empty() };
-        if files {
-            self.take_files()?;
-        }
         for _ in 0..PACKETS_MAX {
             // The rest stays in the socket until these are looked at.
             if self.packets.files.len() == FILES_MAX {
@@ -74,7 +99,11 @@ impl Link {
                 }
                 // Told once, where the other end went without having read all; before what it said.
                 Err(Errno::CONNRESET) => self.gone = true,
-                Ok((_, bytes)) if files => self.take_file(&packet[..bytes])?,
+                Ok((_, bytes)) if files => match self.take_file(&packet[..bytes]) {
+                    // What came is looked at first, and closed, which makes room for more.
+                    Err(_) if !self.packets.files.is_empty() => return Ok(()),
+                    taken => taken?,
+                },
                 Ok((_, bytes)) => self.understand(&packet[..bytes])?,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(()),
@@ -100,15 +129,20 @@ impl Link {
             let _ = rustix::net::recv(&self.socket, &mut [0; PACKET_BYTES], flags);
             return Ok(());
         }
-        self.packets.spare = None;
+        // Without a descriptor in store, nothing is taken until there is one again.
+        let store = Spare::of_all();
+        let mut spare = store.filled()?;
+        *spare = None;
         match self.taken_file() {
             Ok(taken) => self.packets.files.push_back(taken),
             // The other end went since the packet was seen, which comes next all the same.
             Err(Errno::CONNRESET) => self.gone = true,
             Err(errno) => return Err(deaf(errno)),
         }
-        // Without one in store, nothing more is taken until there is one again.
-        self.take_files()
+        drop(spare);
+        // If it cannot be had now, it may be once what came is closed.
+        drop(store.filled());
+        Ok(())
     }
 
     fn taken_file(&self) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
@@ -127,14 +161,8 @@ impl Link {
 
     /// Takes files from now on.
     pub(super) fn take_files(&mut self) -> Result<(), ChannelError> {
-        self.packets.takes_files = true;
-        if self.packets.spare.is_none() {
-            let spare = rustix::io::fcntl_dupfd_cloexec(self.socket.as_fd(), 0);
-            self.packets.spare = Some(spare.map_err(ChannelError::socket(
-                "cannot keep a descriptor in store for what the other end hands over",
-            ))?);
-        }
-        Ok(())
+        let spare = self.packets.spare.insert(Spare::of_all());
+        spare.filled().map(drop)
     }
 
     /// Takes an answer, if this is one.

@@ -13,7 +13,7 @@ use super::broadcast::Broadcast;
 use super::error::ChannelError;
 use super::link::Link;
 use super::ring::End;
-use crate::pages::SharedMemory;
+use crate::pages::MappedMemory;
 use crate::sys::shared_bytes::SharedSpace;
 
 /// Before each message: its length, and above that [`GAP`] if it is none.
@@ -102,7 +102,7 @@ impl Way<'_> {
 
     /// The memory, and where in it this place of the ring is.
     #[inline]
-    fn memory(&self, at: usize) -> (&SharedMemory, usize) {
+    fn memory(&self, at: usize) -> (&MappedMemory, usize) {
         match self {
             Way::One(link) => (link.memory(), record_in_memory(link, at)),
             Way::All(broadcast) => (broadcast.memory(), broadcast.in_memory(at) - HEADER_BYTES),

@@ -13,7 +13,7 @@ use super::hello::Flow;
 use super::link::Link;
 use super::setup::Setup;
 use crate::meter::Meter;
-use crate::pages::SharedMemory;
+use crate::pages::MappedMemory;
 use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
 
 /// Plain reads and writes pass on this part of the ring at once, so that both ends are at work.
@@ -113,7 +113,7 @@ impl Sender {
     }
 
     /// The memory that the ring lies in.
-    pub fn memory(&self) -> &SharedMemory {
+    pub fn memory(&self) -> &MappedMemory {
         self.link.memory()
     }
 
@@ -232,7 +232,7 @@ impl Receiver {
     }
 
     /// The memory that the ring lies in.
-    pub fn memory(&self) -> &SharedMemory {
+    pub fn memory(&self) -> &MappedMemory {
         self.link.memory()
     }
 }

@@ -1,6 +1,6 @@
 //! Memory that processes share.
 
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -14,8 +14,14 @@ use crate::sys::shared_bytes::{SharedBytes, SharedSpace};
 /// Memory that this process shares with those that it hands the descriptor to.
 #[derive(Debug)]
 pub struct SharedMemory {
-    mapping: SharedMapping,
+    mapped: MappedMemory,
     file: OwnedFd,
+}
+
+/// [`SharedMemory`] as it is mapped: it can be used for as long as it is, with no descriptor.
+#[derive(Debug)]
+pub struct MappedMemory {
+    mapping: SharedMapping,
 }
 
 impl SharedMemory {
@@ -23,7 +29,7 @@ impl SharedMemory {
     /// sealed: nobody makes it shorter or longer. [`PageSize::Huge`] are transparent huge pages, on
     /// advice where the administrator lets shared memory have them so
     /// (/sys/kernel/mm/transparent_hugepage/shmem_enabled), else by moving the memory into such
-    /// pages; [`SharedMemory::huge_bytes`] tells what came. They are all there at once.
+    /// pages; [`MappedMemory::huge_bytes`] tells what came. They are all there at once.
     ///
     /// # Errors
     /// The kernel has no such memory to give.
@@ -59,13 +65,13 @@ impl SharedMemory {
         let mapping = SharedMapping::of(file.as_fd()).map_err(failed)?;
         // Those that forbid a mapping to be written come after it.
         rustix::fs::fcntl_add_seals(&file, seals | SealFlags::SEAL).map_err(failed)?;
-        let memory = SharedMemory { mapping, file };
+        let memory = SharedMemory { mapped: MappedMemory { mapping }, file };
         if size == PageSize::Huge {
-            memory.mapping.advise_huge().map_err(PagesError::NoHuge)?;
+            memory.mapped.mapping.advise_huge().map_err(PagesError::NoHuge)?;
             memory.populate()?;
             if memory.huge_bytes().is_ok_and(|bytes| bytes == 0) {
                 // Where that is refused, they are small.
-                let _ = memory.mapping.collapse();
+                let _ = memory.mapped.mapping.collapse();
             }
         }
         Ok(memory)
@@ -78,7 +84,7 @@ impl SharedMemory {
     pub fn open(file: OwnedFd) -> Result<SharedMemory, PagesError> {
         let failed = |errno| PagesError::Map { bytes: 0, size: "shared", errno };
         let mapping = SharedMapping::of(file.as_fd()).map_err(failed)?;
-        Ok(SharedMemory { mapping, file })
+        Ok(SharedMemory { mapped: MappedMemory { mapping }, file })
     }
 
     /// Maps a page of [`SharedMemory::create`], to be read and written, and behind it memory of
@@ -97,9 +103,21 @@ impl SharedMemory {
             return Err(failed(Errno::PERM));
         }
         let mapping = SharedMapping::behind_page(page, file.as_fd()).map_err(failed)?;
-        Ok(SharedMemory { mapping, file })
+        Ok(SharedMemory { mapped: MappedMemory { mapping }, file })
     }
 
+    /// The memory alone: the descriptor is closed.
+    pub(crate) fn into_mapped(self) -> MappedMemory {
+        self.mapped
+    }
+
+    /// The mapping, and the descriptor.
+    pub(crate) fn into_parts(self) -> (SharedMapping, OwnedFd) {
+        (self.mapped.mapping, self.file)
+    }
+}
+
+impl MappedMemory {
     /// Has all of its pages there, so that none is missed later.
     ///
     /// # Errors
@@ -163,11 +181,6 @@ impl SharedMemory {
         self.mapping.space(range)
     }
 
-    /// The mapping alone: the descriptor is closed.
-    pub(crate) fn into_mapping(self) -> SharedMapping {
-        self.mapping
-    }
-
     pub(crate) fn mapping(&self) -> &SharedMapping {
         &self.mapping
     }
@@ -194,6 +207,20 @@ fn huge_bytes_at(smaps: &str, address: usize) -> usize {
         .filter(|(name, _)| ["ShmemPmdMapped", "Shared_Hugetlb", "Private_Hugetlb"].contains(name));
     let kib = huge.filter_map(|(_, value)| value.split_whitespace().next()?.parse::<usize>().ok());
     kib.sum::<usize>() << 10
+}
+
+impl Deref for SharedMemory {
+    type Target = MappedMemory;
+
+    fn deref(&self) -> &MappedMemory {
+        &self.mapped
+    }
+}
+
+impl DerefMut for SharedMemory {
+    fn deref_mut(&mut self) -> &mut MappedMemory {
+        &mut self.mapped
+    }
 }
 
 impl AsFd for SharedMemory {

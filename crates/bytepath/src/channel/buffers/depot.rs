@@ -8,12 +8,12 @@ use std::sync::Arc;
 use super::super::error::ChannelError;
 use super::Place;
 use super::segments::Segment;
-use super::slots::{SLOTS, Slots};
+use super::slots::{SLOTS, Slots, asked_at};
 use crate::pages::{PageSize, PagesError, SharedMemory};
 use crate::sys::shared::SharedMapping;
 use crate::sys::shared_bytes::SharedSpace;
 
-/// Small buffers share segments of this size, or of as much as there may be in all.
+/// Small buffers share segments of this size, or of as much as there may be in all, or yet.
 const SHARED_SEGMENT_BYTES: usize = 16 << 20;
 const SHARED_SEGMENT_BYTES_MIN: usize = 64 << 10;
 /// Those that are more than this part of it have a segment to themselves.
@@ -99,7 +99,7 @@ struct Lent {
 #[derive(Debug)]
 pub(super) struct Depot {
     pub(super) slots: Arc<Slots>,
-    /// Bytes of all segments together, at the most; but one buffer may be larger.
+    /// Bytes that are lent, at the most; but one buffer may go beyond.
     most: usize,
     /// Bytes of a segment that small buffers share.
     shared_bytes: usize,
@@ -108,33 +108,48 @@ pub(super) struct Depot {
     free_slots: Vec<u32>,
     /// How many had come back when that was last looked at.
     returned: u64,
+    /// Where the receiver had asked in vain then.
+    asked: u64,
     newest: u32,
     /// What is still to be told, in its order.
     pub(super) to_tell: Vec<Told>,
 }
 
 impl Depot {
-    pub(super) fn new(most: usize) -> Result<Depot, ChannelError> {
+    pub(super) fn new(slots: Slots, most: usize) -> Depot {
         let free_slots = (0..SLOTS as u32).rev().collect();
         let shared_bytes = most.clamp(SHARED_SEGMENT_BYTES_MIN, SHARED_SEGMENT_BYTES);
-        Ok(Depot {
-            slots: Arc::new(Slots::create()?),
+        Depot {
+            slots: Arc::new(slots),
             most,
             shared_bytes: shared_bytes.next_multiple_of(SHARED_SEGMENT_BYTES_MIN),
             segments: Vec::new(),
             lent: Vec::new(),
             free_slots,
             returned: 0,
+            asked: 0,
             newest: 0,
             to_tell: Vec::new(),
-        })
+        }
     }
 
     /// A buffer of so many bytes (above 0); none while the receiver has too much, be it of all memory,
-    /// or of what stays warm.
-    pub(super) fn lend(&mut self, bytes: usize, of: Memory) -> Result<Option<Draft>, ChannelError> {
+    /// or of what stays warm. So much of the ring was passed on to it.
+    pub(super) fn lend(
+        &mut self,
+        bytes: usize,
+        of: Memory,
+        passed: u64,
+    ) -> Result<Option<Draft>, ChannelError> {
+        // First: what came back before it asked is seen, then.
+        self.asked = self.slots.asked();
         self.take_back();
-        if self.free_slots.is_empty() || (of == Memory::Warm && self.lends_enough(bytes)) {
+        let is_wanted = self.asked == asked_at(passed);
+        let may_lend = self.has_room(bytes) || (is_wanted && self.may_go_beyond());
+        if self.free_slots.is_empty()
+            || !may_lend
+            || (of == Memory::Warm && self.lends_enough(bytes))
+        {
             return Ok(None);
         }
         let Some((at, range)) = self.found(bytes)? else { return Ok(None) };
@@ -151,6 +166,7 @@ impl Depot {
         let held = Arc::new(());
         let draft = Some(Arc::clone(&held));
         self.lent.push(Lent { slot, segment: segment.id, range, held });
+        self.let_go_for(0);
         let slots = Arc::clone(&self.slots);
         Ok(Some(Draft { mapping, slots, place, sent: false, held: draft }))
     }
@@ -176,10 +192,30 @@ impl Depot {
         self.returned
     }
 
+    fn lent_bytes(&self) -> usize {
+        self.lent.iter().map(|lent| lent.range.len()).sum()
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.lent.is_empty() || self.lent_bytes().saturating_add(bytes) <= self.most
+    }
+
+    /// Whether one buffer more may be lent than there is room for, to a receiver that asks for it and may
+    /// give nothing back before it has it: who gets the next object mostly still has the last one.
+    fn may_go_beyond(&self) -> bool {
+        self.lent.len() == 1 || self.lent_bytes() <= self.most
+    }
+
     /// Whether with so many bytes more than what stays warm is lent.
     fn lends_enough(&self, bytes: usize) -> bool {
-        let lent: usize = self.lent.iter().map(|lent| lent.range.len()).sum();
-        self.lent.len() >= WARM_BUFFERS_MIN && lent.saturating_add(bytes) > WARM_BYTES
+        let lent_bytes = self.lent_bytes().saturating_add(bytes);
+        self.lent.len() >= WARM_BUFFERS_MIN && lent_bytes > WARM_BYTES
+    }
+
+    /// To be called where a buffer could not be lent: has the socket become readable once it may be
+    /// otherwise; false where it may already.
+    pub(super) fn lie_down(&self) -> bool {
+        self.slots.lie_down(self.returned, self.asked)
     }
 
     fn take_back(&mut self) {
@@ -204,32 +240,43 @@ impl Depot {
 
     /// Room in a segment that is there, or that is made.
     fn found(&mut self, bytes: usize) -> Result<Option<(usize, Range<usize>)>, ChannelError> {
-        let shares = bytes <= self.shared_bytes / SHARED_PART;
-        if let Some(found) = self.found_here(bytes, shares) {
-            return Ok(Some(found));
-        }
-        let step = if shares { self.shared_bytes } else { self.shared_bytes / STEP_PART };
-        let whole = bytes.checked_next_multiple_of(step).ok_or(PagesError::Map {
+        let is_small = bytes <= self.shared_bytes / SHARED_PART;
+        let step = if is_small { self.shared_bytes } else { self.shared_bytes / STEP_PART };
+        let mut whole = bytes.checked_next_multiple_of(step).ok_or(PagesError::Map {
             bytes,
             size: "shared",
             errno: rustix::io::Errno::NOMEM,
         })?;
-        self.let_go_for(whole);
-        if !self.segments.is_empty() && self.bytes().saturating_add(whole) > self.most {
-            return Ok(None);
+        if let Some(found) = self.found_here(bytes, whole, is_small) {
+            return Ok(Some(found));
         }
-        self.make(whole)?;
-        Ok(self.found_here(bytes, shares))
+        self.let_go_for(whole);
+        if is_small {
+            let left = self.most.saturating_sub(self.bytes());
+            whole = left.clamp(bytes, whole).next_multiple_of(SHARED_SEGMENT_BYTES_MIN);
+        }
+        self.make(whole, is_small)?;
+        Ok(self.found_here(bytes, whole, is_small))
     }
 
-    fn found_here(&mut self, bytes: usize, shares: bool) -> Option<(usize, Range<usize>)> {
-        let fits = |segment: &Segment| match shares {
-            true => segment.bytes == self.shared_bytes,
-            false => segment.is_idle() && segment.bytes / OWN_SEGMENT_PART_MIN <= bytes,
+    /// Room in a segment that is there, for what would have one of `whole` bytes made for it.
+    fn found_here(
+        &mut self,
+        bytes: usize,
+        whole: usize,
+        is_small: bool,
+    ) -> Option<(usize, Range<usize>)> {
+        // What is beyond all that there may be is no larger than its buffers.
+        let is_beyond = self.bytes() > self.most && !self.lent.is_empty();
+        let own_bytes_max =
+            if is_beyond { whole } else { bytes.saturating_mul(OWN_SEGMENT_PART_MIN) };
+        let fits = |segment: &Segment| match is_small {
+            true => segment.is_shared,
+            false => segment.is_idle() && segment.bytes <= own_bytes_max,
         };
         let mut candidates: Vec<usize> =
             (0..self.segments.len()).filter(|&at| fits(&self.segments[at])).collect();
-        if !shares {
+        if !is_small {
             candidates.sort_by_key(|&at| self.segments[at].bytes);
         }
         candidates.into_iter().find_map(|at| Some((at, self.segments[at].take(bytes)?)))
@@ -237,7 +284,8 @@ impl Depot {
 
     /// Lets idle segments go, the largest first, until there may be one of so many bytes.
     fn let_go_for(&mut self, whole: usize) {
-        while self.bytes().saturating_add(whole) > self.most {
+        let is_much = |it: &Depot| it.bytes().saturating_add(whole) > it.most;
+        while is_much(self) || self.segments.len() >= SLOTS {
             let idle = (0..self.segments.len()).filter(|&at| self.segments[at].is_idle());
             let Some(at) = idle.max_by_key(|&at| self.segments[at].bytes) else { return };
             let Segment { id, .. } = self.segments.swap_remove(at);
@@ -245,14 +293,15 @@ impl Depot {
         }
     }
 
-    fn make(&mut self, whole: usize) -> Result<(), ChannelError> {
+    fn make(&mut self, whole: usize, is_shared: bool) -> Result<(), ChannelError> {
         let memory = SharedMemory::create_for_readers(whole, PageSize::Base)?;
-        let file = rustix::io::fcntl_dupfd_cloexec(&memory, 0)
-            .map_err(ChannelError::socket("cannot hand memory over"))?;
+        let (mapping, file) = memory.into_parts();
         self.newest += 1;
         let id = self.newest;
         self.to_tell.push(Told::Made { id, file });
-        self.segments.push(Segment::new(id, memory.into_mapping(), whole));
+        let mut segment = Segment::new(id, mapping, whole);
+        segment.is_shared = is_shared;
+        self.segments.push(segment);
         Ok(())
     }
 }
@@ -263,8 +312,8 @@ mod tests {
 
     #[test]
     fn a_draft_is_lent_to_nobody_else_whatever_the_receiver_says() {
-        let mut depot = Depot::new(1 << 20).expect("memory");
-        let mut lend = || depot.lend(5000, Memory::All).expect("memory").expect("room");
+        let mut depot = Depot::new(Slots::create().expect("memory").0, 1 << 20);
+        let mut lend = || depot.lend(5000, Memory::All, 0).expect("memory").expect("room");
         let draft = lend();
         draft.slots.give_back(draft.place.slot);
         let other = lend();

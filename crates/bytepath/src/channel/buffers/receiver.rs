@@ -144,14 +144,18 @@ impl BufferReceiver {
     pub fn try_receive(&mut self) -> Result<Buffers<'_>, ChannelError> {
         self.release_forgotten()?;
         let places = match self.messages.try_receive()? {
-            MessageNow::Nothing => return Ok(Buffers::Nothing),
+            MessageNow::Nothing => None,
             MessageNow::End => return Ok(Buffers::End),
             MessageNow::Message(message) => {
                 let places = places(message.bytes());
                 // It stays in the ring until its buffers are there.
                 message.keep();
-                places?
+                Some(places?)
             }
+        };
+        let Some(places) = places else {
+            self.ask();
+            return Ok(Buffers::Nothing);
         };
         // None is borrowed yet: dropped, it would be given back, while the message still tells of it.
         let found = places.iter().map(|place| self.find(*place)).collect::<Result<Vec<_>, _>>()?;
@@ -173,7 +177,18 @@ impl BufferReceiver {
     /// As of [`BufferReceiver::try_receive`].
     pub fn is_there(&mut self) -> Result<Option<bool>, ChannelError> {
         self.release_forgotten()?;
-        self.messages.is_there()
+        let there = self.messages.is_there()?;
+        if there.is_none() {
+            self.ask();
+        }
+        Ok(there)
+    }
+
+    /// Tells the sender that all is taken and more is asked for: it need not wait for what this end keeps.
+    fn ask(&self) {
+        if let Some(slots) = &self.slots {
+            slots.ask(self.messages.link.end().passed());
+        }
     }
 
     /// A message that was forgotten, not dropped, is still in the ring, while its buffers are somebody's: they
@@ -212,7 +227,7 @@ impl BufferReceiver {
         Ok(Found { segment, range, slots, slot: place.slot })
     }
 
-    /// Maps what was handed over. What fails for want of descriptors or addresses is tried again.
+    /// Maps what was handed over. What fails for want of addresses is tried again.
     fn take_files(&mut self) -> Result<(), ChannelError> {
         const UNSAFE: ChannelError =
             ChannelError::Unsafe("it is no memory that only the sender writes, and that stays");
@@ -224,11 +239,8 @@ impl BufferReceiver {
             match (told.first(), id, file) {
                 (_, _, Some(file)) if is_hugetlb(file.as_fd()) => return Err(OF_THE_POOL),
                 (Some(&TABLE), _, Some(file)) => {
-                    let again = ChannelError::socket("cannot keep the sender's table");
-                    let file = rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(&again)?;
-                    let bell = &self.messages.link.socket;
-                    let bell = rustix::io::fcntl_dupfd_cloexec(bell, 0).map_err(&again)?;
-                    self.slots = Some(Arc::new(Slots::open(file, bell)?));
+                    let bell = Arc::clone(&self.messages.link.socket);
+                    self.slots = Some(Arc::new(Slots::open(file.as_fd(), bell)?));
                 }
                 (Some(b'+'), Some(id), Some(file)) if self.segments.len() < SEGMENTS_MAX => {
                     let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| UNSAFE)?;
@@ -264,6 +276,9 @@ impl BufferReceiver {
     pub fn watch(&mut self) -> Result<bool, ChannelError> {
         self.release_forgotten()?;
         let there = self.messages.watch()?;
+        if !there {
+            self.ask();
+        }
         // What is let go is unmapped even where no buffer comes any more.
         self.take_files()?;
         Ok(there)

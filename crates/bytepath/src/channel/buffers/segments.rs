@@ -14,6 +14,8 @@ pub(super) struct Segment {
     pub(super) id: u32,
     pub(super) mapping: Arc<SharedMapping>,
     pub(super) bytes: usize,
+    /// It is for small buffers, many at once.
+    pub(super) is_shared: bool,
     /// Free ranges in their order, none beside another.
     holes: Vec<Range<usize>>,
     /// No page beyond has been there yet.
@@ -23,7 +25,8 @@ pub(super) struct Segment {
 impl Segment {
     pub(super) fn new(id: u32, mapping: SharedMapping, bytes: usize) -> Segment {
         let whole = 0..bytes;
-        Segment { id, mapping: Arc::new(mapping), bytes, holes: vec![whole], fresh_from: 0 }
+        let (mapping, holes) = (Arc::new(mapping), vec![whole]);
+        Segment { id, mapping, bytes, is_shared: false, holes, fresh_from: 0 }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -77,7 +80,7 @@ mod tests {
     #[test]
     fn what_comes_back_in_any_order_is_one_hole_again() {
         let memory = SharedMemory::create(1 << 20, PageSize::Base).expect("memory");
-        let mut segment = Segment::new(0, memory.into_mapping(), 1 << 20);
+        let mut segment = Segment::new(0, memory.into_parts().0, 1 << 20);
         let lens = [1, 4096, 5000, 100_000];
         let taken = lens.map(|bytes| segment.take(bytes).expect("room"));
         for (one, next) in taken.iter().zip(&taken[1..]) {

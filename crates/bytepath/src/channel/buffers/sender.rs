@@ -12,6 +12,7 @@ use super::super::messages::MessageSender;
 use super::super::packets::FILE;
 use super::super::setup::Setup;
 use super::depot::{Depot, Draft, Memory, Told};
+use super::slots::Slots;
 use super::{COUNT_BYTES, PLACE_BYTES};
 use crate::meter::Meter;
 
@@ -31,16 +32,18 @@ pub struct BufferSender {
 }
 
 impl Connection {
-    /// Makes this the end that sends messages with buffers; its buffers take so many bytes at the
-    /// most, or what the largest one needs. Does not wait for the other end: what is sent before that
+    /// Makes this the end that sends messages with buffers; of these so many bytes are lent at the
+    /// most, or one buffer of any size. A receiver that has taken all messages and asks for more may get one
+    /// buffer beyond that. Memory that lies between lent buffers may be as much once more. Does not wait for the other end: what is sent before that
     /// one comes lies there for it.
     ///
     /// # Errors
     /// The other end is gone, or there is no memory for the ring.
     pub fn buffer_sender(self, setup: &Setup, most: usize) -> Result<BufferSender, ChannelError> {
         let link = Link::offer_ahead(self, Flow::Buffers, setup)?;
-        let depot = Depot::new(most)?;
-        say_file(&link, &[TABLE], Some(depot.slots.memory().as_fd()))?;
+        let (slots, table) = Slots::create()?;
+        say_file(&link, &[TABLE], Some(table.as_fd()))?;
+        let depot = Depot::new(slots, most);
         Ok(BufferSender { messages: MessageSender { link }, depot, watching: false })
     }
 }
@@ -81,7 +84,7 @@ impl BufferSender {
 
     fn lend(&mut self, bytes: usize, of: Memory) -> Result<Option<Draft>, ChannelError> {
         self.stop_watching()?;
-        let lent = self.depot.lend(bytes, of)?;
+        let lent = self.depot.lend(bytes, of, self.messages.link.end().passed())?;
         self.tell()?;
         if lent.is_none() {
             // A receiver that is gone, or wants no more, gives nothing back.
@@ -162,13 +165,14 @@ impl BufferSender {
         }
     }
 
-    /// Likewise, where a buffer could not be lent: readable once one came back.
+    /// Likewise, where a buffer could not be lent: readable once one came back, or the receiver has taken
+    /// all messages and asks for more.
     ///
     /// # Errors
     /// As of [`BufferSender::try_lend`].
     pub fn watch_buffers(&mut self) -> Result<bool, ChannelError> {
         self.stop_watching()?;
-        self.watching = self.depot.slots.lie_down(self.depot.returned());
+        self.watching = self.depot.lie_down();
         Ok(!self.watching)
     }
 

@@ -101,15 +101,56 @@ fn buffers_come_back_in_any_order_and_their_memory_is_used_again() {
 }
 
 #[test]
-fn one_that_is_larger_than_all_memory_goes_alone() {
+fn one_that_is_larger_than_all_memory_goes_alone_unless_the_receiver_asks_for_more() {
     let (mut sender, mut receiver) = pair();
     assert!(send(&mut sender, b"", &[20 << 20]));
-    assert!(sender.try_lend(20 << 20).expect("it lends").is_none());
-    assert!(sender.try_lend(100).expect("it lends").is_none(), "there is too much already");
+    let refused = |sender: &mut BufferSender| {
+        let [large, small] = [20 << 20, 100].map(|bytes| sender.try_lend(bytes).expect("it lends"));
+        assert!(large.is_none() && small.is_none(), "there is too much already");
+    };
+    refused(&mut sender);
     let (_, buffers) = received(&mut receiver);
     assert_holds(&buffers[0], 20 << 20);
-    drop(buffers);
+    refused(&mut sender);
+    assert!(matches!(receiver.is_there(), Ok(None)));
+    let beyond = sender.try_lend(19 << 20).expect("it lends").expect("one more");
+    refused(&mut sender);
+    drop((beyond, buffers));
     assert!(sender.try_lend(19 << 20).expect("it lends").is_some());
+    assert!(sender.buffer_bytes() <= 20 << 20, "what is beyond is let go");
+}
+
+#[test]
+fn a_receiver_that_keeps_the_last_buffer_until_it_has_the_next_gets_all_whatever_their_sizes() {
+    let (mut sender, mut receiver) = pair();
+    let mut last = Vec::new();
+    // Those that share a segment, those that have one, and those larger than all memory.
+    let sizes = [20_000, 200_000, 500_000, 700_000, MOST - 20_000, MOST, 3 * MOST, 9 * MOST];
+    for (one, other) in sizes.iter().flat_map(|&one| sizes.map(|other| (one, other))) {
+        for bytes in [one, other] {
+            assert!(matches!(receiver.try_receive(), Ok(Buffers::Nothing)));
+            assert!(send(&mut sender, b"", &[bytes]), "{bytes} of {one} and {other}");
+            last = received(&mut receiver).1;
+            assert_holds(&last[0], bytes);
+        }
+        assert!(sender.buffer_bytes() <= 2 * MOST + one + other, "{one} and {other}");
+    }
+    drop(last);
+}
+
+#[test]
+fn what_is_kept_takes_no_more_of_all_memory_than_it_is_large() {
+    let (mut sender, mut receiver) = pair();
+    let mut kept = Vec::new();
+    // A little of a whole segment, and most of one.
+    for bytes in [20_000, 700_000, 200_000, 100_000] {
+        assert!(send(&mut sender, b"", &[bytes]), "{bytes}");
+        kept.push((bytes, received(&mut receiver).1));
+    }
+    assert!(sender.try_lend(100_000).expect("it lends").is_none(), "all of it is lent");
+    for (bytes, buffers) in kept {
+        assert_holds(&buffers[0], bytes);
+    }
 }
 
 #[test]
@@ -126,6 +167,17 @@ fn who_waits_for_a_buffer_or_for_room_is_woken() {
             while sender.watch_buffers().expect("it watches") {}
         }
         kept.remove(1);
+        until_readable(&sender);
+        assert!(sender.try_lend(500_000).expect("it lends").is_some());
+
+        // Nothing comes back before the receiver has one more.
+        let _draft = filled(&mut sender, 500_000).expect("there is room");
+        assert!(sender.try_lend(500_000).expect("it lends").is_none());
+        while sender.watch_buffers().expect("it watches") {}
+        while readable(&sender) {
+            assert!(!sender.watch_buffers().expect("it watches"));
+        }
+        assert!(matches!(receiver.is_there(), Ok(None)));
         until_readable(&sender);
         assert!(sender.try_lend(500_000).expect("it lends").is_some());
 

@@ -621,6 +621,38 @@ def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):
     assert done.returncode == 1 and "fleet bench --json" in done.stderr
 
 
+def test_comparisons_of_all_machines_are_one_document_by_the_names_that_were_typed(command, tmp_path):
+    for run in ("base", "other"):
+        made = subprocess.run([command, "bench", "cmd", "--blocks", "3", "true", "--json", "-"], capture_output=True, check=True)
+        machines = [{"name": name, "key": name, "record": json.loads(made.stdout)} for name in ("a", "b")]
+        machines.append({"name": run, "key": run, "record": None})
+        (tmp_path / run).write_text(json.dumps({"schema": "bytepath.fleet/1", "words": ["bench"], "machines": machines}))
+
+    def compare(*words):
+        what = [sys.executable, "-m", "bytepath.fleet", "compare", *words]
+        return subprocess.run(what, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    done = compare("base", "other", "--json", "-", "--markdown", "kept", "--margin", "7")
+    assert done.returncode == 1, done.stderr
+    found = {one["name"]: one for one in json.loads(done.stdout)["machines"]}
+    assert [one["code"] for one in found.values()] == [0, 0, 1, 0] and list(found) == ["a", "b", "base", "other"]
+    for name in "ab":
+        comparison = found[name]["comparison"]
+        assert [run["name"] for run in comparison["runs"]] == ["base", "other"] and comparison["method"]["margin"] == 0.07
+    lines = (tmp_path / "kept").read_text().splitlines()
+    assert [line for line in lines if line.startswith("# ")] == ["# a", "# b", "# base", "# other"]
+    assert "only in other" in lines and sum("**A** base (" in line for line in lines) == 2
+    done = compare("base", "other")
+    assert done.returncode == 1 and done.stdout.count("A  base (") == 2 and "bytepath-" not in done.stdout
+    for words, why in (
+        (("base", "base"), "base and base are the same run on a"),
+        (("base", "other", "--json", "base"), "it is one of the runs"),
+        (("base", "other", "--json", "-", "--markdown=-"), "name the same file"),
+    ):
+        done = compare(*words)
+        assert done.returncode == 2 and why in done.stderr and not done.stdout, done
+
+
 def test_a_comparison_that_is_killed_is_no_success(tmp_path):
     (tmp_path / "killed").write_text("#!/bin/sh\nkill -KILL $$\n")
     (tmp_path / "killed").chmod(0o755)

@@ -28,10 +28,11 @@ def write(path: str | Path, text: str) -> None:
         raise _said(path, error) from error
 
 
-def tell(text: str, *kept: tuple[str | Path, str]) -> None:
-    """Writes files, and then shows a text: where one of these cannot be done, the others are all the same."""
+def tell(text: str | None, *kept: tuple[str | Path, str]) -> None:
+    """Writes files, and then shows a text, if any: where one of these cannot be done, the others are all the same."""
     with contextlib.ExitStack() as stack:
-        stack.callback(show, text)
+        if text is not None:
+            stack.callback(show, text)
         for path, content in reversed(kept):
             stack.callback(write, path, content)
 

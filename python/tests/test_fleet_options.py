@@ -596,6 +596,27 @@ def test_a_measurement_that_failed_is_no_good_one_and_poor_findings_are_told_by_
     assert json.loads((tmp_path / "run").read_text())["machines"][0]["status"] == ("failed" if code == 3 else "ok")
 
 
+@pytest.mark.parametrize("when", ["starting", "measuring"])
+def test_who_interrupts_all_in_the_foreground_is_told_that_alone(command, tmp_path, when):
+    signs = tmp_path / "signs"
+    # What is measured may be interrupted as ever.
+    measured = f"sh -c 'grep -E \"Sig(Blk|Ign)\" /proc/$$/status >>{signs}; exec sleep 100'"
+    what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:2", "bench", "cmd", "--blocks", "3", measured]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    with subprocess.Popen(
+        what, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=end_with_the_parent
+    ) as fleet:
+        children = Path(f"/proc/{fleet.pid}/task/{fleet.pid}/children")
+        if when == "starting":
+            wait_until(lambda: children.read_text())
+        else:
+            wait_until(lambda: signs.exists() and len(signs.read_text().splitlines()) == 2)
+            assert all(int(line.split()[1], 16) & 1 << signal.SIGINT - 1 == 0 for line in signs.read_text().splitlines())
+        os.killpg(fleet.pid, signal.SIGINT)
+        _, said = fleet.communicate(timeout=60)
+    assert fleet.returncode == 130 and said == "bytepath fleet: interrupted\n", said
+
+
 def test_what_was_found_is_kept_where_it_cannot_be_shown(command, tmp_path):
     words = "bench --json kept --html page cmd --blocks 3 true".split()
     what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", *words]

@@ -127,7 +127,8 @@ def test_a_scheduler_that_is_started_again_is_waited_for(fleet, tree, tmp_path):
     for name in NAMES:
         fleet.end_worker(name)
     fleet.begin()
-    finish(command)
+    said = finish(command).splitlines()
+    assert all(line.startswith("bytepath fleet: ") for line in said), said
     assert_copied(tree, copy)
 
 

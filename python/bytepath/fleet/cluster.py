@@ -67,7 +67,9 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
     """A client of the scheduler, which has at least one worker."""
     count = local_workers(scheduler)
     # What a lost connection means is said by us, once; Dask's log would say it for each of its parts.
-    for name in ("distributed", "tornado", "asyncio"):
+    # Some of Dask's loggers have a level of their own.
+    of_dask = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]
+    for name in ("distributed", "tornado", "asyncio", *of_dask):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     async with contextlib.AsyncExitStack() as stack:
         if count is not None:

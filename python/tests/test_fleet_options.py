@@ -967,6 +967,21 @@ def test_links_that_are_replaced_are_as_new_ones_and_so_on_another_mount(piece, 
                 subprocess.run(["umount", copy], check=True)
 
 
+def test_bytes_of_what_failed_do_not_count(piece, tmp_path):
+    some_files(tmp_path / "source", 1, 3 << 20)
+    some_files(tmp_path / "source/below", 2, 1000)
+    copy = tmp_path / "copy"
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", copy], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount")
+    try:
+        (copy / "run/stage-0").mkdir(parents=True)
+        answer = piece({"do": "tree", "d": "below", "w": 0.5}, {"do": "tree", "d": "", "n": ["f0"], "w": 0.5}, once=True)
+    finally:
+        subprocess.run(["umount", copy], check=True)
+    assert "No space left" in answer["stop"] and [item["n"] for item in answer["rest"]] == [["f0"]]
+    assert (answer["files"], answer["bytes"]) == (2, 2000)
+
+
 def test_sync_reaches_what_is_mounted_in_the_destination(piece, tmp_path, traced):
     inside = tmp_path / "copy/a sub"
     inside.mkdir(parents=True)

@@ -26,6 +26,7 @@ from distributed import Client  # noqa: E402
 
 from bytepath.fleet import cluster, worker  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
+from bytepath.fleet.copy.progress import size  # noqa: E402
 from bytepath.fleet.errors import FleetError  # noqa: E402
 
 RECORDER = """\
@@ -698,6 +699,22 @@ def test_a_destination_that_was_removed_meanwhile_is_not_gone_on_with(command, t
     assert done.returncode == 1 and "is not as an earlier run left it" in done.stderr and "--anew" in done.stderr
     ended_well(on_this_machine(1, tmp_path, "cp", "--anew", "source", "copy"))
     assert_copied(tmp_path / "source", tmp_path / "copy")
+
+
+def test_a_copying_that_goes_on_tells_what_it_did_itself(command, tmp_path):
+    some_files(tmp_path / "source", 1, 3 << 20)
+    (tmp_path / "source/little").write_bytes(bytes(2000))
+    (tmp_path / "copy/little").mkdir(parents=True)
+    assert on_this_machine(1, tmp_path, "cp", "source", "copy").returncode == 1
+    (tmp_path / "copy/little").rmdir()
+    done = on_this_machine(1, tmp_path, "cp", "--json", "kept", "source", "copy")
+    ended_well(done)
+    found = json.loads((tmp_path / "kept").read_text())
+    assert (found["files"], found["bytes"]) == (2, (3 << 20) + 2000)
+    assert found["this_run"] == {"files": 1, "bytes": 2000, "directories": 0}
+    assert "2 files in 1 directories, 3 MiB, of which this run copied 1 files, 1.95 KiB, in " in done.stdout
+    [rate] = re.findall(r"\((\S+ \S+)/s\)", done.stdout)
+    assert rate == size(2000 / found["seconds"])
 
 
 def test_what_failed_is_tried_again_whatever_has_become_of_it(command, tmp_path):

@@ -643,6 +643,16 @@ def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):
     assert done.returncode == 1 and "fleet bench --json" in done.stderr
 
 
+def test_a_page_on_standard_output_is_there_alone(command, tmp_path):
+    measured = "cmd --blocks 3 true".split()
+    done = on_this_machine(1, tmp_path, "bench", "--html", "-", "--json", "kept", *measured)
+    ended_well(done)
+    assert done.stdout.startswith("<!doctype html>") and done.stdout.endswith("</html>\n")
+    assert json.loads((tmp_path / "kept").read_text())["machines"] and not (tmp_path / "-").exists()
+    done = on_this_machine(1, tmp_path, "bench", "--html", "-", "--json=-", *measured)
+    assert done.returncode == 2 and "name the same file" in done.stderr and not done.stdout
+
+
 def test_comparisons_of_all_machines_are_one_document_by_the_names_that_were_typed(command, tmp_path):
     for run in ("base", "other"):
         made = subprocess.run([command, "bench", "cmd", "--blocks", "3", "true", "--json", "-"], capture_output=True, check=True)

@@ -47,7 +47,7 @@ enum Work {
 struct Bench {
     #[command(flatten)]
     each: EachMachine,
-    /// Write the report as a page to FILE
+    /// Write the report as a page to FILE, or to standard output (-)
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// The experiment, and its options

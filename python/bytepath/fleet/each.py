@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import datetime
+import itertools
 import json
 import time
 import uuid
@@ -116,7 +117,7 @@ async def run_tune(arguments: argparse.Namespace) -> int:
         if machine.get("record") is not None:
             file = arguments.profiles / f"{machine['name'].replace('/', '_')}.json"
             profiles.append((file, json.dumps(machine["record"], indent=1) + "\n"))
-    lines = [f"{m['name']}: {_tuned(m)}" for m in found["machines"]]
+    lines = [files.printable(f"{m['name']}: {_tuned(m)}") for m in found["machines"]]
     _tell(arguments, found, "\n".join(lines), *profiles)
     return _code(found)
 
@@ -234,11 +235,17 @@ async def _on(
         found.update(status="ok", why="", code=answer["code"], record=answer.get("record"), said=answer["said"])
         # doctor ends with 1 where something is poor: that is what it was asked.
         if answer["code"] != 0 and not (words[0] == "doctor" and answer["code"] == 1 and answer.get("record")):
-            first = answer["said"].splitlines() or ["without a word"]
-            found.update(status="failed", why=f"exit code {answer['code']}: {first[0]}")
+            found.update(status="failed", why=f"exit code {answer['code']}: {_first(answer['said'])}")
         break
     found["seconds"] = time.monotonic() - began
     return found
+
+
+def _first(said: str) -> str:
+    """The first thing that a command said, in one line: further lines of it are indented."""
+    first, *others = said.splitlines() or ["without a word"]
+    more = itertools.takewhile(lambda line: line.startswith(" "), others)
+    return f"{first} {'; '.join(map(str.strip, more))}".rstrip()
 
 
 class _Gone(Exception):

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import sys
+import unicodedata
 from pathlib import Path
 from typing import TextIO
 
@@ -52,7 +53,12 @@ def show(text: str) -> None:
 
 def say(line: str) -> None:
     """Says a line on standard error, of whose reader the work does not depend."""
-    write_error(f"bytepath fleet: {line}\n")
+    write_error(f"bytepath fleet: {printable(line)}\n")
+
+
+def printable(text: str) -> str:
+    """A text that commands no terminal, whatever a machine told; its lines stay."""
+    return "".join("\ufffd" if sign != "\n" and unicodedata.category(sign) == "Cc" else sign for sign in text)
 
 
 def write_error(text: str) -> None:

@@ -75,9 +75,11 @@ def ended_well(done) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def finish(command: subprocess.Popen, seconds: float = 60.0) -> None:
+def finish(command: subprocess.Popen, seconds: float = 60.0) -> str:
+    """What it said on standard error, once it has ended well."""
     out, err = command.communicate(timeout=seconds)
     assert command.returncode == 0, err
+    return err
 
 
 def some_are_copied(copy: Path):

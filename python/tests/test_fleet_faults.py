@@ -127,7 +127,8 @@ def test_a_scheduler_that_is_started_again_is_waited_for(fleet, tree, tmp_path):
     for name in NAMES:
         fleet.end_worker(name)
     fleet.begin()
-    finish(command)
+    said = finish(command).splitlines()
+    assert all(line.startswith("bytepath fleet: ") for line in said), said
     assert_copied(tree, copy)
 
 
@@ -223,7 +224,15 @@ def test_clocks_that_are_apart_are_told_of_and_nothing_depends_on_them(fleet, tr
 def test_a_full_destination_stops_it_and_room_lets_it_go_on(fleet, tree):
     if fleet.small is None:
         pytest.skip("mounting a small file system is refused here")
-    copy = fleet.small / "copy"
+    copy, filler = fleet.small / "copy", fleet.small / "filler"
+    with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    done = fleet.run("cp", str(tree), str(copy))
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr and "the same command goes on once it can" in done.stderr
+    assert "another storage" not in done.stderr
+    filler.unlink()
     done = fleet.run("cp", str(tree), str(copy))
     assert done.returncode == 1
     assert "No space left on device" in done.stderr and "the same command goes on" in done.stderr

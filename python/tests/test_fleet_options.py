@@ -26,6 +26,7 @@ from distributed import Client  # noqa: E402
 
 from bytepath.fleet import cluster, worker  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
+from bytepath.fleet.copy.progress import size  # noqa: E402
 from bytepath.fleet.errors import FleetError  # noqa: E402
 
 RECORDER = """\
@@ -596,6 +597,27 @@ def test_a_measurement_that_failed_is_no_good_one_and_poor_findings_are_told_by_
     assert json.loads((tmp_path / "run").read_text())["machines"][0]["status"] == ("failed" if code == 3 else "ok")
 
 
+@pytest.mark.parametrize("when", ["starting", "measuring"])
+def test_who_interrupts_all_in_the_foreground_is_told_that_alone(command, tmp_path, when):
+    signs = tmp_path / "signs"
+    # What is measured may be interrupted as ever.
+    measured = f"sh -c 'grep -E \"Sig(Blk|Ign)\" /proc/$$/status >>{signs}; exec sleep 100'"
+    what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:2", "bench", "cmd", "--blocks", "3", measured]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    with subprocess.Popen(
+        what, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=end_with_the_parent
+    ) as fleet:
+        children = Path(f"/proc/{fleet.pid}/task/{fleet.pid}/children")
+        if when == "starting":
+            wait_until(lambda: children.read_text())
+        else:
+            wait_until(lambda: signs.exists() and len(signs.read_text().splitlines()) == 2)
+            assert all(int(line.split()[1], 16) & 1 << signal.SIGINT - 1 == 0 for line in signs.read_text().splitlines())
+        os.killpg(fleet.pid, signal.SIGINT)
+        _, said = fleet.communicate(timeout=60)
+    assert fleet.returncode == 130 and said == "bytepath fleet: interrupted\n", said
+
+
 def test_what_was_found_is_kept_where_it_cannot_be_shown(command, tmp_path):
     words = "bench --json kept --html page cmd --blocks 3 true".split()
     what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", *words]
@@ -619,6 +641,48 @@ def test_compare_says_which_machine_was_in_one_run_alone(command, tmp_path):
     files[1].write_text("{")
     done = subprocess.run([*compare, *map(str, files)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "fleet bench --json" in done.stderr
+
+
+def test_a_page_on_standard_output_is_there_alone(command, tmp_path):
+    measured = "cmd --blocks 3 true".split()
+    done = on_this_machine(1, tmp_path, "bench", "--html", "-", "--json", "kept", *measured)
+    ended_well(done)
+    assert done.stdout.startswith("<!doctype html>") and done.stdout.endswith("</html>\n")
+    assert json.loads((tmp_path / "kept").read_text())["machines"] and not (tmp_path / "-").exists()
+    done = on_this_machine(1, tmp_path, "bench", "--html", "-", "--json=-", *measured)
+    assert done.returncode == 2 and "name the same file" in done.stderr and not done.stdout
+
+
+def test_comparisons_of_all_machines_are_one_document_by_the_names_that_were_typed(command, tmp_path):
+    for run in ("base", "other"):
+        made = subprocess.run([command, "bench", "cmd", "--blocks", "3", "true", "--json", "-"], capture_output=True, check=True)
+        machines = [{"name": name, "key": name, "record": json.loads(made.stdout)} for name in ("a", "b")]
+        machines.append({"name": run, "key": run, "record": None})
+        (tmp_path / run).write_text(json.dumps({"schema": "bytepath.fleet/1", "words": ["bench"], "machines": machines}))
+
+    def compare(*words):
+        what = [sys.executable, "-m", "bytepath.fleet", "compare", *words]
+        return subprocess.run(what, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    done = compare("base", "other", "--json", "-", "--markdown", "kept", "--margin", "7")
+    assert done.returncode == 1, done.stderr
+    found = {one["name"]: one for one in json.loads(done.stdout)["machines"]}
+    assert [one["code"] for one in found.values()] == [0, 0, 1, 0] and list(found) == ["a", "b", "base", "other"]
+    for name in "ab":
+        comparison = found[name]["comparison"]
+        assert [run["name"] for run in comparison["runs"]] == ["base", "other"] and comparison["method"]["margin"] == 0.07
+    lines = (tmp_path / "kept").read_text().splitlines()
+    assert [line for line in lines if line.startswith("# ")] == ["# a", "# b", "# base", "# other"]
+    assert "only in other" in lines and sum("**A** base (" in line for line in lines) == 2
+    done = compare("base", "other")
+    assert done.returncode == 1 and done.stdout.count("A  base (") == 2 and "bytepath-" not in done.stdout
+    for words, why in (
+        (("base", "base"), "base and base are the same run on a"),
+        (("base", "other", "--json", "base"), "it is one of the runs"),
+        (("base", "other", "--json", "-", "--markdown=-"), "name the same file"),
+    ):
+        done = compare(*words)
+        assert done.returncode == 2 and why in done.stderr and not done.stdout, done
 
 
 def test_a_comparison_that_is_killed_is_no_success(tmp_path):
@@ -645,6 +709,22 @@ def test_a_destination_that_was_removed_meanwhile_is_not_gone_on_with(command, t
     assert done.returncode == 1 and "is not as an earlier run left it" in done.stderr and "--anew" in done.stderr
     ended_well(on_this_machine(1, tmp_path, "cp", "--anew", "source", "copy"))
     assert_copied(tmp_path / "source", tmp_path / "copy")
+
+
+def test_a_copying_that_goes_on_tells_what_it_did_itself(command, tmp_path):
+    some_files(tmp_path / "source", 1, 3 << 20)
+    (tmp_path / "source/little").write_bytes(bytes(2000))
+    (tmp_path / "copy/little").mkdir(parents=True)
+    assert on_this_machine(1, tmp_path, "cp", "source", "copy").returncode == 1
+    (tmp_path / "copy/little").rmdir()
+    done = on_this_machine(1, tmp_path, "cp", "--json", "kept", "source", "copy")
+    ended_well(done)
+    found = json.loads((tmp_path / "kept").read_text())
+    assert (found["files"], found["bytes"]) == (2, (3 << 20) + 2000)
+    assert found["this_run"] == {"files": 1, "bytes": 2000, "directories": 0}
+    assert "2 files in 1 directories, 3 MiB, of which this run copied 1 files, 1.95 KiB, in " in done.stdout
+    [rate] = re.findall(r"\((\S+ \S+)/s\)", done.stdout)
+    assert rate == size(2000 / found["seconds"])
 
 
 def test_what_failed_is_tried_again_whatever_has_become_of_it(command, tmp_path):
@@ -912,6 +992,21 @@ def test_links_that_are_replaced_are_as_new_ones_and_so_on_another_mount(piece, 
         finally:
             if mounts:
                 subprocess.run(["umount", copy], check=True)
+
+
+def test_bytes_of_what_failed_do_not_count(piece, tmp_path):
+    some_files(tmp_path / "source", 1, 3 << 20)
+    some_files(tmp_path / "source/below", 2, 1000)
+    copy = tmp_path / "copy"
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", copy], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount")
+    try:
+        (copy / "run/stage-0").mkdir(parents=True)
+        answer = piece({"do": "tree", "d": "below", "w": 0.5}, {"do": "tree", "d": "", "n": ["f0"], "w": 0.5}, once=True)
+    finally:
+        subprocess.run(["umount", copy], check=True)
+    assert "No space left" in answer["stop"] and [item["n"] for item in answer["rest"]] == [["f0"]]
+    assert (answer["files"], answer["bytes"]) == (2, 2000)
 
 
 def test_sync_reaches_what_is_mounted_in_the_destination(piece, tmp_path, traced):

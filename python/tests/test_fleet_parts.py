@@ -411,6 +411,25 @@ def test_a_machine_that_was_lost_and_an_arm_that_could_not_run_are_in_the_report
     assert "EPERM" in page and "its worker was lost" in page
 
 
+def test_a_table_tells_machines_apart_and_commands_no_terminal():
+    names = [f"worker-of-a-long-cluster-{at}.example.org" for at in ("a", "b")]
+    found = fleet_of(*(machine(name, {"日本語": 1.0, "e\u0301\x1b[31m": 1.0}) for name in names),
+                     {"name": "gone", "status": "lost", "why": "\x1b[2J", "record": None})  # fmt: skip
+    assert report.terminal(found, report.view(found)).splitlines() == [
+        "arm      median  worker-of-a-l…a.example.org  worker-of-a-l…b.example.org",
+        "日本語  1 GiB/s                         1.00                         1.00",
+        "e\u0301\ufffd[31m  1 GiB/s                         1.00                         1.00",
+        "times as fast as the median of all machines; ! is far from the rest, – was not measured",
+        "gone: lost: \ufffd[2J",
+    ]
+
+
+def test_what_a_command_said_first_is_told_with_its_indented_lines():
+    said = "bytepath: 2 of 3 commands failed:\n  false: it ended with 1\n  none: it ended with 127\nand more"
+    assert each._first(said) == "bytepath: 2 of 3 commands failed: false: it ended with 1; none: it ended with 127"
+    assert each._first("one\ntwo") == "one" and each._first("") == "without a word"
+
+
 def test_a_page_has_nothing_of_a_machine_as_markup():
     found = fleet_of(machine("<script>alert(1)</script>", {"<b>": 1.0}), machine("b", {"<b>": 1.0}, kernel="<i>"))
     page = report.page(found, report.view(found))

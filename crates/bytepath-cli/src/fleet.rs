@@ -70,7 +70,11 @@ const PYTHON: &str = "BYTEPATH_PYTHON";
 const PROGRAM: &str = "BYTEPATH_PROGRAM";
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    if let Some(help) = options.words.first().filter(|word| *word == "--help" || *word == "-h") {
+    // The parser takes a first `--` for its own. What stands before the words is else the command.
+    let ends_options =
+        std::env::args_os().rev().nth(options.words.len()).is_some_and(|word| word == "--");
+    let help = options.words.first().filter(|word| *word == "--help" || *word == "-h");
+    if let Some(help) = help.filter(|_| !ends_options) {
         return Ok(helped(&options.command, help));
     }
     let itself = std::env::current_exe().context("cannot find out where this program lies")?;
@@ -88,7 +92,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if let Some(scheduler) = &options.scheduler {
         command.arg("--scheduler").arg(scheduler);
     }
-    command.arg(&options.command).args(&options.words);
+    command.arg(&options.command);
+    if ends_options {
+        command.arg("--");
+    }
+    command.args(&options.words);
     if std::env::var_os(PROGRAM).is_none() {
         command.env(PROGRAM, &itself);
     }

@@ -68,6 +68,7 @@ def _run(words: list[str] | None) -> int:
         )
         return 1
     except KeyboardInterrupt:
+        files.say("interrupted")
         return 130
 
 

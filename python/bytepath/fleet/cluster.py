@@ -4,11 +4,15 @@ import asyncio
 import contextlib
 import importlib.util
 import logging
+import multiprocessing
 import os
 import re
 import resource
+import signal
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
@@ -63,7 +67,9 @@ async def connected(scheduler: str, workers_s: float = WORKERS_S) -> AsyncIterat
     """A client of the scheduler, which has at least one worker."""
     count = local_workers(scheduler)
     # What a lost connection means is said by us, once; Dask's log would say it for each of its parts.
-    for name in ("distributed", "tornado", "asyncio"):
+    # Some of Dask's loggers have a level of their own.
+    of_dask = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]
+    for name in ("distributed", "tornado", "asyncio", *of_dask):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     async with contextlib.AsyncExitStack() as stack:
         if count is not None:
@@ -101,7 +107,8 @@ async def local(count: int) -> AsyncIterator[Any]:
     )
     try:
         try:
-            await asyncio.wait_for(cluster, START_S + count * START_EACH_S)
+            with _interrupts_of_this_alone():
+                await asyncio.wait_for(cluster, START_S + count * START_EACH_S)
         except (RuntimeError, OSError, asyncio.TimeoutError) as error:
             cause = _first_cause(error)
             late = isinstance(cause, TimeoutError | asyncio.TimeoutError | asyncio.CancelledError)
@@ -111,6 +118,26 @@ async def local(count: int) -> AsyncIterator[Any]:
     finally:
         with contextlib.suppress(Exception):
             await asyncio.wait_for(cluster.close(timeout=CLOSE_S), CLOSE_S)
+        # Those that were not up yet would not find what they need for that, once this process has ended.
+        for process in multiprocessing.active_children():
+            process.kill()
+
+
+@contextlib.contextmanager
+def _interrupts_of_this_alone() -> Iterator[None]:
+    """Keeps Ctrl-C, which a terminal sends to all in the foreground, from processes that are begun meanwhile: they end with
+    this one, and would tell of it at length. It still reaches this one, by a thread."""
+    # The first process would bring it, which unblocks this signal where it does so.
+    resource_tracker.ensure_running()
+    over = threading.Event()
+    threading.Thread(target=over.wait, name="interrupts", daemon=True).start()
+    # Those who are begun inherit it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        over.set()
 
 
 def _open_files(count: int) -> None:

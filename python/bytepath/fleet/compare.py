@@ -2,25 +2,30 @@
 
 import argparse
 import json
+import os
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from . import files, worker
-from .errors import FleetError
+from .errors import FleetError, WrongUsage
 
 
 def add_to(commands: Any) -> None:
     """Adds the command's arguments."""
     compare = commands.add_parser(
         "compare", allow_abbrev=False, help="compare two runs of bench, machine by machine",
-        description="Compares two files that `fleet bench --json` wrote, machine by machine.",
+        description="Compares two files that `fleet bench --json` wrote, machine by machine. Options that are not among these "
+        "are handed on to `bytepath compare`, such as --margin PERCENT.",
     )  # fmt: skip
     compare.add_argument("base", metavar="BASE", type=Path)
     compare.add_argument("other", metavar="OTHER", type=Path)
-    compare.add_argument("words", metavar="WORD", nargs=argparse.REMAINDER, help="options of `bytepath compare`")
-    compare.set_defaults(run=run, needs_scheduler=False)
+    for name, what in (("json", "all comparisons as JSON"), ("markdown", "them as Markdown")):
+        compare.add_argument(
+            f"--{name}", metavar="FILE", help=f"write {what} to FILE, or to standard output (-), which then holds nothing else"
+        )
+    compare.set_defaults(run=run, needs_scheduler=False, hands_on=True)
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
@@ -40,27 +45,79 @@ async def run(arguments: argparse.Namespace) -> int:
     if program is None:
         raise FleetError("here is no program bytepath: install it, or set BYTEPATH_PROGRAM")
     names = {machine["name"]: key for key, machine in other.items()}
-    code = 0
+    # A machine that was started anew has another key, and its name still.
+    matches = {key: other.get(key) or other.get(names.get(machine["name"], "")) for key, machine in base.items()}
+    _refuse(arguments, [(machine, matches[key]) for key, machine in base.items()])
+    alone = "-" in (arguments.json, arguments.markdown)
+    found = []
     for key, machine in base.items():
-        # A machine that was started anew has another key, and its name still.
-        match = other.get(key) or other.get(names.get(machine["name"], ""))
-        if match is None or not (machine.get("record") and match.get("record")):
-            files.show(f"== {machine['name']}: not in both runs")
-            code = max(code, 1)
-            continue
-        files.show(f"== {machine['name']}")
-        code = max(code, _compared(program, machine["record"], match["record"], arguments.words))
+        match = matches[key]
+        one: dict[str, Any] = {"name": machine["name"], "code": 1, "why": "not in both runs"}
+        whole = match is not None and machine.get("record") and match.get("record")
+        if not alone:
+            files.show(f"== {machine['name']}{'' if whole else ': not in both runs'}")
+        if match is not None and whole:
+            one.update(_compared(program, arguments, machine["record"], match["record"], alone), why="")
+        found.append(one)
     known = {machine["name"] for machine in base.values()}
     for machine in other.values():
         if machine["key"] not in base and machine["name"] not in known:
-            files.show(f"== {machine['name']}: only in {arguments.other}")
-    return code
+            why = f"only in {arguments.other}"
+            found.append({"name": machine["name"], "code": 0, "why": why})
+            if not alone:
+                files.show(f"== {machine['name']}: {why}")
+    _write(arguments, found)
+    return max((one["code"] for one in found), default=0)
 
 
-def _compared(program: str, base: dict[str, Any], other: dict[str, Any], words: list[str]) -> int:
+def _refuse(arguments: argparse.Namespace, pairs: list[tuple[dict[str, Any], dict[str, Any] | None]]) -> None:
+    """Refuses a run that is to be compared with itself, and files that cannot be written, or are the runs."""
+    for machine, match in pairs:
+        # As `bytepath compare` sees it: an id may be given twice, and samples that are all the same are one run's.
+        arms = (machine.get("record") or {}).get("arms") or []
+        if match and any(arm.get("samples") for arm in arms) and (match.get("record") or {}).get("arms") == arms:
+            raise WrongUsage(
+                f"{arguments.base} and {arguments.other} are the same run on {machine['name']}; a run says nothing about how far "
+                "runs lie apart"
+            )
+    if arguments.json is not None and arguments.json == arguments.markdown:
+        raise WrongUsage(f"--json and --markdown name the same file, {arguments.json}")
+    for name in ("json", "markdown"):
+        path = getattr(arguments, name)
+        if path not in (None, "-") and os.path.exists(path):
+            if any(os.path.samefile(path, taken) for taken in (arguments.base, arguments.other)):
+                raise WrongUsage(f"--{name} {path}: it is one of the runs; write the comparison to another file")
+        files.check(path)
+
+
+def _compared(
+    program: str, arguments: argparse.Namespace, base: dict[str, Any], other: dict[str, Any], alone: bool
+) -> dict[str, Any]:
+    """The exit code of a comparison, and what is to be written of it."""
     with tempfile.TemporaryDirectory(prefix="bytepath-") as folder:
-        paths = [Path(folder) / name for name in ("base.json", "other.json")]
-        for path, record in zip(paths, (base, other), strict=True):
+        words = [program, "compare", *arguments.words]
+        for name, record, typed in (("base", base, arguments.base), ("other", other, arguments.other)):
+            path = Path(folder, f"{name}.json")
             path.write_text(json.dumps(record))
-        code = subprocess.run([program, "compare", *words, *map(str, paths)]).returncode
-        return code if code >= 0 else 128 - code
+            words += [str(path), f"--called={os.fsencode(typed).decode(errors='replace')}"]
+        written = {name: Path(folder, f"comparison.{name}") for name in ("json", "markdown") if getattr(arguments, name)}
+        words += [f"--{name}={path}" for name, path in written.items()]
+        code = subprocess.run(words, stdout=subprocess.DEVNULL if alone else None).returncode
+        # What failed has left an empty one.
+        found = {name: path.read_text() for name, path in written.items() if path.exists()}
+        return {
+            "code": code if code >= 0 else 128 - code,
+            "comparison": json.loads(found["json"]) if found.get("json") else None,
+            "markdown": found.get("markdown") or None,
+        }
+
+
+def _write(arguments: argparse.Namespace, found: list[dict[str, Any]]) -> None:
+    """Writes what is asked for, in one document for all machines."""
+    machines = [{key: one.get(key) for key in ("name", "code", "why", "comparison")} for one in found]
+    whole = {"schema": "bytepath.fleet-compare/1", "base": str(arguments.base), "other": str(arguments.other)}
+    parts = [f"# {one['name']}\n\n{one.get('markdown') or (one['why'] or 'It could not be compared.') + chr(10)}" for one in found]
+    kept = [(arguments.json, json.dumps({**whole, "machines": machines}) + "\n"), (arguments.markdown, "\n".join(parts))]
+    shown = [text for path, text in kept if path == "-"]
+    written = [(path, text) for path, text in kept if path not in (None, "-")]
+    files.tell(shown[0].rstrip("\n") if shown else None, *written)

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import datetime
+import itertools
 import json
 import time
 import uuid
@@ -47,7 +48,7 @@ def add_to(commands: Any) -> None:
         description="Runs `bytepath bench WORDS` on every machine: a record of each, and one report.",
     )  # fmt: skip
     _common(bench)
-    bench.add_argument("--html", metavar="FILE", type=Path, help="write the report as a page to FILE")
+    bench.add_argument("--html", metavar="FILE", help="write the report as a page to FILE, or to standard output (-)")
     bench.add_argument("words", metavar="EXPERIMENT", nargs=argparse.REMAINDER, help="the experiment, and its options")
     bench.set_defaults(run=run_bench, needs_scheduler=True)
     tune = commands.add_parser(
@@ -87,14 +88,19 @@ async def run_bench(arguments: argparse.Namespace) -> int:
     taken = [word for word in arguments.words if word.split("=")[0] in ("--json", "--csv")]
     if taken:
         raise WrongUsage(f"{taken[0]} stands before the experiment: fleet bench {taken[0]} FILE {arguments.words[0]}")
+    if arguments.html is not None and arguments.html == arguments.json:
+        raise WrongUsage(f"--json and --html name the same file, {arguments.html}")
     files.check(arguments.html)
     found = await _everywhere(arguments, ["bench", *arguments.words], True)
     for machine in found["machines"]:
         if machine["status"] == "ok" and machine.get("record") is None:
             machine.update(status="failed", why="it left no record")
     view = report.view(found)
-    pages = [(arguments.html, report.page(found, view))] if arguments.html else []
-    _tell(arguments, found, report.terminal(found, view), *pages)
+    page = report.page(found, view) if arguments.html else ""
+    if arguments.html == "-":
+        _tell(arguments, found, page)
+    else:
+        _tell(arguments, found, report.terminal(found, view), *([(arguments.html, page)] if page else []))
     return _code(found)
 
 
@@ -111,7 +117,7 @@ async def run_tune(arguments: argparse.Namespace) -> int:
         if machine.get("record") is not None:
             file = arguments.profiles / f"{machine['name'].replace('/', '_')}.json"
             profiles.append((file, json.dumps(machine["record"], indent=1) + "\n"))
-    lines = [f"{m['name']}: {_tuned(m)}" for m in found["machines"]]
+    lines = [files.printable(f"{m['name']}: {_tuned(m)}") for m in found["machines"]]
     _tell(arguments, found, "\n".join(lines), *profiles)
     return _code(found)
 
@@ -154,7 +160,7 @@ async def run_doctor(arguments: argparse.Namespace) -> int:
     return max(_code(found), *(machine["code"] or 0 for machine in found["machines"] if machine["status"] == "ok"), 0)
 
 
-def _tell(arguments: argparse.Namespace, found: dict[str, Any], text: str, *kept: tuple[Path, str]) -> None:
+def _tell(arguments: argparse.Namespace, found: dict[str, Any], text: str, *kept: tuple[str | Path, str]) -> None:
     """Shows it, once it is in the files that are asked for."""
     whole = json.dumps(found)
     if arguments.json == "-":
@@ -229,11 +235,17 @@ async def _on(
         found.update(status="ok", why="", code=answer["code"], record=answer.get("record"), said=answer["said"])
         # doctor ends with 1 where something is poor: that is what it was asked.
         if answer["code"] != 0 and not (words[0] == "doctor" and answer["code"] == 1 and answer.get("record")):
-            first = answer["said"].splitlines() or ["without a word"]
-            found.update(status="failed", why=f"exit code {answer['code']}: {first[0]}")
+            found.update(status="failed", why=f"exit code {answer['code']}: {_first(answer['said'])}")
         break
     found["seconds"] = time.monotonic() - began
     return found
+
+
+def _first(said: str) -> str:
+    """The first thing that a command said, in one line: further lines of it are indented."""
+    first, *others = said.splitlines() or ["without a word"]
+    more = itertools.takewhile(lambda line: line.startswith(" "), others)
+    return f"{first} {'; '.join(map(str.strip, more))}".rstrip()
 
 
 class _Gone(Exception):

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import sys
+import unicodedata
 from pathlib import Path
 from typing import TextIO
 
@@ -28,10 +29,11 @@ def write(path: str | Path, text: str) -> None:
         raise _said(path, error) from error
 
 
-def tell(text: str, *kept: tuple[str | Path, str]) -> None:
-    """Writes files, and then shows a text: where one of these cannot be done, the others are all the same."""
+def tell(text: str | None, *kept: tuple[str | Path, str]) -> None:
+    """Writes files, and then shows a text, if any: where one of these cannot be done, the others are all the same."""
     with contextlib.ExitStack() as stack:
-        stack.callback(show, text)
+        if text is not None:
+            stack.callback(show, text)
         for path, content in reversed(kept):
             stack.callback(write, path, content)
 
@@ -51,7 +53,12 @@ def show(text: str) -> None:
 
 def say(line: str) -> None:
     """Says a line on standard error, of whose reader the work does not depend."""
-    write_error(f"bytepath fleet: {line}\n")
+    write_error(f"bytepath fleet: {printable(line)}\n")
+
+
+def printable(text: str) -> str:
+    """A text that commands no terminal, whatever a machine told; its lines stay."""
+    return "".join("\ufffd" if sign != "\n" and unicodedata.category(sign) == "Cc" else sign for sign in text)
 
 
 def write_error(text: str) -> None:

@@ -1,12 +1,15 @@
 """One report of many machines: a table for the terminal, and a page with a heat map and distributions."""
 
 import math
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 from . import analysis
+from .files import printable
 
-COLUMN_MAX = 18
+NAME_MAX = 18
+"""Longer names of machines are cut in the middle, as far as they stay apart."""
 
 
 def view(found: dict[str, Any]) -> dict[str, Any]:
@@ -29,20 +32,34 @@ def terminal(found: dict[str, Any], shown: dict[str, Any]) -> str:
     names = [name for name in shown["names"] if any(name in row["by"] for row in shown["arms"])]
     lines = []
     if names and shown["arms"]:
-        head = ["arm", "median", *(name[:COLUMN_MAX] for name in names)]
-        body = [[row["name"], _figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
+        head = ["arm", "median", *_cut([printable(name) for name in names])]
+        body = [[printable(row["name"]), _figure(row["median"], row["unit"]), *(_cell(row, name) for name in names)]
                 for row in shown["arms"]]
-        widths = [max(len(line[at]) for line in [head, *body]) for at in range(len(head))]
-        lines += ["  ".join(text.ljust(width) if at == 0 else text.rjust(width)
-                            for at, (text, width) in enumerate(zip(line, widths, strict=True))).rstrip()
-                  for line in [head, *body]]
+        widths = [max(_columns(line[at]) for line in [head, *body]) for at in range(len(head))]
+        for line in [head, *body]:
+            gaps = [" " * (width - _columns(text)) for text, width in zip(line, widths, strict=True)]
+            cells = [text + gap if at == 0 else gap + text for at, (text, gap) in enumerate(zip(line, gaps, strict=True))]
+            lines.append("  ".join(cells).rstrip())
         lines.append("times as fast as the median of all machines; ! is far from the rest, – was not measured")
     lines += [f"{name}: {status}{': ' + why if why else ''}" for name, status, why in shown["missing"]]
     lines += shown["sentences"]
     lines += [_differs(row) for row in shown["settings"]]
     if shown["untrusted"]:
         lines.append(f"not to be trusted, as their control differed from itself: {', '.join(shown['untrusted'])}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
+
+
+def _cut(names: list[str]) -> list[str]:
+    for most in range(NAME_MAX, max(map(len, names), default=0)):
+        cut = [name if len(name) <= most else f"{name[: most // 2]}…{name[len(name) - (most - most // 2 - 1) :]}" for name in names]
+        if len(set(cut)) == len(set(names)):
+            return cut
+    return names
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    return sum(0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in "WF") for sign in text)
 
 
 def _differs(row: dict[str, Any]) -> str:
@@ -121,4 +138,4 @@ def diagnoses(found: dict[str, Any]) -> str:
     good = [machine["name"] for machine in machines if not any(machine["name"] in where for where in poor.values())]
     if good:
         lines.append(f"nothing poor on {', '.join(good)}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))

@@ -21,7 +21,7 @@ from typing import Any
 from bytepath import _program
 from bytepath._errors import ProgramError
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Changes whenever what is sent to workers does."""
 
 SLOT_WAIT_S = 0.02
@@ -315,12 +315,12 @@ def remove_tree(path: str) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def mark(path: str, text: str) -> str | None:
-    """Leaves a word in a file, for others to find; why it cannot."""
+def mark(path: str, text: str) -> tuple[int | None, str | None] | None:
+    """Leaves a word in a file, for others to find; the error's number and word where it cannot."""
     try:
         Path(path).write_text(text)
     except OSError as error:
-        return str(error)
+        return error.errno, error.strerror
     return None
 
 

@@ -162,10 +162,10 @@ impl Process {
                 .and_then(born),
             sink_root: identity_of(&self.ground.sink),
             directories: Vec::new(),
+            bytes_before: 0,
+            bytes_in_vain: 0,
         };
-        let mut answer = work.all(request.items);
-        (answer.files, answer.bytes) = tally.copied();
-        answer
+        work.all(request.items)
     }
 }
 
@@ -216,12 +216,17 @@ struct Work<'a> {
     sink_root: Option<Identity>,
     /// Paths of directories that are to get their attributes, each with a zero behind it.
     directories: Vec<u8>,
+    /// What was copied before the range, or the entry, that it is at.
+    bytes_before: u64,
+    /// What was copied of those that failed, and are begun anew.
+    bytes_in_vain: u64,
 }
 
 impl Work<'_> {
     fn all(mut self, items: Vec<Item>) -> Answer {
         let mut items = items.into_iter();
         for item in items.by_ref() {
+            self.begins();
             self.item(item);
             if self.is_over() || self.is_wanted() {
                 break;
@@ -231,7 +236,14 @@ impl Work<'_> {
         self.list_directories();
         self.answer.told =
             self.shared.voice.take_gathered().into_iter().map(|said| said.0).collect();
+        self.answer.files = self.shared.hand.files();
+        self.answer.bytes = self.shared.hand.bytes() - self.bytes_in_vain;
         self.answer
+    }
+
+    /// From now on it is at something else.
+    fn begins(&mut self) {
+        self.bytes_before = self.shared.hand.bytes();
     }
 
     fn item(&mut self, item: Item) {
@@ -281,6 +293,8 @@ impl Work<'_> {
     }
 
     fn failed_for(&mut self, item: Item, said: Vec<Said>) {
+        self.bytes_in_vain += self.shared.hand.bytes() - self.bytes_before;
+        self.begins();
         let errno = said.iter().find_map(|said| said.1);
         // An attribute that a file has no room for is told so as well.
         let full = match errno {

@@ -32,7 +32,8 @@ enum Work {
     Doctor(EachMachine),
     /// Compare two runs of bench, machine by machine
     ///
-    /// Compares two files that `fleet bench --json` wrote.
+    /// Compares two files that `fleet bench --json` wrote. Options that are not among these are handed on to
+    /// `bytepath compare`, such as --margin PERCENT.
     Compare(Compare),
     /// Copy a tree on storage that all machines mount
     ///
@@ -46,7 +47,7 @@ enum Work {
 struct Bench {
     #[command(flatten)]
     each: EachMachine,
-    /// Write the report as a page to FILE
+    /// Write the report as a page to FILE, or to standard output (-)
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// The experiment, and its options
@@ -87,9 +88,12 @@ struct Compare {
     /// The run that is compared
     #[arg(value_name = "OTHER")]
     other: PathBuf,
-    /// Options of `bytepath compare`
-    #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<String>,
+    /// Write all comparisons as JSON to FILE, or to standard output (-), which then holds nothing else
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write them as Markdown to FILE, or to standard output (-), which then holds nothing else
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
 }
 
 /// What --sparse and --reflink take.

@@ -26,6 +26,13 @@ fn words_of_a_fleet_reach_the_package_as_they_are() {
     let done = run(bytepath(&words).env("BYTEPATH_PYTHON", &python)).well();
     let wanted = "<-m><bytepath.fleet><--scheduler><local:2><cp><--jobs_like><-a><--help><a b>";
     assert_eq!(done.stdout, wanted);
+    for words in
+        [&["--", "-d", "to"][..], &["--", "--help", "to"], &["-a", "--", "-d", "to"], &["--"]]
+    {
+        let done =
+            run(bytepath(&["fleet", "cp"]).args(words).env("BYTEPATH_PYTHON", &python)).well();
+        assert_eq!(done.stdout, format!("<-m><bytepath.fleet><cp><{}>", words.join("><")));
+    }
 }
 
 #[test]

@@ -216,12 +216,14 @@ async def run(arguments: argparse.Namespace) -> int:
 def _write(arguments: argparse.Namespace, outcome: Any, destination: str) -> None:
     found = {"schema": "bytepath.fleet-cp/1", "source": arguments.source, "destination": arguments.destination}
     found.update({key: getattr(outcome, key) for key in
-                  ("files", "bytes", "directories", "failed", "why", "seconds", "resumed", "machines")})
+                  ("files", "bytes", "directories", "this_run", "failed", "why", "seconds", "resumed", "machines")})
     if arguments.json == "-":
         return files.show(json.dumps(found))
-    rate = size(outcome.bytes / max(outcome.seconds, 1e-9))
+    now = outcome.this_run
+    rate = size(now["bytes"] / max(outcome.seconds, 1e-9))
+    last = f", of which this run copied {now['files']} files, {size(now['bytes'])}" if outcome.resumed else ""
     files.tell(
-        f"{outcome.files} files in {outcome.directories} directories, {size(outcome.bytes)}, in "
+        f"{outcome.files} files in {outcome.directories} directories, {size(outcome.bytes)}{last}, in "
         f"{clock(outcome.seconds)} ({rate}/s) by {outcome.machines} machine{'' if outcome.machines == 1 else 's'}",
         *([(arguments.json, json.dumps(found) + "\n")] if arguments.json else []),
     )

@@ -1,6 +1,7 @@
 """Source and destination as the machines see them: all of them have to see the same."""
 
 import asyncio
+import errno
 import itertools
 import os
 import uuid
@@ -98,8 +99,13 @@ class Ground:
         first = machines[0].workers[0]
         refused = await _ask(client, first, machines[0].name, worker.mark, path, word)
         if refused:
+            number, why = refused
+            if number not in (errno.ENOENT, errno.ENOTDIR):
+                raise FleetError(
+                    f"{machines[0].name} cannot write to {self.destination} ({why}); the same command goes on once it can"
+                )
             raise FleetError(
-                f"{machines[0].name} does not find what another machine made in {self.destination} ({refused}): it is "
+                f"{machines[0].name} does not find what another machine made in {self.destination} ({why}): it is "
                 "another storage there. Mount the same file system on all machines, or name a path that is on it"
             )
         waiting = {machine.name: machine for machine in machines[1:]}

@@ -33,6 +33,8 @@ class Outcome:
     files: int = 0
     bytes: int = 0
     directories: int = 0
+    """All that is copied, by earlier runs of the command too."""
+    this_run: dict[str, int] = field(default_factory=dict)
     failed: int = 0
     why: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)

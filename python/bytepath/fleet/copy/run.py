@@ -31,6 +31,8 @@ class Run:
     def __init__(self, options: Options, journal: Journal, piece: Piece = piece) -> None:
         self.options, self.journal = options, journal
         self.outcome = Outcome(resumed=not journal.is_new)
+        self.before = self._counts()
+        """What earlier runs did."""
         id = journal.get("id")
         if id is None:
             id = uuid.uuid4().hex[:12]
@@ -66,9 +68,13 @@ class Run:
         self.outcome.seconds = time.monotonic() - began
         self.outcome.told += [*self.members.told, *self.pieces.told]
         self.outcome.failed, self.outcome.why = self.journal.failures(10)
-        for key in ("files", "bytes", "directories"):
-            setattr(self.outcome, key, int(self.journal.get(key, "0") or 0))
+        for key, count in self._counts().items():
+            setattr(self.outcome, key, count)
+            self.outcome.this_run[key] = count - self.before[key]
         return self.outcome
+
+    def _counts(self) -> dict[str, int]:
+        return {key: int(self.journal.get(key, "0") or 0) for key in ("files", "bytes", "directories")}
 
     async def _by(self, client: Client) -> None:
         self.ground.session = uuid.uuid4().hex

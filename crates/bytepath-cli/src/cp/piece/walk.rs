@@ -331,6 +331,7 @@ impl Work<'_> {
                 ahead.is_at(at);
             }
             let each = open.weight / entries.len() as f64;
+            self.begins();
             if !self.entry(open, &mut lane, (entries, at), each) {
                 return at;
             }

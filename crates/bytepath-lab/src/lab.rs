@@ -498,6 +498,14 @@ pub fn interruption(record: &Record) -> Option<&str> {
     record.notes.iter().map(String::as_str).find(|note| note.starts_with(INTERRUPTED))
 }
 
+/// How the reason begins of an arm that could run, and then failed.
+const FAILED: &str = "it failed in block";
+
+/// Whether an arm could run, and then failed.
+pub fn has_failed(arm: &bytepath_report::Arm) -> bool {
+    arm.status == Status::Unavailable && arm.why.as_ref().is_some_and(|why| why.starts_with(FAILED))
+}
+
 /// Why no arm can run, arm by arm, or once where all have the same reason.
 fn reasons(unavailable: &[Arm]) -> String {
     let why = |arm: &Arm| arm.work.as_ref().err().cloned().unwrap_or_default();
@@ -576,7 +584,7 @@ fn finished(
     if let Some(Failed { block, why }) = failed {
         return bytepath_report::Arm {
             status: Status::Unavailable,
-            why: Some(format!("it failed in block {}: {why}", block + 1)),
+            why: Some(format!("{FAILED} {}: {why}", block + 1)),
             samples,
             ..shown
         };

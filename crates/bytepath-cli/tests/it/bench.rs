@@ -255,7 +255,8 @@ fn a_peer_that_ends_early_gives_no_figure() {
             let words = ["bench", "pipes", "--arms", "write-*read@same-cpu", "--peer", "cat"];
             let short = ["--blocks", "3", "--time", "3ms", "--warm-up", warm_up, "--json", "-"];
             let mut command = bytepath(&[&words[..], &short].concat());
-            let record = run(command.env("PATH", path)).well().json();
+            // It ends with 1 where the trial went well.
+            let record = run(command.env("PATH", path)).json();
             let arm = arm(&record, "write-cat-read@same-cpu");
             assert_eq!(arm["status"], "unavailable", "{script} {warm_up}");
             let why = arm["why"].as_str().expect("a reason");

@@ -266,6 +266,31 @@ fn a_peer_that_ends_early_gives_no_figure() {
     }
 }
 
+/// A classic of this name that is a link to bytepath, first on PATH.
+fn with_link(name: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink(BYTEPATH, folder.path().join(name)).expect("a link");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    (folder, path)
+}
+
+#[test]
+fn a_peer_is_never_bytepath_under_its_name() {
+    let (folder, path) = with_link("cat");
+    let words = ["bench", "pipes", "--arms", "write-read@same-cpu", "--peer", "cat"];
+    let words = [&words[..], &["--blocks", "2", "--time", "3ms", "--json", "-"]].concat();
+    let with = |path: &str| {
+        let record = run(bytepath(&words).env("PATH", path)).well().json();
+        arm(&record, "write-cat-read@same-cpu").clone()
+    };
+    let found = with(&path);
+    let link = folder.path().join("cat").display().to_string();
+    assert_eq!(found["status"], "ok", "{found}");
+    assert!(!found.to_string().contains(&link), "{found}");
+    let none = with(&folder.path().display().to_string());
+    assert!(none["why"].as_str().is_some_and(|why| why.starts_with("cat is not")), "{none}");
+}
+
 #[test]
 fn a_run_of_nothing_but_what_is_missing_fails_with_the_reasons() {
     let words = [&SHORT[..], &["--arms", "write-pv-read", "--peer", "pv"]].concat();

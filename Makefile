@@ -13,13 +13,14 @@ FISH_FOLDER = $(if $(filter /usr/local,$(PREFIX)),$(DESTDIR)/etc/fish/completion
 .SHELLFLAGS := -ec
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test build deny install dist clean
+.PHONY: help run test build deny install uninstall dist clean
 
 help:
 	@echo 'make run [FILE=...]      build bytepath and take the tour (on FILE, if given)'
 	@echo 'make test                install what the tests need, then run every check and test'
 	@echo 'make build               build target/release/bytepath'
 	@echo 'make install             copy it, its manual and completions to $$(DESTDIR)$$(PREFIX) (PREFIX=$(PREFIX))'
+	@echo 'make uninstall           remove that again (from the same DESTDIR and PREFIX)'
 	@echo 'make dist                build all that is handed out, twice, and try it in clean roots (1 to 2 hours)'
 	@echo 'make deny                check the licences and advisories of the dependencies'
 	@echo 'make clean               remove what was built'
@@ -46,15 +47,20 @@ deny:
 	@tools/setup build
 	@tools/deny
 
-# Builds nothing: under sudo that would need a toolchain of root's own.
+# Builds nothing: under sudo that would need a toolchain of root's own. Whatever its umask is, all may read it.
 install:
 	@test -x $(TARGET)/release/bytepath || { echo 'nothing to install yet: run make build first' >&2; exit 1; }
 	install -D -m 755 $(TARGET)/release/bytepath '$(DESTDIR)$(PREFIX)/bin/bytepath'
 	install -d '$(SHARE)/man/man1' '$(BASH_FOLDER)' '$(ZSH_FOLDER)' '$(FISH_FOLDER)'
-	$(TARGET)/release/bytepath man '$(SHARE)/man/man1'
-	$(TARGET)/release/bytepath completions bash >'$(BASH_FOLDER)/bytepath'
-	$(TARGET)/release/bytepath completions zsh >'$(ZSH_FOLDER)/_bytepath'
-	$(TARGET)/release/bytepath completions fish >'$(FISH_FOLDER)/bytepath.fish'
+	umask 022; $(TARGET)/release/bytepath man '$(SHARE)/man/man1'
+	umask 022; $(TARGET)/release/bytepath completions bash >'$(BASH_FOLDER)/bytepath'
+	umask 022; $(TARGET)/release/bytepath completions zsh >'$(ZSH_FOLDER)/_bytepath'
+	umask 022; $(TARGET)/release/bytepath completions fish >'$(FISH_FOLDER)/bytepath.fish'
+
+# Folders stay: others' files may be in them.
+uninstall:
+	rm -f '$(DESTDIR)$(PREFIX)/bin/bytepath' '$(BASH_FOLDER)/bytepath' '$(ZSH_FOLDER)/_bytepath' '$(FISH_FOLDER)/bytepath.fish'
+	rm -f '$(SHARE)/man/man1/bytepath.1' '$(SHARE)/man/man1'/bytepath-*.1
 
 # What is committed: archives, Debian packages and wheels, for x86-64 and aarch64.
 dist:

@@ -555,11 +555,36 @@ struct Outputs {
     keep: bool,
 }
 
-/// Prints the table and what dominates, or what was asked for instead.
+/// Shows the results. An arm that could run, and then failed, is told by the exit code too.
 fn show(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::Result<()> {
-    if let Some(interrupted) = lab::interruption(record) {
-        crate::say(format_args!("bytepath: {interrupted}; the results are of these"));
+    print(record, dominating, outputs)?;
+    let failed = record.arms.iter().filter(|arm| lab::has_failed(arm));
+    told(&failed.collect::<Vec<_>>(), record, "arms")
+}
+
+/// Tells by the exit code that arms failed, if any did.
+fn told(failed: &[&bytepath_report::Arm], record: &Record, what: &str) -> anyhow::Result<()> {
+    let why = |arm: &&bytepath_report::Arm| {
+        format!("{}: {}", arm.name, arm.why.as_deref().unwrap_or("for no known reason"))
+    };
+    let lines: Vec<_> = failed.iter().map(why).collect();
+    match lines.len() {
+        0 => Ok(()),
+        count => bail!("{count} of {} {what} failed:\n  {}", record.arms.len(), lines.join("\n  ")),
     }
+}
+
+/// Prints the table and what dominates, or what was asked for instead. A run that is not whole is shown,
+/// and has failed.
+fn print(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::Result<()> {
+    put(record, dominating, outputs)?;
+    match lab::interruption(record) {
+        Some(interrupted) => bail!("{interrupted}; the results are of these"),
+        None => Ok(()),
+    }
+}
+
+fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::Result<()> {
     let (alone, plotted) = (outputs.alone, outputs.plot);
     let kept = outputs.keep.then(|| keep(record)).flatten();
     let explained = outputs.explained.clone();

@@ -198,7 +198,8 @@ impl std::fmt::Display for WrongUsage {
 
 /// The file of this program, of which the processes of a measurement are, too.
 fn this_program() -> anyhow::Result<std::path::PathBuf> {
-    std::env::current_exe().context("cannot find this program's own file")
+    let program = bytepath_lab::program::Program::this();
+    Ok(program.context("cannot find this program's own file")?.path().to_owned())
 }
 
 fn wrong_usage(message: impl Into<String>) -> anyhow::Error {

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use bytepath::machine::Machine;
+use bytepath_lab::program::Program;
 use bytepath_report::doubt::Here;
 use bytepath_report::{Record, csv, markdown, numbers, page, plot, table};
 use clap::{Args, ValueEnum};
@@ -132,7 +133,7 @@ fn here() -> Here {
     let cpu = (!kernel.cpu_model.is_empty()).then(|| kernel.cpu_model.clone());
     Here {
         now: Some(SystemTime::now()),
-        bytepath: std::env::current_exe().ok().map(|exe| bytepath_lab::facts::build(&exe)),
+        bytepath: Program::this().ok().map(Program::build),
         kernel_and_cpu: Some((format!("{} {}", kernel.release, kernel.version), cpu)),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytepath::machine::{Answer, Call, Machine, Ring, Topology};
-use bytepath_report::{Build, Cache};
+use bytepath_report::Cache;
 
 /// What is true of this machine, for the record.
 pub fn of(machine: &Machine) -> bytepath_report::Machine {
@@ -70,19 +70,6 @@ fn caches(cpus: &Topology) -> Vec<Cache> {
         }
     }
     caches
-}
-
-/// Which bytepath this is: the version, and a hash of the executable's bytes (64-bit FNV-1a).
-pub fn build(program: &std::path::Path) -> Build {
-    let hash = std::fs::read(program).map(|bytes| {
-        bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
-    });
-    Build {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        build: hash.map_or_else(|_| "unknown".to_owned(), |hash| format!("{hash:016x}")),
-    }
 }
 
 #[cfg(test)]

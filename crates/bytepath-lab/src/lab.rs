@@ -2,6 +2,7 @@
 //! arm once more under another name; disturbed samples again; and makes the record.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytepath::machine::Machine;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::arm::{Arm, Measured, Outcome, Timing, Work};
 use crate::facts;
 use crate::noise::{Disturbance, Watch};
+use crate::program::Program;
 use crate::schedule::{Lineup, Repeat, Schedule, Turn};
 use crate::stats::{
     Decision, EQUIVALENCE_MARGIN, Ratio, UntilCi, median, median_interval, outliers, untrusted_why,
@@ -96,15 +98,31 @@ pub enum LabError {
     /// Nothing was measured that could be told.
     #[error("interrupted before the first block was complete")]
     Interrupted,
+    /// Nor then: what would have been measured from there on is not this program.
+    #[error("{REPLACED} {} before the first block was complete; measure again", .0.display())]
+    Replaced(PathBuf),
+}
+
+/// How it is said that the next workers would not be of this program.
+const REPLACED: &str = "another file took the place of";
+
+/// Why the run is to end now, if it is.
+fn end_now(observer: &dyn Observer) -> Option<LabError> {
+    if observer.interrupted() {
+        return Some(LabError::Interrupted);
+    }
+    let program = Program::this().ok().filter(|program| program.is_replaced());
+    program.map(|program| LabError::Replaced(program.path().to_owned()))
 }
 
 /// Runs `arms` of an experiment; the first arm that can run is the reference where `reference`
 /// cannot.
 ///
-/// A run that is interrupted gives the record of the blocks that are complete, and a note of that.
+/// A run that is interrupted gives the record of the blocks that are complete, and a note of that. So
+/// does one that finds another file in the place of this program's own, of which its workers are.
 ///
 /// # Errors
-/// No arm can run, or the run was interrupted before a block was complete.
+/// No arm can run, or the run ended before a block was complete.
 pub fn run(
     experiment: Experiment,
     arms: Vec<Arm>,
@@ -120,8 +138,8 @@ pub fn run(
         Blocks::Within(time) => Some(began + time),
         Blocks::Exactly(_) | Blocks::UntilCi(_) => None,
     };
-    if let Ended::Interrupted = bench.measure(reference_index, settings, ends, observer) {
-        bench.keep_complete_blocks(settings.blocks)?;
+    if let Err(early) = bench.measure(reference_index, settings, ends, observer) {
+        bench.keep_complete_blocks(settings.blocks, early)?;
     } else if let Some(how) = settings.explain {
         bench.explain(&settings.timing, how, observer);
     }
@@ -222,12 +240,6 @@ struct Failed {
     why: String,
 }
 
-/// How the measuring ended.
-enum Ended {
-    Complete,
-    Interrupted,
-}
-
 struct Bench {
     running: Vec<Running>,
     unavailable: Vec<Arm>,
@@ -252,8 +264,8 @@ impl Bench {
             let refused = Err("it was already started".to_owned());
             let work = std::mem::replace(&mut arm.work, refused);
             let tried = work.and_then(|work| work.trial(timing).map(|()| work));
-            if observer.interrupted() {
-                return Err(LabError::Interrupted);
+            if let Some(early) = end_now(observer) {
+                return Err(early);
             }
             match tried {
                 Ok(work) => running.push(Running {
@@ -284,13 +296,17 @@ impl Bench {
         self.running.iter().position(|running| running.arm.name == name).unwrap_or(0)
     }
 
+    /// Takes the samples.
+    ///
+    /// # Errors
+    /// Why it ended early.
     fn measure(
         &mut self,
         reference: usize,
         settings: &Settings,
         ends: Option<Instant>,
         observer: &mut dyn Observer,
-    ) -> Ended {
+    ) -> Result<(), LabError> {
         let lineup = Lineup::new(self.running.len(), reference);
         let (blocks, mut rule) = match settings.blocks {
             Blocks::Exactly(blocks) => (blocks, None),
@@ -303,8 +319,8 @@ impl Bench {
             let work_of = lineup.work_of(turn.arm);
             observer.sample(&turn, &self.running[work_of].arm.name);
             self.turn(turn, work_of, lineup, settings, &mut schedule);
-            if observer.interrupted() {
-                return Ended::Interrupted;
+            if let Some(early) = end_now(observer) {
+                return Err(early);
             }
             if !schedule.block_finished() {
                 continue;
@@ -326,13 +342,13 @@ impl Bench {
                 }
             }
         }
-        Ended::Complete
+        Ok(())
     }
 
     /// Has every arm that ran explained, until somebody wishes the end.
     fn explain(&mut self, timing: &Timing, how: Explain, observer: &mut dyn Observer) {
         for running in self.running.iter_mut().filter(|running| running.failed.is_none()) {
-            if observer.interrupted() {
+            if end_now(observer).is_some() {
                 self.notes.push("interrupted before every arm was explained".to_owned());
                 return;
             }
@@ -343,10 +359,10 @@ impl Bench {
     /// Drops what is of a block that did not come to its end: an arm that failed in it was most
     /// likely interrupted, and samples that have no others beside them cannot be compared. What they
     /// told was not taken yet.
-    fn keep_complete_blocks(&mut self, wanted: Blocks) -> Result<(), LabError> {
+    fn keep_complete_blocks(&mut self, wanted: Blocks, early: LabError) -> Result<(), LabError> {
         let complete = self.blocks;
         if complete == 0 {
-            return Err(LabError::Interrupted);
+            return Err(early);
         }
         for running in &mut self.running {
             // Samples come block by block, each with its costs.
@@ -355,12 +371,16 @@ impl Bench {
             running.failed.take_if(|failed| failed.block >= complete);
         }
         self.control.retain(|sample| sample.block < complete);
-        self.notes.push(match wanted {
+        let mut note = match wanted {
             Blocks::Exactly(blocks) => format!("{INTERRUPTED} {complete} of {blocks} blocks"),
             Blocks::UntilCi(_) | Blocks::Within(_) => {
                 format!("{INTERRUPTED} {}", blocks(complete))
             }
-        });
+        };
+        if let LabError::Replaced(path) = early {
+            note += &format!(": {REPLACED} {}", path.display());
+        }
+        self.notes.push(note);
         Ok(())
     }
 
@@ -472,7 +492,7 @@ impl Bench {
             schema: SchemaName::V1,
             id: String::new(),
             started: String::new(),
-            bytepath: std::env::current_exe().map(|exe| facts::build(&exe)).unwrap_or_default(),
+            bytepath: Program::this().map(Program::build).unwrap_or_default(),
             machine: facts::of(Machine::this()),
             experiment,
             settings: BTreeMap::new(),
@@ -496,6 +516,14 @@ const INTERRUPTED: &str = "interrupted after";
 /// After how many blocks the run was interrupted, if it was, as a clause.
 pub fn interruption(record: &Record) -> Option<&str> {
     record.notes.iter().map(String::as_str).find(|note| note.starts_with(INTERRUPTED))
+}
+
+/// How the reason begins of an arm that could run, and then failed.
+const FAILED: &str = "it failed in block";
+
+/// Whether an arm could run, and then failed.
+pub fn has_failed(arm: &bytepath_report::Arm) -> bool {
+    arm.status == Status::Unavailable && arm.why.as_ref().is_some_and(|why| why.starts_with(FAILED))
 }
 
 /// Why no arm can run, arm by arm, or once where all have the same reason.
@@ -576,7 +604,7 @@ fn finished(
     if let Some(Failed { block, why }) = failed {
         return bytepath_report::Arm {
             status: Status::Unavailable,
-            why: Some(format!("it failed in block {}: {why}", block + 1)),
+            why: Some(format!("{FAILED} {}: {why}", block + 1)),
             samples,
             ..shown
         };

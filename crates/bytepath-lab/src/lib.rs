@@ -40,6 +40,7 @@ pub mod pass_work;
 pub mod passing;
 pub mod peers;
 pub mod pipe_work;
+pub mod program;
 mod run_work;
 pub mod schedule;
 pub mod stats;

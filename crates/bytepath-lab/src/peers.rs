@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::program::Program;
+
 /// A program that copies its standard input to its standard output.
 #[derive(Debug)]
 pub struct Peer {
@@ -45,14 +47,21 @@ impl Peer {
     }
 }
 
-/// Where a program is, if it is installed. A name with a / is a path as it is.
+/// Where a program is, if it is installed. A name with a / is a path as it is. Any other is not this
+/// program's: a link to it may have the name of a classic, and it is no peer of itself.
 pub fn found(program: impl AsRef<Path>) -> Option<PathBuf> {
     let program = program.as_ref();
     if program.as_os_str().as_encoded_bytes().contains(&b'/') {
         return Some(program.to_owned()).filter(is_executable);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(is_executable)
+    let all = std::env::split_paths(&path).map(|folder| folder.join(program));
+    all.filter(is_executable).find(|file| !is_this_program(file))
+}
+
+fn is_this_program(file: &Path) -> bool {
+    let this = Program::this();
+    file.metadata().is_ok_and(|file| this.is_ok_and(|this| this.is(&file)))
 }
 
 pub(crate) fn is_executable(file: &PathBuf) -> bool {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use bytepath_lab::arm::Arm;
 use bytepath_lab::cmd_work::{By, by_shell, by_shell_at_the_end};
 use bytepath_lab::experiments::cmd::{self, Asked, Shared};
@@ -11,7 +11,7 @@ use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 
-use super::{Measuring, Outputs, against_first, interrupt, listed, show};
+use super::{Measuring, Outputs, against_first, interrupt, listed, print, told};
 use crate::wrong_usage;
 
 /// How long do commands take? Any of them, interleaved in random order, with intervals
@@ -140,24 +140,14 @@ fn measure(
     if is_short.get() && !options.no_shell {
         cmd::warn_of_shell(&mut record);
     }
-    show(&record, None, outputs)?;
+    print(&record, None, outputs)?;
     failed(&record, "commands")
 }
 
 /// Whoever names a command wants it to run: one that failed is told by the exit code too.
 pub(super) fn failed(record: &Record, what: &str) -> anyhow::Result<()> {
-    let failed: Vec<_> = record
-        .arms
-        .iter()
-        .filter(|arm| arm.status == Status::Unavailable)
-        .map(|arm| format!("{}: {}", arm.name, arm.why.as_deref().unwrap_or("for no known reason")))
-        .collect();
-    match failed.len() {
-        0 => Ok(()),
-        count => {
-            bail!("{count} of {} {what} failed:\n  {}", record.arms.len(), failed.join("\n  "))
-        }
-    }
+    let failed = record.arms.iter().filter(|arm| arm.status == Status::Unavailable);
+    told(&failed.collect::<Vec<_>>(), record, what)
 }
 
 /// The commands, each with each combination of the values of the parameters.

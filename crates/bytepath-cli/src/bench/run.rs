@@ -9,7 +9,7 @@ use bytepath_lab::lab::Blocks;
 use clap::Args;
 
 use super::cmd::{failed, tolerated};
-use super::{Measuring, against_first, interrupt, listed, show};
+use super::{Measuring, against_first, interrupt, listed, print};
 use crate::{values, wrong_usage};
 
 /// How long does a pipeline take by the shell, and by bytepath run?
@@ -86,6 +86,6 @@ pub(super) fn run(options: &Run) -> anyhow::Result<()> {
     }
     settings.others.insert("shell".into(), shell.display().to_string().into());
     let record = against_first(run::DESCRIPTION.recorded(), arms, &settings)?;
-    show(&record, None, outputs)?;
+    print(&record, None, outputs)?;
     failed(&record, "arms")
 }

@@ -29,6 +29,20 @@ const CODES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "bench",
+        &[
+            (
+                "0",
+                "It is done. An arm that cannot run here has no figure, and is no failure beside others that can.",
+            ),
+            (
+                "1",
+                "It failed, or an arm did that could run at first, or it was not measured to its end.",
+            ),
+            ("2", "Wrong usage."),
+        ],
+    ),
+    (
         "compare",
         &[
             ("0", "They were compared."),
@@ -104,6 +118,8 @@ fn exit_status(name: &str) -> String {
     let command = name.strip_prefix("bytepath-").unwrap_or_default();
     // Those of a fleet have the codes of all of them, not of the command of the same name.
     let command = if command.starts_with("fleet-") { "fleet" } else { command };
+    let whole = ["bench-cmd", "bench-run"].contains(&command);
+    let command = if command.starts_with("bench-") && !whole { "bench" } else { command };
     let of = |name| CODES.iter().find(|(of, _)| *of == name);
     let (_, codes) = of(command).or_else(|| of("")).expect("it is in the table");
     let mut section = Roff::new();

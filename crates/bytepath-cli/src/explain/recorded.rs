@@ -7,6 +7,7 @@ use bytepath::machine::Machine;
 use bytepath_explain::trace::{self, TraceError, Tracing};
 use bytepath_explain::{Looked, Watch, Whom};
 use bytepath_lab::facts;
+use bytepath_lab::program::Program;
 use bytepath_report::{Arm, Experiment, Record, Sample, SchemaName, Unit, short_name};
 
 use super::shown::{Named, Shown};
@@ -127,7 +128,7 @@ fn record(
         schema: SchemaName::V1,
         id: format!("explain-{started}-{:04x}", std::process::id() & 0xffff),
         started,
-        bytepath: std::env::current_exe().map(|exe| facts::build(&exe)).unwrap_or_default(),
+        bytepath: Program::this().map(Program::build).unwrap_or_default(),
         machine: facts::of(Machine::this()),
         experiment: Experiment {
             name: "explain".to_owned(),

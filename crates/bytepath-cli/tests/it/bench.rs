@@ -255,7 +255,8 @@ fn a_peer_that_ends_early_gives_no_figure() {
             let words = ["bench", "pipes", "--arms", "write-*read@same-cpu", "--peer", "cat"];
             let short = ["--blocks", "3", "--time", "3ms", "--warm-up", warm_up, "--json", "-"];
             let mut command = bytepath(&[&words[..], &short].concat());
-            let record = run(command.env("PATH", path)).well().json();
+            // It ends with 1 where the trial went well.
+            let record = run(command.env("PATH", path)).json();
             let arm = arm(&record, "write-cat-read@same-cpu");
             assert_eq!(arm["status"], "unavailable", "{script} {warm_up}");
             let why = arm["why"].as_str().expect("a reason");
@@ -263,6 +264,31 @@ fn a_peer_that_ends_early_gives_no_figure() {
             assert!(why.contains(&format!("ended (exit status: {status})")), "{why}");
         }
     }
+}
+
+/// A classic of this name that is a link to bytepath, first on PATH.
+fn with_link(name: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink(BYTEPATH, folder.path().join(name)).expect("a link");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    (folder, path)
+}
+
+#[test]
+fn a_peer_is_never_bytepath_under_its_name() {
+    let (folder, path) = with_link("cat");
+    let words = ["bench", "pipes", "--arms", "write-read@same-cpu", "--peer", "cat"];
+    let words = [&words[..], &["--blocks", "2", "--time", "3ms", "--json", "-"]].concat();
+    let with = |path: &str| {
+        let record = run(bytepath(&words).env("PATH", path)).well().json();
+        arm(&record, "write-cat-read@same-cpu").clone()
+    };
+    let found = with(&path);
+    let link = folder.path().join("cat").display().to_string();
+    assert_eq!(found["status"], "ok", "{found}");
+    assert!(!found.to_string().contains(&link), "{found}");
+    let none = with(&folder.path().display().to_string());
+    assert!(none["why"].as_str().is_some_and(|why| why.starts_with("cat is not")), "{none}");
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::program::{Done, bytepath, run};
+use crate::program::{BYTEPATH, Done, bytepath, run};
 
 /// A run in a folder with these words.
 fn bench(folder: &Path, words: &[&str]) -> Done {
@@ -155,6 +156,28 @@ fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
     }
     bench(folder.path(), &["-N", "no-such-command", "./text"])
         .refused(1, &["no-such-command was not found", "./text is not executable"]);
+}
+
+/// A program that is replaced while it measures: what it measured with itself counts, and nothing else.
+#[test]
+fn a_run_ends_where_another_file_takes_the_place_of_the_program() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::copy(BYTEPATH, at("bytepath")).expect("a program");
+    fs::copy(BYTEPATH, at("other")).expect("a program");
+    let replaces = "echo >>runs; [ $(wc -l <runs) != 20 ] || mv other bytepath";
+    let bench = |blocks: &str| {
+        let mut command = Command::new(at("bytepath"));
+        command.args(["bench", "cmd", replaces, "--blocks", blocks, "--no-store", "--json", "-"]);
+        run(command.current_dir(folder.path()))
+    };
+    let whole = bench("2").well().json();
+    let cut = bench("1000").refused(1, &["interrupted after", "took the place of"]).json();
+    assert!(cut["blocks"].as_u64().is_some_and(|blocks| (1..20).contains(&blocks)), "{cut}");
+    assert_eq!(cut["bytepath"], whole["bytepath"], "the program that measured");
+    fs::write(at("runs"), "\n".repeat(19)).expect("a file");
+    fs::copy(BYTEPATH, at("other")).expect("a program");
+    bench("2").refused(1, &["took the place of", "before the first block was complete"]);
 }
 
 #[test]

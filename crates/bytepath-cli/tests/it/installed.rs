@@ -259,13 +259,26 @@ fn manual_pages_are_named_dated_and_in_the_letters_that_every_formatter_reads() 
 /// Installs the program under test, in the place of one that `make build` has built; the root it is in.
 #[track_caller]
 fn made_to_install(folder: &Path, prefix: &str) -> PathBuf {
+    made(folder, "install", prefix)
+}
+
+/// As `make` does this; the root it is in.
+#[track_caller]
+fn made(folder: &Path, what: &str, prefix: &str) -> PathBuf {
     let (built, root) = (folder.join("target"), folder.join("a root"));
     std::fs::create_dir_all(built.join("release")).expect("a folder");
-    std::os::unix::fs::symlink(BYTEPATH, built.join("release/bytepath")).expect("a link");
+    let _ = std::os::unix::fs::symlink(BYTEPATH, built.join("release/bytepath"));
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut make = Command::new("make");
-    make.args(["install", &format!("PREFIX={prefix}")]).arg(format!("DESTDIR={}", root.display()));
-    let make = make.current_dir(repository).env("CARGO_TARGET_DIR", &built).env_remove("MAKEFLAGS");
+    make.args([what, &format!("PREFIX={prefix}")]).arg(format!("DESTDIR={}", root.display()));
+    // Others can read it, whatever those may of the files of who installs it.
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", r#"umask 077; exec "$@""#, "sh"])
+        .arg(make.get_program())
+        .args(make.get_args());
+    let make =
+        shell.current_dir(repository).env("CARGO_TARGET_DIR", &built).env_remove("MAKEFLAGS");
     assert!(run(make).status.success());
     root
 }
@@ -287,6 +300,11 @@ fn make_install_installs_the_program_its_manual_and_its_completions() {
         assert!(size > 1000, "{file}: {size} bytes");
     }
     has_every_page(&usr.join("share/man/man1"));
+    let hidden = run(Command::new("find").arg(&usr).args(["!", "-perm", "-044"])).well().stdout;
+    assert_eq!(hidden, "", "nobody else can read these");
+    let left = made(folder.path(), "uninstall", "/usr");
+    let left = run(Command::new("find").arg(left).args(["-type", "f"])).well().stdout;
+    assert_eq!(left, "", "uninstalled");
 }
 
 #[test]

@@ -68,6 +68,24 @@ fn a_program_that_fails_or_loses_bytes_gives_no_figure() {
 }
 
 #[test]
+fn an_arm_that_fails_after_it_could_run_is_told_by_the_exit_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runs = folder.path().join("runs");
+    std::fs::write(
+        folder.path().join("flaky"),
+        "echo >>\"$1\"; [ $(wc -l <\"$1\") -lt 4 ] && cat\n",
+    )
+    .expect("a script");
+    let line = format!("sh {}/flaky {}", folder.path().display(), runs.display());
+    let words = ["bench", "movers", "--pair", "file:null", "--peer", "cat", "--with", &line];
+    let words = [&words[..], &["--blocks", "5", "--bytes", "300K", "--json", "-"]].concat();
+    let mut command = bytepath(&words);
+    let done = run(command.current_dir(folder.path()));
+    let done = done.refused(1, &["arms failed", "it failed in block"]);
+    assert!(arms(&done.json()).iter().any(|(name, ran, _)| name == "cat" && *ran), "{done:?}");
+}
+
+#[test]
 fn ends_that_are_none_are_refused() {
     let refused = |pair: &str, word: &str| {
         run(&mut bytepath(&["bench", "movers", "--pair", pair])).refused(2, &[word]);

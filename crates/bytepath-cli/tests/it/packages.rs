@@ -111,6 +111,7 @@ fn the_debian_package_is_the_same_each_time_and_shadows_nothing() {
         "usr/share/zsh/vendor-completions/_bytepath",
         "usr/share/man/man1/bytepath-cp.1.gz",
         "usr/share/doc/bytepath/copyright",
+        "usr/share/doc/bytepath/third-party.gz",
     ] {
         assert!(listed.iter().any(|listed| listed == path), "{path}: {listed:?}");
     }
@@ -196,4 +197,19 @@ fn the_archive_runs_from_where_it_is_unpacked() {
     for file in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "share/man/man1/bytepath.1.gz"] {
         assert!(unpacked.join(file).exists(), "{file}");
     }
+    let text = std::fs::read_to_string(unpacked.join("THIRD-PARTY.txt")).expect("a file");
+    // Of each kind one: what asks for its notice, for its text, and what is no crate.
+    for notice in [
+        "\nnom ",
+        "Copyright (c) 2014-2019 Geoffroy Couprie",
+        "\nsyscalls ",
+        "Redistributions in binary form must reproduce",
+        "\ninferno ",
+        "COMMON DEVELOPMENT AND DISTRIBUTION LICENSE",
+        "Rich Felker",
+        "Mike Bostock",
+    ] {
+        assert!(text.contains(notice), "{notice:?} is missing");
+    }
+    assert!(!text.contains("/registry/"), "no folder of the machine that packed it");
 }

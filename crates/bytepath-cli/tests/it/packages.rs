@@ -112,6 +112,7 @@ fn the_debian_package_is_the_same_each_time_and_shadows_nothing() {
         "usr/share/man/man1/bytepath-cp.1.gz",
         "usr/share/doc/bytepath/copyright",
         "usr/share/doc/bytepath/third-party.gz",
+        "usr/share/doc/bytepath/docs/fleet.md",
     ] {
         assert!(listed.iter().any(|listed| listed == path), "{path}: {listed:?}");
     }
@@ -194,7 +195,13 @@ fn the_archive_runs_from_where_it_is_unpacked() {
         }
         assert_eq!(run(program.arg(&words)).well().stdout, "some words\n");
     }
-    for file in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "share/man/man1/bytepath.1.gz"] {
+    for file in [
+        "README.md",
+        "docs/fleet.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "share/man/man1/bytepath.1.gz",
+    ] {
         assert!(unpacked.join(file).exists(), "{file}");
     }
     let text = std::fs::read_to_string(unpacked.join("THIRD-PARTY.txt")).expect("a file");

@@ -376,7 +376,7 @@ impl Family {
     /// What went through a pipe since it was there.
     pub(super) fn through(&self, joint: &Joint) -> Through {
         let own = |pid| self.member(pid).filter(|member| !self.counts_others(member));
-        let through = told(own(joint.writer), own(joint.reader));
+        let through = told(own(joint.writer), own(joint.reader), joint.most_bytes);
         // What ended unseen was looked at before that, and so was the pipe.
         let is_alive = |pid| self.member(pid).is_some_and(|member| member.alive);
         match self.is_at_least(joint) && !is_alive(joint.writer) {
@@ -401,7 +401,7 @@ impl Family {
 
     /// What went from one to the other, if there is a pipe between them.
     pub(super) fn between(&self, writer: Pid, reader: Pid) -> Through {
-        told(self.member(writer), self.member(reader))
+        told(self.member(writer), self.member(reader), 0)
     }
 
     pub(super) fn member(&self, pid: Pid) -> Option<&Member> {
@@ -512,14 +512,14 @@ impl Member {
     }
 }
 
-/// What went from one to the other by what they count.
-fn told(writer: Option<&Member>, reader: Option<&Member>) -> Through {
+/// What went from one to the other by what they count, where this was seen between them at once.
+fn told(writer: Option<&Member>, reader: Option<&Member>, seen_bytes: u64) -> Through {
     let ended = |member: Option<&Member>| member.is_some_and(|member| member.seen_ended);
     let one_ended = ended(writer) != ended(reader);
     // What was not looked at after its end says less than what was.
     let moved = |member: Option<&Member>| member.filter(|_| ended(member) || !one_ended)?.now.moved;
     let written = moved(writer).map(|moved| moved.written_bytes);
-    Through::of(written, moved(reader).map(|moved| moved.read_bytes))
+    Through::of(written, moved(reader).map(|moved| moved.read_bytes), seen_bytes)
 }
 
 /// Whether a process may run on these CPUs, and on no others.
@@ -541,6 +541,14 @@ pub(super) enum Through {
 }
 
 impl Through {
+    /// Only what both ends tell.
+    pub(super) fn agreed_bytes(self) -> Option<u64> {
+        match self {
+            Through::Agreed(bytes) => Some(bytes),
+            Through::About(_) | Through::Unknown => None,
+        }
+    }
+
     pub(super) fn bytes(self) -> Option<u64> {
         match self {
             Through::Agreed(bytes) | Through::About(bytes) => Some(bytes),
@@ -558,8 +566,11 @@ impl Through {
 
     /// Of what its writer wrote and its reader read, of all their files. Programs read some
     /// kilobytes when they start.
-    fn of(written: Option<u64>, read: Option<u64>) -> Through {
+    fn of(written: Option<u64>, read: Option<u64>, seen_bytes: u64) -> Through {
         const START_BYTES: u64 = 64 << 10;
+        // Who read less than was seen in the pipe does not count what it moves.
+        let read = read.filter(|read| *read > START_BYTES || *read >= seen_bytes);
+        let has_read_little = read.is_some_and(|read| read <= START_BYTES);
         let [written, read] = [written, read].map(|bytes| bytes.unwrap_or(0));
         let (less, more) = (written.min(read), written.max(read));
         let agree = written > 0 && more - less <= START_BYTES.max(more / 50);
@@ -568,6 +579,8 @@ impl Through {
             // What was read may have been the reader's own files, and what was written messages.
             () if agree => Through::About(written),
             () if less > START_BYTES => Through::About(less),
+            // What was written went elsewhere, all or nearly all of it.
+            () if has_read_little => Through::Unknown,
             () if more > START_BYTES => Through::About(more),
             () => Through::Unknown,
         }
@@ -631,12 +644,17 @@ mod tests {
     #[test]
     fn bytes_through_a_pipe_are_known_where_both_ends_agree() {
         let mib = 1 << 20;
-        assert_eq!(Through::of(Some(90 * mib), Some(90 * mib + 5000)), Through::Agreed(90 * mib));
-        assert_eq!(Through::of(Some(90 * mib), Some(40 * mib)), Through::About(40 * mib));
-        assert_eq!(Through::of(Some(0), Some(40 * mib)), Through::About(40 * mib));
-        assert_eq!(Through::of(None, Some(4000)), Through::Unknown);
-        assert_eq!(Through::of(Some(2), Some(5000)), Through::About(2));
-        assert_eq!(Through::of(Some(70_000), Some(75_000)), Through::Agreed(70_000));
+        let of = |written, read| Through::of(written, read, 0);
+        assert_eq!(of(Some(90 * mib), Some(90 * mib + 5000)), Through::Agreed(90 * mib));
+        assert_eq!(of(Some(90 * mib), Some(40 * mib)), Through::About(40 * mib));
+        assert_eq!(of(Some(0), Some(40 * mib)), Through::About(40 * mib));
+        assert_eq!(of(None, Some(4000)), Through::Unknown);
+        assert_eq!(of(Some(2), Some(5000)), Through::About(2));
+        assert_eq!(of(Some(70_000), Some(75_000)), Through::Agreed(70_000));
+        // A copy that says so in a line, and one whose reader splices.
+        assert_eq!(of(Some(90 * mib + 12), Some(14_796)), Through::Unknown);
+        assert_eq!(Through::of(Some(90 * mib), Some(14_796), mib), Through::About(90 * mib));
+        assert_eq!(of(Some(90 * mib), None), Through::About(90 * mib));
         assert_eq!(Through::Agreed(163).unless_less_than(164), Through::Unknown);
         assert_eq!(Through::About(164).unless_less_than(164), Through::About(164));
     }

@@ -42,8 +42,8 @@ impl Measured {
                 continue;
             };
             let pipe = kept.pipe(from + 1, to + 1);
-            // What is told of a pipe comes from both its ends, and a counter must not go back.
-            pipe.moved_bytes = pipe.moved_bytes.max(family.through(joint).bytes());
+            // A counter must neither go back nor be a guess, which nothing there would tell.
+            pipe.moved_bytes = pipe.moved_bytes.max(family.through(joint).agreed_bytes());
             let reads = family.member(joint.reader).is_some_and(|reader| reader.alive);
             pipe.fill_bytes = if reads { joint.fill_bytes } else { 0 };
             pipe.holds_bytes = joint.holds_bytes as u64;
@@ -56,7 +56,7 @@ impl Measured {
             let through = pair[0]
                 .pid
                 .zip(pair[1].pid)
-                .and_then(|(from, to)| family.between(from, to).bytes());
+                .and_then(|(from, to)| family.between(from, to).agreed_bytes());
             let pipe = kept.pipe(from + 1, to + 1);
             pipe.moved_bytes = pipe.moved_bytes.max(through);
         }

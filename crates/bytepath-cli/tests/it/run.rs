@@ -442,6 +442,20 @@ fn bytes_through_pipes_are_told_exactly_where_both_ends_count_them() {
     assert!(told["stages"][1]["user_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
 }
 
+/// Nor are they guessed of what their writer writes elsewhere.
+#[test]
+fn what_is_written_to_a_file_is_told_of_no_pipe() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [from, to, page] = ["from", "to", "page.prom"].map(|name| dir.path().join(name));
+    std::fs::write(&from, vec![b'x'; 20_000_000]).expect("a file");
+    let text = format!("cp -v {} {} | wc -l", from.display(), to.display());
+    let told = told(&["--metrics", page.to_str().expect("plain"), &text]);
+    let bytes = told["pipes"][0]["bytes"].as_u64();
+    assert!(bytes.is_none_or(|bytes| bytes < 1_000_000), "{told}");
+    let page = std::fs::read_to_string(page).expect("it was written");
+    assert!(!page.contains("pipe_moved_bytes_total{"), "{page}");
+}
+
 /// The kernel does not show an ordinary user what a process moved that has ended.
 #[test]
 fn an_ordinary_user_is_told_the_same_bytes() {

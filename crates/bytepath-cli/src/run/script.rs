@@ -231,6 +231,11 @@ fn has_socket_as_input() -> bool {
 fn stages(line: &[u8], shell: &Path, own: Option<&Own>) -> Script {
     let (stages, stage) = (Vec::new(), Stage::default());
     let (is_bash, replaces_itself) = (shell.ends_with("bash"), is_bash_within(shell));
+    if replaces_itself && line.windows(5).any(|letters| letters == b"SHLVL") {
+        return Script::Whole(
+            "it names SHLVL, which stages are given so that they find it as it was",
+        );
+    }
     let mut reader = Reader { line, at: 0, is_bash, replaces_itself, own, stages, stage };
     match reader.read() {
         Err(why) => Script::Whole(why),

@@ -126,8 +126,10 @@ const BUILT_IN: &[&str] = &[
     "wait",
 ];
 
-/// What bash ends with another code for in a pipeline, where it fails.
-const DECLARE: &[&str] = &["declare", "typeset", "readonly"];
+/// What shows bash's own variables, or does what shows them; declare and its like also end with
+/// another code in a pipeline, where they fail.
+const SHOWING: &[&str] =
+    &["builtin", "command", "declare", "export", "readonly", "set", "trap", "typeset"];
 
 /// What bash complains of as it starts, where it is wrong.
 const COMPLAINED_OF: &[&str] = &["BASH_COMPAT", "BASH_XTRACEFD"];
@@ -303,12 +305,6 @@ impl Stage {
         is_mover(OsStr::new(name)).then_some(start..start + name.len())
     }
 
-    /// Whether its shell does it itself and may show variables of its own.
-    fn shows_variables(&self) -> bool {
-        let shows = ["declare", "export", "readonly", "set", "typeset"];
-        self.plain_program().is_some_and(|(_, name)| shows.contains(&name))
-    }
-
     /// Where its program stands, and the name, if it means the same in front of other words.
     fn plain_program(&self) -> Option<(usize, &str)> {
         let Range { start, end } = self.program.clone()?;
@@ -414,10 +410,10 @@ impl Reader<'_> {
             if word.starts_with(b"%") {
                 return Err("it names a job, where a shell of its own would look for one");
             }
-            if self.is_bash && DECLARE.iter().any(|name| word == name.as_bytes()) {
-                return Err(
-                    "it declares variables, and how that fails differs in a shell of its own",
-                );
+            let bare: Vec<u8> =
+                word.iter().copied().filter(|byte| !b"'\"\\$".contains(byte)).collect();
+            if self.replaces_itself && SHOWING.iter().any(|name| bare == name.as_bytes()) {
+                return Err("it may show variables that differ in a shell of its own");
             }
             let end = self.stage.text.len();
             self.stage.program = Some(end - word.len()..end);
@@ -515,7 +511,7 @@ impl Reader<'_> {
         let own = self.own.zip(stage.mover_at());
         let exec_at = if self.replaces_itself { None } else { stage.exec_at() };
         let exec: &[u8] = if self.replaces_itself { b"" } else { b"exec " };
-        let shell_level = (self.replaces_itself && !stage.shows_variables()).then(level_of_stages);
+        let shell_level = self.replaces_itself.then(level_of_stages);
         // At its end a space may be one that is meant.
         let shown = stage.text.trim_ascii_start();
         let (shown, given) = match (own, exec_at) {

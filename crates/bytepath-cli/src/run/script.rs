@@ -166,7 +166,7 @@ pub(super) fn taken_apart(line: &OsStr, path: &Path, own: Option<&Own>) -> Scrip
     } else if COMPLAINED_OF.iter().any(|name| is_set(name))
         || is_too_deep()
         || is_nowhere()
-        || complains_of_locale(path)
+        || complains_by_itself(path)
     {
         Script::Whole("its shell may complain as it starts, which it would once a stage")
     } else {
@@ -190,12 +190,12 @@ fn shell_level() -> Option<i64> {
     std::env::var("SHLVL").ok()?.trim().parse().ok()
 }
 
-/// Whether bash would complain of the locale, which only it knows.
-fn complains_of_locale(shell: &Path) -> bool {
+/// Whether bash would complain of the locale, or of a function that it inherits, which only it knows.
+fn complains_by_itself(shell: &Path) -> bool {
     const EVERYWHERE: [&str; 4] = ["C", "POSIX", "C.UTF-8", "C.utf8"];
     let locale = std::env::var_os("LC_ALL").filter(|locale| !locale.is_empty());
-    let is_doubtful = locale.is_some_and(|locale| EVERYWHERE.iter().all(|known| locale != *known));
-    is_doubtful && is_bash_within(shell) && {
+    let is_elsewhere = locale.is_some_and(|locale| EVERYWHERE.iter().all(|known| locale != *known));
+    (is_elsewhere || functions_are_inherited()) && is_bash_within(shell) && {
         let asked = Command::new(shell).args(["-c", ":"]).stdin(Stdio::null()).output();
         asked.is_ok_and(|asked| !asked.stderr.is_empty())
     }

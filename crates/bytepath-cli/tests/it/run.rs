@@ -151,8 +151,13 @@ fn what_bash_complains_of_as_it_starts_is_said_once() {
     let bash = path_of("bash");
     let text = "true | true | true";
     let ours = [BYTEPATH, "run", "--no-summary", "--shell", &bash, text];
-    let variables =
-        [("BASH_COMPAT=99", false), ("SHLVL=1000", false), ("LC_ALL=xx_YY", false), ("A=b", true)];
+    let variables = [
+        ("BASH_COMPAT=99", false),
+        ("SHLVL=1000", false),
+        ("LC_ALL=xx_YY", false),
+        ("BASH_FUNC_x%%=() { echo hi; ", false),
+        ("A=b", true),
+    ];
     for (variable, is_gone) in variables {
         let line = match is_gone {
             true => "cd \"$0\" && rmdir \"$0\" && exec env \"$@\"",

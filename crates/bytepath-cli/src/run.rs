@@ -117,13 +117,12 @@ pub(crate) struct Options {
     shown: Shown,
 }
 
+/// As taskset(1) takes them: each part is read, or all is refused.
 fn cpu_list(text: &str) -> Result<CpuList, String> {
-    let list = CpuList::parse(text);
-    match list.is_empty()
-        || !text.bytes().all(|byte| byte.is_ascii_digit() || b",-".contains(&byte))
-    {
-        true => Err(format!("{text:?} is no list of CPUs; write for example 0-3,8")),
-        false => Ok(list),
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || b",-".contains(&byte));
+    match is_plain && text.split(',').all(|part| !CpuList::parse(part).is_empty()) {
+        true => Ok(CpuList::parse(text)),
+        false => Err(format!("{text:?} is no list of CPUs; write for example 0-3,8")),
     }
 }
 

@@ -360,6 +360,10 @@ fn wrong_usage_is_told_with_the_right_code() {
     for (words, says) in cases {
         run(&mut bytepath(words)).refused(2, &[says]);
     }
+    for list in ["0,1-", "0,1-0", "0,-1", "0-1-2,0", "0,99999999999999999999", "0,", ",0", "+0"] {
+        let words = ["run", &format!("--cpus={list}"), "true | cat"];
+        run(&mut bytepath(&words)).refused(2, &["no list of CPUs"]);
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ import queue as queues
 import random
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -486,3 +487,22 @@ def test_nobody_at_an_address_is_told_when_the_time_is_over(kind):
         kind.connect(f"@bytepath-nobody-{os.getpid()}", timeout=0.2)
     with pytest.raises(OSError, match="nobody listens at @bytepath-nobody"):
         kind.connect(f"@bytepath-nobody-{os.getpid()}", timeout=0)
+
+
+def test_a_small_ring_takes_no_more_than_it_is() -> None:
+    # Both ends are here, so each ring counts twice.
+    ask = """
+import bytepath
+
+def resident():
+    with open("/proc/self/smaps_rollup") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("Rss:"))
+
+before, queues = resident(), [bytepath.Queue(ring_bytes=512 << 10) for _ in range(20)]
+for number, queue in enumerate(queues):
+    queue.put(number)
+assert [queue.get() for queue in queues] == list(range(20))
+print(resident() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=60)
+    assert int(done.stdout) < 20 * 2 * (1 << 20), "a ring has 512 KiB, and no page of 2 MiB"

@@ -24,11 +24,15 @@ pub(crate) use pool::Pool;
 
 use std::time::Duration;
 
+use bytepath::Wait;
 use bytepath::channel::Setup;
-use bytepath::{Wait, pages::PageSize};
+use bytepath::pages::{HUGE_PAGE_BYTES, PageSize};
 
 /// How an end is to be.
 fn setup(ring_bytes: usize, patience: Duration) -> Setup {
+    // A process may have many queues: a small ring is not to take all of a large page, which the kernel
+    // fills with zeros first.
+    let pages = if ring_bytes < HUGE_PAGE_BYTES { PageSize::Base } else { PageSize::Huge };
     // Waiting is done here, where Python's signals are seen.
-    Setup { ring_bytes, pages: PageSize::Huge, wait: Wait::Poll, patience, ..Setup::default() }
+    Setup { ring_bytes, pages, wait: Wait::Poll, patience, ..Setup::default() }
 }

@@ -50,10 +50,9 @@ pub struct NamedPlacement {
     pub name: &'static str,
     /// What it really is.
     pub placement: Placement,
-    /// The CPU of the end that writes into what lies between.
-    pub writer_cpu: usize,
-    /// The CPU of the end that reads from it.
-    pub reader_cpu: usize,
+    /// The CPU of the end that writes into what lies between, and of the end that reads from it;
+    /// `None` for [`Placement::Free`].
+    pub cpus: Option<[usize; 2]>,
 }
 
 /// Why a placement cannot be had.
@@ -190,7 +189,7 @@ const NEAREST_OTHER: &[Placement] =
 
 fn pair_of(here: &[NamedPlacement], wanted: Placement) -> Option<(usize, usize)> {
     let found = here.iter().find(|named| named.placement == wanted)?;
-    Some((found.writer_cpu, found.reader_cpu))
+    found.cpus.map(|[writer, reader]| (writer, reader))
 }
 
 fn pinned(source: usize, sink: usize, allowed: &CpuList) -> Result<(usize, usize), PlacementError> {

@@ -89,8 +89,8 @@ pub enum PlacementError {
     },
     /// The kernel refuses to place the thread for another reason.
     #[error(
-        "cannot run on CPU {cpu}: {errno}; a seccomp filter may forbid sched_setaffinity: use \
-         --placement free"
+        "cannot run on CPU {cpu}: {errno}; a seccomp filter may forbid sched_setaffinity, as systemd's \
+         SystemCallFilter=~@resources does; where a placement can be chosen, free does without"
     )]
     Refused {
         /// The CPU asked for.
@@ -99,7 +99,10 @@ pub enum PlacementError {
         errno: Errno,
     },
     /// The kernel does not tell, or does not take back, the CPUs that this thread may use.
-    #[error("cannot {what} the CPUs that this thread may use: {errno}; use --placement free")]
+    #[error(
+        "cannot {what} the CPUs that this thread may use: {errno}; where a placement can be chosen, \
+         free does without"
+    )]
     Affinity {
         /// `read` or `restore`.
         what: &'static str,

@@ -427,12 +427,10 @@ fn placements(asked: &[Placement]) -> anyhow::Result<Vec<NamedPlacement>> {
         .iter()
         .map(|placement| {
             let pair = placement.cpus(machine.cpus(), machine.allowed_cpus())?;
-            let (writer_cpu, reader_cpu) = pair.unwrap_or((0, 0));
             Ok(NamedPlacement {
                 name: placement.name(),
                 placement: *placement,
-                writer_cpu,
-                reader_cpu,
+                cpus: pair.map(|(writer, reader)| [writer, reader]),
             })
         })
         .collect()

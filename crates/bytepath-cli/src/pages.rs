@@ -108,6 +108,9 @@ fn of_process(pid: u32, options: &Options) -> anyhow::Result<Vec<Seen>> {
                  may lack, or a user namespace above this one refuse"
             ),
             true => format!("cannot look at process {pid}; only its user and root may"),
+            false if !std::path::Path::new("/proc/self").exists() => {
+                format!("cannot look at process {pid}: /proc is not mounted")
+            }
             false => format!("there is no process {pid}"),
         }
     })?;

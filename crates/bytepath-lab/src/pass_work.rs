@@ -30,18 +30,19 @@ pub struct PassWork {
     pub checksum: u64,
     /// Where files are made.
     pub directory: PathBuf,
-    /// The sender's CPU and the receiver's.
-    pub cpus: [usize; 2],
+    /// The sender's CPU and the receiver's; where not given, the kernel chooses.
+    pub cpus: Option<[usize; 2]>,
 }
 
 /// Longer than this over the time that the slowest way takes, a sample is not waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl PassWork {
-    fn end(&self, role: &str, keeps: Keeps, cpu: usize) -> Command {
+    fn end(&self, role: &str, keeps: Keeps, cpu: Option<usize>) -> Command {
         let mut command = Command::new(&self.program);
         command.args(["pass", role, "--way", self.way.name(), "--sink", keeps.name()]);
-        command.arg("--dir").arg(&self.directory).args(["--cpu", &cpu.to_string()]);
+        command.arg("--dir").arg(&self.directory);
+        command.args(cpu.map(|cpu| format!("--cpu={cpu}")));
         command.args(Starter::this().words()).stderr(Stdio::piped());
         command
     }
@@ -51,16 +52,16 @@ impl PassWork {
         let (near, far) = controls().map_err(told)?;
         let file = File::open(&self.file)
             .map_err(|error| format!("cannot open {}: {error}", self.file.display()))?;
-        let [sender_cpu, receiver_cpu] = self.cpus;
+        let [sender_cpu, receiver_cpu] = self.cpus.map_or([None; 2], |cpus| cpus.map(Some));
         let mut running = Running::default();
         let mut receiver = self.end("receive", keeps, receiver_cpu);
         receiver.stdin(near).stdout(Stdio::piped());
-        running.receiver = Some(spawn_on(&mut receiver, Some(receiver_cpu))?);
+        running.receiver = Some(spawn_on(&mut receiver, receiver_cpu)?);
         // Its control socket is ours too until it is forgotten, and the sender waits for its end.
         drop(receiver);
         let mut sender = self.end("send", keeps, sender_cpu);
         sender.stdin(file).stdout::<OwnedFd>(far);
-        running.sender = Some(spawn_on(&mut sender, Some(sender_cpu))?);
+        running.sender = Some(spawn_on(&mut sender, sender_cpu)?);
         drop(sender);
         Ok(running)
     }
@@ -115,7 +116,7 @@ impl PassWork {
 
 impl Work for PassWork {
     fn cpus(&self) -> &[usize] {
-        &self.cpus
+        self.cpus.as_ref().map_or(&[], |cpus| cpus)
     }
 
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {

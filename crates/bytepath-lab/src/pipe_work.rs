@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -253,9 +253,19 @@ pub fn spawn_on(command: &mut Command, cpu: Option<usize>) -> Result<Child, Stri
         None => None,
     };
     command.spawn().map_err(|error| {
-        format!("cannot start {}: {error}", command.get_program().to_string_lossy())
+        let program = Path::new(command.get_program());
+        // What an end does not use of its input and outputs is /dev/null, which is opened first.
+        if error.kind() == ErrorKind::NotFound && program.exists() && !Path::new(NULL).exists() {
+            return format!(
+                "cannot open {NULL}, which {} needs; is /dev there?",
+                program.display()
+            );
+        }
+        format!("cannot start {}: {error}", program.display())
     })
 }
+
+const NULL: &str = "/dev/null";
 
 /// The processes of one sample; ended when dropped.
 #[derive(Default)]

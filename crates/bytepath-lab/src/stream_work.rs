@@ -15,13 +15,13 @@ pub struct StreamWork {
     pub program: PathBuf,
     /// By what.
     pub stream: &'static dyn Stream,
-    /// The reader's CPU and the writer's.
-    pub cpus: [usize; 2],
+    /// The reader's CPU and the writer's; where not given, the kernel chooses.
+    pub cpus: Option<[usize; 2]>,
 }
 
 impl Work for StreamWork {
     fn cpus(&self) -> &[usize] {
-        &self.cpus
+        self.cpus.as_ref().map_or(&[], |cpus| cpus)
     }
 
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {

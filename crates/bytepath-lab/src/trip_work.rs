@@ -16,8 +16,9 @@ pub struct TripWork {
     pub medium: &'static dyn Medium,
     /// Bytes of a trip.
     pub bytes: usize,
-    /// The CPU of the end that begins, and of the one that answers.
-    pub cpus: [usize; 2],
+    /// The CPU of the end that begins, and of the one that answers; where not given, the kernel
+    /// chooses.
+    pub cpus: Option<[usize; 2]>,
 }
 
 impl TripWork {
@@ -31,7 +32,7 @@ impl TripWork {
 
 impl Work for TripWork {
     fn cpus(&self) -> &[usize] {
-        &self.cpus
+        self.cpus.as_ref().map_or(&[], |cpus| cpus)
     }
 
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {

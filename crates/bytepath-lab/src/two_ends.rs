@@ -19,15 +19,16 @@ pub(crate) struct TwoEnds<'a> {
     pub(crate) command: &'static str,
     /// What both are told besides.
     pub(crate) options: &'a [String],
-    /// The CPU of the end that begins, and of the one that answers.
-    pub(crate) cpus: [usize; 2],
+    /// The CPU of the end that begins, and of the one that answers; where not given, the kernel
+    /// chooses.
+    pub(crate) cpus: Option<[usize; 2]>,
 }
 
 impl TwoEnds<'_> {
-    fn end(&self, side: &str, cpu: usize) -> Command {
+    fn end(&self, side: &str, cpu: Option<usize>) -> Command {
         let mut command = Command::new(self.program);
         command.args([self.command, side]).args(self.options);
-        command.args(["--cpu", &cpu.to_string()]);
+        command.args(cpu.map(|cpu| format!("--cpu={cpu}")));
         command.args(Starter::this().words()).stderr(Stdio::piped());
         command
     }
@@ -38,18 +39,18 @@ impl TwoEnds<'_> {
             return Err("this is measured for a time; give one".into());
         };
         let (near, far) = controls().map_err(|error| error.to_string())?;
-        let [begins, answers] = self.cpus;
+        let [begins, answers] = self.cpus.map_or([None; 2], |cpus| cpus.map(Some));
         let mut running = Running::default();
         let mut beginning = self.end("begin", begins);
         beginning.args(["--time", &format!("{}us", time.as_micros())]);
         beginning.args(["--warm-up", &format!("{}us", timing.warm_up.as_micros())]);
         beginning.stdin(near).stdout(Stdio::piped());
-        running.begins = Some(spawn_on(&mut beginning, Some(begins))?);
+        running.begins = Some(spawn_on(&mut beginning, begins)?);
         // Its control socket is ours too until it is forgotten.
         drop(beginning);
         let mut answering = self.end("answer", answers);
         answering.stdin(far).stdout(Stdio::null());
-        running.answers = Some(spawn_on(&mut answering, Some(answers))?);
+        running.answers = Some(spawn_on(&mut answering, answers)?);
         drop(answering);
         ended(&mut running.begins, Says::Output, timing.patience())
     }

@@ -50,10 +50,9 @@ pub struct NamedPlacement {
     pub name: &'static str,
     /// What it really is.
     pub placement: Placement,
-    /// The CPU of the end that writes into what lies between.
-    pub writer_cpu: usize,
-    /// The CPU of the end that reads from it.
-    pub reader_cpu: usize,
+    /// The CPU of the end that writes into what lies between, and of the end that reads from it;
+    /// `None` for [`Placement::Free`].
+    pub cpus: Option<[usize; 2]>,
 }
 
 /// Why a placement cannot be had.
@@ -90,8 +89,8 @@ pub enum PlacementError {
     },
     /// The kernel refuses to place the thread for another reason.
     #[error(
-        "cannot run on CPU {cpu}: {errno}; a seccomp filter may forbid sched_setaffinity: use \
-         --placement free"
+        "cannot run on CPU {cpu}: {errno}; a seccomp filter may forbid sched_setaffinity, as systemd's \
+         SystemCallFilter=~@resources does; where a placement can be chosen, free does without"
     )]
     Refused {
         /// The CPU asked for.
@@ -100,7 +99,10 @@ pub enum PlacementError {
         errno: Errno,
     },
     /// The kernel does not tell, or does not take back, the CPUs that this thread may use.
-    #[error("cannot {what} the CPUs that this thread may use: {errno}; use --placement free")]
+    #[error(
+        "cannot {what} the CPUs that this thread may use: {errno}; where a placement can be chosen, \
+         free does without"
+    )]
     Affinity {
         /// `read` or `restore`.
         what: &'static str,
@@ -190,7 +192,7 @@ const NEAREST_OTHER: &[Placement] =
 
 fn pair_of(here: &[NamedPlacement], wanted: Placement) -> Option<(usize, usize)> {
     let found = here.iter().find(|named| named.placement == wanted)?;
-    Some((found.writer_cpu, found.reader_cpu))
+    found.cpus.map(|[writer, reader]| (writer, reader))
 }
 
 fn pinned(source: usize, sink: usize, allowed: &CpuList) -> Result<(usize, usize), PlacementError> {

@@ -7,7 +7,7 @@ use bytepath_report::schema;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::program::{HANGS_AFTER, arms, bytepath, run, shell, spawned};
+use crate::program::{HANGS_AFTER, arms, bytepath, installed, root, run, shell, spawned};
 
 /// Blocks and times that take no time; the figures mean nothing.
 const SHORT: [&str; 6] = ["--blocks", "2", "--time", "2ms", "--warm-up", "1ms"];
@@ -160,4 +160,15 @@ fn a_run_that_is_ended_leaves_no_file_and_what_a_killed_one_left_goes_with_the_n
     let next = run(&mut bench(&["--ops", "nop", "--blocks", "2", "--time", "2ms"]));
     assert!(next.status.success() && next.stderr.contains("removed "), "{next:?}");
     assert_eq!(there(), 0);
+}
+
+#[test]
+fn a_null_device_that_is_missing_is_told_and_not_the_program() {
+    if !(root() && installed("unshare")) {
+        println!("skipped: needs root and unshare");
+        return;
+    }
+    let line = "unshare -m sh -c 'mount -t tmpfs none /dev && \
+                exec $bytepath bench calls --blocks 2 --time 1ms --no-store'";
+    shell(line).refused(1, &["cannot open /dev/null", "is /dev there?"]);
 }

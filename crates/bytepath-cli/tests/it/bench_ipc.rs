@@ -4,7 +4,7 @@ use bytepath_lab::passing::{Keeps, WAYS};
 use bytepath_report::schema;
 use serde_json::Value;
 
-use crate::program::{arms, bytepath, run};
+use crate::program::{arms, bytepath, installed, run, shell};
 
 fn record(words: &[&str]) -> Value {
     let words = [&["bench", "ipc", "--blocks", "2", "--json", "-"][..], words].concat();
@@ -151,4 +151,28 @@ fn streams_bring_every_word_beside_the_bare_memory_that_is_their_reference() {
     }
     let wrong = run(&mut bytepath(&["bench", "ipc", "--bandwidth", "--latency"]));
     assert_eq!(wrong.status.code(), Some(2), "{}", wrong.stderr);
+}
+
+#[test]
+fn ends_without_a_placement_are_put_on_no_cpu() {
+    // Whoever asks for a CPU is refused it.
+    let refused = "strace -f -qqq -o /dev/null -e trace=sched_setaffinity \
+                   -e inject=sched_setaffinity:error=EPERM";
+    let refused = if installed("strace") { refused } else { "" };
+    let short = "--time 2ms --warm-up 1ms";
+    for asked in [
+        "--bytes 300K --arms pipe-read-write",
+        &format!("--latency --size 8 --arms pipe* {short}"),
+        &format!("--bandwidth --arms pipe* {short}"),
+    ] {
+        let line = format!(
+            "{refused} $bytepath bench ipc --blocks 2 --no-store --placement free {asked} --json -"
+        );
+        let record = shell(&line).well().json();
+        for arm in arms(&record) {
+            let params = &arm["params"];
+            assert!(params.get("cpus").is_none() && params["placement"] == "free", "{arm}");
+            assert_eq!(arm["status"], "ok", "{arm}");
+        }
+    }
 }

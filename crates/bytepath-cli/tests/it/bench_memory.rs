@@ -65,7 +65,29 @@ fn every_sweep_runs_over_every_kind_of_page_or_says_why_not() {
         assert!(ran(wanted), "{wanted}");
     }
     let first = &arms(&record)[0];
-    assert!(first["params"]["fits_into"].is_string(), "the cache is marked: {first}");
+    let tells = Path::new("/sys/devices/system/cpu/cpu0/cache/index0/size").exists();
+    assert_eq!(first["params"]["fits_into"].is_string(), tells, "the cache is marked: {first}");
+}
+
+#[test]
+fn where_no_cache_is_told_nothing_is_said_to_hold_a_block() {
+    if !(root() && installed("unshare")) {
+        println!("skipped: needs root and unshare");
+        return;
+    }
+    let words = ["memory", "--ops", "read", "--size", "16K", "--pages", "base"];
+    let words = [&words[..], &SHORT].concat().join(" ");
+    let hidden = |json: &str| {
+        shell(&format!(
+            "unshare -m sh -c 'mount -t tmpfs none /sys && exec $bytepath bench {words} {json}'"
+        ))
+    };
+    let record = hidden("--json -").json();
+    for arm in arms(&record) {
+        assert!(arm["params"].get("fits_into").is_none() && arm["status"] == "ok", "{arm}");
+    }
+    let told = hidden("").stdout;
+    assert!(told.contains("in GiB/s by block: ") && !told.contains("(memory)"), "{told}");
 }
 
 #[test]

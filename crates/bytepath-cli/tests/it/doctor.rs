@@ -180,7 +180,18 @@ fn without_proc_and_sys_it_says_what_it_cannot_know() {
     }
     let json = done.json();
     assert!(!done.stderr.contains("panicked"), "{done:?}");
-    for name in ["somaxconn", "steal", "swap", "cgroup-cpu", "psi", "mitigations", "seccomp"] {
+    let unknown = [
+        "somaxconn",
+        "steal",
+        "swap",
+        "cgroup-cpu",
+        "psi",
+        "mitigations",
+        "seccomp",
+        "thp",
+        "governor",
+    ];
+    for name in unknown {
         assert_eq!(finding(&json, name)["verdict"], "unknown", "{name} in {json:#}");
     }
     assert_ne!(finding(&json, "pipe-size")["verdict"], "unknown", "a pipe itself tells");

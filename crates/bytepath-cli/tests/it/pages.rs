@@ -117,6 +117,8 @@ fn what_cannot_be_looked_at_says_why() {
         let hidden =
             "unshare -m sh -c 'mount -t tmpfs none /proc && exec \"$bytepath\" pages -- true'";
         shell(hidden).refused(1, &["/proc/self/smaps cannot be read"]);
+        let process = hidden.replace("-- true", "1");
+        shell(&process).refused(1, &["cannot look at process 1: /proc is not mounted"]);
     }
     // A kernel thread has none.
     if root() && std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {

@@ -107,6 +107,10 @@ fn mitigations(here: &Here<'_>) -> Examined {
 pub(super) fn governor(here: &Here<'_>) -> Examined {
     let name = "governor";
     let governors = &here.machine.kernel().governors;
+    let cpus = "sys/devices/system/cpu";
+    if governors.is_empty() && !here.root.join(cpus).is_dir() {
+        return Examined::unknown(name, format!("/{cpus} cannot be read"));
+    }
     if governors.is_empty() {
         let why =
             "the processor, or the host of this virtual machine, chooses its frequency itself";

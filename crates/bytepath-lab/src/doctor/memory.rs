@@ -6,6 +6,8 @@ use bytepath_report::numbers;
 
 use super::{Change, Examined, Here, bytes};
 
+/// Every kernel has it.
+const MM: &str = "sys/kernel/mm";
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
 pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
@@ -37,9 +39,12 @@ pub(super) fn transparent(here: &Here<'_>) -> Examined {
                 .changed_by(here.change(&file, "madvise"))
         }
         Some(chosen) => Examined::good(name, chosen.to_owned(), why),
-        None => Examined::poor(name, "none", "this kernel has no transparent huge pages")
-            .costs(gain())
-            .by("a kernel with CONFIG_TRANSPARENT_HUGEPAGE"),
+        None if here.root.join(MM).is_dir() && !here.root.join(THP).exists() => {
+            Examined::poor(name, "none", "this kernel has no transparent huge pages")
+                .costs(gain())
+                .by("a kernel with CONFIG_TRANSPARENT_HUGEPAGE")
+        }
+        None => Examined::unknown(name, format!("/{file} cannot be read")),
     }
 }
 

@@ -237,6 +237,18 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_without_huge_pages_is_told_from_one_that_cannot_be_asked() {
+        let (hidden, without) = (told(&[]), told(&[("sys/kernel/mm/ksm/run", "0\n")]));
+        let machine =
+            Machine::from_facts(Facts { memory: Default::default(), ..Facts::ordinary() });
+        for (root, verdict) in [(hidden, Health::Unknown), (without, Health::Poor)] {
+            let place = root.path();
+            let here = Here { root: place, machine: &machine, profile: None, place };
+            assert_eq!(memory::transparent(&here).finding.verdict, verdict);
+        }
+    }
+
+    #[test]
     fn small_pipes_and_no_huge_pages_are_poor_and_can_be_changed() {
         let root = told(&[
             ("proc/sys/fs/pipe-max-size", "65536\n"),

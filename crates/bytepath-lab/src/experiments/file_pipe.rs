@@ -82,7 +82,7 @@ fn arm(
         writer,
         reader: vec!["--inlet".to_owned(), "read-touch".to_owned()],
         between: None,
-        cpus: placement.map(|placement| [placement.writer_cpu, placement.reader_cpu]),
+        cpus: placement.and_then(|placement| placement.cpus),
         expected: Some(job.expected),
     };
     Arm {

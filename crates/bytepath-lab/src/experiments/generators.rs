@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bytepath::placement::{NamedPlacement, Placement};
+use bytepath::placement::NamedPlacement;
 use bytepath_report::{Published, Unit};
 
 use super::Description;
@@ -159,12 +159,7 @@ struct At<'a> {
 impl At<'_> {
     /// A spinner on the only CPU keeps the other end from running.
     fn can(&self, ends: Ends) -> bool {
-        ends == Ends::Sleep || self.cpus().is_none_or(|[writer, reader]| writer != reader)
-    }
-
-    fn cpus(&self) -> Option<[usize; 2]> {
-        let free = self.placement.placement == Placement::Free;
-        (!free).then_some([self.placement.writer_cpu, self.placement.reader_cpu])
+        ends == Ends::Sleep || self.placement.cpus.is_none_or(|[writer, reader]| writer != reader)
     }
 
     fn other(&self, other: &Other) -> Arm {
@@ -191,7 +186,7 @@ impl At<'_> {
         let arm = self.arm(name, &line, Ok(Writer::Bytepath(words, None)), *ends);
         let beside = *suffix == "+vmsplice"
             && self.inlet == "splice-null"
-            && self.cpus().is_none_or(|[writer, reader]| writer != reader);
+            && self.placement.cpus.is_none_or(|[writer, reader]| writer != reader);
         let published = self.kind.published.filter(|_| beside).map(|value| Published {
             value,
             source: SOURCE.to_owned(),
@@ -217,7 +212,7 @@ impl At<'_> {
                 writer,
                 reader,
                 between: None,
-                cpus: self.cpus(),
+                cpus: self.placement.cpus,
                 expected: None,
             }) as Box<dyn Work>
         });
@@ -235,6 +230,8 @@ impl At<'_> {
 
 #[cfg(test)]
 mod tests {
+    use bytepath::placement::Placement;
+
     use super::*;
 
     #[test]
@@ -242,8 +239,7 @@ mod tests {
         let placement = |name, writer_cpu, reader_cpu| NamedPlacement {
             name,
             placement: Placement::Pinned { source: writer_cpu, sink: reader_cpu },
-            writer_cpu,
-            reader_cpu,
+            cpus: Some([writer_cpu, reader_cpu]),
         };
         let placements = [placement("same-cpu", 0, 0), placement("cross-cpu", 0, 1)];
         let arms = arms(&[], &placements, Path::new("bytepath"));

@@ -47,13 +47,14 @@ pub fn arms(placements: &[NamedPlacement], setup: &Setup<'_>) -> Vec<Arm> {
 }
 
 fn arm(way: &'static dyn Way, placement: &NamedPlacement, setup: &Setup<'_>) -> Arm {
-    let cpus = [placement.writer_cpu, placement.reader_cpu];
-    let params = BTreeMap::from([
+    let mut params = BTreeMap::from([
         ("way".to_owned(), way.how().into()),
         ("sink".to_owned(), setup.keeps.name().into()),
         ("placement".to_owned(), placement.name.into()),
-        ("cpus".to_owned(), cpus.to_vec().into()),
     ]);
+    if let Some(cpus) = placement.cpus {
+        params.insert("cpus".to_owned(), cpus.to_vec().into());
+    }
     let work = PassWork {
         program: setup.program.into(),
         way,
@@ -62,7 +63,7 @@ fn arm(way: &'static dyn Way, placement: &NamedPlacement, setup: &Setup<'_>) -> 
         bytes: setup.bytes,
         checksum: setup.checksum,
         directory: setup.directory.into(),
-        cpus,
+        cpus: placement.cpus,
     };
     Arm {
         name: format!("{}@{}", way.name(), placement.name),

@@ -30,11 +30,11 @@ pub fn arms(placements: &[NamedPlacement], program: &Path) -> Vec<Arm> {
 }
 
 fn arm(stream: &'static dyn Stream, placement: &NamedPlacement, program: &Path) -> Arm {
-    let cpus = [placement.reader_cpu, placement.writer_cpu];
-    let params = BTreeMap::from([
-        ("placement".to_owned(), placement.name.into()),
-        ("cpus".to_owned(), cpus.to_vec().into()),
-    ]);
+    let cpus = placement.cpus.map(|[writer, reader]| [reader, writer]);
+    let mut params = BTreeMap::from([("placement".to_owned(), placement.name.into())]);
+    if let Some(cpus) = cpus {
+        params.insert("cpus".to_owned(), cpus.to_vec().into());
+    }
     let work = StreamWork { program: program.into(), stream, cpus };
     Arm {
         name: format!("{}@{}", stream.name(), placement.name),

@@ -48,14 +48,15 @@ fn arm(
     placement: &NamedPlacement,
     program: &Path,
 ) -> Arm {
-    let cpus = [placement.writer_cpu, placement.reader_cpu];
     let size = numbers::bytes(bytes as u64).replace(' ', "");
-    let params = BTreeMap::from([
+    let mut params = BTreeMap::from([
         ("io_bytes".to_owned(), bytes.into()),
         ("placement".to_owned(), placement.name.into()),
-        ("cpus".to_owned(), cpus.to_vec().into()),
     ]);
-    let work = TripWork { program: program.into(), medium, bytes, cpus };
+    if let Some(cpus) = placement.cpus {
+        params.insert("cpus".to_owned(), cpus.to_vec().into());
+    }
+    let work = TripWork { program: program.into(), medium, bytes, cpus: placement.cpus };
     Arm {
         name: format!("{}/{size}@{}", medium.name(), placement.name),
         section: Some(format!("{size}@{}", placement.name)),

@@ -217,23 +217,27 @@ fn peer_arm(peer: &'static MemoryPeer, bytes: usize, setup: &Setup<'_>) -> Arm {
 }
 
 fn params(bytes: usize, pages: PageSize, setup: &Setup<'_>) -> BTreeMap<String, Value> {
-    let within = cache_of(bytes, setup);
-    BTreeMap::from([
+    let mut params = BTreeMap::from([
         ("block_bytes".to_owned(), bytes.into()),
         ("pages".to_owned(), pages.name().into()),
-        ("fits_into".to_owned(), within.into()),
-    ])
+    ]);
+    if let Some(within) = cache_of(bytes, setup) {
+        params.insert("fits_into".to_owned(), within.into());
+    }
+    params
 }
 
-/// The smallest cache of the first CPU that holds a block.
-fn cache_of(bytes: usize, setup: &Setup<'_>) -> String {
-    let caches = setup.topology.cpu(setup.cpus[0]).map(|cpu| cpu.caches.as_slice());
-    let holds = |cache: &&bytepath::machine::Cache| {
-        cache.kind != CacheKind::Instruction
-            && cache.size_bytes.is_some_and(|size| size >= bytes as u64)
-    };
-    let smallest = caches.unwrap_or_default().iter().filter(holds).min_by_key(|cache| cache.level);
-    smallest.map_or("memory".to_owned(), |cache| format!("L{}", cache.level))
+/// The smallest cache of the first CPU that holds a block, or memory; `None` where the machine does not
+/// tell how large its caches are.
+fn cache_of(bytes: usize, setup: &Setup<'_>) -> Option<String> {
+    let caches = &setup.topology.cpu(setup.cpus[0])?.caches;
+    let data = caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    let sizes: Vec<_> = data.filter_map(|cache| Some((cache.level, cache.size_bytes?))).collect();
+    let holds = sizes.iter().filter(|(_, size)| *size >= bytes as u64);
+    match holds.map(|(level, _)| level).min() {
+        Some(level) => Some(format!("L{level}")),
+        None => (!sizes.is_empty()).then(|| "memory".to_owned()),
+    }
 }
 
 /// `256KiB`, as it stands in names.
@@ -259,9 +263,9 @@ fn published(name: &str, bytes: usize, threads: usize) -> Option<Published> {
     Some(Published { value: mib / 1024.0, source: source.to_owned(), note })
 }
 
-/// The curve in a sentence: the best read at each size, with the cache that holds it.
+/// The curve in a sentence: the best read at each size, with the cache that holds it where that is known.
 pub fn curve(record: &Record) -> Option<String> {
-    let mut points: Vec<(u64, String, f64)> = Vec::new();
+    let mut points: Vec<(u64, Option<String>, f64)> = Vec::new();
     for arm in &record.arms {
         let param = |name: &str| arm.params.get(name);
         let is_read = arm.name.starts_with("read") && param("threads") == Some(&1.into());
@@ -269,7 +273,7 @@ pub fn curve(record: &Record) -> Option<String> {
             continue;
         };
         let bytes = param("block_bytes").and_then(Value::as_u64)?;
-        let cache = param("fits_into").and_then(Value::as_str)?.to_owned();
+        let cache = param("fits_into").and_then(Value::as_str).map(str::to_owned);
         match points.iter_mut().find(|(known, ..)| *known == bytes) {
             Some((.., best)) => *best = best.max(median),
             None => points.push((bytes, cache, median)),
@@ -278,12 +282,15 @@ pub fn curve(record: &Record) -> Option<String> {
     if points.is_empty() {
         return None;
     }
-    let point = |(bytes, cache, best): &(u64, String, f64)| {
-        format!("{} at {} ({cache})", numbers::figure(*best), numbers::bytes(*bytes))
+    let told = points.iter().any(|(_, cache, _)| cache.is_some());
+    let point = |(bytes, cache, best): &(u64, Option<String>, f64)| {
+        let cache = cache.as_ref().map(|cache| format!(" ({cache})")).unwrap_or_default();
+        format!("{} at {}{cache}", numbers::figure(*best), numbers::bytes(*bytes))
     };
     let points: Vec<_> = points.iter().map(point).collect();
     Some(format!(
-        "One thread reads at most, in GiB/s by block and what holds it: {}",
+        "One thread reads at most, in GiB/s by block{}: {}",
+        if told { " and what holds it" } else { "" },
         points.join(", ")
     ))
 }

@@ -305,7 +305,7 @@ fn arm(
         ("reader".to_owned(), format!("bytepath read {}", reader.join(" ")).into()),
         ("placement".to_owned(), placement.name.into()),
     ]);
-    if let Some([writer, reader]) = cpus(placement) {
+    if let Some([writer, reader]) = placement.cpus {
         params.insert("writer_cpu".to_owned(), writer.into());
         params.insert("reader_cpu".to_owned(), reader.into());
     }
@@ -328,7 +328,7 @@ fn arm(
                 writer: Writer::Bytepath(write, None),
                 reader,
                 between,
-                cpus: cpus(placement),
+                cpus: placement.cpus,
                 expected: None,
             }) as Box<dyn Work>
         }),
@@ -337,12 +337,7 @@ fn arm(
 
 /// Whether both ends run on one CPU.
 fn on_one(placement: &NamedPlacement) -> bool {
-    cpus(placement).is_some_and(|[writer, reader]| writer == reader)
-}
-
-fn cpus(placement: &NamedPlacement) -> Option<[usize; 2]> {
-    let free = placement.placement == bytepath::placement::Placement::Free;
-    (!free).then_some([placement.writer_cpu, placement.reader_cpu])
+    placement.cpus.is_some_and(|[writer, reader]| writer == reader)
 }
 
 fn published(value: f64) -> Published {
@@ -353,7 +348,7 @@ fn wait(rung: &Rung, placement: &NamedPlacement, point: &Point) -> &'static str 
     match (rung.wait, point.wait) {
         (RungWait::Fixed(wait), _) => wait,
         (_, Some(wait)) => wait.name(),
-        (RungWait::ByPlacement, None) if cpus(placement).is_none() => "hybrid",
+        (RungWait::ByPlacement, None) if placement.cpus.is_none() => "hybrid",
         (RungWait::ByPlacement, None) if !on_one(placement) => "spin",
         (RungWait::Asked | RungWait::ByPlacement, None) => "block",
     }
@@ -399,7 +394,7 @@ mod tests {
     use super::*;
 
     fn on(name: &'static str, writer_cpu: usize, reader_cpu: usize) -> NamedPlacement {
-        NamedPlacement { name, placement: Placement::SameCpu, writer_cpu, reader_cpu }
+        NamedPlacement { name, placement: Placement::SameCpu, cpus: Some([writer_cpu, reader_cpu]) }
     }
 
     #[test]

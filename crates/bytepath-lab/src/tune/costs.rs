@@ -128,11 +128,12 @@ const BOUNCERS: &[(&str, Make)] = &[("pipe", pipes), ("eventfd", eventfds), ("fu
 
 /// The time of one wake-up and the switch to who is woken, half of there and back.
 fn wake_up_ns(placement: &NamedPlacement, make: Make) -> f64 {
-    let Some(bouncer) = make() else { return f64::NAN };
+    let (Some(bouncer), Some([near_cpu, far_cpu])) = (make(), placement.cpus) else {
+        return f64::NAN;
+    };
     let far = Arc::clone(&bouncer);
-    let cpu = placement.reader_cpu;
     let echo = std::thread::Builder::new().spawn(move || {
-        let pinned = pin_this_thread(cpu);
+        let pinned = pin_this_thread(far_cpu);
         for _ in 0..=BOUNCES {
             far.wait(1);
             far.wake(0);
@@ -140,7 +141,7 @@ fn wake_up_ns(placement: &NamedPlacement, make: Make) -> f64 {
         drop(pinned);
     });
     let Ok(echo) = echo else { return f64::NAN };
-    let pinned = pin_this_thread(placement.writer_cpu);
+    let pinned = pin_this_thread(near_cpu);
     // The first takes the other thread's start with it.
     bouncer.wake(1);
     bouncer.wait(0);

@@ -28,13 +28,14 @@ pub(super) fn gib_per_s(
     size: PageSize,
     effort: Effort,
 ) -> Option<f64> {
+    let [writer_cpu, reader_cpu] = placement.cpus?;
     let ring = memory::ring(size).ok()?;
     let file = ring.as_fd().try_clone_to_owned().ok()?;
     let mut writer = Command::new(program);
     writer.arg("hand").args(Starter::this().words());
     writer.stdin(file).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = Some(spawn_on(&mut writer, Some(placement.writer_cpu)).ok()?);
-    let figure = pin_this_thread(placement.reader_cpu).ok().and_then(|_pinned| {
+    let mut child = Some(spawn_on(&mut writer, Some(writer_cpu)).ok()?);
+    let figure = pin_this_thread(reader_cpu).ok().and_then(|_pinned| {
         let mut reader = memory::Reader::new(ring);
         read_for(effort.time * SAMPLES, &mut reader).ok()?;
         let (bytes, seconds) = read_for(effort.time * SAMPLES, &mut reader).ok()?;

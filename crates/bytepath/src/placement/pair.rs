@@ -16,7 +16,7 @@ pub(super) fn distinct(topology: &Topology, allowed: &CpuList) -> Vec<NamedPlace
         .map(|cpu| Place::of(cpu, topology))
         .collect();
     let sets = preferred(&cpus);
-    let same = sets.iter().flatten().next().map(|cpu| named(Placement::SameCpu, (cpu.id, cpu.id)));
+    let same = sets.iter().flatten().next().map(|cpu| named(Placement::SameCpu, [cpu.id; 2]));
     let pairs = KINDS.iter().filter_map(|kind| {
         let found = sets.iter().find_map(|set| first_pair(set, *kind))?;
         Some(named(*kind, found))
@@ -31,15 +31,15 @@ fn preferred<'a>(cpus: &'a [Place]) -> [Vec<&'a Place>; 3] {
     [cpus.iter().filter(away).collect(), cpus.iter().filter(other).collect(), cpus.iter().collect()]
 }
 
-fn first_pair(cpus: &[&Place], kind: Placement) -> Option<(usize, usize)> {
+fn first_pair(cpus: &[&Place], kind: Placement) -> Option<[usize; 2]> {
     cpus.iter().enumerate().find_map(|(index, writer)| {
         let reader = cpus[index + 1..].iter().find(|reader| relation(writer, reader) == kind)?;
-        Some((writer.id, reader.id))
+        Some([writer.id, reader.id])
     })
 }
 
-fn named(placement: Placement, (writer_cpu, reader_cpu): (usize, usize)) -> NamedPlacement {
-    NamedPlacement { name: placement.name(), placement, writer_cpu, reader_cpu }
+fn named(placement: Placement, cpus: [usize; 2]) -> NamedPlacement {
+    NamedPlacement { name: placement.name(), placement, cpus: Some(cpus) }
 }
 
 /// What decides how near a CPU is to another, in few words: machines may have a thousand CPUs, and

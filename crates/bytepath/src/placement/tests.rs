@@ -5,7 +5,11 @@ use crate::machine::{Machine, fixture};
 
 fn distinct(topology: &Topology, allowed: &str) -> Vec<(&'static str, usize, usize)> {
     let placements = Placement::distinct(topology, &CpuList::parse(allowed));
-    placements.iter().map(|named| (named.name, named.writer_cpu, named.reader_cpu)).collect()
+    let of = |named: &NamedPlacement| {
+        let [writer, reader] = named.cpus.expect("each has CPUs");
+        (named.name, writer, reader)
+    };
+    placements.iter().map(of).collect()
 }
 
 #[test]
@@ -104,11 +108,9 @@ fn this_machine_can_pin_to_each_of_its_placements() {
         println!("skipped: this machine does not tell its CPUs");
     }
     for named in here {
-        println!(
-            "{} ({}): {} to {}",
-            named.name, named.placement, named.writer_cpu, named.reader_cpu
-        );
-        for cpu in [named.writer_cpu, named.reader_cpu] {
+        let cpus = named.cpus.expect("each has CPUs");
+        println!("{} ({}): {} to {}", named.name, named.placement, cpus[0], cpus[1]);
+        for cpu in cpus {
             pin_this_thread(cpu).expect("an allowed CPU").unpin().expect("the CPUs from before");
         }
     }

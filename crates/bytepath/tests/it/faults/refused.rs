@@ -431,6 +431,8 @@ fn a_cpu_that_a_sandbox_does_not_let_a_thread_choose_is_refused_with_the_reason(
             let word = std::io::Error::from(errno).to_string();
             let word = word.split(" (os").next().expect("a word");
             assert!(said.contains(&what) && said.contains(word), "{said}");
+            // Not every command has the option.
+            assert!(said.contains("placement") && !said.contains("--placement"), "{said}");
         }
     }
 }

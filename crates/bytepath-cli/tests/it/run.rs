@@ -83,6 +83,8 @@ const EVERYWHERE: &[&str] = &[
     "cat /dev/null | cat",
     "echo \"it's $((1 + 2))\" | cat",
     "A='x y' sh -c 'echo \"$A\"' | cat",
+    "echo 'a\nb' | no-such-program",
+    "echo 'a\n' \"\nb\" | tr '\n' x | cat </none",
 ];
 
 #[test]

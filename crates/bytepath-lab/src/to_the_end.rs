@@ -95,7 +95,7 @@ pub(crate) fn file_in(directory: &Path) -> Result<File, String> {
 }
 
 /// How lines begin that only say where to read on.
-const ADVICE: &[&str] = &["Try '", "Try `", "For more information", "Usage:", "usage:"];
+const ADVICE: &[&str] = &["Try '", "Try `", "For more information", "Usage:", "usage:", "tip:"];
 
 /// The last line that a program said, but for advice, as the end of a sentence.
 pub(crate) fn said(errors: &mut File) -> String {

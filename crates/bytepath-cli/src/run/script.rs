@@ -238,7 +238,7 @@ fn stages(line: &[u8], shell: &Path, own: Option<&Own>) -> Script {
             "it names SHLVL, which stages are given so that they find it as it was",
         );
     }
-    let mut reader = Reader { line, at: 0, is_bash, replaces_itself, own, stages, stage };
+    let mut reader = Reader { line, at: 0, is_bash, replaces_itself, own, lines: 0, stages, stage };
     match reader.read() {
         Err(why) => Script::Whole(why),
         Ok(()) if reader.stages.len() < 2 => Script::Whole("it is a single command"),
@@ -329,6 +329,8 @@ struct Reader<'a> {
     /// It is bash, which gives its process to the last program, and then counts itself as gone.
     replaces_itself: bool,
     own: Option<&'a Own>,
+    /// Newlines, in quotes, of the stages before.
+    lines: usize,
     stages: Vec<Part>,
     stage: Stage,
 }
@@ -538,7 +540,10 @@ impl Reader<'_> {
             None if given.starts_with(b"-") || given.starts_with(b"+") => " ".to_owned(),
             None => String::new(),
         };
-        let shell_text = [before.as_bytes(), &given, more].concat();
+        // Messages tell of lines.
+        let lines = b"\n".repeat(self.lines);
+        self.lines += stage.text.iter().filter(|byte| **byte == b'\n').count();
+        let shell_text = [&lines[..], before.as_bytes(), &given, more].concat();
         let [text, shell_text] = [[&shown, more].concat(), shell_text].map(OsString::from_vec);
         self.stages.push(Part { text, shell_text, shell_level });
         Ok(())

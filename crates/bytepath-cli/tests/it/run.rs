@@ -83,6 +83,8 @@ const EVERYWHERE: &[&str] = &[
     "cat /dev/null | cat",
     "echo \"it's $((1 + 2))\" | cat",
     "A='x y' sh -c 'echo \"$A\"' | cat",
+    "echo 'a\nb' | no-such-program",
+    "echo 'a\n' \"\nb\" | tr '\n' x | cat </none",
 ];
 
 #[test]
@@ -800,6 +802,12 @@ fn what_gives_other_output_each_time_gives_no_figure() {
         let words = ["bench", "run", "--blocks", "2", text];
         run(&mut bytepath(&words)).refused(1, &["no arm can run", why]);
     }
+    let words = ["bench", "run", "--blocks", "2", "--with", "--bogus", "true | cat"];
+    let why = "it said: error: unexpected argument '--bogus' found";
+    run(&mut bytepath(&words)).refused(1, &["1 of 2 arms failed", why]);
+    // To both it is a program that is not there, and no option.
+    let words = ["bench", "run", "--blocks", "2", "-i=127", "--", "-x | nosuch-at-all"];
+    run(&mut bytepath(&words)).well();
     run(&mut bytepath(&["bench", "run", " "])).refused(2, &["empty"]);
     run(&mut bytepath(&["bench", "run", "a", "a"])).refused(2, &["twice"]);
     let done =

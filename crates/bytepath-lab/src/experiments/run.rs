@@ -48,11 +48,14 @@ fn pair(text: &str, asked: &Asked<'_>) -> [Arm; 2] {
     let several = asked.pipelines.len() > 1;
     let output = Rc::new(Cell::new(None));
     let shell = asked.shell.display().to_string();
+    // It would be an option of either, if nothing stood before it.
+    let before = if text.starts_with(['-', '+']) { " " } else { "" };
+    let given = format!("{before}{text}");
     let ours = [asked.program.display().to_string(), "run".into(), "--no-summary".into()];
     let ours = ours.into_iter().chain(["--shell".into(), shell.clone()]);
     let ours: Vec<String> =
-        ours.chain(asked.options.iter().cloned()).chain([text.to_owned()]).collect();
-    let words = [("shell", vec![shell, "-c".into(), text.to_owned()]), ("bytepath", ours)];
+        ours.chain(asked.options.iter().cloned()).chain([given.clone()]).collect();
+    let words = [("shell", vec![shell, "-c".into(), given]), ("bytepath", ours)];
     words.map(|(name, words)| Arm {
         name: if several { format!("{text}/{name}") } else { name.to_owned() },
         section: several.then(|| text.to_owned()),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-
 from bytepath import _bytepath
 
 
@@ -14,6 +12,8 @@ class Machine(dict[str, str]):
         return "\n".join(f"{name}: {value}" for name, value in self.items())
 
     def _repr_html_(self) -> str:
+        import html
+
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(value)}</td></tr>"

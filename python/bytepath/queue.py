@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from collections.abc import Callable
 from multiprocessing.reduction import DupFd
@@ -64,13 +63,13 @@ class Queue:
         if receivers not in ("one", "many"):
             raise ValueError(f'receivers is "one" or "many", and not {receivers!r}')
         maxsize = index(maxsize)
-        board = _bytepath.Board.create(secrets.randbits(128))
+        board = _bytepath.Board.create(int.from_bytes(os.urandom(16), "little"))
         if receivers == "many":
             pool = _bytepath.Pool.create(_POOL_RING_BYTES if ring_bytes is None else ring_bytes, capacity)
             self._begin("", None, board, maxsize, capacity, RING_BYTES, pool)
             keep_account_of(self)
             return
-        name = "bytepath-queue-" + secrets.token_hex(16)
+        name = "bytepath-queue-" + os.urandom(16).hex()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind("\0" + name)
         listener.listen(_BACKLOG)

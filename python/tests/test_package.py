@@ -29,6 +29,34 @@ def test_all_names_are_there():
         assert hasattr(bytepath, name)
 
 
+def test_names_that_are_loaded_later_are_there_at_once(python):
+    done = python(
+        "import bytepath, pickle\n"
+        "assert set(bytepath.__all__) <= set(dir(bytepath))\n"
+        "assert not hasattr(bytepath, 'no_such_name')\n"
+        "from bytepath import *\n"
+        "assert set(bytepath.__all__) <= set(globals())\n"
+        "assert bench is bytepath.bench and isinstance(Profile(), bytepath.Profile)\n"
+        "assert pickle.loads(pickle.dumps(TreeCopied)) is TreeCopied\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_program_that_copies_and_has_a_queue_loads_nothing_of_the_benchmark_lab(python):
+    done = python(
+        "import sys\n"
+        # By what else is installed.
+        "had = set(sys.modules)\n"
+        "import bytepath\n"
+        "assert bytepath.copy('/etc/passwd', '/dev/null').bytes > 0\n"
+        "with bytepath.Queue() as queue:\n"
+        "    queue.put(1)\n"
+        "    assert queue.get() == 1\n"
+        "print({'bytepath._bench', 'html', 'json', 'secrets'} & set(sys.modules) - had)\n"
+    )
+    assert done.stdout == "set()\n", done.stderr
+
+
 def test_a_queue_of_a_kind_gives_queues_of_that_kind():
     for gives in (bytepath.Queue.__enter__, bytepath.Queue.listen, bytepath.Queue.connect):
         given = typing.get_type_hints(gives)["return"]

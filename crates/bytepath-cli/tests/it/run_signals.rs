@@ -270,7 +270,8 @@ impl Person {
         if !installed("setsid") || !installed("bash") {
             return None;
         }
-        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let terminal = openpt(flags).expect("a terminal");
         grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it is ours");
         let name = ptsname(&terminal, Vec::new()).expect("it has a name");
         let name = name.to_str().expect("plain").to_owned();

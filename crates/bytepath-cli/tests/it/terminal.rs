@@ -28,7 +28,8 @@ pub(crate) fn on_terminal(words: &[&str], stdout: Stdio) -> (Bounded, Screen) {
 
 /// The same with any program.
 pub(crate) fn drawing(command: &mut Command) -> (Bounded, Screen) {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let terminal = openpt(flags).expect("a terminal");
     grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it is ours");
     let name = ptsname(&terminal, Vec::new()).expect("it has a name");
     let name = name.to_str().expect("in plain letters").to_owned();

@@ -53,7 +53,8 @@ fn a_reader_that_gets_nothing_reports_no_speed() {
 #[test]
 fn somebody_who_has_read_enough_of_the_output_is_no_error() {
     // The reader of the pipe is gone before anything is said.
-    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+    let (reader, writer) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
     drop(reader);
     let mut command = bytepath(&["bench", "pipes", "--list"]);
     let output = command.stdout(writer).stderr(std::process::Stdio::piped()).output();

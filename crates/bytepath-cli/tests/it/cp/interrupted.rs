@@ -272,7 +272,7 @@ fn where_nobody_reads_how_far_it_came_one_signal_ends_it_all_the_same() {
 
 /// A pipe into which nothing more goes.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
-    let (reader, full) = pipe_with(PipeFlags::NONBLOCK).expect("a pipe");
+    let (reader, full) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).expect("a pipe");
     while rustix::io::write(&full, &[0; 4096]) != Err(Errno::AGAIN) {}
     let flags = rustix::fs::fcntl_getfl(&full).expect("flags");
     rustix::fs::fcntl_setfl(&full, flags - rustix::fs::OFlags::NONBLOCK).expect("it blocks");

@@ -10,6 +10,7 @@ use std::thread::Builder;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
+use bytepath::inlets::byte_sum;
 use bytepath::{Endpoint, Job, Knobs, Plan, Transfer};
 use bytepath_lab::ends::Pattern;
 use bytepath_lab::pipe_work::Expected;
@@ -158,8 +159,7 @@ fn summed(file: &File, bytes: u64) -> anyhow::Result<Expected> {
             break;
         }
         expected.bytes += count as u64;
-        let sum: u64 = piece[..count].iter().map(|byte| u64::from(*byte)).sum();
-        expected.sum = expected.sum.wrapping_add(sum);
+        expected.sum = expected.sum.wrapping_add(byte_sum(&piece[..count]));
     }
     Ok(expected)
 }

@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use bytepath::inlets::byte_sum;
 use bytepath::page_cache;
 
 use super::ground::{Ground, dropped};
@@ -306,10 +307,7 @@ const PAGE_BYTES: usize = 4096;
 /// pages that change places change the sum.
 fn sum_of(bytes: &[u8], at: u64) -> u64 {
     let pages = bytes.chunks(PAGE_BYTES).zip(at / PAGE_BYTES as u64 + 1..);
-    pages.fold(0, |sum, (page, number)| {
-        let bytes: u64 = page.iter().map(|byte| u64::from(*byte)).sum();
-        sum.wrapping_add(bytes.wrapping_mul(number))
-    })
+    pages.fold(0, |sum, (page, number)| sum.wrapping_add(byte_sum(page).wrapping_mul(number)))
 }
 
 /// A file of bytes that neither compress nor repeat; its length and its sum.

@@ -48,8 +48,13 @@ pub(super) struct Member {
     /// Whether it was looked at after its end, so that its counts are whole.
     pub(super) seen_ended: bool,
     pub(super) doing: Doing,
-    /// How often it was seen at each.
-    pub(super) looks: BTreeMap<Doing, u32>,
+    /// For how long it was seen at each.
+    pub(super) times: BTreeMap<Doing, Duration>,
+    pub(super) looks: u32,
+    /// Whether it has not run since the look before.
+    rested: bool,
+    /// The place in the kernel where it sleeps, where that is told.
+    sleeps_in: Option<String>,
     seen: Instant,
     /// For how long it was stopped.
     pub(super) stopped: Duration,
@@ -93,8 +98,10 @@ pub(super) struct Joint {
     /// Why it could not be made larger.
     pub(super) refused: Option<String>,
     pub(super) looks: u32,
-    pub(super) full: u32,
-    pub(super) empty: u32,
+    /// For how long it was looked at, and was full, and empty.
+    pub(super) seen: Duration,
+    pub(super) full: Duration,
+    pub(super) empty: Duration,
 }
 
 /// All of them.
@@ -113,6 +120,8 @@ pub(super) struct Family {
     /// For how long all of them were stopped.
     pub(super) stopped: Duration,
     pub(super) window: Duration,
+    /// Whether nobody has run, come or gone since the look before.
+    pub(super) rested: bool,
 }
 
 impl Family {
@@ -134,6 +143,7 @@ impl Family {
             looked: Instant::now(),
             stopped: Duration::ZERO,
             window: Duration::ZERO,
+            rested: false,
         }
     }
 
@@ -143,27 +153,31 @@ impl Family {
         self.window = now - std::mem::replace(&mut self.looked, now);
         let mut found = Vec::new();
         self.below.each(LOOKED_AT_MAX, |pid, has_children| found.push((pid, has_children)));
+        self.rested = true;
         for member in self.members.iter_mut().filter(|member| member.alive) {
             member.alive = found.iter().any(|(pid, _)| *pid == member.pid);
             if !member.alive {
+                self.rested = false;
                 member.let_go(&self.allowed);
             }
         }
         for (pid, has_children) in found {
             self.look_at(pid, has_children);
         }
+        self.rested &= self.members.iter().all(|member| !member.alive || member.rested);
         self.forget_the_least();
         self.join();
         let pipe_bytes = self.pipe_bytes();
         for (number, joint) in &mut self.joints {
-            joint.look(*number, &self.members, &self.size, pipe_bytes);
+            joint.look(*number, &self.members, &self.size, pipe_bytes, self.window);
         }
         for member in self.members.iter_mut().filter(|member| member.alive) {
             member.doing = member.done_now(&self.joints);
             if member.now.is_stopped() {
                 member.stopped += self.window;
             } else {
-                *member.looks.entry(member.doing).or_default() += 1;
+                *member.times.entry(member.doing).or_default() += self.window;
+                member.looks += 1;
             }
         }
         let lives = |member: &&Member| member.alive && !member.now.has_ended();
@@ -424,7 +438,10 @@ impl Member {
             alive: true,
             seen_ended: false,
             doing: Doing::default(),
-            looks: BTreeMap::new(),
+            times: BTreeMap::new(),
+            looks: 0,
+            rested: false,
+            sleeps_in: None,
             seen: Instant::now(),
             stopped: Duration::ZERO,
         }
@@ -432,6 +449,7 @@ impl Member {
 
     fn take(&mut self, reading: Reading, has_children: bool) {
         if reading.has_ended() {
+            self.rested = self.now.has_ended();
             self.seen_ended = reading.moved.is_some();
             self.now = Reading { moved: reading.moved.or(self.now.moved), ..reading };
             return;
@@ -439,10 +457,14 @@ impl Member {
         if reading.name != self.now.name {
             self.words = process::words(self.pid).unwrap_or_else(|| reading.name.clone());
         }
+        self.rested = self.looks > 0 && reading.has_rested_since(&self.now);
         self.before = std::mem::replace(&mut self.now, reading);
         self.has_children = has_children;
-        self.pipes = process::pipes(self.pid);
-        self.program = process::program(self.pid);
+        if !self.rested {
+            self.pipes = process::pipes(self.pid);
+            self.program = process::program(self.pid);
+            self.sleeps_in = process::sleeps_in(self.pid);
+        }
     }
 
     /// Whether it runs on other CPUs than it was given.
@@ -498,7 +520,7 @@ impl Member {
             'S' => {}
             _ => return Doing::Other,
         }
-        let place = process::sleeps_in(self.pid).unwrap_or_default();
+        let place = self.sleeps_in.as_deref().unwrap_or_default();
         let starved =
             || joints.values().any(|joint| joint.reader == self.pid && joint.fill_bytes == 0);
         let held_up = || joints.values().any(|joint| joint.writer == self.pid && joint.is_full());
@@ -597,8 +619,9 @@ impl Joint {
             most_bytes: 0,
             refused: None,
             looks: 0,
-            full: 0,
-            empty: 0,
+            seen: Duration::ZERO,
+            full: Duration::ZERO,
+            empty: Duration::ZERO,
         }
     }
 
@@ -608,7 +631,14 @@ impl Joint {
     }
 
     /// Opens the pipe for a moment: kept open, it would hide from each end that the other is gone.
-    fn look(&mut self, number: u64, members: &[Member], size: &PipeSize, wanted: usize) {
+    fn look(
+        &mut self,
+        number: u64,
+        members: &[Member],
+        size: &PipeSize,
+        wanted: usize,
+        window: Duration,
+    ) {
         let of_reader =
             members.iter().rev().find(|member| member.pid == self.reader && member.alive);
         let Some(reader) = of_reader else { return };
@@ -629,8 +659,9 @@ impl Joint {
         self.fill_bytes = ioctl_fionread(&pipe).unwrap_or(0);
         self.most_bytes = self.most_bytes.max(self.fill_bytes);
         self.looks += 1;
-        self.full += u32::from(self.is_full());
-        self.empty += u32::from(self.fill_bytes == 0);
+        self.seen += window;
+        self.full += if self.is_full() { window } else { Duration::ZERO };
+        self.empty += if self.fill_bytes == 0 { window } else { Duration::ZERO };
     }
 }
 
@@ -733,6 +764,47 @@ mod tests {
         let places = its.map(|member| (member.pid.as_raw_nonzero().get(), first)).collect();
         family.place(&places).expect("they are ours");
         Some((child, family, allowed))
+    }
+
+    #[test]
+    fn while_nobody_runs_all_rest_and_nothing_that_is_done_then_is_missed() {
+        use std::io::{Read, Write};
+        use std::process::{Command, Stdio};
+        let below = Below::noted().expect("/proc tells");
+        let mut command = Command::new("bash");
+        command.args(["-c", "echo; read line; exec 7</dev/zero 8< <(sleep 60); echo; read line"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash");
+        let mut told = [0];
+        let (mut its_input, mut its_output) = (child.stdin.take(), child.stdout.take());
+        let mut says = || its_output.as_mut().expect("piped").read_exact(&mut told).expect("told");
+        says();
+        let mut family = Family::new(below, PipeSize::new(None), CpuList::default(), None);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let rests = |family: &mut Family| loop {
+            family.look();
+            if family.rested {
+                break;
+            }
+            assert!(Instant::now() < deadline, "it waits for a line");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        rests(&mut family);
+        let pid = Pid::from_child(&child);
+        let pipes = |family: &Family| family.member(pid).expect("it was seen").pipes.clone();
+        let before = pipes(&family);
+        its_input.as_mut().expect("piped").write_all(b"on\n").expect("it reads");
+        says();
+        family.look();
+        assert!(!family.rested, "it has run");
+        rests(&mut family);
+        let new: Vec<_> =
+            pipes(&family).into_iter().filter(|pipe| !before.contains(pipe)).collect();
+        let below: Vec<Pid> = family.members.iter().map(|member| member.pid).collect();
+        for pid in below {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        child.wait().expect("it is ours");
+        assert!(new.iter().any(|pipe| pipe.fd == 8 && pipe.is_read), "{new:?}");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(super) struct Reading {
     /// Time on a CPU, and time waiting for one.
     pub(super) run_ns: u64,
     pub(super) wait_ns: u64,
+    /// Whether these are the scheduler's, and not ticks.
+    pub(super) are_exact: bool,
     /// Whether it has waited for children that ended: what those moved is counted as its own.
     pub(super) has_waited: bool,
     /// What it asked read(2) and write(2) and their like to move; splice(2) is not counted there.
@@ -55,8 +57,10 @@ impl Reading {
     /// `None` where the process is gone, or is not ours to look at.
     pub(super) fn of(pid: Pid) -> Option<Reading> {
         let mut reading = stat(pid)?;
-        (reading.run_ns, reading.wait_ns) = scheduled(pid, reading.threads)
-            .unwrap_or(((1e9 * (reading.user_s + reading.system_s)) as u64, 0));
+        let scheduled = scheduled(pid, reading.threads);
+        reading.are_exact = scheduled.is_some();
+        (reading.run_ns, reading.wait_ns) =
+            scheduled.unwrap_or(((1e9 * (reading.user_s + reading.system_s)) as u64, 0));
         reading.moved = moved(pid);
         let ticks = rustix::param::clock_ticks_per_second() as f64;
         let began = Duration::from_secs_f64(reading.began as f64 / ticks);
@@ -94,6 +98,13 @@ impl Reading {
 
     pub(super) fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
+    }
+
+    /// Whether it has not run at all since an earlier reading: what only it can change, as its open
+    /// files, is as it was.
+    pub(super) fn has_rested_since(&self, before: &Reading) -> bool {
+        let is_one = |reading: &Reading| reading.are_exact && reading.threads == 1;
+        is_one(self) && is_one(before) && self.run_ns == before.run_ns
     }
 
     pub(super) fn cpu_s(&self) -> f64 {

@@ -215,10 +215,10 @@ fn processes(family: Option<&Family>) -> (Vec<RanStage>, Vec<Option<Pid>>) {
 }
 
 fn seen(member: &Member) -> RanStage {
-    let looks: u32 = member.looks.values().sum();
+    let seen: Duration = member.times.values().sum();
     let share = |doings: &[Doing]| {
-        let count: u32 = doings.iter().filter_map(|doing| member.looks.get(doing)).sum();
-        (looks > 0).then(|| f64::from(count) / f64::from(looks))
+        let time: Duration = doings.iter().filter_map(|doing| member.times.get(doing)).sum();
+        (!seen.is_zero()).then(|| time.div_duration_f64(seen))
     };
     RanStage {
         command: member.words.clone(),
@@ -226,7 +226,7 @@ fn seen(member: &Member) -> RanStage {
         system_s: member.now.system_s,
         read_bytes: member.now.moved.map(|moved| moved.read_bytes),
         written_bytes: member.now.moved.map(|moved| moved.written_bytes),
-        looks,
+        looks: member.looks,
         runs: share(&[Doing::Runs, Doing::WaitsForCpu]),
         waits_cpu: share(&[Doing::WaitsForCpu]),
         waits_input: share(&[Doing::WaitsForInput]),
@@ -272,10 +272,9 @@ fn pipes(pids: &[Option<Pid>], family: Option<&Family>, whole: Option<&str>) -> 
 }
 
 fn told(from: usize, to: usize, through: Through, joint: Option<&Joint>) -> RanPipe {
-    let joint = joint.filter(|joint| joint.looks > 0);
-    let share = |count: fn(&Joint) -> u32| {
-        joint.map(|joint| f64::from(count(joint)) / f64::from(joint.looks))
-    };
+    let joint = joint.filter(|joint| !joint.seen.is_zero());
+    let share =
+        |time: fn(&Joint) -> Duration| joint.map(|joint| time(joint).div_duration_f64(joint.seen));
     RanPipe {
         from,
         to,

@@ -49,6 +49,8 @@ const FIRST_LOOKS_MS: [u64; 5] = [1, 2, 4, 8, 15];
 const FIRST_LOOK_MS: u64 = 15;
 /// With nobody to be placed.
 const USUAL_WINDOW: Duration = Duration::from_millis(100);
+/// While all of them sleep, at the least.
+const RESTING_WINDOW: Duration = Duration::from_millis(250);
 /// Who sends a signal to a whole group comes to all of it within this, and timeout(1) sends one to us
 /// first.
 const GROUP_HAS_IT_AFTER: Duration = Duration::from_millis(10);
@@ -124,6 +126,12 @@ impl Watched {
 
     /// Looks, and gives the time until the next look.
     fn look(&mut self) -> Duration {
+        let window = self.look_and_place();
+        let rests = self.family.as_ref().is_some_and(|family| family.rested);
+        if rests { window.max(RESTING_WINDOW) } else { window }
+    }
+
+    fn look_and_place(&mut self) -> Duration {
         let Some(family) = &mut self.family else { return USUAL_WINDOW };
         family.look();
         if let Some(measured) = &self.measured {

@@ -126,7 +126,7 @@ mod tests {
         for len in (0..40).chain([1000, 1024, 1031, 2048, 65_536 + 3]) {
             let full = vec![0xff; len];
             assert_eq!(byte_sum(&full), naive(&full), "{len}");
-            let any: Vec<u8> = (0..len).map(|at| (at * 167 >> 3) as u8).collect();
+            let any: Vec<u8> = (0..len).map(|at| (at * 167 / 8) as u8).collect();
             assert_eq!(byte_sum(&any), naive(&any), "{len}");
             for at in 0..len.min(1100) {
                 let mut one = vec![0; len];

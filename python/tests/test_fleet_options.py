@@ -5,12 +5,14 @@ import contextlib
 import fcntl
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -174,6 +176,17 @@ def test_a_fleet_of_its_own_obeys_nobody_else(command, tmp_path):
 
     address, answer = asyncio.run(tried())
     assert address.startswith("tls://") and answer == "b"
+
+
+def test_the_keys_of_a_fleet_of_its_own_are_on_no_disk(command, monkeypatch, tmp_path):
+    pytest.importorskip("cryptography")
+    keys = cluster._keys()
+    # Where files could be made, if there were such a folder.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    # The second is what workers get.
+    for those in (keys, pickle.loads(pickle.dumps(keys))):
+        for role in ("client", "scheduler", "worker"):
+            assert those.get_connection_args(role)["ssl_context"] and those.get_listen_args(role)["ssl_context"]
 
 
 def test_wrong_words_end_with_2_before_anything_is_made_or_kept(command, tmp_path):

@@ -31,6 +31,8 @@ from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.progress import size  # noqa: E402
 from bytepath.fleet.errors import FleetError  # noqa: E402
 
+SEEING = Path(__file__).parents[2] / "docs" / "seeing.md"
+
 RECORDER = """\
 #!{python}
 # Stands before the program: notes what each piece is asked for, and whether two are at work at once.
@@ -975,6 +977,8 @@ def test_metrics_tell_how_far_a_copying_is_and_how_it_ended(command, tmp_path):
         for name, value in (("job_running", 0), ("job_exit_code", code), ("failed_entries", code), ("files_total", 5 - code),
                             ("moved_bytes_total", 500 - 100 * code), ("workers", 1)):  # fmt: skip
             assert f"\nbytepath_{name}{{{own}}} {value}\n" in told, told
+        for name, kind in re.findall(r"# TYPE (\w+) (\w+)\n", told):
+            assert f"| `{name}` | {kind} |" in SEEING.read_text(), name
         if code:
             (tmp_path / "copy/f3").rmdir()
     # It disturbs nothing.

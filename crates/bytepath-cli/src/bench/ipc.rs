@@ -10,7 +10,7 @@ use bytepath_lab::arm::Arm;
 use bytepath_lab::experiments::{Description, ipc, ipc_bandwidth, ipc_latency};
 use bytepath_lab::passing::{Keeps, checksum};
 use bytepath_lab::tune::Site;
-use clap::Args;
+use clap::{Arg, Args};
 
 use super::{
     BLOCKS, Measuring, Sampling, TIMES, Times, against_first, listed, placements, show, telling,
@@ -20,11 +20,7 @@ use crate::{pass, trip, values, wrong_usage};
 
 /// How fast does a big file go from one process to another? Pipes, sockets, shared memory, channels
 #[derive(Args)]
-#[command(
-    mut_args(telling(BLOCKS, TRIPS)),
-    mut_args(telling_with("with --latency ", TIMES, TRIPS)),
-    mut_args(telling_with("with --bandwidth ", TIMES, STREAMS))
-)]
+#[command(mut_args(telling(BLOCKS, TRIPS)), mut_args(telling_times))]
 pub(crate) struct Ipc {
     /// Only arms whose name (or part before the @) matches: 'channel*', '*@same-cpu'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
@@ -74,6 +70,12 @@ const STREAMS: [Sampling; 2] = [
     Sampling { blocks: 10, time: Duration::from_millis(300), warm_up: Duration::from_millis(50) },
     Sampling { blocks: 3, time: Duration::from_millis(100), warm_up: Duration::from_millis(20) },
 ];
+
+/// Has the help tell how long a sample takes, which depends on what is asked.
+fn telling_times(option: Arg) -> Arg {
+    let option = telling_with("with --latency ", TIMES, TRIPS)(option);
+    telling_with("with --bandwidth ", TIMES, STREAMS)(option)
+}
 
 pub(super) fn run(options: &Ipc) -> anyhow::Result<()> {
     match (options.latency, options.bandwidth) {

@@ -5,12 +5,14 @@ import contextlib
 import fcntl
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +30,8 @@ from bytepath.fleet import cluster, worker  # noqa: E402
 from bytepath.fleet.copy.journal import Journal  # noqa: E402
 from bytepath.fleet.copy.progress import size  # noqa: E402
 from bytepath.fleet.errors import FleetError  # noqa: E402
+
+SEEING = Path(__file__).parents[2] / "docs" / "seeing.md"
 
 RECORDER = """\
 #!{python}
@@ -174,6 +178,17 @@ def test_a_fleet_of_its_own_obeys_nobody_else(command, tmp_path):
 
     address, answer = asyncio.run(tried())
     assert address.startswith("tls://") and answer == "b"
+
+
+def test_the_keys_of_a_fleet_of_its_own_are_on_no_disk(command, monkeypatch, tmp_path):
+    pytest.importorskip("cryptography")
+    keys = cluster._keys()
+    # Where files could be made, if there were such a folder.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    # The second is what workers get.
+    for those in (keys, pickle.loads(pickle.dumps(keys))):
+        for role in ("client", "scheduler", "worker"):
+            assert those.get_connection_args(role)["ssl_context"] and those.get_listen_args(role)["ssl_context"]
 
 
 def test_wrong_words_end_with_2_before_anything_is_made_or_kept(command, tmp_path):
@@ -962,6 +977,8 @@ def test_metrics_tell_how_far_a_copying_is_and_how_it_ended(command, tmp_path):
         for name, value in (("job_running", 0), ("job_exit_code", code), ("failed_entries", code), ("files_total", 5 - code),
                             ("moved_bytes_total", 500 - 100 * code), ("workers", 1)):  # fmt: skip
             assert f"\nbytepath_{name}{{{own}}} {value}\n" in told, told
+        for name, kind in re.findall(r"# TYPE (\w+) (\w+)\n", told):
+            assert f"| `{name}` | {kind} |" in SEEING.read_text(), name
         if code:
             (tmp_path / "copy/f3").rmdir()
     # It disturbs nothing.

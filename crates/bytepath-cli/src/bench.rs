@@ -37,7 +37,7 @@ use bytepath_lab::schedule::fresh_seed;
 use bytepath_lab::store::Store;
 use bytepath_lab::tune::Prepared;
 use bytepath_report::{Record, csv, plot, table};
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 
 use crate::explain::shown::Shown;
 use crate::output::{self, Output};
@@ -77,16 +77,20 @@ enum Experiment {
 
 /// What do bytepath's own layers cost, against a bare loop of the same system calls?
 #[derive(Args)]
+#[command(mut_args(telling(ALL, [Sampling::FINE, Sampling::QUICK])))]
 struct Overhead {
     /// Bytes per call
     #[arg(long, value_name = "SIZE", value_parser = values::buffer_size, default_value = "256K")]
     buf_size: usize,
+    #[command(flatten)]
+    times: Times,
     #[command(flatten)]
     measuring: Measuring,
 }
 
 /// How fast can a pipe be? The ladder of mazzo.li (2022), on every placement of the ends
 #[derive(Args, Default)]
+#[command(mut_args(telling(ALL, [Sampling::USUAL, Sampling::QUICK])))]
 pub(crate) struct Pipes {
     /// Only arms whose name (or part before the @) matches: 'vmsplice-*', '*@same-cpu'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
@@ -113,6 +117,8 @@ pub(crate) struct Pipes {
     #[arg(long, value_name = "SIZE", value_parser = values::size, conflicts_with = "time")]
     bytes: Option<u64>,
     #[command(flatten)]
+    times: Times,
+    #[command(flatten)]
     measuring: Measuring,
 }
 
@@ -128,12 +134,6 @@ pub(crate) struct Measuring {
     /// Go on until every 95% interval is narrower than ± so many percent
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     until_ci: Option<f64>,
-    /// Time per sample
-    #[arg(long, value_name = "TIME", value_parser = values::some_time)]
-    time: Option<Duration>,
-    /// Time per sample before the clock starts
-    #[arg(long, value_name = "TIME", value_parser = values::warm_up)]
-    warm_up: Option<Duration>,
     /// Draw the random orders from this seed, as an earlier record names it
     #[arg(long, value_name = "N", value_parser = seed)]
     seed: Option<u64>,
@@ -157,6 +157,31 @@ pub(crate) struct Measuring {
     explain: bool,
     #[command(flatten, next_help_heading = "With --explain")]
     shown: Shown,
+}
+
+/// Options of experiments whose arms run for a time.
+#[derive(Args, Default)]
+pub(crate) struct Times {
+    /// Time per sample
+    #[arg(long, value_name = "TIME", value_parser = values::some_time)]
+    time: Option<Duration>,
+    /// Time per sample before the clock starts
+    #[arg(long, value_name = "TIME", value_parser = values::warm_up)]
+    warm_up: Option<Duration>,
+}
+
+impl Times {
+    fn are_given(&self) -> bool {
+        self.time.is_some() || self.warm_up.is_some()
+    }
+
+    /// These settings, with the times that are given.
+    fn in_place_of(&self, mut settings: Settings) -> Settings {
+        let timing = &mut settings.timing;
+        timing.measured = self.time.map_or(timing.measured, Measured::Time);
+        timing.warm_up = self.warm_up.unwrap_or(timing.warm_up);
+        settings
+    }
 }
 
 impl Pipes {
@@ -255,6 +280,7 @@ fn overhead(options: &Overhead) -> anyhow::Result<()> {
     let arms = overhead::arms(options.buf_size, cpu, &program);
     let outputs = options.measuring.outputs()?;
     let settings = options.measuring.settings_of(Sampling::FINE, None);
+    let settings = options.times.in_place_of(settings);
     let record = measured(overhead::DESCRIPTION.recorded(), arms, overhead::BARE, &settings)?;
     show(&record, None, outputs)
 }
@@ -262,7 +288,7 @@ fn overhead(options: &Overhead) -> anyhow::Result<()> {
 /// Runs the arms of `pipes` and gives the record.
 pub(crate) fn measure_pipes(arms: Vec<Arm>, options: &Pipes) -> anyhow::Result<Record> {
     let reference = pipes::reference(&arms).context("no arm to measure")?.to_owned();
-    let settings = options.measuring.settings(options.bytes);
+    let settings = options.times.in_place_of(options.measuring.settings(options.bytes));
     measured(pipes::DESCRIPTION.recorded(), arms, &reference, &settings)
 }
 
@@ -437,6 +463,7 @@ fn placements(asked: &[Placement]) -> anyhow::Result<Vec<NamedPlacement>> {
 }
 
 /// How much is sampled unless told otherwise.
+#[derive(Clone, Copy)]
 struct Sampling {
     blocks: u32,
     time: Duration,
@@ -464,6 +491,53 @@ impl Sampling {
     };
 }
 
+/// The options whose help tells how much is sampled unless they are given; and parts of them.
+const ALL: &[&str] = &["blocks", "time", "warm_up"];
+const BLOCKS: &[&str] = &["blocks"];
+const TIMES: &[&str] = &["time", "warm_up"];
+
+/// Has the help of options tell what holds unless they are given: usually, and with --quick.
+fn telling(
+    options: &'static [&'static str],
+    [usual, quick]: [Sampling; 2],
+) -> impl FnMut(Arg) -> Arg {
+    telling_with("", options, [usual, quick])
+}
+
+/// As [`telling`], where they have an effect with another option alone.
+fn telling_with(
+    other: &'static str,
+    options: &'static [&'static str],
+    [usual, quick]: [Sampling; 2],
+) -> impl FnMut(Arg) -> Arg {
+    move |option| {
+        let id = option.get_id().as_str();
+        let of = |sampling: Sampling| match id {
+            "blocks" => sampling.blocks.to_string(),
+            "time" => written(sampling.time),
+            _ => written(sampling.warm_up),
+        };
+        match options.contains(&id) {
+            true => {
+                let more = format!("{other}{} unless given, {} with --quick", of(usual), of(quick));
+                adding(option, &more)
+            }
+            false => option,
+        }
+    }
+}
+
+/// A time, as it can be given.
+fn written(time: Duration) -> String {
+    if time.is_zero() { "0s".to_owned() } else { format!("{time:?}") }
+}
+
+/// The option, with more in its help.
+fn adding(option: Arg, more: &str) -> Arg {
+    let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+    option.help(format!("{help}; {more}"))
+}
+
 impl Measuring {
     fn settings(&self, bytes: Option<u64>) -> Settings {
         self.settings_of(Sampling::USUAL, bytes)
@@ -481,7 +555,7 @@ impl Measuring {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         let measured = match bytes {
             Some(bytes) => Measured::Bytes(bytes),
-            None => Measured::Time(self.time.unwrap_or(usual.time)),
+            None => Measured::Time(usual.time),
         };
         Settings {
             blocks: match self.until_ci {
@@ -489,7 +563,7 @@ impl Measuring {
                 None => Blocks::Exactly(self.blocks.unwrap_or(usual.blocks)),
             },
             seed,
-            timing: Timing { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured },
+            timing: Timing { warm_up: usual.warm_up, measured },
             others: again::command(seed),
             explain: self.explain.then(|| self.shown.for_arms()),
         }

@@ -130,6 +130,7 @@ fn without_commands() -> clap::Command {
     clap::Command::new("bytepath")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Moves bytes by the fastest route this machine offers, and proves it")
+        .after_help(crate::values::NOTATION)
         .max_term_width(100)
         .disable_help_subcommand(true)
         .subcommand_required(true)

@@ -4,6 +4,7 @@
 mod manual;
 mod offered;
 mod script;
+mod surroundings;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

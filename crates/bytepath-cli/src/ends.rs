@@ -95,10 +95,17 @@ pub(crate) struct Shared {
     pub(crate) verbose: bool,
 }
 
-/// Writes the report to the file asked for.
-pub(crate) fn save(report: &EndReport, output: Option<Output>) -> anyhow::Result<()> {
+/// Writes the report to the file asked for, with the name of its `outlet` or `inlet`.
+pub(crate) fn save(report: &EndReport, by: &str, output: Option<Output>) -> anyhow::Result<()> {
     let Some(output) = output else { return Ok(()) };
-    let mut text = serde_json::to_string_pretty(report)?;
+    let mut told = serde_json::to_value(report)?;
+    let mechanism = told["mechanism"].take();
+    if let Some(fields) = told.as_object_mut() {
+        fields.remove("mechanism");
+        fields.insert("schema".to_owned(), "bytepath.end/1".into());
+        fields.insert(by.to_owned(), mechanism);
+    }
+    let mut text = serde_json::to_string_pretty(&told)?;
     text.push('\n');
     output.write(text.as_bytes())
 }

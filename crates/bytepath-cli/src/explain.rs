@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 
 use crate::bench;
 use crate::{run, values, wrong_usage};
@@ -51,14 +51,23 @@ pub(crate) struct Options {
 #[derive(Subcommand)]
 enum Of {
     /// The arms of `bench pipes`, each run for it after its samples
+    #[command(mut_arg("quick", always_quick))]
     Pipes(Box<bench::Pipes>),
     /// The arms of `bench files`
+    #[command(mut_arg("quick", always_quick))]
     Files(Box<bench::Files>),
     /// The arms of `bench copy`
+    #[command(mut_arg("quick", always_quick))]
     Copy(Box<bench::Copy>),
     /// The arms of `bench ipc`
+    #[command(mut_arg("quick", always_quick))]
     Ipc(Box<bench::Ipc>),
     Diff(difference::Options),
+}
+
+/// What is explained is looked at apart from the samples, which need not be many.
+fn always_quick(option: Arg) -> Arg {
+    option.help("Changes nothing: what is said of --quick holds here in any case")
 }
 
 pub(crate) fn run(options: &mut Options) -> anyhow::Result<ExitCode> {

@@ -255,7 +255,7 @@ fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
         sender.explain(no_profile);
     }
     if let Some(json) = json {
-        ends::save(&sender.report(), Some(json))?;
+        ends::save(&sender.report(), "outlet", Some(json))?;
     }
     match went {
         Ok(Went::Done) => Ok(()),

@@ -82,7 +82,8 @@ fn list(options: &Options) -> anyhow::Result<()> {
     let entries = &entries[skipped..];
     if let Some(json) = json {
         let entries: Vec<_> = entries.iter().map(|entry| as_json(entry)).collect();
-        return json.write((serde_json::to_string_pretty(&entries)? + "\n").as_bytes());
+        let document = json!({"schema": "bytepath.history/1", "runs": entries});
+        return json.write((serde_json::to_string_pretty(&document)? + "\n").as_bytes());
     }
     let (sound, unsound): (Vec<&Entry>, Vec<_>) =
         entries.iter().copied().partition(|entry| entry.problem.is_none());
@@ -134,7 +135,7 @@ fn as_json(entry: &Entry) -> serde_json::Value {
         "arms": entry.arms,
         "arms_ok": entry.arms_ok,
         "trusted": entry.trusted,
-        "bytepath": {"version": entry.version, "build": entry.build},
+        "measured_by": {"version": entry.version, "build": entry.build},
         "kernel": entry.kernel,
         "record_bytes": entry.bytes,
         "problem": entry.problem,

@@ -83,7 +83,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         None => of_command(&options.command)?,
     };
     if let Some(json) = json {
-        json.write((serde_json::to_string_pretty(&seen)? + "\n").as_bytes())?;
+        let document = serde_json::json!({"schema": "bytepath.pages/1", "processes": seen});
+        json.write((serde_json::to_string_pretty(&document)? + "\n").as_bytes())?;
     }
     if !alone {
         let text = told(&seen, options);

@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let report = end.run(stdin.as_fd())?;
     enough(shared, &report)?;
     shared.say(&report);
-    ends::save(&report, output)?;
+    ends::save(&report, "inlet", output)?;
     if shared.json_alone() {
         return Ok(());
     }

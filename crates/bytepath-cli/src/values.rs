@@ -28,6 +28,12 @@ const UNITS: &[(&str, u64)] = &[
     ("TB", 1_000_000_000_000),
 ];
 
+/// What the help says of them.
+pub(crate) const NOTATION: &str = "A SIZE is a number of bytes, or one with a unit: K, M, G and T, or KiB, MiB, GiB and TiB, \
+    are powers of 1024; KB, MB, GB and TB are powers of 1000. A TIME is a number of seconds, or one with us, ms, s, m or h. \
+    Both may be fractions: 64K, 1.5G, 300ms, 0.5. The options that cat, cp, pv and tee have of their classics are read as those \
+    read them.";
+
 /// A size above 0, in bytes: 65536, 64K, 1MiB, 1.5G.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     match amount(text)? {

@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let output = shared.output()?;
     let report = end(options)?.run(stdout.as_fd())?;
     shared.say(&report);
-    ends::save(&report, output)
+    ends::save(&report, "outlet", output)
 }
 
 /// Refuses to write without end into what never has enough.

@@ -220,7 +220,8 @@ enum Way {
 }
 
 impl<'fd> Endpoint<'fd> {
-    /// A descriptor to read from. Costs two system calls, three for a socket, device or large file.
+    /// A descriptor to read from. Costs two system calls, three for a device or large file,
+    /// four for a socket.
     ///
     /// # Errors
     /// It is closed, a directory, or not open for reading.
@@ -228,7 +229,7 @@ impl<'fd> Endpoint<'fd> {
         Self::classify(Descriptor::Borrowed(fd), Way::Source, None)
     }
 
-    /// A descriptor to write to. Costs two system calls, three for a socket or device.
+    /// A descriptor to write to. Costs two system calls, three for a device, four for a socket.
     ///
     /// # Errors
     /// It is closed, a directory, or not open for writing.

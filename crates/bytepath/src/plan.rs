@@ -105,7 +105,8 @@ impl Plan {
     /// from the byte reached.
     ///
     /// # Errors
-    /// No route suits.
+    /// No route suits; or both ends are one file, which would grow without end or be read again
+    /// ([`PlanError::SameFile`], [`PlanError::Overlap`]).
     pub fn best(job: &Job<'_>, knobs: Knobs) -> Result<Plan, PlanError> {
         ends(job)?;
         let (mut routes, mut refused) = (Vec::new(), Vec::new());
@@ -138,7 +139,8 @@ impl Plan {
     /// several threads copy on a file system that was not, the rules decide.
     ///
     /// # Errors
-    /// No route suits.
+    /// No route suits; or both ends are one file, which would grow without end or be read again
+    /// ([`PlanError::SameFile`], [`PlanError::Overlap`]).
     pub fn by_profile(job: &Job<'_>, knobs: Knobs, profile: &Profile) -> Result<Plan, PlanError> {
         let mut plan = Plan::best(job, knobs.clone())?;
         let Some(pair) = profile.pair(job.source, job.sink) else { return Ok(plan) };

@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import signal
+import ssl
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -163,7 +164,26 @@ def _keys() -> Security | None:
             f"meanwhile; `{sys.executable} -m pip install cryptography` gets it"
         )
         return None
-    return Security.temporary()
+    return _Unwritten.temporary()
+
+
+class _Unwritten(Security):
+    """Keys and certificates that are on no disk: Dask's own go through a temporary file on their way to OpenSSL, each time,
+    which a kill leaves there."""
+
+    def _get_tls_context(self, tls: dict[str, Any], purpose: ssl.Purpose) -> Any:
+        with contextlib.ExitStack() as until_read:
+            paths = {part: until_read.enter_context(_in_memory(tls[part])) for part in ("cert", "key")}
+            return super()._get_tls_context({**tls, **paths}, purpose)
+
+
+@contextlib.contextmanager
+def _in_memory(text: str) -> Iterator[str]:
+    """The path of a file in memory, for this process alone, that holds the text."""
+    with os.fdopen(os.memfd_create("bytepath-fleet"), "w") as file:
+        file.write(text)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 async def _client(scheduler: Any) -> Client:

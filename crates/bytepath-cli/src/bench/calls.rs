@@ -9,11 +9,14 @@ use bytepath_lab::calls::{BATCH_MAX, OPERATIONS, Operation};
 use bytepath_lab::experiments::calls;
 use clap::Args;
 
-use super::{Measuring, Sampling, against_first, listed, show, those_matching};
+use super::{
+    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+};
 use crate::{call, wrong_usage};
 
 /// What does batching save? Operations by one system call each, and in batches on a ring
 #[derive(Args)]
+#[command(mut_args(telling(ALL, [USUAL, QUICK])))]
 pub(super) struct Calls {
     /// Only these operations: nop, open-close, statx, read, fallocate, accept, send, receive,
     /// timeout, poll, cancel
@@ -31,6 +34,8 @@ pub(super) struct Calls {
     /// Make files in this directory
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
+    #[command(flatten)]
+    times: Times,
     #[command(flatten)]
     measuring: Measuring,
 }
@@ -55,7 +60,8 @@ pub(super) fn run(options: &Calls) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
+    let mut settings =
+        options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     settings.others.insert("directory".into(), directory.display().to_string().into());
     let record = against_first(calls::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, calls::saves(&record).as_deref(), outputs)

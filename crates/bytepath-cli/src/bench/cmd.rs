@@ -11,11 +11,14 @@ use bytepath_lab::to_the_end::Tolerated;
 use bytepath_report::{NAME_CHARS_MAX, Record, Status};
 use clap::Args;
 
-use super::{Measuring, Outputs, against_first, interrupt, listed, print, told};
+use super::{
+    BLOCKS, Measuring, Outputs, Sampling, against_first, interrupt, listed, print, telling, told,
+};
 use crate::wrong_usage;
 
 /// How long do commands take? Any of them, interleaved in random order, with intervals
 #[derive(Args)]
+#[command(mut_args(telling(BLOCKS, [Sampling::USUAL, Sampling::QUICK])))]
 pub(super) struct Cmd {
     /// What you would type into a shell, each command as one argument
     #[arg(required = true, value_name = "COMMAND")]
@@ -70,12 +73,6 @@ pub(super) struct Cmd {
 }
 
 pub(super) fn run(options: &Cmd) -> anyhow::Result<()> {
-    if options.measuring.time.is_some() || options.measuring.warm_up.is_some() {
-        return Err(wrong_usage(
-            "a sample is one run of a command, so --time and --warm-up have no effect on it; \
-             --warmup N runs each N times before",
-        ));
-    }
     let commands = commands(options)?;
     let program = crate::this_program()?;
     let compared_in = match options.check_output {

@@ -10,14 +10,15 @@ use bytepath_lab::copies::material::{self, Amount};
 use bytepath_lab::copies::work::{Cache, Until};
 use bytepath_lab::experiments::copy::{self, Asked, Place};
 use bytepath_lab::lab::Blocks;
-use clap::Args;
+use clap::{Arg, Args};
 
-use super::{Measuring, against_first, interrupt, listed, show, those_matching};
+use super::{Measuring, Sampling, adding, against_first, interrupt, listed, show, those_matching};
 use crate::values::{self, unknown};
 use crate::wrong_usage;
 
 /// How fast are files and trees copied? Every route between files, cp, and their like
 #[derive(Args)]
+#[command(mut_args(telling_blocks))]
 pub(crate) struct Copy {
     /// File systems: dir (that of --dir), tmpfs, and as root ext4, xfs, btrfs, on images made for
     /// the run
@@ -78,6 +79,20 @@ const IMAGE_BYTES_MORE: u64 = 1 << 30;
 /// What a small file takes at most.
 const TREE_FILE_BYTES: u64 = 64 << 10;
 
+/// Has the help tell how many blocks there are unless that is said.
+fn telling_blocks(option: Arg) -> Arg {
+    match option.get_id().as_str() {
+        "within" => {
+            adding(option, &format!("{WITHIN:?} unless that, or how many blocks, is given"))
+        }
+        "blocks" => {
+            let quick = Sampling::QUICK.blocks;
+            adding(option, &format!("as --within says unless given, {quick} with --quick"))
+        }
+        _ => option,
+    }
+}
+
 fn ground_kind(name: &str) -> Result<ground::Kind, String> {
     let names = ground::KINDS.iter().map(|kind| kind.name());
     ground::Kind::named(name).ok_or_else(|| unknown("file system to make", name, names))
@@ -133,8 +148,9 @@ fn measure(options: &Copy, asked: &Asked<'_>) -> anyhow::Result<()> {
     }
     let arms = those_matching(copy::arms(&places, asked), &options.arms)?;
     let mut settings = options.measuring.settings(Some(amount.file_bytes));
-    if options.measuring.leaves_blocks_open() {
-        settings.blocks = Blocks::Within(options.within.unwrap_or(WITHIN));
+    let within = options.measuring.leaves_blocks_open().then_some(WITHIN);
+    if let Some(within) = options.within.or(within) {
+        settings.blocks = Blocks::Within(within);
     }
     settings.others.insert("files".into(), amount.files.into());
     settings.others.insert("directory".into(), directory.display().to_string().into());
@@ -145,12 +161,6 @@ fn measure(options: &Copy, asked: &Asked<'_>) -> anyhow::Result<()> {
 impl Copy {
     /// Refuses what would have no effect, or an effect that nobody means.
     fn check(&self) -> anyhow::Result<()> {
-        if self.measuring.time.is_some() || self.measuring.warm_up.is_some() {
-            return Err(wrong_usage(
-                "a sample is one copy, so --time and --warm-up have no effect on it; use --size, \
-                 --files or --within",
-            ));
-        }
         if self.with.iter().any(|line| line.trim().is_empty()) {
             return Err(wrong_usage("--with needs the words of a program"));
         }

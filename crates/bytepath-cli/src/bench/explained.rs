@@ -33,13 +33,11 @@ pub(crate) trait Explains {
     fn run(&self) -> anyhow::Result<()>;
 }
 
-/// Runs an experiment for its explanations: with few samples, unless more are asked for.
+/// Runs an experiment for its explanations: with few samples, unless more are asked for, of little.
 pub(crate) fn explain(options: &mut dyn Explains) -> anyhow::Result<()> {
     let measuring = options.measuring();
     measuring.explain = true;
-    if measuring.blocks.is_none() && measuring.until_ci.is_none() {
-        measuring.quick = true;
-    }
+    measuring.quick = true;
     super::interrupt::ended(options.run())
 }
 

@@ -8,7 +8,9 @@ use bytepath_lab::fget::serve::Family;
 use bytepath_lab::fget_work;
 use clap::{Args, ValueEnum};
 
-use super::{Measuring, Sampling, against_first, listed, show, those_matching};
+use super::{
+    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+};
 use crate::{serve, wrong_usage};
 
 /// What does a descriptor cost? A service in situations that differ in who shares its table
@@ -16,6 +18,7 @@ use crate::{serve, wrong_usage};
 /// The service listens on Unix sockets without a name in the file system, and on TCP ports of
 /// loopback that the kernel picks; nothing leaves this machine.
 #[derive(Args)]
+#[command(mut_args(telling(ALL, [USUAL, QUICK])))]
 pub(super) struct Fget {
     /// Threads that serve or call; 1 and as many as there are CPUs (at least 2) unless given
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -44,6 +47,8 @@ pub(super) struct Fget {
     /// Name the arms and stop
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     list: bool,
+    #[command(flatten)]
+    times: Times,
     #[command(flatten)]
     measuring: Measuring,
 }
@@ -89,7 +94,8 @@ pub(super) fn run(options: &Fget) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
+    let mut settings =
+        options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     settings.others.insert("clients".into(), options.clients.into());
     let record = against_first(fget::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, None, outputs)

@@ -18,7 +18,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use rustix::fs::FileType;
 use serde_json::Value;
 
-use super::{Measuring, against_first, interrupt, show};
+use super::{ALL, Measuring, Sampling, Times, against_first, interrupt, show, telling};
 use crate::drive::{Rw, access, count};
 use crate::output::is_stdout;
 use crate::{values, wrong_usage};
@@ -30,6 +30,7 @@ use crate::{values, wrong_usage};
 /// one request at a time (pread, mmap, preadv2-nowait) have DEPTH threads a job, or one with
 /// --one-per-job, as fio runs them by default.
 #[derive(Args)]
+#[command(mut_args(telling(ALL, [Sampling::USUAL, Sampling::QUICK])))]
 pub(crate) struct Files {
     /// Only arms whose name (or part before the @) matches: 'uring*', '*@direct'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
@@ -100,6 +101,8 @@ pub(crate) struct Files {
     /// Keep the peer's job files in this directory; beside the --json file unless given
     #[arg(long, value_name = "DIR", requires = "peer")]
     save_jobs: Option<PathBuf>,
+    #[command(flatten)]
+    times: Times,
     #[command(flatten)]
     pub(super) measuring: Measuring,
 }
@@ -231,7 +234,7 @@ impl Files {
         let program = crate::this_program()?;
         let given = self.given(device)?;
         let io_bytes = self.io_bytes(given.as_ref())?;
-        let mut settings = self.measuring.settings(None);
+        let mut settings = self.times.in_place_of(self.measuring.settings(None));
         let shape = self.shape(io_bytes, settings.seed);
         self.describe(&shape, &mut settings.others);
         let sites = match self.sites(names, given, io_bytes) {

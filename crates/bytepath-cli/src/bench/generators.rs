@@ -4,11 +4,15 @@ use bytepath::placement::Placement;
 use bytepath_lab::experiments::generators;
 use clap::Args;
 
-use super::{Measuring, Sampling, against_first, listed, placements, show, those_matching};
+use super::{
+    ALL, Measuring, Sampling, Times, against_first, listed, placements, show, telling,
+    those_matching,
+};
 use crate::values;
 
 /// How fast do bytes that are made up go through a pipe? Beside yes, seq, dd, openssl
 #[derive(Args)]
+#[command(mut_args(telling(ALL, [USUAL, QUICK])))]
 pub(super) struct Generators {
     /// Only these: yes, zeros, random, pattern, text, lines, fizzbuzz
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = kind)]
@@ -22,6 +26,8 @@ pub(super) struct Generators {
     /// Name the arms and stop
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     list: bool,
+    #[command(flatten)]
+    times: Times,
     #[command(flatten)]
     measuring: Measuring,
 }
@@ -56,7 +62,8 @@ pub(super) fn run(options: &Generators) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
-    let settings = options.measuring.settings_between(USUAL, QUICK, None);
+    let settings =
+        options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     let record = against_first(generators::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, None, outputs)
 }

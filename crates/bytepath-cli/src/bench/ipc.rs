@@ -10,13 +10,17 @@ use bytepath_lab::arm::Arm;
 use bytepath_lab::experiments::{Description, ipc, ipc_bandwidth, ipc_latency};
 use bytepath_lab::passing::{Keeps, checksum};
 use bytepath_lab::tune::Site;
-use clap::Args;
+use clap::{Arg, Args};
 
-use super::{Measuring, Sampling, against_first, listed, placements, show, those_matching};
+use super::{
+    BLOCKS, Measuring, Sampling, TIMES, Times, against_first, listed, placements, show, telling,
+    telling_with, those_matching,
+};
 use crate::{pass, trip, values, wrong_usage};
 
 /// How fast does a big file go from one process to another? Pipes, sockets, shared memory, channels
 #[derive(Args)]
+#[command(mut_args(telling(BLOCKS, TRIPS)), mut_args(telling_times))]
 pub(crate) struct Ipc {
     /// Only arms whose name (or part before the @) matches: 'channel*', '*@same-cpu'
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
@@ -50,20 +54,28 @@ pub(crate) struct Ipc {
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     #[command(flatten)]
+    times: Times,
+    #[command(flatten)]
     pub(super) measuring: Measuring,
 }
 
 /// 66 arms in under two minutes.
-const TRIPS_USUAL: Sampling =
-    Sampling { blocks: 10, time: Duration::from_millis(100), warm_up: Duration::from_millis(20) };
-const TRIPS_QUICK: Sampling =
-    Sampling { blocks: 3, time: Duration::from_millis(50), warm_up: Duration::from_millis(10) };
+const TRIPS: [Sampling; 2] = [
+    Sampling { blocks: 10, time: Duration::from_millis(100), warm_up: Duration::from_millis(20) },
+    Sampling { blocks: 3, time: Duration::from_millis(50), warm_up: Duration::from_millis(10) },
+];
 
 /// 14 arms in under a minute and a half.
-const STREAMS_USUAL: Sampling =
-    Sampling { blocks: 10, time: Duration::from_millis(300), warm_up: Duration::from_millis(50) };
-const STREAMS_QUICK: Sampling =
-    Sampling { blocks: 3, time: Duration::from_millis(100), warm_up: Duration::from_millis(20) };
+const STREAMS: [Sampling; 2] = [
+    Sampling { blocks: 10, time: Duration::from_millis(300), warm_up: Duration::from_millis(50) },
+    Sampling { blocks: 3, time: Duration::from_millis(100), warm_up: Duration::from_millis(20) },
+];
+
+/// Has the help tell how long a sample takes, which depends on what is asked.
+fn telling_times(option: Arg) -> Arg {
+    let option = telling_with("with --latency ", TIMES, TRIPS)(option);
+    telling_with("with --bandwidth ", TIMES, STREAMS)(option)
+}
 
 pub(super) fn run(options: &Ipc) -> anyhow::Result<()> {
     match (options.latency, options.bandwidth) {
@@ -79,7 +91,7 @@ fn trips(options: &Ipc) -> anyhow::Result<()> {
     let placements = placements(&options.placement.concat())?;
     let sizes = if options.size.is_empty() { ipc_latency::SIZES } else { &*options.size };
     let arms = those_matching(ipc_latency::arms(&placements, sizes, &program), &options.arms)?;
-    timed(options, &ipc_latency::DESCRIPTION, arms, [TRIPS_USUAL, TRIPS_QUICK])
+    timed(options, &ipc_latency::DESCRIPTION, arms, TRIPS)
 }
 
 /// Made by one, looked at by the other.
@@ -87,7 +99,7 @@ fn streams(options: &Ipc) -> anyhow::Result<()> {
     let program = crate::this_program()?;
     let placements = placements(&options.placement.concat())?;
     let arms = those_matching(ipc_bandwidth::arms(&placements, &program), &globs(&options.arms))?;
-    timed(options, &ipc_bandwidth::DESCRIPTION, arms, [STREAMS_USUAL, STREAMS_QUICK])
+    timed(options, &ipc_bandwidth::DESCRIPTION, arms, STREAMS)
 }
 
 /// Arms that run for a time, usually or quickly.
@@ -102,15 +114,17 @@ fn timed(
     }
     let outputs = options.measuring.outputs()?;
     let settings = options.measuring.settings_between(usual, quick, None);
+    let settings = options.times.in_place_of(settings);
     let record = against_first(asked.recorded(), arms, &settings)?;
     show(&record, None, outputs)
 }
 
 /// A file from one to the other.
 fn passes(options: &Ipc) -> anyhow::Result<()> {
-    if options.measuring.time.is_some() || options.measuring.warm_up.is_some() {
+    if options.times.are_given() {
         return Err(wrong_usage(
-            "a file is passed as a whole, so --time and --warm-up have no effect; see --bytes",
+            "a file is passed as a whole, so --time and --warm-up have an effect with --latency and \
+             --bandwidth alone; see --bytes",
         ));
     }
     let program = crate::this_program()?;

@@ -8,11 +8,15 @@ use bytepath_lab::experiments::keepalive;
 use bytepath_lab::keepalive::nginx;
 use clap::Args;
 
-use super::{Measuring, Sampling, against_first, interrupt, listed, show, those_matching};
+use super::{
+    ALL, Measuring, Sampling, Times, against_first, interrupt, listed, show, telling,
+    those_matching,
+};
 use crate::requests::{CONCURRENCY_MAX, rate};
 
 /// What does a connection for each request cost? nginx and its upstream, with and without keepalive
 #[derive(Args)]
+#[command(mut_args(telling(ALL, [USUAL, QUICK])))]
 pub(super) struct Keepalive {
     /// Only arms whose name, or part of it at a /, matches: 'proxy_pass', 'tcp-*', saturation
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
@@ -35,6 +39,8 @@ pub(super) struct Keepalive {
     /// Keep files of the run in this directory; that for temporary files unless given
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    #[command(flatten)]
+    times: Times,
     #[command(flatten)]
     measuring: Measuring,
 }
@@ -65,7 +71,8 @@ pub(super) fn run(options: &Keepalive) -> anyhow::Result<()> {
     let outputs = options.measuring.outputs()?;
     // From here on an interruption cleans up.
     let _measuring = interrupt::Measuring::begin();
-    let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
+    let mut settings =
+        options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     settings.others.insert("connections".into(), options.connections.into());
     settings.others.insert("rate".into(), options.rate.into());
     settings.others.insert("keepalive".into(), options.keepalive.into());

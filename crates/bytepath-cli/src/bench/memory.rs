@@ -9,17 +9,20 @@ use bytepath_lab::hugetlb_pool::Lent;
 use bytepath_lab::memory::{Sweep, peers};
 use clap::Args;
 
-use super::{Measuring, Sampling, against_first, listed, show, those_matching};
+use super::{
+    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+};
 use crate::{sweep, values, wrong_usage};
 
 /// How fast is memory? Reading, writing, filling and copying, by block, page size and threads
 #[derive(Args)]
+#[command(mut_args(telling(ALL, [USUAL, QUICK])))]
 pub(super) struct Memory {
     /// Only these: read, read-avx2, read-avx512, write, write-avx2, write-avx512, write-nt, fill,
     /// copy, copy-avx2, copy-avx512, copy-nt
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sweep::sweep)]
     ops: Vec<&'static Sweep>,
-    /// Block sizes; 16K, 256K, 4M, 64M and 1G unless given
+    /// Block sizes; 16K, 256K, 4M, 64M and 1G unless given, without 1G with --quick
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sweep::block)]
     size: Vec<usize>,
     /// What blocks are made of: base, huge (transparent), hugetlb (the pool)
@@ -40,6 +43,8 @@ pub(super) struct Memory {
     /// Name the arms and stop
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     list: bool,
+    #[command(flatten)]
+    times: Times,
     #[command(flatten)]
     measuring: Measuring,
 }
@@ -87,7 +92,8 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
     }
     let outputs = options.measuring.outputs()?;
     let _lent = lent(options.hugetlb_pool, needed_from_pool(&arms))?;
-    let settings = options.measuring.settings_between(USUAL, QUICK, None);
+    let settings =
+        options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     let record = against_first(memory::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, memory::curve(&record).as_deref(), outputs)
 }

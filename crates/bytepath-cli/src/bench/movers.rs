@@ -11,11 +11,12 @@ use bytepath_lab::peers::Peer;
 use bytepath_lab::tune::Site;
 use clap::Args;
 
-use super::{Measuring, against_first, show};
+use super::{BLOCKS, Measuring, Sampling, against_first, show, telling};
 use crate::{values, wrong_usage};
 
 /// How fast do cat, pv and their like move bytes between two ends?
 #[derive(Args)]
+#[command(mut_args(telling(BLOCKS, [Sampling::USUAL, Sampling::QUICK])))]
 pub(super) struct Movers {
     /// The ends: SOURCE:SINK of file, pipe, socket and null
     #[arg(long, value_name = "ENDS", value_parser = ends, default_value = "pipe:pipe")]
@@ -58,11 +59,6 @@ fn ends(text: &str) -> Result<(End, End), String> {
 }
 
 pub(super) fn run(options: &Movers) -> anyhow::Result<()> {
-    if options.measuring.time.is_some() || options.measuring.warm_up.is_some() {
-        return Err(wrong_usage(
-            "a sample is so many bytes, so --time and --warm-up have no effect on it; see --bytes",
-        ));
-    }
     if options.inlet.is_some() && matches!(options.pair.1, End::File | End::Null) {
         return Err(wrong_usage(
             "--inlet is how a pipe or socket is emptied, and the sink is none",

@@ -11,11 +11,14 @@ use bytepath_lab::touches::Made;
 use clap::Args;
 
 use super::memory::lent;
-use super::{Measuring, Sampling, against_first, listed, show, those_matching};
+use super::{
+    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+};
 use crate::paging;
 
 /// What do pages cost? To look up and hold (get_user_pages), to fault in, to map, to walk to
 #[derive(Args)]
+#[command(mut_args(telling(ALL, [USUAL, QUICK])))]
 pub(super) struct PagesOptions {
     /// Only areas of these kinds: base, huge, hugetlb, untouched
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = paging::made)]
@@ -32,6 +35,8 @@ pub(super) struct PagesOptions {
     /// Lend the hugetlb pool the pages that are needed, as root, and take them back afterwards
     #[arg(long)]
     hugetlb_pool: bool,
+    #[command(flatten)]
+    times: Times,
     #[command(flatten)]
     measuring: Measuring,
 }
@@ -62,7 +67,8 @@ pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
     // One area is made while the other is still there, where a ring keeps it.
     let needed = 2 * arms.iter().filter_map(from_pool).max().unwrap_or(0);
     let _lent = lent(options.hugetlb_pool, needed)?;
-    let mut settings = options.measuring.settings_between(USUAL, QUICK, None);
+    let mut settings =
+        options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));
     settings.others.insert("directory".into(), directory.display().to_string().into());
     let record = against_first(pages::DESCRIPTION.recorded(), arms, &settings)?;
     show(&record, pages::saves(&record).as_deref(), outputs)

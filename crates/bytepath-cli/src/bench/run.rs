@@ -9,11 +9,12 @@ use bytepath_lab::lab::Blocks;
 use clap::Args;
 
 use super::cmd::{failed, tolerated};
-use super::{Measuring, against_first, interrupt, listed, print};
+use super::{BLOCKS, Measuring, Sampling, against_first, interrupt, listed, print, telling};
 use crate::{values, wrong_usage};
 
 /// How long does a pipeline take by the shell, and by bytepath run?
 #[derive(Args)]
+#[command(mut_args(telling(BLOCKS, [Sampling::USUAL, Sampling::QUICK])))]
 pub(super) struct Run {
     /// What you would type into a shell, each pipeline as one argument
     #[arg(required = true)]
@@ -44,11 +45,6 @@ pub(super) struct Run {
 }
 
 pub(super) fn run(options: &Run) -> anyhow::Result<()> {
-    if options.measuring.time.is_some() || options.measuring.warm_up.is_some() {
-        return Err(wrong_usage(
-            "a sample is one run of a pipeline, so --time and --warm-up have no effect on it",
-        ));
-    }
     if options.pipeline.iter().any(|text| text.trim().is_empty()) {
         return Err(wrong_usage("a pipeline is empty"));
     }

@@ -10,11 +10,18 @@ use bytepath_lab::swap::turn::Turn;
 use bytepath_report::numbers;
 use clap::Args;
 
-use super::{Measuring, Sampling, chosen_by_name, interrupt, listed, measured, show};
+use super::{
+    BLOCKS, Measuring, Sampling, TIMES, Times, chosen_by_name, interrupt, listed, measured, show,
+    telling, telling_with,
+};
 use crate::{touch, values, wrong_usage};
 
 /// What takes the pages that do not fit into memory? A disk, compressed memory
 #[derive(Args)]
+#[command(
+    mut_args(telling(BLOCKS, [USUAL, QUICK])),
+    mut_args(telling_with("with --work redis or mariadb ", TIMES, [SERVICE_USUAL, SERVICE_QUICK]))
+)]
 pub(super) struct Swap {
     /// Only these arms, by name or pattern: swap-file, 'zram-*', none
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
@@ -41,12 +48,14 @@ pub(super) struct Swap {
     #[arg(long, value_name = "N")]
     random_pages: Option<u64>,
     /// Bytes that the disk of swap-loop reads and writes in a second; 12.2M is 12,200,000
-    #[arg(long, value_name = "SIZE", value_parser = rate, default_value = "12.2M")]
+    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "12.2M")]
     disk_rate: u64,
     /// Make swap files in this directory, which has to be on a disk; here, or else in /var/tmp, unless
     /// given
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    #[command(flatten)]
+    times: Times,
     #[command(flatten)]
     measuring: Measuring,
 }
@@ -119,7 +128,8 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     let mut settings = match options.work {
         Job::Touch => options.measuring.settings_between(USUAL, QUICK, Some(bytes)),
         Job::Redis | Job::Mariadb => {
-            options.measuring.settings_between(SERVICE_USUAL, SERVICE_QUICK, None)
+            let settings = options.measuring.settings_between(SERVICE_USUAL, SERVICE_QUICK, None);
+            options.times.in_place_of(settings)
         }
     };
     let (work, _) = JOBS.iter().find(|(_, job)| *job == options.work).expect("it is one of them");
@@ -141,8 +151,7 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
 impl Swap {
     /// What cannot be, or would have no effect.
     fn check(&self) -> anyhow::Result<()> {
-        let timed = self.measuring.time.is_some() || self.measuring.warm_up.is_some();
-        if self.work == Job::Touch && timed {
+        if self.work == Job::Touch && self.times.are_given() {
             return Err(wrong_usage(
                 "memory is touched as a whole, so --time and --warm-up have no effect; see --size",
             ));

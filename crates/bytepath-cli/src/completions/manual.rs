@@ -6,9 +6,12 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use super::surroundings::{ENVIRONMENT, FILES, Told};
+use crate::values;
+
 /// What commands end with; "" are those that have no word of their own.
 const CODES: &[(&str, &[(&str, &str)])] = &[
-    ("", &[("0", "It is done."), ("1", "It failed, or a part of it did."), ("2", "Wrong usage.")]),
+    ("", &[DONE, FAILED, WRONG_USAGE]),
     ("cat", CLASSIC),
     ("cp", CLASSIC),
     ("tee", CLASSIC),
@@ -40,8 +43,13 @@ const CODES: &[(&str, &[(&str, &str)])] = &[
                 "It failed, or an arm did that could run at first, or it was not measured to its end.",
             ),
             ("2", "Wrong usage."),
+            INTERRUPTED,
         ],
     ),
+    ("bench-cmd", MEASURED),
+    ("bench-run", MEASURED),
+    ("tour", MEASURED),
+    ("tune", MEASURED),
     (
         "compare",
         &[
@@ -63,7 +71,16 @@ const CODES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("run", OF_ANOTHER),
-    ("explain", OF_ANOTHER),
+    (
+        "explain",
+        &[
+            DONE,
+            ("1", "It failed."),
+            WRONG_USAGE,
+            ("130, 143", "SIGINT or SIGTERM interrupted the arms of an experiment."),
+            ("any", "Of a command or pipeline that it ran: that one's own."),
+        ],
+    ),
     ("pages", OF_ANOTHER),
     (
         "fleet",
@@ -76,6 +93,16 @@ const CODES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
 ];
+
+const DONE: (&str, &str) = ("0", "It is done.");
+const FAILED: (&str, &str) = ("1", "It failed, or a part of it did.");
+const WRONG_USAGE: (&str, &str) = ("2", "Wrong usage.");
+const INTERRUPTED: (&str, &str) = (
+    "130, 143",
+    "SIGINT or SIGTERM interrupted it, and ended it once what was complete was shown.",
+);
+
+const MEASURED: &[(&str, &str)] = &[DONE, FAILED, WRONG_USAGE, INTERRUPTED];
 
 const CLASSIC: &[(&str, &str)] =
     &[("0", "It is done."), ("1", "It failed, or a part of it did; or wrong usage.")];
@@ -94,7 +121,12 @@ const CLASSICS: &[&str] = &["cat", "cp", "pv", "tee"];
 pub(super) fn page(command: &Command, name: &str) -> std::io::Result<String> {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
-    let page = Man::new(command.clone().override_usage(usage))
+    let mut command = command.clone().override_usage(usage);
+    if command.get_version().is_some() {
+        // A classic's own says more, in words of its own.
+        command = command.version(env!("CARGO_PKG_VERSION"));
+    }
+    let page = Man::new(command)
         .title(name)
         .date(date())
         .source(concat!("bytepath ", env!("CARGO_PKG_VERSION")))
@@ -102,7 +134,14 @@ pub(super) fn page(command: &Command, name: &str) -> std::io::Result<String> {
     let mut text = Vec::new();
     page.render(&mut text)?;
     let text = String::from_utf8(text).expect("the generator writes text");
-    Ok(in_ascii(&(text + &exit_status(name) + &see_also(name))))
+    let told = [
+        if name == "bytepath" { notation() } else { String::new() },
+        exit_status(name),
+        surroundings(name, "ENVIRONMENT", ENVIRONMENT),
+        surroundings(name, "FILES", FILES),
+        see_also(name),
+    ];
+    Ok(in_ascii(&(text + &told.concat())))
 }
 
 /// The day, or that of SOURCE_DATE_EPOCH, so that the same program packed again gives the same page.
@@ -119,13 +158,35 @@ fn exit_status(name: &str) -> String {
     // Those of a fleet have the codes of all of them, not of the command of the same name.
     let command = if command.starts_with("fleet-") { "fleet" } else { command };
     let whole = ["bench-cmd", "bench-run"].contains(&command);
-    let command = if command.starts_with("bench-") && !whole { "bench" } else { command };
+    let explained = command.starts_with("explain-") && command != "explain-diff";
+    let of_bench = explained || command.starts_with("bench-") && !whole;
+    let command = if of_bench { "bench" } else { command };
     let of = |name| CODES.iter().find(|(of, _)| *of == name);
     let (_, codes) = of(command).or_else(|| of("")).expect("it is in the table");
     let mut section = Roff::new();
     section.control("SH", ["EXIT STATUS"]);
     for (code, meaning) in *codes {
         section.control("TP", []).text([bold(*code)]).text([roman(*meaning)]);
+    }
+    section.to_roff()
+}
+
+/// How sizes and times are written.
+fn notation() -> String {
+    Roff::new().control("SH", ["SIZES AND TIMES"]).text([roman(values::NOTATION)]).to_roff()
+}
+
+/// What of these concerns the command, if anything does.
+fn surroundings(name: &str, title: &str, all: &[Told]) -> String {
+    let command = name.strip_prefix("bytepath").unwrap_or(name).trim_start_matches('-');
+    let mut section = Roff::new();
+    section.control("SH", [title]);
+    let mut concerning = all.iter().filter(|told| told.concerns(command)).peekable();
+    if concerning.peek().is_none() {
+        return String::new();
+    }
+    for told in concerning {
+        section.control("TP", []).text([bold(told.name)]).text([roman(told.meaning)]);
     }
     section.to_roff()
 }

@@ -182,6 +182,7 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::{PipeFigures, StageFigures};
 
     #[test]
     fn labels_hold_any_name() {
@@ -196,5 +197,48 @@ mod tests {
             page.text(&Figures::default(), Some(3))
                 .contains("exit_code{job=\"a \\\"b\\\"\\n\",command=\"tee\"} 3\n")
         );
+    }
+
+    /// The page on metrics tells of each family, and of no other but those of `fleet cp`.
+    #[test]
+    fn every_metric_is_told_of_with_its_type_and_labels() {
+        let told = include_str!("../../../../docs/seeing.md");
+        let rows = told.lines().filter_map(|line| line.strip_prefix("| `bytepath_"));
+        let rows: Vec<Vec<&str>> = rows
+            .map(|row| row.split('|').map(|cell| cell.trim().trim_end_matches('`')).collect())
+            .collect();
+        let stages =
+            vec![StageFigures { read_and_written_bytes: Some((1, 1)), ..Default::default() }];
+        let pipes =
+            vec![PipeFigures { moved_bytes: Some(1), holds_bytes: 1, ..Default::default() }];
+        let all = Figures {
+            expected_bytes: Some(1),
+            durable_bytes: Some(1),
+            calls: Some(1),
+            waits: Some(1),
+            files: Some(1),
+            lines: Some(1),
+            outputs: vec![("a".to_owned(), 1)],
+            stages,
+            pipes,
+            ..Figures::default()
+        };
+        let page = Page::of("tee", Path::new("a.prom")).text(&all, Some(0));
+        let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE bytepath_"));
+        let mut names = Vec::new();
+        for (name, kind) in families.filter_map(|line| line.split_once(' ')) {
+            let row = rows.iter().find(|row| row[0] == name);
+            let row = row.unwrap_or_else(|| panic!("{name} is not told of"));
+            assert_eq!(row[1], kind, "{name}");
+            let sample = format!("bytepath_{name}{{job=\"a\",command=\"tee\"");
+            let sample = page.lines().find_map(|line| line.strip_prefix(&*sample)).expect("one");
+            let (labels, _) = sample.rsplit_once('}').expect("its end");
+            let labels: Vec<&str> =
+                labels.split(',').filter_map(|label| Some(label.split_once('=')?.0)).collect();
+            assert_eq!(row[3].replace('`', ""), labels.join(", "), "{name}");
+            names.push(name);
+        }
+        let others = rows.iter().map(|row| row[0]).filter(|name| !names.contains(name));
+        assert_eq!(others.collect::<Vec<_>>(), ["done_ratio", "failed_entries", "workers"]);
     }
 }

@@ -244,7 +244,7 @@ fn wrong_words_are_told_before_anything_runs() {
         (&["  "], "an empty command"),
         (&["true", "-p", "a", "-p", "b"], "--prepare was given 2 times"),
         (&["true", "-n", "a", "-n", "b"], "more names than commands"),
-        (&["true", "--time", "1s"], "--warmup N"),
+        (&["true", "--warm-up", "1s"], "--warmup"),
         (&[], "required"),
     ];
     for (words, told) in cases {

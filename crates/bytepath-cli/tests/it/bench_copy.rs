@@ -289,7 +289,7 @@ fn what_cannot_be_is_refused() {
     refused(&["--on", "dir,dir"], 2, "--on has a value twice");
     refused(&["--with", " "], 2, "--with needs the words");
     refused(&["--size", "0"], 2, "moves nothing");
-    refused(&["--time", "1s"], 2, "a sample is one copy");
+    refused(&["--time", "1s"], 2, "unexpected argument '--time'");
     refused(&["--within", "1m", "--blocks", "3"], 2, "cannot be used with");
     refused(&["--arms", "no-such", "--list"], 2, "no arm matches no-such");
     refused(&["--dir", "/no/such"], 1, "/no/such");

@@ -84,8 +84,8 @@ fn what_cannot_be_passed_is_refused() {
     for (words, code, says) in [
         (&["--sink", "sea"][..], 2, "there is no sink"),
         (&["--arms", "pigeon"], 2, "no arm matches pigeon"),
-        (&["--time", "1s"], 2, "--time and --warm-up have no effect"),
-        (&["--warm-up", "1s"], 2, "--time and --warm-up have no effect"),
+        (&["--time", "1s"], 2, "an effect with --latency and --bandwidth alone"),
+        (&["--warm-up", "1s"], 2, "an effect with --latency and --bandwidth alone"),
         (&["--file", "/dev/null"], 2, "no regular file"),
         (&["--file", empty], 2, "it is empty"),
         (&["--file", "/no/such"], 1, "/no/such"),

@@ -260,8 +260,9 @@ fn both_ends_tell_the_same_in_json() {
     let text = std::fs::read_to_string(&file).expect("the writer's report");
     let write: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     assert_eq!((&write["bytes"], &read["bytes"]), (&1048576.into(), &1048576.into()));
-    assert_eq!((&write["mechanism"], &read["mechanism"]), (&"write".into(), &"read-touch".into()));
+    assert_eq!((&write["outlet"], &read["inlet"]), (&"write".into(), &"read-touch".into()));
     for end in [&write, &read] {
+        assert_eq!(end["schema"], "bytepath.end/1");
         for field in ["seconds", "calls", "pipe_bytes", "chunk_bytes"] {
             assert!(end[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {end}");
         }

@@ -322,6 +322,22 @@ fn arms_are_explained_after_their_samples_with_published_shares_beside() {
 }
 
 #[test]
+fn amounts_are_the_quick_ones_however_many_blocks_are_asked_for() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let dir = folder.path().to_str().expect("a plain name");
+    let few = ["--on", "dir", "--work", "one", "--size", "64K", "--arms", "cp", "--dir", dir];
+    let settings = |words: &[&str]| -> serde_json::Value {
+        let words =
+            [&["explain", "copy"], &few[..], &["--no-store", "--json", "-"], words].concat();
+        let record = run(bytepath(&words).env("XDG_STATE_HOME", folder.path())).well().json();
+        record["settings"].clone()
+    };
+    let two = settings(&["--blocks", "2"]);
+    assert_eq!((&two["files"], &two["blocks"]), (&2000.into(), &2.into()), "{two}");
+    assert_eq!(settings(&["--within", "1ms"])["within_s"], 0.001);
+}
+
+#[test]
 fn a_pipeline_that_is_run_is_explained() {
     let done = run(&mut bytepath(&["run", "--explain", "head -c 50000000 /dev/zero | wc -c"]));
     assert!(done.status.success(), "{done:?}");

@@ -3,6 +3,7 @@
 use bytepath::Wait;
 use bytepath::inlets::INLETS;
 use bytepath::outlets::{Fresh, OUTLETS};
+use bytepath_lab::experiments::memory::{QUICK_SIZES, SIZES};
 use bytepath_lab::peers::PEERS;
 
 use crate::program::{bytepath, run};
@@ -30,6 +31,59 @@ fn the_help_names_every_outlet_inlet_wait_and_peer() {
     }
     let peers: Vec<_> = PEERS.iter().map(|peer| peer.name).collect();
     assert!(pipes.contains(&peers.join(", ")));
+}
+
+/// Of each experiment: how many blocks there are unless that is said, and how long a sample takes.
+const UNLESS_GIVEN: &[(&str, &str, Option<&str>)] = &[
+    ("pipes", "10", Some("300ms unless given, 150ms with --quick")),
+    ("overhead", "400", Some("50ms unless given")),
+    ("movers", "10", None),
+    ("calls", "10", Some("40ms unless given, 30ms with --quick")),
+    ("copy", "as --within says", None),
+    ("fget", "10", Some("100ms unless given")),
+    ("files", "10", Some("300ms unless given")),
+    ("gen", "10", Some("100ms unless given, 40ms with --quick")),
+    ("ipc", "10", Some("with --latency 100ms unless given")),
+    ("run", "10", None),
+    ("memory", "10", Some("30ms unless given, 20ms with --quick")),
+    ("pages", "10", Some("40ms unless given")),
+    ("swap", "5", Some("with --work redis or mariadb 5s unless given, 1s with --quick")),
+    ("keepalive", "10", Some("500ms unless given")),
+    ("cmd", "10", None),
+];
+
+#[test]
+fn the_help_of_an_experiment_tells_what_is_measured_unless_told_otherwise() {
+    for (name, blocks, time) in UNLESS_GIVEN {
+        let help = help(&["bench", name]);
+        let blocks = format!("arm runs once; {blocks} unless given, 3 with --quick");
+        assert!(help.contains(&blocks), "{name}: {help}");
+        match time {
+            Some(time) => assert!(help.contains(&format!("Time per sample; {time}")), "{help}"),
+            // It would have no effect.
+            None => {
+                assert!(!help.contains("--time <") && !help.contains("--warm-up <"), "{name}");
+                let words = ["bench", name, "x", "--time", "1s"];
+                run(&mut bytepath(&words)).refused(2, &["unexpected argument"]);
+            }
+        }
+    }
+    assert!(help(&["bench", "copy"]).contains("once there are 3; 150s unless"));
+    let memory = help(&["bench", "memory"]);
+    let size = |bytes: &usize| {
+        format!("{}{}", bytes >> [10, 20, 30][unit(*bytes)], ["K", "M", "G"][unit(*bytes)])
+    };
+    let listed = |sizes: &[usize]| sizes.iter().map(size).collect::<Vec<_>>();
+    let [all, quick] = [SIZES, QUICK_SIZES].map(listed);
+    let last = all.last().expect("a size");
+    assert_eq!(quick, all[..all.len() - 1]);
+    let told = format!("{} and {last} unless given, without {last} with --quick", quick.join(", "));
+    assert!(memory.contains(&told), "{told}: {memory}");
+}
+
+/// K, M or G.
+fn unit(bytes: usize) -> usize {
+    bytes.ilog2() as usize / 10 - 1
 }
 
 #[test]

@@ -49,7 +49,8 @@ impl Yard {
     #[track_caller]
     fn listed(&self) -> Vec<Value> {
         let list = self.run(&["history", "--json", "-"]).well().json();
-        list.as_array().expect("a list").clone()
+        assert_eq!(list["schema"], "bytepath.history/1");
+        list["runs"].as_array().expect("a list").clone()
     }
 
     /// The names of the runs.

@@ -245,6 +245,13 @@ fn manual_pages_are_named_dated_and_in_the_letters_that_every_formatter_reads() 
     assert!(of_fleet.contains("\\-\\-limit\\-per\\-machine"));
     assert!(of_fleet.contains("\\fB129, 130, 143\\fR\n"), "its own codes: {of_fleet}");
     assert!(!page("bytepath-bench-run.1").contains("\\fBany\\fR\n"), "not those of run");
+    let interrupted = "\\fB130, 143\\fR\n";
+    for name in ["bench", "bench-pipes", "bench-cmd", "bench-run", "tune", "tour", "explain-copy"] {
+        assert!(page(&format!("bytepath-{name}.1")).contains(interrupted), "{name}");
+    }
+    assert!(!page("bytepath-compare.1").contains(interrupted));
+    let pv = page("bytepath-pv.1");
+    assert!(pv.contains(&format!(".SH VERSION\nv{version}\n")), "{pv}");
     let groff = installed("groff");
     for entry in folder.path().read_dir().expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -254,6 +261,43 @@ fn manual_pages_are_named_dated_and_in_the_letters_that_every_formatter_reads() 
             run(Command::new("groff").args(["-man", "-ww", "-z"]).arg(&path)).well();
         }
     }
+}
+
+#[test]
+fn manual_pages_tell_of_every_variable_and_of_the_files_of_their_commands() {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(&mut bytepath(&["man", folder.path().to_str().expect("plain letters")])).well();
+    let page = |name: &str| {
+        let page = std::fs::read_to_string(folder.path().join(name));
+        page.unwrap_or_else(|error| panic!("{name}: {error}")).replace("\\-", "-")
+    };
+    let whole = page("bytepath.1");
+    for name in variables(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")) {
+        assert!(whole.contains(&name), "{name} is read and not told of: {whole}");
+    }
+    assert!(whole.contains(".SH \"SIZES AND TIMES\"\nA SIZE is"), "{whole}");
+    for (name, of_it, of_others) in [
+        ("bytepath-fleet-cp.1", "bytepath/fleet/*.journal", "bytepath-swap.lock"),
+        ("bytepath-bench-swap.1", "/run/bytepath-swap.lock", "bytepath-fleet"),
+        ("bytepath-tune.1", "bytepath/profile.json", "POSIXLY_CORRECT"),
+        ("bytepath-cp.1", "POSIXLY_CORRECT", "XDG_DATA_HOME"),
+        ("bytepath-tour.1", "/var/tmp", "XDG_RUNTIME_DIR"),
+    ] {
+        let page = page(name);
+        assert!(page.contains(of_it) && !page.contains(of_others), "{name}: {page}");
+    }
+    assert!(!page("bytepath-completions.1").contains(".SH ENVIRONMENT"));
+}
+
+/// The variables that the sources below a folder ask for by name, but those of tests.
+fn variables(sources: &Path) -> Vec<String> {
+    let words = ["-rhoE", "--include=*.rs", "--exclude-dir=tests", "--exclude=build.rs"];
+    let asked = r#"(var|var_os|absolute|is_set|told)\("[A-Z][A-Z0-9_]+""#;
+    let found = run(Command::new("grep").args(words).arg(asked).arg(sources)).well().stdout;
+    let names = found.lines().filter_map(|line| line.split('"').nth(1)).map(str::to_owned);
+    let names: Vec<String> = names.filter(|name| name != "UPDATE_SCHEMA").collect();
+    assert!(names.len() > 10, "{names:?}");
+    names
 }
 
 /// Installs the program under test, in the place of one that `make build` has built; the root it is in.

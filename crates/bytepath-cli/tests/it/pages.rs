@@ -23,7 +23,7 @@ fn mapping_of(pid: &str, more: &[&str]) -> Value {
     loop {
         let words = [&["pages", pid, "--json", "-"], more].concat();
         let seen = run(&mut bytepath(&words)).well().json();
-        let mappings = seen[0]["mappings"].as_array().expect("mappings").clone();
+        let mappings = seen["processes"][0]["mappings"].as_array().expect("mappings").clone();
         let whole = |mapping: &&Value| {
             mapping["anonymous_bytes"].as_u64().is_some_and(|bytes| bytes >= 8 << 20)
         };
@@ -76,7 +76,8 @@ fn a_command_and_what_it_starts_are_looked_at_and_its_code_is_passed_on() {
     assert_eq!(done.stdout, "", "it is the command's: {done:?}");
     let seen = std::fs::read_to_string(json.path()).expect("it is there");
     let seen: Value = serde_json::from_str(&seen).expect("JSON");
-    let seen = seen.as_array().expect("processes");
+    assert_eq!(seen["schema"], "bytepath.pages/1");
+    let seen = seen["processes"].as_array().expect("processes");
     let most = seen.iter().filter_map(|process| process["resident_bytes"].as_u64()).max();
     assert!(
         seen.len() >= 2 && most.is_some_and(|bytes| bytes >= 8 << 20),
@@ -94,7 +95,8 @@ fn the_processes_that_one_started_are_shown_where_that_is_asked_for() {
     let pid = shell.child().id().to_string();
     let count = |words: &[&str]| {
         let words = [&["pages", &pid, "--json", "-"], words].concat();
-        run(&mut bytepath(&words)).well().json().as_array().expect("processes").len()
+        let seen = run(&mut bytepath(&words)).well().json();
+        seen["processes"].as_array().expect("processes").len()
     };
     let began = std::time::Instant::now();
     while count(&["--children"]) < 3 {

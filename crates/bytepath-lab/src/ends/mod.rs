@@ -25,7 +25,8 @@ pub use write::WriteEnd;
 /// What an end did while it was measured.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EndReport {
-    /// The outlet or inlet.
+    /// The outlet or inlet, under whose word `write`, `gen` and `read` tell it to people.
+    #[serde(alias = "outlet", alias = "inlet")]
     pub mechanism: String,
     /// Bytes moved.
     pub bytes: u64,

@@ -17,6 +17,8 @@ mod queued;
 mod sink;
 mod taking;
 
+use std::io::ErrorKind;
+
 use rustix::io::Errno;
 
 use crate::endpoint::Endpoint;
@@ -186,10 +188,9 @@ impl<'a> FanOut<'a> {
     /// `on_full` is told once of each sink that holds the others up, for more than a moment, because
     /// the queue is full.
     ///
-    /// `lags` is for as many sinks as there are.
-    ///
     /// # Errors
-    /// The process is out of descriptors; nothing has been read.
+    /// The process is out of descriptors, or `lags` is not for as many sinks as there are; nothing has
+    /// been read.
     pub fn run_queued(
         self,
         queue: Queue<'_>,
@@ -197,6 +198,11 @@ impl<'a> FanOut<'a> {
         on_loss: OnLoss<'_>,
         on_full: &(dyn Fn(usize) + Sync),
     ) -> std::io::Result<FannedOut> {
+        if lags.sinks() != self.sinks.len() {
+            let (told, there) = (lags.sinks(), self.sinks.len());
+            let text = format!("the lags are for {told} sinks, and there are {there}");
+            return Err(std::io::Error::new(ErrorKind::InvalidInput, text));
+        }
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
         let stop = Cancel::new()?;

@@ -43,10 +43,15 @@ impl Lags {
         }
     }
 
-    /// How many bytes a sink is behind the source; 0 for one that was lost.
+    /// For how many.
+    pub(super) fn sinks(&self) -> usize {
+        self.took.len()
+    }
+
+    /// How many bytes a sink is behind the source; 0 for one that was lost, or is none of these.
     pub fn bytes(&self, sink: usize) -> u64 {
         // In this order, so that what comes in between counts as lag, and never as less than none.
-        let took = self.took[sink].load(Relaxed);
+        let took = self.took.get(sink).map_or(GONE, |took| took.load(Relaxed));
         self.came.load(Relaxed).saturating_sub(took)
     }
 }

@@ -2,7 +2,7 @@
 //! dies.
 
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -258,6 +258,22 @@ fn it_ends_where_it_is_to_stop_or_no_sink_is_left() {
     let done = FanOut::new(&zero, &both).listeners(1);
     let done = done.run_queued(queue, &Lags::of(2), &go_on, &|_| ());
     assert_eq!(done.expect("threads").ending, Ending::NoSinkLeft);
+}
+
+#[test]
+fn lags_for_another_number_of_sinks_are_refused_before_anything_is_read() {
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(b"bytes").expect("room");
+    file.rewind().expect("a file");
+    let source = Endpoint::source(file.as_fd()).expect("a source");
+    let both = [Endpoint::open_sink("/dev/null").ok(), Endpoint::open_sink("/dev/null").ok()];
+    for lags in [Lags::of(1), Lags::of(3)] {
+        let queue = Queue { memory_bytes: 1 << 20, spill: None };
+        let done = FanOut::new(&source, &both).run_queued(queue, &lags, &go_on, &|_| ());
+        assert_eq!(done.expect_err("refused").kind(), ErrorKind::InvalidInput);
+    }
+    assert_eq!(file.stream_position().expect("a file"), 0);
+    assert_eq!(Lags::of(1).bytes(1), 0);
 }
 
 #[test]

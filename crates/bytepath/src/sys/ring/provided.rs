@@ -36,7 +36,7 @@ pub(super) struct Provided {
 }
 
 impl Ring<'_> {
-    /// Gives the ring a store of buffers (rounded up to a power of two) of so many bytes each, for
+    /// Gives the ring a store of buffers (rounded up to a power of two, 32,768 at most) of so many bytes each, for
     /// [`Operation::ReceiveEach`](crate::ring::Operation::ReceiveEach). Once per ring.
     ///
     /// # Errors

@@ -146,7 +146,8 @@ impl<'a> Hand<'a> {
         skips: &mut Skips<'_>,
     ) -> Result<usize, Ended> {
         loop {
-            match rustix::io::read(&source.endpoint, &mut *buffer) {
+            let most = skips.most_bytes(source).min(buffer.len());
+            match rustix::io::read(&source.endpoint, &mut buffer[..most]) {
                 Ok(count) => {
                     skips.went_well();
                     return Ok(count);
@@ -154,6 +155,7 @@ impl<'a> Hand<'a> {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => wait(&source.endpoint, PollFlags::IN),
                 Err(Errno::INVAL) if undirected(&source.endpoint) => {}
+                Err(_) if skips.wanted() && skips.looks_closer(source, most) => {}
                 Err(errno) if skips.wanted() => {
                     let zeros = skips.step(source, buffer, errno).map_err(Ended::ReadFailed)?;
                     self.skipped_any = true;

@@ -179,8 +179,7 @@ impl<'a> Hand<'a> {
         while !rest.is_empty() {
             self.tally.holds(rest.len(), self.memory_bytes());
             let (piece, lines) = if self.counts_lines() {
-                let most = left.lines().min(allowed(pace, self.live));
-                self.cut(rest, most)
+                self.cut(rest, left.lines(), allowed(pace, self.live))
             } else {
                 (rest, 0)
             };
@@ -203,13 +202,14 @@ impl<'a> Hand<'a> {
         self.live.buffer_bytes().unwrap_or(BUFFER_BYTES)
     }
 
-    /// As much as holds at most so many line ends, and how many it holds.
-    fn cut<'b>(&self, bytes: &'b [u8], most: u64) -> (&'b [u8], u64) {
+    /// As much as holds at most `now` line ends, and ends with the last of those `left`; how many it holds.
+    fn cut<'b>(&self, bytes: &'b [u8], left: u64, now: u64) -> (&'b [u8], u64) {
         let end = self.settings.options.display.line_end();
         let lines = bytecount::count(bytes, end) as u64;
-        if lines <= most {
+        if lines < left && lines <= now {
             return (bytes, lines);
         }
+        let most = left.min(now);
         let nth = usize::try_from(most.saturating_sub(1)).unwrap_or(usize::MAX);
         let at = memchr::memchr_iter(end, bytes).nth(nth).unwrap_or(bytes.len() - 1);
         (&bytes[..=at], most)

@@ -294,6 +294,16 @@ fn stopping_at_a_size_leaves_the_rest_for_the_next_reader() {
     let said = done.well().stdout;
     let all = shell(&format!("od -c < {}/b", folder.path().display())).stdout;
     assert_eq!(said, all.clone() + &all);
+    // What is behind the last line, and is itself none.
+    let line = r#"printf 'one\0two\nthree' >"$folder/c"
+        for words in '-l -s 1' '-0 -s 1' '-l -L 1 -s 1'; do
+            ("$bytepath" pv -qS $words; echo :; cat) < "$folder/c" | tr '\0' 0; echo
+        done"#;
+    let mut command = Command::new("sh");
+    let done =
+        run(command.args(["-c", line]).env("bytepath", BYTEPATH).env("folder", folder.path()));
+    let lines = "one0two\n:\nthree\n";
+    assert_eq!(done.well().stdout, format!("{lines}one0:\ntwo\nthree\n{lines}"));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::bench_devices::Loop;
 use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, spawned, until};
 
 /// The program under test by the name of the classic.
@@ -198,6 +199,32 @@ fn an_output_that_is_an_input_is_left_as_it_was() {
         if command.get_program() != "pv" {
             assert!(after == [before.as_slice(), b"bb\n\0b"].concat());
         }
+    }
+}
+
+#[test]
+fn a_device_that_is_input_and_output_keeps_what_it_has() {
+    let folder = folder();
+    let Some(device) = Loop::new(folder.path()) else { return };
+    fs::write(folder.path().join("one"), "x").expect("written");
+    let cases = [
+        ("$pv -q $device >$device", '\x07'),
+        ("$pv -q - <$device >$device", '\x07'),
+        ("$pv -q -o $device one $device", '\x07'),
+        ("$pv -q -U $device one $device", '\x07'),
+        ("$pv -q one $device >$device", 'x'),
+    ];
+    for (line, first) in cases {
+        let pv = format!("{BYTEPATH} pv");
+        let line = line.replace("$device", &device.path);
+        let mut command = Command::new("sh");
+        command.args(["-c", &line.replace("$pv", &pv)]).current_dir(folder.path());
+        let done = run(command.stdin(Stdio::null()));
+        assert_eq!(done.status.code(), Some(4), "{line}: {}", done.stderr);
+        assert!(done.stderr.contains("input is "), "{line}: {}", done.stderr);
+        let bytes = fs::read(&device.path).expect("read");
+        assert!(bytes[0] == first as u8 && bytes[1..].iter().all(|byte| *byte == 7), "{line}");
+        assert_eq!(bytes.len(), 1 << 20, "{line}");
     }
 }
 

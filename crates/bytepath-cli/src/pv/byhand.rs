@@ -52,6 +52,8 @@ pub(crate) struct Hand<'a> {
 
 impl<'a> Hand<'a> {
     pub(crate) fn new(settings: &'a Settings, live: &'a Live, tally: &'a Tally) -> Hand<'a> {
+        // The first byte may be long in coming.
+        tally.holds(0, live.buffer_bytes().unwrap_or(BUFFER_BYTES));
         Hand {
             settings,
             live,

@@ -52,6 +52,8 @@ pub(crate) struct Hand<'a> {
 
 impl<'a> Hand<'a> {
     pub(crate) fn new(settings: &'a Settings, live: &'a Live, tally: &'a Tally) -> Hand<'a> {
+        // The first byte may be long in coming.
+        tally.holds(0, live.buffer_bytes().unwrap_or(BUFFER_BYTES));
         Hand {
             settings,
             live,
@@ -146,7 +148,8 @@ impl<'a> Hand<'a> {
         skips: &mut Skips<'_>,
     ) -> Result<usize, Ended> {
         loop {
-            match rustix::io::read(&source.endpoint, &mut *buffer) {
+            let most = skips.most_bytes(source).min(buffer.len());
+            match rustix::io::read(&source.endpoint, &mut buffer[..most]) {
                 Ok(count) => {
                     skips.went_well();
                     return Ok(count);
@@ -154,6 +157,7 @@ impl<'a> Hand<'a> {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => wait(&source.endpoint, PollFlags::IN),
                 Err(Errno::INVAL) if undirected(&source.endpoint) => {}
+                Err(_) if skips.wanted() && skips.looks_closer(source, most) => {}
                 Err(errno) if skips.wanted() => {
                     let zeros = skips.step(source, buffer, errno).map_err(Ended::ReadFailed)?;
                     self.skipped_any = true;
@@ -177,8 +181,7 @@ impl<'a> Hand<'a> {
         while !rest.is_empty() {
             self.tally.holds(rest.len(), self.memory_bytes());
             let (piece, lines) = if self.counts_lines() {
-                let most = left.lines().min(allowed(pace, self.live));
-                self.cut(rest, most)
+                self.cut(rest, left.lines(), allowed(pace, self.live))
             } else {
                 (rest, 0)
             };
@@ -201,13 +204,14 @@ impl<'a> Hand<'a> {
         self.live.buffer_bytes().unwrap_or(BUFFER_BYTES)
     }
 
-    /// As much as holds at most so many line ends, and how many it holds.
-    fn cut<'b>(&self, bytes: &'b [u8], most: u64) -> (&'b [u8], u64) {
+    /// As much as holds at most `now` line ends, and ends with the last of those `left`; how many it holds.
+    fn cut<'b>(&self, bytes: &'b [u8], left: u64, now: u64) -> (&'b [u8], u64) {
         let end = self.settings.options.display.line_end();
         let lines = bytecount::count(bytes, end) as u64;
-        if lines <= most {
+        if lines < left && lines <= now {
             return (bytes, lines);
         }
+        let most = left.min(now);
         let nth = usize::try_from(most.saturating_sub(1)).unwrap_or(usize::MAX);
         let at = memchr::memchr_iter(end, bytes).nth(nth).unwrap_or(bytes.len() - 1);
         (&bytes[..=at], most)

@@ -1,6 +1,7 @@
 //! The inputs and the output: opened as pv opens them, sized, and looked at for being the same.
 
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -141,7 +142,7 @@ impl Sink<'_> {
     }
 }
 
-/// The input that is this very file, which would be lost where the file is emptied.
+/// The input that is this very file or block device, which would be lost where that is emptied or overwritten.
 pub(crate) fn input_that_is<'i>(path: &Path, inputs: &'i [impl AsRef<OsStr>]) -> Option<&'i OsStr> {
     let file = path.metadata().ok()?;
     let same = |input: &&OsStr| {
@@ -150,10 +151,23 @@ pub(crate) fn input_that_is<'i>(path: &Path, inputs: &'i [impl AsRef<OsStr>]) ->
             false => std::path::PathBuf::from(input),
         };
         input.metadata().is_ok_and(|input| {
-            input.is_file() && (input.dev(), input.ino()) == (file.dev(), file.ino())
+            let is_device = |found: &Metadata| found.file_type().is_block_device();
+            match is_device(&input) && is_device(&file) {
+                true => input.rdev() == file.rdev(),
+                false => input.is_file() && (input.dev(), input.ino()) == (file.dev(), file.ino()),
+            }
         })
     };
     inputs.iter().map(AsRef::as_ref).find(same)
+}
+
+/// Whether both are one regular file, or one block device, by whatever names.
+pub(crate) fn are_one(source: &Endpoint<'_>, sink: &Endpoint<'_>) -> bool {
+    let device = |end: &Endpoint<'_>| match end.kind() {
+        Kind::BlockDevice => rustix::fs::fstat(end).ok().map(|stat| stat.st_rdev),
+        _ => None,
+    };
+    source.same_file(sink) || device(source).is_some_and(|number| device(sink) == Some(number))
 }
 
 fn opened(

@@ -15,7 +15,7 @@ use super::alone::Alone;
 use super::byhand::{self, Hand, allowed};
 use super::direct::Directed;
 use super::display::Way;
-use super::ends::{Sink, Source};
+use super::ends::{self, Sink, Source};
 use super::live::Live;
 use super::pace::Pace;
 use super::status::Status;
@@ -128,7 +128,7 @@ impl Work<'_> {
                     continue;
                 }
             };
-            if source.endpoint.same_file(&sink.endpoint) {
+            if ends::are_one(&source.endpoint, &sink.endpoint) {
                 self.live.say(format_args!("{}: input is the output", source.name));
                 status |= Status::SAME_FILE;
                 continue;

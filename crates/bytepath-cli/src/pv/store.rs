@@ -50,7 +50,7 @@ pub(crate) fn run(
             Ok(endpoint) => endpoint,
             Err(error) => return failed(std::io::Error::other(error)),
         };
-        if endpoint.same_file(&sink.endpoint) {
+        if super::ends::are_one(&endpoint, &sink.endpoint) {
             // What is forwarded would be stored again, without end.
             say(format_args!("{}: it is the output; store in another file", name()));
             return Ok(Status::SAME_FILE);

@@ -14,6 +14,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::bench_devices::Loop;
 use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, spawned, until};
 
 /// The program under test by the name of the classic.
@@ -202,6 +203,32 @@ fn an_output_that_is_an_input_is_left_as_it_was() {
 }
 
 #[test]
+fn a_device_that_is_input_and_output_keeps_what_it_has() {
+    let folder = folder();
+    let Some(device) = Loop::new(folder.path()) else { return };
+    fs::write(folder.path().join("one"), "x").expect("written");
+    let cases = [
+        ("$pv -q $device >$device", '\x07'),
+        ("$pv -q - <$device >$device", '\x07'),
+        ("$pv -q -o $device one $device", '\x07'),
+        ("$pv -q -U $device one $device", '\x07'),
+        ("$pv -q one $device >$device", 'x'),
+    ];
+    for (line, first) in cases {
+        let pv = format!("{BYTEPATH} pv");
+        let line = line.replace("$device", &device.path);
+        let mut command = Command::new("sh");
+        command.args(["-c", &line.replace("$pv", &pv)]).current_dir(folder.path());
+        let done = run(command.stdin(Stdio::null()));
+        assert_eq!(done.status.code(), Some(4), "{line}: {}", done.stderr);
+        assert!(done.stderr.contains("input is "), "{line}: {}", done.stderr);
+        let bytes = fs::read(&device.path).expect("read");
+        assert!(bytes[0] == first as u8 && bytes[1..].iter().all(|byte| *byte == 7), "{line}");
+        assert_eq!(bytes.len(), 1 << 20, "{line}");
+    }
+}
+
+#[test]
 fn an_output_file_is_made_or_emptied() {
     let folder = folder();
     for _ in 0..2 {
@@ -294,6 +321,16 @@ fn stopping_at_a_size_leaves_the_rest_for_the_next_reader() {
     let said = done.well().stdout;
     let all = shell(&format!("od -c < {}/b", folder.path().display())).stdout;
     assert_eq!(said, all.clone() + &all);
+    // What is behind the last line, and is itself none.
+    let line = r#"printf 'one\0two\nthree' >"$folder/c"
+        for words in '-l -s 1' '-0 -s 1' '-l -L 1 -s 1'; do
+            ("$bytepath" pv -qS $words; echo :; cat) < "$folder/c" | tr '\0' 0; echo
+        done"#;
+    let mut command = Command::new("sh");
+    let done =
+        run(command.args(["-c", line]).env("bytepath", BYTEPATH).env("folder", folder.path()));
+    let lines = "one0two\n:\nthree\n";
+    assert_eq!(done.well().stdout, format!("{lines}one0:\ntwo\nthree\n{lines}"));
 }
 
 #[test]

@@ -150,6 +150,12 @@ fn a_line_is_drawn_while_bytes_are_still_to_come() {
 }
 
 #[test]
+fn a_buffer_is_shown_empty_before_anything_came() {
+    let done = run(ours(&["-f", "-T"]).stdin(Stdio::null()));
+    assert_eq!((last(&done.stderr), done.status.code()), ("{  0%}", Some(0)));
+}
+
+#[test]
 fn what_is_on_the_device_is_told_where_that_is_asked_for() {
     assert_eq!(last(&shown(&["-f", "--durable", "-F", "%{durable} safe"])), "1000  B safe");
     assert_eq!(last(&shown(&["-f", "-F", "%{durable} safe"])), "- safe");

@@ -12,8 +12,9 @@ use std::time::Instant;
 use rustix::fs::{OFlags, fcntl_setfl};
 use tempfile::TempDir;
 
+use crate::bench_devices::Loop;
 use crate::program::{BYTEPATH, Done, HANGS_AFTER, installed, root, run};
-use crate::pv::{LINES, lines};
+use crate::pv::{LINES, lines, ours};
 
 /// A folder with a file `a` of several buffers.
 fn folder() -> TempDir {
@@ -200,7 +201,8 @@ fn what_cannot_be_read_becomes_zeros_of_the_same_length_and_is_told() {
     }
     let folder = folder();
     let a = fs::read(folder.path().join("a")).expect("read");
-    let faults = ["inject=read:error=EIO:when=2..4", "path=a"];
+    // The first of them makes it look closer.
+    let faults = ["inject=read:error=EIO:when=2..5", "path=a"];
     for (words, told) in
         [("-q -E a", 3), ("-q -EE a", 1), ("-q -E -Z 512 a", 3), ("-q -Z 512 a", 3)]
     {
@@ -218,6 +220,39 @@ fn what_cannot_be_read_becomes_zeros_of_the_same_length_and_is_told() {
     }
     let theirs = traced(Which::Real, folder.path(), &faults, "-q -C -E a");
     assert_eq!((theirs.status.code(), theirs.stdout.len()), (Some(16), a.len()));
+}
+
+#[test]
+fn nothing_that_can_be_read_is_skipped_for_what_is_near() {
+    let folder = folder();
+    // All of its pages but those from the middle on, of which the first lacks one sector.
+    let readable = (512 << 10) - 4096;
+    for options in [
+        "-EE",
+        "-EE -B 64K",
+        "-E -B 1000",
+        "-Z 512 -B 8K",
+        "-K -E",
+        "-K -EE -B 64K",
+        "-K -Z 4096",
+        "-K -Z 1000",
+        "-K -Z 512 -B 8K",
+    ] {
+        let Some(device) = Loop::new(folder.path()) else { return };
+        let disk = folder.path().join("disk");
+        let disk = fs::File::options().write(true).open(disk).expect("open");
+        disk.set_len(readable + 3584).expect("cut");
+        let words = options.split(' ').chain(["-q", &device.path, "-o", "got"]);
+        let mut command = ours(&words.collect::<Vec<_>>());
+        let done = run(command.current_dir(folder.path()));
+        assert_eq!(done.status.code(), Some(16), "{options}: {}", done.stderr);
+        let got = fs::read(folder.path().join("got")).expect("read");
+        assert_eq!(got.len(), 1 << 20, "{options}");
+        let (good, bad) = got.split_at(usize::try_from(readable).expect("small"));
+        let lost = good.iter().filter(|byte| **byte != 7).count();
+        assert_eq!(lost, 0, "{options}: {}", done.stderr.lines().next().unwrap_or_default());
+        assert!(bad[3584..].iter().all(|byte| *byte == 0), "{options}");
+    }
 }
 
 #[test]

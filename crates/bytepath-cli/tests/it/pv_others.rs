@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -245,6 +245,20 @@ fn signals_that_end_it_give_the_exit_code_of_the_real_pv() {
         }
     }
     assert!(!std::path::Path::new("/dev/shm/pv-test.pid").exists(), "it is put away");
+}
+
+#[test]
+fn an_alarm_ends_it_whoever_set_it() {
+    let (program, pid, _writer, _out) = between(&["-q"]);
+    let done = ended(program, pid, Signal::ALARM);
+    assert_eq!(signal_of(&done), Some(Signal::ALARM.as_raw()), "{done:?}");
+    if installed("perl") {
+        let (source, _writer) = pipe().expect("a pipe");
+        let mut command = Command::new("perl");
+        command.args(["-e", "alarm 1; exec @ARGV", BYTEPATH, "pv", "-q"]);
+        let done = run(command.stdin(source));
+        assert_eq!(signal_of(&done), Some(Signal::ALARM.as_raw()), "{done:?}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! - a bar without sides has its marker as soon as that has room to move;
 //! - a width that no terminal has is refused in a format, and cut elsewhere;
 //! - on a terminal that is too narrow a line is cut, where the original's wraps and scrolls;
+//! - where nothing had moved, the average rate is told as soon as something does, not at its next step;
 //! - the rate of a descriptor that is watched begins where it stood, not at its file's beginning.
 
 mod bar;

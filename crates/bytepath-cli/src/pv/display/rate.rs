@@ -61,7 +61,8 @@ impl Rates {
         if (new.apart_s, new.kept) != (self.window.apart_s, self.window.kept) {
             let samples = self.window.samples.drain(..).rev().take(new.kept).collect::<Vec<_>>();
             let samples = samples.into_iter().rev().collect();
-            self.window = Window { samples, average: self.window.average, ..new };
+            let Window { average, stood, .. } = self.window;
+            self.window = Window { samples, average, stood, ..new };
         }
     }
 
@@ -137,6 +138,8 @@ struct Window {
     kept: usize,
     samples: VecDeque<(f64, u64)>,
     average: f64,
+    /// Whether nothing had moved as of the last sample.
+    stood: bool,
 }
 
 impl Window {
@@ -146,24 +149,30 @@ impl Window {
         let apart_s = if window_s >= 20 { 5 } else { 1 };
         let steps = (window_s / apart_s).clamp(1, STEPS_MAX);
         let kept = usize::try_from(steps).map_or(usize::MAX, |steps| steps + 1);
-        Self { apart_s: apart_s as f64, kept, samples: VecDeque::new(), average: 0.0 }
+        Self { apart_s: apart_s as f64, kept, samples: VecDeque::new(), average: 0.0, stood: true }
     }
 
-    /// Between two samples the average stays, so that what follows from it counts down evenly.
+    /// Between two samples the average stays, so that what follows from it counts down evenly; unless
+    /// nothing had moved, from which nothing follows.
     fn take(&mut self, elapsed: f64, amount: u64, current: f64) {
-        if self.samples.back().is_some_and(|(before, _)| elapsed - before < self.apart_s) {
+        let is_due = self.samples.back().is_none_or(|(before, _)| elapsed - before >= self.apart_s);
+        if is_due {
+            if self.samples.len() == self.kept {
+                self.samples.pop_front();
+            }
+            self.samples.push_back((elapsed, amount));
+        } else if !self.stood {
             return;
         }
-        if self.samples.len() == self.kept {
-            self.samples.pop_front();
-        }
-        self.samples.push_back((elapsed, amount));
         self.average = match self.samples.front() {
             Some((first, least)) if *first < elapsed => {
                 (amount as f64 - *least as f64) / (elapsed - first)
             }
             _ => current,
         };
+        if is_due {
+            self.stood = self.average == 0.0;
+        }
     }
 }
 
@@ -204,6 +213,12 @@ mod tests {
     fn a_long_window_moves_every_five_seconds() {
         let expected = [10.0, 10.0, 10.0, 10.0, 10.0, 70.0, 70.0, 70.0, 70.0, 70.0, 120.0];
         assert_eq!(averages(30, &squares(11)), expected);
+    }
+
+    #[test]
+    fn what_moves_after_nothing_did_is_told_at_once() {
+        let moments = [(1.0, 0), (2.0, 100), (3.0, 400), (6.0, 1000), (7.0, 9000)];
+        assert_eq!(averages(30, &moments), [0.0, 100.0, 200.0, 200.0, 200.0]);
     }
 
     #[test]

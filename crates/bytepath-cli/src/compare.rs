@@ -72,11 +72,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     for (run, name) in runs.iter_mut().zip(&options.called) {
         run.name.clone_from(name);
     }
+    // While the runs are whole: without some of its arms, a run is not known again in the store.
+    let others = if options.alone { Vec::new() } else { others(&runs) };
     choose_arms(&mut runs, &options.arms)?;
     if options.false_positives {
         return tell_false_positives(&runs, &settings).map(|()| ExitCode::SUCCESS);
     }
-    let others = if options.alone { Vec::new() } else { others(&runs) };
     let comparison = match compare::compare(&runs, &others, &settings) {
         // Wrong words rather than bad figures.
         Err(error @ (CompareError::Count(_) | CompareError::Itself(..))) => {
@@ -116,7 +117,7 @@ fn choose_arms(runs: &mut [Run], globs: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Other runs in the store that are of the same thing as one of these: the last ones. A store that
+/// Further runs in the store that are of the same thing as one of these: the last ones. A store that
 /// cannot be read tells nothing.
 fn others(runs: &[Run]) -> Vec<Record> {
     let Ok(kept) = Kept::look() else { return Vec::new() };
@@ -131,7 +132,9 @@ fn others(runs: &[Run]) -> Vec<Record> {
     };
     let records = kept.entries.iter().rev().filter(alike).filter_map(|entry| kept.read(entry).ok());
     let is_like = |other: &Record| runs.iter().any(|run| compare::is_like(&run.record, other));
-    records.filter(is_like).take(OTHERS_MAX).collect()
+    let is_compared =
+        |other: &Record| runs.iter().any(|run| compare::is_itself(&run.record, other));
+    records.filter(|other| is_like(other) && !is_compared(other)).take(OTHERS_MAX).collect()
 }
 
 fn tell_false_positives(runs: &[Run], settings: &Settings) -> anyhow::Result<()> {

@@ -272,6 +272,22 @@ fn further_runs_of_the_same_thing_tell_how_far_runs_lie_apart() {
 }
 
 #[test]
+fn a_run_that_is_compared_is_no_further_run_though_arms_are_left_out() {
+    let yard = Yard::new();
+    for (number, level) in [1.0, 0.75, 1.0, 1.001, 0.999, 1.0].into_iter().enumerate() {
+        let name = format!("r{number}");
+        let (arm, beside) = (around(10.0 * level, 0.1, number), around(3.0, 0.1, number));
+        yard.put(&name, &record(&yard, &name, &[("arm", &arm), ("beside", &beside)]));
+    }
+    let words = ["compare", "r0", "r1", "--arms", "arm", "--fail-if-slower", "5%", "--json", "-"];
+    let done = yard.run(&words);
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    let json = done.json();
+    assert_eq!(json["method"]["repeats"], 0, "four do not tell: {}", json["method"]);
+    assert_eq!(verdicts(&json, 1), ["slower"]);
+}
+
+#[test]
 fn real_runs_are_compared_and_records_come_by_any_way() {
     let yard = Yard::new();
     let first = yard.measured();

@@ -111,6 +111,9 @@ pub struct Outcome {
     /// What the run turned out to be made of: sizes really obtained. The last sample's are told, so
     /// that what differs from one to the next belongs into `costs` or `figures`.
     pub found: BTreeMap<String, Value>,
+    /// The exit code, where it is one run of a program; of all samples that count it is told how many
+    /// ended with which.
+    pub code: Option<i32>,
     /// How long each of its operations took, where they are clocked; those of all samples that count
     /// are told together.
     pub latencies: Option<Histogram<u64>>,

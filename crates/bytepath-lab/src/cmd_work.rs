@@ -194,8 +194,6 @@ fn by_shell_with(
 }
 
 fn outcome(clocked: &Clocked) -> Outcome {
-    let code = clocked.code.filter(|code| *code != 0);
-    let code = code.map(|code| ("exit_code".to_owned(), code.into()));
     let at_most = clocked.own_bytes.filter(|_| clocked.peak_bytes.is_none());
     let at_most = at_most.map(|bytes| (PEAK_AT_MOST.to_owned(), bytes.into()));
     Outcome {
@@ -205,7 +203,8 @@ fn outcome(clocked: &Clocked) -> Outcome {
             peak_memory_bytes: clocked.peak_bytes.map(|bytes| bytes as f64),
             ..costs_of_run(clocked.usage)
         },
-        found: code.into_iter().chain(at_most).collect(),
+        code: clocked.code,
+        found: at_most.into_iter().collect(),
         ..Outcome::default()
     }
 }

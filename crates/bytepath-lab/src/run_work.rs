@@ -58,8 +58,8 @@ impl Work for RunWork {
             return Err(format!("{why}{}", said(&mut errors)));
         }
         self.check(status, &mut output)?;
-        let costs = costs_of_run(usage);
-        Ok(Outcome { value: seconds, seconds, costs, ..Outcome::default() })
+        let (costs, code) = (costs_of_run(usage), status.code());
+        Ok(Outcome { value: seconds, seconds, costs, code, ..Outcome::default() })
     }
 }
 

@@ -145,7 +145,8 @@ pub fn run(
     }
     let started = humantime::format_rfc3339_seconds(started).to_string();
     let mut record = bench.record(reference_index, experiment);
-    record.id = format!("{}-{started}-{:04x}", record.experiment.name, settings.seed & 0xffff);
+    // Nothing of the run's own tells it from others: a seed may be given, and fleets begin in one second.
+    record.id = format!("{}-{started}-{:08x}", record.experiment.name, fastrand::u32(..));
     record.started = started;
     record.settings = recorded(settings);
     if record.reference().is_none_or(|arm| arm.name != reference) {

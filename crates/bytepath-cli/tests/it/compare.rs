@@ -127,7 +127,12 @@ fn a_slower_arm_fails_where_that_is_asked_for() {
     assert!(!failed.stderr.contains("noisy") && !failed.stderr.contains("up "), "{failed:?}");
     assert_eq!(code(failed), Some(3));
     assert_eq!(code(judged(&["30"])), Some(0), "20% is less than 30%");
-    assert_eq!(code(judged(&["5%", "--arms", "up,even,noisy"])), Some(0));
+    // What could not have been shown is told, and no failure.
+    let unseen = judged(&["5%", "--arms", "up,even,noisy", "--json", "-"]);
+    assert!(unseen.stderr.contains("5% could not have been shown"), "{unseen:?}");
+    assert!(unseen.stderr.contains("more blocks: noisy in other (from "), "{unseen:?}");
+    assert_eq!(code(unseen), Some(0));
+    assert_eq!(judged(&["5%", "--arms", "up,even"]).stderr, "");
     judged(&["0"]).refused(2, &["percentage"]);
     judged(&["-5"]).refused(2, &[]);
     // An arm that is gone may hide anything.

@@ -223,7 +223,8 @@ impl Outputs {
                 "standard output takes one of --json and --markdown, not both",
             ));
         }
-        if options.json.is_some() && options.json == options.markdown {
+        let both = options.json.as_deref().zip(options.markdown.as_deref());
+        if both.is_some_and(|(json, markdown)| output::is_same(json, markdown)) {
             return Err(wrong_usage("--json and --markdown name the same file"));
         }
         let open = |file: &Option<PathBuf>| file.as_deref().map(opened).transpose();

@@ -4,7 +4,7 @@ use bytepath_report::schema;
 use serde_json::{Value, json};
 
 use crate::history::Yard;
-use crate::program::{Done, run};
+use crate::program::{Done, run, text};
 
 /// A record whose arms have these samples.
 fn record(yard: &Yard, id: &str, arms: &[(&str, &[f64])]) -> Value {
@@ -311,6 +311,10 @@ fn real_runs_are_compared_and_records_come_by_any_way() {
     yard.run(&["compare", "--json", file, "last", "last~1"]).refused(2, &["is a record"]);
     yard.run(&["compare", "last", "last~1", "--json", "-", "--markdown", "-"])
         .refused(2, &["not both"]);
+    let (json, markdown) = (yard.path().join("both"), yard.path().join("bytepath/../both"));
+    let files = ["--json", text(&json), "--markdown", text(&markdown)];
+    yard.run(&[&["compare", "last", "last~1"][..], &files].concat())
+        .refused(2, &["--json and --markdown name the same file"]);
 }
 
 #[test]

@@ -591,7 +591,10 @@ impl Measuring {
         }
         let files = [("--json", &self.json), ("--csv", &self.csv), ("--report", &self.report)];
         for (at, (option, file)) in files.iter().enumerate() {
-            let same = |(_, other): &&(&str, &Option<PathBuf>)| file.is_some() && file == other;
+            let same = |(_, other): &&(&str, &Option<PathBuf>)| {
+                let both = file.as_deref().zip(other.as_deref());
+                both.is_some_and(|(file, other)| output::is_same(file, other))
+            };
             if let Some((other, _)) = files[..at].iter().find(same) {
                 return Err(wrong_usage(format!("{other} and {option} name the same file")));
             }

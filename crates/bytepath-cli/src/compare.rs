@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use bytepath_lab::compare::{self, CompareError, FalsePositives, Run, Settings, false_positives};
 use bytepath_lab::stats::EQUIVALENCE_MARGIN;
 use bytepath_lab::store;
-use bytepath_report::{Comparison, Record, Status};
+use bytepath_report::{Comparison, Record, Status, Verdict};
 use clap::Args;
 
 use crate::bench::{chosen_names, percent, style};
@@ -46,8 +46,8 @@ pub(crate) struct Options {
     #[arg(long)]
     alone: bool,
     /// End with 3 where an arm is surely slower than in the base, and has so many percent less of a
-    /// rate or more of a time; with 1 where one that ran in the base has no figure. No less than
-    /// --margin
+    /// rate or more of a time; with 1 where one that ran in the base has no figure. Otherwise, where one
+    /// may be slower by more and these runs are too few or too short to show it, say so. No less than --margin
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
     /// Write the comparison as JSON to a file; - for standard output, which then holds nothing else
@@ -72,11 +72,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     for (run, name) in runs.iter_mut().zip(&options.called) {
         run.name.clone_from(name);
     }
+    // While the runs are whole: without some of its arms, a run is not known again in the store.
+    let others = if options.alone { Vec::new() } else { others(&runs) };
     choose_arms(&mut runs, &options.arms)?;
     if options.false_positives {
         return tell_false_positives(&runs, &settings).map(|()| ExitCode::SUCCESS);
     }
-    let others = if options.alone { Vec::new() } else { others(&runs) };
     let comparison = match compare::compare(&runs, &others, &settings) {
         // Wrong words rather than bad figures.
         Err(error @ (CompareError::Count(_) | CompareError::Itself(..))) => {
@@ -116,7 +117,7 @@ fn choose_arms(runs: &mut [Run], globs: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Other runs in the store that are of the same thing as one of these: the last ones. A store that
+/// Further runs in the store that are of the same thing as one of these: the last ones. A store that
 /// cannot be read tells nothing.
 fn others(runs: &[Run]) -> Vec<Record> {
     let Ok(kept) = Kept::look() else { return Vec::new() };
@@ -131,7 +132,9 @@ fn others(runs: &[Run]) -> Vec<Record> {
     };
     let records = kept.entries.iter().rev().filter(alike).filter_map(|entry| kept.read(entry).ok());
     let is_like = |other: &Record| runs.iter().any(|run| compare::is_like(&run.record, other));
-    records.filter(is_like).take(OTHERS_MAX).collect()
+    let is_compared =
+        |other: &Record| runs.iter().any(|run| compare::is_itself(&run.record, other));
+    records.filter(|other| is_like(other) && !is_compared(other)).take(OTHERS_MAX).collect()
 }
 
 fn tell_false_positives(runs: &[Run], settings: &Settings) -> anyhow::Result<()> {
@@ -158,7 +161,7 @@ fn tell_false_positives(runs: &[Run], settings: &Settings) -> anyhow::Result<()>
 
 /// The exit code, with the reason on standard error.
 fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
-    let (mut slower, mut missing) = (Vec::new(), Vec::new());
+    let (mut slower, mut missing, mut unseen) = (Vec::new(), Vec::new(), Vec::new());
     for arm in &comparison.arms {
         let ran = |run: &Option<bytepath_report::ArmInRun>| {
             run.as_ref().is_some_and(|arm| arm.status == Status::Ok)
@@ -172,7 +175,14 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
                 _ if ran(&arm.runs[0]) && run.as_ref().is_none_or(|arm| arm.ratio.is_none()) => {
                     missing.push(format!("{} in {name}", arm.name));
                 }
-                _ => {}
+                _ => {
+                    let run = run.as_ref().filter(|run| run.verdict == Some(Verdict::Undecided));
+                    let from = run.and_then(|run| run.shows_from).map(|from| from * 100.0);
+                    unseen.extend(
+                        from.filter(|from| *from > percent)
+                            .map(|from| format!("{} in {name} (from {from:.1}%)", arm.name)),
+                    );
+                }
             }
         }
     }
@@ -186,6 +196,12 @@ fn judged(comparison: &Comparison, percent: f64) -> anyhow::Result<ExitCode> {
             "ran in the base and has no figure to compare, so it may be slower: {}",
             missing.join("; ")
         );
+    }
+    if !unseen.is_empty() {
+        crate::say(format_args!(
+            "bytepath: {percent}% could not have been shown, which takes more blocks: {}",
+            unseen.join("; ")
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -207,7 +223,8 @@ impl Outputs {
                 "standard output takes one of --json and --markdown, not both",
             ));
         }
-        if options.json.is_some() && options.json == options.markdown {
+        let both = options.json.as_deref().zip(options.markdown.as_deref());
+        if both.is_some_and(|(json, markdown)| output::is_same(json, markdown)) {
             return Err(wrong_usage("--json and --markdown name the same file"));
         }
         let open = |file: &Option<PathBuf>| file.as_deref().map(opened).transpose();

@@ -147,15 +147,27 @@ pub(crate) fn met<'n>(
     operands: impl IntoIterator<Item = &'n OsStr>,
 ) -> Option<&'n OsStr> {
     let file = identity(path);
-    // What is not there yet has no more than its name.
-    let is_to_be = !is_stdout(path) && !path.exists();
-    let name = std::path::absolute(path).ok().filter(|_| is_to_be);
-    let is_it = |operand: &&OsStr| match (&file, &name) {
-        (Some(_), _) => std::fs::metadata(operand).ok().and_then(of_file) == file,
-        (None, Some(name)) => std::path::absolute(operand).is_ok_and(|operand| operand == *name),
-        (None, None) => false,
+    let place = Some(path).filter(|path| !is_stdout(path)).and_then(to_be);
+    let is_it = |operand: &&OsStr| match file {
+        Some(_) => std::fs::metadata(operand).ok().and_then(of_file) == file,
+        None => place.is_some() && to_be(Path::new(operand)) == place,
     };
     operands.into_iter().find(is_it)
+}
+
+/// Whether results that go to both would be written over each other.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let known = |path: &Path| {
+        let place = if is_stdout(path) { None } else { to_be(path) };
+        Some((identity(path), place)).filter(|(file, place)| file.is_some() || place.is_some())
+    };
+    one == other || known(one).is_some_and(|one| known(other) == Some(one))
+}
+
+/// What is not there yet has no more than its place: a folder, and a name in it.
+fn to_be(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name().filter(|_| !path.exists())?;
+    Some(std::fs::canonicalize(folder(path)).ok()?.join(name))
 }
 
 /// What tells the regular file at a path, or standard output for `-`, from others.

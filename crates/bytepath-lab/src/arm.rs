@@ -108,8 +108,12 @@ pub struct Outcome {
     pub seconds: f64,
     /// What it cost.
     pub costs: Costs,
-    /// What the run turned out to be made of: sizes really obtained.
+    /// What the run turned out to be made of: sizes really obtained. The last sample's are told, so
+    /// that what differs from one to the next belongs into `costs` or `figures`.
     pub found: BTreeMap<String, Value>,
+    /// The exit code, where it is one run of a program; of all samples that count it is told how many
+    /// ended with which.
+    pub code: Option<i32>,
     /// How long each of its operations took, where they are clocked; those of all samples that count
     /// are told together.
     pub latencies: Option<Histogram<u64>>,

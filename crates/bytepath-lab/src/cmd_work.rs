@@ -2,7 +2,6 @@
 //! process of its own.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use bytepath_report::{Costs, PEAK_AT_MOST};
 use crate::arm::{Outcome, Timing, Work};
 use crate::clock::Clocked;
 use crate::ends::Starter;
-use crate::to_the_end::{Tolerated, file_in, hashed, said, to_the_end};
+use crate::to_the_end::{Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
 
 /// A command that takes longer is not measured.
 pub const PATIENCE: Duration = Duration::from_secs(3600);
@@ -195,24 +194,17 @@ fn by_shell_with(
 }
 
 fn outcome(clocked: &Clocked) -> Outcome {
-    let usage = clocked.usage;
-    let costs = Costs {
-        cpu_user_s_per_run: Some(usage.user_s),
-        cpu_system_s_per_run: Some(usage.system_s),
-        context_switches_per_run: Some(usage.switches() as f64),
-        page_faults_per_run: Some(usage.faults as f64),
-        peak_memory_bytes: clocked.peak_bytes.map(|bytes| bytes as f64),
-        ..Costs::default()
-    };
-    let code = clocked.code.filter(|code| *code != 0).map(|code| ("exit_code", code.into()));
     let at_most = clocked.own_bytes.filter(|_| clocked.peak_bytes.is_none());
-    let at_most = at_most.map(|bytes| (PEAK_AT_MOST, bytes.into()));
-    let found = code.into_iter().chain(at_most).map(|(name, value)| (name.to_owned(), value));
+    let at_most = at_most.map(|bytes| (PEAK_AT_MOST.to_owned(), bytes.into()));
     Outcome {
         value: clocked.seconds,
         seconds: clocked.seconds,
-        costs,
-        found: found.collect::<BTreeMap<_, _>>(),
+        costs: Costs {
+            peak_memory_bytes: clocked.peak_bytes.map(|bytes| bytes as f64),
+            ..costs_of_run(clocked.usage)
+        },
+        code: clocked.code,
+        found: at_most.into_iter().collect(),
         ..Outcome::default()
     }
 }

@@ -1,6 +1,5 @@
 //! The work of arms that drive files: `bytepath drive`, or fio, in a process of its own.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
@@ -70,7 +69,6 @@ impl Work for DriveWork {
         let report = self.run(timing)?;
         let latencies = latency::decoded(&report.histogram).map_err(|error| error.to_string())?;
         let driven = Driven {
-            io_bytes: self.ground.io_bytes as f64,
             per_second: report.per_second,
             seconds: report.seconds,
             bytes: report.bytes,
@@ -79,7 +77,9 @@ impl Work for DriveWork {
             switches: report.usage.switches() as f64,
         };
         let mut outcome = Outcome { latencies: Some(latencies), ..driven.outcome() };
-        outcome.found.extend(found(&report));
+        outcome.found.extend(verified(&report));
+        let would_block = (report.would_block > 0).then_some(report.would_block as f64);
+        outcome.figures.add("would block", "count", would_block);
         outcome.costs.syscalls_per_gib = report.calls.map(|calls| calls as f64 / driven.gib());
         outcome.costs.page_faults_per_gib = Some(report.usage.faults as f64 / driven.gib());
         Ok(outcome)
@@ -92,17 +92,12 @@ impl Work for DriveWork {
     }
 }
 
-fn found(report: &DriveReport) -> BTreeMap<String, Value> {
-    let mut found = BTreeMap::from([("would_block".to_owned(), report.would_block.into())]);
-    if report.verified > 0 {
-        found.insert("verified_blocks".to_owned(), report.verified.into());
-    }
-    found
+fn verified(report: &DriveReport) -> Option<(String, Value)> {
+    (report.verified > 0).then(|| ("verified_blocks".to_owned(), report.verified.into()))
 }
 
 /// What a sample of driving came to, whoever drove.
 pub(crate) struct Driven {
-    pub(crate) io_bytes: f64,
     pub(crate) per_second: f64,
     pub(crate) seconds: f64,
     pub(crate) bytes: u64,
@@ -124,18 +119,6 @@ impl Driven {
             context_switches_per_gib: per_gib(self.switches),
             ..Costs::default()
         };
-        let found = BTreeMap::from([
-            ("gib_per_second".to_owned(), Value::from(self.per_second * self.io_bytes / GIB)),
-            ("context_switches".to_owned(), Value::from(self.switches)),
-            ("cpu_user_s".to_owned(), Value::from(self.user_s)),
-            ("cpu_system_s".to_owned(), Value::from(self.system_s)),
-        ]);
-        Outcome {
-            value: self.per_second,
-            seconds: self.seconds,
-            costs,
-            found,
-            ..Outcome::default()
-        }
+        Outcome { value: self.per_second, seconds: self.seconds, costs, ..Outcome::default() }
     }
 }

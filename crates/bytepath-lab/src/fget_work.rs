@@ -1,15 +1,13 @@
 //! The work of arms that ask what a descriptor costs: a service under load, in processes of their
 //! own, and single calls.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bytepath_report::Costs;
-use serde_json::Value;
+use bytepath_report::{Costs, Figures};
 
 use crate::arm::{Measured, Outcome, Timing, Work};
 use crate::confine::Confinement;
@@ -259,17 +257,15 @@ fn outcome(loaded: &Loaded, served: Option<Served>) -> Result<Outcome, String> {
     }
     let requests = loaded.requests as f64;
     let value = loaded.server_cpu_ns as f64 / requests;
-    let mut found = BTreeMap::from([(
-        "requests_per_s".to_owned(),
-        Value::from((requests / loaded.seconds.max(1e-9)).round()),
-    )]);
+    let mut figures = Figures::default();
+    figures.add("requests", "1/s", requests / loaded.seconds.max(1e-9));
     let mut costs = Costs { cpu_ns_per_op: Some(value), ..Costs::default() };
     if let Some(served) = served.filter(|served| served.requests > 0) {
         let each = |count: u64| count as f64 / served.requests as f64;
-        found.insert("busy_ns_per_request".to_owned(), each(served.busy_ns).round().into());
+        figures.add("busy", "ns each", each(served.busy_ns));
         costs.syscalls_per_op = Some(each(served.calls));
     }
-    Ok(Outcome { value, seconds: loaded.seconds, costs, found, ..Outcome::default() })
+    Ok(Outcome { value, seconds: loaded.seconds, costs, figures, ..Outcome::default() })
 }
 
 /// Single calls on a descriptor.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytepath::machine::Machine;
 use bytepath_report::{
-    Control, Costs, Experiment, Explained, Figures, Latency, Record, Sample, SchemaName, Status,
-    figures, latency,
+    Control, Costs, EXIT_CODES, Experiment, Explained, Figures, Latency, Record, Sample,
+    SchemaName, Status, figures, latency,
 };
 use hdrhistogram::Histogram;
 use serde_json::Value;
@@ -145,7 +145,8 @@ pub fn run(
     }
     let started = humantime::format_rfc3339_seconds(started).to_string();
     let mut record = bench.record(reference_index, experiment);
-    record.id = format!("{}-{started}-{:04x}", record.experiment.name, settings.seed & 0xffff);
+    // Nothing of the run's own tells it from others: a seed may be given, and fleets begin in one second.
+    record.id = format!("{}-{started}-{:08x}", record.experiment.name, fastrand::u32(..));
     record.started = started;
     record.settings = recorded(settings);
     if record.reference().is_none_or(|arm| arm.name != reference) {
@@ -191,6 +192,7 @@ struct Running {
     /// Of the samples that count.
     latencies: Option<Histogram<u64>>,
     figures: Vec<Figures>,
+    codes: BTreeMap<i32, usize>,
     failed: Option<Failed>,
     explained: Option<Explained>,
 }
@@ -208,6 +210,9 @@ impl Running {
     fn take(&mut self, outcome: Outcome) -> Result<(), String> {
         self.found = outcome.found;
         self.figures.push(outcome.figures);
+        if let Some(code) = outcome.code {
+            *self.codes.entry(code).or_default() += 1;
+        }
         match (&mut self.latencies, outcome.latencies) {
             (Some(all), Some(latencies)) => {
                 all.add(latencies).map_err(|error| format!("its latencies: {error}"))?;
@@ -229,6 +234,10 @@ impl Running {
             && !figures.0.is_empty()
         {
             told.insert(figures::PARAM.to_owned(), value);
+        }
+        if self.codes.keys().any(|code| *code != 0) {
+            let counts = self.codes.iter().map(|(code, count)| (code.to_string(), (*count).into()));
+            told.insert(EXIT_CODES.to_owned(), Value::Object(counts.collect()));
         }
         told
     }
@@ -277,6 +286,7 @@ impl Bench {
                     found: BTreeMap::new(),
                     latencies: None,
                     figures: Vec::new(),
+                    codes: BTreeMap::new(),
                     failed: None,
                     explained: None,
                 }),
@@ -591,7 +601,7 @@ fn finished(
     notes: &mut Vec<String>,
 ) -> bytepath_report::Arm {
     let told = running.told();
-    let Running { arm, samples, costs, failed, explained, .. } = running;
+    let Running { arm, samples, costs, codes, failed, explained, .. } = running;
     let mut shown = bytepath_report::Arm {
         params: arm.params.into_iter().chain(told).collect(),
         touched: arm.touched,
@@ -611,6 +621,7 @@ fn finished(
     }
     let values = counted(&samples);
     notes.extend(warnings(&shown.name, &values));
+    notes.extend(failures(&shown.name, &codes));
     shown.median = median(&values);
     shown.ci95 = median_interval(&values).ok().map(|interval| [interval.low, interval.high]);
     let count = |(_, sample): &(&Costs, &Sample)| !sample.superseded;
@@ -662,6 +673,16 @@ fn warnings(name: &str, values: &[f64]) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Of runs of a program that failed and count all the same, how many did, and with which codes.
+fn failures(name: &str, codes: &BTreeMap<i32, usize>) -> Option<String> {
+    let all: usize = codes.values().sum();
+    let failed = all - codes.get(&0).unwrap_or(&0);
+    let with: Vec<_> = codes.keys().filter(|code| **code != 0).map(i32::to_string).collect();
+    (failed > 0).then(|| {
+        format!("{name}: {failed} of {all} runs ended with {}; they count", with.join(" or "))
+    })
 }
 
 fn median_costs(costs: &[&Costs]) -> Costs {

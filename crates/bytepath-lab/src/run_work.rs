@@ -1,7 +1,6 @@
 //! The work of arms that are whole pipelines: a program that runs one, from its start to its end.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::arm::{Outcome, Timing, Work};
 use crate::ends::Usage;
-use crate::to_the_end::{Tolerated, file_in, hashed, said, to_the_end};
+use crate::to_the_end::{Tolerated, costs_of_run, file_in, hashed, said, to_the_end};
 
 /// A pipeline that takes longer is not measured.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -59,7 +58,8 @@ impl Work for RunWork {
             return Err(format!("{why}{}", said(&mut errors)));
         }
         self.check(status, &mut output)?;
-        Ok(outcome(seconds, usage))
+        let (costs, code) = (costs_of_run(usage), status.code());
+        Ok(Outcome { value: seconds, seconds, costs, code, ..Outcome::default() })
     }
 }
 
@@ -95,14 +95,6 @@ impl RunWork {
              gives the same every time"
         ))
     }
-}
-
-fn outcome(seconds: f64, usage: Usage) -> Outcome {
-    let found = BTreeMap::from([
-        ("cpu_s".to_owned(), usage.cpu_s().into()),
-        ("context_switches".to_owned(), usage.switches().into()),
-    ]);
-    Outcome { value: seconds, seconds, found, ..Outcome::default() }
 }
 
 fn told(error: std::io::Error) -> String {

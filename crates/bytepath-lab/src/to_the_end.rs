@@ -9,8 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
+use bytepath_report::Costs;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::ends::Usage;
 use crate::pair_work::{unnamed, waited};
 use crate::pipe_work::spawn_on;
 
@@ -71,6 +73,17 @@ pub(crate) fn to_the_end(command: &mut Command, patience: Duration) -> Result<Ex
     let status = waited(child, patience)?;
     group.0 = None;
     Ok(status)
+}
+
+/// What one run of a program cost, by what it and all that it started have used.
+pub(crate) fn costs_of_run(usage: Usage) -> Costs {
+    Costs {
+        cpu_user_s_per_run: Some(usage.user_s),
+        cpu_system_s_per_run: Some(usage.system_s),
+        context_switches_per_run: Some(usage.switches() as f64),
+        page_faults_per_run: Some(usage.faults as f64),
+        ..Costs::default()
+    }
 }
 
 /// How many bytes a file has, and their hash.

@@ -114,6 +114,10 @@ pub const RESIDENT: [&str; 2] = ["source_resident", "copy_resident"];
 /// The parameter that tells, where the peak of memory is not known, that it was at most so many bytes.
 pub const PEAK_AT_MOST: &str = "peak_memory_at_most_bytes";
 
+/// The parameter that tells of a program how many of its runs that count ended with which exit code,
+/// where some ended with another than 0.
+pub const EXIT_CODES: &str = "exit_codes";
+
 /// The unit of an arm's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unit {

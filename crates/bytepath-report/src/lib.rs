@@ -73,7 +73,8 @@ mod traced;
 mod write;
 
 pub use arm::{
-    Arm, Better, Costs, PEAK_AT_MOST, Published, RESIDENT, Sample, Status, Unit, Verdict,
+    Arm, Better, Costs, EXIT_CODES, PEAK_AT_MOST, Published, RESIDENT, Sample, Status, Unit,
+    Verdict,
 };
 pub use comparison::{
     ArmInRun, ComparedArm, ComparedRun, Comparison, ComparisonSchema, Difference, Method,

@@ -209,8 +209,8 @@ pub struct Measured {
     pub choice: Setting,
     /// The median speed.
     pub gib_per_s: f64,
-    /// Its 95% interval.
-    pub ci95: [f64; 2],
+    /// Its 95% interval; null where it was looked at too few times to have one.
+    pub ci95: Option<[f64; 2]>,
     /// The speed of all samples together, without the slowest. Choices are compared by this: the
     /// median of one that is fast at times and slow at others, as sleepers are on a busy machine,
     /// is either at one time and the other at the next.
@@ -235,7 +235,7 @@ impl<'de> Deserialize<'de> for Measured {
             #[serde(default)]
             stays: bool,
             gib_per_s: f64,
-            ci95: [f64; 2],
+            ci95: Option<[f64; 2]>,
             overall_gib_per_s: f64,
             cpu_s_per_gib: f64,
         }
@@ -419,8 +419,9 @@ impl Profile {
     fn check(&self) -> Result<(), String> {
         for measured in self.pairs.iter().flat_map(|pair| &pair.choices) {
             let overall = measured.overall_gib_per_s;
-            let figures = [measured.gib_per_s, measured.ci95[0], measured.ci95[1], overall];
-            if !figures.iter().all(|figure| figure.is_finite() && *figure > 0.0) {
+            let interval = measured.ci95.iter().flatten().copied();
+            let mut figures = [measured.gib_per_s, overall].into_iter().chain(interval);
+            if !figures.all(|figure| figure.is_finite() && figure > 0.0) {
                 return Err(format!("{} has no sound figure", measured.choice.route));
             }
             let Setting { chunk_bytes, pipe_bytes, spin_ns, .. } = measured.choice;
@@ -608,7 +609,7 @@ impl Measured {
     /// Whether measuring again may turn it round.
     fn is_about_as_fast_as(&self, fastest: &Measured) -> bool {
         let share = self.overall_gib_per_s / fastest.overall_gib_per_s;
-        let not_told_apart = self.ci95[1] >= fastest.gib_per_s;
+        let not_told_apart = self.ci95.is_none_or(|[_, high]| high >= fastest.gib_per_s);
         share >= ABOUT_AS_FAST || (not_told_apart && share >= NOT_FAR_BEHIND)
     }
 }
@@ -624,7 +625,7 @@ const CPU_S_PER_GIB_MIN: f64 = 0.001;
 /// A share of the fastest from which on a choice is about as fast, whatever the intervals say.
 const ABOUT_AS_FAST: f64 = 0.97;
 
-/// The same where its interval reaches the fastest. Two ends that wake each other were measured at
+/// The same where its interval reaches the fastest, or there is none. Two ends that wake each other were measured at
 /// 4.1 GiB/s by pipes of 64 KiB and at 3.7 by larger ones for half the CPU; a minute later it was 1.6 and 5.3.
 const NOT_FAR_BEHIND: f64 = 0.85;
 
@@ -655,7 +656,7 @@ pub(crate) mod tests {
         Measured {
             choice,
             gib_per_s,
-            ci95: [gib_per_s, gib_per_s],
+            ci95: Some([gib_per_s, gib_per_s]),
             overall_gib_per_s: gib_per_s,
             cpu_s_per_gib: 0.1,
         }
@@ -685,8 +686,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_profile_is_read_as_it_was_written() {
-        let text = serde_json::to_vec(&sound()).expect("written");
-        assert_eq!(Profile::read(written(&text).path()).expect("read"), sound());
+        let mut profile = sound();
+        profile.pairs[0].choices[1].ci95 = None;
+        let text = serde_json::to_vec(&profile).expect("written");
+        assert_eq!(Profile::read(written(&text).path()).expect("read"), profile);
     }
 
     #[test]
@@ -702,7 +705,7 @@ pub(crate) mod tests {
             ("[]".into(), "no profile"),
             (r#"{"schema":"bytepath.profile/9","new":1}"#.into(), "of the format"),
             (text(|p| p.pairs[0].choices[0].gib_per_s = -1.0), "sound figure"),
-            (text(|p| p.pairs[0].choices[0].ci95 = [0.0, 1.0]), "sound figure"),
+            (text(|p| p.pairs[0].choices[0].ci95 = Some([0.0, 1.0])), "sound figure"),
             (text(|p| p.pairs[0].choices[0].choice.chunk_bytes = Some(0)), "out of bounds"),
             (text(|p| p.pairs[0].choices[0].choice.pipe_bytes = Some(1 << 40)), "out of bounds"),
             (text(|p| p.pairs[0].choices[0].choice.spin_ns = Some(u64::MAX)), "out of bounds"),
@@ -796,7 +799,7 @@ pub(crate) mod tests {
     #[test]
     fn a_choice_that_a_measurement_does_not_tell_from_the_fastest_may_be_the_best() {
         let measured = |route: &str, figure: f64, high, cpu_s_per_gib| {
-            let ci95 = [figure - 0.5, high];
+            let ci95 = Some([figure - 0.5, high]);
             Measured { ci95, cpu_s_per_gib, ..gave(route, None, figure) }
         };
         let best_of = |second: Measured| {
@@ -805,6 +808,10 @@ pub(crate) mod tests {
             pair.best(|_| true).map(|best| best.choice.route.clone())
         };
         assert_eq!(best_of(measured("splice", 3.7, 4.5, 0.07)).as_deref(), Some("splice"));
+        let looked_at_twice =
+            |figure| Measured { ci95: None, ..measured("splice", figure, 0.0, 0.07) };
+        assert_eq!(best_of(looked_at_twice(3.7)).as_deref(), Some("splice"));
+        assert_eq!(best_of(looked_at_twice(3.3)).as_deref(), Some("splice-through"));
         let hardly_cheaper = best_of(measured("splice", 3.7, 4.5, 0.11));
         assert_eq!(hardly_cheaper.as_deref(), Some("splice-through"));
         let (surely_slower, far_behind) =

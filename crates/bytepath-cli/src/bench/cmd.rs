@@ -41,7 +41,7 @@ pub(super) struct Cmd {
     /// Write {VAR} in commands and steps, and run them with each of the values: -L n 1,2,4
     ///
     /// Each arm of the record has its value among its parameters, under the name VAR; it is parameter_VAR
-    /// where VAR is command, exit_code or peak_memory_at_most_bytes, which are there already.
+    /// where VAR is command, exit_codes or peak_memory_at_most_bytes, which are there already.
     #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2)]
     parameter_list: Vec<String>,
     /// Runs of each command before the first block; one shows anyway whether it works

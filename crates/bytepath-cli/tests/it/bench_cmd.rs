@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::{BYTEPATH, Done, bytepath, run};
 
@@ -112,7 +112,7 @@ fn what_variables_stand_for_is_kept_with_each_arm() {
             "command",
             "true",
             "-L",
-            "exit_code",
+            "exit_codes",
             "x",
         ],
     );
@@ -123,8 +123,8 @@ fn what_variables_stand_for_is_kept_with_each_arm() {
         assert_eq!(params["command"], format!("true {n}; exit 3"));
         assert_eq!(params["parameter_command"], "true");
         assert_eq!(
-            (&params["exit_code"], &params["parameter_exit_code"]),
-            (&3.into(), &"x".into())
+            (&params["exit_codes"], &params["parameter_exit_codes"]),
+            (&json!({"3": 3}), &"x".into())
         );
     }
     bench(folder.path(), &["echo {n}", "-L", "n", "1", "-L", "n", "2"])
@@ -184,8 +184,17 @@ fn a_run_ends_where_another_file_takes_the_place_of_the_program() {
 fn failures_are_measured_where_that_is_asked_for() {
     let folder = folder();
     let found = record(folder.path(), &["exit 3", "exit 4", "--ignore-failure"]);
-    assert_eq!(found["arms"][0]["params"]["exit_code"], 3);
+    assert_eq!(found["arms"][0]["params"]["exit_codes"], json!({"3": 3}));
     assert!(found["arms"][1]["median"].as_f64().is_some());
+    // The trial is the first start; the first block needs three more at most, the last one is later.
+    let early = "echo >>runs; [ $(wc -l <runs) -gt 4 ] || exit 3";
+    let found = record(folder.path(), &[early, "-i"]);
+    let codes = &found["arms"][0]["params"]["exit_codes"];
+    let (good, bad) = (codes["0"].as_u64(), codes["3"].as_u64());
+    let (good, bad) = (good.expect("some end well"), bad.expect("some do not"));
+    assert_eq!(good + bad, 3, "{codes}");
+    let note = format!("{early}: {bad} of 3 runs ended with 3; they count");
+    assert!(found["notes"].as_array().expect("notes").contains(&note.into()), "{}", found["notes"]);
     let words = ["exit 3", "exit 4", "--ignore-failure=3", "--blocks", "3", "--json", "-"];
     let done = bench(folder.path(), &words).refused(1, &["1 of 2 commands failed"]);
     assert!(why(&done, "exit 4").contains("it ended with 4"));

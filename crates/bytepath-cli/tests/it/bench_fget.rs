@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, Bounded, HANGS_AFTER, bytepath, installed, run, shell, spawned};
+use crate::program::{
+    BYTEPATH, Bounded, HANGS_AFTER, bytepath, figure, installed, run, shell, spawned,
+};
 
 /// As little as shows that every arm runs.
 const SHORT: [&str; 6] = ["--blocks", "2", "--time", "5ms", "--warm-up", "1ms"];
@@ -54,10 +56,7 @@ fn a_service_answers_in_every_situation() {
             }
             assert_eq!(arm["status"], "ok", "{arm}");
             assert!(arm["median"].as_f64().is_some_and(|ns| ns > 100.0 && ns < 1e7), "{arm}");
-            assert!(
-                arm["params"]["busy_ns_per_request"].as_f64().is_some_and(|ns| ns > 0.0),
-                "{arm}"
-            );
+            assert!(figure(arm, "busy").is_some_and(|ns| ns > 0.0), "{arm}");
             assert!(
                 arm["costs"]["syscalls_per_op"].as_f64().is_some_and(|each| each > 0.0),
                 "{arm}"
@@ -72,8 +71,8 @@ fn neighbours_are_beside_and_not_counted() {
     let record = measured(&[&words[..], &["--arms", "unix"]].concat());
     let arm = arm(&record, "/c=4/n=1/shared-table");
     // The neighbour alone takes a CPU all the time: for each request, as long as it took as a whole.
-    let (own, rate) = (&arm["median"], &arm["params"]["requests_per_s"]);
-    let (own, rate) = (own.as_f64().expect("ns"), rate.as_f64().expect("a rate"));
+    let own = arm["median"].as_f64().expect("ns");
+    let rate = figure(arm, "requests").expect("a rate");
     assert!(own * rate < 2.2e9, "{own} ns a request at {rate} a second: {arm}");
 }
 

@@ -4,7 +4,7 @@ use bytepath_report::schema;
 use serde_json::{Value, json};
 
 use crate::history::Yard;
-use crate::program::{Done, run};
+use crate::program::{Done, run, text};
 
 /// A record whose arms have these samples.
 fn record(yard: &Yard, id: &str, arms: &[(&str, &[f64])]) -> Value {
@@ -127,7 +127,12 @@ fn a_slower_arm_fails_where_that_is_asked_for() {
     assert!(!failed.stderr.contains("noisy") && !failed.stderr.contains("up "), "{failed:?}");
     assert_eq!(code(failed), Some(3));
     assert_eq!(code(judged(&["30"])), Some(0), "20% is less than 30%");
-    assert_eq!(code(judged(&["5%", "--arms", "up,even,noisy"])), Some(0));
+    // What could not have been shown is told, and no failure.
+    let unseen = judged(&["5%", "--arms", "up,even,noisy", "--json", "-"]);
+    assert!(unseen.stderr.contains("5% could not have been shown"), "{unseen:?}");
+    assert!(unseen.stderr.contains("more blocks: noisy in other (from "), "{unseen:?}");
+    assert_eq!(code(unseen), Some(0));
+    assert_eq!(judged(&["5%", "--arms", "up,even"]).stderr, "");
     judged(&["0"]).refused(2, &["percentage"]);
     judged(&["-5"]).refused(2, &[]);
     // An arm that is gone may hide anything.
@@ -272,6 +277,22 @@ fn further_runs_of_the_same_thing_tell_how_far_runs_lie_apart() {
 }
 
 #[test]
+fn a_run_that_is_compared_is_no_further_run_though_arms_are_left_out() {
+    let yard = Yard::new();
+    for (number, level) in [1.0, 0.75, 1.0, 1.001, 0.999, 1.0].into_iter().enumerate() {
+        let name = format!("r{number}");
+        let (arm, beside) = (around(10.0 * level, 0.1, number), around(3.0, 0.1, number));
+        yard.put(&name, &record(&yard, &name, &[("arm", &arm), ("beside", &beside)]));
+    }
+    let words = ["compare", "r0", "r1", "--arms", "arm", "--fail-if-slower", "5%", "--json", "-"];
+    let done = yard.run(&words);
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    let json = done.json();
+    assert_eq!(json["method"]["repeats"], 0, "four do not tell: {}", json["method"]);
+    assert_eq!(verdicts(&json, 1), ["slower"]);
+}
+
+#[test]
 fn real_runs_are_compared_and_records_come_by_any_way() {
     let yard = Yard::new();
     let first = yard.measured();
@@ -290,6 +311,10 @@ fn real_runs_are_compared_and_records_come_by_any_way() {
     yard.run(&["compare", "--json", file, "last", "last~1"]).refused(2, &["is a record"]);
     yard.run(&["compare", "last", "last~1", "--json", "-", "--markdown", "-"])
         .refused(2, &["not both"]);
+    let (json, markdown) = (yard.path().join("both"), yard.path().join("bytepath/../both"));
+    let files = ["--json", text(&json), "--markdown", text(&markdown)];
+    yard.run(&[&["compare", "last", "last~1"][..], &files].concat())
+        .refused(2, &["--json and --markdown name the same file"]);
 }
 
 #[test]

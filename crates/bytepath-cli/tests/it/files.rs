@@ -96,6 +96,9 @@ fn every_engine_reads_and_writes_what_belongs_there() {
             let verified = arm["params"]["verified_blocks"].as_u64();
             assert!(verified.is_some_and(|blocks| blocks > 0), "{access}: {arm}");
             assert_eq!(arm["touched"], true);
+            // Measured figures are medians, among the costs, and no parameters.
+            assert!(arm["costs"]["context_switches_per_gib"].is_f64(), "{arm}");
+            assert_eq!(arm["params"]["context_switches"], Value::Null, "{arm}");
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::{BYTEPATH, Done, bytepath, installed, run, shell, signal_of};
 
@@ -794,6 +794,15 @@ fn the_shell_and_run_are_compared_on_the_same_output() {
     let arms = record["arms"].as_array().expect("arms");
     assert!(arms.len() >= 4, "{record}");
     assert!(arms.iter().all(|arm| arm["status"] == "ok" && arm["unit"] == "s"), "{record}");
+    let cost = |arm: &Value, name: &str| arm["costs"][name].as_f64();
+    for arm in arms {
+        let system_s = cost(arm, "cpu_system_s_per_run");
+        assert!(system_s.is_some() && cost(arm, "cpu_user_s_per_run").is_some(), "{arm}");
+        assert!(cost(arm, "context_switches_per_run") > Some(0.0), "it waits for its end: {arm}");
+        let ended =
+            if arm["params"]["pipeline"] == pipelines[1] { json!({"1": 2}) } else { Value::Null };
+        assert_eq!(arm["params"]["exit_codes"], ended, "{arm}");
+    }
     assert_eq!(std::fs::read_dir(folder.path()).expect("it lists").count(), 0, "nothing is left");
 }
 

@@ -83,6 +83,12 @@ pub fn is_like(a: &Record, b: &Record) -> bool {
         && same_arms(a, b)
 }
 
+/// Whether both are one and the same run: who copies files has an id twice, but samples are never the
+/// same. A run of which arms were left out is not the whole one.
+pub fn is_itself(a: &Record, b: &Record) -> bool {
+    a.arms == b.arms
+}
+
 fn same_arms(a: &Record, b: &Record) -> bool {
     let chosen = |arm: &Arm| {
         let mut params = arm.params.clone();

@@ -10,7 +10,7 @@ use bytepath_report::{
 
 use crate::lab::counted;
 use crate::stats::{self, Between, EQUIVALENCE_MARGIN, PARTS, RunRatio, Spread};
-pub use alike::{is_like, same_work};
+pub use alike::{is_itself, is_like, same_work};
 pub use false_positives::{FalsePositives, false_positives};
 
 /// Records of very many runs at once are no comparison that anybody could read.
@@ -68,7 +68,7 @@ pub enum CompareError {
 }
 
 /// Compares the runs with the first of them. `others` are further runs, of which those count that
-/// are like one that is compared: they tell how far runs of one thing lie apart.
+/// are like one that is compared, and not that run itself: they tell how far runs of one thing lie apart.
 ///
 /// # Errors
 /// As [`CompareError`] tells.
@@ -122,10 +122,9 @@ pub fn compare(
 
 fn different_runs(runs: &[Run]) -> Result<(), CompareError> {
     for (index, run) in runs.iter().enumerate() {
-        // An id may be given twice, by who copies files or begins two runs in one second; samples
-        // are never the same. Of runs without any nobody knows.
+        // Of runs without any samples nobody knows.
         let has_samples = run.record.arms.iter().any(|arm| !arm.samples.is_empty());
-        let same = |other: &&Run| has_samples && other.record.arms == run.record.arms;
+        let same = |other: &&Run| has_samples && is_itself(&other.record, &run.record);
         if let Some(other) = runs[..index].iter().find(same) {
             return Err(CompareError::Itself(other.name.clone(), run.name.clone()));
         }
@@ -285,7 +284,7 @@ struct Repeats<'a> {
 
 impl<'a> Repeats<'a> {
     fn of(runs: &[Run], others: &'a [Record]) -> Repeats<'a> {
-        let compared = |other: &Record| runs.iter().any(|run| run.record.arms == other.arms);
+        let compared = |other: &Record| runs.iter().any(|run| is_itself(&run.record, other));
         let mut groups: Vec<(&Record, Vec<&'a Record>)> = Vec::new();
         for run in runs {
             if !groups.iter().any(|(first, _)| is_like(first, &run.record)) {

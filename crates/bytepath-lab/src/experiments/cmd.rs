@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use bytepath_report::{PEAK_AT_MOST, Record, Unit};
+use bytepath_report::{EXIT_CODES, PEAK_AT_MOST, Record, Unit};
 use serde_json::Value;
 
 use super::Description;
@@ -93,7 +93,7 @@ pub fn arms(commands: &[Asked], shared: &Shared<'_>) -> (Vec<Arm>, Rc<Cell<bool>
 }
 
 /// Parameters of a command that are no variables of it.
-const OWN: [&str; 3] = ["command", "exit_code", PEAK_AT_MOST];
+const OWN: [&str; 3] = ["command", EXIT_CODES, PEAK_AT_MOST];
 
 /// The parameters of a command: its text, and what its variables stand for. One that is called like
 /// a parameter of another kind has a prefix.

@@ -63,7 +63,8 @@ impl Work for KeepaliveWork {
             Load::Rate(_) => latencies.value_at_quantile(0.5) as f64,
         };
         let (figures, latencies) = (figures_of(&report), Some(latencies));
-        Ok(Outcome { value, seconds: asked.seconds, costs, found, latencies, figures })
+        let seconds = asked.seconds;
+        Ok(Outcome { value, seconds, costs, found, latencies, figures, ..Outcome::default() })
     }
 
     fn trial(&self, _: &Timing) -> Result<(), String> {

@@ -342,11 +342,12 @@ impl PairRun<'_> {
 }
 
 /// How much of the time for finals a pair needs, beside others: nothing where one choice is ahead of
-/// all, else the more, the wider the intervals of those that are level.
+/// all, else the more, the wider the intervals of those that are level; where one has none, as if it were
+/// as wide as its figure.
 pub fn doubt(contended: &Pair) -> f64 {
     let width = |measured: &Measured| {
-        let [low, high] = measured.ci95;
-        ((high - low) / measured.overall_gib_per_s).clamp(0.0, 1.0)
+        let width = |[low, high]: [f64; 2]| (high - low) / measured.overall_gib_per_s;
+        measured.ci95.map_or(1.0, width).clamp(0.0, 1.0)
     };
     let level: Vec<f64> = contended.about_as_fast(|_| true).map(width).collect();
     if level.len() > 1 { level.iter().sum() } else { 0.0 }
@@ -370,11 +371,11 @@ fn measured(choice: Setting, records: &[Record]) -> Option<Measured> {
     let values: Vec<f64> = arms.iter().flat_map(|arm| counted(arm)).collect();
     let median = stats::median(&values)?;
     let interval = stats::median_interval(&values).ok();
-    let ci95 = interval.map_or([median, median], |interval| [interval.low, interval.high]);
+    let ci95 = interval.map(|interval| [interval.low, interval.high].map(kept));
     Some(Measured {
         choice,
         gib_per_s: kept(median),
-        ci95: ci95.map(kept),
+        ci95,
         overall_gib_per_s: kept(overall(values).unwrap_or(median)),
         cpu_s_per_gib: kept(cpu_s_per_gib(&arms)),
     })

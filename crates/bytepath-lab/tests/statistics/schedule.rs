@@ -34,6 +34,11 @@ fn the_same_seed_gives_the_same_orders_and_another_seed_others() {
     assert_ne!(orders(6, 10, 7), orders(6, 10, 8));
     assert_eq!(Schedule::new(Lineup::new(1, 0), 1, 99).seed(), 99);
     assert_ne!(fresh_seed(), fresh_seed());
+    // Of 64 bits, one in two thousand would be.
+    for seed in std::iter::repeat_with(fresh_seed).take(100) {
+        assert_eq!(seed as f64 as u64, seed, "a reader that knows floating point alone");
+        assert!(seed < 1 << 53, "{seed}");
+    }
 }
 
 #[test]

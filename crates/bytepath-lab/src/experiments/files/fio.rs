@@ -178,7 +178,7 @@ impl Work for FioWork {
     fn sample(&self, timing: &Timing) -> Result<Outcome, String> {
         let time = measured_time(timing)?.max(SHORTEST);
         let said = self.run(timing.warm_up, time, timing)?;
-        let driven = driven(&said, self.ground.io_bytes)?;
+        let driven = driven(&said)?;
         let mut outcome = driven.outcome();
         outcome.latencies = latencies_of(&said);
         Ok(outcome)
@@ -187,12 +187,12 @@ impl Work for FioWork {
     fn trial(&self, timing: &Timing) -> Result<(), String> {
         let trial = Timing { warm_up: Duration::ZERO, measured: Measured::Time(SHORTEST) };
         self.run(Duration::ZERO, SHORTEST, &Timing { warm_up: timing.warm_up, ..trial })
-            .and_then(|said| driven(&said, self.ground.io_bytes).map(drop))
+            .and_then(|said| driven(&said).map(drop))
     }
 }
 
 /// What fio says that it did.
-fn driven(said: &Value, io_bytes: usize) -> Result<Driven, String> {
+fn driven(said: &Value) -> Result<Driven, String> {
     let jobs = said["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let wrong = jobs.iter().find_map(|job| job["error"].as_i64().filter(|error| *error != 0));
     if let Some(errno) = wrong {
@@ -220,7 +220,6 @@ fn driven(said: &Value, io_bytes: usize) -> Result<Driven, String> {
         jobs.iter().filter_map(|job| job[side]["runtime"].as_f64()).fold(0.0, f64::max)
     };
     Ok(Driven {
-        io_bytes: io_bytes as f64,
         per_second,
         seconds: longest("read").max(longest("write")) / 1000.0,
         bytes: bytes as u64,

@@ -187,10 +187,15 @@ impl Called {
     }
 }
 
-/// Comes back only where the signal would not have ended the process: ignored, or it is the first
-/// of its container, which no default action reaches.
+/// Whether the signal of a broken pipe would have ended the process: it is not ignored, and this is not
+/// the first of its container, which no default action reaches.
+pub(crate) fn ends_by_broken_pipe() -> bool {
+    !start::pipe_was_ignored() && !rustix::process::getpid().is_init()
+}
+
+/// Comes back only where the signal would not have ended the process.
 pub(crate) fn end_by_broken_pipe() {
-    if !start::pipe_was_ignored() && !rustix::process::getpid().is_init() {
+    if ends_by_broken_pipe() {
         crate::metrics::ended_by(signal_hook::consts::SIGPIPE);
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     }

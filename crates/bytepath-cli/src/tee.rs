@@ -24,7 +24,9 @@ use bytepath_report::numbers;
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
-use crate::classic::{Called, Classic, TakesFiles, closed_well, end_by_broken_pipe, word};
+use crate::classic::{
+    Called, Classic, TakesFiles, closed_well, end_by_broken_pipe, ends_by_broken_pipe, word,
+};
 use crate::sys::{interrupts, start};
 use extras::Extras;
 use hash::Hashing;
@@ -92,7 +94,10 @@ fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
         Err(ended) => return ended,
     };
     match Mode::of(&written) {
-        Ok(mode) => Tee { called, mode, well: AtomicBool::new(true) }.run(&options),
+        Ok(mode) => {
+            let (well, broken) = (AtomicBool::new(true), AtomicBool::new(false));
+            Tee { called, mode, well, broken }.run(&options)
+        }
         Err(what) => called.misused(what.as_bytes(), WRONG_USAGE),
     }
 }
@@ -102,6 +107,8 @@ struct Tee<'a> {
     called: &'a Called,
     mode: Mode,
     well: AtomicBool,
+    /// A reader has left, whose signal ends it once the others have what is queued for them.
+    broken: AtomicBool,
 }
 
 impl Tee<'_> {
@@ -132,7 +139,12 @@ impl Tee<'_> {
         }
         let copied = self.copy(&options.extras, &outputs, spill.as_ref(), &planned);
         match &copied {
-            Ok(done) if done.ending == Ending::Stopped => return ExitCode::FAILURE,
+            Ok(done) if done.ending == Ending::Stopped => {
+                if self.broken.load(Relaxed) {
+                    end_by_broken_pipe();
+                }
+                return ExitCode::FAILURE;
+            }
             Err(errno @ (Errno::MFILE | Errno::NFILE)) => {
                 let word = word(*errno);
                 self.called.say(format_args!("cannot begin: {word}; nothing was read"));
@@ -149,7 +161,10 @@ impl Tee<'_> {
         let not_heard =
             (0..outputs.ends().len()).filter(|place| !outputs.is_output(*place)).find_map(lost);
         drop(outputs);
-        let is_whole = copied.is_ok_and(|done| done.ending == Ending::SourceEnded);
+        let is_whole = copied.is_ok_and(|done| {
+            let mut heard = done.sinks.iter().rev().take(usize::from(hashing.is_some()));
+            done.ending == Ending::SourceEnded && heard.all(|sink| sink.bytes == done.bytes)
+        });
         match hashing.is_none_or(|hashing| self.tell(hashing, is_whole, not_heard)) {
             true => end,
             false => ExitCode::FAILURE,
@@ -236,8 +251,9 @@ impl Tee<'_> {
         if !outputs.is_output(lost.sink) {
             return AfterLoss::GoOn;
         }
-        if self.mode == Mode::Signal && lost.errno == Errno::PIPE {
-            end_by_broken_pipe();
+        if self.mode == Mode::Signal && lost.errno == Errno::PIPE && ends_by_broken_pipe() {
+            self.broken.store(true, Relaxed);
+            return AfterLoss::Stop;
         }
         if !self.mode.tells(lost.errno) {
             return AfterLoss::GoOn;

@@ -183,6 +183,7 @@ impl<'a> FanOut<'a> {
 
     /// The same, but a slow sink may be behind the others, as far as the queue allows. Everything is
     /// read, and each sink written to by a thread of its own; the threads are gone when it returns.
+    /// Where `on_loss` wants it to stop, no more is read, and the sinks that are left get what is queued.
     /// `on_full` is told once of each sink that holds the others up, for more than a moment, because
     /// the queue is full.
     ///
@@ -199,7 +200,7 @@ impl<'a> FanOut<'a> {
     ) -> std::io::Result<FannedOut> {
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
-        let stop = Cancel::new()?;
-        Ok(Queued::new(&self, (queue, lags), meter, on_loss, on_full, stop).run())
+        let cancels = (Cancel::new()?, Cancel::new()?);
+        Ok(Queued::new(&self, (queue, lags), meter, on_loss, on_full, cancels).run())
     }
 }

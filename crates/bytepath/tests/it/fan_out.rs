@@ -261,6 +261,78 @@ fn it_ends_where_it_is_to_stop_or_no_sink_is_left() {
 }
 
 #[test]
+fn what_only_listens_has_all_of_it_where_it_is_told_that_the_source_ended() {
+    let bytes = stream(3_000_000);
+    for _ in 0..20 {
+        let ((source, feeder), (reader, sink), (slow, listener)) =
+            (pipe(1 << 20), pipe(1 << 20), pipe(4096));
+        let source = Endpoint::source(source.as_fd()).expect("a source");
+        std::thread::scope(|scope| {
+            let ends = [Endpoint::sink(sink.as_fd()).ok(), Endpoint::sink(listener.as_fd()).ok()];
+            scope.spawn(|| File::from(feeder).write_all(&bytes).expect("it is read"));
+            // It leaves before it has everything, and long before the one that listens has.
+            let leaves = scope.spawn(|| {
+                let mut most = vec![0; bytes.len() - (1 << 20) - 1];
+                File::from(reader).read_exact(&mut most).expect("it comes");
+            });
+            let hears = scope.spawn(|| {
+                leaves.join().expect("it leaves");
+                let mut all = Vec::new();
+                File::from(slow).read_to_end(&mut all).expect("it can be read");
+                all
+            });
+            let queue = Queue { memory_bytes: 8 << 20, spill: None };
+            let fan_out = FanOut::new(&source, &ends).listeners(1);
+            let done = fan_out.run_queued(queue, &Lags::of(2), &go_on, &|_| ()).expect("threads");
+            drop(listener);
+            let heard = hears.join().expect("it reads");
+            assert_eq!(heard.len() as u64, done.sinks[1].bytes);
+            assert!(done.ending != Ending::SourceEnded || heard == bytes, "{done:?}");
+        });
+    }
+}
+
+#[test]
+fn sinks_that_are_left_get_what_is_queued_where_it_is_to_stop() {
+    let bytes = stream(3_000_000);
+    let ((source, feeder), (reader, sink), (slow, behind)) =
+        (pipe(1 << 20), pipe(1 << 20), pipe(4096));
+    let source = Endpoint::source(source.as_fd()).expect("a source");
+    let (lost, is_lost) = std::sync::mpsc::channel();
+    let on_loss = |_: Lost| {
+        lost.send(()).expect("somebody waits for it");
+        AfterLoss::Stop
+    };
+    std::thread::scope(|scope| {
+        let all = &bytes;
+        scope.spawn(move || {
+            let (mut feeder, mut reader) = (File::from(feeder), File::from(reader));
+            scope.spawn(move || {
+                let mut taken = vec![0; all.len()];
+                reader.read_exact(&mut taken).expect("it comes");
+            });
+            feeder.write_all(all).expect("it is read");
+            // Until the reader has left, nobody hears of that.
+            while is_lost.try_recv().is_err() {
+                feeder.write_all(b"x").expect("it is read");
+            }
+            let mut got = Vec::new();
+            File::from(slow).read_to_end(&mut got).expect("it can be read");
+            assert!(got.starts_with(all));
+            // The source has not ended before.
+            drop(feeder);
+        });
+        let ends = [Endpoint::sink(sink.as_fd()).ok(), Endpoint::sink(behind.as_fd()).ok()];
+        let queue = Queue { memory_bytes: 64 << 20, spill: None };
+        let fan_out = FanOut::new(&source, &ends);
+        let done = fan_out.run_queued(queue, &Lags::of(2), &on_loss, &|_| ()).expect("threads");
+        drop(behind);
+        assert_eq!((done.ending, done.sinks[1].lost), (Ending::Stopped, None));
+        assert_eq!(done.sinks[1].bytes, done.bytes);
+    });
+}
+
+#[test]
 fn readers_that_left_when_there_is_no_more_to_give_are_not_lost() {
     let empty = tempfile::tempfile().expect("a file");
     let sources = [pipe(65_536).0, empty.into()];

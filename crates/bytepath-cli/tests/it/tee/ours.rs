@@ -14,7 +14,7 @@ use rustix::pipe::PipeFlags;
 
 use super::{few, gnu, large};
 use crate::calls::may_trace;
-use crate::program::{BYTEPATH, Bounded, bytepath, run, shell, spawned};
+use crate::program::{BYTEPATH, Bounded, bytepath, run, shell, signal_of, spawned};
 
 /// A pipe: its reading end, its writing end.
 fn pipe() -> (OwnedFd, OwnedFd) {
@@ -128,6 +128,40 @@ fn a_slow_output_holds_nobody_up_that_the_queue_has_room_for() {
         assert_eq!(std::fs::read_dir(spill.path()).expect("it lists").count(), 0, "no name");
         assert!(whole(fifo) == large(), "{options:?}");
         tee.done().well();
+    }
+}
+
+#[test]
+fn an_output_has_what_is_queued_for_it_before_the_reader_of_another_that_left_ends_it() {
+    for (mode, code) in [("--append", None), ("--output-error=exit", Some(1))] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (name, fifo) = unread(folder.path());
+        let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+        let mut tee = started(&["--queue", "64M", mode, &name], stdin, stdout);
+        let mut feeder = File::from(feeder);
+        let all = std::thread::scope(|scope| {
+            let fed = scope.spawn(|| feeder.write_all(&large()).expect("it is read"));
+            let all = whole_of(&reader, large().len());
+            fed.join().expect("fed");
+            all
+        });
+        assert!(all == large());
+        drop(reader);
+        feeder.write_all(b"x").expect("it is read");
+        if code.is_some() {
+            let mut said = [0; 256];
+            let mut stderr = tee.child().stderr.take().expect("it is piped");
+            let count = stderr.read(&mut said).expect("it says something");
+            let said = String::from_utf8_lossy(&said[..count]).into_owned();
+            assert!(said.contains("Broken pipe"), "{said}");
+        }
+        // It ends though its input does not.
+        assert!(whole(fifo).starts_with(&large()), "{mode}");
+        let done = tee.done();
+        assert_eq!(done.status.code(), code, "{done:?}");
+        let signal = code.is_none().then_some(rustix::process::Signal::PIPE.as_raw());
+        assert_eq!(signal_of(&done), signal, "{done:?}");
+        drop(feeder);
     }
 }
 

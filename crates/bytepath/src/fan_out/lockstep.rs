@@ -27,6 +27,8 @@ pub(super) struct Lockstep<'a> {
     pub(super) source: &'a Endpoint<'a>,
     /// Whether the source gives its bytes to splice(2).
     pub(super) splices: bool,
+    /// Whether it gave the last bytes so.
+    pub(super) spliced: bool,
     pub(super) sinks: Vec<Sink<'a>>,
     pub(super) meter: &'a Meter,
     pub(super) readers: Readers,
@@ -58,6 +60,7 @@ impl<'a> Lockstep<'a> {
         Lockstep {
             source: job.source,
             splices,
+            spliced: splices,
             sinks,
             meter,
             readers: job.readers,
@@ -85,8 +88,8 @@ impl<'a> Lockstep<'a> {
         FannedOut {
             bytes: self.bytes,
             ending,
-            source_way: if self.splices { "splice" } else { "read" },
-            sinks: self.sinks.iter().map(|sink| sink.served(self.splices)).collect(),
+            source_way: if self.spliced { "splice" } else { "read" },
+            sinks: self.sinks.iter().map(|sink| sink.served(self.spliced)).collect(),
             plan: self.plan,
         }
     }
@@ -110,11 +113,13 @@ impl<'a> Lockstep<'a> {
         }
         match self.take()? {
             Taken::Held(count) => {
+                self.spliced = true;
                 self.held = count;
                 self.came(count);
                 self.give_held()
             }
             Taken::Read(count) => {
+                self.spliced = false;
                 self.came(count);
                 self.write_to_all(count)
             }

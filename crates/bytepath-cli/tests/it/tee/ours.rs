@@ -353,6 +353,12 @@ fn the_plan_is_explained() {
     for word in ["from a pipe: splice", "(pipe): tee, 5 bytes", "(file): splice", "came: 5 bytes"] {
         assert!(said.contains(word), "{word}: {said}");
     }
+    std::fs::write(folder.path().join("a"), "12345").expect("a file");
+    let line = format!("$bytepath tee --explain-plan {name} <{} | cat", folder.path().join("a").display());
+    let said = shell(&line).stderr;
+    for word in ["from a file: splice", "(pipe): tee, 5 bytes", "(file): splice"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
     let said =
         shell("printf 12345 | $bytepath tee --explain-plan --queue 1M /dev/full | cat").stderr;
     for word in ["--queue has", "from a pipe: read", "(pipe): write", "lost: No space left"] {

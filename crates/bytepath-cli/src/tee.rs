@@ -47,7 +47,7 @@ const WRONG_USAGE: u8 = 1;
 /// the pages of what comes out of a pipe, and files one copy of them. Of a file that is read, pipes
 /// get the pages too, as splice(2) hands them on: what is written to it before their readers have
 /// taken them shows. What came as packets, by a pipe with O_DIRECT, stays packets: a reader loses what
-/// it does not take of one at once. With --queue pipes get copies.
+/// it does not take of one at once. With --queue pipes get copies, and with --hash those of a file.
 // In the order of the classic's long options, which its messages name them in.
 #[derive(Args, Debug, Default)]
 #[command(version, disable_help_flag = true, disable_version_flag = true)]
@@ -201,6 +201,9 @@ impl Tee<'_> {
         }
         if extras.no_enlarge {
             fan_out = fan_out.leave_pipes();
+        }
+        if extras.hash.is_some() {
+            fan_out = fan_out.read_files();
         }
         let on_loss = |lost: Lost| self.lost(outputs, lost);
         let work = || match extras.queue {

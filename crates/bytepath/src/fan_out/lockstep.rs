@@ -6,7 +6,7 @@ use super::giving::PipePair;
 use super::sink::{Sink, Way};
 use super::taking::Taken;
 use super::{
-    AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Pipes, Planner, Readers,
+    AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Files, Lost, OnLoss, Pipes, Planner, Readers,
 };
 use crate::endpoint::{Endpoint, Kind};
 use crate::meter::Meter;
@@ -56,7 +56,11 @@ impl<'a> Lockstep<'a> {
     pub(super) fn new(job: &FanOut<'a>, meter: &'a Meter, on_loss: OnLoss<'a>) -> Self {
         let sinks: Vec<_> = job.sinks.iter().map(|end| Sink::new(end.as_ref())).collect();
         let itself = job.sinks.iter().flatten().any(|sink| sink.same_file(job.source));
-        let splices = matches!(job.source.kind(), Kind::Pipe | Kind::File) && !itself;
+        let splices = match job.source.kind() {
+            Kind::Pipe => !itself,
+            Kind::File => !itself && job.files == Files::Spliced,
+            _ => false,
+        };
         Lockstep {
             source: job.source,
             splices,

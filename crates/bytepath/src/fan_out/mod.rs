@@ -36,6 +36,7 @@ pub struct FanOut<'a> {
     listeners: usize,
     readers: Readers,
     pipes: Pipes,
+    files: Files,
     planner: Option<Planner<'a>>,
 }
 
@@ -58,6 +59,15 @@ enum Pipes {
     Grow,
     /// They stay as they are.
     Leave,
+}
+
+/// How the bytes of a source that is a file are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Files {
+    /// By its pages, where they can be.
+    Spliced,
+    /// As copies.
+    Read,
 }
 
 /// A sink that takes no more bytes.
@@ -128,10 +138,11 @@ impl<'a> FanOut<'a> {
     /// is lost with EBADF when there are bytes for it.
     ///
     /// Pipes get the pages of a source that is a file, as with splice(2): what is written to it
-    /// before their readers have taken them shows. A source that is also a sink is read.
+    /// before their readers have taken them shows, and may show to some sinks only; see
+    /// [`FanOut::read_files`]. A source that is also a sink is read.
     pub fn new(source: &'a Endpoint<'a>, sinks: &'a [Option<Endpoint<'a>>]) -> Self {
-        let (readers, pipes) = (Readers::Unwatched, Pipes::Grow);
-        FanOut { source, sinks, meter: None, listeners: 0, readers, pipes, planner: None }
+        let (readers, pipes, files) = (Readers::Unwatched, Pipes::Grow, Files::Spliced);
+        FanOut { source, sinks, meter: None, listeners: 0, readers, pipes, files, planner: None }
     }
 
     /// Counts on this meter what the source gives.
@@ -168,6 +179,13 @@ impl<'a> FanOut<'a> {
     #[must_use]
     pub fn leave_pipes(self) -> Self {
         FanOut { pipes: Pipes::Leave, ..self }
+    }
+
+    /// Reads a source that is a file, so that all sinks get the same bytes though it is written to
+    /// meanwhile.
+    #[must_use]
+    pub fn read_files(self) -> Self {
+        FanOut { files: Files::Read, ..self }
     }
 
     /// Moves the bytes, blocking until the source ends, all sinks are lost, or `on_loss` wants it

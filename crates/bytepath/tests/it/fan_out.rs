@@ -333,6 +333,25 @@ fn sinks_that_are_left_get_what_is_queued_where_it_is_to_stop() {
 }
 
 #[test]
+fn a_file_that_is_read_gives_all_sinks_the_same_though_it_is_written_to_meanwhile() {
+    use std::os::unix::fs::FileExt;
+    let source = tempfile::tempfile().expect("a file");
+    source.write_all_at(&stream(40_000), 0).expect("written");
+    let end = Endpoint::source(source.as_fd()).expect("a source");
+    let ((first, to_first), (second, to_second)) = (pipe(65_536), pipe(65_536));
+    let ends = [Endpoint::sink(to_first.as_fd()).ok(), Endpoint::sink(to_second.as_fd()).ok()];
+    let done = FanOut::new(&end, &ends).read_files().run(&go_on);
+    assert_eq!((done.ending, done.source_way), (Ending::SourceEnded, "read"));
+    // What no reader has taken by now is in the pipes.
+    source.write_all_at(&[b'x'; 40_000], 0).expect("written");
+    for reader in [first, second] {
+        let mut got = vec![0; 40_000];
+        File::from(reader).read_exact(&mut got).expect("it is there");
+        assert!(got == stream(40_000));
+    }
+}
+
+#[test]
 fn readers_that_left_when_there_is_no_more_to_give_are_not_lost() {
     let empty = tempfile::tempfile().expect("a file");
     let sources = [pipe(65_536).0, empty.into()];

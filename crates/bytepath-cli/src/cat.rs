@@ -216,8 +216,12 @@ impl Copy<'_> {
     }
 
     fn source(&mut self, source: &Endpoint<'_>) -> Result<(), Trouble> {
+        let bytes = match self.formatter {
+            Some(_) => itself::Bytes::ShownOtherwise,
+            None => itself::Bytes::AsTheyAre,
+        };
         let itself = match &self.sink {
-            Some(sink) => itself::met(source, sink),
+            Some(sink) => itself::met(source, sink, bytes),
             None => itself::Met::No,
         };
         if itself == itself::Met::Endless {

@@ -140,8 +140,12 @@ pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
     }
     let meter = Arc::new(Meter::default());
     options.metrics.begin("cat", {
-        let meter = meter.clone();
-        move || Figures::of(&meter)
+        let (meter, writes_itself) = (meter.clone(), formatter.is_some());
+        move || match (Figures::of(&meter), writes_itself) {
+            // The meter counts the reads alone.
+            (figures, true) => Figures { calls: None, ..figures },
+            (figures, false) => figures,
+        }
     });
     let stdout = std::io::stdout();
     let mut copy = Copy {

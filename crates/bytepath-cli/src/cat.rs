@@ -139,7 +139,7 @@ pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
         return ExitCode::from(WRONG_USAGE);
     }
     let meter = Arc::new(Meter::default());
-    options.metrics.begin("cat", {
+    options.metrics.begin_and_heed_signals("cat", {
         let (meter, writes_itself) = (meter.clone(), formatter.is_some());
         move || match (Figures::of(&meter), writes_itself) {
             // The meter counts the reads alone.

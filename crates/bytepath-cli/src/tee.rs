@@ -187,7 +187,7 @@ impl Tee<'_> {
         let source = Endpoint::source(stdin.as_fd()).map_err(|error| error.errno())?;
         let told = Arc::new(Told::new(outputs, extras.queue.is_some()));
         let (meter, lags, began) = (&told.meter, &told.lags, Instant::now());
-        extras.metrics.begin("tee", {
+        extras.metrics.begin_and_heed_signals("tee", {
             let told = told.clone();
             move || told.figures()
         });

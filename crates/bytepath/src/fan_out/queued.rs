@@ -96,8 +96,7 @@ impl<'a> Queued<'a> {
         let sinks = job.sinks.len();
         let pieces = Pieces::new(queue, sinks);
         let (lost, told) = (vec![None; sinks], vec![false; sinks]);
-        let state =
-            State { pieces, ended: false, stopped: false, panicked: false, lost, told };
+        let state = State { pieces, ended: false, stopped: false, panicked: false, lost, told };
         let (more, room) = (Condvar::new(), Condvar::new());
         let pieces = Mutex::new(state);
         Queued { job, queue, on_loss, on_full, lags, meter, pieces, more, room, enough, stop }

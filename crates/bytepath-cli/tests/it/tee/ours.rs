@@ -354,7 +354,8 @@ fn the_plan_is_explained() {
         assert!(said.contains(word), "{word}: {said}");
     }
     std::fs::write(folder.path().join("a"), "12345").expect("a file");
-    let line = format!("$bytepath tee --explain-plan {name} <{} | cat", folder.path().join("a").display());
+    let line =
+        format!("$bytepath tee --explain-plan {name} <{} | cat", folder.path().join("a").display());
     let said = shell(&line).stderr;
     for word in ["from a file: splice", "(pipe): tee, 5 bytes", "(file): splice"] {
         assert!(said.contains(word), "{word}: {said}");

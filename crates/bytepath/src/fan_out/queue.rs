@@ -97,9 +97,15 @@ impl<'a> Pieces<'a> {
         self.pieces.is_empty() || !full
     }
 
-    /// Puts a piece behind all others, in memory.
-    pub(super) fn keep(&mut self, bytes: Vec<u8>) {
-        self.push(Piece::Memory(Arc::new(bytes)));
+    /// Puts a copy of a piece behind all others, in memory; whether there was any left for it.
+    pub(super) fn keep(&mut self, bytes: &[u8]) -> bool {
+        let mut copy = Vec::new();
+        if self.pieces.try_reserve(1).is_err() || copy.try_reserve_exact(bytes.len()).is_err() {
+            return false;
+        }
+        copy.extend_from_slice(bytes);
+        self.push(Piece::Memory(Arc::new(copy)));
+        true
     }
 
     /// Keeps a place behind all others in the file, for a piece of so many bytes that is put there next;
@@ -107,7 +113,7 @@ impl<'a> Pieces<'a> {
     pub(super) fn place_in_file(&mut self, bytes: usize) -> Option<FilePlace<'a>> {
         let file = self.queue.spill.filter(|_| self.spilled < SPILLED_MAX)?;
         let end = self.spill_end + bytes as u64;
-        if end > self.spill_end_max {
+        if end > self.spill_end_max || self.pieces.try_reserve(1).is_err() {
             return None;
         }
         let place = FilePlace { file, at: self.spill_end, bytes };
@@ -232,7 +238,7 @@ mod tests {
     fn what_every_sink_has_taken_makes_room() {
         let mut pieces = pieces(1000, None);
         assert!(pieces.fits(5000), "one always does");
-        pieces.keep(vec![1; 700]);
+        assert!(pieces.keep(&[1; 700]));
         assert!(!pieces.fits(200));
         pieces.took(0);
         assert_eq!(pieces.slowest().collect::<Vec<_>>(), [1]);
@@ -244,11 +250,11 @@ mod tests {
     #[test]
     fn a_sink_that_is_lost_holds_nobody_up() {
         let mut pieces = pieces(1000, None);
-        pieces.keep(vec![1; 700]);
+        assert!(pieces.keep(&[1; 700]));
         pieces.took(0);
         pieces.lost(1);
         assert!(pieces.fits(800) && !pieces.is_live(1));
-        pieces.keep(vec![2; 800]);
+        assert!(pieces.keep(&[2; 800]));
         assert_eq!(pieces.next(0).map(|piece| piece.bytes()), Some(800));
     }
 
@@ -256,7 +262,7 @@ mod tests {
     fn what_is_spilled_comes_back_in_its_place_and_the_file_ends_empty() {
         let file = tempfile::tempfile().expect("a file");
         let mut pieces = pieces(1000, Some(file.as_fd()));
-        pieces.keep(vec![1; 800]);
+        assert!(pieces.keep(&[1; 800]));
         for (bytes, is_full) in [(vec![2; 9000], false), (vec![9; 70], true), (vec![3; 5], false)] {
             let place = pieces.place_in_file(bytes.len()).expect("there is a file");
             place.write(&bytes).expect("it takes them");

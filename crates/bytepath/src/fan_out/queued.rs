@@ -224,7 +224,8 @@ impl<'a> Queued<'a> {
     /// Puts a piece into the queue, once there is room.
     fn put(&self, piece: &[u8]) -> Result<(), Ending> {
         let mut state = self.lock();
-        while !state.pieces.fits(piece.len()) {
+        // Memory that the system does not give is as good as a queue that is full.
+        while !(state.pieces.fits(piece.len()) && state.pieces.keep(piece)) {
             if !self.any_left(&state) {
                 return Err(Ending::NoSinkLeft);
             }
@@ -247,7 +248,6 @@ impl<'a> Queued<'a> {
                 state = self.tell_of_slowest(state);
             }
         }
-        state.pieces.keep(piece.to_vec());
         self.more.notify_all();
         Ok(())
     }

@@ -174,6 +174,40 @@ fn whole_of(reader: &OwnedFd, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
+fn a_queue_for_which_there_is_no_memory_is_a_full_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (name, fifo) = unread(folder.path());
+    // Whoever waits for more than it may have waits until it is read.
+    let line = "ulimit -v 400000; exec \"$bytepath\" tee --queue 1G \"$0\" </dev/zero";
+    let mut command = Command::new("sh");
+    command.args(["-c", line, &name]).env("bytepath", BYTEPATH);
+    let (reader, stdout) = pipe();
+    let mut tee = spawned(command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()));
+    drop(command);
+    let reads = std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 20];
+        let mut bytes = 0;
+        // More than it may have, and it goes on.
+        while bytes < 600 << 20 {
+            match File::from(reader.try_clone().expect("a duplicate")).read(&mut buffer) {
+                Ok(count) if count > 0 => bytes += count,
+                ended => panic!("it ended after {bytes} bytes: {ended:?}"),
+            }
+        }
+    });
+    let mut stderr = tee.child().stderr.take().expect("it is piped");
+    let mut said = [0; 4096];
+    let count = stderr.read(&mut said).expect("it says something");
+    let said = String::from_utf8_lossy(&said[..count]).into_owned();
+    assert!(said.contains("the queue is full"), "{said}");
+    let drains = std::thread::spawn(move || std::io::copy(&mut &fifo, &mut std::io::sink()));
+    reads.join().expect("it goes on");
+    // It ends by its reader that left.
+    assert_eq!(signal_of(&tee.done()), Some(rustix::process::Signal::PIPE.as_raw()));
+    drains.join().expect("a thread").expect("it can be read");
+}
+
+#[test]
 fn who_holds_the_others_up_is_said() {
     holds_the_others_up("exec \"$bytepath\" tee --queue 64K \"$0\"");
 }

@@ -15,7 +15,7 @@ use super::queue::{Piece, Pieces, Queue, read_all_at};
 use super::sink::{Sink, Way};
 use super::taking::wait_for_source;
 use super::{AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Pipes, Readers};
-use crate::endpoint::Blocking;
+use crate::endpoint::{Blocking, Kind};
 use crate::meter::Meter;
 use crate::pages::AlignedBuffer;
 use crate::wait::Cancel;
@@ -235,7 +235,10 @@ impl<'a> Queued<'a> {
                 let written = place.write(piece);
                 state = self.lock();
                 if written.is_ok() {
-                    state.pieces.written(place);
+                    match self.has_messages() {
+                        true => state.pieces.written(place),
+                        false => state.pieces.joined(place),
+                    }
                     self.more.notify_all();
                     return Ok(());
                 }
@@ -250,6 +253,11 @@ impl<'a> Queued<'a> {
         }
         self.more.notify_all();
         Ok(())
+    }
+
+    /// Whether a sink makes a message of each piece.
+    fn has_messages(&self) -> bool {
+        self.job.sinks.iter().flatten().any(|sink| sink.kind() == Kind::OtherSocket)
     }
 
     fn tell_of_slowest<'s>(

@@ -352,6 +352,39 @@ fn a_file_that_is_read_gives_all_sinks_the_same_though_it_is_written_to_meanwhil
 }
 
 #[test]
+fn what_makes_messages_of_its_bytes_gets_them_in_small_ones() {
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    sender.connect(receiver.local_addr().expect("bound")).expect("connected");
+    // What is not taken at once is lost where there is no more room.
+    let bytes = stream(80_000);
+    let mut source = tempfile::tempfile().expect("a file");
+    source.write_all(&bytes).and_then(|()| source.rewind()).expect("written");
+    for queued in [false, true] {
+        (&source).rewind().expect("anew");
+        let source = Endpoint::source(source.as_fd()).expect("a source");
+        let ends = [Endpoint::sink(sender.as_fd()).ok()];
+        let fan_out = FanOut::new(&source, &ends);
+        let done = match queued {
+            false => fan_out.run(&go_on),
+            true => {
+                let queue = Queue { memory_bytes: 1 << 20, spill: None };
+                fan_out.run_queued(queue, &Lags::of(1), &go_on, &|_| ()).expect("threads")
+            }
+        };
+        assert_eq!((done.sinks[0].bytes, done.sinks[0].lost), (80_000, None));
+        let mut all = Vec::new();
+        while all.len() < bytes.len() {
+            let mut message = [0; 65_536];
+            let count = receiver.recv(&mut message).expect("it comes");
+            assert!(count <= 8 << 10, "{count}");
+            all.extend_from_slice(&message[..count]);
+        }
+        assert!(all == bytes);
+    }
+}
+
+#[test]
 fn readers_that_left_when_there_is_no_more_to_give_are_not_lost() {
     let empty = tempfile::tempfile().expect("a file");
     let sources = [pipe(65_536).0, empty.into()];

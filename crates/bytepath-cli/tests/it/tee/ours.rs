@@ -42,7 +42,11 @@ fn fed(writer: OwnedFd, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
 /// A FIFO in a folder, open at its reading end, so that whoever writes into it does not wait for a
 /// reader; nobody reads yet.
 fn unread(folder: &Path) -> (String, File) {
-    let name = folder.join("fifo");
+    unread_of_name(folder, "fifo")
+}
+
+fn unread_of_name(folder: &Path, name: &str) -> (String, File) {
+    let name = folder.join(name);
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &name, rustix::fs::FileType::Fifo, mode, 0)
         .expect("a FIFO");
@@ -411,6 +415,28 @@ fn how_far_it_is_is_shown() {
         let last = done.stderr.lines().last().unwrap_or_default().to_owned();
         assert!(last.starts_with("3.00 MiB, ") && last.contains("/s"), "{queue}: {last:?}");
     }
+}
+
+#[test]
+fn names_command_no_terminal_where_it_is_shown_how_far_outputs_are_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (name, fifo) = unread_of_name(folder.path(), "\x1b]0;x\x07");
+    let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+    let mut tee = started(&["--progress", "--queue", "64M", &name], stdin, stdout);
+    let mut stderr = tee.child().stderr.take().expect("it is piped");
+    let feeds = fed(feeder, large());
+    let reads = std::thread::spawn(move || whole(reader));
+    let mut said = String::new();
+    let mut more = [0; 4096];
+    while !said.contains("x'$'\\a' is 2.") && !said.contains("x\x07 is") {
+        let count = stderr.read(&mut more).expect("it says something");
+        assert!(count > 0, "it ended: {said}");
+        said.push_str(&String::from_utf8_lossy(&more[..count]));
+    }
+    assert!(!said.contains("\x1b]"), "{said:?}");
+    assert!(whole(fifo) == large() && reads.join().expect("read") == large());
+    feeds.join().expect("fed");
+    assert!(tee.done().status.success());
 }
 
 #[test]

@@ -25,7 +25,8 @@ use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
 use crate::classic::{
-    Called, Classic, TakesFiles, closed_well, end_by_broken_pipe, ends_by_broken_pipe, word,
+    Called, Classic, TakesFiles, Written, closed_well, end_by_broken_pipe, ends_by_broken_pipe,
+    word,
 };
 use crate::sys::{interrupts, start};
 use extras::Extras;
@@ -89,7 +90,9 @@ impl TakesFiles for Options {
 }
 
 fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
-    let (options, written) = match called.ordered_options::<Options>(words, WRONG_USAGE) {
+    let checked = |option: &Written| Mode::of(std::slice::from_ref(option)).map(drop);
+    let read = called.checked_options::<Options>(words, WRONG_USAGE, &checked);
+    let (options, written) = match read {
         Ok(read) => read,
         Err(ended) => return ended,
     };
@@ -138,26 +141,19 @@ impl Tee<'_> {
             outputs.listen("the checksum", hashing.sink());
         }
         let copied = self.copy(&options.extras, &outputs, spill.as_ref(), &planned);
-        match &copied {
+        let lost = |place: usize| copied.as_ref().ok().and_then(|done| done.sinks[place].lost);
+        let end = match &copied {
             Ok(done) if done.ending == Ending::Stopped => {
                 if self.broken.load(Relaxed) {
                     end_by_broken_pipe();
                 }
-                return ExitCode::FAILURE;
+                ExitCode::FAILURE
             }
-            Err(errno @ (Errno::MFILE | Errno::NFILE)) => {
-                let word = word(*errno);
-                self.called.say(format_args!("cannot begin: {word}; nothing was read"));
-                self.well.store(false, Relaxed);
+            copied => {
+                self.say_of_reading(copied);
+                self.end(&outputs, |place| lost(place).is_some())
             }
-            Ok(FannedOut { ending: Ending::ReadFailed(errno), .. }) | Err(errno) => {
-                self.called.say(format_args!("read error: {}", word(*errno)));
-                self.well.store(false, Relaxed);
-            }
-            Ok(_) => {}
-        }
-        let lost = |place: usize| copied.as_ref().ok().and_then(|done| done.sinks[place].lost);
-        let end = self.end(&outputs, |place| lost(place).is_some());
+        };
         let not_heard =
             (0..outputs.ends().len()).filter(|place| !outputs.is_output(*place)).find_map(lost);
         drop(outputs);
@@ -169,6 +165,21 @@ impl Tee<'_> {
             true => end,
             false => ExitCode::FAILURE,
         }
+    }
+
+    /// Says why the input was not read to its end, where it could not be.
+    fn say_of_reading(&self, copied: &Result<FannedOut, Errno>) {
+        match copied {
+            Err(errno @ (Errno::MFILE | Errno::NFILE)) => {
+                let word = word(*errno);
+                self.called.say(format_args!("cannot begin: {word}; nothing was read"));
+            }
+            Ok(FannedOut { ending: Ending::ReadFailed(errno), .. }) | Err(errno) => {
+                self.called.say(format_args!("read error: {}", word(*errno)));
+            }
+            Ok(_) => return,
+        }
+        self.well.store(false, Relaxed);
     }
 
     /// # Errors

@@ -290,7 +290,8 @@ mod tests {
         let mut pieces = pieces(1000, Some(file.as_fd()));
         (0..3).for_each(|byte| spill(&mut pieces, byte));
         // The first is everybody's next; the second is what came behind it.
-        let sizes = |pieces: &Pieces<'_>| pieces.pieces.iter().map(Piece::bytes).collect::<Vec<_>>();
+        let sizes =
+            |pieces: &Pieces<'_>| pieces.pieces.iter().map(Piece::bytes).collect::<Vec<_>>();
         assert_eq!(sizes(&pieces), [1000, 2000]);
         pieces.took(0);
         (3..5).for_each(|byte| spill(&mut pieces, byte));

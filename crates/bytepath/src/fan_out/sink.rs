@@ -98,7 +98,8 @@ impl<'a> Sink<'a> {
             if cancel.is_some_and(Cancel::is_cancelled) {
                 return Err(Errno::CANCELED);
             }
-            match end.write_some(&rest[..rest.len().min(most)], Blocking::unless(cancel.is_some())) {
+            match end.write_some(&rest[..rest.len().min(most)], Blocking::unless(cancel.is_some()))
+            {
                 // Linux never answers a write of some bytes with 0 unless the device is full.
                 Ok(0) => return Err(Errno::NOSPC),
                 Ok(count) => {

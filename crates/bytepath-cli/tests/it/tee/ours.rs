@@ -321,6 +321,9 @@ fn what_is_not_read_to_its_end_has_no_checksum() {
     let unread = "tee: no sha256: the input was not read to its end\n";
     let done = shell("yes | $bytepath tee -p --hash sha256 | head -1");
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("y\n", unread));
+    let done =
+        shell("$bytepath tee --hash sha256 --output-error=exit /dev/full </dev/zero >/dev/null");
+    assert!(done.stderr.ends_with(unread) && done.status.code() == Some(1), "{done:?}");
     let done = shell("$bytepath tee --hash sha256 </");
     assert!(done.stderr.ends_with(unread) && done.status.code() == Some(1), "{done:?}");
 }

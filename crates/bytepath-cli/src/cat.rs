@@ -139,9 +139,13 @@ pub(crate) fn run(called: &Called, options: &Options) -> ExitCode {
         return ExitCode::from(WRONG_USAGE);
     }
     let meter = Arc::new(Meter::default());
-    options.metrics.begin("cat", {
-        let meter = meter.clone();
-        move || Figures::of(&meter)
+    options.metrics.begin_and_heed_signals("cat", {
+        let (meter, writes_itself) = (meter.clone(), formatter.is_some());
+        move || match (Figures::of(&meter), writes_itself) {
+            // The meter counts the reads alone.
+            (figures, true) => Figures { calls: None, ..figures },
+            (figures, false) => figures,
+        }
     });
     let stdout = std::io::stdout();
     let mut copy = Copy {
@@ -216,8 +220,12 @@ impl Copy<'_> {
     }
 
     fn source(&mut self, source: &Endpoint<'_>) -> Result<(), Trouble> {
+        let bytes = match self.formatter {
+            Some(_) => itself::Bytes::ShownOtherwise,
+            None => itself::Bytes::AsTheyAre,
+        };
         let itself = match &self.sink {
-            Some(sink) => itself::met(source, sink),
+            Some(sink) => itself::met(source, sink, bytes),
             None => itself::Met::No,
         };
         if itself == itself::Met::Endless {

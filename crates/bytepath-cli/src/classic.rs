@@ -62,6 +62,9 @@ pub(crate) struct Written {
     pub(crate) value: Option<OsString>,
 }
 
+/// What is wrong with an option, if anything is.
+pub(crate) type Check<'c> = &'c dyn Fn(&Written) -> Result<(), String>;
+
 impl Written {
     fn of(word: &OsStr) -> Written {
         let mut parts = word.as_bytes().splitn(2, |byte| *byte == b'=');
@@ -108,10 +111,24 @@ impl Called {
         words: Vec<OsString>,
         wrong_usage: u8,
     ) -> Result<(O, Vec<Written>), ExitCode> {
+        self.checked_options(words, wrong_usage, &|_| Ok(()))
+    }
+
+    /// As [`Called::ordered_options`], for classics that look at an option's value, and say what is wrong
+    /// with it, before they read the next word.
+    ///
+    /// # Errors
+    /// The exit code.
+    pub(crate) fn checked_options<O: TakesFiles>(
+        &self,
+        words: Vec<OsString>,
+        wrong_usage: u8,
+        check: Check<'_>,
+    ) -> Result<(O, Vec<Written>), ExitCode> {
         let name = self.phrase.to_string_lossy().into_owned();
         let command = clap::Command::new("bytepath").bin_name(name).max_term_width(100);
         let mut command = O::augment_args(command);
-        let asked = getopt::read(&command, words.into_iter(), Order::of_environment());
+        let asked = getopt::read(&command, words.into_iter(), Order::of_environment(), check);
         let (words, operands) = match asked {
             Ok(Asked::Work(options, operands)) => (options, operands),
             Ok(Asked::Help) => return Err(self.print(&command.render_long_help().to_string())),
@@ -187,10 +204,15 @@ impl Called {
     }
 }
 
-/// Comes back only where the signal would not have ended the process: ignored, or it is the first
-/// of its container, which no default action reaches.
+/// Whether the signal of a broken pipe would have ended the process: it is not ignored, and this is not
+/// the first of its container, which no default action reaches.
+pub(crate) fn ends_by_broken_pipe() -> bool {
+    !start::pipe_was_ignored() && !rustix::process::getpid().is_init()
+}
+
+/// Comes back only where the signal would not have ended the process.
 pub(crate) fn end_by_broken_pipe() {
-    if !start::pipe_was_ignored() && !rustix::process::getpid().is_init() {
+    if ends_by_broken_pipe() {
         crate::metrics::ended_by(signal_hook::consts::SIGPIPE);
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     }

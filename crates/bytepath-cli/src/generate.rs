@@ -241,7 +241,7 @@ fn generate(mut source: Source, limit: Limit, how: &How) -> anyhow::Result<()> {
     let asked = how.asked(&sink, source.used_for())?;
     let why = asked.is_none().then(|| how.profile()).transpose()?;
     let mut sender = Sender::new(&sink, &mut source, limit);
-    how.metrics.begin("gen", sender.figures());
+    how.metrics.begin_and_heed_signals("gen", sender.figures());
     let (profile, no_profile) = match why {
         Some(Ok(profile)) => (Some(profile), None),
         Some(Err(why)) => (None, Some(why)),

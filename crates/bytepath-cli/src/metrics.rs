@@ -22,9 +22,13 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::classic::always_quoted;
 use crate::output;
+use crate::sys::actions::is_ignored;
 use crate::sys::start;
 pub(crate) use figures::{Figures, PipeFigures, StageFigures};
 use page::Page;
@@ -115,6 +119,20 @@ impl MetricsOptions {
         }
     }
 
+    /// Tells of the job from now on, as [`MetricsOptions::begin`] does, and of signals that end it, which
+    /// this command does not catch itself. Those that are ignored stay so.
+    pub(crate) fn begin_and_heed_signals(
+        &self,
+        command: &'static str,
+        figures: impl Fn() -> Figures + Send + 'static,
+    ) {
+        self.begin(command, figures);
+        if TELLING.get().is_some() {
+            // Without memory for a thread, they end it without a word.
+            let _ = std::thread::Builder::new().name("signals".into()).spawn(heed_signals);
+        }
+    }
+
     /// Tells of the job from now on until [`ended`], where that was asked for. `figures` says how far
     /// it is; it is called from another thread.
     pub(crate) fn begin(
@@ -128,6 +146,21 @@ impl MetricsOptions {
             warn(format_args!("no thread for --metrics: {error}; the job goes on without"));
         }
     }
+}
+
+/// Waits for a signal that ends the job, tells so, and ends it.
+fn heed_signals() {
+    let signals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter();
+    let signals = signals.filter(|signal| !is_ignored(*signal));
+    // Where they cannot be caught, they end it without a word.
+    let Ok(mut signals) = Signals::new(signals.collect::<Vec<_>>()) else { return };
+    let Some(signal) = signals.forever().next() else { return };
+    ended_by(signal);
+    // No default action ends the first process of a container.
+    if !rustix::process::getpid().is_init() {
+        let _ = emulate_default_handler(signal);
+    }
+    std::process::exit(128 + signal);
 }
 
 type Source = Box<dyn Fn() -> Figures + Send>;
@@ -200,9 +233,10 @@ pub(crate) fn ended(code: u8) {
     let Some(telling) = TELLING.get() else { return };
     if telling.code.compare_exchange(RUNNING, code.into(), SeqCst, SeqCst).is_ok() {
         let _ = rustix::io::write(&telling.wake, &1u64.to_ne_bytes());
-        if let Ok(over) = telling.over.lock() {
-            let _ = over.recv_timeout(LAST);
-        }
+    }
+    // Also where another thread said so first, as a signal does while the job ends.
+    if let Ok(over) = telling.over.lock() {
+        let _ = over.recv_timeout(LAST);
     }
 }
 

@@ -24,7 +24,10 @@ use bytepath_report::numbers;
 use clap::{ArgAction, Args};
 use rustix::io::Errno;
 
-use crate::classic::{Called, Classic, TakesFiles, closed_well, end_by_broken_pipe, word};
+use crate::classic::{
+    Called, Classic, TakesFiles, Written, closed_well, end_by_broken_pipe, ends_by_broken_pipe,
+    word,
+};
 use crate::sys::{interrupts, start};
 use extras::Extras;
 use hash::Hashing;
@@ -45,7 +48,7 @@ const WRONG_USAGE: u8 = 1;
 /// the pages of what comes out of a pipe, and files one copy of them. Of a file that is read, pipes
 /// get the pages too, as splice(2) hands them on: what is written to it before their readers have
 /// taken them shows. What came as packets, by a pipe with O_DIRECT, stays packets: a reader loses what
-/// it does not take of one at once. With --queue pipes get copies.
+/// it does not take of one at once. With --queue pipes get copies, and with --hash those of a file.
 // In the order of the classic's long options, which its messages name them in.
 #[derive(Args, Debug, Default)]
 #[command(version, disable_help_flag = true, disable_version_flag = true)]
@@ -87,12 +90,17 @@ impl TakesFiles for Options {
 }
 
 fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
-    let (options, written) = match called.ordered_options::<Options>(words, WRONG_USAGE) {
+    let checked = |option: &Written| Mode::of(std::slice::from_ref(option)).map(drop);
+    let read = called.checked_options::<Options>(words, WRONG_USAGE, &checked);
+    let (options, written) = match read {
         Ok(read) => read,
         Err(ended) => return ended,
     };
     match Mode::of(&written) {
-        Ok(mode) => Tee { called, mode, well: AtomicBool::new(true) }.run(&options),
+        Ok(mode) => {
+            let (well, broken) = (AtomicBool::new(true), AtomicBool::new(false));
+            Tee { called, mode, well, broken }.run(&options)
+        }
         Err(what) => called.misused(what.as_bytes(), WRONG_USAGE),
     }
 }
@@ -102,6 +110,8 @@ struct Tee<'a> {
     called: &'a Called,
     mode: Mode,
     well: AtomicBool,
+    /// A reader has left, whose signal ends it once the others have what is queued for them.
+    broken: AtomicBool,
 }
 
 impl Tee<'_> {
@@ -131,29 +141,45 @@ impl Tee<'_> {
             outputs.listen("the checksum", hashing.sink());
         }
         let copied = self.copy(&options.extras, &outputs, spill.as_ref(), &planned);
-        match &copied {
-            Ok(done) if done.ending == Ending::Stopped => return ExitCode::FAILURE,
-            Err(errno @ (Errno::MFILE | Errno::NFILE)) => {
-                let word = word(*errno);
-                self.called.say(format_args!("cannot begin: {word}; nothing was read"));
-                self.well.store(false, Relaxed);
-            }
-            Ok(FannedOut { ending: Ending::ReadFailed(errno), .. }) | Err(errno) => {
-                self.called.say(format_args!("read error: {}", word(*errno)));
-                self.well.store(false, Relaxed);
-            }
-            Ok(_) => {}
-        }
         let lost = |place: usize| copied.as_ref().ok().and_then(|done| done.sinks[place].lost);
-        let end = self.end(&outputs, |place| lost(place).is_some());
+        let end = match &copied {
+            Ok(done) if done.ending == Ending::Stopped => {
+                if self.broken.load(Relaxed) {
+                    end_by_broken_pipe();
+                }
+                ExitCode::FAILURE
+            }
+            copied => {
+                self.say_of_reading(copied);
+                self.end(&outputs, |place| lost(place).is_some())
+            }
+        };
         let not_heard =
             (0..outputs.ends().len()).filter(|place| !outputs.is_output(*place)).find_map(lost);
         drop(outputs);
-        let is_whole = copied.is_ok_and(|done| done.ending == Ending::SourceEnded);
+        let is_whole = copied.is_ok_and(|done| {
+            let mut heard = done.sinks.iter().rev().take(usize::from(hashing.is_some()));
+            done.ending == Ending::SourceEnded && heard.all(|sink| sink.bytes == done.bytes)
+        });
         match hashing.is_none_or(|hashing| self.tell(hashing, is_whole, not_heard)) {
             true => end,
             false => ExitCode::FAILURE,
         }
+    }
+
+    /// Says why the input was not read to its end, where it could not be.
+    fn say_of_reading(&self, copied: &Result<FannedOut, Errno>) {
+        match copied {
+            Err(errno @ (Errno::MFILE | Errno::NFILE)) => {
+                let word = word(*errno);
+                self.called.say(format_args!("cannot begin: {word}; nothing was read"));
+            }
+            Ok(FannedOut { ending: Ending::ReadFailed(errno), .. }) | Err(errno) => {
+                self.called.say(format_args!("read error: {}", word(*errno)));
+            }
+            Ok(_) => return,
+        }
+        self.well.store(false, Relaxed);
     }
 
     /// # Errors
@@ -172,7 +198,7 @@ impl Tee<'_> {
         let source = Endpoint::source(stdin.as_fd()).map_err(|error| error.errno())?;
         let told = Arc::new(Told::new(outputs, extras.queue.is_some()));
         let (meter, lags, began) = (&told.meter, &told.lags, Instant::now());
-        extras.metrics.begin("tee", {
+        extras.metrics.begin_and_heed_signals("tee", {
             let told = told.clone();
             move || told.figures()
         });
@@ -186,6 +212,9 @@ impl Tee<'_> {
         }
         if extras.no_enlarge {
             fan_out = fan_out.leave_pipes();
+        }
+        if extras.hash.is_some() {
+            fan_out = fan_out.read_files();
         }
         let on_loss = |lost: Lost| self.lost(outputs, lost);
         let work = || match extras.queue {
@@ -236,8 +265,9 @@ impl Tee<'_> {
         if !outputs.is_output(lost.sink) {
             return AfterLoss::GoOn;
         }
-        if self.mode == Mode::Signal && lost.errno == Errno::PIPE {
-            end_by_broken_pipe();
+        if self.mode == Mode::Signal && lost.errno == Errno::PIPE && ends_by_broken_pipe() {
+            self.broken.store(true, Relaxed);
+            return AfterLoss::Stop;
         }
         if !self.mode.tells(lost.errno) {
             return AfterLoss::GoOn;

@@ -16,9 +16,19 @@ pub(super) enum Met {
     Endless,
 }
 
+/// What is done to the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bytes {
+    AsTheyAre,
+    ShownOtherwise,
+}
+
 /// The reading follows the writing without end where it stands before it. GNU cat up to 9.5
 /// refused whatever was not yet read; later ones look at where the writing stands, as this does.
-pub(super) fn met(source: &Endpoint<'_>, sink: &Endpoint<'_>) -> Met {
+///
+/// Bytes that are shown otherwise may become more, so that the writing overtakes the reading: then
+/// whatever is not yet read is refused.
+pub(super) fn met(source: &Endpoint<'_>, sink: &Endpoint<'_>, bytes: Bytes) -> Met {
     if (source.kind(), sink.kind()) != (Kind::File, Kind::File) || !same(source, sink) {
         return Met::No;
     }
@@ -26,8 +36,13 @@ pub(super) fn met(source: &Endpoint<'_>, sink: &Endpoint<'_>) -> Met {
     let writes_at = if sink.appends() { SeekFrom::End(0) } else { SeekFrom::Current(0) };
     let reading = rustix::fs::seek(source.as_fd(), SeekFrom::Current(0));
     let writing = rustix::fs::seek(sink.as_fd(), writes_at);
+    let meets = match bytes {
+        Bytes::AsTheyAre => 0,
+        Bytes::ShownOtherwise => rustix::fs::fstat(source.as_fd())
+            .map_or(u64::MAX, |stat| u64::try_from(stat.st_size).unwrap_or(0)),
+    };
     match (reading, writing) {
-        (Ok(reading), Ok(writing)) if reading < writing => Met::Endless,
+        (Ok(reading), Ok(writing)) if reading < writing.max(meets) => Met::Endless,
         _ => Met::Harmless,
     }
 }

@@ -9,6 +9,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Arg, ArgAction, Command};
 
+use super::{Check, Written};
+
 /// What the arguments ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
@@ -50,8 +52,9 @@ pub(crate) fn read(
     command: &Command,
     words: impl Iterator<Item = OsString>,
     order: Order,
+    check: Check<'_>,
 ) -> Result<Asked, Misuse> {
-    let mut reader = Reader { command, words, options: Vec::new(), operands: Vec::new() };
+    let mut reader = Reader { command, words, check, options: Vec::new(), operands: Vec::new() };
     while let Some(word) = reader.words.next() {
         let asked = match word.as_bytes() {
             b"--" => break,
@@ -77,6 +80,7 @@ pub(crate) fn read(
 struct Reader<'c, I> {
     command: &'c Command,
     words: I,
+    check: Check<'c>,
     options: Vec<OsString>,
     operands: Vec<OsString>,
 }
@@ -100,7 +104,7 @@ impl<I: Iterator<Item = OsString>> Reader<'_, I> {
                 Some(self.words.next().ok_or_else(|| misuse("requires an argument"))?)
             }
         };
-        Ok(self.taken(format!("--{own}"), arg, value))
+        self.taken(format!("--{own}"), arg, value)
     }
 
     /// Options of one letter each; the first that takes a value has the rest, or the next word.
@@ -121,7 +125,7 @@ impl<I: Iterator<Item = OsString>> Reader<'_, I> {
                 }
             };
             let last = value.is_some();
-            let asked = self.taken(format!("-{}", char::from(*letter)), arg, value);
+            let asked = self.taken(format!("-{}", char::from(*letter)), arg, value)?;
             if asked.is_some() || last {
                 return Ok(asked);
             }
@@ -129,8 +133,13 @@ impl<I: Iterator<Item = OsString>> Reader<'_, I> {
         Ok(None)
     }
 
-    fn taken(&mut self, name: String, arg: &Arg, value: Option<OsString>) -> Option<Asked> {
-        match arg.get_action() {
+    fn taken(
+        &mut self,
+        name: String,
+        arg: &Arg,
+        value: Option<OsString>,
+    ) -> Result<Option<Asked>, Misuse> {
+        Ok(match arg.get_action() {
             ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong => Some(Asked::Help),
             ArgAction::Version => Some(Asked::Version),
             _ => {
@@ -139,10 +148,12 @@ impl<I: Iterator<Item = OsString>> Reader<'_, I> {
                     word.push(b'=');
                     word.extend_from_slice(value.as_bytes());
                 }
-                self.options.push(OsString::from_vec(word));
+                let word = OsString::from_vec(word);
+                (self.check)(&Written::of(&word)).map_err(|what| Misuse(what.into_bytes()))?;
+                self.options.push(word);
                 None
             }
-        }
+        })
     }
 }
 
@@ -205,7 +216,7 @@ mod tests {
     }
 
     fn asked(words: &[&str], order: Order) -> Result<Asked, String> {
-        read(&command(), words.iter().map(OsString::from), order)
+        read(&command(), words.iter().map(OsString::from), order, &|_| Ok(()))
             .map_err(|misuse| String::from_utf8_lossy(&misuse.0).into_owned())
     }
 

@@ -7,6 +7,7 @@ use bytepath::fan_out::Lags;
 use bytepath_report::numbers;
 
 use super::outputs::Outputs;
+use crate::classic::quoted;
 use crate::live::{EVERY, Lines, Rate};
 
 /// An output that is less behind is at work, like all of them.
@@ -48,7 +49,8 @@ fn behind(outputs: &Outputs<'_>, lags: &Lags) -> String {
     let all = (0..outputs.ends().len()).map(|place| (place, lags.bytes(place)));
     let behind = all.filter(|(place, bytes)| outputs.is_output(*place) && *bytes >= BEHIND_BYTES);
     behind.fold(String::new(), |text, (place, bytes)| {
-        let name = outputs.name(place).to_string_lossy();
+        let name = quoted(outputs.name(place));
+        let name = String::from_utf8_lossy(&name);
         format!("{text}; {name} is {} behind", numbers::bytes(bytes))
     })
 }

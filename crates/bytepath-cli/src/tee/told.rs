@@ -30,6 +30,7 @@ impl Told {
     pub(super) fn figures(&self) -> Figures {
         let names = self.names.iter().enumerate().filter(|_| self.queued);
         let outputs = names.map(|(place, name)| (name.clone(), self.lags.bytes(place))).collect();
-        Figures { outputs, ..Figures::of(&self.meter) }
+        // The meter counts the calls for the source alone, and no waits.
+        Figures { outputs, calls: None, waits: None, ..Figures::of(&self.meter) }
     }
 }

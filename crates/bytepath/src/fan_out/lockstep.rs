@@ -6,7 +6,7 @@ use super::giving::PipePair;
 use super::sink::{Sink, Way};
 use super::taking::Taken;
 use super::{
-    AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Pipes, Planner, Readers,
+    AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Files, Lost, OnLoss, Pipes, Planner, Readers,
 };
 use crate::endpoint::{Endpoint, Kind};
 use crate::meter::Meter;
@@ -27,6 +27,8 @@ pub(super) struct Lockstep<'a> {
     pub(super) source: &'a Endpoint<'a>,
     /// Whether the source gives its bytes to splice(2).
     pub(super) splices: bool,
+    /// Whether it gave the last bytes so.
+    pub(super) spliced: bool,
     pub(super) sinks: Vec<Sink<'a>>,
     pub(super) meter: &'a Meter,
     pub(super) readers: Readers,
@@ -54,10 +56,15 @@ impl<'a> Lockstep<'a> {
     pub(super) fn new(job: &FanOut<'a>, meter: &'a Meter, on_loss: OnLoss<'a>) -> Self {
         let sinks: Vec<_> = job.sinks.iter().map(|end| Sink::new(end.as_ref())).collect();
         let itself = job.sinks.iter().flatten().any(|sink| sink.same_file(job.source));
-        let splices = matches!(job.source.kind(), Kind::Pipe | Kind::File) && !itself;
+        let splices = match job.source.kind() {
+            Kind::Pipe => !itself,
+            Kind::File => !itself && job.files == Files::Spliced,
+            _ => false,
+        };
         Lockstep {
             source: job.source,
             splices,
+            spliced: splices,
             sinks,
             meter,
             readers: job.readers,
@@ -85,8 +92,8 @@ impl<'a> Lockstep<'a> {
         FannedOut {
             bytes: self.bytes,
             ending,
-            source_way: if self.splices { "splice" } else { "read" },
-            sinks: self.sinks.iter().map(|sink| sink.served(self.splices)).collect(),
+            source_way: if self.spliced { "splice" } else { "read" },
+            sinks: self.sinks.iter().map(|sink| sink.served(self.spliced)).collect(),
             plan: self.plan,
         }
     }
@@ -110,11 +117,13 @@ impl<'a> Lockstep<'a> {
         }
         match self.take()? {
             Taken::Held(count) => {
+                self.spliced = true;
                 self.held = count;
                 self.came(count);
                 self.give_held()
             }
             Taken::Read(count) => {
+                self.spliced = false;
                 self.came(count);
                 self.write_to_all(count)
             }

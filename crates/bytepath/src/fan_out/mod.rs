@@ -38,6 +38,7 @@ pub struct FanOut<'a> {
     listeners: usize,
     readers: Readers,
     pipes: Pipes,
+    files: Files,
     planner: Option<Planner<'a>>,
 }
 
@@ -60,6 +61,15 @@ enum Pipes {
     Grow,
     /// They stay as they are.
     Leave,
+}
+
+/// How the bytes of a source that is a file are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Files {
+    /// By its pages, where they can be.
+    Spliced,
+    /// As copies.
+    Read,
 }
 
 /// A sink that takes no more bytes.
@@ -130,10 +140,11 @@ impl<'a> FanOut<'a> {
     /// is lost with EBADF when there are bytes for it.
     ///
     /// Pipes get the pages of a source that is a file, as with splice(2): what is written to it
-    /// before their readers have taken them shows. A source that is also a sink is read.
+    /// before their readers have taken them shows, and may show to some sinks only; see
+    /// [`FanOut::read_files`]. A source that is also a sink is read.
     pub fn new(source: &'a Endpoint<'a>, sinks: &'a [Option<Endpoint<'a>>]) -> Self {
-        let (readers, pipes) = (Readers::Unwatched, Pipes::Grow);
-        FanOut { source, sinks, meter: None, listeners: 0, readers, pipes, planner: None }
+        let (readers, pipes, files) = (Readers::Unwatched, Pipes::Grow, Files::Spliced);
+        FanOut { source, sinks, meter: None, listeners: 0, readers, pipes, files, planner: None }
     }
 
     /// Counts on this meter what the source gives.
@@ -172,6 +183,13 @@ impl<'a> FanOut<'a> {
         FanOut { pipes: Pipes::Leave, ..self }
     }
 
+    /// Reads a source that is a file, so that all sinks get the same bytes though it is written to
+    /// meanwhile.
+    #[must_use]
+    pub fn read_files(self) -> Self {
+        FanOut { files: Files::Read, ..self }
+    }
+
     /// Moves the bytes, blocking until the source ends, all sinks are lost, or `on_loss` wants it
     /// to stop. Each sink gets the bytes in order, and each chunk goes to all before the next is
     /// taken, so that the slowest sets the pace.
@@ -185,6 +203,7 @@ impl<'a> FanOut<'a> {
 
     /// The same, but a slow sink may be behind the others, as far as the queue allows. Everything is
     /// read, and each sink written to by a thread of its own; the threads are gone when it returns.
+    /// Where `on_loss` wants it to stop, no more is read, and the sinks that are left get what is queued.
     /// `on_full` is told once of each sink that holds the others up, for more than a moment, because
     /// the queue is full.
     ///
@@ -205,7 +224,7 @@ impl<'a> FanOut<'a> {
         }
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);
-        let stop = Cancel::new()?;
-        Ok(Queued::new(&self, (queue, lags), meter, on_loss, on_full, stop).run())
+        let cancels = (Cancel::new()?, Cancel::new()?);
+        Ok(Queued::new(&self, (queue, lags), meter, on_loss, on_full, cancels).run())
     }
 }

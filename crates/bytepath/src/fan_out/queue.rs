@@ -9,6 +9,8 @@ use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use super::lockstep::BUFFER_BYTES;
+
 /// What a piece costs besides its bytes, so that many small ones are not free.
 const PIECE_BYTES: usize = 128;
 
@@ -97,9 +99,15 @@ impl<'a> Pieces<'a> {
         self.pieces.is_empty() || !full
     }
 
-    /// Puts a piece behind all others, in memory.
-    pub(super) fn keep(&mut self, bytes: Vec<u8>) {
-        self.push(Piece::Memory(Arc::new(bytes)));
+    /// Puts a copy of a piece behind all others, in memory; whether there was any left for it.
+    pub(super) fn keep(&mut self, bytes: &[u8]) -> bool {
+        let mut copy = Vec::new();
+        if self.pieces.try_reserve(1).is_err() || copy.try_reserve_exact(bytes.len()).is_err() {
+            return false;
+        }
+        copy.extend_from_slice(bytes);
+        self.push(Piece::Memory(Arc::new(copy)));
+        true
     }
 
     /// Keeps a place behind all others in the file, for a piece of so many bytes that is put there next;
@@ -107,7 +115,7 @@ impl<'a> Pieces<'a> {
     pub(super) fn place_in_file(&mut self, bytes: usize) -> Option<FilePlace<'a>> {
         let file = self.queue.spill.filter(|_| self.spilled < SPILLED_MAX)?;
         let end = self.spill_end + bytes as u64;
-        if end > self.spill_end_max {
+        if end > self.spill_end_max || self.pieces.try_reserve(1).is_err() {
             return None;
         }
         let place = FilePlace { file, at: self.spill_end, bytes };
@@ -119,6 +127,24 @@ impl<'a> Pieces<'a> {
     /// Puts the piece that was written there behind all others.
     pub(super) fn written(&mut self, FilePlace { at, bytes, .. }: FilePlace<'a>) {
         self.push(Piece::Spilled { at, bytes });
+    }
+
+    /// Likewise, as more of the last piece where that ends there and no sink has begun it: many small
+    /// ones would be a long list.
+    pub(super) fn joined(&mut self, place: FilePlace<'a>) {
+        let last = (self.gone + self.pieces.len() as u64).saturating_sub(1);
+        let is_begun = self.taken.iter().flatten().any(|taken| *taken >= last);
+        match self.pieces.back_mut() {
+            Some(Piece::Spilled { at, bytes })
+                if !is_begun
+                    && *at + *bytes as u64 == place.at
+                    && *bytes + place.bytes <= BUFFER_BYTES =>
+            {
+                *bytes += place.bytes;
+                self.spilled -= 1;
+            }
+            _ => self.written(place),
+        }
     }
 
     /// It could not be written there.
@@ -232,7 +258,7 @@ mod tests {
     fn what_every_sink_has_taken_makes_room() {
         let mut pieces = pieces(1000, None);
         assert!(pieces.fits(5000), "one always does");
-        pieces.keep(vec![1; 700]);
+        assert!(pieces.keep(&[1; 700]));
         assert!(!pieces.fits(200));
         pieces.took(0);
         assert_eq!(pieces.slowest().collect::<Vec<_>>(), [1]);
@@ -244,19 +270,51 @@ mod tests {
     #[test]
     fn a_sink_that_is_lost_holds_nobody_up() {
         let mut pieces = pieces(1000, None);
-        pieces.keep(vec![1; 700]);
+        assert!(pieces.keep(&[1; 700]));
         pieces.took(0);
         pieces.lost(1);
         assert!(pieces.fits(800) && !pieces.is_live(1));
-        pieces.keep(vec![2; 800]);
+        assert!(pieces.keep(&[2; 800]));
         assert_eq!(pieces.next(0).map(|piece| piece.bytes()), Some(800));
+    }
+
+    fn spill(pieces: &mut Pieces<'_>, byte: u8) {
+        let place = pieces.place_in_file(1000).expect("there is a file");
+        place.write(&[byte; 1000]).expect("it takes them");
+        pieces.joined(place);
+    }
+
+    #[test]
+    fn small_pieces_are_joined_in_the_file_until_somebody_reads_them() {
+        let file = tempfile::tempfile().expect("a file");
+        let mut pieces = pieces(1000, Some(file.as_fd()));
+        (0..3).for_each(|byte| spill(&mut pieces, byte));
+        // The first is everybody's next; the second is what came behind it.
+        let sizes =
+            |pieces: &Pieces<'_>| pieces.pieces.iter().map(Piece::bytes).collect::<Vec<_>>();
+        assert_eq!(sizes(&pieces), [1000, 2000]);
+        pieces.took(0);
+        (3..5).for_each(|byte| spill(&mut pieces, byte));
+        assert_eq!(sizes(&pieces), [1000, 2000, 2000], "one sink has begun the second");
+        let mut seen = Vec::new();
+        pieces.lost(0);
+        while let Some(Piece::Spilled { at, bytes }) = pieces.next(1) {
+            let from = seen.len();
+            seen.resize(from + bytes, 0);
+            read_all_at(file.as_fd(), &mut seen[from..], at).expect("it is there");
+            pieces.took(1);
+        }
+        assert_eq!(seen, (0..5).flat_map(|byte| [byte; 1000]).collect::<Vec<u8>>());
+        assert_eq!(file.metadata().expect("it is ours").len(), 0);
+        (0..=BUFFER_BYTES / 1000).for_each(|_| spill(&mut pieces, 7));
+        assert!(sizes(&pieces).iter().all(|bytes| *bytes <= BUFFER_BYTES));
     }
 
     #[test]
     fn what_is_spilled_comes_back_in_its_place_and_the_file_ends_empty() {
         let file = tempfile::tempfile().expect("a file");
         let mut pieces = pieces(1000, Some(file.as_fd()));
-        pieces.keep(vec![1; 800]);
+        assert!(pieces.keep(&[1; 800]));
         for (bytes, is_full) in [(vec![2; 9000], false), (vec![9; 70], true), (vec![3; 5], false)] {
             let place = pieces.place_in_file(bytes.len()).expect("there is a file");
             place.write(&bytes).expect("it takes them");

@@ -15,7 +15,7 @@ use super::queue::{Piece, Pieces, Queue, read_all_at};
 use super::sink::{Sink, Way};
 use super::taking::wait_for_source;
 use super::{AfterLoss, Ending, FanOut, FanOutPlan, FannedOut, Lost, OnLoss, Pipes, Readers};
-use crate::endpoint::Blocking;
+use crate::endpoint::{Blocking, Kind};
 use crate::meter::Meter;
 use crate::pages::AlignedBuffer;
 use crate::wait::Cancel;
@@ -69,7 +69,9 @@ pub(super) struct Queued<'a> {
     more: Condvar,
     /// There may be room for more.
     room: Condvar,
-    /// Wakes whoever waits for an end outside.
+    /// Wakes who waits for the source, of which no more is to be taken.
+    enough: Cancel,
+    /// Wakes who waits for a sink, which is to get no more.
     stop: Cancel,
 }
 
@@ -77,7 +79,10 @@ struct State<'a> {
     pieces: Pieces<'a>,
     /// No more will come.
     ended: bool,
+    /// No more is to be taken from the source; the sinks that are left get what is queued.
     stopped: bool,
+    /// A function of the caller's panicked.
+    panicked: bool,
     /// Why each sink takes no more.
     lost: Vec<Option<Errno>>,
     /// The sinks that held others up, which is told once of each.
@@ -91,15 +96,15 @@ impl<'a> Queued<'a> {
         meter: &'a Meter,
         on_loss: OnLoss<'a>,
         on_full: &'a (dyn Fn(usize) + Sync),
-        stop: Cancel,
+        (enough, stop): (Cancel, Cancel),
     ) -> Self {
         let sinks = job.sinks.len();
         let pieces = Pieces::new(queue, sinks);
         let (lost, told) = (vec![None; sinks], vec![false; sinks]);
-        let state = State { pieces, ended: false, stopped: false, lost, told };
+        let state = State { pieces, ended: false, stopped: false, panicked: false, lost, told };
         let (more, room) = (Condvar::new(), Condvar::new());
         let pieces = Mutex::new(state);
-        Queued { job, queue, on_loss, on_full, lags, meter, pieces, more, room, stop }
+        Queued { job, queue, on_loss, on_full, lags, meter, pieces, more, room, enough, stop }
     }
 
     pub(super) fn run(self) -> FannedOut {
@@ -118,8 +123,7 @@ impl<'a> Queued<'a> {
                 }
             }
             let ending = self.feed(&mut bytes, &mut plan);
-            self.lock().ended = true;
-            self.more.notify_all();
+            let ending = self.ended(ending);
             let mut panic = None;
             for (place, thread) in threads.into_iter().enumerate() {
                 let none = || Sink::written(self.job.sinks[place].as_ref());
@@ -145,9 +149,26 @@ impl<'a> Queued<'a> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// No more will come.
+    fn ended(&self, ending: Ending) -> Ending {
+        let mut state = self.lock();
+        state.ended = true;
+        self.more.notify_all();
+        match ending {
+            // Those that only listen were stopped before they had all of it.
+            Ending::SourceEnded if self.stop.is_cancelled() => Ending::NoSinkLeft,
+            ending => ending,
+        }
+    }
+
     /// Whether a sink is left that counts.
     fn any_left(&self, state: &State<'_>) -> bool {
-        !state.stopped && (0..self.job.counted()).any(|sink| state.pieces.is_live(sink))
+        !state.panicked && (0..self.job.counted()).any(|sink| state.pieces.is_live(sink))
+    }
+
+    /// Whether more is to be taken from the source.
+    fn takes_more(&self, state: &State<'_>) -> bool {
+        !state.stopped && self.any_left(state)
     }
 
     /// Puts what the source gives into the queue, until it ends.
@@ -179,7 +200,7 @@ impl<'a> Queued<'a> {
 
     fn read(&self, into: &mut [u8]) -> Result<usize, Ending> {
         loop {
-            if !self.any_left(&self.lock()) {
+            if !self.takes_more(&self.lock()) {
                 return Err(Ending::NoSinkLeft);
             }
             match self.job.source.read_some(into, Blocking::No) {
@@ -200,7 +221,7 @@ impl<'a> Queued<'a> {
         let watched: Vec<_> =
             watched.filter_map(|(place, end)| Some((place, end.as_ref()?))).collect();
         drop(state);
-        for place in wait_for_source(self.job.source, &watched, Some(&self.stop)) {
+        for place in wait_for_source(self.job.source, &watched, Some(&self.enough)) {
             self.lose(place, Errno::PIPE);
         }
     }
@@ -208,7 +229,8 @@ impl<'a> Queued<'a> {
     /// Puts a piece into the queue, once there is room.
     fn put(&self, piece: &[u8]) -> Result<(), Ending> {
         let mut state = self.lock();
-        while !state.pieces.fits(piece.len()) {
+        // Memory that the system does not give is as good as a queue that is full.
+        while !(state.pieces.fits(piece.len()) && state.pieces.keep(piece)) {
             if !self.any_left(&state) {
                 return Err(Ending::NoSinkLeft);
             }
@@ -218,7 +240,10 @@ impl<'a> Queued<'a> {
                 let written = place.write(piece);
                 state = self.lock();
                 if written.is_ok() {
-                    state.pieces.written(place);
+                    match self.has_messages() {
+                        true => state.pieces.written(place),
+                        false => state.pieces.joined(place),
+                    }
                     self.more.notify_all();
                     return Ok(());
                 }
@@ -231,9 +256,13 @@ impl<'a> Queued<'a> {
                 state = self.tell_of_slowest(state);
             }
         }
-        state.pieces.keep(piece.to_vec());
         self.more.notify_all();
         Ok(())
+    }
+
+    /// Whether a sink makes a message of each piece.
+    fn has_messages(&self) -> bool {
+        self.job.sinks.iter().flatten().any(|sink| sink.kind() == Kind::OtherSocket)
     }
 
     fn tell_of_slowest<'s>(
@@ -294,7 +323,7 @@ impl<'a> Queued<'a> {
     fn next(&self, place: usize) -> Option<Piece> {
         let mut state = self.lock();
         loop {
-            if state.stopped || !state.pieces.is_live(place) {
+            if state.panicked || !state.pieces.is_live(place) {
                 return None;
             }
             match state.pieces.next(place) {
@@ -308,14 +337,18 @@ impl<'a> Queued<'a> {
     /// A sink takes no more bytes; whoever started this decides what that means.
     fn lose(&self, sink: usize, errno: Errno) {
         let mut state = self.lock();
-        if !state.pieces.is_live(sink) || state.stopped {
+        if !state.pieces.is_live(sink) || state.panicked {
             return;
         }
         state.pieces.lost(sink);
         state.lost[sink] = Some(errno);
         self.lags.took[sink].store(GONE, Relaxed);
-        state.stopped = (self.on_loss)(Lost { sink, errno }) == AfterLoss::Stop;
-        if !self.any_left(&state) {
+        state.stopped |= (self.on_loss)(Lost { sink, errno }) == AfterLoss::Stop;
+        if !self.takes_more(&state) {
+            self.enough.cancel();
+        }
+        // Those that only listen get the rest where that is all there is.
+        if !self.any_left(&state) && !state.ended {
             self.stop.cancel();
         }
         drop(state);
@@ -331,7 +364,8 @@ struct Released<'q, 'a>(&'q Queued<'a>);
 impl Drop for Released<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.lock().stopped = true;
+            self.0.lock().panicked = true;
+            self.0.enough.cancel();
             self.0.stop.cancel();
             self.0.more.notify_all();
             self.0.room.notify_all();

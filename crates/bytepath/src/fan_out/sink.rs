@@ -9,6 +9,10 @@ use super::Served;
 use crate::endpoint::{Blocking, Endpoint, Kind};
 use crate::wait::Cancel;
 
+/// What is written at once to a socket that makes a message of it, at most: as much as GNU tee does.
+/// UDP refuses more than 64 KiB.
+const MESSAGE_BYTES: usize = 8 << 10;
+
 /// How bytes reach a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -88,12 +92,14 @@ impl<'a> Sink<'a> {
     /// Writes all of it, however long it takes; until it is cancelled, which is told as ECANCELED.
     pub(super) fn write_all(&mut self, bytes: &[u8], cancel: Option<&Cancel>) -> Result<(), Errno> {
         let end = self.end.ok_or(Errno::BADF)?;
+        let most = if end.kind() == Kind::OtherSocket { MESSAGE_BYTES } else { usize::MAX };
         let mut rest = bytes;
         while !rest.is_empty() {
             if cancel.is_some_and(Cancel::is_cancelled) {
                 return Err(Errno::CANCELED);
             }
-            match end.write_some(rest, Blocking::unless(cancel.is_some())) {
+            match end.write_some(&rest[..rest.len().min(most)], Blocking::unless(cancel.is_some()))
+            {
                 // Linux never answers a write of some bytes with 0 unless the device is full.
                 Ok(0) => return Err(Errno::NOSPC),
                 Ok(count) => {

@@ -277,6 +277,130 @@ fn lags_for_another_number_of_sinks_are_refused_before_anything_is_read() {
 }
 
 #[test]
+fn what_only_listens_has_all_of_it_where_it_is_told_that_the_source_ended() {
+    let bytes = stream(3_000_000);
+    for _ in 0..20 {
+        let ((source, feeder), (reader, sink), (slow, listener)) =
+            (pipe(1 << 20), pipe(1 << 20), pipe(4096));
+        let source = Endpoint::source(source.as_fd()).expect("a source");
+        std::thread::scope(|scope| {
+            let ends = [Endpoint::sink(sink.as_fd()).ok(), Endpoint::sink(listener.as_fd()).ok()];
+            scope.spawn(|| File::from(feeder).write_all(&bytes).expect("it is read"));
+            // It leaves before it has everything, and long before the one that listens has.
+            let leaves = scope.spawn(|| {
+                let mut most = vec![0; bytes.len() - (1 << 20) - 1];
+                File::from(reader).read_exact(&mut most).expect("it comes");
+            });
+            let hears = scope.spawn(|| {
+                leaves.join().expect("it leaves");
+                let mut all = Vec::new();
+                File::from(slow).read_to_end(&mut all).expect("it can be read");
+                all
+            });
+            let queue = Queue { memory_bytes: 8 << 20, spill: None };
+            let fan_out = FanOut::new(&source, &ends).listeners(1);
+            let done = fan_out.run_queued(queue, &Lags::of(2), &go_on, &|_| ()).expect("threads");
+            drop(listener);
+            let heard = hears.join().expect("it reads");
+            assert_eq!(heard.len() as u64, done.sinks[1].bytes);
+            assert!(done.ending != Ending::SourceEnded || heard == bytes, "{done:?}");
+        });
+    }
+}
+
+#[test]
+fn sinks_that_are_left_get_what_is_queued_where_it_is_to_stop() {
+    let bytes = stream(3_000_000);
+    let ((source, feeder), (reader, sink), (slow, behind)) =
+        (pipe(1 << 20), pipe(1 << 20), pipe(4096));
+    let source = Endpoint::source(source.as_fd()).expect("a source");
+    let (lost, is_lost) = std::sync::mpsc::channel();
+    let on_loss = |_: Lost| {
+        lost.send(()).expect("somebody waits for it");
+        AfterLoss::Stop
+    };
+    std::thread::scope(|scope| {
+        let all = &bytes;
+        scope.spawn(move || {
+            let (mut feeder, mut reader) = (File::from(feeder), File::from(reader));
+            scope.spawn(move || {
+                let mut taken = vec![0; all.len()];
+                reader.read_exact(&mut taken).expect("it comes");
+            });
+            feeder.write_all(all).expect("it is read");
+            // Until the reader has left, nobody hears of that.
+            while is_lost.try_recv().is_err() {
+                feeder.write_all(b"x").expect("it is read");
+            }
+            let mut got = Vec::new();
+            File::from(slow).read_to_end(&mut got).expect("it can be read");
+            assert!(got.starts_with(all));
+            // The source has not ended before.
+            drop(feeder);
+        });
+        let ends = [Endpoint::sink(sink.as_fd()).ok(), Endpoint::sink(behind.as_fd()).ok()];
+        let queue = Queue { memory_bytes: 64 << 20, spill: None };
+        let fan_out = FanOut::new(&source, &ends);
+        let done = fan_out.run_queued(queue, &Lags::of(2), &on_loss, &|_| ()).expect("threads");
+        drop(behind);
+        assert_eq!((done.ending, done.sinks[1].lost), (Ending::Stopped, None));
+        assert_eq!(done.sinks[1].bytes, done.bytes);
+    });
+}
+
+#[test]
+fn a_file_that_is_read_gives_all_sinks_the_same_though_it_is_written_to_meanwhile() {
+    use std::os::unix::fs::FileExt;
+    let source = tempfile::tempfile().expect("a file");
+    source.write_all_at(&stream(40_000), 0).expect("written");
+    let end = Endpoint::source(source.as_fd()).expect("a source");
+    let ((first, to_first), (second, to_second)) = (pipe(65_536), pipe(65_536));
+    let ends = [Endpoint::sink(to_first.as_fd()).ok(), Endpoint::sink(to_second.as_fd()).ok()];
+    let done = FanOut::new(&end, &ends).read_files().run(&go_on);
+    assert_eq!((done.ending, done.source_way), (Ending::SourceEnded, "read"));
+    // What no reader has taken by now is in the pipes.
+    source.write_all_at(&[b'x'; 40_000], 0).expect("written");
+    for reader in [first, second] {
+        let mut got = vec![0; 40_000];
+        File::from(reader).read_exact(&mut got).expect("it is there");
+        assert!(got == stream(40_000));
+    }
+}
+
+#[test]
+fn what_makes_messages_of_its_bytes_gets_them_in_small_ones() {
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    sender.connect(receiver.local_addr().expect("bound")).expect("connected");
+    // What is not taken at once is lost where there is no more room.
+    let bytes = stream(80_000);
+    let mut source = tempfile::tempfile().expect("a file");
+    source.write_all(&bytes).and_then(|()| source.rewind()).expect("written");
+    for queued in [false, true] {
+        (&source).rewind().expect("anew");
+        let source = Endpoint::source(source.as_fd()).expect("a source");
+        let ends = [Endpoint::sink(sender.as_fd()).ok()];
+        let fan_out = FanOut::new(&source, &ends);
+        let done = match queued {
+            false => fan_out.run(&go_on),
+            true => {
+                let queue = Queue { memory_bytes: 1 << 20, spill: None };
+                fan_out.run_queued(queue, &Lags::of(1), &go_on, &|_| ()).expect("threads")
+            }
+        };
+        assert_eq!((done.sinks[0].bytes, done.sinks[0].lost), (80_000, None));
+        let mut all = Vec::new();
+        while all.len() < bytes.len() {
+            let mut message = [0; 65_536];
+            let count = receiver.recv(&mut message).expect("it comes");
+            assert!(count <= 8 << 10, "{count}");
+            all.extend_from_slice(&message[..count]);
+        }
+        assert!(all == bytes);
+    }
+}
+
+#[test]
 fn readers_that_left_when_there_is_no_more_to_give_are_not_lost() {
     let empty = tempfile::tempfile().expect("a file");
     let sources = [pipe(65_536).0, empty.into()];

@@ -47,6 +47,10 @@ fn modes_are_taken_by_their_beginnings_and_the_last_counts() {
         "--output-error=exit --output-error",
         "--output-error=bad --output-error=warn",
         "--output-error=warn --output-error=bad",
+        "--output-error=ex --version",
+        "--output-error=bad -x",
+        "--output-error=bad --help",
+        "-x --output-error=bad",
     ];
     for options in several {
         tee.both(&format!("tee {options} {full}"), few).same();

@@ -14,7 +14,7 @@ use rustix::pipe::PipeFlags;
 
 use super::{few, gnu, large};
 use crate::calls::may_trace;
-use crate::program::{BYTEPATH, Bounded, bytepath, run, shell, spawned};
+use crate::program::{BYTEPATH, Bounded, bytepath, run, shell, signal_of, spawned};
 
 /// A pipe: its reading end, its writing end.
 fn pipe() -> (OwnedFd, OwnedFd) {
@@ -42,7 +42,11 @@ fn fed(writer: OwnedFd, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
 /// A FIFO in a folder, open at its reading end, so that whoever writes into it does not wait for a
 /// reader; nobody reads yet.
 fn unread(folder: &Path) -> (String, File) {
-    let name = folder.join("fifo");
+    unread_of_name(folder, "fifo")
+}
+
+fn unread_of_name(folder: &Path, name: &str) -> (String, File) {
+    let name = folder.join(name);
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &name, rustix::fs::FileType::Fifo, mode, 0)
         .expect("a FIFO");
@@ -131,12 +135,80 @@ fn a_slow_output_holds_nobody_up_that_the_queue_has_room_for() {
     }
 }
 
+#[test]
+fn an_output_has_what_is_queued_for_it_before_the_reader_of_another_that_left_ends_it() {
+    for (mode, code) in [("--append", None), ("--output-error=exit", Some(1))] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (name, fifo) = unread(folder.path());
+        let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+        let mut tee = started(&["--queue", "64M", mode, &name], stdin, stdout);
+        let mut feeder = File::from(feeder);
+        let all = std::thread::scope(|scope| {
+            let fed = scope.spawn(|| feeder.write_all(&large()).expect("it is read"));
+            let all = whole_of(&reader, large().len());
+            fed.join().expect("fed");
+            all
+        });
+        assert!(all == large());
+        drop(reader);
+        feeder.write_all(b"x").expect("it is read");
+        if code.is_some() {
+            let mut said = [0; 256];
+            let mut stderr = tee.child().stderr.take().expect("it is piped");
+            let count = stderr.read(&mut said).expect("it says something");
+            let said = String::from_utf8_lossy(&said[..count]).into_owned();
+            assert!(said.contains("Broken pipe"), "{said}");
+        }
+        // It ends though its input does not.
+        assert!(whole(fifo).starts_with(&large()), "{mode}");
+        let done = tee.done();
+        assert_eq!(done.status.code(), code, "{done:?}");
+        let signal = code.is_none().then_some(rustix::process::Signal::PIPE.as_raw());
+        assert_eq!(signal_of(&done), signal, "{done:?}");
+        drop(feeder);
+    }
+}
+
 /// So many bytes, whoever still has the other end open.
 fn whole_of(reader: &OwnedFd, bytes: usize) -> Vec<u8> {
     let mut all = vec![0; bytes];
     let file = File::from(reader.try_clone().expect("a duplicate"));
     (&file).read_exact(&mut all).expect("it comes");
     all
+}
+
+#[test]
+fn a_queue_for_which_there_is_no_memory_is_a_full_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (name, fifo) = unread(folder.path());
+    // Whoever waits for more than it may have waits until it is read.
+    let line = "ulimit -v 400000; exec \"$bytepath\" tee --queue 1G \"$0\" </dev/zero";
+    let mut command = Command::new("sh");
+    command.args(["-c", line, &name]).env("bytepath", BYTEPATH);
+    let (reader, stdout) = pipe();
+    let mut tee = spawned(command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()));
+    drop(command);
+    let reads = std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 20];
+        let mut bytes = 0;
+        // More than it may have, and it goes on.
+        while bytes < 600 << 20 {
+            match File::from(reader.try_clone().expect("a duplicate")).read(&mut buffer) {
+                Ok(count) if count > 0 => bytes += count,
+                ended => panic!("it ended after {bytes} bytes: {ended:?}"),
+            }
+        }
+    });
+    let mut stderr = tee.child().stderr.take().expect("it is piped");
+    let mut said = [0; 4096];
+    let count = stderr.read(&mut said).expect("it says something");
+    let said = String::from_utf8_lossy(&said[..count]).into_owned();
+    assert!(said.contains("the queue is full"), "{said}");
+    let drains = std::thread::spawn(move || std::io::copy(&mut &fifo, &mut std::io::sink()));
+    reads.join().expect("it goes on");
+    // It ends by its reader that left.
+    assert_eq!(signal_of(&tee.done()), Some(rustix::process::Signal::PIPE.as_raw()));
+    drains.join().expect("a thread").expect("it can be read");
 }
 
 #[test]
@@ -249,6 +321,9 @@ fn what_is_not_read_to_its_end_has_no_checksum() {
     let unread = "tee: no sha256: the input was not read to its end\n";
     let done = shell("yes | $bytepath tee -p --hash sha256 | head -1");
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("y\n", unread));
+    let done =
+        shell("$bytepath tee --hash sha256 --output-error=exit /dev/full </dev/zero >/dev/null");
+    assert!(done.stderr.ends_with(unread) && done.status.code() == Some(1), "{done:?}");
     let done = shell("$bytepath tee --hash sha256 </");
     assert!(done.stderr.ends_with(unread) && done.status.code() == Some(1), "{done:?}");
 }
@@ -319,6 +394,13 @@ fn the_plan_is_explained() {
     for word in ["from a pipe: splice", "(pipe): tee, 5 bytes", "(file): splice", "came: 5 bytes"] {
         assert!(said.contains(word), "{word}: {said}");
     }
+    std::fs::write(folder.path().join("a"), "12345").expect("a file");
+    let line =
+        format!("$bytepath tee --explain-plan {name} <{} | cat", folder.path().join("a").display());
+    let said = shell(&line).stderr;
+    for word in ["from a file: splice", "(pipe): tee, 5 bytes", "(file): splice"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
     let said =
         shell("printf 12345 | $bytepath tee --explain-plan --queue 1M /dev/full | cat").stderr;
     for word in ["--queue has", "from a pipe: read", "(pipe): write", "lost: No space left"] {
@@ -336,6 +418,28 @@ fn how_far_it_is_is_shown() {
         let last = done.stderr.lines().last().unwrap_or_default().to_owned();
         assert!(last.starts_with("3.00 MiB, ") && last.contains("/s"), "{queue}: {last:?}");
     }
+}
+
+#[test]
+fn names_command_no_terminal_where_it_is_shown_how_far_outputs_are_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (name, fifo) = unread_of_name(folder.path(), "\x1b]0;x\x07");
+    let ((stdin, feeder), (reader, stdout)) = (pipe(), pipe());
+    let mut tee = started(&["--progress", "--queue", "64M", &name], stdin, stdout);
+    let mut stderr = tee.child().stderr.take().expect("it is piped");
+    let feeds = fed(feeder, large());
+    let reads = std::thread::spawn(move || whole(reader));
+    let mut said = String::new();
+    let mut more = [0; 4096];
+    while !said.contains("x'$'\\a' is 2.") && !said.contains("x\x07 is") {
+        let count = stderr.read(&mut more).expect("it says something");
+        assert!(count > 0, "it ended: {said}");
+        said.push_str(&String::from_utf8_lossy(&more[..count]));
+    }
+    assert!(!said.contains("\x1b]"), "{said:?}");
+    assert!(whole(fifo) == large() && reads.join().expect("read") == large());
+    feeds.join().expect("fed");
+    assert!(tee.done().status.success());
 }
 
 #[test]

@@ -392,7 +392,7 @@ impl Shared<'_> {
         }
         let without_lists = source.unlisted.get() && sink.unlisted.get();
         let set = if preserve.mode && without_lists {
-            self.set_mode(&sink, mode)
+            sink.set_mode(mode).or_else(|errno| self.mode_not_kept(&sink, errno))
         } else if preserve.mode {
             self.keep_mode(&source, &sink, mode, stat)
         } else if preserve.default_mode && (copy.is_new || copy.kept != Kept::Nothing) {

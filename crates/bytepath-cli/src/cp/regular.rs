@@ -31,6 +31,8 @@ pub(super) struct Copy {
     pub(super) unnamed: Option<Box<Unnamed>>,
     /// What an earlier run left of it.
     pub(super) kept: Kept,
+    /// Whether that run may have made it, and not come to its attributes.
+    pub(super) is_left: bool,
     /// The directory that it was made in, where that is known.
     pub(super) within: Option<Within>,
     /// Its status, once that was asked for.
@@ -41,7 +43,7 @@ impl Copy {
     pub(super) fn new(open: OwnedFd, is_new: bool, omitted: u32, unnamed: Option<Unnamed>) -> Copy {
         let unnamed = unnamed.map(Box::new);
         let (kept, within, stat) = (Kept::Nothing, None, OnceCell::new());
-        Copy { open, is_new, omitted, unnamed, kept, within, stat }
+        Copy { open, is_new, omitted, unnamed, kept, is_left: false, within, stat }
     }
 
     /// Its status. Once that was asked for, Linux gives its next change a time of its own (multigrain
@@ -395,7 +397,7 @@ impl Shared<'_> {
             sink.set_mode(mode).or_else(|errno| self.mode_not_kept(&sink, errno))
         } else if preserve.mode {
             self.keep_mode(&source, &sink, mode, stat)
-        } else if preserve.default_mode && (copy.is_new || copy.kept != Kept::Nothing) {
+        } else if preserve.default_mode && (copy.is_new || copy.is_left) {
             self.set_new_mode(&sink, NEW_FILE & !self.umask)
         } else if copy.omitted & !self.umask != 0 {
             self.set_mode(&sink, stat.st_mode & 0o777 & !self.umask)

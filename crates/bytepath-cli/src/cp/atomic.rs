@@ -3,7 +3,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -51,11 +53,24 @@ pub(super) enum Begun {
     AsItIs,
 }
 
+/// Why no copy was begun.
+pub(super) struct NotBegun {
+    pub(super) errno: Errno,
+    /// The directory that may not be written, though the file in it may.
+    pub(super) folder: Option<OsString>,
+}
+
+impl From<Errno> for NotBegun {
+    fn from(errno: Errno) -> NotBegun {
+        NotBegun { errno, folder: None }
+    }
+}
+
 /// Makes the file, with this mode, beside the destination.
 ///
 /// # Errors
 /// Why the destination may not be written, or no file can be made.
-pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, Errno> {
+pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, NotBegun> {
     begin_by(place, sink, force, |place| {
         make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing))
     })
@@ -71,7 +86,7 @@ pub(super) fn begin_staged(
     mode: u32,
     force: bool,
     stage: &Stage,
-) -> Result<Begun, Errno> {
+) -> Result<Begun, NotBegun> {
     let folder = rustix::fs::statat(&place.directory, place.parent().0, AtFlags::empty())?;
     if !stage.is_on(folder.st_dev) {
         return begin(place, sink, mode, force);
@@ -95,7 +110,7 @@ pub(super) fn begin_staged(
 ///
 /// # Errors
 /// As [`begin`]; EBUSY where another program copies to it.
-pub(super) fn begin_part(place: &Place, sink: &Sink, force: bool) -> Result<Begun, Errno> {
+pub(super) fn begin_part(place: &Place, sink: &Sink, force: bool) -> Result<Begun, NotBegun> {
     begin_by(place, sink, force, |place| match part(place)? {
         Some((open, part)) => Ok((open, Some(Arc::new(part)), Left::Part)),
         None => make(place, PART_MODE).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing)),
@@ -107,7 +122,7 @@ fn begin_by(
     sink: &Sink,
     force: bool,
     make: impl FnOnce(&Place) -> Result<(OwnedFd, Option<Arc<Place>>, Left), Errno>,
-) -> Result<Begun, Errno> {
+) -> Result<Begun, NotBegun> {
     let there = match &sink.stat {
         Some(stat) if kind(stat) != FileType::RegularFile => return Ok(Begun::AsItIs),
         there if sink.is_new() => there.as_ref().filter(|_| false),
@@ -123,7 +138,14 @@ fn begin_by(
         return Ok(Begun::AsItIs);
     }
     let place = held(&behind(place, sink)?)?;
-    let (open, meanwhile, left) = make(&place)?;
+    let (open, meanwhile, left) = make(&place).map_err(|errno| match (there, errno) {
+        (Some(_), Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+            NotBegun { errno, folder: Some(folder_shown(&place)) }
+        }
+        _ => errno.into(),
+    })?;
+    let (replaces, durable) = (there.is_some(), Durable::Yes);
+    let unnamed = Unnamed { place, meanwhile, replaces, left, durable };
     if let Some(stat) = there {
         be_like(&open, &Subject::new(&place, None), stat)?;
     }
@@ -180,6 +202,14 @@ fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno
             })?;
             let named = Arc::new(named);
             unfinished.retain(|(place, _)| place.strong_count() > 0);
+/// The directory of a place, as messages show it.
+fn folder_shown(place: &Place) -> OsString {
+    match Path::new(&place.shown).parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
+        _ => ".".into(),
+    }
+}
+
             unfinished.push((Arc::downgrade(&named), rustix::thread::gettid()));
             Ok((made.expect("it was made"), Some(named)))
         }

@@ -8,7 +8,7 @@ use bytepath::{Endpoint, Knobs, Plan};
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::atomic::{self, Begun, Unnamed};
+use super::atomic::{self, Begun, NotBegun, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::data::{Data, Fault, SinkEnd, job};
 use super::entry::{Pair, Shared, Sink, SinkIs, Within};
@@ -16,7 +16,7 @@ use super::place::{Follow, Place, kind, same_file};
 use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
 use super::voice::{Done, Told, q};
-use crate::classic::close;
+use crate::classic::{close, word};
 
 /// A new file's permissions, but for the umask.
 const NEW_FILE: u32 = 0o666;
@@ -191,10 +191,10 @@ impl Shared<'_> {
     fn begin_unnamed(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Option<Copy>> {
         let omitted = self.omitted(stat);
         let mode = stat.st_mode & 0o777 & !omitted;
-        let force = self.settings.force;
+        let always = self.replaces_always(sink);
         let begun = match self.stage {
-            Some(stage) => atomic::begin_staged(&pair.sink, sink, mode, force, stage),
-            None => atomic::begin(&pair.sink, sink, mode, force),
+            Some(stage) => atomic::begin_staged(&pair.sink, sink, mode, always, stage),
+            None => atomic::begin(&pair.sink, sink, mode, always),
         };
         match begun {
             Ok(Begun::Unnamed(open, unnamed)) => {
@@ -203,8 +203,30 @@ impl Shared<'_> {
                 Ok(Some(Copy::new(open, is_new, omitted, Some(unnamed))))
             }
             Ok(Begun::AsItIs) => Ok(None),
-            Err(errno) => Err(self.not_made(pair, errno)),
+            Err(why) => Err(self.not_begun(pair, why)),
         }
+    }
+
+    /// Whether a file is replaced also where it may not be written: one of whose names each is to have a
+    /// file of its own is.
+    pub(super) fn replaces_always(&self, sink: &Sink) -> bool {
+        let several = sink.link.is_none() && sink.stat.is_some_and(|there| there.st_nlink > 1);
+        self.settings.force || (self.settings.preserve.links && several)
+    }
+
+    pub(super) fn not_begun(&self, pair: &Pair, why: NotBegun) -> Told {
+        let NotBegun { errno, folder } = why;
+        let Some(folder) = folder.filter(|_| self.extras.atomic) else {
+            return self.not_made(pair, errno);
+        };
+        let what = format!(
+            "cannot create regular file {}: {} (--atomic makes a new file in {}, which may not be \
+             written)",
+            q(&pair.sink.shown),
+            word(errno),
+            q(folder)
+        );
+        self.voice.wrong_by(what, Some(errno))
     }
 
     /// Sees that the copy is what it is to be, and where.

@@ -10,7 +10,7 @@ use bytepath_report::Outcome;
 use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::atomic::{self, Begun};
+use super::atomic::{self, Begun, NotBegun};
 use super::entry::{Pair, Shared, Sink};
 use super::extras::Extras;
 use super::hand::Other;
@@ -255,18 +255,19 @@ impl Shared<'_> {
 
     /// Goes on in a file beside the destination, which stays as it is until that is whole.
     fn begin_part(&self, pair: &Pair, stat: &Stat, source: &OwnedFd, sink: &Sink) -> Done<Resumed> {
-        let failed = |errno| {
+        let failed = |why: NotBegun| {
             let name = q(&pair.sink.shown);
-            match errno {
+            match why.errno {
                 Errno::BUSY => {
                     let part = q(atomic::part_name(&pair.sink.parent().1));
                     let what = "another program is copying to it";
                     self.voice.wrong(format!("cannot go on with {name}: {what} ({part} is locked)"))
                 }
-                errno => self.voice.failed(format!("cannot create regular file {name}"), errno),
+                _ => self.not_begun(pair, why),
             }
         };
-        let begun = atomic::begin_part(&pair.sink, sink, self.settings.force).map_err(failed)?;
+        let begun = atomic::begin_part(&pair.sink, sink, self.replaces_always(sink));
+        let begun = begun.map_err(failed)?;
         let Begun::Unnamed(open, unnamed) = begun else { return Ok(Resumed::Not) };
         let kept = match length(&open) {
             Kept::Nothing => Kept::Nothing,

@@ -218,4 +218,12 @@ fn names_of_one_file_and_files_that_may_not_be_written_are_continued() {
          {nobody} $bytepath cp -a --resume large c && cmp large c && stat -c %a c"
     ));
     assert_eq!(done.stdout, "444\n444\n", "{done:?}");
+    // Names of a file that may not be written are parted from it, as without --resume.
+    for source in ["large", "empty"] {
+        let done = in_folder(&format!(
+            "chmod 777 .; >empty; mkdir d; chmod 777 d; echo x >d/a; ln d/a d/b; chmod 444 d/a; \
+             {nobody} $bytepath cp -a --atomic --resume -T {source} d/a && cmp {source} d/a && cat d/b"
+        ));
+        assert_eq!(done.well().stdout, "x\n", "{source}");
+    }
 }

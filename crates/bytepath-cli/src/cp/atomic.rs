@@ -133,6 +133,10 @@ fn begin_by(
         let (directory, name) = (&place.directory, &place.name);
         rustix::fs::accessat(directory, name, Access::WRITE_OK, AtFlags::EACCESS)?;
     }
+    if there.is_none() && place.name.as_bytes().ends_with(b"/") {
+        // By such a name only a directory could be made.
+        return Err(Errno::NOTDIR.into());
+    }
     if there.is_none() && place.stat(Follow::No).is_ok() {
         // A link that leads nowhere, or somebody was faster.
         return Ok(Begun::AsItIs);

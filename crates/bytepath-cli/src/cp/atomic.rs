@@ -14,7 +14,7 @@ use rustix::process::Pid;
 use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves};
 use super::entry::Sink;
 use super::link;
-use super::place::{Directory, Follow, Place, kind, same_file};
+use super::place::{Directory, Follow, Place, joined, kind, same_file};
 use super::stage::Stage;
 
 /// A file that has no name yet, or one that nobody knows.
@@ -151,24 +151,37 @@ fn begin_by(
     let (replaces, durable) = (there.is_some(), Durable::Yes);
     let unnamed = Unnamed { place, meanwhile, replaces, left, durable };
     if let Some(stat) = there {
-        be_like(&open, &Subject::new(&place, None), stat)?;
+        let place = &unnamed.place;
+        // Its attributes by its name are had by way of /proc.
+        let replaced = place.open(OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK, 0).ok();
+        be_like(&open, &Subject::new(place, replaced.as_ref().map(AsFd::as_fd)), stat)?;
     }
-    let (replaces, durable) = (there.is_some(), Durable::Yes);
-    Ok(Begun::Unnamed(open, Unnamed { place, meanwhile, replaces, left, durable }))
+    Ok(Begun::Unnamed(open, unnamed))
 }
+
+/// Symbolic links that are followed, at most: as many as the kernel follows.
+const LINKS_MAX: u32 = 40;
 
 /// The place that a symbolic link leads to.
 fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
     if sink.link.is_none() {
         return Ok(place.clone());
     }
-    let target = place.open(OFlags::PATH, 0)?;
-    let path = format!("/proc/thread-self/fd/{}", target.as_raw_fd());
-    let path = rustix::fs::readlink(path, Vec::new())?.into_bytes();
-    let found = Place::operand(&<OsString as std::os::unix::ffi::OsStringExt>::from_vec(path));
-    // The kernel's text is of another file, or of none, once somebody has removed or moved it.
-    let there = found.stat(Follow::No)?;
-    match same_file(&there, &rustix::fs::fstat(&target)?) {
+    let mut found = place.clone();
+    for _ in 0..LINKS_MAX {
+        let target = match found.read_link() {
+            Ok(target) => target.into_bytes(),
+            Err(Errno::INVAL) => break,
+            Err(errno) => return Err(errno),
+        };
+        let target = OsStr::from_bytes(&target);
+        found = match target.as_bytes().starts_with(b"/") {
+            true => Place::operand(target),
+            false => found.renamed(joined(&found.parent().0, target)),
+        };
+    }
+    // What a link of /proc says is of another file, or of none, once that was removed or moved.
+    match same_file(&found.stat(Follow::No)?, &place.stat(Follow::Yes)?) {
         true => Ok(found),
         false => Err(Errno::NOENT),
     }
@@ -189,10 +202,22 @@ fn held(place: &Place) -> Result<Place, Errno> {
     Ok(Place { directory: Directory::Held(Arc::new(open)), name, ..place.clone() })
 }
 
+/// The directory of a place, as messages show it.
+fn folder_shown(place: &Place) -> OsString {
+    match Path::new(&place.shown).parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
+        _ => ".".into(),
+    }
+}
+
 fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let raw = Mode::from_raw_mode(mode);
-    match rustix::fs::openat(&place.directory, ".", flags, raw) {
+    let made = match can_be_named() {
+        true => rustix::fs::openat(&place.directory, ".", flags, raw),
+        false => Err(Errno::OPNOTSUPP),
+    };
+    match made {
         // File systems that cannot: NFS, FUSE, overlayfs before Linux 6.2 (EISDIR before 3.11).
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
             let mut made = None;
@@ -206,14 +231,6 @@ fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno
             })?;
             let named = Arc::new(named);
             unfinished.retain(|(place, _)| place.strong_count() > 0);
-/// The directory of a place, as messages show it.
-fn folder_shown(place: &Place) -> OsString {
-    match Path::new(&place.shown).parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
-        _ => ".".into(),
-    }
-}
-
             unfinished.push((Arc::downgrade(&named), rustix::thread::gettid()));
             Ok((made.expect("it was made"), Some(named)))
         }
@@ -293,10 +310,11 @@ pub(super) fn remove_unfinished() {
             }
             Directory::Working => None,
         };
-        let _ = match of_maker {
-            Some(path) => rustix::fs::unlink(path),
-            None => place.remove(),
-        };
+        let removed = of_maker.is_some_and(|path| rustix::fs::unlink(path).is_ok());
+        // Without /proc, by the number: no directory of ours has another's file of that name.
+        if !removed {
+            let _ = place.remove();
+        }
     }
     std::mem::forget(unfinished);
 }
@@ -406,6 +424,12 @@ impl Drop for Unnamed {
 
 fn rename(from: &Place, to: &Place) -> Result<(), Errno> {
     rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name)
+}
+
+/// Whether a file that has no name can get one: not where /proc is not mounted.
+fn can_be_named() -> bool {
+    static NAMED: OnceLock<bool> = OnceLock::new();
+    *NAMED.get_or_init(|| rustix::fs::access("/proc/thread-self/fd", Access::EXISTS).is_ok())
 }
 
 /// The path by which /proc names the open file, so that a name can be made for it without

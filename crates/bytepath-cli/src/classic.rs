@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::sys::start;
 use getopt::{Asked, Misuse, Order};
-pub(crate) use quote::{always_quoted, quoted};
+pub(crate) use quote::{always_quoted, locale_quoted, quoted};
 
 /// A command that has a classic, whose options, messages, exit codes and behaviour it has too.
 pub(crate) struct Classic {

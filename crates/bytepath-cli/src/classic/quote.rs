@@ -16,7 +16,7 @@ pub(crate) fn always_quoted(name: &OsStr) -> String {
     String::from_utf8_lossy(&quoted).into_owned()
 }
 
-/// A word of the command line that is wrong, as the locale quotes it.
+/// A word of the command line that is wrong, or a name, as the locale quotes it.
 pub(crate) fn locale_quoted(word: &[u8]) -> String {
     let charset = Charset::of_environment();
     let (open, close) = if charset == Charset::Utf8 { ("‘", "’") } else { ("'", "'") };

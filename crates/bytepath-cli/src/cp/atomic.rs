@@ -3,7 +3,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -12,7 +14,7 @@ use rustix::process::Pid;
 use super::attributes::{Subject, keep_access_list, keep_what_writing_leaves};
 use super::entry::Sink;
 use super::link;
-use super::place::{Directory, Follow, Place, kind, same_file};
+use super::place::{Directory, Follow, Place, joined, kind, same_file};
 use super::stage::Stage;
 
 /// A file that has no name yet, or one that nobody knows.
@@ -51,11 +53,24 @@ pub(super) enum Begun {
     AsItIs,
 }
 
+/// Why no copy was begun.
+pub(super) struct NotBegun {
+    pub(super) errno: Errno,
+    /// The directory that may not be written, though the file in it may.
+    pub(super) folder: Option<OsString>,
+}
+
+impl From<Errno> for NotBegun {
+    fn from(errno: Errno) -> NotBegun {
+        NotBegun { errno, folder: None }
+    }
+}
+
 /// Makes the file, with this mode, beside the destination.
 ///
 /// # Errors
 /// Why the destination may not be written, or no file can be made.
-pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, Errno> {
+pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, NotBegun> {
     begin_by(place, sink, force, |place| {
         make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing))
     })
@@ -71,7 +86,7 @@ pub(super) fn begin_staged(
     mode: u32,
     force: bool,
     stage: &Stage,
-) -> Result<Begun, Errno> {
+) -> Result<Begun, NotBegun> {
     let folder = rustix::fs::statat(&place.directory, place.parent().0, AtFlags::empty())?;
     if !stage.is_on(folder.st_dev) {
         return begin(place, sink, mode, force);
@@ -95,7 +110,7 @@ pub(super) fn begin_staged(
 ///
 /// # Errors
 /// As [`begin`]; EBUSY where another program copies to it.
-pub(super) fn begin_part(place: &Place, sink: &Sink, force: bool) -> Result<Begun, Errno> {
+pub(super) fn begin_part(place: &Place, sink: &Sink, force: bool) -> Result<Begun, NotBegun> {
     begin_by(place, sink, force, |place| match part(place)? {
         Some((open, part)) => Ok((open, Some(Arc::new(part)), Left::Part)),
         None => make(place, PART_MODE).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing)),
@@ -107,7 +122,7 @@ fn begin_by(
     sink: &Sink,
     force: bool,
     make: impl FnOnce(&Place) -> Result<(OwnedFd, Option<Arc<Place>>, Left), Errno>,
-) -> Result<Begun, Errno> {
+) -> Result<Begun, NotBegun> {
     let there = match &sink.stat {
         Some(stat) if kind(stat) != FileType::RegularFile => return Ok(Begun::AsItIs),
         there if sink.is_new() => there.as_ref().filter(|_| false),
@@ -118,31 +133,55 @@ fn begin_by(
         let (directory, name) = (&place.directory, &place.name);
         rustix::fs::accessat(directory, name, Access::WRITE_OK, AtFlags::EACCESS)?;
     }
+    if there.is_none() && place.name.as_bytes().ends_with(b"/") {
+        // By such a name only a directory could be made.
+        return Err(Errno::NOTDIR.into());
+    }
     if there.is_none() && place.stat(Follow::No).is_ok() {
         // A link that leads nowhere, or somebody was faster.
         return Ok(Begun::AsItIs);
     }
     let place = held(&behind(place, sink)?)?;
-    let (open, meanwhile, left) = make(&place)?;
-    if let Some(stat) = there {
-        be_like(&open, &Subject::new(&place, None), stat)?;
-    }
+    let (open, meanwhile, left) = make(&place).map_err(|errno| match (there, errno) {
+        (Some(_), Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+            NotBegun { errno, folder: Some(folder_shown(&place)) }
+        }
+        _ => errno.into(),
+    })?;
     let (replaces, durable) = (there.is_some(), Durable::Yes);
-    Ok(Begun::Unnamed(open, Unnamed { place, meanwhile, replaces, left, durable }))
+    let unnamed = Unnamed { place, meanwhile, replaces, left, durable };
+    if let Some(stat) = there {
+        let place = &unnamed.place;
+        // Its attributes by its name are had by way of /proc.
+        let replaced = place.open(OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK, 0).ok();
+        be_like(&open, &Subject::new(place, replaced.as_ref().map(AsFd::as_fd)), stat)?;
+    }
+    Ok(Begun::Unnamed(open, unnamed))
 }
+
+/// Symbolic links that are followed, at most: as many as the kernel follows.
+const LINKS_MAX: u32 = 40;
 
 /// The place that a symbolic link leads to.
 fn behind(place: &Place, sink: &Sink) -> Result<Place, Errno> {
     if sink.link.is_none() {
         return Ok(place.clone());
     }
-    let target = place.open(OFlags::PATH, 0)?;
-    let path = format!("/proc/thread-self/fd/{}", target.as_raw_fd());
-    let path = rustix::fs::readlink(path, Vec::new())?.into_bytes();
-    let found = Place::operand(&<OsString as std::os::unix::ffi::OsStringExt>::from_vec(path));
-    // The kernel's text is of another file, or of none, once somebody has removed or moved it.
-    let there = found.stat(Follow::No)?;
-    match same_file(&there, &rustix::fs::fstat(&target)?) {
+    let mut found = place.clone();
+    for _ in 0..LINKS_MAX {
+        let target = match found.read_link() {
+            Ok(target) => target.into_bytes(),
+            Err(Errno::INVAL) => break,
+            Err(errno) => return Err(errno),
+        };
+        let target = OsStr::from_bytes(&target);
+        found = match target.as_bytes().starts_with(b"/") {
+            true => Place::operand(target),
+            false => found.renamed(joined(&found.parent().0, target)),
+        };
+    }
+    // What a link of /proc says is of another file, or of none, once that was removed or moved.
+    match same_file(&found.stat(Follow::No)?, &place.stat(Follow::Yes)?) {
         true => Ok(found),
         false => Err(Errno::NOENT),
     }
@@ -163,10 +202,22 @@ fn held(place: &Place) -> Result<Place, Errno> {
     Ok(Place { directory: Directory::Held(Arc::new(open)), name, ..place.clone() })
 }
 
+/// The directory of a place, as messages show it.
+fn folder_shown(place: &Place) -> OsString {
+    match Path::new(&place.shown).parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
+        _ => ".".into(),
+    }
+}
+
 fn make(place: &Place, mode: u32) -> Result<(OwnedFd, Option<Arc<Place>>), Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let raw = Mode::from_raw_mode(mode);
-    match rustix::fs::openat(&place.directory, ".", flags, raw) {
+    let made = match can_be_named() {
+        true => rustix::fs::openat(&place.directory, ".", flags, raw),
+        false => Err(Errno::OPNOTSUPP),
+    };
+    match made {
         // File systems that cannot: NFS, FUSE, overlayfs before Linux 6.2 (EISDIR before 3.11).
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
             let mut made = None;
@@ -259,10 +310,11 @@ pub(super) fn remove_unfinished() {
             }
             Directory::Working => None,
         };
-        let _ = match of_maker {
-            Some(path) => rustix::fs::unlink(path),
-            None => place.remove(),
-        };
+        let removed = of_maker.is_some_and(|path| rustix::fs::unlink(path).is_ok());
+        // Without /proc, by the number: no directory of ours has another's file of that name.
+        if !removed {
+            let _ = place.remove();
+        }
     }
     std::mem::forget(unfinished);
 }
@@ -372,6 +424,12 @@ impl Drop for Unnamed {
 
 fn rename(from: &Place, to: &Place) -> Result<(), Errno> {
     rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name)
+}
+
+/// Whether a file that has no name can get one: not where /proc is not mounted.
+fn can_be_named() -> bool {
+    static NAMED: OnceLock<bool> = OnceLock::new();
+    *NAMED.get_or_init(|| rustix::fs::access("/proc/thread-self/fd", Access::EXISTS).is_ok())
 }
 
 /// The path by which /proc names the open file, so that a name can be made for it without

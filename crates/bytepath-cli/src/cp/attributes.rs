@@ -379,11 +379,7 @@ impl Shared<'_> {
             }
             listed
         })();
-        set.map_err(|errno| {
-            let what = format!("preserving permissions for {}", q(&sink.place.shown));
-            self.voice.failed(what, errno)
-        })
-        .or_else(|told| if self.settings.preserve.required { Err(told) } else { Ok(()) })
+        set.or_else(|errno| self.mode_not_kept(sink, errno))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The attributes of a copy that is no regular file, once all is in it.
 
+use std::os::unix::ffi::OsStrExt;
+
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
@@ -7,7 +9,8 @@ use super::attributes::{ACCESS_LIST, Subject, same_owner};
 use super::entry::Shared;
 use super::place::{is_directory, kind};
 use super::settings::Make;
-use super::voice::{Done, q};
+use super::voice::{Done, Told, q};
+use crate::classic::locale_quoted;
 
 /// How the attributes of a copy are to be set.
 pub(super) struct Finish<'a> {
@@ -64,7 +67,7 @@ impl Shared<'_> {
                 true => sink.set_mode_of_directory(mode),
                 false => sink.set_mode(mode),
             });
-            return self.mode_set(sink, set);
+            return self.new_mode_set(sink, set);
         }
         self.give_omitted(sink, finish)
     }
@@ -89,19 +92,32 @@ impl Shared<'_> {
 
     /// Gives a copy the mode that any new file has, whatever its directory says.
     pub(super) fn set_new_mode(&self, sink: &Subject<'_>, mode: u32) -> Done {
-        self.mode_set(sink, sink.drop_list(ACCESS_LIST).and_then(|()| sink.set_mode(mode)))
+        self.new_mode_set(sink, sink.drop_list(ACCESS_LIST).and_then(|()| sink.set_mode(mode)))
     }
 
     pub(super) fn set_mode(&self, sink: &Subject<'_>, mode: u32) -> Done {
-        self.mode_set(sink, sink.set_mode(mode))
-    }
-
-    fn mode_set(&self, sink: &Subject<'_>, set: Result<(), Errno>) -> Done {
-        set.or_else(|errno| {
+        sink.set_mode(mode).or_else(|errno| {
             let what = format!("preserving permissions for {}", q(&sink.place.shown));
             let told = self.voice.failed(what, errno);
             if self.settings.preserve.required { Err(told) } else { Ok(()) }
         })
+    }
+
+    fn new_mode_set(&self, sink: &Subject<'_>, set: Result<(), Errno>) -> Done {
+        set.map_err(|errno| self.mode_not_set("setting", sink, errno))
+    }
+
+    /// Tells that the source's mode was not kept, which is a failure only where it has to be.
+    pub(super) fn mode_not_kept(&self, sink: &Subject<'_>, errno: Errno) -> Done {
+        let told = self.mode_not_set("preserving", sink, errno);
+        if self.settings.preserve.required { Err(told) } else { Ok(()) }
+    }
+
+    /// Tells of a mode that was not set. Where it may go with an access list, the classic has its
+    /// library tell so, which quotes names as the locale does.
+    fn mode_not_set(&self, how: &str, sink: &Subject<'_>, errno: Errno) -> Told {
+        let name = locale_quoted(sink.place.shown.as_bytes());
+        self.voice.failed(format!("{how} permissions for {name}"), errno)
     }
 
     fn keep_link_owner(&self, sink: &Subject<'_>, stat: &Stat) -> Done {

@@ -135,7 +135,8 @@ fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     let (at, bytes) = (at(&shared.tally.hands), numbers::bytes(bytes));
     let advice = advice(shared, reached);
     let files = counted(files);
-    shared.voice.say_last(format_args!("interrupted after {files}, {bytes}{at}: {advice}"));
+    let what = format!("interrupted after {files}, {bytes}{at}: {advice}");
+    shared.voice.say_last(what, &shared.tally.hands);
     let _ = shared.voice.flush();
     super::atomic::remove_unfinished();
     // What cannot be written now is not worth another message.

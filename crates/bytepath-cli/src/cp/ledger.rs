@@ -2,32 +2,30 @@
 //! line. Costs nothing where nobody asked; otherwise memory for the first messages alone, however
 //! many entries there are.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use bytepath::{Moved, TransferError, transfer::Gave};
 use bytepath_report::{Copied, CopiedEntry, CopyError, EntryKind, FileName, Outcome};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::entry::Pair;
 use super::extras::Extras;
+use super::hand::Hand;
 use super::place::kind;
 use super::turns::{self, Turn};
 use super::voice::Done;
 use crate::classic::closed_well;
 use crate::output::{self, Output};
-use crate::planning::CarryError;
 
 /// Messages that are kept.
 const ERRORS_MAX: usize = 1000;
@@ -48,6 +46,10 @@ struct Keeping {
     /// How many errors there were.
     told: AtomicU64,
     lines: Option<Mutex<Lines>>,
+    /// Directories that are ended later.
+    put_off: Mutex<HashMap<(String, Option<String>), CopiedEntry>>,
+    /// What was not over when the program was interrupted, and has no line yet.
+    cut: Mutex<Vec<CopiedEntry>>,
 }
 
 /// Where the lines of entries go, and why they no longer do.
@@ -60,6 +62,8 @@ struct Lines {
 struct Current {
     entry: CopiedEntry,
     began: Instant,
+    /// The movement of its bytes that is going on.
+    movement: Option<Movement>,
     /// Where the moving of its bytes ended, and by which word of the kernel.
     stopped: Option<(Option<Errno>, u64)>,
     /// Whether a failure was told of while it was the innermost.
@@ -68,9 +72,37 @@ struct Current {
     later: bool,
 }
 
+/// A movement, as it began.
+struct Movement {
+    /// Whose meter it tells: its address tells the hand from others.
+    hand: usize,
+    /// What that said by route.
+    before: Vec<(&'static str, u64)>,
+    /// Where in the file it began.
+    start: u64,
+}
+
+/// The entries that a thread is in, the outermost first: a file and the directories above.
+type Entries = Mutex<Vec<Current>>;
+
 thread_local! {
-    /// The entries that this thread is in, the outermost first: a file and the directories above.
-    static CURRENT: RefCell<Vec<Current>> = const { RefCell::new(Vec::new()) };
+    static CURRENT: Arc<Entries> = {
+        let entries = Arc::default();
+        let mut all = all_entries();
+        all.retain(|entries| entries.strong_count() > 0);
+        all.push(Arc::downgrade(&entries));
+        entries
+    };
+}
+
+/// Those of all threads.
+fn all_entries() -> MutexGuard<'static, Vec<Weak<Entries>>> {
+    static ALL: Mutex<Vec<Weak<Entries>>> = Mutex::new(Vec::new());
+    ALL.lock().expect("nobody panics holding it")
+}
+
+fn with_entries<T>(look: impl FnOnce(&mut Vec<Current>) -> T) -> T {
+    CURRENT.with(|entries| look(&mut entries.lock().expect("nobody panics holding it")))
 }
 
 /// The entries that a thread is in, to be taken to another.
@@ -79,12 +111,12 @@ pub(super) struct Entered(Vec<Current>);
 impl Entered {
     /// Those that this thread is in, which it no longer is.
     pub(super) fn take() -> Entered {
-        Entered(CURRENT.take())
+        Entered(with_entries(std::mem::take))
     }
 
     /// This thread is in them.
     pub(super) fn put(&mut self) {
-        CURRENT.set(std::mem::take(&mut self.0));
+        with_entries(|entries| *entries = std::mem::take(&mut self.0));
     }
 }
 
@@ -107,6 +139,8 @@ impl Ledger {
                 errors: Mutex::default(),
                 told: AtomicU64::new(0),
                 lines: lines.map(Mutex::new),
+                put_off: Mutex::default(),
+                cut: Mutex::default(),
             }),
         })
     }
@@ -117,9 +151,7 @@ impl Ledger {
 
     /// An entry is begun by this thread. What is noted until its end is about it.
     pub(super) fn begin(&self, pair: &Pair) {
-        if self.kept.is_none() {
-            return;
-        }
+        let Some(kept) = &self.kept else { return };
         let entry = CopiedEntry {
             source: file_name(&pair.source.shown),
             destination: file_name(&pair.sink.shown),
@@ -130,26 +162,33 @@ impl Ledger {
             routes: Default::default(),
             seconds: 0.0,
         };
-        let current =
-            Current { entry, began: Instant::now(), stopped: None, told: false, later: false };
-        CURRENT.with_borrow_mut(|entries| entries.push(current));
+        let key = key(&entry);
+        let (began, movement, stopped) = (Instant::now(), None, None);
+        let current = Current { entry, began, movement, stopped, told: false, later: false };
+        with_entries(|entries| {
+            kept.put_off.lock().expect("nobody panics holding it").remove(&key);
+            entries.push(current);
+        });
     }
 
     /// The entry that was begun last is over.
     pub(super) fn end(&self, done: &Done) {
         let Some(kept) = &self.kept else { return };
-        let current = CURRENT.with_borrow_mut(Vec::pop).expect("it was begun");
-        let mut entry = current.entry;
-        entry.seconds = current.began.elapsed().as_secs_f64();
-        if current.later {
-            return;
-        }
-        // A directory is not what is in it.
-        if done.is_err() && (entry.kind != Some(EntryKind::Directory) || current.told) {
-            entry.outcome = Outcome::Failed;
-        }
-        add(&mut kept.sum.lock().expect("nobody panics holding it"), &entry);
-        if let Some(lines) = &kept.lines {
+        let entry = with_entries(|entries| {
+            let current = entries.pop().expect("it was begun");
+            let later = current.later;
+            let entry = current.over(done.is_err());
+            if !later {
+                add(&mut kept.sum.lock().expect("nobody panics holding it"), &entry);
+                return Some(entry);
+            }
+            if entry.kind == Some(EntryKind::Directory) {
+                let mut put_off = kept.put_off.lock().expect("nobody panics holding it");
+                put_off.insert(key(&entry), entry);
+            }
+            None
+        });
+        if let (Some(entry), Some(lines)) = (entry, &kept.lines) {
             lines.lock().expect("nobody panics holding it").write(&entry);
         }
     }
@@ -172,10 +211,25 @@ impl Ledger {
         self.note(|current| current.stopped = Some((Some(errno), at)));
     }
 
+    /// The engine moves its bytes, from this place in the file on.
+    pub(super) fn moves(&self, hand: &Hand, start: u64) {
+        let before = || hand.meter.by_route();
+        let hand = std::ptr::from_ref(hand).addr();
+        self.note(|current| current.movement = Some(Movement { hand, before: before(), start }));
+    }
+
+    /// It moved them, or did not to their end.
+    pub(super) fn moved(&self, hand: &Hand, ended_short: Option<Option<Errno>>) {
+        self.note(|current| {
+            let at = current.moved(hand);
+            current.stopped = ended_short.zip(at).or(current.stopped);
+        });
+    }
+
     /// Notes something about the entry that this thread is in.
     fn note(&self, note: impl FnOnce(&mut Current)) {
         if self.kept.is_some() {
-            CURRENT.with_borrow_mut(|entries| entries.last_mut().map(note));
+            with_entries(|entries| entries.last_mut().map(note));
         }
     }
 
@@ -204,55 +258,7 @@ impl Ledger {
 
     /// Bytes that went by a way of this name.
     pub(super) fn went(&self, route: &str, bytes: u64) {
-        self.note(|current| {
-            current.entry.bytes += bytes;
-            match current.entry.routes.get_mut(route) {
-                Some(sum) => *sum += bytes,
-                None => drop(current.entry.routes.insert(route.to_owned(), bytes)),
-            }
-        });
-    }
-
-    /// Bytes that the engine moved, or did not to their end; `start` is where it began.
-    pub(super) fn moved(&self, moved: &Result<Moved, CarryError>, start: u64) {
-        match moved {
-            Ok(moved) => self.went_by(moved),
-            Err(CarryError::Transfer(TransferError::Failed(failed))) => {
-                // Which routes were at work before, the error does not say.
-                if failed.offset > 0 {
-                    self.went(failed.route, failed.offset);
-                }
-                self.stopped(failed.errno, start + failed.offset);
-            }
-            Err(CarryError::Transfer(TransferError::Declined { offset, declined })) => {
-                self.gave_up(declined);
-                self.note(|current| current.stopped = Some((None, start + offset)));
-            }
-            Err(CarryError::Syncing { errno, moved }) => {
-                self.went_by(moved);
-                self.stopped(*errno, start + moved.bytes);
-            }
-            Err(_) => {}
-        }
-    }
-
-    fn went_by(&self, moved: &Moved) {
-        let from = self.gave_up(&moved.declined);
-        if moved.bytes > from {
-            self.went(moved.route, moved.bytes - from);
-        }
-    }
-
-    /// Each route has what it moved before it gave up; where the last did.
-    fn gave_up(&self, declined: &[Gave]) -> u64 {
-        let mut from = 0;
-        for gave in declined {
-            if gave.offset > from {
-                self.went(gave.route, gave.offset - from);
-                from = gave.offset;
-            }
-        }
-        from
+        self.note(|current| current.went(route, bytes));
     }
 
     /// Something was said on standard error.
@@ -269,19 +275,58 @@ impl Ledger {
                 error.errno = error.errno.or(errno.map(Errno::raw_os_error));
             }
         });
-        let told = kept.told.fetch_add(1, Relaxed);
-        let mut errors = kept.errors.lock().expect("nobody panics holding it");
-        errors.insert((turns::now().turn, told), error);
-        if errors.len() > ERRORS_MAX {
-            errors.pop_last();
+        kept.add_error(error);
+    }
+
+    /// Ends all that any thread is in, and says this of it: whoever has more to note waits for ever.
+    pub(super) fn cut(&self, message: &str, hands: &[Hand]) {
+        let Some(kept) = &self.kept else { return };
+        let all = all_entries();
+        let (mut cut, mut files) = (Vec::new(), Vec::new());
+        for entries in all.iter().filter_map(Weak::upgrade) {
+            let mut entries = entries.lock().expect("nobody panics holding it");
+            for mut current in entries.drain(..) {
+                if let Some(movement) = &current.movement {
+                    let is_its = |hand: &&Hand| std::ptr::from_ref(*hand).addr() == movement.hand;
+                    let at = hands.iter().find(is_its).and_then(|hand| current.moved(hand));
+                    current.stopped = at.map(|at| (None, at)).or(current.stopped);
+                }
+                let stopped = current.stopped;
+                // What was not looked at is not begun.
+                if current.entry.kind.is_some() {
+                    let entry = current.over(true);
+                    if entry.outcome == Outcome::Failed {
+                        files.push((cut.len(), stopped));
+                    }
+                    cut.push(entry);
+                }
+            }
+            std::mem::forget(entries);
         }
+        std::mem::forget(all);
+        let mut put_off = kept.put_off.lock().expect("nobody panics holding it");
+        cut.extend(put_off.drain().map(|(_, entry)| entry));
+        let mut sum = kept.sum.lock().expect("nobody panics holding it");
+        cut.iter().for_each(|entry| add(&mut sum, entry));
+        let mut error = CopyError { message: message.to_owned(), ..CopyError::default() };
+        // The message names several.
+        if let [(at, stopped)] = files[..] {
+            error.source = Some(cut[at].source.clone());
+            error.destination = Some(cut[at].destination.clone());
+            error.offset = stopped.map(|(_, offset)| offset);
+        }
+        kept.add_error(error);
+        *kept.cut.lock().expect("nobody panics holding it") = cut;
     }
 
     /// Writes what is to be written at the end.
     pub(super) fn close(&self, exit: u8) -> anyhow::Result<()> {
         let Some(kept) = &self.kept else { return Ok(()) };
         if let Some(lines) = &kept.lines {
-            lines.lock().expect("nobody panics holding it").close()?;
+            let mut lines = lines.lock().expect("nobody panics holding it");
+            let cut = kept.cut.lock().expect("nobody panics holding it");
+            cut.iter().for_each(|entry| lines.write(entry));
+            lines.close()?;
         }
         let document = kept.document.lock().expect("nobody panics holding it").take();
         let Some(document) = document else { return Ok(()) };
@@ -295,6 +340,52 @@ impl Ledger {
         sum.errors = errors.into_values().collect();
         let text = serde_json::to_string_pretty(&*sum)? + "\n";
         document.write(text.as_bytes())
+    }
+}
+
+impl Keeping {
+    fn add_error(&self, error: CopyError) {
+        let told = self.told.fetch_add(1, Relaxed);
+        let mut errors = self.errors.lock().expect("nobody panics holding it");
+        errors.insert((turns::now().turn, told), error);
+        if errors.len() > ERRORS_MAX {
+            errors.pop_last();
+        }
+    }
+}
+
+impl Current {
+    /// Bytes that went by a way of this name.
+    fn went(&mut self, route: &str, bytes: u64) {
+        self.entry.bytes += bytes;
+        match self.entry.routes.get_mut(route) {
+            Some(sum) => *sum += bytes,
+            None => drop(self.entry.routes.insert(route.to_owned(), bytes)),
+        }
+    }
+
+    /// Takes what the movement came to from the meter of the hand; where in the file that is.
+    fn moved(&mut self, hand: &Hand) -> Option<u64> {
+        let Movement { before, mut start, .. } = self.movement.take()?;
+        for (route, sum) in hand.meter.by_route() {
+            let earlier = before.iter().find(|(name, _)| *name == route).map_or(0, |(_, sum)| *sum);
+            if sum > earlier {
+                self.went(route, sum - earlier);
+                start += sum - earlier;
+            }
+        }
+        Some(start)
+    }
+
+    /// The entry, as it is at its end.
+    fn over(self, failed: bool) -> CopiedEntry {
+        let Current { mut entry, began, told, .. } = self;
+        entry.seconds = began.elapsed().as_secs_f64();
+        // A directory is not what is in it.
+        if failed && (entry.kind != Some(EntryKind::Directory) || told) {
+            entry.outcome = Outcome::Failed;
+        }
+        entry
     }
 }
 
@@ -348,6 +439,12 @@ fn add(sum: &mut Copied, entry: &CopiedEntry) {
     for (route, bytes) in &entry.routes {
         *sum.routes.entry(route.clone()).or_default() += bytes;
     }
+}
+
+/// What tells an entry from others.
+fn key(entry: &CopiedEntry) -> (String, Option<String>) {
+    let FileName { name, hex } = &entry.destination;
+    (name.clone(), hex.clone())
 }
 
 fn file_name(name: &OsStr) -> FileName {

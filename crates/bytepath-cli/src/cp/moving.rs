@@ -65,6 +65,7 @@ impl Shared<'_> {
         // A pipe stands nowhere.
         let start = rustix::fs::tell(carrying.job.sink).unwrap_or(0);
         self.hand.reached(start);
+        self.voice.ledger.moves(self.hand, start);
         // copy_file_range(2) shares blocks where it can. A route that was named is taken, unless
         // somebody said that nothing may be shared.
         let named = self.plan.route.is_some() && self.settings.reflink != Reflink::Never;
@@ -78,7 +79,7 @@ impl Shared<'_> {
             (_, true) => self.leaving_the_cache(carrying, dirty_bytes),
             _ => self.in_windows(self.plan, carrying, dirty_bytes),
         };
-        self.voice.ledger.moved(&moved, start);
+        self.voice.ledger.moved(self.hand, ended_short(&moved));
         moved
     }
 
@@ -183,6 +184,18 @@ impl<'c, 'a> Detour<'c, 'a> {
     pub(super) fn ended(&mut self, last: Moved) -> Moved {
         let total = Moved::default();
         together(std::mem::replace(&mut self.total, total), last)
+    }
+}
+
+/// Whether a movement ended short, and by which word of the kernel.
+fn ended_short(moved: &Result<Moved, CarryError>) -> Option<Option<Errno>> {
+    match moved {
+        Err(CarryError::Transfer(TransferError::Failed(failed))) => Some(Some(failed.errno)),
+        Err(CarryError::Syncing { errno, .. }) => Some(Some(*errno)),
+        Err(CarryError::Transfer(
+            TransferError::Declined { .. } | TransferError::Cancelled { .. },
+        )) => Some(None),
+        Ok(_) | Err(_) => None,
     }
 }
 

@@ -8,7 +8,7 @@ use bytepath::{Endpoint, Knobs, Plan};
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::atomic::{self, Begun, Unnamed};
+use super::atomic::{self, Begun, NotBegun, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::data::{Data, Fault, SinkEnd, job};
 use super::entry::{Pair, Shared, Sink, SinkIs, Within};
@@ -16,7 +16,7 @@ use super::place::{Follow, Place, kind, same_file};
 use super::resume::{Kept, Resumed};
 use super::settings::{Make, Reflink};
 use super::voice::{Done, Told, q};
-use crate::classic::close;
+use crate::classic::{close, word};
 
 /// A new file's permissions, but for the umask.
 const NEW_FILE: u32 = 0o666;
@@ -31,6 +31,8 @@ pub(super) struct Copy {
     pub(super) unnamed: Option<Box<Unnamed>>,
     /// What an earlier run left of it.
     pub(super) kept: Kept,
+    /// Whether that run may have made it, and not come to its attributes.
+    pub(super) is_left: bool,
     /// The directory that it was made in, where that is known.
     pub(super) within: Option<Within>,
     /// Its status, once that was asked for.
@@ -41,7 +43,7 @@ impl Copy {
     pub(super) fn new(open: OwnedFd, is_new: bool, omitted: u32, unnamed: Option<Unnamed>) -> Copy {
         let unnamed = unnamed.map(Box::new);
         let (kept, within, stat) = (Kept::Nothing, None, OnceCell::new());
-        Copy { open, is_new, omitted, unnamed, kept, within, stat }
+        Copy { open, is_new, omitted, unnamed, kept, is_left: false, within, stat }
     }
 
     /// Its status. Once that was asked for, Linux gives its next change a time of its own (multigrain
@@ -189,10 +191,10 @@ impl Shared<'_> {
     fn begin_unnamed(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Option<Copy>> {
         let omitted = self.omitted(stat);
         let mode = stat.st_mode & 0o777 & !omitted;
-        let force = self.settings.force;
+        let always = self.replaces_always(sink);
         let begun = match self.stage {
-            Some(stage) => atomic::begin_staged(&pair.sink, sink, mode, force, stage),
-            None => atomic::begin(&pair.sink, sink, mode, force),
+            Some(stage) => atomic::begin_staged(&pair.sink, sink, mode, always, stage),
+            None => atomic::begin(&pair.sink, sink, mode, always),
         };
         match begun {
             Ok(Begun::Unnamed(open, unnamed)) => {
@@ -201,8 +203,30 @@ impl Shared<'_> {
                 Ok(Some(Copy::new(open, is_new, omitted, Some(unnamed))))
             }
             Ok(Begun::AsItIs) => Ok(None),
-            Err(errno) => Err(self.not_made(pair, errno)),
+            Err(why) => Err(self.not_begun(pair, why)),
         }
+    }
+
+    /// Whether a file is replaced also where it may not be written: one of whose names each is to have a
+    /// file of its own is.
+    pub(super) fn replaces_always(&self, sink: &Sink) -> bool {
+        let several = sink.link.is_none() && sink.stat.is_some_and(|there| there.st_nlink > 1);
+        self.settings.force || (self.settings.preserve.links && several)
+    }
+
+    pub(super) fn not_begun(&self, pair: &Pair, why: NotBegun) -> Told {
+        let NotBegun { errno, folder } = why;
+        let Some(folder) = folder.filter(|_| self.extras.atomic) else {
+            return self.not_made(pair, errno);
+        };
+        let what = format!(
+            "cannot create regular file {}: {} (--atomic makes a new file in {}, which may not be \
+             written)",
+            q(&pair.sink.shown),
+            word(errno),
+            q(folder)
+        );
+        self.voice.wrong_by(what, Some(errno))
     }
 
     /// Sees that the copy is what it is to be, and where.
@@ -392,10 +416,10 @@ impl Shared<'_> {
         }
         let without_lists = source.unlisted.get() && sink.unlisted.get();
         let set = if preserve.mode && without_lists {
-            self.set_mode(&sink, mode)
+            sink.set_mode(mode).or_else(|errno| self.mode_not_kept(&sink, errno))
         } else if preserve.mode {
             self.keep_mode(&source, &sink, mode, stat)
-        } else if preserve.default_mode && (copy.is_new || copy.kept != Kept::Nothing) {
+        } else if preserve.default_mode && (copy.is_new || copy.is_left) {
             self.set_new_mode(&sink, NEW_FILE & !self.umask)
         } else if copy.omitted & !self.umask != 0 {
             self.set_mode(&sink, stat.st_mode & 0o777 & !self.umask)

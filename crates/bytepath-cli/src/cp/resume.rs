@@ -10,12 +10,12 @@ use bytepath_report::Outcome;
 use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::atomic::{self, Begun};
+use super::atomic::{self, Begun, NotBegun};
 use super::entry::{Pair, Shared, Sink};
 use super::extras::Extras;
 use super::hand::Other;
 use super::leftovers;
-use super::place::{kind, same_file};
+use super::place::{is_directory, kind, same_file};
 use super::regular::Copy;
 use super::settings::{Backup, Existing, Make, Reflink, Settings};
 use super::verify::Which;
@@ -176,9 +176,25 @@ impl Shared<'_> {
         }
     }
 
-    /// A copy of ours that gets the permissions it was not given yet.
+    /// A copy that gets the permissions it was not given yet, if it is of an earlier run.
     fn kept_copy(&self, open: OwnedFd, stat: &Stat, kept: Kept) -> Copy {
-        Copy { kept, ..Copy::new(open, false, self.omitted(stat), None) }
+        let is_left = rustix::fs::fstat(&open).is_ok_and(|there| self.may_be_left(stat, &there));
+        let omitted = if is_left { self.omitted(stat) } else { 0 };
+        Copy { kept, is_left, ..Copy::new(open, false, omitted, None) }
+    }
+
+    /// Whether what is there may be what an earlier run made and did not finish: a copy has another mode
+    /// while it is made. What has any other is as its owner wants it.
+    pub(super) fn may_be_left(&self, stat: &Stat, there: &Stat) -> bool {
+        let made = stat.st_mode & 0o777 & !self.omitted(stat);
+        // In directories with a default list, the umask takes nothing away.
+        let made = [made, made & !self.umask].map(|mode| match is_directory(stat) {
+            true => mode | 0o700,
+            false => mode,
+        });
+        self.extras.resume
+            && made.contains(&(there.st_mode & 0o777))
+            && there.st_uid == rustix::process::geteuid().as_raw()
     }
 
     /// Counts what an earlier run copied.
@@ -213,8 +229,9 @@ impl Shared<'_> {
             Ok(open) => {
                 self.continue_at(pair, (source, &open), kept)?;
                 let copy = self.kept_copy(open, stat, kept);
-                let omitted = if is_beginning { copy.omitted } else { 0 };
-                Ok(Resumed::Copy(Copy { omitted, ..copy }.into()))
+                let is_left = copy.is_left && is_beginning;
+                let omitted = if is_left { copy.omitted } else { 0 };
+                Ok(Resumed::Copy(Copy { omitted, is_left, ..copy }.into()))
             }
             // A copy of a file that may not be written may not be written either, and all that it
             // holds is in its source.
@@ -238,18 +255,19 @@ impl Shared<'_> {
 
     /// Goes on in a file beside the destination, which stays as it is until that is whole.
     fn begin_part(&self, pair: &Pair, stat: &Stat, source: &OwnedFd, sink: &Sink) -> Done<Resumed> {
-        let failed = |errno| {
+        let failed = |why: NotBegun| {
             let name = q(&pair.sink.shown);
-            match errno {
+            match why.errno {
                 Errno::BUSY => {
                     let part = q(atomic::part_name(&pair.sink.parent().1));
                     let what = "another program is copying to it";
                     self.voice.wrong(format!("cannot go on with {name}: {what} ({part} is locked)"))
                 }
-                errno => self.voice.failed(format!("cannot create regular file {name}"), errno),
+                _ => self.not_begun(pair, why),
             }
         };
-        let begun = atomic::begin_part(&pair.sink, sink, self.settings.force).map_err(failed)?;
+        let begun = atomic::begin_part(&pair.sink, sink, self.replaces_always(sink));
+        let begun = begun.map_err(failed)?;
         let Begun::Unnamed(open, unnamed) = begun else { return Ok(Resumed::Not) };
         let kept = match length(&open) {
             Kept::Nothing => Kept::Nothing,

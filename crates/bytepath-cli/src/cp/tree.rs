@@ -599,7 +599,8 @@ impl Shared<'_> {
         let to = Subject::held(&pair.sink, open, target.whole);
         let omitted = if target.is_new { self.omitted(stat) } else { 0 };
         let before = sink.stat.as_ref();
-        let may_be_new = target.is_new || self.extras.resume;
+        let is_left = before.is_some_and(|there| self.may_be_left(stat, there));
+        let may_be_new = target.is_new || is_left;
         let finish = Finish { before, is_link: false, may_be_new, omitted, mode: target.mode };
         let finished = self.finish(&from, &to, stat, &finish);
         match self.extras.fsync {

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
+use super::hand::Hand;
 use super::ledger::Ledger;
 use super::turns::{self, Now, Turn, Unsaid};
 use crate::classic::{Called, always_quoted, word};
@@ -124,9 +125,9 @@ impl<'a> Voice<'a> {
     }
 
     /// Says all that was kept, and this as the last thing: other threads are silent from now on.
-    pub(super) fn say_last(&self, what: impl std::fmt::Display) {
+    pub(super) fn say_last(&self, what: impl std::fmt::Display, hands: &[Hand]) {
         turns::set(Now { turn: Turn::last(), keeps: false });
-        self.ledger.said(&what.to_string(), None);
+        self.ledger.cut(&what.to_string(), hands);
         let mut unsaid = self.unsaid();
         for line in unsaid.all() {
             self.called.say(line);

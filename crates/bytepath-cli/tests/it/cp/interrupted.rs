@@ -64,6 +64,10 @@ fn an_interrupted_copy_says_how_far_it_came_and_ends_by_the_signal() {
         let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
         let code = 128 + signal.as_raw();
         assert_eq!((&told["files"], &told["exit"]), (&1.into(), &code.into()));
+        assert_eq!(
+            (&told["failed"], &told["errors"][0]["source"]["name"]),
+            (&1.into(), &pipe.into())
+        );
         let names = std::fs::read_dir(&new).expect("a folder").count();
         assert!(options.is_empty() || names == 1, "{names} names");
     }
@@ -74,8 +78,11 @@ fn the_byte_that_was_reached_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let (pipe, new) = (folder.path().join("fifo"), folder.path().join("new"));
     fifo(&pipe);
-    let ends = [&pipe, &new].map(|path| path.to_str().expect("a name"));
-    let cp = started(&["cp", ends[0], ends[1]]);
+    let (json, lines) = (folder.path().join("json"), folder.path().join("lines"));
+    let [pipe_name, new_name, json_name, lines_name] =
+        [&pipe, &new, &json, &lines].map(|path| path.to_str().expect("a name"));
+    let told = ["--json", json_name, "--json-files", lines_name];
+    let cp = started(&[&["cp", pipe_name, new_name], &told[..]].concat());
     let mut writer = opened(&pipe);
     let bytes = 3 << 20;
     writer.write_all(&vec![7; bytes as usize]).expect("it reads");
@@ -83,10 +90,56 @@ fn the_byte_that_was_reached_is_told() {
     let done = ended_by(cp, Signal::HUP);
     let (_, told) = done.stderr.split_once(", at byte ").expect("how far");
     let (offset, rest) = told.split_once(' ').expect("of what");
-    assert_eq!(rest, format!("of '{}': {MIDWAY}\n", ends[0]));
+    assert_eq!(rest, format!("of '{pipe_name}': {MIDWAY}\n"));
     // The last call may have been made and not yet counted.
     let offset: u64 = offset.parse().expect("a number");
     assert!((1 << 20..=bytes).contains(&offset), "{offset}");
+    let told = json_of(&json);
+    let reached = told["bytes"].as_u64().expect("a number");
+    assert!((offset..=bytes).contains(&reached), "{told}");
+    assert_eq!(told["errors"][0]["offset"].as_u64(), Some(reached), "{told}");
+    let line = json_of(&lines);
+    assert_eq!((&line["outcome"], &line["bytes"]), (&"failed".into(), &reached.into()));
+    assert_eq!(line["routes"], told["routes"]);
+}
+
+fn json_of(path: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(path).expect("a document");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn of_an_interrupted_tree_what_was_made_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, new) = (folder.path().join("t"), folder.path().join("new"));
+    for name in ["a/b", "c"] {
+        directory(&source.join(name));
+        (0..40).for_each(|file| {
+            std::fs::write(source.join(name).join(format!("f{file}")), "x").expect("a file")
+        });
+    }
+    let pipe = source.join("a/b/fifo");
+    fifo(&pipe);
+    let json = folder.path().join("json");
+    let [source, new, json_name] =
+        [&source, &new, &json].map(|path| path.to_str().expect("a name"));
+    for jobs in ["1", "2"] {
+        let words =
+            ["cp", "-r", "--copy-contents", "--jobs", jobs, "--json", json_name, source, new];
+        let cp = started(&words);
+        let _writer = opened(&pipe);
+        ended_by(cp, Signal::INT);
+        let told = json_of(&json);
+        let is_made = |name: &&&str| Path::new(new).join(name).is_dir();
+        let directories = ["", "a", "a/b", "c"].iter().filter(is_made).count();
+        assert_eq!(told["directories"].as_u64(), Some(directories as u64), "{told}");
+        // Another thread may be at a file of its own.
+        if jobs == "1" {
+            let error = &told["errors"][0]["source"]["name"];
+            assert_eq!((&told["failed"], error), (&1.into(), &pipe.to_str().into()), "{told}");
+        }
+        std::fs::remove_dir_all(new).expect("it is ours");
+    }
 }
 
 #[test]
@@ -211,12 +264,14 @@ fn what_several_threads_have_copied_has_no_gap_when_a_signal_comes() {
     let (source, new) = (folder.path().join("a"), folder.path().join("new"));
     let content: Vec<u8> = (0..BYTES / 8).flat_map(u64::to_le_bytes).collect();
     std::fs::write(&source, &content).expect("a file");
+    let json = folder.path().join("json");
     let ends = [&source, &new].map(|path| path.to_str().expect("a name"));
+    let told = ["--json", json.to_str().expect("a name")];
     let mut midway = 0;
     for (round, words) in [&["cp"][..], &["cp", "--route", "parallel"]].repeat(6).iter().enumerate()
     {
         std::fs::remove_file(&new).or_else(none).expect("it is ours");
-        let mut cp = started(&[words, &ends[..]].concat());
+        let mut cp = started(&[*words, &told, &ends].concat());
         let least = BYTES / 12 * (round as u64 / 2);
         until("so much", || {
             let reached = new.metadata().is_ok_and(|data| data.len() > least);
@@ -229,6 +284,9 @@ fn what_several_threads_have_copied_has_no_gap_when_a_signal_comes() {
         if let Some((_, told)) = done.stderr.split_once(", at byte ") {
             let offset = told.split(' ').next().expect("a byte");
             assert_eq!(offset, copied.len().to_string(), "{words:?}");
+            let told = json_of(&json);
+            assert_eq!(told["bytes"].as_u64(), Some(copied.len() as u64), "{words:?}: {told}");
+            assert_eq!(told["errors"][0]["offset"], told["bytes"], "{words:?}: {told}");
             midway += 1;
         }
     }

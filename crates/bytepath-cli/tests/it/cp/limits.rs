@@ -185,11 +185,14 @@ fn access_lists_that_cannot_be_kept_are_told_of_as_the_classic_tells() {
         "setfacl -m u:1:rwx d; cp -a d r/x",
         "setfacl -d -m u:1:rwx d; cp -a d r/x",
         "setfacl -m u:1:rw a; cp --attributes-only --preserve=mode a r/x",
+        "echo r >r/x; chmod 666 r/x; chmod 755 . r; setpriv --reuid 65534 --regid 65534 --clear-groups \
+         cp --preserve=mode a r/x",
     ];
-    for line in lines {
+    let locales = ["C", "C.UTF-8"];
+    for (line, locale) in lines.iter().flat_map(|line| locales.map(|locale| (line, locale))) {
         // Of a file system without lists what is left is told, not kept.
         let line = format!(
-            "export LC_ALL=C; mkdir r; unshare -m sh -c 'mount -t ramfs none r && {{ {line}; echo $?; \
+            "export LC_ALL={locale}; mkdir r; unshare -m sh -c 'mount -t ramfs none r && {{ {line}; echo $?; \
              cd r && find . -printf \"%P %m %s\\n\" | LC_ALL=C sort; }}'"
         );
         let both = cp.both(&line, some);

@@ -1,7 +1,7 @@
 //! What ours does that this version of the classic does not, or not in this way.
 
 use crate::calls::may_trace;
-use crate::program::{installed, shell};
+use crate::program::{as_nobody, installed, root, shell};
 
 /// Runs the lines in a folder with a file `a` and an older `c`.
 fn in_folder(lines: &str) -> crate::program::Done {
@@ -192,6 +192,59 @@ fn an_atomic_copy_is_whole_and_has_the_mode_of_what_it_replaces() {
     assert_eq!((done.stdout.as_str(), done.stderr.as_str()), (wanted, ""));
     let done = in_folder("$bytepath cp --atomic -r . d; $bytepath cp --atomic -pb a c; ls; cat c");
     assert_eq!(done.stdout, "a\nc\nc~\nd\none\n");
+}
+
+#[test]
+fn a_name_that_only_a_directory_can_have_is_given_to_no_atomic_copy() {
+    for options in ["", "--resume", "-u", "-n", "-T", "--jobs 1"] {
+        let done = in_folder(&format!(
+            "mkdir e; ln -s nowhere e/l; for name in e/new/ e/zz// e/l/; do \
+             $bytepath cp --atomic {options} a $name; echo $?; done; ls -F e; [ ! -e nowhere ]"
+        ));
+        let said: String = ["e/new/", "e/zz//", "e/l/"]
+            .map(|name| format!("cp: cannot create regular file '{name}': Not a directory\n"))
+            .concat();
+        let found = (done.stdout.as_str(), done.stderr.as_str());
+        assert_eq!(found, ("1\n1\n1\nl@\n", said.as_str()), "{options}");
+    }
+}
+
+#[test]
+fn an_atomic_copy_needs_no_proc() {
+    if !root() || !installed("unshare") {
+        return println!("skipped: mounting needs root");
+    }
+    let done = in_folder(
+        "mkdir -p t/d; echo two >t/d/f; cp -r t u; echo three >t/d/f; ln -s c l; ln -s $PWD/l l2; \
+         unshare -m sh -c 'mount -t tmpfs none /proc && $bytepath cp --atomic a new && \
+         $bytepath cp --atomic a l2 && $bytepath cp --atomic -rT t u' && \
+         cat new c u/d/f && readlink l && ls -A . u/d",
+    );
+    let names = ".:\na\nc\nl\nl2\nnew\nt\nu\n\nu/d:\nf\n";
+    assert_eq!(done.well().stdout, format!("one\none\nthree\nc\n{names}"));
+}
+
+#[test]
+fn a_directory_that_no_atomic_copy_can_be_made_in_is_named() {
+    let Some(nobody) = as_nobody() else { return };
+    for options in ["", "--resume"] {
+        let done = in_folder(&format!(
+            "chmod 755 .; mkdir d; cp c d; chmod 666 d/c; chmod 555 d; \
+             {nobody} $bytepath cp --atomic {options} a d/c; {nobody} $bytepath cp --atomic a d/new; \
+             cd d; {nobody} $bytepath cp --atomic {options} ../a c; cat c; chmod 755 ."
+        ));
+        let (denied, made) = ("Permission denied", "--atomic makes a new file in");
+        let said = [
+            format!(
+                "cp: cannot create regular file 'd/c': {denied} ({made} 'd', which may not be written)"
+            ),
+            format!("cp: cannot create regular file 'd/new': {denied}"),
+            format!(
+                "cp: cannot create regular file 'c': {denied} ({made} '.', which may not be written)\n"
+            ),
+        ];
+        assert_eq!((done.stdout, done.stderr), ("old\n".to_owned(), said.join("\n")), "{options}");
+    }
 }
 
 #[test]

@@ -339,6 +339,18 @@ fn what_was_copied_of_a_file_that_fails_part_way_counts() {
         ));
         told(&done, rustix::io::Errno::NOSPC, 1 << 20..=3 << 20);
     }
+    // Each route has its own, whichever was the one that failed.
+    let done = in_folder(
+        "mkdir m; unshare -m sh -c 'mount -t tmpfs -o size=7m none m && \
+         $bytepath cp --json - --metrics said large m/new'; \
+         grep ^bytepath_moved_bytes_total said | sed 's/.*route=\"//; s/\"}//' >&2",
+    );
+    told(&done, rustix::io::Errno::NOSPC, 1 << 20..=7 << 20);
+    let routes = document(&done.stdout).routes;
+    let routes: Vec<_> = routes.iter().map(|(route, bytes)| format!("{route} {bytes}")).collect();
+    let mut metrics: Vec<_> = done.stderr.lines().skip(1).collect();
+    metrics.sort_unstable();
+    assert_eq!(routes, metrics);
 }
 
 #[test]

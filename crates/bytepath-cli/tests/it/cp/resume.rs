@@ -137,6 +137,16 @@ fn directories_that_an_earlier_run_made_get_the_default_mode_where_none_is_kept(
          $bytepath cp -aT --resume --no-preserve=mode s t && stat -c %a t t/d",
     );
     assert_eq!(done.well().stdout, "755\n755\n");
+    // So do files; what has another mode than a copy on its way is as its owner wants it.
+    for options in ["", "--atomic"] {
+        let done = in_folder(&format!(
+            "umask 022; mkdir -p s t/s; echo 1 >s/whole; cp large s; echo 2 >s/left; chmod 600 s/left; \
+             cp -p s/left s/whole t/s; cp part t/s/large; chmod 600 t/s/whole t/s/large; chmod 700 t/s; \
+             $bytepath cp -r {options} --resume --no-preserve=mode s t && cmp large t/s/large && cd t/s && \
+             stat -c '%a %n' . *"
+        ));
+        assert_eq!(done.well().stdout, "700 .\n600 large\n644 left\n600 whole\n", "{options}");
+    }
 }
 
 #[test]
@@ -208,4 +218,12 @@ fn names_of_one_file_and_files_that_may_not_be_written_are_continued() {
          {nobody} $bytepath cp -a --resume large c && cmp large c && stat -c %a c"
     ));
     assert_eq!(done.stdout, "444\n444\n", "{done:?}");
+    // Names of a file that may not be written are parted from it, as without --resume.
+    for source in ["large", "empty"] {
+        let done = in_folder(&format!(
+            "chmod 777 .; >empty; mkdir d; chmod 777 d; echo x >d/a; ln d/a d/b; chmod 444 d/a; \
+             {nobody} $bytepath cp -a --atomic --resume -T {source} d/a && cmp {source} d/a && cat d/b"
+        ));
+        assert_eq!(done.well().stdout, "x\n", "{source}");
+    }
 }

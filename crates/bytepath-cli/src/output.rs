@@ -147,10 +147,10 @@ pub(crate) fn met<'n>(
     operands: impl IntoIterator<Item = &'n OsStr>,
 ) -> Option<&'n OsStr> {
     let file = identity(path);
-    let place = Some(path).filter(|path| !is_stdout(path)).and_then(to_be);
+    let is_to_be = |place| !is_stdout(path) && to_be(path) == Some(place);
     let is_it = |operand: &&OsStr| match file {
         Some(_) => std::fs::metadata(operand).ok().and_then(of_file) == file,
-        None => place.is_some() && to_be(Path::new(operand)) == place,
+        None => to_be(Path::new(operand)).is_some_and(is_to_be),
     };
     operands.into_iter().find(is_it)
 }

@@ -284,6 +284,51 @@ fn a_piece_that_comes_when_all_is_over_changes_nothing() {
 }
 
 #[test]
+fn a_directory_for_the_work_that_somebody_else_put_there_leads_nowhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    let (run, theirs) = (folder.path().join("to/run"), folder.path().join("theirs"));
+    let mode = fs::metadata(&run).expect("it is there").mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let all = ["stage-0", "stage-1", "lists"];
+    let refuses = |piece: &mut Piece, what: &str| {
+        for name in all {
+            fs::write(theirs.join(name).join("kept"), b"\x01d\0").expect("a file");
+        }
+        let tree = json!({ "do": "tree", "d": "", "l": "kept", "a": 0, "z": 3, "w": 1.0 });
+        let fence = json!({ "do": "fence", "stage": 0 });
+        let prepare = json!({ "do": "prepare", "stages": [0] });
+        for item in [prepare, fence, tree, json!({ "do": "clean" })] {
+            let answer = piece.ask(json!([item]));
+            let failed = answer["failed"].as_array().is_some_and(|failed| failed.len() == 1);
+            assert!(failed || answer["stop"].is_string(), "{what}: {item}: {answer}");
+        }
+        for name in all {
+            assert_eq!(fs::read_dir(theirs.join(name)).expect("a folder").count(), 1, "{what}");
+        }
+        assert!(!folder.path().join("to/d").exists(), "{what}");
+    };
+    fs::rename(&run, &theirs).expect("it is moved away");
+    symlink(&theirs, &run).expect("a link");
+    refuses(&mut piece, "a link to it");
+    fs::remove_file(&run).expect("it was there");
+    fs::create_dir(&run).expect("a folder");
+    for name in all {
+        symlink(theirs.join(name), run.join(name)).expect("a link");
+    }
+    refuses(&mut piece, "links in it");
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped in part: only root can give a directory to somebody else");
+        return;
+    }
+    fs::remove_dir_all(&run).expect("it was there");
+    fs::rename(&theirs, &run).expect("it is back");
+    std::os::unix::fs::chown(&run, Some(65534), None).expect("it is somebody else's");
+    symlink("to/run", &theirs).expect("a link");
+    refuses(&mut piece, "somebody else's");
+}
+
+#[test]
 fn a_process_for_pieces_ends_with_whoever_asks() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut piece = prepared(folder.path());

@@ -204,6 +204,14 @@ impl Work<'_> {
         let mut at = 0;
         while let Some(length) = memchr::memchr(0, &bytes[at..]) {
             let path = Name(OsStr::from_bytes(&bytes[at..at + length]).to_owned());
+            if !path.stays_below() {
+                let what = "cannot read a list".into();
+                return self.failed_by(
+                    Item::Attributes { l, a: a + at as u64 },
+                    what,
+                    Errno::INVAL,
+                );
+            }
             at += length + 1;
             if self.directory(&path, None).is_err() {
                 self.failed(Item::Closed { dirs: vec![path], new: false });

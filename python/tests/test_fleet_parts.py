@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
 
-from bytepath.fleet import analysis, each, machines, report, worker  # noqa: E402
+from bytepath.fleet import analysis, each, files, machines, metrics, report, worker  # noqa: E402
 from bytepath.fleet.__main__ import parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
@@ -587,3 +587,20 @@ def test_a_word_is_not_left_in_a_directory_of_somebody_elses(tmp_path):
     refused = worker.mark(str(tmp_path / "mark"), "word")
     assert refused and "somebody else" in refused[1]
     assert worker.marked(str(tmp_path / "mark")) != "word"
+
+
+@needs_root
+def test_links_that_somebody_else_planted_are_not_followed_for_results(tmp_path):
+    folder, victim = tmp_path / "all", tmp_path / "victim"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    victim.write_text("kept")
+    for name, owner in (("planted", NOBODY), ("ours", os.getuid())):
+        (folder / name).symlink_to(victim)
+        os.chown(folder / name, owner, -1, follow_symlinks=False)
+    for write in (files.check, lambda path: files.write(path, "new"), lambda path: metrics.replace(path, "new", 0o600)):
+        with pytest.raises((FleetError, PermissionError), match="ermission denied"):
+            write(folder / "planted")
+        assert victim.read_text() == "kept" and (folder / "planted").is_symlink()
+    metrics.replace(folder / "ours", "new", 0o600)
+    assert victim.read_text() == "new" and (folder / "ours").is_symlink()

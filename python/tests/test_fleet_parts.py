@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="fleets need the package distributed")
 
-from bytepath.fleet import analysis, each, machines, report, worker  # noqa: E402
+from bytepath.fleet import analysis, each, files, machines, metrics, report, worker  # noqa: E402
 from bytepath.fleet.__main__ import parser  # noqa: E402
 from bytepath.fleet.cluster import local_workers  # noqa: E402
 from bytepath.fleet.copy import ground  # noqa: E402
@@ -556,3 +556,51 @@ def test_signs_that_standard_output_does_not_have_end_nothing(tmp_path):
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "page"], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "? was not measured\n"), done
     assert (tmp_path / "page").read_text(encoding="utf-8").startswith("–")
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+NOBODY = 65534
+
+
+def test_a_word_is_left_in_no_file_that_a_link_leads_to(tmp_path):
+    run, theirs = tmp_path / "run", tmp_path / "theirs"
+    run.mkdir()
+    mark, victim = str(run / "mark"), tmp_path / "victim"
+    victim.write_text("kept")
+    (run / "mark").symlink_to(victim)
+    assert worker.marked(mark) is None
+    assert worker.mark(mark, "word") is None
+    assert (worker.marked(mark), victim.read_text()) == ("word", "kept")
+    assert worker.mark(mark, "another") is None and worker.marked(mark) == "another"
+    (run / "mark").unlink()
+    os.mkfifo(run / "mark")
+    assert worker.marked(mark) == ""
+    run.rename(theirs)
+    run.symlink_to(theirs)
+    assert worker.mark(mark, "word") and worker.marked(mark) is None
+    assert (theirs / "mark").is_fifo()
+
+
+@needs_root
+def test_a_word_is_not_left_in_a_directory_of_somebody_elses(tmp_path):
+    os.chown(tmp_path, NOBODY, -1)
+    refused = worker.mark(str(tmp_path / "mark"), "word")
+    assert refused and "somebody else" in refused[1]
+    assert worker.marked(str(tmp_path / "mark")) != "word"
+
+
+@needs_root
+def test_links_that_somebody_else_planted_are_not_followed_for_results(tmp_path):
+    folder, victim = tmp_path / "all", tmp_path / "victim"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    victim.write_text("kept")
+    for name, owner in (("planted", NOBODY), ("ours", os.getuid())):
+        (folder / name).symlink_to(victim)
+        os.chown(folder / name, owner, -1, follow_symlinks=False)
+    for write in (files.check, lambda path: files.write(path, "new"), lambda path: metrics.replace(path, "new", 0o600)):
+        with pytest.raises((FleetError, PermissionError), match="ermission denied"):
+            write(folder / "planted")
+        assert victim.read_text() == "kept" and (folder / "planted").is_symlink()
+    metrics.replace(folder / "ours", "new", 0o600)
+    assert victim.read_text() == "new" and (folder / "ours").is_symlink()

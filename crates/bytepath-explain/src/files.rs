@@ -2,14 +2,19 @@
 //! stacks are unwound.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::ops::Range;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::sync::Arc;
 
+use blazesym::symbolize::source::Elf;
 use framehop::ExplicitModuleSectionInfo;
 use object::read::ReadCache;
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSegment};
+
+use crate::record::Map;
 
 /// The bytes of a section, shared by all processes that have it mapped.
 pub(crate) type Bytes = Arc<[u8]>;
@@ -18,7 +23,14 @@ pub(crate) type Bytes = Arc<[u8]>;
 #[derive(Default)]
 pub(crate) struct Files {
     all: Vec<CodeFile>,
-    by_name: HashMap<String, u32>,
+    by_name: HashMap<(String, Identity), u32>,
+}
+
+/// What tells a file from others that have its name, at other times or in other mount namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
 /// A file that code was mapped from.
@@ -28,6 +40,8 @@ pub(crate) struct CodeFile {
     /// Its segments: where they lie in the file, and at which address they want to be.
     segments: Vec<Segment>,
     sections: Option<ExplicitModuleSectionInfo<Bytes>>,
+    /// Itself, for its symbols: when they are asked for, its name may be another's, and its process gone.
+    open: Option<File>,
 }
 
 struct Segment {
@@ -37,13 +51,14 @@ struct Segment {
 
 impl Files {
     /// The number of a file, which is looked at when it comes for the first time.
-    pub(crate) fn number_of(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.by_name.get(name) {
+    pub(crate) fn number_of(&mut self, map: &Map) -> u32 {
+        let key = (map.name.clone(), map.file);
+        if let Some(number) = self.by_name.get(&key) {
             return *number;
         }
         let number = u32::try_from(self.all.len()).expect("fewer than 2^32 files are mapped");
-        self.all.push(CodeFile::named(name));
-        self.by_name.insert(name.to_owned(), number);
+        self.all.push(CodeFile::of(map));
+        self.by_name.insert(key, number);
         number
     }
 
@@ -53,19 +68,41 @@ impl Files {
 }
 
 impl CodeFile {
-    fn named(name: &str) -> CodeFile {
-        let nothing = CodeFile { name: name.to_owned(), segments: Vec::new(), sections: None };
-        if !name.starts_with('/') || name.starts_with("//") {
+    fn of(map: &Map) -> CodeFile {
+        let name = map.name.clone();
+        let nothing = CodeFile { name, segments: Vec::new(), sections: None, open: None };
+        // What cannot be read has no tables, and its frames have its name instead of their own.
+        let Some(file) = nothing.may_be_read().then(|| opened(map)).flatten() else {
             return nothing;
-        }
-        // What cannot be read has no tables, and its frames have addresses instead of names.
-        let Ok(file) = File::open(name) else { return nothing };
-        if !file.metadata().is_ok_and(|found| found.is_file()) {
-            return nothing;
-        }
-        let cache = ReadCache::new(file);
-        let Ok(elf) = ElfFile64::<object::Endianness, _>::parse(&cache) else { return nothing };
-        CodeFile { segments: segments(&elf), sections: Some(sections(&elf)), ..nothing }
+        };
+        let cache = ReadCache::new(&file);
+        let elf = ElfFile64::<object::Endianness, _>::parse(&cache).ok();
+        let found = elf.map(|elf| (segments(&elf), sections(&elf)));
+        drop(cache);
+        let (segments, sections) = found.unzip();
+        let segments = segments.unwrap_or_default();
+        CodeFile { segments, sections, open: Some(file), ..nothing }
+    }
+
+    /// Whether it is the name of a file, and not what the kernel calls memory.
+    fn may_be_read(&self) -> bool {
+        self.name.starts_with('/') && !self.name.starts_with("//")
+    }
+
+    /// Whether there is a file, and it was not to be had.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.may_be_read() && self.open.is_none()
+    }
+
+    /// Where its symbols are read from.
+    pub(crate) fn symbols(&self) -> Option<Elf> {
+        let path = format!("/proc/self/fd/{}", self.open.as_ref()?.as_raw_fd());
+        // What a file says of others that have its symbols leads from its name, which here may be a file of
+        // somebody else's.
+        let by_name = std::fs::read_link(&path).and_then(std::fs::metadata);
+        let itself = std::fs::metadata(&path).ok()?;
+        let is_here = by_name.is_ok_and(|found| Identity::of(&found) == Identity::of(&itself));
+        Some(Elf { debug_syms: is_here, ..Elf::new(path) })
     }
 
     /// The address that the file itself gives to what lies at `offset`.
@@ -109,9 +146,43 @@ impl CodeFile {
     }
 }
 
-type Elf<'data> = ElfFile64<'data, object::Endianness, &'data ReadCache<File>>;
+impl Identity {
+    fn of(found: &Metadata) -> Identity {
+        Identity { device: found.dev(), inode: found.ino() }
+    }
 
-fn segments(elf: &Elf<'_>) -> Vec<Segment> {
+    /// Whether it is this one. Of btrfs and of overlays mappings tell another device than stat(2) does, which
+    /// has one that is no device's then.
+    fn is(self, found: &Metadata) -> bool {
+        let found = Identity::of(found);
+        self.inode == found.inode
+            && (self.device == found.device || rustix::fs::major(found.device) == 0)
+    }
+}
+
+/// The file that was mapped, by whichever name leads to it.
+fn opened(map: &Map) -> Option<File> {
+    let (pid, start, name) = (map.pid, map.start, &map.name);
+    let end = start.saturating_add(map.bytes);
+    let names = [
+        // Whatever has its name by now, if any; for root alone.
+        format!("/proc/{pid}/map_files/{start:x}-{end:x}"),
+        // As the process sees it.
+        format!("/proc/{pid}/root{name}"),
+        name.clone(),
+    ];
+    // Where a FIFO has the name by now, opening it would wait for whoever put it there.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    names.iter().find_map(|name| {
+        let file = File::options().read(true).custom_flags(flags).open(name).ok()?;
+        let found = file.metadata().ok()?;
+        (found.is_file() && map.file.is(&found)).then_some(file)
+    })
+}
+
+type Read<'data, 'file> = ElfFile64<'data, object::Endianness, &'data ReadCache<&'file File>>;
+
+fn segments(elf: &Read<'_, '_>) -> Vec<Segment> {
     let segment = |segment: object::read::elf::ElfSegment64<'_, '_, object::Endianness, _>| {
         let (offset, bytes) = segment.file_range();
         Segment { in_file: offset..offset.saturating_add(bytes), address: segment.address() }
@@ -119,7 +190,7 @@ fn segments(elf: &Elf<'_>) -> Vec<Segment> {
     elf.segments().map(segment).collect()
 }
 
-fn sections(elf: &Elf<'_>) -> ExplicitModuleSectionInfo<Bytes> {
+fn sections(elf: &Read<'_, '_>) -> ExplicitModuleSectionInfo<Bytes> {
     let range = |name| {
         let section = elf.section_by_name(name)?;
         Some(section.address()..section.address().checked_add(section.size())?)
@@ -143,8 +214,71 @@ mod tests {
     #[test]
     fn segments_that_lie_at_the_end_of_all_addresses_wrap_around() {
         let segments = vec![Segment { in_file: 0..100, address: u64::MAX }];
-        let file = CodeFile { name: "/evil".to_owned(), segments, sections: None };
+        let name = "/evil".to_owned();
+        let file = CodeFile { name, segments, sections: None, open: None };
         assert_eq!(file.address_of(50), Some(49));
         assert_eq!(file.base_of(&(4096..8192), 0), Some(4097));
+    }
+
+    /// What is mapped from this path, as far as its name and identity tell.
+    fn mapped(path: &std::path::Path) -> Map {
+        let file = Identity::of(&std::fs::metadata(path).expect("it is there"));
+        let (pid, name) = (std::process::id(), path.to_str().expect("plain").to_owned());
+        Map { pid, file, name, ..Map::default() }
+    }
+
+    #[test]
+    fn only_the_file_that_was_mapped_is_read_and_not_another_of_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, other] = ["program", "other"].map(|name| folder.path().join(name));
+        for copy in [&path, &other] {
+            std::fs::copy("/bin/sh", copy).expect("a copy");
+        }
+        let mut files = Files::default();
+        let map = mapped(&path);
+        let first = files.number_of(&map);
+        assert!(files.get(first).address_of(0).is_some() && !files.get(first).is_missing());
+        std::fs::rename(&other, &path).expect("it is replaced");
+        let mut late = Files::default();
+        let number = late.number_of(&map);
+        assert!(late.get(number).is_missing() && late.get(number).address_of(0).is_none());
+        let second = files.number_of(&mapped(&path));
+        assert!(second != first && files.get(second).address_of(0).is_some());
+        // Its symbols are its own still.
+        let symbols = files.get(first).symbols().expect("it is open");
+        let found = std::fs::metadata(symbols.path).expect("it is open");
+        assert_eq!((Identity::of(&found), symbols.debug_syms), (map.file, false));
+    }
+
+    #[test]
+    fn a_fifo_that_has_the_name_of_code_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("program");
+        let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).expect("a FIFO");
+        let mut files = Files::default();
+        let number = files.number_of(&mapped(&path));
+        assert!(files.get(number).is_missing());
+    }
+
+    #[test]
+    fn a_mapping_itself_leads_to_its_file_whatever_that_is_called_here() {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("it is there");
+        let program = std::env::current_exe().expect("this");
+        let line = maps.lines().find(|line| line.ends_with(program.to_str().expect("plain")));
+        let range = line.and_then(|line| line.split(' ').next()?.split_once('-'));
+        let number = |hex: &str| u64::from_str_radix(hex, 16).expect("hexadecimal");
+        let (start, end) = range.map(|(start, end)| (number(start), number(end))).expect("a range");
+        let map = mapped(&program);
+        let map = Map { start, bytes: end - start, name: "/no/such/program".into(), ..map };
+        if std::fs::read_dir("/proc/self/map_files").is_err()
+            || File::open(format!("/proc/self/map_files/{start:x}-{end:x}")).is_err()
+        {
+            println!("skipped: only root may open what is mapped");
+            return;
+        }
+        let mut files = Files::default();
+        let number = files.number_of(&map);
+        assert!(files.get(number).address_of(0).is_some());
     }
 }

@@ -1,5 +1,6 @@
 //! What could not be seen, why, and what would show it: the steps in which explaining degrades.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
@@ -111,6 +112,20 @@ impl Missing {
             ),
         };
         Missing(format!("no names of the kernel's functions: {what}; {setting}"))
+    }
+
+    /// Files that code was mapped from are not to be had.
+    pub(crate) fn no_files(names: &BTreeSet<String>) -> Missing {
+        const SHOWN_MAX: usize = 5;
+        let shown: Vec<&str> = names.iter().map(String::as_str).take(SHOWN_MAX).collect();
+        let more = names.len() - shown.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Missing(format!(
+            "no names of functions in {}{more}: what was mapped is not what has that name now, as after an \
+             update or in another mount namespace, or may not be read; root sees it as long as the \
+             process is there",
+            shown.join(", ")
+        ))
     }
 
     /// Tracepoints cannot be used.

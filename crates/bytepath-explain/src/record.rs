@@ -5,6 +5,8 @@
 
 use perf_event::SampleFlag;
 
+use crate::files::Identity;
+
 /// The fields of every sample; the first three stand behind every other record too.
 pub(crate) const FIELDS: SampleFlag = SampleFlag::TID
     .union(SampleFlag::TIME)
@@ -63,12 +65,13 @@ pub(crate) enum Kind {
     Lost(u64),
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Map {
     pub(crate) pid: u32,
     pub(crate) start: u64,
     pub(crate) bytes: u64,
     pub(crate) offset: u64,
+    pub(crate) file: Identity,
     pub(crate) name: String,
 }
 
@@ -146,9 +149,11 @@ pub(crate) fn read(kind: u32, misc: u16, bytes: &[u8], registers: Option<u32>) -
 fn map(fields: &mut Fields<'_>) -> Option<Map> {
     let (pid, _tid) = (fields.u32()?, fields.u32()?);
     let (start, bytes, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
-    // Device, inode and its generation, or a build id; protection and flags.
-    fields.skip(24 + 8)?;
-    Some(Map { pid, start, bytes, offset, name: fields.text() })
+    let (major, minor) = (fields.u32()?, fields.u32()?);
+    let file = Identity { device: rustix::fs::makedev(major, minor), inode: fields.u64()? };
+    // The inode's generation; protection and flags.
+    fields.skip(8 + 8)?;
+    Some(Map { pid, start, bytes, offset, file, name: fields.text() })
 }
 
 fn sample(mut fields: Fields<'_>, registers: Option<u32>) -> Option<Record> {

@@ -1,12 +1,12 @@
 //! Names for places: the kernel's by /proc/kallsyms, those of user space by the files that code was
 //! mapped from, which are there when the process is not any more.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 use blazesym::MaybeDefault;
-use blazesym::symbolize::source::{Elf, Kernel, Source};
+use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use bytepath_report::table::printable;
 
@@ -75,6 +75,7 @@ impl Names {
         let mut names = Names(vec![Vec::new(); places.len()]);
         let symbolizer = Symbolizer::builder().enable_code_info(false).build();
         let (mut kernel, mut files) = (Vec::new(), HashMap::<u32, Vec<(usize, u64)>>::new());
+        let mut unread = BTreeSet::new();
         for (number, place) in places.iter().enumerate() {
             match place {
                 Place::Kernel(address) => kernel.push((number, *address)),
@@ -82,18 +83,34 @@ impl Names {
                     files.entry(*file).or_default().push((number, *address));
                 }
                 Place::Within(file) => {
-                    let name = &all.get(*file).name;
-                    names.0[number] = vec![file_alone(name)];
+                    let file = all.get(*file);
+                    names.0[number] = vec![file_alone(&file.name)];
+                    if file.is_missing() {
+                        unread.insert(clean(&file.name));
+                    }
                 }
                 Place::Unknown => names.0[number] = vec![user("[unknown]", None)],
             }
         }
+        if !unread.is_empty() {
+            missing.push(Missing::no_files(&unread).0);
+        }
         names.of_kernel(&symbolizer, &kernel, missing);
         for (file, places) in files {
-            let name = &all.get(file).name;
-            let source = Source::Elf(Elf::new(name.clone()));
+            let file = all.get(file);
+            let name = &file.name;
             let fallback = |_: u64| file_alone(name);
-            names.found(&symbolizer, &source, &places, &fallback, &|text| user(text, Some(name)));
+            match file.symbols().map(Source::Elf) {
+                Some(source) => {
+                    let named = |text: &str| user(text, Some(name));
+                    names.found(&symbolizer, &source, &places, &fallback, &named);
+                }
+                None => {
+                    for (number, address) in places {
+                        names.0[number] = vec![fallback(address)];
+                    }
+                }
+            }
         }
         names
     }
@@ -197,15 +214,19 @@ fn is_zero(address: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Map;
 
     #[test]
     fn no_name_ends_a_frame_or_a_line_of_folded_stacks() {
         let mut files = Files::default();
-        let file = files.number_of("/no/such/li\nb;1\u{1b}.so");
+        let name = "/no/such/li\nb;1\u{1b}.so".to_owned();
+        let file = files.number_of(&Map { name, ..Map::default() });
         let places = [Place::Within(file), Place::File(file, 7)];
-        for found in of_places(&files, &places, &mut Vec::new()) {
+        let mut missing = Vec::new();
+        for found in of_places(&files, &places, &mut missing) {
             assert_eq!(found[0].name, "[li b:1\u{fffd}.so]");
         }
+        assert!(missing.len() == 1 && missing[0].contains("/no/such/li b:1"), "{missing:?}");
         assert_eq!(clean("[u8; 4]\n"), "[u8: 4] ");
         let named =
             crate::collect::Thread { pid: 1, tid: 1, name: "a\nb;".to_owned(), whose: Whose::Work };

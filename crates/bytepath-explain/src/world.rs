@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 
-use crate::files::Files;
+use crate::files::{Files, Identity};
 use crate::record::{Kind, Map, ToUnwind};
 use crate::unwind::{Cache, Unwinding};
 
@@ -169,7 +169,7 @@ impl World {
             return;
         }
         let end = map.start.saturating_add(map.bytes);
-        let file = self.files.number_of(&map.name);
+        let file = self.files.number_of(map);
         let process = self.processes.entry(map.pid).or_insert_with(Process::new);
         let overlapped: Vec<u64> = process
             .maps
@@ -310,11 +310,15 @@ fn mapped_code(pid: u32, line: &str) -> Option<Map> {
     let (start, end) = words.next()?.split_once('-')?;
     let rights = words.next()?;
     let offset = u64::from_str_radix(words.next()?, 16).ok()?;
-    let name = words.nth(2).unwrap_or_default().trim_start();
+    let (major, minor) = words.next()?.split_once(':')?;
+    let device = |hex| u32::from_str_radix(hex, 16).ok();
+    let device = rustix::fs::makedev(device(major)?, device(minor)?);
+    let file = Identity { device, inode: words.next()?.parse().ok()? };
+    let name = words.next().unwrap_or_default().trim_start();
     let start = u64::from_str_radix(start, 16).ok()?;
     let bytes = u64::from_str_radix(end, 16).ok()?.checked_sub(start)?;
     let name = if name.is_empty() { "//anon" } else { name }.to_owned();
-    rights.contains('x').then_some(Map { pid, start, bytes, offset, name })
+    rights.contains('x').then_some(Map { pid, start, bytes, offset, file, name })
 }
 
 #[cfg(test)]
@@ -379,7 +383,8 @@ mod tests {
         let pid = 1 << 24;
         let mut world = World::new(&[pid], []);
         let name = "[vdso]".to_owned();
-        world.learn(Kind::Map(Map { pid, start: 0x1000, bytes: 0x1000, offset: 0, name }));
+        let map = Map { pid, start: 0x1000, bytes: 0x1000, name, ..Map::default() };
+        world.learn(Kind::Map(map));
         let place = |world: &mut World| world.user_places(pid, &[0x1800], None);
         assert_eq!(place(&mut world), [Place::Within(0)]);
         world.learn(Kind::Comm { pid, tid: pid, name: "new".to_owned(), exec: true });
@@ -393,6 +398,7 @@ mod tests {
         let map = mapped_code(1, line).expect("it is code");
         assert_eq!((map.start, map.bytes, map.offset), (0x7f00, 0x10, 0x1000));
         assert_eq!(map.name, "/tmp/a b (deleted)");
+        assert_eq!(map.file, Identity { device: 0xfd00, inode: 12 });
         assert_eq!(mapped_code(1, "7f00-7f10 rw-p 00001000 fd:00 12 /tmp/a"), None);
         assert_eq!(mapped_code(1, "what is this"), None);
     }

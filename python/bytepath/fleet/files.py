@@ -1,8 +1,10 @@
 """Files for what was found: that they can be written is seen before hours of work, and what keeps them from it is said."""
 
 import contextlib
+import errno
 import io
 import os
+import stat
 import sys
 import unicodedata
 from pathlib import Path
@@ -16,6 +18,7 @@ def check(*paths: str | Path | None) -> None:
     for path in paths:
         if path is not None and str(path) != "-":
             try:
+                refuse_planted(path)
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
             except OSError as error:
                 raise _said(path, error) from error
@@ -24,9 +27,23 @@ def check(*paths: str | Path | None) -> None:
 def write(path: str | Path, text: str) -> None:
     """Writes a file."""
     try:
+        refuse_planted(path)
         Path(path).write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise _said(path, error) from error
+
+
+def refuse_planted(path: str | Path) -> None:
+    """Refuses a link of somebody else's in a folder where everybody makes them, as /tmp is, which the kernel itself follows
+    for nobody else (fs.protected_symlinks)."""
+    try:
+        link, folder = os.lstat(path), os.stat(os.path.dirname(path) or ".")
+    except OSError:
+        return
+    for_all = stat.S_ISVTX | stat.S_IWOTH
+    owns = (os.geteuid(), folder.st_uid)
+    if stat.S_ISLNK(link.st_mode) and folder.st_mode & for_all == for_all and link.st_uid not in owns:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def tell(text: str | None, *kept: tuple[str | Path, str]) -> None:

@@ -99,6 +99,7 @@ def escaped(value: str) -> str:
 
 def replace(path: Path, text: str, mode: int) -> None:
     """Puts a new file in the place of the old one, with its mode if there was one. Who reads it finds either, whole."""
+    files.refuse_planted(path)
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise OSError(0, "it is no regular file")

@@ -1,6 +1,7 @@
 """What runs on the workers: pieces of a copying by a `bytepath` that stays, and commands of it."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -28,6 +29,8 @@ SLOT_WAIT_S = 0.02
 TURN_WAIT_S = 0.1
 SAID_BYTES = 4096
 PROFILE_S = 10
+MARK_MAX = 256
+"""No word that is left for others is longer."""
 
 
 def program() -> str | None:
@@ -316,9 +319,18 @@ def remove_tree(path: str) -> None:
 
 
 def mark(path: str, text: str) -> tuple[int | None, str | None] | None:
-    """Leaves a word in a file, for others to find; the error's number and word where it cannot."""
+    """Leaves a word in a file, for others to find; the error's number and word where it cannot. Who owns the directory above
+    can put one of their own in the place of that of the file, and in it a link to a file of ours."""
+    name = os.path.basename(path)
     try:
-        Path(path).write_text(text)
+        with _folder_of(path) as folder:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            with open(file, "w") as written:
+                if os.fstat(file).st_uid != os.fstat(folder).st_uid:
+                    return errno.EPERM, f"{os.path.dirname(path)} belongs to somebody else"
+                written.write(text)
     except OSError as error:
         return error.errno, error.strerror
     return None
@@ -327,11 +339,24 @@ def mark(path: str, text: str) -> tuple[int | None, str | None] | None:
 def marked(path: str) -> str | None:
     """The word that somebody left in a file."""
     try:
-        # Some file systems tell of new names only once the directory is looked at.
-        os.listdir(os.path.dirname(path))
-        return Path(path).read_text()
+        with _folder_of(path) as folder:
+            # Some file systems tell of new names only once the directory is looked at.
+            os.listdir(folder)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            with open(os.open(os.path.basename(path), flags, dir_fd=folder), errors="replace") as file:
+                return file.read(MARK_MAX)
     except OSError:
         return None
+
+
+@contextlib.contextmanager
+def _folder_of(path: str) -> Iterator[int]:
+    """The directory of a file, open, whatever comes to stand in its place; no link is followed there."""
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
 
 
 # -- commands of bytepath --

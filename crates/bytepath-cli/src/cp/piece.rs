@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{AtFlags, Mode, StatxFlags};
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use signal_hook::consts::SIGURG;
 
@@ -121,7 +121,11 @@ impl Process {
 
     fn answer(&self, request: Request, voice: &Voice<'_>, umask: u32) -> Answer {
         let tally = Tally::for_threads(1);
-        let stage = Stage::open(&self.ground.stage(request.stage), &self.ground.token);
+        let (run, name) = (self.ground.run_directory(), ground::stage(request.stage));
+        let stage = run
+            .as_ref()
+            .map_err(|errno| *errno)
+            .and_then(|run| Stage::new(self.ground.own(run.as_fd(), &name)?, &self.ground.token));
         let mut answer = Answer::default();
         let staged = request.items.iter().any(needs_stage);
         if let Err(errno) = &stage
@@ -129,7 +133,7 @@ impl Process {
         {
             answer.fenced = matches!(*errno, Errno::NOENT | Errno::STALE);
             if !answer.fenced {
-                let at = self.ground.stage(request.stage);
+                let at = self.ground.run.join(name);
                 let word = crate::classic::word(*errno);
                 answer.stop = Some(format!("cannot open {}: {word}", at.display()));
             }
@@ -156,10 +160,13 @@ impl Process {
             pace: Pace::new(&request),
             staged,
             answer,
-            own: identity_of(&self.ground.run),
-            began: rustix::fs::open(&self.ground.run, ground::DIRECTORY, Mode::empty())
+            own: run
+                .as_ref()
                 .ok()
-                .and_then(born),
+                .and_then(|run| rustix::fs::fstat(run).ok())
+                .as_ref()
+                .map(identity),
+            began: run.ok().and_then(born),
             sink_root: identity_of(&self.ground.sink),
             directories: Vec::new(),
             bytes_before: 0,

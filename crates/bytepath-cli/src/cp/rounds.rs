@@ -102,7 +102,7 @@ mod tests {
     fn order(kinds: &str, parts: usize, in_order_from: usize) -> (Vec<usize>, Vec<Option<usize>>) {
         let byte = |kind| if kind == 'f' { IS_FILE } else { IS_FILE + 1 };
         let lines = kinds.chars().flat_map(|kind| [byte(kind), b'n', 0]).collect();
-        let entries = Entries::of_lines(lines);
+        let entries = Entries::of_lines(lines).expect("lines");
         let mut rounds = Rounds::through(&entries, parts).expect("there are enough");
         let (mut order, mut left) = (Vec::new(), Vec::new());
         for at in 0..entries.len() {

@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::place::{Directory, Place};
@@ -21,13 +20,11 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Opens the directory of this path.
+    /// One that is open.
     ///
     /// # Errors
-    /// The kernel's word: ENOENT once it is gone.
-    pub(super) fn open(path: &std::path::Path, token: &str) -> Result<Stage, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = rustix::fs::open(path, flags, Mode::empty())?;
+    /// The kernel's word.
+    pub(super) fn new(open: OwnedFd, token: &str) -> Result<Stage, Errno> {
         let device = rustix::fs::fstat(&open)?.st_dev;
         let (directory, made) = (Arc::new(open), AtomicU64::new(0));
         Ok(Stage { directory, device, token: token.to_owned(), made })

@@ -74,6 +74,11 @@ pub(super) const IS_FILE: u8 = 1;
 const IS_DIRECTORY: u8 = 2;
 const IS_OTHER: u8 = 3;
 
+/// Whether this can be the name of something in a directory, and leads nowhere else.
+pub(super) fn is_entry(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/')
+}
+
 /// The names in a directory, in one piece of memory.
 pub(super) struct Entries {
     /// Each behind a byte that says what it is the name of, with a zero at its end, and no other.
@@ -107,7 +112,17 @@ impl Entries {
     }
 
     /// Those that [`Entries::lines`] wrote.
-    pub(super) fn of_lines(names: Vec<u8>) -> Entries {
+    ///
+    /// # Errors
+    /// EINVAL: not all of them are names in a directory, and so something else wrote them.
+    pub(super) fn of_lines(names: Vec<u8>) -> Result<Entries, Errno> {
+        let mut lines = names.split_inclusive(|byte| *byte == 0);
+        let is_line = |line: &[u8]| matches!(line, [_, name @ .., 0] if is_entry(name));
+        lines.all(is_line).then(|| Entries::ordered(names)).ok_or(Errno::INVAL)
+    }
+
+    /// In the order of the lines.
+    fn ordered(names: Vec<u8>) -> Entries {
         let starts = std::iter::once(0).chain(memchr::memchr_iter(0, &names).map(|end| end + 1));
         let order = starts.take_while(|start| *start < names.len());
         let order = order.map(|start| (0, start as u32)).collect();
@@ -122,7 +137,7 @@ impl Entries {
             names.extend_from_slice(file.as_bytes());
             names.push(0);
         }
-        Entries::of_lines(names)
+        Entries::ordered(names)
     }
 
     /// From this one on, in their order: each a byte that says what it is the name of, the

@@ -5,10 +5,13 @@
 //! started stays ignored, so that the stages begin with it ignored too.
 
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::low_level::signal_name;
@@ -27,11 +30,20 @@ impl Signals {
     /// Catches them from now on; programs that are started get the default for what is caught.
     pub(crate) fn caught() -> std::io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
-        let caught = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter();
-        let caught = caught.filter(|signal| !is_ignored(*signal)).chain([SIGCHLD]);
+        let caught = to_catch().chain([SIGCHLD]);
         let delivery =
             SignalDelivery::with_pipe(read, write, SignalOnly, caught.collect::<Vec<_>>())?;
         Ok(Signals { delivery, seen: Vec::new(), went_on: false })
+    }
+
+    /// Has the second of them end this process, whatever it is at.
+    pub(crate) fn end_by_the_second() -> std::io::Result<()> {
+        let one_came = Arc::new(AtomicBool::new(false));
+        for signal in to_catch() {
+            flag::register_conditional_default(signal, one_came.clone())?;
+            flag::register(signal, one_came.clone())?;
+        }
+        Ok(())
     }
 
     /// Hears from now on, too, that this process goes on after it was stopped.
@@ -69,6 +81,10 @@ impl Signals {
         self.seen.extend(others.into_iter().filter(|signal| *signal != SIGCHLD));
         self.seen.first().copied()
     }
+}
+
+fn to_catch() -> impl Iterator<Item = i32> {
+    [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal))
 }
 
 const LONG: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };

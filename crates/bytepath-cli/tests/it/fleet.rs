@@ -284,6 +284,87 @@ fn a_piece_that_comes_when_all_is_over_changes_nothing() {
 }
 
 #[test]
+fn a_directory_for_the_work_that_somebody_else_put_there_leads_nowhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    let (run, theirs) = (folder.path().join("to/run"), folder.path().join("theirs"));
+    let mode = fs::metadata(&run).expect("it is there").mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let all = ["stage-0", "stage-1", "lists"];
+    let refuses = |piece: &mut Piece, what: &str| {
+        for name in all {
+            fs::write(theirs.join(name).join("kept"), b"\x01d\0").expect("a file");
+        }
+        let tree = json!({ "do": "tree", "d": "", "l": "kept", "a": 0, "z": 3, "w": 1.0 });
+        let fence = json!({ "do": "fence", "stage": 0 });
+        let prepare = json!({ "do": "prepare", "stages": [0] });
+        for item in [prepare, fence, tree, json!({ "do": "clean" })] {
+            let answer = piece.ask(json!([item]));
+            let failed = answer["failed"].as_array().is_some_and(|failed| failed.len() == 1);
+            assert!(failed || answer["stop"].is_string(), "{what}: {item}: {answer}");
+        }
+        for name in all {
+            assert_eq!(fs::read_dir(theirs.join(name)).expect("a folder").count(), 1, "{what}");
+        }
+        assert!(!folder.path().join("to/d").exists(), "{what}");
+    };
+    fs::rename(&run, &theirs).expect("it is moved away");
+    symlink(&theirs, &run).expect("a link");
+    refuses(&mut piece, "a link to it");
+    fs::remove_file(&run).expect("it was there");
+    fs::create_dir(&run).expect("a folder");
+    for name in all {
+        symlink(theirs.join(name), run.join(name)).expect("a link");
+    }
+    refuses(&mut piece, "links in it");
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped in part: only root can give a directory to somebody else");
+        return;
+    }
+    fs::remove_dir_all(&run).expect("it was there");
+    fs::rename(&theirs, &run).expect("it is back");
+    std::os::unix::fs::chown(&run, Some(65534), None).expect("it is somebody else's");
+    symlink("to/run", &theirs).expect("a link");
+    refuses(&mut piece, "somebody else's");
+}
+
+#[test]
+fn names_that_lead_out_of_their_directories_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut piece = prepared(folder.path());
+    fs::write(folder.path().join("secret"), b"secret").expect("a file");
+    fs::create_dir(folder.path().join("to/d")).expect("a folder");
+    let list = folder.path().join("to/run/lists/one");
+    for lines in ["\x01../secret\0", "\x01..\0", "\x01.\0", "\x01\0", "\x01/f\0", "\0", "\x01f"] {
+        fs::write(&list, lines).expect("a file");
+        let tree =
+            json!({ "do": "tree", "d": "d", "l": "one", "a": 0, "z": lines.len(), "w": 1.0 });
+        let answer = piece.ask(json!([tree]));
+        assert_eq!(answer["failed"].as_array().map(Vec::len), Some(1), "{lines:?}: {answer}");
+        assert_eq!((&answer["files"], &answer["rest"]), (&json!(0), &json!([])), "{lines:?}");
+    }
+    fs::write(&list, "..\0").expect("a file");
+    let answer = piece.ask(json!([{ "do": "attributes", "l": "one", "a": 0 }]));
+    assert_eq!(answer["failed"].as_array().map(Vec::len), Some(1), "{answer}");
+    let names = json!([{ "do": "tree", "d": "", "n": ["d/f"], "w": 1.0 }]);
+    assert_eq!(piece.ask(names)["failed"].as_array().map(Vec::len), Some(1));
+    assert_eq!(fs::read_dir(folder.path().join("to/d")).expect("a folder").count(), 0);
+    assert!(!folder.path().join("to/secret").exists());
+    for leads_out in [
+        json!({ "do": "tree", "d": "..", "w": 1.0 }),
+        json!({ "do": "tree", "d": "d", "n": ["../../secret"], "w": 1.0 }),
+        json!({ "do": "attributes", "l": "../../../secret", "a": 0 }),
+        json!({ "do": "closed", "dirs": ["d/../.."] }),
+    ] {
+        let mut piece = Piece::new(folder.path(), "two");
+        piece.request(json!({ "items": [leads_out], "budget_ms": 10_000 }));
+        // Waiting closes it, and a process that nobody asks any more ends as it is.
+        let _asks = piece.child.stdin.take();
+        assert_eq!(piece.child.wait().expect("it ends").code(), Some(1), "{leads_out}");
+    }
+}
+
+#[test]
 fn a_process_for_pieces_ends_with_whoever_asks() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut piece = prepared(folder.path());

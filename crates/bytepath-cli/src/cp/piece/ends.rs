@@ -2,17 +2,17 @@
 //! of directories.
 
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::Work;
-use super::ground::{self, LIST_BYTES, Side};
+use super::ground::{self, Ground, LIST_BYTES, LISTS, Side};
 use super::words::{Apart, Item, Name};
 use crate::cp::entry::{Pair, Sink, SinkIs};
 use crate::cp::link::{self, Replace};
@@ -22,9 +22,6 @@ use crate::cp::voice::{Done, q};
 
 /// Stages that there are: one for files, and one for names.
 const STAGES: u32 = 2;
-
-/// Permissions of directories for the work, but for the umask.
-const ANYBODY: u32 = 0o777;
 
 /// How a file or directory is opened that something is mounted on.
 const MOUNT: OFlags =
@@ -40,11 +37,7 @@ impl Work<'_> {
         let made = rustix::fs::stat(&ground.source)
             .map_err(Into::into)
             .and_then(|stat| make(&ground.sink, self.new_mode(&stat)))
-            .and_then(|()| make(&ground.run, ANYBODY))
-            .and_then(|()| make(&ground.lists(), ANYBODY))
-            .and_then(|()| {
-                stages.iter().try_for_each(|number| make(&ground.stage(*number), ANYBODY))
-            });
+            .and_then(|()| Ok(make_run(ground, &stages)?));
         if let Err(error) = made {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             let what = format!("cannot prepare {}", q(&ground.run));
@@ -54,22 +47,21 @@ impl Work<'_> {
 
     /// Removes a stage with all in it. From then on nobody can replace anything by way of it.
     pub(super) fn fence(&mut self, stage: u32) {
-        let path = self.process.ground.stage(stage);
-        if let Err(error) = remove(&path) {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            self.failed_by(Item::Fence { stage }, format!("cannot remove {}", q(&path)), errno);
+        let ground = &self.process.ground;
+        let name = ground::stage(stage);
+        if let Err(errno) = remove_from_run(ground, &[&name]) {
+            let what = format!("cannot remove {}", q(ground.run.join(name)));
+            self.failed_by(Item::Fence { stage }, what, errno);
         }
     }
 
     pub(super) fn clean(&mut self) {
         let ground = &self.process.ground;
-        let removed = (0..STAGES)
-            .map(|number| ground.stage(number))
-            .chain([ground.lists()])
-            .try_for_each(|path| remove(&path))
-            .and_then(|()| remove(&ground.run));
-        if let Err(error) = removed {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let names: Vec<_> = (0..STAGES).map(ground::stage).chain([LISTS.into()]).collect();
+        let names: Vec<&OsStr> = names.iter().map(|name| &**name).collect();
+        let removed = remove_from_run(ground, &names)
+            .and_then(|()| remove(ground, CWD, ground.run.as_os_str()));
+        if let Err(errno) = removed {
             let what = format!("cannot remove {}", q(&ground.run));
             self.failed_by(Item::Clean, what, errno);
         }
@@ -212,6 +204,14 @@ impl Work<'_> {
         let mut at = 0;
         while let Some(length) = memchr::memchr(0, &bytes[at..]) {
             let path = Name(OsStr::from_bytes(&bytes[at..at + length]).to_owned());
+            if !path.stays_below() {
+                let what = "cannot read a list".into();
+                return self.failed_by(
+                    Item::Attributes { l, a: a + at as u64 },
+                    what,
+                    Errno::INVAL,
+                );
+            }
             at += length + 1;
             if self.directory(&path, None).is_err() {
                 self.failed(Item::Closed { dirs: vec![path], new: false });
@@ -322,24 +322,53 @@ fn make(path: &Path, permissions: u32) -> std::io::Result<()> {
     }
 }
 
+/// Makes the directory for the work, and what belongs in it, nobody else's.
+fn make_run(ground: &Ground, stages: &[u32]) -> Result<(), Errno> {
+    let make = |above: BorrowedFd<'_>, name: &OsStr| {
+        match rustix::fs::mkdirat(above, name, Mode::RWXU) {
+            Err(Errno::EXIST) => {}
+            made => made?,
+        }
+        ground.own(above, name)
+    };
+    let run = make(CWD, ground.run.as_os_str())?;
+    // An earlier version let others in, as far as the umask did. Not all file systems know of that.
+    let _ = rustix::fs::fchmod(&run, Mode::RWXU);
+    let stages = stages.iter().map(|number| ground::stage(*number));
+    stages.chain([LISTS.into()]).try_for_each(|name| make(run.as_fd(), &name).map(drop))
+}
+
+/// Removes directories of files from the one for the work, if that is there.
+fn remove_from_run(ground: &Ground, names: &[&OsStr]) -> Result<(), Errno> {
+    let run = match ground.run_directory() {
+        Err(Errno::NOENT) => return Ok(()),
+        open => open?,
+    };
+    names.iter().try_for_each(|name| remove(ground, run.as_fd(), name))
+}
+
 /// Removes a directory of files, until nobody makes any more in it.
-fn remove(path: &Path) -> std::io::Result<()> {
+fn remove(ground: &Ground, above: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
     for _ in 0..ROUNDS_MAX {
-        let entries = match std::fs::read_dir(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
+        let open = match ground.own(above, name) {
+            Err(Errno::NOENT) => return Ok(()),
+            open => open?,
         };
-        for entry in entries {
-            match std::fs::remove_file(entry?.path()) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        for entry in Dir::read_from(&open)? {
+            let entry = entry?;
+            if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                continue;
+            }
+            match rustix::fs::unlinkat(&open, entry.file_name(), AtFlags::empty()) {
+                Err(Errno::NOENT) => {}
                 removed => removed?,
             }
         }
-        match std::fs::remove_dir(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        match rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY) => {}
+            Err(Errno::NOENT) => return Ok(()),
             removed => return removed,
         }
     }
-    Err(std::io::Error::from(std::io::ErrorKind::DirectoryNotEmpty))
+    Err(Errno::NOTEMPTY)
 }

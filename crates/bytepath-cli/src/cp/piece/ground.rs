@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::words::Name;
@@ -35,7 +35,21 @@ pub(super) struct Ground {
 pub(super) const LIST_BYTES: u64 = 1 << 20;
 
 /// Where lists lie, in the directory for the work.
-const LISTS: &str = "lists";
+pub(super) const LISTS: &str = "lists";
+
+/// How lists are opened, whatever stands in their place.
+const LIST: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// How new ones are.
+const NEW: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 impl Ground {
     pub(super) fn new(source: &Path, sink: &Path, run: &Path, token: &str) -> Ground {
@@ -71,20 +85,41 @@ impl Ground {
         })
     }
 
-    /// The stage of this part of the work.
-    pub(super) fn stage(&self, number: u32) -> PathBuf {
-        self.run.join(format!("stage-{number}"))
+    /// The directory for the work, held open.
+    ///
+    /// # Errors
+    /// The kernel's word, and EPERM for one of somebody else's: who owns the destination can put another in
+    /// its place at any time, and by links in that have this process write, or remove, files anywhere.
+    pub(super) fn run_directory(&self) -> Result<OwnedFd, Errno> {
+        self.own(CWD, self.run.as_os_str())
     }
 
-    pub(super) fn lists(&self) -> PathBuf {
-        self.run.join(LISTS)
+    /// Opens a directory by its name in another.
+    ///
+    /// # Errors
+    /// As of [`Ground::run_directory`].
+    pub(super) fn own(&self, above: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+        let open = directory(above, name)?;
+        let owner = rustix::fs::fstat(&open)?.st_uid;
+        // A server of files may take root for nobody.
+        let is_ours = owner == rustix::process::geteuid().as_raw() || owner == self.maker(&open)?;
+        is_ours.then_some(open).ok_or(Errno::PERM)
+    }
+
+    /// Whose the files are that this process makes in a directory.
+    fn maker(&self, open: &OwnedFd) -> Result<u32, Errno> {
+        let name = format!("{}-{}", self.token, self.next());
+        let file = rustix::fs::openat(open, &name, NEW, Mode::RUSR | Mode::WUSR)?;
+        let _ = rustix::fs::unlinkat(open, &name, AtFlags::empty());
+        Ok(rustix::fs::fstat(file)?.st_uid)
     }
 
     /// Makes a list of names, and says how it is called.
     pub(super) fn new_list(&self) -> std::io::Result<(std::fs::File, OsString)> {
         let name = OsString::from(format!("{}-{}", self.token, self.next()));
-        let file = std::fs::File::create_new(self.lists().join(&name))?;
-        Ok((file, name))
+        let lists = self.own(self.run_directory()?.as_fd(), OsStr::new(LISTS))?;
+        let file = rustix::fs::openat(lists, &name, NEW, Mode::RUSR | Mode::WUSR)?;
+        Ok((file.into(), name))
     }
 
     /// Writes a list of names; how it is called.
@@ -98,14 +133,19 @@ impl Ground {
     /// A list's bytes from one place to another, or to its end.
     ///
     /// # Errors
-    /// Besides those of reading: it does not reach so far, or has nothing, as after a crash of its file system.
+    /// Besides those of reading: it is no file, does not reach so far, or has nothing, as after a crash of its
+    /// file system.
     pub(super) fn read_list(
         &self,
         name: &OsStr,
         from: u64,
         to: Option<u64>,
     ) -> std::io::Result<Vec<u8>> {
-        let mut file = std::fs::File::open(self.lists().join(name))?;
+        let lists = self.own(self.run_directory()?.as_fd(), OsStr::new(LISTS))?;
+        let mut file = std::fs::File::from(rustix::fs::openat(lists, name, LIST, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(Errno::INVAL.into());
+        }
         file.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
         let most = to.map_or(LIST_BYTES, |to| to.saturating_sub(from));
@@ -149,6 +189,11 @@ impl Ground {
         };
         Ok((place(source, from), place(sink, to)))
     }
+}
+
+/// What the stage of this part of the work is called.
+pub(super) fn stage(number: u32) -> OsString {
+    format!("stage-{number}").into()
 }
 
 /// The directory of a path, which is empty for the root, and the name in it.

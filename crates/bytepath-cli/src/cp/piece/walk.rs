@@ -115,11 +115,11 @@ impl Work<'_> {
         let ground = &self.process.ground;
         if let Some(names) = &tree.n {
             let lines = names.iter().flat_map(|name| line(tree::IS_FILE, &name.0)).collect();
-            return Ok(Some(Entries::of_lines(lines)));
+            return Ok(Some(Entries::of_lines(lines)?));
         }
         if let Some(list) = &tree.l {
             let lines = ground.read_list(&list.0, tree.a, Some(tree.z))?;
-            return Ok(Some(Entries::of_lines(lines)));
+            return Ok(Some(Entries::of_lines(lines)?));
         }
         let mut room = Vec::with_capacity(tree::ENTRIES_BYTES);
         let source = &*open.ends.source;

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use crate::cp::tree::is_entry;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A path or name, which in JSON is a string of one character for each byte: names of any bytes are
@@ -24,7 +25,19 @@ impl<'de> Deserialize<'de> for Name {
             text.chars().map(|char| u8::try_from(u32::from(char))).collect();
         let bytes = bytes
             .map_err(|_| serde::de::Error::custom("a name has a character that is no byte"))?;
-        Ok(Name(OsString::from_vec(bytes)))
+        let name = Name(OsString::from_vec(bytes));
+        match name.stays_below() {
+            true => Ok(name),
+            false => Err(serde::de::Error::custom("a name leads out of its directory")),
+        }
+    }
+}
+
+impl Name {
+    /// Whether it is the root, or a path to what can only lie below it.
+    pub(super) fn stays_below(&self) -> bool {
+        let path = self.0.as_bytes();
+        path.is_empty() || path.split(|byte| *byte == b'/').all(is_entry)
     }
 }
 

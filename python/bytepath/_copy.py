@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from bytepath import _bytepath
 from bytepath._ends import End, Opened
-from bytepath._errors import CopyError, make
+from bytepath._errors import CopyError, make, make_same_file
 from bytepath._progress import Progress, check, teller
 
 
@@ -250,29 +251,39 @@ def plan(
     opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
     opened_source.check_open()
     opened_sink.check_open()
-    opened_source.open(os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        planned = _planned(opened_source.descriptor, opened_sink, asked)
-    finally:
-        opened_source.close()
+    with _looked_at(opened_source) as one, _looked_at(opened_sink) as other:
+        planned = _bytepath.plan_for(one, other, asked)
     routes = [PlannedRoute(r.name, r.expected_gib_per_s, r.why) for r in planned.routes]
     return Plan(planned.reason, routes, dict(planned.refused), planned.text)
 
 
-def _planned(source: int, sink: Opened, asked: dict[str, Any]) -> _bytepath.Planned:
-    """The plan for a sink that is not open yet."""
-    if not sink.is_there():
-        with _stand_in_for(sink) as stand_in:
-            return _bytepath.plan_for(source, stand_in.fileno(), asked)
-    # Opened both ways, a FIFO needs no reader.
+@contextmanager
+def _looked_at(end: Opened) -> Iterator[int]:
+    """A descriptor of an end that nothing is to be read from or written to."""
+    is_sink = end.role == "sink"
+    if end.is_fifo():
+        # Whoever waits at its other end would take this for the peer, which leaves at once.
+        reader, writer = os.pipe()
+        try:
+            yield writer if is_sink else reader
+        finally:
+            os.close(reader)
+            os.close(writer)
+        return
+    if is_sink and not end.is_there():
+        with _stand_in_for(end) as stand_in:
+            yield stand_in.fileno()
+        return
     try:
-        sink.open(os.O_RDWR | os.O_NONBLOCK)
+        end.open((os.O_RDWR if is_sink else os.O_RDONLY) | os.O_NONBLOCK)
     except PermissionError:
-        sink.open(os.O_WRONLY | os.O_NONBLOCK)
+        if not is_sink:
+            raise
+        end.open(os.O_WRONLY | os.O_NONBLOCK)
     try:
-        return _bytepath.plan_for(source, sink.descriptor, asked)
+        yield end.descriptor
     finally:
-        sink.close()
+        end.close()
 
 
 def _stand_in_for(sink: Opened) -> IO[bytes]:
@@ -373,15 +384,14 @@ class _Both:
             self._sink.open(os.O_WRONLY | os.O_CREAT, self._asked["stall"])
 
     def _check_sink(self) -> None:
-        """Refuses it before it is emptied."""
+        """Refuses it before it is emptied, and before anything is taken from the source."""
         if self._verify:
             self._check_verifiable(self._sink)
             self._check_readable()
-        if self._is_emptied:
-            if os.path.sameopenfile(self.source, self.sink):
-                raise make(errno.EINVAL, "the source is the sink: nothing was copied")
-            if self._is_chosen:
-                _bytepath.plan_for(self.source, self.sink, self._asked)
+        if self._is_emptied and os.path.sameopenfile(self.source, self.sink):
+            raise make_same_file(errno.EINVAL, "the source is the sink: nothing was copied")
+        if self._is_chosen:
+            _bytepath.plan_for(self.source, self.sink, self._asked)
 
     def empty_sink(self) -> None:
         """Empties it, if it is a file that a path names, and nothing of it is to stay."""
@@ -401,7 +411,8 @@ class _Both:
         if not stat.S_ISREG(os.fstat(self.sink).st_mode):
             return
         try:
-            os.close(os.open(f"/proc/self/fd/{self.sink}", os.O_RDONLY))
+            with _to_read_again(self.sink):
+                pass
         except PermissionError:
             text = f"verify reads the sink again, and {self._sink.name!r} may not be read: nothing was copied"
             raise make(errno.EACCES, text, 0, None, "sink") from None
@@ -421,17 +432,28 @@ class _Both:
     def verify(self, count: int) -> None:
         """Reads both again, and compares."""
         starts = (self._start, self._sink.position() - count)
-        again = [os.open(f"/proc/self/fd/{fd}", os.O_RDONLY) for fd in (self.source, self.sink)]
-        try:
-            different = _bytepath.first_difference(again[0], again[1], starts, count)
-        finally:
-            for descriptor in again:
-                os.close(descriptor)
+        with _to_read_again(self.source) as one, _to_read_again(self.sink) as other:
+            different = _bytepath.first_difference(one, other, starts, count)
         if different is not None:
             text = f"byte {different} is not what was read: it was written since, or the device lies"
             raise make(errno.EIO, text, different, None, "sink")
 
 
+@contextmanager
+def _to_read_again(descriptor: int) -> Iterator[int]:
+    """The descriptor, or another on its file where it may not be read, or only in whole blocks. Closing one takes
+    the locks on the file (fcntl.lockf) from the process, so none is opened that need not be."""
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    if flags & os.O_ACCMODE != os.O_WRONLY and not flags & os.O_DIRECT:
+        yield descriptor
+        return
+    again = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY)
+    try:
+        yield again
+    finally:
+        os.close(again)
+
+
 def routes() -> dict[str, str]:
-    """The routes that there are, and what each does."""
+    """The routes that a copy may take, and what each does."""
     return dict(_bytepath.routes())

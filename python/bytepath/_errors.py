@@ -53,6 +53,20 @@ def make(
     return error
 
 
+class SameFileError(CopyError, shutil.SameFileError):
+    """A copy of a file to itself, as shutil's own functions call it."""
+
+    def __reduce__(self) -> Any:
+        return make_same_file, super().__reduce__()[1]
+
+
+def make_same_file(errno: int, text: str, offset: int = 0, *told: Any) -> CopyError:
+    """The exception for a source that is the sink; the rest is as for `make`."""
+    error = SameFileError(errno, text)
+    error.offset = offset
+    return error
+
+
 class TreeError(CopyError, shutil.Error):
     """A tree that was not copied whole: what could be copied was.
 

@@ -167,3 +167,16 @@ def test_a_bar_that_cannot_be_drawn_takes_nothing_from_a_pipe(tmp_path, monkeypa
             bytepath.copy(file, tmp_path / "b", progress=True)
         bytepath.copy(file, tmp_path / "b")
     assert (tmp_path / "b").read_bytes() == b"the rest"
+
+
+@pytest.mark.parametrize("asked", [{"route": "nope"}, {"route": "copy-file-range"}, {"profile": "/nonexistent"}])
+def test_what_cannot_be_asked_for_takes_nothing_from_a_pipe(asked):
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as taken, os.fdopen(writer, "wb") as sink:
+        with pipe_with_file(b"read ahead") as (file, source):
+            with pytest.raises((ValueError, OSError)):
+                bytepath.copy(file, sink, **asked)
+            source.close()
+            assert file.read() == b"read ahead"
+        sink.close()
+        assert taken.read() == b""

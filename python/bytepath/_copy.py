@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from bytepath import _bytepath
 from bytepath._ends import End, Opened
@@ -32,7 +32,9 @@ class Copied:
     seconds: float
     #: Routes that gave up before: name, byte reached, why.
     declined: list[tuple[str, int, str]] = field(default_factory=list, hash=False)
-    _told: Any = field(default="", repr=False, compare=False)
+
+    #: No field: what the engine told, or that in words.
+    _told: ClassVar[Any] = ""
 
     @property
     def explained(self) -> str:
@@ -146,7 +148,7 @@ def copy(
         if names[0] is not None and names[1] is not None:
             moved = _bytepath.copy_file(names[0], names[1], asked)
             if moved is not None:
-                return _copied(moved, 0)
+                return _copied([moved])
     opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
     if timeout is None:
         own = [t for t in (opened_source.timeout, opened_sink.timeout) if t is not None]
@@ -158,25 +160,24 @@ def copy(
             # what it held.
             ends.empty_sink()
             ahead = opened_source.read_ahead(given)
-            if ahead:
-                _deliver(ahead, ends.sink, asked, tell)
-                asked["before"] = len(ahead)
+            parts = [_deliver(ahead, ends.sink, asked, tell)] if ahead else []
+            asked["before"] = len(ahead)
             if given is not None:
                 asked["limit"] = given - len(ahead)
-            moved = _bytepath.move_bytes(ends.source, ends.sink, asked, tell)
+            parts.append(_bytepath.move_bytes(ends.source, ends.sink, asked, tell))
         if verify:
-            ends.verify(moved.bytes)
-    return _copied(moved, len(ahead))
+            ends.verify(parts[-1].bytes)
+    return _copied(parts)
 
 
 def _deliver(
     ahead: bytes, sink: int, asked: dict[str, Any], tell: Callable[[int], None] | None
-) -> None:
+) -> _bytepath.Moved:
     """Brings what was read ahead to the sink, as all else is: from a file, by whatever route."""
     with _file_of(ahead) as file:
         by_any = {**asked, "limit": None, "route": None, "profile": None, "any_order": False}
         try:
-            _bytepath.move_bytes(file.fileno(), sink, by_any, tell)
+            return _bytepath.move_bytes(file.fileno(), sink, by_any, tell)
         except BaseException as error:
             for told in (error, error.__cause__):
                 if isinstance(told, CopyError):
@@ -206,16 +207,22 @@ def _path(end: Any) -> str | None:
     return None
 
 
-def _copied(moved: _bytepath.Moved, ahead: int) -> Copied:
+def _copied(parts: list[_bytepath.Moved]) -> Copied:
+    """What was moved: what was read ahead, if anything was, comes first, and may be all."""
     copied = object.__new__(Copied)
+    first, last = parts[0], parts[-1]
+    declined = first.declined
+    if last is not first:
+        declined = declined + [(name, first.bytes + at, why) for name, at, why in last.declined]
+    main = last if last.bytes else first
     # As its own initialiser does it, which takes four times as long because it is frozen.
     copied.__dict__.update(
-        bytes=moved.bytes + ahead,
-        route=moved.route,
-        calls=moved.calls,
-        seconds=moved.seconds,
-        declined=moved.declined,
-        _told=moved,
+        bytes=sum(part.bytes for part in parts),
+        route=main.route,
+        calls=sum(part.calls for part in parts),
+        seconds=sum(part.seconds for part in parts),
+        declined=declined,
+        _told=main,
     )
     return copied
 
@@ -293,6 +300,15 @@ def _stand_in_for(sink: Opened) -> IO[bytes]:
         return tempfile.TemporaryFile(buffering=0, dir=directory)
     except OSError as error:
         raise sink.unopened(error.errno or errno.EIO) from None
+
+
+def check_route_and_profile(route: str | None, profile: str | os.PathLike[str] | None) -> None:
+    """Refuses a route that there is not, and a profile that cannot be used, as `copy` does."""
+    if _route(route) is not None and route not in routes():
+        raise ValueError(f"there is no route {route}; there are: {', '.join(routes())}")
+    if route is None and profile is not None:
+        with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as sink:
+            plan(source.fileno(), sink.fileno(), profile=profile)
 
 
 def _route(name: str | None) -> str | None:

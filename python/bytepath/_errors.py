@@ -71,13 +71,13 @@ class TreeError(CopyError, shutil.Error):
     """A tree that was not copied whole: what could be copied was.
 
     `errors` tells of each entry that was not: dictionaries with "message", "source", "destination",
-    "errno" and "offset". What catches shutil.Error catches it too, and finds a source, a destination
+    "errno" and "offset"; its own `errno` is the first of those, None where there is none. What catches shutil.Error catches it too, and finds a source, a destination
     and a reason of each in `args[0]`.
     """
 
     errors: list[dict[str, Any]]
 
-    def __init__(self, errno: int, text: str, errors: list[dict[str, Any]] | None = None) -> None:
+    def __init__(self, errno: int | None, text: str, errors: list[dict[str, Any]] | None = None) -> None:
         super().__init__(errno, text)
         self.errors = errors or []
         names = ("source", "destination", "message")
@@ -85,6 +85,9 @@ class TreeError(CopyError, shutil.Error):
 
     def __reduce__(self) -> Any:
         return TreeError, (self.errno, self.strerror, self.errors)
+
+    def __str__(self) -> str:
+        return str(self.strerror) if self.errno is None else super().__str__()
 
 
 class ProgramError(RuntimeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import errno
 import fcntl
@@ -244,6 +245,16 @@ def test_what_a_copy_did_is_explained_whenever_that_is_asked(tmp_path):
     (tmp_path / "a").unlink()
     assert f"came: 5 bytes by {copied.route}" in copied.explained
     assert copied.explained == copied.explained == sent.explained and sent == copied
+
+
+def test_what_a_copy_did_may_be_a_row_of_a_table(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    copied = bytepath.copy(tmp_path / "a", tmp_path / "b")
+    row = dataclasses.asdict(copied)
+    assert list(row) == ["bytes", "route", "calls", "seconds", "declined"]
+    assert dataclasses.astuple(copied) == tuple(row.values())
+    pandas = pytest.importorskip("pandas")
+    assert pandas.DataFrame([copied])["bytes"].tolist() == [5]
 
 
 def test_what_was_done_and_what_is_planned_may_be_a_key(tmp_path):

@@ -180,3 +180,11 @@ def test_what_cannot_be_asked_for_takes_nothing_from_a_pipe(asked):
             assert file.read() == b"read ahead"
         sink.close()
         assert taken.read() == b""
+
+
+def test_what_was_read_ahead_is_counted_by_what_moved_it(tmp_path):
+    with pipe_with_file(b"read ahead") as (file, source):
+        source.close()
+        copied = bytepath.copy(file, tmp_path / "b")
+    assert copied.bytes == 10
+    assert f"came: 10 bytes by {copied.route}" in copied.explained

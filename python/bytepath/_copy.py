@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from bytepath import _bytepath
 from bytepath._ends import End, Opened
-from bytepath._errors import CopyError, make
+from bytepath._errors import CopyError, make, make_same_file
 from bytepath._progress import Progress, check, teller
 
 
@@ -31,7 +32,9 @@ class Copied:
     seconds: float
     #: Routes that gave up before: name, byte reached, why.
     declined: list[tuple[str, int, str]] = field(default_factory=list, hash=False)
-    _told: Any = field(default="", repr=False, compare=False)
+
+    #: No field: what the engine told, or that in words.
+    _told: ClassVar[Any] = ""
 
     @property
     def explained(self) -> str:
@@ -145,7 +148,7 @@ def copy(
         if names[0] is not None and names[1] is not None:
             moved = _bytepath.copy_file(names[0], names[1], asked)
             if moved is not None:
-                return _copied(moved, 0)
+                return _copied([moved])
     opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
     if timeout is None:
         own = [t for t in (opened_source.timeout, opened_sink.timeout) if t is not None]
@@ -157,25 +160,24 @@ def copy(
             # what it held.
             ends.empty_sink()
             ahead = opened_source.read_ahead(given)
-            if ahead:
-                _deliver(ahead, ends.sink, asked, tell)
-                asked["before"] = len(ahead)
+            parts = [_deliver(ahead, ends.sink, asked, tell)] if ahead else []
+            asked["before"] = len(ahead)
             if given is not None:
                 asked["limit"] = given - len(ahead)
-            moved = _bytepath.move_bytes(ends.source, ends.sink, asked, tell)
+            parts.append(_bytepath.move_bytes(ends.source, ends.sink, asked, tell))
         if verify:
-            ends.verify(moved.bytes)
-    return _copied(moved, len(ahead))
+            ends.verify(parts[-1].bytes)
+    return _copied(parts)
 
 
 def _deliver(
     ahead: bytes, sink: int, asked: dict[str, Any], tell: Callable[[int], None] | None
-) -> None:
+) -> _bytepath.Moved:
     """Brings what was read ahead to the sink, as all else is: from a file, by whatever route."""
     with _file_of(ahead) as file:
         by_any = {**asked, "limit": None, "route": None, "profile": None, "any_order": False}
         try:
-            _bytepath.move_bytes(file.fileno(), sink, by_any, tell)
+            return _bytepath.move_bytes(file.fileno(), sink, by_any, tell)
         except BaseException as error:
             for told in (error, error.__cause__):
                 if isinstance(told, CopyError):
@@ -205,16 +207,22 @@ def _path(end: Any) -> str | None:
     return None
 
 
-def _copied(moved: _bytepath.Moved, ahead: int) -> Copied:
+def _copied(parts: list[_bytepath.Moved]) -> Copied:
+    """What was moved: what was read ahead, if anything was, comes first, and may be all."""
     copied = object.__new__(Copied)
+    first, last = parts[0], parts[-1]
+    declined = first.declined
+    if last is not first:
+        declined = declined + [(name, first.bytes + at, why) for name, at, why in last.declined]
+    main = last if last.bytes else first
     # As its own initialiser does it, which takes four times as long because it is frozen.
     copied.__dict__.update(
-        bytes=moved.bytes + ahead,
-        route=moved.route,
-        calls=moved.calls,
-        seconds=moved.seconds,
-        declined=moved.declined,
-        _told=moved,
+        bytes=sum(part.bytes for part in parts),
+        route=main.route,
+        calls=sum(part.calls for part in parts),
+        seconds=sum(part.seconds for part in parts),
+        declined=declined,
+        _told=main,
     )
     return copied
 
@@ -250,29 +258,39 @@ def plan(
     opened_source, opened_sink = Opened(source, "source"), Opened(sink, "sink")
     opened_source.check_open()
     opened_sink.check_open()
-    opened_source.open(os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        planned = _planned(opened_source.descriptor, opened_sink, asked)
-    finally:
-        opened_source.close()
+    with _looked_at(opened_source) as one, _looked_at(opened_sink) as other:
+        planned = _bytepath.plan_for(one, other, asked)
     routes = [PlannedRoute(r.name, r.expected_gib_per_s, r.why) for r in planned.routes]
     return Plan(planned.reason, routes, dict(planned.refused), planned.text)
 
 
-def _planned(source: int, sink: Opened, asked: dict[str, Any]) -> _bytepath.Planned:
-    """The plan for a sink that is not open yet."""
-    if not sink.is_there():
-        with _stand_in_for(sink) as stand_in:
-            return _bytepath.plan_for(source, stand_in.fileno(), asked)
-    # Opened both ways, a FIFO needs no reader.
+@contextmanager
+def _looked_at(end: Opened) -> Iterator[int]:
+    """A descriptor of an end that nothing is to be read from or written to."""
+    is_sink = end.role == "sink"
+    if end.is_fifo():
+        # Whoever waits at its other end would take this for the peer, which leaves at once.
+        reader, writer = os.pipe()
+        try:
+            yield writer if is_sink else reader
+        finally:
+            os.close(reader)
+            os.close(writer)
+        return
+    if is_sink and not end.is_there():
+        with _stand_in_for(end) as stand_in:
+            yield stand_in.fileno()
+        return
     try:
-        sink.open(os.O_RDWR | os.O_NONBLOCK)
+        end.open((os.O_RDWR if is_sink else os.O_RDONLY) | os.O_NONBLOCK)
     except PermissionError:
-        sink.open(os.O_WRONLY | os.O_NONBLOCK)
+        if not is_sink:
+            raise
+        end.open(os.O_WRONLY | os.O_NONBLOCK)
     try:
-        return _bytepath.plan_for(source, sink.descriptor, asked)
+        yield end.descriptor
     finally:
-        sink.close()
+        end.close()
 
 
 def _stand_in_for(sink: Opened) -> IO[bytes]:
@@ -282,6 +300,15 @@ def _stand_in_for(sink: Opened) -> IO[bytes]:
         return tempfile.TemporaryFile(buffering=0, dir=directory)
     except OSError as error:
         raise sink.unopened(error.errno or errno.EIO) from None
+
+
+def check_route_and_profile(route: str | None, profile: str | os.PathLike[str] | None) -> None:
+    """Refuses a route that there is not, and a profile that cannot be used, as `copy` does."""
+    if _route(route) is not None and route not in routes():
+        raise ValueError(f"there is no route {route}; there are: {', '.join(routes())}")
+    if route is None and profile is not None:
+        with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as sink:
+            plan(source.fileno(), sink.fileno(), profile=profile)
 
 
 def _route(name: str | None) -> str | None:
@@ -373,15 +400,14 @@ class _Both:
             self._sink.open(os.O_WRONLY | os.O_CREAT, self._asked["stall"])
 
     def _check_sink(self) -> None:
-        """Refuses it before it is emptied."""
+        """Refuses it before it is emptied, and before anything is taken from the source."""
         if self._verify:
             self._check_verifiable(self._sink)
             self._check_readable()
-        if self._is_emptied:
-            if os.path.sameopenfile(self.source, self.sink):
-                raise make(errno.EINVAL, "the source is the sink: nothing was copied")
-            if self._is_chosen:
-                _bytepath.plan_for(self.source, self.sink, self._asked)
+        if self._is_emptied and os.path.sameopenfile(self.source, self.sink):
+            raise make_same_file(errno.EINVAL, "the source is the sink: nothing was copied")
+        if self._is_chosen:
+            _bytepath.plan_for(self.source, self.sink, self._asked)
 
     def empty_sink(self) -> None:
         """Empties it, if it is a file that a path names, and nothing of it is to stay."""
@@ -401,7 +427,8 @@ class _Both:
         if not stat.S_ISREG(os.fstat(self.sink).st_mode):
             return
         try:
-            os.close(os.open(f"/proc/self/fd/{self.sink}", os.O_RDONLY))
+            with _to_read_again(self.sink):
+                pass
         except PermissionError:
             text = f"verify reads the sink again, and {self._sink.name!r} may not be read: nothing was copied"
             raise make(errno.EACCES, text, 0, None, "sink") from None
@@ -421,17 +448,28 @@ class _Both:
     def verify(self, count: int) -> None:
         """Reads both again, and compares."""
         starts = (self._start, self._sink.position() - count)
-        again = [os.open(f"/proc/self/fd/{fd}", os.O_RDONLY) for fd in (self.source, self.sink)]
-        try:
-            different = _bytepath.first_difference(again[0], again[1], starts, count)
-        finally:
-            for descriptor in again:
-                os.close(descriptor)
+        with _to_read_again(self.source) as one, _to_read_again(self.sink) as other:
+            different = _bytepath.first_difference(one, other, starts, count)
         if different is not None:
             text = f"byte {different} is not what was read: it was written since, or the device lies"
             raise make(errno.EIO, text, different, None, "sink")
 
 
+@contextmanager
+def _to_read_again(descriptor: int) -> Iterator[int]:
+    """The descriptor, or another on its file where it may not be read, or only in whole blocks. Closing one takes
+    the locks on the file (fcntl.lockf) from the process, so none is opened that need not be."""
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    if flags & os.O_ACCMODE != os.O_WRONLY and not flags & os.O_DIRECT:
+        yield descriptor
+        return
+    again = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY)
+    try:
+        yield again
+    finally:
+        os.close(again)
+
+
 def routes() -> dict[str, str]:
-    """The routes that there are, and what each does."""
+    """The routes that a copy may take, and what each does."""
     return dict(_bytepath.routes())

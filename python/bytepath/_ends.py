@@ -108,7 +108,7 @@ class Opened:
             return
         flags |= os.O_CLOEXEC | os.O_NOCTTY
         try:
-            if patience is not None and self._is_fifo():
+            if patience is not None and self.is_fifo():
                 self.descriptor = self._open_fifo(flags, patience)
             else:
                 self.descriptor = os.open(self.name, flags, 0o666)
@@ -120,9 +120,10 @@ class Opened:
             os.close(self.descriptor)
             raise self.unopened(errno.EISDIR)
 
-    def _is_fifo(self) -> bool:
+    def is_fifo(self) -> bool:
+        """Whether a path names a FIFO."""
         try:
-            return stat.S_ISFIFO(os.stat(self.name).st_mode)
+            return self._owned and stat.S_ISFIFO(os.stat(self.name).st_mode)
         except OSError:
             return False
 

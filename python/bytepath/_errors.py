@@ -53,17 +53,31 @@ def make(
     return error
 
 
+class SameFileError(CopyError, shutil.SameFileError):
+    """A copy of a file to itself, as shutil's own functions call it."""
+
+    def __reduce__(self) -> Any:
+        return make_same_file, super().__reduce__()[1]
+
+
+def make_same_file(errno: int, text: str, offset: int = 0, *told: Any) -> CopyError:
+    """The exception for a source that is the sink; the rest is as for `make`."""
+    error = SameFileError(errno, text)
+    error.offset = offset
+    return error
+
+
 class TreeError(CopyError, shutil.Error):
     """A tree that was not copied whole: what could be copied was.
 
     `errors` tells of each entry that was not: dictionaries with "message", "source", "destination",
-    "errno" and "offset". What catches shutil.Error catches it too, and finds a source, a destination
+    "errno" and "offset"; its own `errno` is the first of those, None where there is none. What catches shutil.Error catches it too, and finds a source, a destination
     and a reason of each in `args[0]`.
     """
 
     errors: list[dict[str, Any]]
 
-    def __init__(self, errno: int, text: str, errors: list[dict[str, Any]] | None = None) -> None:
+    def __init__(self, errno: int | None, text: str, errors: list[dict[str, Any]] | None = None) -> None:
         super().__init__(errno, text)
         self.errors = errors or []
         names = ("source", "destination", "message")
@@ -71,6 +85,9 @@ class TreeError(CopyError, shutil.Error):
 
     def __reduce__(self) -> Any:
         return TreeError, (self.errno, self.strerror, self.errors)
+
+    def __str__(self) -> str:
+        return str(self.strerror) if self.errno is None else super().__str__()
 
 
 class ProgramError(RuntimeError):

@@ -51,9 +51,10 @@ def run(
     given: str | None = None,
     show: bool = False,
     folder: str | None = None,
+    restore_signals: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end, in a folder if one is given. With `show`, what it says on standard
-    error is shown as it comes.
+    error is shown as it comes. `restore_signals`: see subprocess.Popen.
 
     An exception meanwhile (Ctrl-C) stops the command, which leaves nothing behind, before it goes on.
     """
@@ -67,6 +68,7 @@ def run(
         encoding="utf-8",
         errors="surrogateescape",
         cwd=folder,
+        restore_signals=restore_signals,
     )
     said = _Shown(process) if show and process.stderr is not None else None
     try:
@@ -113,12 +115,19 @@ def checked(arguments: list[Any], *, given: str | None = None, show: bool = Fals
 
 def failed(arguments: list[Any], done: subprocess.CompletedProcess[str]) -> ProgramError:
     """The exception for a command that did not succeed."""
-    said = done.stderr.strip() or "it said why above"
-    return ProgramError(f"bytepath {arguments[0]} failed ({_how(done.returncode)}): {said}")
+    said = done.stderr.strip()
+    if not said and done.returncode > 0:
+        said = "it said why above"
+    return ProgramError(f"bytepath {arguments[0]} failed ({_how(done.returncode)}){said and ': '}{said}")
 
 
 def _how(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
 
 
 def _is_real(stream: Any) -> bool:

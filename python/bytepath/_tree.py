@@ -8,14 +8,15 @@ import json
 import os
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bytepath._copy import Copied
-from bytepath._errors import ProgramError, TreeError
-from bytepath._program import program, run
+from bytepath._copy import Copied, check_route_and_profile
+from bytepath._errors import TreeError
+from bytepath._program import failed, program, run
 from bytepath._sifting import Ignore, Sifted, sift
 
 #: What copies one file: called with the names of source and destination.
@@ -23,6 +24,9 @@ CopyFunction = Callable[[str, str], object]
 
 #: Names of one call of the command, in bytes: half of what a stack of 2 MiB leaves for arguments.
 _NAMES_BYTES_MAX = 256 << 10
+
+#: Attributes that are refused with these, shutil goes on without.
+_NO_ATTRIBUTES = (errno.EPERM, errno.ENOTSUP, errno.ENODATA, errno.EINVAL, errno.EACCES)
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ def copytree(
     by_function = copy_function is not shutil.copy2
     if by_function and (route is not None or profile is not None):
         raise ValueError("route and profile are for the engine: copy_function would not see them")
+    check_route_and_profile(route, profile)
     if not by_function:
         # Where it is missing, that is said before anything is made.
         program()
@@ -91,18 +96,18 @@ def copytree(
         sifted = sift(source, ignore, symlinks, ignore_dangling_symlinks)
     if not by_function and not sifted.folders and _is_within(destination, source):
         text = f"cannot copy a directory, {source!r}, into itself, {destination!r}"
-        raise _error([_as_told(OSError(errno.EINVAL, text), source, destination)], 0)
+        raise _error([_as_told(OSError(errno.EINVAL, text), source, destination)])
     os.makedirs(os.path.dirname(os.path.abspath(destination)), exist_ok=True)
     if by_function:
         each = _Each(copy_function, ignore, symlinks)
         return each.copytree(source, destination, ignore_dangling_symlinks)
-    arguments: list[Any] = ["cp", "--recursive", "--json", "-"]
+    arguments: list[Any] = ["cp", "--recursive", "--json", "-", "--json-errors", str(sys.maxsize)]
     arguments += ["--no-dereference" if symlinks else "--dereference"]
     # As shutil does it: where a file system keeps no extended attributes, all else is copied.
     arguments += ["--preserve=all", "--no-preserve=ownership,links,context"]
     if route is not None:
         arguments += ["--route", route]
-    if profile is not None:
+    elif profile is not None:
         arguments += ["--profile", os.path.abspath(profile)]
     if sifted.folders:
         return _copy_sifted(arguments, source, destination, sifted)
@@ -110,7 +115,7 @@ def copytree(
     ends = [os.path.join(end, "") if os.path.islink(end) else end for end in (source, destination)]
     told = _told([*arguments, "--no-target-directory", "--", *ends])
     if told["errors"]:
-        raise _error(told["errors"], told["errors_left_out"])
+        raise _error(told["errors"])
     return TreeCopied(0, 0, 0, 0, 0.0)._add(told)
 
 
@@ -126,13 +131,11 @@ def _copy_sifted(
     errors: list[dict[str, Any]] = []
     made = _made(sifted.folders, source, destination, errors)
     copied = TreeCopied(0, len(made), 0, 0, 0.0)
-    left_out = 0
     command = [*arguments, "--parents", "--target-directory", os.path.abspath(destination), "--"]
     each = ([name for name in parts if os.path.dirname(name) in made] for parts in sifted.parts)
     for names in (bundle for parts in each for bundle in _bundles(parts)):
         told = _told([*command, *names], folder=source)
         errors += (_as_given(error, source, destination) for error in told["errors"])
-        left_out += told["errors_left_out"]
         copied = copied._add(told)
     # Last, and those within others first: what is made in a directory changes its times.
     for folder in reversed(made):
@@ -142,7 +145,7 @@ def _copy_sifted(
         except OSError as error:
             errors.append(_as_told(error, one, other))
     if errors:
-        raise _error(errors, left_out)
+        raise _error(errors)
     seconds = time.perf_counter() - began
     return TreeCopied(
         copied.files, copied.directories, copied.links, copied.bytes, seconds, copied.routes
@@ -191,7 +194,9 @@ def _as_given(error: dict[str, Any], source: str, destination: str) -> dict[str,
             within = os.path.relpath(name, whole)
             known = destination if within == os.curdir else os.path.join(destination, within)
         error[side] = {"name": known}
-        error["message"] = error["message"].replace(f"'{name}'", f"'{known}'")
+        # The command takes the other quotes for a name with an apostrophe.
+        for quote in "'\"":
+            error["message"] = error["message"].replace(f"{quote}{name}{quote}", f"{quote}{known}{quote}")
     return error
 
 
@@ -213,14 +218,21 @@ def _bundles(names: Iterable[str]) -> Iterable[list[str]]:
 
 def _told(arguments: list[Any], folder: str | None = None) -> dict[str, Any]:
     """What the command tells of its work; it has `errors` where that failed."""
-    done = run(arguments, folder=folder)
+    # SIGXFSZ, which Python ignores, would end it without a word where a file may not be so large.
+    done = run(arguments, folder=folder, restore_signals=False)
     try:
         told: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise ProgramError(f"bytepath cp failed: {done.stderr.strip()}") from None
+        raise failed(arguments, done) from None
+    told["errors"] = [error for error in told["errors"] if not _is_shrugged_off(error)]
     if done.returncode != 0 and not told["errors"]:
-        told["errors"].append(_as_told(OSError(errno.EIO, done.stderr.strip()), None, None))
+        told["errors"].append(_as_told(OSError(None, str(failed(arguments, done))), None, None))
     return told
+
+
+def _is_shrugged_off(error: dict[str, Any]) -> bool:
+    """Whether the copy is as good as shutil's without what the command tells of."""
+    return error["warning"] and (error["errno"] is None or error["errno"] in _NO_ATTRIBUTES)
 
 
 class _Each:
@@ -228,7 +240,7 @@ class _Each:
 
     def __init__(self, function: CopyFunction, ignore: Ignore | None, symlinks: bool) -> None:
         self._function, self._ignore, self._symlinks = function, ignore, symlinks
-        self._numbers: dict[tuple[str, str], int] = {}
+        self._numbers: dict[tuple[str, str], int | None] = {}
         self._files = self._directories = self._links = self._bytes = 0
         self._routes: dict[str, int] = {}
 
@@ -239,7 +251,7 @@ class _Each:
                 source, destination, self._symlinks, self._look, self._copy, ignore_dangling, True
             )
         except shutil.Error as error:
-            raise _error([self._as_told(*one) for one in error.args[0]], 0) from error
+            raise _error([self._as_told(*one) for one in error.args[0]]) from error
         seconds = time.perf_counter() - began
         numbers = (self._files, self._directories, self._links, self._bytes)
         return TreeCopied(*numbers, seconds, self._routes)
@@ -258,7 +270,7 @@ class _Each:
         try:
             done = self._function(source, destination)
         except OSError as error:
-            self._numbers[source, destination] = error.errno or errno.EIO
+            self._numbers[source, destination] = error.errno
             raise
         self._files += 1
         if isinstance(done, Copied):
@@ -287,7 +299,7 @@ def _as_told(error: OSError, source: str | None, destination: str | None) -> dic
     }
 
 
-def _error(told: list[dict[str, Any]], left_out: int) -> TreeError:
+def _error(told: list[dict[str, Any]]) -> TreeError:
     errors = [
         {
             "message": error["message"],
@@ -298,12 +310,11 @@ def _error(told: list[dict[str, Any]], left_out: int) -> TreeError:
         }
         for error in told
     ]
-    more = len(errors) - 1 + left_out
     text = errors[0]["message"]
-    if more:
-        text += f"; and {more} more"
+    if len(errors) > 1:
+        text += f"; and {len(errors) - 1} more"
     numbers = (error["errno"] for error in errors)
-    return TreeError(next((n for n in numbers if n is not None), errno.EIO), text, errors)
+    return TreeError(next((n for n in numbers if n is not None), None), text, errors)
 
 
 def _name(name: dict[str, str] | None) -> str | None:

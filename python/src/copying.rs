@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 use rustix::fs::{FileType, Mode, OFlags, Stat, ftruncate, open, stat};
 use rustix::io::Errno;
 
-use crate::errors::{self, own};
+use crate::ends::End;
+use crate::errors;
 use crate::running::{Outcome, Watch, at_once, tell, watched};
 
 /// Between files, a job of at most this many bytes is over before anybody could want to interrupt it,
@@ -96,18 +97,15 @@ pub(crate) fn move_bytes(
     asked: Asked,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Moved> {
-    let (source, sink) = (own(py, source)?, own(py, sink)?);
-    let source = Endpoint::source(source.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
-    let sink = Endpoint::sink(sink.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
+    let (source, sink) = (End::source(py, source)?, End::sink(py, sink)?);
+    let (source, sink) = (source.endpoint(py)?, sink.endpoint(py)?);
     move_between(py, asked.job(&source, &sink), &asked, progress.as_ref())
 }
 
 /// Refuses what no bytes come from, before anything is lost for it.
 #[pyfunction]
 pub(crate) fn check_source(py: Python<'_>, source: i32) -> PyResult<()> {
-    let source = own(py, source)?;
-    let checked = Endpoint::source(source.as_fd());
-    checked.map(drop).map_err(|error| errors::endpoint(py, &error))
+    End::source(py, source)?.endpoint(py).map(drop)
 }
 
 /// Copies one regular file to another, by name: what `move_bytes` takes a dozen calls from Python for,

@@ -1,8 +1,5 @@
 //! What went wrong, as the package's exceptions.
 
-use std::os::fd::OwnedFd;
-
-use bytepath::endpoint::EndpointError;
 use bytepath::plan::PlanError;
 use bytepath::planning::CarryError;
 use bytepath::{Failed, Side, TransferError};
@@ -11,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix::io::Errno;
 
-use crate::sys::descriptors;
+use crate::planned;
 
 /// What the package's `CopyError` is made of.
 pub(crate) struct CopyError {
@@ -21,11 +18,26 @@ pub(crate) struct CopyError {
     route: Option<&'static str>,
     side: Option<&'static str>,
     stranded: Vec<u8>,
+    /// The function of the package that makes it.
+    made_by: &'static str,
 }
 
 impl CopyError {
     pub(crate) fn new(errno: Errno, text: String, offset: u64) -> CopyError {
-        CopyError { errno, text, offset, route: None, side: None, stranded: Vec::new() }
+        CopyError {
+            errno,
+            text,
+            offset,
+            route: None,
+            side: None,
+            stranded: Vec::new(),
+            made_by: "make",
+        }
+    }
+
+    /// The same, of this end.
+    pub(crate) fn of(self, side: &'static str) -> CopyError {
+        CopyError { side: Some(side), ..self }
     }
 
     /// The exception, of the class that Python has for the errno.
@@ -34,7 +46,7 @@ impl CopyError {
             let stranded = PyBytes::new(py, &self.stranded);
             let errno = self.errno.raw_os_error();
             module.call_method1(
-                "make",
+                self.made_by,
                 (errno, self.text, self.offset, self.route, self.side, stranded),
             )
         });
@@ -43,42 +55,31 @@ impl CopyError {
 }
 
 /// The exception for what a copy needs and this process cannot have.
-pub(crate) fn lacking(py: Python<'_>, what: &str, error: &std::io::Error) -> PyErr {
+pub(crate) fn lacking(py: Python<'_>, what: &str, error: &std::io::Error, at: u64) -> PyErr {
     let errno = Errno::from_io_error(error).unwrap_or(Errno::NOMEM);
-    CopyError::new(errno, format!("there is no {what} to be had: {error}"), 0).raise(py)
+    CopyError::new(errno, format!("there is no {what} to be had: {error}"), at).raise(py)
 }
 
-/// A descriptor of ours on what the number is open on.
-///
-/// # Errors
-/// It is closed, or the process is out of descriptors.
-pub(crate) fn own(py: Python<'_>, number: i32) -> PyResult<OwnedFd> {
-    descriptors::own(number).map_err(|errno| {
-        let word = std::io::Error::from(errno);
-        CopyError::new(errno, format!("descriptor {number}: {word}"), 0).raise(py)
-    })
-}
-
-/// The exception for an end that cannot be one.
-pub(crate) fn endpoint(py: Python<'_>, error: &EndpointError) -> PyErr {
-    CopyError::new(error.errno(), error.to_string(), 0).raise(py)
-}
-
-/// The exception for a plan that there is not.
-pub(crate) fn plan(py: Python<'_>, error: &PlanError) -> PyErr {
-    let text = error.to_string();
-    let errno = match error {
-        PlanError::UnknownRoute { .. } => return PyValueError::new_err(text),
-        PlanError::SameFile | PlanError::Overlap => Errno::INVAL,
-        PlanError::Refused { .. } | PlanError::None(_) => Errno::OPNOTSUPP,
+/// The exception for a plan that there is not, for a sink that took so many bytes before.
+fn plan(py: Python<'_>, error: &PlanError, before: u64) -> PyErr {
+    let new = |errno| CopyError::new(errno, error.to_string(), before);
+    let error = match error {
+        PlanError::UnknownRoute { name } => {
+            let names: Vec<_> = planned::routes().into_iter().map(|(name, _)| name).collect();
+            let text = format!("there is no route {name}; there are: {}", names.join(", "));
+            return PyValueError::new_err(text);
+        }
+        PlanError::SameFile => CopyError { made_by: "make_same_file", ..new(Errno::INVAL) },
+        PlanError::Overlap => new(Errno::INVAL),
+        PlanError::Refused { .. } | PlanError::None(_) => new(Errno::OPNOTSUPP),
     };
-    CopyError::new(errno, text, 0).raise(py)
+    error.raise(py)
 }
 
 /// The exception for a movement that ended short, of a sink that took so many bytes before it.
 pub(crate) fn carrying(py: Python<'_>, error: CarryError, before: u64) -> PyErr {
     match error {
-        CarryError::Plan(error) => plan(py, &error),
+        CarryError::Plan(error) => plan(py, &error, before),
         CarryError::Profile(error) => PyValueError::new_err(error.to_string()),
         CarryError::Syncing { errno, ref moved } => {
             CopyError::new(errno, error.to_string(), before + moved.bytes).raise(py)
@@ -113,9 +114,9 @@ fn transfer(mut error: TransferError, before: u64) -> CopyError {
         TransferError::Cancelled { offset, stranded } => {
             CopyError { stranded, ..CopyError::new(Errno::CANCELED, text, offset) }
         }
-        TransferError::MeterInUse => CopyError::new(Errno::BUSY, text, 0),
+        TransferError::MeterInUse => CopyError::new(Errno::BUSY, text, before),
         TransferError::PipeSize(refusal) => {
-            CopyError::new(refusal.errno.unwrap_or(Errno::INVAL), text, 0)
+            CopyError::new(refusal.errno.unwrap_or(Errno::INVAL), text, before)
         }
     }
 }

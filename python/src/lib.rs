@@ -3,6 +3,7 @@
 
 mod channel;
 mod copying;
+mod ends;
 mod errors;
 mod machine;
 mod planned;

@@ -1,13 +1,11 @@
 //! The plan for a movement, without moving anything.
 
-use std::os::fd::AsFd;
-
-use bytepath::Endpoint;
 use bytepath::routes::ROUTES;
 use pyo3::prelude::*;
 
 use crate::copying::Asked;
-use crate::errors::{self, own};
+use crate::ends::End;
+use crate::errors;
 
 /// A route of a plan.
 #[pyclass(frozen, get_all)]
@@ -36,9 +34,8 @@ pub(crate) struct Planned {
 /// The plan that moving between these descriptors would begin with.
 #[pyfunction]
 pub(crate) fn plan_for(py: Python<'_>, source: i32, sink: i32, asked: Asked) -> PyResult<Planned> {
-    let (source, sink) = (own(py, source)?, own(py, sink)?);
-    let source = Endpoint::source(source.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
-    let sink = Endpoint::sink(sink.as_fd()).map_err(|error| errors::endpoint(py, &error))?;
+    let (source, sink) = (End::source(py, source)?, End::sink(py, sink)?);
+    let (source, sink) = (source.endpoint(py)?, sink.endpoint(py)?);
     let job = asked.job(&source, &sink);
     let planning = asked.begin(&job).map_err(|error| errors::carrying(py, error, 0))?;
     let plan = planning.plan();
@@ -54,8 +51,9 @@ pub(crate) fn plan_for(py: Python<'_>, source: i32, sink: i32, asked: Asked) -> 
     })
 }
 
-/// The names of all routes, and what each does.
+/// The names of all routes that a copy may take, and what each does. `tee` keeps its source, which no copy does.
 #[pyfunction]
 pub(crate) fn routes() -> Vec<(&'static str, &'static str)> {
-    ROUTES.iter().map(|route| (route.name(), route.summary())).collect()
+    let routes = ROUTES.iter().map(|route| (route.name(), route.summary()));
+    routes.filter(|(name, _)| *name != "tee").collect()
 }

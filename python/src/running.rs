@@ -58,7 +58,7 @@ pub(crate) fn watched<T: Send>(
     watch: &Watch<'_>,
     work: impl FnOnce(&Cancel) -> T + Send,
 ) -> PyResult<Outcome<T>> {
-    let lacking = |what, error: std::io::Error| errors::lacking(py, what, &error);
+    let lacking = |what, error: std::io::Error| errors::lacking(py, what, &error, watch.before);
     let cancel = Cancel::new().map_err(|error| lacking("descriptor", error))?;
     let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .map_err(|errno| lacking("descriptor", errno.into()))?;

@@ -1,6 +1,6 @@
 //! Compares what was written with what was read.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use bytepath::pages::AlignedBuffer;
@@ -8,7 +8,8 @@ use bytepath::{Cancel, Meter};
 use pyo3::prelude::*;
 use rustix::io::{Errno, pread};
 
-use crate::errors::{CopyError, own};
+use crate::ends::End;
+use crate::errors::CopyError;
 use crate::running::{Watch, watched};
 
 /// Read from each file at once.
@@ -24,8 +25,8 @@ pub(crate) fn first_difference(
     starts: (u64, u64),
     bytes: u64,
 ) -> PyResult<Option<u64>> {
-    let (one, other) = (own(py, one)?, own(py, other)?);
-    let (one, other) = ((one.as_fd(), starts.0), (other.as_fd(), starts.1));
+    let (one, other) = (End::source(py, one)?, End::sink(py, other)?);
+    let (one, other) = ((one.fd(), starts.0), (other.fd(), starts.1));
     let (meter, every) = (Meter::new(), Duration::MAX);
     let watch = Watch { progress: None, before: 0, every, stall: None, meter: &meter };
     let (compared, ended) = watched(py, &watch, |cancel| compare(one, other, bytes, cancel))?;

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import errno
+import fcntl
 import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -47,8 +51,12 @@ def test_a_file_copied_to_itself_stays_whole(tmp_path):
     (tmp_path / "a").write_bytes(b"precious")
     os.link(tmp_path / "a", tmp_path / "b")
     for sink in ("a", "b"):
-        with pytest.raises(bytepath.CopyError, match="the source is the sink"):
+        with pytest.raises(bytepath.CopyError, match="the source is the sink") as raised:
             bytepath.copy(tmp_path / "a", tmp_path / sink)
+        assert isinstance(pickle.loads(pickle.dumps(raised.value)), shutil.SameFileError)
+    with open(tmp_path / "a", "rb") as source, open(tmp_path / "b", "ab") as sink:
+        with pytest.raises(shutil.SameFileError, match="the source is the sink"):
+            bytepath.copy(source, sink)
     assert (tmp_path / "a").read_bytes() == b"precious"
 
 
@@ -239,6 +247,16 @@ def test_what_a_copy_did_is_explained_whenever_that_is_asked(tmp_path):
     assert copied.explained == copied.explained == sent.explained and sent == copied
 
 
+def test_what_a_copy_did_may_be_a_row_of_a_table(tmp_path):
+    (tmp_path / "a").write_bytes(b"bytes")
+    copied = bytepath.copy(tmp_path / "a", tmp_path / "b")
+    row = dataclasses.asdict(copied)
+    assert list(row) == ["bytes", "route", "calls", "seconds", "declined"]
+    assert dataclasses.astuple(copied) == tuple(row.values())
+    pandas = pytest.importorskip("pandas")
+    assert pandas.DataFrame([copied])["bytes"].tolist() == [5]
+
+
 def test_what_was_done_and_what_is_planned_may_be_a_key(tmp_path):
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_bytes(b"bytes")
@@ -246,6 +264,14 @@ def test_what_was_done_and_what_is_planned_may_be_a_key(tmp_path):
     told = [bytepath.copy(file, tmp_path / "b"), bytepath.plan(file, tmp_path / "b")]
     told.append(bytepath.copytree(tmp_path / "tree", tmp_path / "copy"))
     assert {key: None for key in told}.keys() == set(told)
+
+
+def test_a_route_that_no_copy_may_take_is_not_offered(tmp_path):
+    assert "splice" in bytepath.routes() and "tee" not in bytepath.routes()
+    (tmp_path / "a").write_bytes(b"bytes")
+    with pytest.raises(ValueError, match="there are: .*splice") as raised:
+        bytepath.copy(tmp_path / "a", tmp_path / "b", route="nope")
+    assert "tee" not in str(raised.value)
 
 
 def test_a_plan_is_told_and_nothing_moves(tmp_path):
@@ -420,3 +446,58 @@ def test_parts_of_one_file_are_moved_only_where_nothing_is_read_that_was_written
             continue
         bytepath.copy(file, file, source_offset=source, sink_offset=sink, length=1_000_000)
         assert file.read_bytes()[sink : sink + 1_000_000] == data[source : source + 1_000_000]
+
+
+def is_locked(file):
+    """Whether another process is refused a lock on it."""
+    asks = "import fcntl, sys\nfcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    done = subprocess.run([sys.executable, "-c", asks, file], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 or "BlockingIOError" in done.stderr, done.stderr
+    return done.returncode != 0
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        lambda locked, other: bytepath.copy(other, locked),
+        lambda locked, other: bytepath.copy(locked, other),
+        lambda locked, other: bytepath.copy(other, locked.fileno(), verify=True, progress=lambda *_: None),
+        lambda locked, other: bytepath.copy(locked, other, verify=True, route="read-write"),
+        lambda locked, other: bytepath.plan(locked, other),
+        lambda locked, other: bytepath.plan(other, locked),
+    ],
+)
+def test_a_file_that_is_locked_stays_locked(tmp_path, uses, some_bytes):
+    (tmp_path / "locked").write_bytes(some_bytes(5 << 20))
+    (tmp_path / "other").write_bytes(some_bytes(5 << 20))
+    with open(tmp_path / "locked", "r+b") as locked:
+        fcntl.lockf(locked, fcntl.LOCK_EX)
+        uses(locked, tmp_path / "other")
+        assert is_locked(tmp_path / "locked")
+    assert not is_locked(tmp_path / "locked")
+
+
+def test_a_sink_that_is_open_for_writing_alone_is_verified(tmp_path, some_bytes):
+    (tmp_path / "a").write_bytes(some_bytes(100_000))
+    with open(tmp_path / "b", "wb") as sink:
+        assert bytepath.copy(tmp_path / "a", sink, verify=True).bytes == 100_000
+    assert (tmp_path / "b").read_bytes() == some_bytes(100_000)
+
+
+@pytest.mark.parametrize("role", ["source", "sink"])
+def test_a_plan_leaves_who_waits_at_a_fifo_waiting(tmp_path, role):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    (tmp_path / "a").write_bytes(b"bytes")
+    source, sink, waits = {
+        "source": (fifo, tmp_path / "b", 'printf bytes >"$0"'),
+        "sink": (tmp_path / "a", fifo, 'test "$(cat "$0")" = bytes'),
+    }[role]
+    with subprocess.Popen(["sh", "-c", waits, fifo]) as peer:
+        # Among so many there is one that it waits beside, whenever it begins to.
+        for _ in range(500):
+            bytepath.plan(source, sink)
+            time.sleep(0.001)
+        if peer.poll() is None:
+            assert bytepath.copy(source, sink, timeout=30).bytes == 5
+    assert peer.returncode == 0

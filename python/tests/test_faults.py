@@ -160,11 +160,29 @@ def test_closed_ends_are_told(tmp_path):
 
 def test_ends_the_wrong_way_round_are_told(tmp_path):
     (tmp_path / "a").write_bytes(b"bytes")
-    with open(tmp_path / "a", "rb") as reads, open(tmp_path / "b", "wb") as writes:
-        with pytest.raises(bytepath.CopyError, match="not open for writing"):
-            bytepath.copy(tmp_path / "a", reads)
-        with pytest.raises(bytepath.CopyError, match="not open for reading"):
-            bytepath.copy(writes, tmp_path / "c")
+    reader, writer = os.pipe()
+    with (
+        open(tmp_path / "a", "rb") as reads,
+        open(tmp_path / "b", "wb") as writes,
+        os.fdopen(reader, "rb") as receives,
+        os.fdopen(writer, "wb") as sends,
+    ):
+        for source, sink in ((tmp_path / "a", reads), (tmp_path / "a", receives), (writes, tmp_path / "c"), (sends, tmp_path / "c")):
+            side, wrong = ("source", source) if sink == tmp_path / "c" else ("sink", sink)
+            for ask in (bytepath.copy, bytepath.plan):
+                with pytest.raises(bytepath.CopyError, match="not open for") as raised:
+                    ask(source, sink)
+                assert f"the {side} (descriptor {wrong.fileno()}) is not open for" in str(raised.value)
+                assert raised.value.side == side
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_socket_that_listens_is_refused(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with pytest.raises(bytepath.CopyError, match="listens for connections") as raised:
+            bytepath.copy(listener, tmp_path / "b", timeout=30)
+    assert (raised.value.errno, raised.value.side) == (errno.ENOTCONN, "source")
+    assert not (tmp_path / "b").exists()
 
 
 def test_errors_are_of_pythons_own_classes(tmp_path):

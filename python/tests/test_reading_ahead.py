@@ -167,3 +167,24 @@ def test_a_bar_that_cannot_be_drawn_takes_nothing_from_a_pipe(tmp_path, monkeypa
             bytepath.copy(file, tmp_path / "b", progress=True)
         bytepath.copy(file, tmp_path / "b")
     assert (tmp_path / "b").read_bytes() == b"the rest"
+
+
+@pytest.mark.parametrize("asked", [{"route": "nope"}, {"route": "copy-file-range"}, {"profile": "/nonexistent"}])
+def test_what_cannot_be_asked_for_takes_nothing_from_a_pipe(asked):
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as taken, os.fdopen(writer, "wb") as sink:
+        with pipe_with_file(b"read ahead") as (file, source):
+            with pytest.raises((ValueError, OSError)):
+                bytepath.copy(file, sink, **asked)
+            source.close()
+            assert file.read() == b"read ahead"
+        sink.close()
+        assert taken.read() == b""
+
+
+def test_what_was_read_ahead_is_counted_by_what_moved_it(tmp_path):
+    with pipe_with_file(b"read ahead") as (file, source):
+        source.close()
+        copied = bytepath.copy(file, tmp_path / "b")
+    assert copied.bytes == 10
+    assert f"came: 10 bytes by {copied.route}" in copied.explained

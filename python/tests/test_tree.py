@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import os
 import pickle
@@ -376,13 +377,13 @@ def test_what_is_in_a_directorys_place_is_left_and_named_and_all_else_is_copied(
 
 def test_errors_of_a_tree_that_was_sifted_name_what_was_given(command, in_the_way, monkeypatch):
     monkeypatch.chdir(in_the_way)
-    (in_the_way / "s" / "d" / "dangling").symlink_to("nowhere")
+    (in_the_way / "s" / "d" / "it's").symlink_to("nowhere")
     for ignore in (None, shutil.ignore_patterns("*.tmp")):
         with pytest.raises(bytepath.TreeError) as raised:
             bytepath.copytree("s", "b", ignore=ignore, dirs_exist_ok=True)
         [error] = raised.value.errors
-        assert (error["source"], error["destination"]) == ("s/d/dangling", "b/d/dangling")
-        assert "'s/d/dangling'" in error["message"]
+        assert (error["source"], error["destination"]) == ("s/d/it's", "b/d/it's")
+        assert '"s/d/it\'s"' in error["message"]
 
 
 def test_a_link_to_a_directory_may_be_the_destination_of_what_is_sifted(command, in_the_way):
@@ -398,3 +399,68 @@ def test_nothing_is_made_where_the_command_is_missing(tree, tmp_path, monkeypatc
         with pytest.raises(bytepath.ProgramError):
             bytepath.copytree(tree, tmp_path / "new" / "copy", ignore=ignore)
     assert not (tmp_path / "new").exists()
+
+
+def test_attributes_that_an_ordinary_user_may_not_set_are_left_as_shutil_leaves_them(command, tree, tmp_path, python):
+    try:
+        os.setxattr(tree / "deep" / "er" / "run", "security.of", b"value")
+    except OSError as error:
+        pytest.skip(f"no such attribute may be set here: {error}")
+    if shutil.which("setpriv") is None:
+        pytest.skip("needs setpriv")
+    (tree / "dangling").symlink_to("nowhere")
+    script = (
+        "import bytepath, sys\n"
+        "source, copy = sys.argv[1:]\n"
+        "print(bytepath.copytree(source + '/deep', copy + '/1').files)\n"
+        "try:\n    bytepath.copytree(source, copy + '/2')\n"
+        "except bytepath.TreeError as error:\n    print([e['source'] for e in error.errors])\n"
+    )
+    rights = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all")
+    done = python(script, str(tree), str(tmp_path), prefix=rights)
+    assert done.stdout == f"51\n{[str(tree / 'dangling')]}\n", done.stderr
+
+
+def test_every_entry_that_was_not_copied_is_named_however_many(command, tmp_path):
+    (tmp_path / "tree").mkdir()
+    for number in range(1500):
+        (tmp_path / "tree" / f"{number}").symlink_to("nowhere")
+    with pytest.raises(bytepath.TreeError, match="and 1499 more") as raised:
+        bytepath.copytree(tmp_path / "tree", tmp_path / "copy")
+    assert {e["source"] for e in raised.value.errors} == {str(tmp_path / "tree" / f"{n}") for n in range(1500)}
+
+
+def test_a_file_that_may_not_be_so_large_is_named(command, tmp_path, python):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "large").write_bytes(bytes(range(256)) * 4000)
+    script = (
+        "import bytepath, resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "try:\n    bytepath.copytree(sys.argv[1], sys.argv[2])\n"
+        "except bytepath.TreeError as error:\n    print(error.errno, [e['source'] for e in error.errors])\n"
+    )
+    done = python(script, str(tmp_path / "tree"), str(tmp_path / "copy"))
+    assert done.stdout == f"{errno.EFBIG} {[str(tmp_path / 'tree' / 'large')]}\n", done.stderr
+
+
+def test_what_killed_the_command_is_named(tree, tmp_path, monkeypatch):
+    stand_in = tmp_path / "bytepath"
+    stand_in.write_text("#!/bin/sh\nkill -KILL $$\n")
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("BYTEPATH_PROGRAM", str(stand_in))
+    with pytest.raises(bytepath.ProgramError, match="killed by SIGKILL"):
+        bytepath.copytree(tree, tmp_path / "new")
+
+
+@pytest.mark.parametrize("asked", [{"route": "nope"}, {"route": "tee"}, {"profile": "/nonexistent"}])
+def test_what_cannot_be_asked_for_makes_nothing(command, tree, tmp_path, asked):
+    with pytest.raises(ValueError):
+        bytepath.copytree(tree, tmp_path / "new" / "copy", **asked)
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_error_without_a_word_of_the_kernels_has_no_number(command, in_the_way):
+    (in_the_way / "b" / "d").write_bytes(b"old")
+    with pytest.raises(bytepath.TreeError) as raised:
+        bytepath.copytree(in_the_way / "s", in_the_way / "b", dirs_exist_ok=True)
+    assert raised.value.errno is None and str(raised.value).startswith("cannot overwrite non-directory")

@@ -39,7 +39,8 @@ pub struct Copied {
     pub routes: BTreeMap<String, u64>,
     /// How long it took, from the reading of the options to the end.
     pub seconds: f64,
-    /// What was said on standard error, in order; the first thousand of it.
+    /// What was said on standard error, in order; the first thousand of it, unless `--json-errors` says
+    /// how many.
     pub errors: Vec<CopyError>,
     /// Messages beyond those.
     pub errors_left_out: u64,
@@ -69,6 +70,10 @@ pub struct CopyError {
     pub errno: Option<i32>,
     /// The byte that was reached, where bytes were being moved.
     pub offset: Option<u64>,
+    /// Whether it is no failure, by which the exit code does not go: a warning, or an attribute that was
+    /// not kept and did not have to be.
+    #[serde(default)]
+    pub warning: bool,
 }
 
 /// The name of a file, as it was written on the command line and goes on from there.

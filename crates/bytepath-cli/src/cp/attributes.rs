@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::path::Arg as _;
 
 use super::entry::Shared;
+use super::ledger::Weight;
 use super::place::{Directory, Follow, Place, is_directory};
 use super::voice::{Done, q};
 use crate::sys::xattrs::list_at;
@@ -234,8 +235,7 @@ impl Shared<'_> {
         match sink.set_times(stat) {
             Err(errno) => {
                 let what = format!("preserving times for {}", q(&sink.place.shown));
-                let told = self.voice.failed(what, errno);
-                if self.settings.preserve.required { Err(told) } else { Ok(()) }
+                self.voice.not_kept(what, errno, self.weight())
             }
             Ok(()) => Ok(()),
         }
@@ -260,10 +260,7 @@ impl Shared<'_> {
         }
         if !self.is_usual_refusal(errno) {
             let what = format!("failed to preserve ownership for {}", q(&sink.place.shown));
-            let told = self.voice.failed(what, errno);
-            if self.settings.preserve.required {
-                return Err(told);
-            }
+            self.voice.not_kept(what, errno, self.weight())?;
         }
         Ok(stat.st_mode & !SPECIAL_BITS)
     }
@@ -280,11 +277,15 @@ impl Shared<'_> {
         match set {
             Err(errno) if !self.is_usual_refusal(errno) => {
                 let what = format!("clearing permissions for {}", q(&sink.place.shown));
-                let told = self.voice.failed(what, errno);
-                if self.settings.preserve.required { Err(told) } else { Ok(()) }
+                self.voice.not_kept(what, errno, self.weight())
             }
             _ => Ok(()),
         }
+    }
+
+    /// What it is not to keep an attribute.
+    pub(super) fn weight(&self) -> Weight {
+        if self.settings.preserve.required { Weight::Failure } else { Weight::Warning }
     }
 
     /// What every ordinary user is answered who would give files away.
@@ -294,11 +295,6 @@ impl Shared<'_> {
 
     /// Copies extended attributes, but for access lists and the SELinux context.
     pub(super) fn keep_xattrs(&self, source: &Subject<'_>, sink: &Subject<'_>) -> Done {
-        let attempt = self.copy_xattrs(source, sink);
-        if self.settings.preserve.xattr_required { attempt } else { Ok(()) }
-    }
-
-    fn copy_xattrs(&self, source: &Subject<'_>, sink: &Subject<'_>) -> Done {
         let (from, to) = (&source.place.shown, &sink.place.shown);
         let names = match source.list() {
             Ok(names) => names,
@@ -331,15 +327,17 @@ impl Shared<'_> {
         outcome
     }
 
-    /// A fault that is told of, unless the attributes are only kept where they can be.
+    /// A fault, that is told of unless the attributes are only kept where they can be.
     fn xattr_fault(&self, what: String, errno: Errno) -> Done {
         let preserve = &self.settings.preserve;
         let unsupported = matches!(errno, Errno::NOTSUP | Errno::NOSYS);
         let all = preserve.xattr_required || self.settings.attributes_only;
         if all || (!preserve.quiet && !unsupported) {
-            Err(self.voice.failed(what, errno))
+            let required = preserve.xattr_required;
+            let weight = if required { Weight::Failure } else { Weight::Warning };
+            self.voice.not_kept(what, errno, weight)
         } else {
-            Err(super::voice::Told)
+            Ok(())
         }
     }
 

@@ -63,6 +63,10 @@ pub(crate) struct Extras {
     /// route, seconds, errors, exit code (schema: bytepath.cp/1)
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    /// Tell so many errors at most in the document of --json, and how many there are beyond; 1000 unless
+    /// given
+    #[arg(long, value_name = "N", requires = "json")]
+    pub(super) json_errors: Option<u64>,
     /// Write a line of JSON for each entry as it is done to FILE, or to standard output (-)
     #[arg(long, value_name = "FILE")]
     pub(super) json_files: Option<PathBuf>,

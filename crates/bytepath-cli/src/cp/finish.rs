@@ -7,9 +7,10 @@ use rustix::io::Errno;
 
 use super::attributes::{ACCESS_LIST, Subject, same_owner};
 use super::entry::Shared;
+use super::ledger::Weight;
 use super::place::{is_directory, kind};
 use super::settings::Make;
-use super::voice::{Done, Told, q};
+use super::voice::{Done, q};
 use crate::classic::locale_quoted;
 
 /// How the attributes of a copy are to be set.
@@ -98,26 +99,24 @@ impl Shared<'_> {
     pub(super) fn set_mode(&self, sink: &Subject<'_>, mode: u32) -> Done {
         sink.set_mode(mode).or_else(|errno| {
             let what = format!("preserving permissions for {}", q(&sink.place.shown));
-            let told = self.voice.failed(what, errno);
-            if self.settings.preserve.required { Err(told) } else { Ok(()) }
+            self.voice.not_kept(what, errno, self.weight())
         })
     }
 
     fn new_mode_set(&self, sink: &Subject<'_>, set: Result<(), Errno>) -> Done {
-        set.map_err(|errno| self.mode_not_set("setting", sink, errno))
+        set.or_else(|errno| self.mode_not_set("setting", sink, errno, Weight::Failure))
     }
 
     /// Tells that the source's mode was not kept, which is a failure only where it has to be.
     pub(super) fn mode_not_kept(&self, sink: &Subject<'_>, errno: Errno) -> Done {
-        let told = self.mode_not_set("preserving", sink, errno);
-        if self.settings.preserve.required { Err(told) } else { Ok(()) }
+        self.mode_not_set("preserving", sink, errno, self.weight())
     }
 
     /// Tells of a mode that was not set. Where it may go with an access list, the classic has its
     /// library tell so, which quotes names as the locale does.
-    fn mode_not_set(&self, how: &str, sink: &Subject<'_>, errno: Errno) -> Told {
+    fn mode_not_set(&self, how: &str, sink: &Subject<'_>, errno: Errno, weight: Weight) -> Done {
         let name = locale_quoted(sink.place.shown.as_bytes());
-        self.voice.failed(format!("{how} permissions for {name}"), errno)
+        self.voice.not_kept(format!("{how} permissions for {name}"), errno, weight)
     }
 
     fn keep_link_owner(&self, sink: &Subject<'_>, stat: &Stat) -> Done {
@@ -129,8 +128,7 @@ impl Shared<'_> {
                 // The classic does not quote the name here.
                 let name = sink.place.shown.to_string_lossy();
                 let what = format!("failed to preserve ownership for {name}");
-                let told = self.voice.failed(what, errno);
-                if self.settings.preserve.required { Err(told) } else { Ok(()) }
+                self.voice.not_kept(what, errno, self.weight())
             }
             _ => Ok(()),
         }

@@ -27,8 +27,17 @@ use super::voice::Done;
 use crate::classic::closed_well;
 use crate::output::{self, Output};
 
-/// Messages that are kept.
-const ERRORS_MAX: usize = 1000;
+/// Messages that are kept, unless it is said how many.
+const ERRORS_MAX: u64 = 1000;
+
+/// What something that is said says of the copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// It is not whole.
+    Failure,
+    /// It is as whole as it has to be.
+    Warning,
+}
 
 /// What is written of a run, if anything is.
 pub(super) struct Ledger {
@@ -43,6 +52,7 @@ struct Keeping {
     sum: Mutex<Copied>,
     /// By their place in the order of the tree, and how many were told of before.
     errors: Mutex<BTreeMap<(Turn, u64), CopyError>>,
+    errors_max: u64,
     /// How many errors there were.
     told: AtomicU64,
     lines: Option<Mutex<Lines>>,
@@ -137,6 +147,7 @@ impl Ledger {
                 absent,
                 sum: Mutex::new(Copied { bytepath, ..Copied::default() }),
                 errors: Mutex::default(),
+                errors_max: extras.json_errors.unwrap_or(ERRORS_MAX),
                 told: AtomicU64::new(0),
                 lines: lines.map(Mutex::new),
                 put_off: Mutex::default(),
@@ -262,10 +273,11 @@ impl Ledger {
     }
 
     /// Something was said on standard error.
-    pub(super) fn said(&self, message: &str, errno: Option<Errno>) {
+    pub(super) fn said(&self, message: &str, errno: Option<Errno>, weight: Weight) {
         let Some(kept) = &self.kept else { return };
         let mut error = CopyError { message: message.to_owned(), ..CopyError::default() };
         error.errno = errno.map(Errno::raw_os_error);
+        error.warning = weight == Weight::Warning;
         self.note(|current| {
             current.told = true;
             error.source = Some(current.entry.source.clone());
@@ -348,7 +360,7 @@ impl Keeping {
         let told = self.told.fetch_add(1, Relaxed);
         let mut errors = self.errors.lock().expect("nobody panics holding it");
         errors.insert((turns::now().turn, told), error);
-        if errors.len() > ERRORS_MAX {
+        if errors.len() as u64 > self.errors_max {
             errors.pop_last();
         }
     }

@@ -19,6 +19,7 @@ use super::backup;
 use super::crew::{self, Crew, Folder, Hall};
 use super::data::data_bytes;
 use super::entry::{Copier, Known, Pair, Shared, SinkIs, Within};
+use super::ledger::Weight;
 use super::leftovers;
 use super::options::Options;
 use super::parents::Parents;
@@ -92,7 +93,7 @@ enum Target {
 /// Finds out where the sources go, or how to end at once.
 fn target(settings: &Settings, files: &[OsString], voice: &Voice<'_>) -> Result<Target, ExitCode> {
     let misused = |what: &str| {
-        voice.ledger.said(what, None);
+        voice.ledger.said(what, None, Weight::Failure);
         voice.called.misused(what.as_bytes(), super::WRONG_USAGE)
     };
     let plain = |what: String| {

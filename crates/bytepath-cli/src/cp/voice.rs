@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::hand::Hand;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Weight};
 use super::turns::{self, Now, Turn, Unsaid};
 use crate::classic::{Called, always_quoted, word};
 use crate::sys::start;
@@ -86,13 +86,27 @@ impl<'a> Voice<'a> {
 
     /// Tells of a failure whose message has the kernel's word, if it has one.
     pub(super) fn wrong_by(&self, what: impl std::fmt::Display, errno: Option<Errno>) -> Told {
-        self.say(what, errno);
+        self.say(what, errno, Weight::Failure);
         Told
     }
 
-    fn say(&self, what: impl std::fmt::Display, errno: Option<Errno>) {
+    /// Tells of an attribute that was not kept.
+    pub(super) fn not_kept(
+        &self,
+        what: impl std::fmt::Display,
+        errno: Errno,
+        weight: Weight,
+    ) -> Done {
+        self.say(format_args!("{what}: {}", word(errno)), Some(errno), weight);
+        match weight {
+            Weight::Failure => Err(Told),
+            Weight::Warning => Ok(()),
+        }
+    }
+
+    fn say(&self, what: impl std::fmt::Display, errno: Option<Errno>, weight: Weight) {
         if self.ledger.is_kept() {
-            self.ledger.said(&what.to_string(), errno);
+            self.ledger.said(&what.to_string(), errno, weight);
         }
         if let Some(gathered) = &self.gathered {
             let said = (what.to_string(), errno);
@@ -138,7 +152,7 @@ impl<'a> Voice<'a> {
 
     /// Says something that is no failure.
     pub(super) fn warn(&self, what: impl std::fmt::Display) {
-        self.say(what, None);
+        self.say(what, None, Weight::Warning);
     }
 
     /// Whether there was a failure.

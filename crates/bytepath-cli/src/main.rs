@@ -20,6 +20,7 @@ mod descriptor;
 mod device;
 mod doctor;
 mod drive;
+mod ending;
 mod ends;
 mod explain;
 mod fleet;

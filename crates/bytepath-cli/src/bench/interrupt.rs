@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use bytepath_lab::interrupt;
 use rustix::pipe::{PipeFlags, pipe_with};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag::{register_conditional_default, register_usize};
-use signal_hook::low_level::{emulate_default_handler, pipe};
+use signal_hook::flag::register_usize;
+use signal_hook::low_level::pipe;
 
 use crate::sys::actions::is_ignored;
 
@@ -62,7 +62,7 @@ impl Handlers {
 
     fn install(&self, signal: i32, writer: OwnedFd) -> std::io::Result<()> {
         // What is registered first is done first.
-        register_conditional_default(signal, self.idle.clone())?;
+        ending::by_signal_while(signal, self.idle.clone())?;
         register_usize(signal, self.came.clone(), signal.unsigned_abs() as usize)?;
         pipe::register(signal, writer)?;
         Ok(())
@@ -83,7 +83,5 @@ pub(crate) fn ended(done: anyhow::Result<()>) -> anyhow::Result<()> {
     }
     // Nobody else does it now.
     let _ = std::io::stdout().flush();
-    // Comes back only where the signal is blocked.
-    emulate_default_handler(signal)?;
-    anyhow::bail!("interrupted")
+    ending::by_signal(signal)
 }

@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::register_usize;
 use signal_hook::low_level::pipe;
 
+use crate::ending;
 use crate::sys::actions::is_ignored;
 
 /// Handlers are the process's, and so is this.
@@ -53,9 +54,13 @@ impl Handlers {
     fn installed() -> Handlers {
         let handlers = Handlers::default();
         let Ok((reader, writer)) = pipe_with(PipeFlags::CLOEXEC) else { return handlers };
-        interrupt::when_readable(reader);
-        for signal in [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)) {
-            let _ = writer.try_clone().and_then(|writer| handlers.install(signal, writer));
+        let installed =
+            [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)).filter(|signal| {
+                writer.try_clone().and_then(|writer| handlers.install(*signal, writer)).is_ok()
+            });
+        // A pipe that nobody writes to is at its end, which would be a wish too.
+        if installed.count() > 0 {
+            interrupt::when_readable(reader);
         }
         handlers
     }

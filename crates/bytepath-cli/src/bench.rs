@@ -575,7 +575,7 @@ fn told(failed: &[&bytepath_report::Arm], record: &Record, what: &str) -> anyhow
 /// Prints the table and what dominates, or what was asked for instead. A run that is not whole is shown,
 /// and has failed.
 fn print(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::Result<()> {
-    put(record, dominating, outputs)?;
+    crate::printed(put(record, dominating, outputs))?;
     match lab::interruption(record) {
         Some(interrupted) => bail!("{interrupted}; the results are of these"),
         None => Ok(()),
@@ -606,7 +606,7 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
     if let Some(kept) = kept {
         text += &format!("\nkept as {kept}\n");
     }
-    std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
+    crate::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))?;
     saved
 }
 

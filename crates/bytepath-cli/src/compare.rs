@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
         comparison => comparison?,
     };
-    outputs.write(&comparison)?;
+    crate::printed(outputs.write(&comparison))?;
     options.fail_if_slower.map_or(Ok(ExitCode::SUCCESS), |percent| judged(&comparison, percent))
 }
 

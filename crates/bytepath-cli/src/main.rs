@@ -166,16 +166,10 @@ fn survive_file_size_limits() {
 fn failed(error: anyhow::Error, words: &ArgMatches) -> ExitCode {
     match error.downcast::<WrongUsage>() {
         Ok(WrongUsage(message)) => usage_error(words, message).exit(),
-        Err(error) if reader_left(&error) => ExitCode::SUCCESS,
-        Err(error) if was_for_nobody(&error) => {
-            let word = classic::word(rustix::io::Errno::BADF);
-            say(format_args!("bytepath: standard output: {word}"));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            say(format_args!("bytepath: {error:#}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => match printed(Err(error)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => said_of(&error),
+        },
     }
 }
 

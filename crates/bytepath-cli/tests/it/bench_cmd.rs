@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, Done, bytepath, run};
+use crate::program::{BYTEPATH, Done, bytepath, installed, root, run, run_for_nobody, shell};
 
 /// A run in a folder with these words.
 fn bench(folder: &Path, words: &[&str]) -> Done {
@@ -154,6 +154,8 @@ fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
             assert!(why.contains(word), "{word:?} is not in what is told of {command:?}: {why}");
         }
     }
+    let words = ["bench", "cmd", "true", "false", "--blocks", "3"];
+    run_for_nobody(&mut bytepath(&words)).refused(1, &["1 of 2 commands failed"]);
     bench(folder.path(), &["-N", "no-such-command", "./text"])
         .refused(1, &["no-such-command was not found", "./text is not executable"]);
 }

@@ -4,7 +4,7 @@ use bytepath_report::schema;
 use serde_json::{Value, json};
 
 use crate::history::Yard;
-use crate::program::{Done, run};
+use crate::program::{Done, run, run_for_nobody};
 
 /// A record whose arms have these samples.
 fn record(yard: &Yard, id: &str, arms: &[(&str, &[f64])]) -> Value {
@@ -129,6 +129,8 @@ fn a_slower_arm_fails_where_that_is_asked_for() {
     assert_eq!(code(judged(&["30"])), Some(0), "20% is less than 30%");
     assert_eq!(code(judged(&["5%", "--arms", "up,even,noisy"])), Some(0));
     judged(&["0"]).refused(2, &["percentage"]);
+    let words = ["compare", "base", "other", "--fail-if-slower", "5%"];
+    assert_eq!(code(run_for_nobody(&mut yard.command(&words))), Some(3), "nobody reads the table");
     judged(&["-5"]).refused(2, &[]);
     // An arm that is gone may hide anything.
     let gone = record(&yard, "gone", &[("up", &around(10.0, 1.0, 3))]);

@@ -182,6 +182,17 @@ pub(crate) fn run(command: &mut Command) -> Done {
 
 /// Runs a line of shell in which `$bytepath` is the program under test.
 #[track_caller]
+/// The same where whoever reads what it prints has left.
+#[track_caller]
+pub(crate) fn run_for_nobody(command: &mut Command) -> Done {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let program = spawned(command.stdout(writer).stderr(Stdio::piped()));
+    // The command would hold the pipe open.
+    command.stdout(Stdio::null());
+    program.done()
+}
+
 pub(crate) fn shell(line: &str) -> Done {
     let mut command = Command::new("sh");
     command.args(["-c", line]).env("bytepath", BYTEPATH);

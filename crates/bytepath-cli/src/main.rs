@@ -68,9 +68,19 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 fn main() -> ExitCode {
-    let code = answered();
+    let code = printed_to_the_end(answered());
     metrics::ended_with(code);
     code
+}
+
+/// A line without an end is still in the buffer, and counts as printed only once it is out.
+fn printed_to_the_end(code: ExitCode) -> ExitCode {
+    use std::io::Write as _;
+    let flushed = std::io::stdout().flush().context("standard output");
+    match printed(flushed) {
+        Err(error) if code == ExitCode::SUCCESS => said_of(&error),
+        _ => code,
+    }
 }
 
 fn answered() -> ExitCode {

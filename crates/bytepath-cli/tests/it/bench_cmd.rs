@@ -254,3 +254,25 @@ fn wrong_words_are_told_before_anything_runs() {
     }
     bench(folder.path(), &["true", "--input", "absent"]).refused(1, &["cannot read absent"]);
 }
+
+#[test]
+fn a_folder_for_temporary_files_that_is_full_is_named() {
+    shell("$bytepath clock -- true >/dev/full")
+        .refused(1, &["standard output: No space left on device"]);
+    if !root() || !installed("unshare") {
+        println!("skipped: mounting needs root");
+        return;
+    }
+    let folder = folder();
+    let name = folder.path().display();
+    let done = shell(&format!(
+        "unshare -m sh -ec 'mount -t tmpfs -o size=64k none {name}; cat /dev/zero >{name}/all || :; \
+         TMPDIR={name} exec $bytepath bench cmd true --blocks 3' 2>&1"
+    ));
+    if done.stdout.contains("unshare") || done.stdout.contains("mount:") {
+        println!("skipped: {}", done.stdout);
+        return;
+    }
+    let words = [&format!("cannot write into {name}: No space left"), "set TMPDIR"];
+    assert!(words.iter().all(|word| done.stdout.contains(*word)), "{done:?}");
+}

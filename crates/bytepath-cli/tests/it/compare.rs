@@ -1,5 +1,8 @@
 //! `bytepath compare`: what it says of runs whose difference is known, and what it refuses.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use bytepath_report::schema;
 use serde_json::{Value, json};
 
@@ -126,11 +129,11 @@ fn a_slower_arm_fails_where_that_is_asked_for() {
     assert!(failed.stderr.contains("down by 20.0% in other"), "{failed:?}");
     assert!(!failed.stderr.contains("noisy") && !failed.stderr.contains("up "), "{failed:?}");
     assert_eq!(code(failed), Some(3));
+    let words = ["compare", "base", "other", "--fail-if-slower", "5%"];
+    assert_eq!(code(run_for_nobody(&mut yard.command(&words))), Some(3), "nobody reads the table");
     assert_eq!(code(judged(&["30"])), Some(0), "20% is less than 30%");
     assert_eq!(code(judged(&["5%", "--arms", "up,even,noisy"])), Some(0));
     judged(&["0"]).refused(2, &["percentage"]);
-    let words = ["compare", "base", "other", "--fail-if-slower", "5%"];
-    assert_eq!(code(run_for_nobody(&mut yard.command(&words))), Some(3), "nobody reads the table");
     judged(&["-5"]).refused(2, &[]);
     // An arm that is gone may hide anything.
     let gone = record(&yard, "gone", &[("up", &around(10.0, 1.0, 3))]);
@@ -344,4 +347,18 @@ fn nothing_of_a_record_is_taken_for_markup_or_commands() {
     assert!(!markdown.contains('\u{1b}') && !markdown.contains("<script>"), "{markdown:?}");
     let said = yard.run(&["compare", "one", "two"]).well().stdout;
     assert!(!said.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn files_have_any_name() {
+    let yard = known();
+    let name = yard.path().join(OsStr::from_bytes(b"caf\xe9"));
+    std::fs::copy(yard.records().join("base.json"), &name).expect("a copy");
+    let mut compare = yard.command(&["compare", "other"]);
+    let compared = run(compare.arg(&name).args(["--json", "-"])).well().json();
+    let shown = name.to_string_lossy();
+    assert_eq!(compared["runs"][1]["name"].as_str(), Some(&*shown));
+    let shown = run(yard.command(&["report"]).arg(&name)).well().stdout;
+    assert!(shown.contains("noisy"), "{shown}");
+    run(yard.command(&["import"]).arg(&name)).refused(1, &["it is a record of bytepath already"]);
 }

@@ -183,12 +183,33 @@ fn failed(error: anyhow::Error, words: &ArgMatches) -> ExitCode {
     }
 }
 
+fn said_of(error: &anyhow::Error) -> ExitCode {
+    if was_for_nobody(error) {
+        let word = classic::word(rustix::io::Errno::BADF);
+        say(format_args!("bytepath: standard output: {word}"));
+    } else {
+        say(format_args!("bytepath: {error:#}"));
+    }
+    ExitCode::FAILURE
+}
+
+/// What was for a reader who left, having read enough, counts as printed: whoever has a verdict to give
+/// by the exit code gives it all the same.
+fn printed(done: anyhow::Result<()>) -> anyhow::Result<()> {
+    done.or_else(|error| if reader_left(&error) { Ok(()) } else { Err(error) })
+}
+
 /// Says a line on standard error in one write, so that two ends that fail together do not mix theirs.
 /// Names that others gave command no terminal. Where nobody can hear it, the work and the exit code are what they are all the same.
 fn say(line: std::fmt::Arguments<'_>) {
+    let _ = said(line);
+}
+
+/// The same, where what is said is the work.
+fn said(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
     use std::io::Write as _;
     let text = printable(&line.to_string());
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    std::io::stderr().write_all(format!("{text}\n").as_bytes())
 }
 
 /// Wrong usage that shows only when the arguments are looked at together: what is wrong.

@@ -215,7 +215,9 @@ fn run_and_explain(
     // Of what could not be started there is nothing to say.
     let explaining = explaining.filter(|_| watched.stages.any_began());
     let said = explaining.map_or(Ok(()), |explaining| {
-        explaining.end(&name, |text| crate::say(format_args!("{text}")))
+        let mut said = Ok(());
+        let done = explaining.end(&name, |text| said = crate::said(format_args!("{text}")));
+        done.and(said.context("standard error"))
     });
     let told = told_of_the_end(options, &watched, whole.as_ref(), took, end, json).and(said);
     match told {

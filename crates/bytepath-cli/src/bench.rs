@@ -652,5 +652,6 @@ pub(crate) fn style() -> table::Style {
     let out = std::io::stdout();
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let width = rustix::termios::tcgetwinsize(&out).ok().map(|size| size.ws_col);
+    let plain = plain || crate::live::is_dumb();
     table::Style { colour: out.is_terminal() && !plain, width: width.filter(|width| *width > 0) }
 }

@@ -196,7 +196,7 @@ fn run_and_explain(
         ended_by: None,
         has_passed_on: false,
         interrupt_was_answered: false,
-        live: (options.progress && rustix::termios::isatty(stderr())).then(Live::default),
+        live: options.draws().then(Live::default),
         measured: options.metrics.metrics.is_some().then(Measured::default),
     };
     if let Some(measured) = &watched.measured {
@@ -404,6 +404,11 @@ impl Options {
 
     fn makes_patient(&self) -> bool {
         !self.no_place && spawn::may_be_patient()
+    }
+
+    /// Whether there is a terminal on which lines can be drawn over.
+    fn draws(&self) -> bool {
+        self.progress && rustix::termios::isatty(stderr()) && !crate::live::is_dumb()
     }
 
     fn says_summary(&self) -> bool {

@@ -41,6 +41,7 @@ use clap::{Args, Subcommand};
 
 use crate::explain::shown::Shown;
 use crate::output::{self, Output};
+use crate::planning::no_folder;
 use crate::{values, wrong_usage};
 use progress::Progress;
 
@@ -615,7 +616,7 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
 pub(crate) fn keep(record: &Record) -> Option<String> {
     let kept = match Store::default_path() {
         Some(folder) => Store::at(folder).keep(record).map_err(anyhow::Error::from),
-        None => Err(anyhow::anyhow!("no HOME and no XDG_DATA_HOME, so nowhere to keep it")),
+        None => Err(anyhow::anyhow!("{}, so nowhere to keep it", no_folder("XDG_DATA_HOME"))),
     };
     kept.inspect_err(|error| {
         crate::say(format_args!(
@@ -651,7 +652,7 @@ fn save(record: &Record, outputs: Outputs) -> anyhow::Result<()> {
 pub(crate) fn style() -> table::Style {
     let out = std::io::stdout();
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let width = rustix::termios::tcgetwinsize(&out).ok().map(|size| size.ws_col);
     let plain = plain || crate::live::is_dumb();
+    let width = rustix::termios::tcgetwinsize(&out).ok().map(|size| size.ws_col);
     table::Style { colour: out.is_terminal() && !plain, width: width.filter(|width| *width > 0) }
 }

@@ -8,6 +8,7 @@ use bytepath_lab::compare::Run;
 use bytepath_lab::store::{Entry, Store};
 use bytepath_report::Record;
 
+use crate::planning::no_folder;
 use crate::{records, wrong_usage};
 
 /// The word for the run that started last.
@@ -22,9 +23,10 @@ pub(crate) struct Kept {
 impl Kept {
     /// Looks into this user's store; says so where its index had to be mended.
     pub(crate) fn look() -> anyhow::Result<Kept> {
-        let folder = Store::default_path().context(
-            "no HOME and no XDG_DATA_HOME, so no runs are kept; set one of them, or name files",
-        )?;
+        let folder = Store::default_path().with_context(|| {
+            let why = no_folder("XDG_DATA_HOME");
+            format!("{why}, so no runs are kept; set one of them, or name files")
+        })?;
         let store = Store::at(folder);
         let listing = store.list().context("cannot look into the store")?;
         if let Some(mended) = listing.mended {
@@ -102,10 +104,10 @@ pub(crate) fn runs(words: &[OsString]) -> anyhow::Result<Vec<Run>> {
                 record,
             }));
             continue;
-        }
+        };
         if kept.is_none() {
             kept = Some(Kept::look()?);
-        };
+        }
         let kept = kept.as_ref().expect("it was just looked into");
         let entry = kept.find(id)?;
         runs.push(Run { name: entry.name.clone(), record: kept.read(entry)? });

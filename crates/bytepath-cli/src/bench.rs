@@ -41,6 +41,7 @@ use clap::{Arg, Args, Subcommand};
 
 use crate::explain::shown::Shown;
 use crate::output::{self, Output};
+use crate::planning::no_folder;
 use crate::{values, wrong_usage};
 use progress::Progress;
 
@@ -652,7 +653,7 @@ fn told(failed: &[&bytepath_report::Arm], record: &Record, what: &str) -> anyhow
 /// Prints the table and what dominates, or what was asked for instead. A run that is not whole is shown,
 /// and has failed.
 fn print(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::Result<()> {
-    put(record, dominating, outputs)?;
+    crate::printed(put(record, dominating, outputs))?;
     match lab::interruption(record) {
         Some(interrupted) => bail!("{interrupted}; the results are of these"),
         None => Ok(()),
@@ -683,7 +684,7 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
     if let Some(kept) = kept {
         text += &format!("\nkept as {kept}\n");
     }
-    std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
+    crate::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))?;
     saved
 }
 
@@ -692,7 +693,7 @@ fn put(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::R
 pub(crate) fn keep(record: &Record) -> Option<String> {
     let kept = match Store::default_path() {
         Some(folder) => Store::at(folder).keep(record).map_err(anyhow::Error::from),
-        None => Err(anyhow::anyhow!("no HOME and no XDG_DATA_HOME, so nowhere to keep it")),
+        None => Err(anyhow::anyhow!("{}, so nowhere to keep it", no_folder("XDG_DATA_HOME"))),
     };
     kept.inspect_err(|error| {
         crate::say(format_args!(
@@ -728,6 +729,7 @@ fn save(record: &Record, outputs: Outputs) -> anyhow::Result<()> {
 pub(crate) fn style() -> table::Style {
     let out = std::io::stdout();
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let plain = plain || crate::live::is_dumb();
     let width = rustix::termios::tcgetwinsize(&out).ok().map(|size| size.ws_col);
     table::Style { colour: out.is_terminal() && !plain, width: width.filter(|width| *width > 0) }
 }

@@ -48,5 +48,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     });
     let clocked = clock::run(&mut command)?;
     let text = serde_json::to_string(&clocked)?;
-    std::io::stdout().write_all(text.as_bytes()).context("standard output")
+    let mut stdout = std::io::stdout();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
 }

@@ -1,5 +1,6 @@
 //! `bytepath compare A B`: whether runs of an experiment differ, arm by arm, and by how much.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,7 +32,7 @@ const OTHERS_MAX: usize = 40;
 pub(crate) struct Options {
     /// The runs; the first is the base
     #[arg(value_name = "RUN", required = true, num_args = 1..)]
-    runs: Vec<String>,
+    runs: Vec<OsString>,
     /// Only arms whose name matches; fewer arms have narrower intervals
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
@@ -85,7 +86,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
         comparison => comparison?,
     };
-    outputs.write(&comparison)?;
+    crate::printed(outputs.write(&comparison))?;
     options.fail_if_slower.map_or(Ok(ExitCode::SUCCESS), |percent| judged(&comparison, percent))
 }
 

@@ -58,12 +58,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         json.map(|json| json.write((serde_json::to_string_pretty(&diagnosis)? + "\n").as_bytes()));
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
     if !alone || !diagnosis.applied.is_empty() && written.as_ref().is_some_and(Result::is_err) {
-        table::print(&diagnosis).context("standard output")?;
+        crate::printed(table::print(&diagnosis).context("standard output"))?;
     }
     for error in &refused {
         crate::say(format_args!("bytepath: {error}"));
     }
-    written.transpose()?;
+    crate::printed(written.unwrap_or(Ok(())))?;
     let well = refused.is_empty() && diagnosis.poor == 0;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

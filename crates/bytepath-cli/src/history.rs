@@ -161,7 +161,8 @@ fn remove(runs: &[String]) -> anyhow::Result<()> {
     }
     for name in names {
         kept.store.remove(name).with_context(|| format!("cannot remove {name}"))?;
-        writeln!(std::io::stdout(), "removed {name}").context("standard output")?;
+        let told = writeln!(std::io::stdout(), "removed {name}").context("standard output");
+        crate::printed(told)?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `bytepath import`: records of what hyperfine and fio measured.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -18,7 +19,7 @@ use crate::{bench, records, report};
 pub(crate) struct Options {
     /// Files that hyperfine or fio wrote; - for standard input
     #[arg(required = true, value_name = "FILE")]
-    file: Vec<String>,
+    file: Vec<OsString>,
     /// Write the records to a file, several as an array; - for standard output, which then holds
     /// nothing else
     #[arg(long, value_name = "FILE")]
@@ -52,7 +53,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 /// When the year 10000 begins, in seconds after the epoch.
 const YEAR_10000_S: u64 = 253_402_300_800;
 
-fn record(name: &str) -> anyhow::Result<Record> {
+fn record(name: &OsStr) -> anyhow::Result<Record> {
     let text = records::text(name)?;
     let written = std::fs::metadata(name).and_then(|file| file.modified());
     let written = written.unwrap_or_else(|_| SystemTime::now());

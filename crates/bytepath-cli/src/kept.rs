@@ -1,5 +1,6 @@
 //! Runs by what people call them: `last`, `last~1`, an id of the store or its end, a file, `-`.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -7,6 +8,7 @@ use bytepath_lab::compare::Run;
 use bytepath_lab::store::{Entry, Store};
 use bytepath_report::Record;
 
+use crate::planning::no_folder;
 use crate::{records, wrong_usage};
 
 /// The word for the run that started last.
@@ -21,9 +23,10 @@ pub(crate) struct Kept {
 impl Kept {
     /// Looks into this user's store; says so where its index had to be mended.
     pub(crate) fn look() -> anyhow::Result<Kept> {
-        let folder = Store::default_path().context(
-            "no HOME and no XDG_DATA_HOME, so no runs are kept; set one of them, or name files",
-        )?;
+        let folder = Store::default_path().with_context(|| {
+            let why = no_folder("XDG_DATA_HOME");
+            format!("{why}, so no runs are kept; set one of them, or name files")
+        })?;
         let store = Store::at(folder);
         let listing = store.list().context("cannot look into the store")?;
         if let Some(mended) = listing.mended {
@@ -84,33 +87,36 @@ fn back(word: &str) -> Option<anyhow::Result<usize>> {
 
 /// The runs that words stand for, from the store, files, or standard input. The store is looked into
 /// once, and only if a word is of it. A file may hold several, which are then numbered.
-pub(crate) fn runs(words: &[String]) -> anyhow::Result<Vec<Run>> {
+pub(crate) fn runs(words: &[OsString]) -> anyhow::Result<Vec<Run>> {
     if words.iter().filter(|word| *word == "-").count() > 1 {
         return Err(wrong_usage("- is standard input, and there is one"));
     }
     let mut kept = None;
     let mut runs = Vec::new();
     for word in words {
-        if word == "-" || (back(word).is_none() && is_path(word)) {
-            let records = records::read(word)?;
+        // An id is text; the name of a file may be none.
+        let id = word.to_str().filter(|word| back(word).is_some() || !is_path(word));
+        let Some(id) = id else {
+            let (records, name) = (records::read(word)?, word.to_string_lossy());
             let several = records.len() > 1;
             runs.extend((1..).zip(records).map(|(number, record)| Run {
-                name: if several { format!("{word}#{number}") } else { word.clone() },
+                name: if several { format!("{name}#{number}") } else { name.to_string() },
                 record,
             }));
             continue;
-        }
+        };
         if kept.is_none() {
             kept = Some(Kept::look()?);
         }
         let kept = kept.as_ref().expect("it was just looked into");
-        let entry = kept.find(word)?;
+        let entry = kept.find(id)?;
         runs.push(Run { name: entry.name.clone(), record: kept.read(entry)? });
     }
     Ok(runs)
 }
 
-/// Whether a word means a file: it has a slash or an ending, or there is something of that name.
+/// Whether a word means a file, or standard input: it has a slash or an ending, or there is something of
+/// that name.
 fn is_path(word: &str) -> bool {
-    word.contains('/') || word.ends_with(".json") || Path::new(word).exists()
+    word == "-" || word.contains('/') || word.ends_with(".json") || Path::new(word).exists()
 }

@@ -34,6 +34,11 @@ pub(crate) fn in_a_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
+/// Whether a terminal obeys nothing but letters and the ends of lines, by what TERM says of it.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb")
+}
+
 /// The columns of the terminal that is standard error, where it tells.
 pub(crate) fn columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();

@@ -20,6 +20,7 @@ mod descriptor;
 mod device;
 mod doctor;
 mod drive;
+mod ending;
 mod ends;
 mod explain;
 mod fleet;
@@ -67,9 +68,19 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 fn main() -> ExitCode {
-    let code = answered();
+    let code = printed_to_the_end(answered());
     metrics::ended_with(code);
     code
+}
+
+/// A line without an end is still in the buffer, and counts as printed only once it is out.
+fn printed_to_the_end(code: ExitCode) -> ExitCode {
+    use std::io::Write as _;
+    let flushed = std::io::stdout().flush().context("standard output");
+    match printed(flushed) {
+        Err(error) if code == ExitCode::SUCCESS => said_of(&error),
+        _ => code,
+    }
 }
 
 fn answered() -> ExitCode {
@@ -165,25 +176,40 @@ fn survive_file_size_limits() {
 fn failed(error: anyhow::Error, words: &ArgMatches) -> ExitCode {
     match error.downcast::<WrongUsage>() {
         Ok(WrongUsage(message)) => usage_error(words, message).exit(),
-        Err(error) if reader_left(&error) => ExitCode::SUCCESS,
-        Err(error) if was_for_nobody(&error) => {
-            let word = classic::word(rustix::io::Errno::BADF);
-            say(format_args!("bytepath: standard output: {word}"));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            say(format_args!("bytepath: {error:#}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => match printed(Err(error)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => said_of(&error),
+        },
     }
+}
+
+fn said_of(error: &anyhow::Error) -> ExitCode {
+    if was_for_nobody(error) {
+        let word = classic::word(rustix::io::Errno::BADF);
+        say(format_args!("bytepath: standard output: {word}"));
+    } else {
+        say(format_args!("bytepath: {error:#}"));
+    }
+    ExitCode::FAILURE
+}
+
+/// What was for a reader who left, having read enough, counts as printed: whoever has a verdict to give
+/// by the exit code gives it all the same.
+fn printed(done: anyhow::Result<()>) -> anyhow::Result<()> {
+    done.or_else(|error| if reader_left(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Says a line on standard error in one write, so that two ends that fail together do not mix theirs.
 /// Names that others gave command no terminal. Where nobody can hear it, the work and the exit code are what they are all the same.
 fn say(line: std::fmt::Arguments<'_>) {
+    let _ = said(line);
+}
+
+/// The same, where what is said is the work.
+fn said(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
     use std::io::Write as _;
     let text = printable(&line.to_string());
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    std::io::stderr().write_all(format!("{text}\n").as_bytes())
 }
 
 /// Wrong usage that shows only when the arguments are looked at together: what is wrong.

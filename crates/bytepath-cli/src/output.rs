@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rustix::fs::{Access, AtFlags, CWD, FileType, accessat};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use crate::classic::{close, closed_well};
+use crate::classic::{close, closed_well, word};
 use crate::device;
+use crate::sys::start;
 
 /// Where results go: a file, or standard output for `-`.
 pub(crate) struct Output {
@@ -33,6 +35,9 @@ enum Way {
 impl Output {
     /// Sees that `path` can be written, and leaves it as it is.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Output> {
+        if is_stdout(path) {
+            not_closed()?;
+        }
         let way = Output::way(path).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Output { path: path.to_owned(), way })
     }
@@ -61,6 +66,17 @@ impl Output {
             Way::Special(file) => to_special(file, text).with_context(failed),
             Way::Replaced => replace(&self.path, text).with_context(failed),
         }
+    }
+}
+
+/// Sees that there is a standard output: what is full stands in the place of one that was closed.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn not_closed() -> anyhow::Result<()> {
+    match start::was_closed(1) {
+        true => Err(anyhow::Error::msg(word(Errno::BADF)).context("standard output")),
+        false => Ok(()),
     }
 }
 

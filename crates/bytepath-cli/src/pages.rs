@@ -88,10 +88,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
     if !alone {
         let text = told(&seen, options);
-        match options.pid {
-            Some(_) => std::io::stdout().write_all(text.as_bytes()).context("standard output")?,
-            None => std::io::stderr().write_all(text.as_bytes()).context("standard error")?,
-        }
+        crate::printed(match options.pid {
+            Some(_) => std::io::stdout().write_all(text.as_bytes()).context("standard output"),
+            None => std::io::stderr().write_all(text.as_bytes()).context("standard error"),
+        })?;
     }
     Ok(code)
 }

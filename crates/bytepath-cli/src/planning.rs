@@ -5,7 +5,7 @@ mod between;
 use std::path::{Path, PathBuf};
 
 use bytepath::machine::Machine;
-pub(crate) use bytepath::planning::{CarryError, Clock, Planning, usual_profile};
+pub(crate) use bytepath::planning::{CarryError, Clock, Planning, no_folder, usual_profile};
 use bytepath::planning::{Carrying as Work, Wishes};
 use bytepath::profile::ProfileError;
 use bytepath::routes::ROUTES;

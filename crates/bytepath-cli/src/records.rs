@@ -1,6 +1,7 @@
 //! Records from files and standard input, each within bounds and with the file's name in what is
 //! wrong with it.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt as _;
@@ -10,7 +11,7 @@ use bytepath_lab::store::RECORD_BYTES_MAX;
 use bytepath_report::Record;
 
 /// The records in a file, or from standard input for `-`; a file may hold several.
-pub(crate) fn read(name: &str) -> anyhow::Result<Vec<Record>> {
+pub(crate) fn read(name: &OsStr) -> anyhow::Result<Vec<Record>> {
     let records = Record::all_from_json(&text(name)?);
     // The error says its cause itself.
     let records = records.map_err(|error| anyhow!("{}: {error}", shown(name)))?;
@@ -21,11 +22,13 @@ pub(crate) fn read(name: &str) -> anyhow::Result<Vec<Record>> {
 }
 
 /// What a file, or standard input, holds as text.
-pub(crate) fn text(name: &str) -> anyhow::Result<String> {
+pub(crate) fn text(name: &OsStr) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
-    let read = match name {
-        "-" => std::io::stdin().lock().take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes),
-        _ => opened(name).and_then(|file| file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes)),
+    let read = match name == "-" {
+        true => std::io::stdin().lock().take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes),
+        false => {
+            opened(name).and_then(|file| file.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes))
+        }
     };
     read.with_context(|| format!("cannot read {}", shown(name)))?;
     if bytes.len() as u64 > RECORD_BYTES_MAX {
@@ -36,7 +39,7 @@ pub(crate) fn text(name: &str) -> anyhow::Result<String> {
 }
 
 /// A file, or a pipe as a shell's <(COMMAND) is one; a device has no record, and some have no end.
-fn opened(name: &str) -> std::io::Result<File> {
+fn opened(name: &OsStr) -> std::io::Result<File> {
     let file = File::open(name)?;
     let kind = file.metadata()?.file_type();
     match kind.is_char_device() || kind.is_block_device() {
@@ -46,9 +49,9 @@ fn opened(name: &str) -> std::io::Result<File> {
 }
 
 /// How a file is called in messages.
-pub(crate) fn shown(name: &str) -> String {
-    match name {
-        "-" => "standard input".to_owned(),
-        _ => name.to_owned(),
+pub(crate) fn shown(name: &OsStr) -> String {
+    match name == "-" {
+        true => "standard input".to_owned(),
+        false => name.to_string_lossy().into_owned(),
     }
 }

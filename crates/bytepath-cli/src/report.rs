@@ -1,5 +1,6 @@
 //! `bytepath report`: records as one page for a browser, as Markdown, CSV, JSON, or on the terminal.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -20,7 +21,7 @@ use crate::{bench, kept, wrong_usage};
 pub(crate) struct Options {
     /// Runs: ids (see bytepath history), last, last~1, files that --json wrote; - for standard input
     #[arg(required = true, value_name = "RECORD")]
-    record: Vec<String>,
+    record: Vec<OsString>,
     /// Write to this file; - for standard output. Its ending says the format: .html, .md, .csv, .json
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,

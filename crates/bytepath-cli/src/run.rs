@@ -196,7 +196,7 @@ fn run_and_explain(
         ended_by: None,
         has_passed_on: false,
         interrupt_was_answered: false,
-        live: (options.progress && rustix::termios::isatty(stderr())).then(Live::default),
+        live: options.draws().then(Live::default),
         measured: options.metrics.metrics.is_some().then(Measured::default),
     };
     if let Some(measured) = &watched.measured {
@@ -215,7 +215,9 @@ fn run_and_explain(
     // Of what could not be started there is nothing to say.
     let explaining = explaining.filter(|_| watched.stages.any_began());
     let said = explaining.map_or(Ok(()), |explaining| {
-        explaining.end(&name, |text| crate::say(format_args!("{text}")))
+        let mut said = Ok(());
+        let done = explaining.end(&name, |text| said = crate::said(format_args!("{text}")));
+        done.and(said.context("standard error"))
     });
     let told = told_of_the_end(options, &watched, whole.as_ref(), took, end, json).and(said);
     match told {
@@ -402,6 +404,11 @@ impl Options {
 
     fn makes_patient(&self) -> bool {
         !self.no_place && spawn::may_be_patient()
+    }
+
+    /// Whether there is a terminal on which lines can be drawn over.
+    fn draws(&self) -> bool {
+        self.progress && rustix::termios::isatty(stderr()) && !crate::live::is_dumb()
     }
 
     fn says_summary(&self) -> bool {

@@ -18,6 +18,7 @@ use clap::Args;
 
 use crate::bench::{self, interrupt};
 use crate::output::{self, Output};
+use crate::planning::no_folder;
 use crate::{values, wrong_usage};
 
 /// A check has as many blocks as give intervals that can tell, and samples that go on long enough for
@@ -72,7 +73,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let path = match &options.profile {
         Some(path) => path.clone(),
         None => Profile::default_path().ok_or_else(|| {
-            wrong_usage("no HOME and no XDG_STATE_HOME, so nowhere to keep it; use --profile FILE")
+            let why = no_folder("XDG_STATE_HOME");
+            wrong_usage(format!("{why}, so nowhere to keep it; use --profile FILE"))
         })?,
     };
     if options.show {
@@ -234,8 +236,9 @@ impl Looked<'_> {
 /// The profile of this machine in its usual place: the one that is there, if it is sound and not
 /// stale, or else one that is quickly measured, with files in `folder`, and kept there.
 pub(crate) fn ensured(folder: &Path) -> anyhow::Result<(Profile, PathBuf)> {
-    let path = Profile::default_path()
-        .context("no HOME and no XDG_STATE_HOME, so nowhere to keep a profile")?;
+    let path = Profile::default_path().with_context(|| {
+        format!("{}, so nowhere to keep a profile", no_folder("XDG_STATE_HOME"))
+    })?;
     if let Ok(profile) = Profile::read(&path)
         && profile.check_machine(Machine::this()).is_ok()
     {

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::rc::Rc;
@@ -96,8 +96,8 @@ impl Work for CmdWork {
 impl CmdWork {
     /// One run, which did not fail.
     fn clocked(&self, output: Option<&File>) -> Result<Clocked, String> {
-        let mut errors = file_in(&std::env::temp_dir())?;
-        let mut report = file_in(&std::env::temp_dir())?;
+        let folder = std::env::temp_dir();
+        let (mut errors, mut report) = (file_in(&folder)?, file_in(&folder)?);
         let mut clock = Command::new(&self.program);
         clock.arg("clock").args(Starter::this().words());
         if let Some(input) = &self.input {
@@ -113,8 +113,13 @@ impl CmdWork {
         let status = to_the_end(&mut clock, PATIENCE)?;
         let mut text = String::new();
         report.rewind().and_then(|()| report.read_to_string(&mut text)).map_err(told)?;
-        let clocked: Clocked = serde_json::from_str(&text)
-            .map_err(|_| format!("its clock failed ({status}){}", said(&mut errors)))?;
+        let clocked: Clocked = serde_json::from_str(&text).map_err(|_| {
+            // What the clock could not write, it could not say either.
+            match report.write_all(&[0; 4096]) {
+                Err(error) => full(&folder, &error),
+                Ok(()) => format!("its clock failed ({status}){}", said(&mut errors)),
+            }
+        })?;
         match self.failure(&clocked) {
             None => Ok(clocked),
             Some(why) => Err(format!("{why}{}", said(&mut errors))),
@@ -207,6 +212,10 @@ fn outcome(clocked: &Clocked) -> Outcome {
         found: at_most.into_iter().collect(),
         ..Outcome::default()
     }
+}
+
+fn full(folder: &Path, error: &std::io::Error) -> String {
+    format!("cannot write into {}: {error}; set TMPDIR", folder.display())
 }
 
 fn told(error: std::io::Error) -> String {

@@ -436,9 +436,19 @@ pub fn usual_profile() -> Result<Profile, String> {
     usual(Profile::read)
 }
 
+/// Why there is no folder of this user's own: neither HOME nor this variable of the environment names
+/// one.
+pub fn no_folder(variable: &str) -> String {
+    let told = |name| match std::env::var_os(name) {
+        None => format!("no {name}"),
+        Some(value) => format!("no absolute path in {name} ({value:?})"),
+    };
+    format!("{} and {}", told("HOME"), told(variable))
+}
+
 fn usual(read: impl Fn(&Path) -> Result<Profile, ProfileError>) -> Result<Profile, String> {
     let Some(path) = Profile::default_path() else {
-        return Err("no HOME and no XDG_STATE_HOME, so no profile".into());
+        return Err(format!("{}, so no profile", no_folder("XDG_STATE_HOME")));
     };
     let profile = read(&path).map_err(|error| error.to_string())?;
     profile.check_machine(Machine::this()).map_err(|error| error.to_string())?;

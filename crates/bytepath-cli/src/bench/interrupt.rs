@@ -9,9 +9,10 @@ use std::sync::{Arc, OnceLock};
 use bytepath_lab::interrupt;
 use rustix::pipe::{PipeFlags, pipe_with};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag::{register_conditional_default, register_usize};
-use signal_hook::low_level::{emulate_default_handler, pipe};
+use signal_hook::flag::register_usize;
+use signal_hook::low_level::pipe;
 
+use crate::ending;
 use crate::sys::actions::is_ignored;
 
 /// Handlers are the process's, and so is this.
@@ -53,16 +54,20 @@ impl Handlers {
     fn installed() -> Handlers {
         let handlers = Handlers::default();
         let Ok((reader, writer)) = pipe_with(PipeFlags::CLOEXEC) else { return handlers };
-        interrupt::when_readable(reader);
-        for signal in [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)) {
-            let _ = writer.try_clone().and_then(|writer| handlers.install(signal, writer));
+        let installed =
+            [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)).filter(|signal| {
+                writer.try_clone().and_then(|writer| handlers.install(*signal, writer)).is_ok()
+            });
+        // A pipe that nobody writes to is at its end, which would be a wish too.
+        if installed.count() > 0 {
+            interrupt::when_readable(reader);
         }
         handlers
     }
 
     fn install(&self, signal: i32, writer: OwnedFd) -> std::io::Result<()> {
         // What is registered first is done first.
-        register_conditional_default(signal, self.idle.clone())?;
+        ending::by_signal_while(signal, self.idle.clone())?;
         register_usize(signal, self.came.clone(), signal.unsigned_abs() as usize)?;
         pipe::register(signal, writer)?;
         Ok(())
@@ -83,7 +88,5 @@ pub(crate) fn ended(done: anyhow::Result<()>) -> anyhow::Result<()> {
     }
     // Nobody else does it now.
     let _ = std::io::stdout().flush();
-    // Comes back only where the signal is blocked.
-    emulate_default_handler(signal)?;
-    anyhow::bail!("interrupted")
+    ending::by_signal(signal)
 }

@@ -16,6 +16,8 @@ use crate::live;
 pub(crate) struct Progress {
     _measuring: Measuring,
     terminal: bool,
+    /// Whether the line can be drawn over on it.
+    draws: bool,
     started: Instant,
     arms: usize,
     blocks: Option<u32>,
@@ -29,9 +31,11 @@ impl Progress {
             Measured::Time(time) => time.as_secs_f64(),
             Measured::Bytes(_) => 1.0,
         };
+        let terminal = std::io::stderr().is_terminal();
         Progress {
             _measuring: Measuring::begin(),
-            terminal: std::io::stderr().is_terminal(),
+            terminal,
+            draws: terminal && !live::is_dumb(),
             started: Instant::now(),
             arms: 0,
             blocks: None,
@@ -51,7 +55,7 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        if self.terminal {
+        if self.draws {
             // Arms are named by what people write, and what is wider would be drawn below itself.
             let text = live::in_a_line(text);
             let text = live::cut(&text, live::columns().unwrap_or(usize::MAX));

@@ -12,18 +12,15 @@ use bytepath::wait::Cancel;
 use bytepath::{Moved, TransferError};
 use bytepath_report::numbers;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::flag::{register_conditional_default, register_usize};
-use signal_hook::low_level::emulate_default_handler;
+use signal_hook::flag::register_usize;
 
 use super::entry::Shared;
 use super::hand::Hand;
 use super::progress::counted;
 use super::voice::q;
+use crate::ending::{self, BY_SIGNAL};
 use crate::planning::CarryError;
 use crate::sys::actions::is_ignored;
-
-/// The exit code of whoever cannot be ended by a signal, by the custom of shells.
-const BY_SIGNAL: i32 = 128;
 
 /// Who sent a signal waits no longer than this for a device.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -57,8 +54,8 @@ impl Interrupts {
         for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
             let number = signal.unsigned_abs() as usize;
             // What is registered first is done first.
-            let caught = register_conditional_default(signal, self.ending.clone())
-                .and_then(|_| register_usize(signal, self.came.clone(), number));
+            let caught = ending::by_signal_while(signal, self.ending.clone())
+                .and_then(|()| register_usize(signal, self.came.clone(), number));
             all &= caught.is_ok();
         }
         all
@@ -128,7 +125,7 @@ fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     // Whoever does not read what is said now does not keep the signal from ending it.
     let _ = std::thread::Builder::new().spawn(move || {
         std::thread::sleep(2 * PATIENCE);
-        end_now(signal);
+        ending::by_signal(signal);
     });
     shared.tally.stopping.stop();
     let (files, bytes) = shared.tally.copied();
@@ -142,13 +139,7 @@ fn end(shared: &Shared<'_>, signal: i32, reached: Reached) -> ! {
     // What cannot be written now is not worth another message.
     let _ = shared.voice.ledger.close(u8::try_from(BY_SIGNAL + signal).unwrap_or(u8::MAX));
     crate::metrics::ended_by(signal);
-    end_now(signal)
-}
-
-fn end_now(signal: i32) -> ! {
-    let _ = emulate_default_handler(signal);
-    // The first process of a container is ended by no default action.
-    std::process::exit(BY_SIGNAL + signal)
+    ending::by_signal(signal)
 }
 
 /// Which files are being copied, and how far.

@@ -404,9 +404,12 @@ impl Current {
 impl Lines {
     fn open(path: &Path) -> anyhow::Result<Lines> {
         let file = match output::is_stdout(path) {
-            true => rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 0)
-                .map(File::from)
-                .context("standard output")?,
+            true => {
+                output::not_closed()?;
+                rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 0)
+                    .map(File::from)
+                    .context("standard output")?
+            }
             false => {
                 File::create(path).with_context(|| format!("cannot write {}", path.display()))?
             }

@@ -48,7 +48,7 @@ fn explained(named: &str) -> anyhow::Result<(String, Explained)> {
         Some((file, arm)) if !std::path::Path::new(named).exists() => (file, Some(arm)),
         _ => (named, None),
     };
-    let records = records::read(file)?;
+    let records = records::read(file.as_ref())?;
     let all = records.iter().flat_map(|record| &record.arms);
     let with: Vec<&Arm> = all.filter(|found| found.explained.is_some()).collect();
     let names = || with.iter().map(|found| printable(&found.name)).collect::<Vec<_>>().join(", ");

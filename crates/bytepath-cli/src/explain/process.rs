@@ -67,7 +67,6 @@ pub(super) fn run(
     if let Some(signal) = signal {
         said.unwrap_or_else(|error| crate::say(format_args!("bytepath: {error:#}")));
         crate::run::end_by(signal);
-        return Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(1)));
     }
     said.map(|()| ExitCode::SUCCESS)
 }

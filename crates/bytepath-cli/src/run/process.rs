@@ -177,6 +177,12 @@ pub(super) fn parent(pid: Pid) -> Option<Pid> {
     stat(pid)?.parent
 }
 
+/// The process group that it, or this process, is in: 0 where that is of a namespace above this one.
+pub(super) fn group(pid: Option<Pid>) -> Option<i32> {
+    let pid = pid.map(|pid| nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get()));
+    nix::unistd::getpgid(pid).ok().map(nix::unistd::Pid::as_raw)
+}
+
 /// When it began, in the kernel's ticks.
 pub(super) fn began(pid: Pid) -> Option<u64> {
     Some(stat(pid)?.began)

@@ -103,12 +103,11 @@ pub(super) fn name(signal: i32) -> String {
     signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
 }
 
-/// Ends this process as a signal that killed what it ran would have, where that can be; comes back
-/// where it is ignored or blocked.
-pub(crate) fn end_by(signal: i32) {
+/// Ends this process as a signal that killed what it ran would have, where that can be.
+pub(crate) fn end_by(signal: i32) -> ! {
     use nix::sys::resource::{Resource, setrlimit};
     // What it ran has left its memory already, if anybody wants it.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     crate::metrics::ended_by(signal);
-    let _ = signal_hook::low_level::emulate_default_handler(signal);
+    crate::ending::by_signal(signal)
 }

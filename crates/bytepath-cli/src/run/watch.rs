@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, getpgid, getpgrp, kill_process};
+use rustix::process::{Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::below::{ALL, Below};
@@ -172,13 +172,13 @@ impl Watched {
 
     /// To every stage, and all that they have started; not to those of our group, if all of it has it.
     fn pass_on(&mut self, signal: i32, came_at: u64) {
-        let has_it = self.group_has(signal, came_at).then(getpgrp);
+        let has_it = process::group(None).filter(|_| self.group_has(signal, came_at));
         self.has_passed_on = true;
         if let Some(family) = &mut self.family {
             family.look();
         }
         let tell = |pid| {
-            if has_it.is_some() && getpgid(Some(pid)).ok() == has_it {
+            if has_it.is_some() && process::group(Some(pid)) == has_it {
                 return;
             }
             for signal in Signal::from_named_raw(signal).into_iter().chain([Signal::CONT]) {
@@ -205,7 +205,7 @@ impl Watched {
         for _ in 0..GROUP_ENDS_AFTER {
             let mut found = Vec::new();
             below.each(ALL, |pid, _| {
-                if getpgid(Some(pid)).ok() == Some(getpgrp()) {
+                if process::group(Some(pid)) == process::group(None) {
                     found.push(process::got(pid, signal, came_at));
                 }
             });

@@ -36,7 +36,11 @@ pub(crate) fn spawn_as_we_were(
     let closed: Vec<i32> =
         inherited.iter().copied().filter(|fd| start::was_closed(*fd as usize)).collect();
     let held = Held::back();
-    let mask = held.mask;
+    let mut mask = held.mask;
+    if start::children_were_blocked() {
+        // SAFETY: the set is a mask, and the number is a signal's.
+        unsafe { libc::sigaddset(&raw mut mask, libc::SIGCHLD) };
+    }
     let restore = move || {
         for signal in ignored.into_iter().flatten() {
             // SAFETY: a disposition that every process may have, and that runs no code.

@@ -8,6 +8,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+
 /// The entry, in place of the one of Rust's runtime. That one looks its stack up in
 /// /proc/self/maps, to give a stack overflow a message, which takes 80 us: a twelfth of what
 /// `bytepath cat` of nothing takes as a whole. The rest of what it does is done here.
@@ -25,7 +27,7 @@ extern "C" fn main(_: libc::c_int, _: *const *const libc::c_char) -> libc::c_int
     // SAFETY: a disposition that every process may have, and that runs no code.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     let code = std::panic::catch_unwind(|| number(crate::main())).unwrap_or(PANICKED);
-    // A line without an end is still in the buffer; a reader that left is no reason to complain.
+    // Behind a panic there may still be a line without an end in the buffer.
     let _ = std::io::stdout().flush();
     let_the_reader_go();
     code.into()
@@ -66,6 +68,7 @@ fn fill_closed() {
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CHILDREN_IGNORED: AtomicBool = AtomicBool::new(false);
+static CHILDREN_BLOCKED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the process was started with this standard descriptor (0, 1, 2) closed.
 pub(crate) fn was_closed(descriptor: usize) -> bool {
@@ -80,6 +83,12 @@ pub(crate) fn pipe_was_ignored() -> bool {
 /// Whether whoever started the process has it ignore SIGCHLD.
 pub(crate) fn children_were_ignored() -> bool {
     CHILDREN_IGNORED.load(Relaxed)
+}
+
+/// Whether whoever started the process has SIGCHLD held back from it. Here it would be the news of
+/// children that never comes.
+pub(crate) fn children_were_blocked() -> bool {
+    CHILDREN_BLOCKED.load(Relaxed)
 }
 
 // SAFETY: the loader calls what stands in this section before `main`, as a C function; `note`
@@ -103,4 +112,12 @@ extern "C" fn note() {
         // SAFETY: a disposition that every process may have, and that runs no code.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     }
+    CHILDREN_BLOCKED.store(unblocked(Signal::SIGCHLD), Relaxed);
+}
+
+/// Has the signal come from now on, and tells whether it was blocked.
+fn unblocked(signal: Signal) -> bool {
+    let (one, mut before) = (SigSet::from_iter([signal]), SigSet::empty());
+    let told = pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&one), Some(&mut before));
+    told.is_ok() && before.contains(signal)
 }

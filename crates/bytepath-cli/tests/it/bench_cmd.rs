@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::program::{BYTEPATH, Done, bytepath, run};
+use crate::program::{BYTEPATH, Done, bytepath, installed, root, run, run_for_nobody, shell};
 
 /// A run in a folder with these words.
 fn bench(folder: &Path, words: &[&str]) -> Done {
@@ -154,6 +154,8 @@ fn a_command_that_fails_is_told_with_its_cause_and_never_by_a_figure() {
             assert!(why.contains(word), "{word:?} is not in what is told of {command:?}: {why}");
         }
     }
+    let words = ["bench", "cmd", "true", "false", "--blocks", "3"];
+    run_for_nobody(&mut bytepath(&words)).refused(1, &["1 of 2 commands failed"]);
     bench(folder.path(), &["-N", "no-such-command", "./text"])
         .refused(1, &["no-such-command was not found", "./text is not executable"]);
 }
@@ -260,4 +262,26 @@ fn wrong_words_are_told_before_anything_runs() {
         bench(folder.path(), words).refused(2, &[told]);
     }
     bench(folder.path(), &["true", "--input", "absent"]).refused(1, &["cannot read absent"]);
+}
+
+#[test]
+fn a_folder_for_temporary_files_that_is_full_is_named() {
+    shell("$bytepath clock -- true >/dev/full")
+        .refused(1, &["standard output: No space left on device"]);
+    if !root() || !installed("unshare") {
+        println!("skipped: mounting needs root");
+        return;
+    }
+    let folder = folder();
+    let name = folder.path().display();
+    let done = shell(&format!(
+        "unshare -m sh -ec 'mount -t tmpfs -o size=64k none {name}; cat /dev/zero >{name}/all || :; \
+         TMPDIR={name} exec $bytepath bench cmd true --blocks 3' 2>&1"
+    ));
+    if done.stdout.contains("unshare") || done.stdout.contains("mount:") {
+        println!("skipped: {}", done.stdout);
+        return;
+    }
+    let words = [&format!("cannot write into {name}: No space left"), "set TMPDIR"];
+    assert!(words.iter().all(|word| done.stdout.contains(*word)), "{done:?}");
 }

@@ -1,10 +1,13 @@
 //! `bytepath compare`: what it says of runs whose difference is known, and what it refuses.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use bytepath_report::schema;
 use serde_json::{Value, json};
 
 use crate::history::Yard;
-use crate::program::{Done, run, text};
+use crate::program::{Done, run, run_for_nobody, text};
 
 /// A record whose arms have these samples.
 fn record(yard: &Yard, id: &str, arms: &[(&str, &[f64])]) -> Value {
@@ -126,6 +129,8 @@ fn a_slower_arm_fails_where_that_is_asked_for() {
     assert!(failed.stderr.contains("down by 20.0% in other"), "{failed:?}");
     assert!(!failed.stderr.contains("noisy") && !failed.stderr.contains("up "), "{failed:?}");
     assert_eq!(code(failed), Some(3));
+    let words = ["compare", "base", "other", "--fail-if-slower", "5%"];
+    assert_eq!(code(run_for_nobody(&mut yard.command(&words))), Some(3), "nobody reads the table");
     assert_eq!(code(judged(&["30"])), Some(0), "20% is less than 30%");
     // What could not have been shown is told, and no failure.
     let unseen = judged(&["5%", "--arms", "up,even,noisy", "--json", "-"]);
@@ -367,4 +372,18 @@ fn nothing_of_a_record_is_taken_for_markup_or_commands() {
     assert!(!markdown.contains('\u{1b}') && !markdown.contains("<script>"), "{markdown:?}");
     let said = yard.run(&["compare", "one", "two"]).well().stdout;
     assert!(!said.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn files_have_any_name() {
+    let yard = known();
+    let name = yard.path().join(OsStr::from_bytes(b"caf\xe9"));
+    std::fs::copy(yard.records().join("base.json"), &name).expect("a copy");
+    let mut compare = yard.command(&["compare", "other"]);
+    let compared = run(compare.arg(&name).args(["--json", "-"])).well().json();
+    let shown = name.to_string_lossy();
+    assert_eq!(compared["runs"][1]["name"].as_str(), Some(&*shown));
+    let shown = run(yard.command(&["report"]).arg(&name)).well().stdout;
+    assert!(shown.contains("noisy"), "{shown}");
+    run(yard.command(&["import"]).arg(&name)).refused(1, &["it is a record of bytepath already"]);
 }

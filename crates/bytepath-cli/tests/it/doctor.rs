@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, bytepath, run};
+use crate::program::{BYTEPATH, bytepath, run, run_for_nobody};
 
 fn findings(json: &Value) -> Vec<&Value> {
     json["findings"].as_array().expect("findings").iter().collect()
@@ -31,6 +31,8 @@ fn what_it_says_is_what_the_published_schema_says_and_its_code_tells_what_is_poo
     let poor = findings(&json).iter().filter(|one| one["verdict"] == "poor").count();
     assert_eq!(json["poor"], poor);
     assert_eq!(done.status.code(), Some(i32::from(poor > 0)), "{done:?}");
+    let unread = run_for_nobody(&mut bytepath(&["doctor"]));
+    assert_eq!((unread.status, &*unread.stderr), (done.status, ""));
     for name in [
         "pipe-size",
         "memlock",

@@ -46,6 +46,14 @@ fn a_command_is_explained_and_ends_as_it_would_have() {
     }
 }
 
+#[test]
+fn what_cannot_be_told_has_failed_unless_the_command_has() {
+    for (command, code) in [("true", 1), ("sh -c 'exit 5'", 5)] {
+        let done = shell(&format!("\"$bytepath\" explain -- {command} 2>/dev/full"));
+        assert_eq!(done.status.code(), Some(code), "{command}: {done:?}");
+    }
+}
+
 /// The kernel tells of a wake-up by both threads where both are of the work.
 #[test]
 fn a_wakeup_is_counted_once() {

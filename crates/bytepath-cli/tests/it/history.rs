@@ -259,6 +259,11 @@ fn a_run_that_cannot_be_kept_is_shown_all_the_same() {
     let mut homeless = bytepath(&BENCH);
     let done = run(homeless.env_remove("HOME").env_remove("XDG_DATA_HOME"));
     assert!(done.status.success() && done.stderr.contains("no HOME"), "{done:?}");
+    for home in ["", "here"] {
+        let done = run(homeless.env("HOME", home));
+        let why = format!("no absolute path in HOME ({home:?}) and no XDG_DATA_HOME");
+        assert!(done.status.success() && done.stderr.contains(&why), "{done:?}");
+    }
 }
 
 #[test]

@@ -105,6 +105,8 @@ pub(crate) fn bytepath(words: &[&str]) -> Command {
     let mut command = Command::new(BYTEPATH);
     command.args(words).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
     command.env(STATE.0, STATE.1).env(DATA.0, DATA.1);
+    // Of a terminal, where it has one.
+    command.env("TERM", "xterm");
     // What has `run` leave a text to one shell.
     for name in ["SSH_CLIENT", "SSH2_CLIENT", "SHELLOPTS", "BASHOPTS"] {
         command.env_remove(name);
@@ -178,6 +180,17 @@ fn bytes_of(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>>
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> Done {
     spawned(command.stdout(Stdio::piped()).stderr(Stdio::piped())).done()
+}
+
+/// The same where whoever reads what it prints has left.
+#[track_caller]
+pub(crate) fn run_for_nobody(command: &mut Command) -> Done {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let program = spawned(command.stdout(writer).stderr(Stdio::piped()));
+    // The command would hold the pipe open.
+    command.stdout(Stdio::null());
+    program.done()
 }
 
 /// Runs a line of shell in which `$bytepath` is the program under test.

@@ -1,6 +1,8 @@
 //! What `pv` draws, from its options to standard error: that the lines reach it, and where.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -159,4 +161,15 @@ fn a_buffer_is_shown_empty_before_anything_came() {
 fn what_is_on_the_device_is_told_where_that_is_asked_for() {
     assert_eq!(last(&shown(&["-f", "--durable", "-F", "%{durable} safe"])), "1000  B safe");
     assert_eq!(last(&shown(&["-f", "-F", "%{durable} safe"])), "- safe");
+}
+
+#[test]
+fn names_and_formats_are_any_bytes() {
+    let (_folder, path) = file();
+    let strange = OsStr::from_bytes(b"caf\xe9");
+    for option in ["-N", "-F"] {
+        let words = ["-f".as_ref(), "-b".as_ref(), option.as_ref(), strange, path.as_os_str()];
+        let done = run(ours(&words).env("LC_ALL", "C.UTF-8"));
+        assert!(done.status.success() && last(&done.stderr).contains("caf\u{fffd}"), "{done:?}");
+    }
 }

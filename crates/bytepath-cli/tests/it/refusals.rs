@@ -194,6 +194,14 @@ fn closed_and_wrong_descriptors_are_named() {
         shell(&format!("$bytepath {printing} >&-"))
             .refused(1, &["bytepath: standard output: Bad file descriptor"]);
     }
+    for (words, name) in [
+        ("bench overhead --json -", "bytepath"),
+        ("cp --json - /dev/null /dev/zero", "cp"),
+        ("cp --json-files - /dev/null /dev/zero", "cp"),
+    ] {
+        shell(&format!("$bytepath {words} >&-"))
+            .refused(1, &[&format!("{name}: standard output: Bad file descriptor")]);
+    }
     // What prints nothing does not miss it.
     shell("$bytepath run true >&-").well();
 }

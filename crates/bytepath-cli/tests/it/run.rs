@@ -918,3 +918,23 @@ fn without_the_right_to_place_stages_they_run_where_they_are() {
     assert_eq!((done.status.code(), done.stdout.trim()), (Some(0), "3221225472"), "{done:?}");
     assert!(done.stderr.contains("the kernel does not let us"), "{done:?}");
 }
+
+/// What stands before a program that is to be started with the news of its children held back.
+const NO_NEWS: &str = "python3 -c 'import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+os.execvp(sys.argv[1], sys.argv[1:])'";
+
+#[test]
+fn news_of_children_that_is_held_back_comes_here_and_stays_held_back_for_stages() {
+    if !installed("python3") {
+        println!("skipped: python3 is not installed");
+        return;
+    }
+    for words in ["--no-place --no-summary 'sleep 0.1 | cat'", "-- sleep 0.1 ::: cat"] {
+        shell(&format!("{NO_NEWS} \"$bytepath\" run {words}")).well();
+    }
+    let held = "-- grep SigBlk /proc/self/status";
+    let [ours, theirs] = [&format!("\"$bytepath\" run --no-place {held}"), &held[3..]]
+        .map(|command| shell(&format!("{NO_NEWS} {command}")).well().stdout);
+    assert_eq!(ours, theirs);
+}

@@ -9,7 +9,9 @@ use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, kill_process_group, set_child_subreaper, waitpgid,
 };
 
-use crate::program::{BYTEPATH, Bounded, Done, bytepath, installed, run, signal_of, spawned};
+use crate::program::{
+    BYTEPATH, Bounded, Done, bytepath, installed, root, run, shell, signal_of, spawned,
+};
 use crate::terminal::{Screen, drawing, on_terminal};
 
 /// Would run for hours.
@@ -224,4 +226,36 @@ fn a_reader_whose_writer_was_killed_reports_what_came() {
     write.done();
     let row = run(bytepath(&["read", "--csv"]).stdin(pipe)).well().row();
     assert!(row[1].parse::<u64>().is_ok_and(|bytes| bytes > 0), "{row:?}");
+}
+
+#[test]
+fn the_first_process_of_a_container_ends_with_the_code_of_its_signal() {
+    if !root() || !installed("unshare") || !installed("pgrep") {
+        println!("skipped: needs root, unshare and pgrep");
+        return;
+    }
+    let container = "unshare -pf --kill-child --mount-proc \"$bytepath\"";
+    for words in [
+        "run --no-summary 'kill -TERM 1; sleep 100 | cat'",
+        "explain -- sh -c 'kill -TERM 1; exec sleep 100'",
+        "bench cmd --no-store 'kill -TERM 1; exec sleep 100'",
+    ] {
+        let done = shell(&format!("exec {container} {words}"));
+        assert_eq!(done.status.code(), Some(143), "{words}: {done:?}");
+    }
+    // Until it catches signals it hears none.
+    let folder = tempfile::tempdir().expect("a folder");
+    let done = shell(&format!(
+        "cd {} && mkfifo f && exec 9<>f && {{ {container} cp f new & }}; \
+         until pgrep -P $! >&2; do :; done; while pkill -P $!; do sleep 0.1; done; wait $!",
+        folder.path().display()
+    ));
+    assert_eq!(done.status.code(), Some(143), "{done:?}");
+    assert!(done.stderr.contains("cp: interrupted after 0 files"), "{done:?}");
+}
+
+#[test]
+fn where_both_signals_are_ignored_it_measures_all_the_same() {
+    let bench = "bench overhead --blocks 3 --time 2ms --warm-up 1ms --no-store";
+    shell(&format!("trap '' INT TERM; \"$bytepath\" {bench}")).well();
 }

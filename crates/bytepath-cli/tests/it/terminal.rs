@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::Winsize;
 
-use crate::program::{Bounded, bytepath, spawned};
+use crate::program::{BYTEPATH, Bounded, bytepath, spawned};
 
 /// Nothing that a test waits to see takes longer.
 const HANGS_AFTER: Duration = Duration::from_secs(100);
@@ -120,4 +120,22 @@ fn wrong_usage_is_told_on_a_terminal_too() {
     let drawn = screen.whole();
     assert!(drawn.contains("standard output is the pipe"), "{drawn:?}");
     assert_eq!(program.done().status.code(), Some(2));
+}
+
+#[test]
+fn a_terminal_that_obeys_nothing_is_sent_letters_alone() {
+    for term in ["dumb", ""] {
+        for line in [
+            "doctor",
+            "bench overhead --blocks 3 --time 2ms --warm-up 1ms --no-store",
+            "run --progress 'sleep 0.5 | cat'",
+        ] {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("\"$bytepath\" {line} >&2")]).env("bytepath", BYTEPATH);
+            let (program, screen) = drawing(command.env("TERM", term).stdin(Stdio::null()));
+            let drawn = screen.whole();
+            assert!(!drawn.is_empty() && !drawn.contains('\x1b'), "{term} {line}: {drawn:?}");
+            program.done();
+        }
+    }
 }

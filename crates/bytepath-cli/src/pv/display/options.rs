@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::bar::BarStyle;
-use super::values::{integer, seconds, whole_seconds};
+use super::values::{integer, seconds, shown, whole_seconds};
 
 /// Everything about what is shown and how. Which bytes move, and how many there will be, is told
 /// elsewhere.
@@ -57,7 +57,7 @@ pub(crate) struct DisplayOptions {
     /// %{ratio} the other side's amount against this one, %{durable} the amount on the disk, and
     /// %{sgr:red,bold} colours by name or number, until %{sgr:reset}. A number behind the percent
     /// sign is how many columns a bar, a line or a name has, or how many bytes: %20p, %16A.
-    #[arg(short = 'F', long, value_name = "FORMAT", help_heading = SHOWN)]
+    #[arg(short = 'F', long, value_name = "FORMAT", value_parser = shown(), help_heading = SHOWN)]
     pub(crate) format: Vec<String>,
 
     /// Write numbers for a program, one line each time, instead of a picture for a person
@@ -117,7 +117,7 @@ pub(crate) struct DisplayOptions {
     pub(crate) height: Option<usize>,
 
     /// Begin each line with this name; once more for the other side of --monitor
-    #[arg(short = 'N', long, value_name = "NAME", help_heading = CHANGED)]
+    #[arg(short = 'N', long, value_name = "NAME", value_parser = shown(), help_heading = CHANGED)]
     pub(crate) name: Vec<String>,
 
     /// How bars look: plain, block, granular or shaded

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use clap::builder::TypedValueParser;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 
 /// Reads a number, or says as pv does what it expected.
@@ -28,6 +28,11 @@ pub(crate) fn whole_seconds() -> Number<u64> {
 /// A time in seconds: digits with at most one point, no sign, no suffix.
 pub(crate) fn seconds() -> Number<f64> {
     Number { read: decimal, expected: "numeric argument expected" }
+}
+
+/// Text that is shown. It may be made of a file's name, which may be none.
+pub(crate) fn shown() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| text.to_string_lossy().into_owned())
 }
 
 fn digits(text: &str) -> Option<&str> {

@@ -358,11 +358,11 @@ class _Both:
         with ExitStack() as leaves:
             self._source.open(os.O_RDONLY, self._asked["stall"])
             leaves.callback(self._source.leave)
-            self._source.begin(self._offsets[0])
+            self._source.begin(self._offsets[0], self._asked["stall"])
             self._check_source()
             self._open_sink()
             leaves.callback(self._sink.leave)
-            self._sink.begin(self._offsets[1])
+            self._sink.begin(self._offsets[1], self._asked["stall"])
             self._check_sink()
             self._leaves = leaves.pop_all()
         return self

@@ -213,19 +213,34 @@ class Opened:
                 text = f"the {self.role} has no offsets to begin at: {error.strerror}"
             raise make(error.errno or errno.ESPIPE, text, side=self.role) from None
 
-    def begin(self, offset: int | None) -> None:
-        """Brings the descriptor to where the file object stands, or to the offset."""
+    def begin(self, offset: int | None, patience: float | None) -> None:
+        """Brings the descriptor to where the file object stands, or to the offset.
+
+        What the object has still to write is written first, unless nobody takes any for so many seconds.
+        """
         file = self._file
         if offset is not None and self.role == "sink" and self._appends():
             raise ValueError("sink_offset says where to begin, and the sink is open to append: it is written at its end")
         if file is not None and file.writable():
-            file.flush()
+            self._flush(patience)
         if file is not None and file.seekable():
             # The object keeps account of where the descriptor stands, so it is put back afterwards.
             self._stood = self.position()
             self.go_to(file.tell() if offset is None else offset)
         elif offset is not None:
             self.go_to(offset)
+
+    def _flush(self, patience: float | None) -> None:
+        try:
+            with _written_within(self._file.raw, self.descriptor, patience):
+                self._file.flush()
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                why = f"nobody took any of it for {patience:g} s"
+            else:
+                why = error.strerror or str(error)
+            text = f"cannot write what the file object of the {self.role} holds: {why}"
+            raise make(error.errno or errno.EIO, text, side=self.role) from None
 
     def _appends(self) -> bool:
         return bool(fcntl.fcntl(self.descriptor, fcntl.F_GETFL) & os.O_APPEND)
@@ -285,3 +300,28 @@ def _nothing_to_read(raw: Any) -> Iterator[None]:
         yield
     finally:
         del raw.readinto
+
+
+@contextmanager
+def _written_within(raw: Any, descriptor: int, patience: float | None) -> Iterator[None]:
+    """Has a file object wait so many seconds at most for whoever reads, and wait also where its descriptor does not."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    limit = None if patience is None else min(patience * 1000, _POLL_MS_MAX)
+
+    def write(view: memoryview) -> int:
+        while True:
+            if not poll.poll(limit):
+                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            try:
+                # More than that a pipe that takes some may not take at once.
+                return os.write(descriptor, view[: select.PIPE_BUF])
+            except BlockingIOError:
+                # Somebody else has filled it meanwhile.
+                continue
+
+    raw.write = write
+    try:
+        yield
+    finally:
+        del raw.write

@@ -71,8 +71,9 @@ class TreeError(CopyError, shutil.Error):
     """A tree that was not copied whole: what could be copied was.
 
     `errors` tells of each entry that was not: dictionaries with "message", "source", "destination",
-    "errno" and "offset"; its own `errno` is the first of those, None where there is none. What catches shutil.Error catches it too, and finds a source, a destination
-    and a reason of each in `args[0]`.
+    "errno" and "offset"; its own `errno` is the first of those, None where there is none. What
+    catches shutil.Error catches it too, and finds a source, a destination and a reason of each in
+    `args[0]`.
     """
 
     errors: list[dict[str, Any]]

@@ -359,6 +359,47 @@ def signalled(number: int) -> Iterator[None]:
         sender.join()
 
 
+def test_what_a_file_object_still_holds_is_written_under_the_same_rules(tmp_path):
+    (tmp_path / "a").write_bytes(b"behind")
+    full = open("/dev/full", "wb")
+    full.write(b"held")
+    with pytest.raises(bytepath.CopyError, match="what the file object of the sink holds: No space") as raised:
+        bytepath.copy(tmp_path / "a", full)
+    assert (raised.value.errno, raised.value.side, raised.value.offset) == (errno.ENOSPC, "sink", 0)
+    with suppress(OSError):
+        full.close()
+    for reader, writer in [os.pipe(), os.pipe2(os.O_NONBLOCK)]:
+        file = open(writer, "wb")
+        file.write(b"held")
+        holds = fill(writer)
+        with pytest.raises(TimeoutError, match="nobody took any of it for 0.05 s") as raised:
+            bytepath.copy(tmp_path / "a", file, timeout=0.05)
+        assert raised.value.side == "sink"
+        emptied = threading.Timer(0.1, lambda reader=reader, holds=holds: os.read(reader, holds))
+        emptied.start()
+        assert bytepath.copy(tmp_path / "a", file, timeout=30).bytes == 6
+        emptied.join()
+        assert os.read(reader, 100) == b"heldbehind"
+        file.write(b"more")
+        os.close(reader)
+        with pytest.raises(BrokenPipeError) as raised:
+            bytepath.copy(tmp_path / "a", file)
+        assert isinstance(raised.value, bytepath.CopyError)
+        with suppress(OSError):
+            file.close()
+
+
+def fill(pipe):
+    """Fills a pipe; how much it holds then."""
+    blocks, count = os.get_blocking(pipe), 0
+    os.set_blocking(pipe, False)
+    with suppress(BlockingIOError):
+        while True:
+            count += os.write(pipe, bytes(4096))
+    os.set_blocking(pipe, blocks)
+    return count
+
+
 @pytest.mark.parametrize("ends", ["endless", "pipe", "full socket"])
 def test_an_interrupt_ends_a_copy(ends):
     reader, writer = os.pipe()

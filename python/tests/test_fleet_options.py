@@ -1229,7 +1229,9 @@ def test_a_directory_that_cannot_be_read_is_made_and_told_of(command, tmp_path):
     (tmp_path / "source/below/closed/file").write_bytes(b"bytes")
     (tmp_path / "source/open").write_bytes(b"bytes")
     user = tmp_path / "user"
-    drop = "exec setpriv --reuid 1 --clear-groups" if os.geteuid() == 0 else "exec"
+    drop = "exec"
+    if os.geteuid() == 0:
+        drop = "exec setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all"
     user.write_text(f'#!/bin/sh\n[ "$1" = piece ] || exec "{command}" "$@"\n{drop} "{command}" "$@"\n')
     for path in (tmp_path, *tmp_path.rglob("*"), tmp_path.parent, tmp_path.parent.parent):
         path.chmod(0o777)

@@ -24,7 +24,6 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
 
 use crate::classic::always_quoted;
 use crate::output;
@@ -156,11 +155,7 @@ fn heed_signals() {
     let Ok(mut signals) = Signals::new(signals.collect::<Vec<_>>()) else { return };
     let Some(signal) = signals.forever().next() else { return };
     ended_by(signal);
-    // No default action ends the first process of a container.
-    if !rustix::process::getpid().is_init() {
-        let _ = emulate_default_handler(signal);
-    }
-    std::process::exit(128 + signal);
+    crate::ending::by_signal(signal)
 }
 
 type Source = Box<dyn Fn() -> Figures + Send>;

@@ -767,44 +767,40 @@ mod tests {
     }
 
     #[test]
-    fn while_nobody_runs_all_rest_and_nothing_that_is_done_then_is_missed() {
+    fn who_does_not_run_rests_and_what_it_does_later_is_seen() {
         use std::io::{Read, Write};
         use std::process::{Command, Stdio};
         let below = Below::noted().expect("/proc tells");
         let mut command = Command::new("bash");
-        command.args(["-c", "echo; read line; exec 7</dev/zero 8< <(sleep 60); echo; read line"]);
+        command.args(["-c", "echo; read line; exec 8<&0; echo; read line"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash");
+        let pid = Pid::from_child(&child);
         let mut told = [0];
-        let (mut its_input, mut its_output) = (child.stdin.take(), child.stdout.take());
-        let mut says = || its_output.as_mut().expect("piped").read_exact(&mut told).expect("told");
+        let mut its_output = child.stdout.take().expect("it is piped");
+        let mut says = || its_output.read_exact(&mut told).expect("it says when it waits");
         says();
         let mut family = Family::new(below, PipeSize::new(None), CpuList::default(), None);
         let deadline = Instant::now() + Duration::from_secs(20);
-        let rests = |family: &mut Family| loop {
+        // Other tests have children too.
+        let rests = |family: &mut Family| {
             family.look();
-            if family.rested {
-                break;
-            }
-            assert!(Instant::now() < deadline, "it waits for a line");
-            std::thread::sleep(Duration::from_millis(5));
+            family.member(pid).expect("it was seen").rested
         };
-        rests(&mut family);
-        let pid = Pid::from_child(&child);
-        let pipes = |family: &Family| family.member(pid).expect("it was seen").pipes.clone();
-        let before = pipes(&family);
-        its_input.as_mut().expect("piped").write_all(b"on\n").expect("it reads");
+        let wait = |family: &mut Family| {
+            while !rests(family) {
+                assert!(Instant::now() < deadline, "it waits for a line");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            family.member(pid).expect("it was seen").pipes.iter().map(|pipe| pipe.fd).collect()
+        };
+        let before: Vec<u32> = wait(&mut family);
+        child.stdin.as_mut().expect("it is piped").write_all(b"on\n").expect("it reads");
         says();
-        family.look();
-        assert!(!family.rested, "it has run");
-        rests(&mut family);
-        let new: Vec<_> =
-            pipes(&family).into_iter().filter(|pipe| !before.contains(pipe)).collect();
-        let below: Vec<Pid> = family.members.iter().map(|member| member.pid).collect();
-        for pid in below {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
+        assert!(!rests(&mut family), "it has run");
+        let after = wait(&mut family);
+        child.kill().expect("it lives");
         child.wait().expect("it is ours");
-        assert!(new.iter().any(|pipe| pipe.fd == 8 && pipe.is_read), "{new:?}");
+        assert!(!before.contains(&8) && after.contains(&8), "{before:?} {after:?}");
     }
 
     #[test]

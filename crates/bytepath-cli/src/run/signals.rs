@@ -40,7 +40,7 @@ impl Signals {
     pub(crate) fn end_by_the_second() -> std::io::Result<()> {
         let one_came = Arc::new(AtomicBool::new(false));
         for signal in to_catch() {
-            flag::register_conditional_default(signal, one_came.clone())?;
+            crate::ending::by_signal_while(signal, one_came.clone())?;
             flag::register(signal, one_came.clone())?;
         }
         Ok(())

@@ -134,7 +134,11 @@ impl Yard {
                 serde_json::json!({"name": words[1], "status": "unavailable", "why": done.stderr});
             return serde_json::json!({ "arms": [arm] });
         }
-        done.well().json()
+        // An arm that failed is in the record, and so is why.
+        match done.stderr.contains("for want of memory") {
+            true => done.json(),
+            false => done.well().json(),
+        }
     }
 
     fn notes(&self) -> Vec<PathBuf> {

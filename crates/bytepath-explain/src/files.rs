@@ -6,7 +6,7 @@ use std::fs::{File, Metadata};
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use blazesym::symbolize::source::Elf;
 use framehop::ExplicitModuleSectionInfo;
@@ -23,6 +23,7 @@ pub(crate) type Bytes = Arc<[u8]>;
 #[derive(Default)]
 pub(crate) struct Files {
     all: Vec<CodeFile>,
+    kept_open: usize,
     by_name: HashMap<(String, Identity), u32>,
 }
 
@@ -41,8 +42,13 @@ pub(crate) struct CodeFile {
     segments: Vec<Segment>,
     sections: Option<ExplicitModuleSectionInfo<Bytes>>,
     /// Itself, for its symbols: when they are asked for, its name may be another's, and its process gone.
-    open: Option<File>,
+    open: OnceLock<File>,
+    /// What it was mapped as, where it could be read.
+    map: Option<Map>,
 }
+
+/// Of more files than this, the first are kept open: a build runs thousands of programs.
+const KEPT_OPEN_MAX: usize = 128;
 
 struct Segment {
     in_file: Range<u64>,
@@ -57,7 +63,12 @@ impl Files {
             return *number;
         }
         let number = u32::try_from(self.all.len()).expect("fewer than 2^32 files are mapped");
-        self.all.push(CodeFile::of(map));
+        let mut file = CodeFile::of(map);
+        match self.kept_open < KEPT_OPEN_MAX {
+            true => self.kept_open += usize::from(file.open.get().is_some()),
+            false => drop(file.open.take()),
+        }
+        self.all.push(file);
         self.by_name.insert(key, number);
         number
     }
@@ -70,7 +81,8 @@ impl Files {
 impl CodeFile {
     fn of(map: &Map) -> CodeFile {
         let name = map.name.clone();
-        let nothing = CodeFile { name, segments: Vec::new(), sections: None, open: None };
+        let open = OnceLock::new();
+        let nothing = CodeFile { name, segments: Vec::new(), sections: None, open, map: None };
         // What cannot be read has no tables, and its frames have its name instead of their own.
         let Some(file) = nothing.may_be_read().then(|| opened(map)).flatten() else {
             return nothing;
@@ -81,7 +93,7 @@ impl CodeFile {
         drop(cache);
         let (segments, sections) = found.unzip();
         let segments = segments.unwrap_or_default();
-        CodeFile { segments, sections, open: Some(file), ..nothing }
+        CodeFile { segments, sections, open: file.into(), map: Some(map.clone()), ..nothing }
     }
 
     /// Whether it is the name of a file, and not what the kernel calls memory.
@@ -91,12 +103,15 @@ impl CodeFile {
 
     /// Whether there is a file, and it was not to be had.
     pub(crate) fn is_missing(&self) -> bool {
-        self.may_be_read() && self.open.is_none()
+        self.may_be_read() && self.map.is_none()
     }
 
     /// Where its symbols are read from.
     pub(crate) fn symbols(&self) -> Option<Elf> {
-        let path = format!("/proc/self/fd/{}", self.open.as_ref()?.as_raw_fd());
+        if self.open.get().is_none() {
+            let _ = self.open.set(opened(self.map.as_ref()?)?);
+        }
+        let path = format!("/proc/self/fd/{}", self.open.get()?.as_raw_fd());
         // What a file says of others that have its symbols leads from its name, which here may be a file of
         // somebody else's.
         let by_name = std::fs::read_link(&path).and_then(std::fs::metadata);
@@ -215,7 +230,8 @@ mod tests {
     fn segments_that_lie_at_the_end_of_all_addresses_wrap_around() {
         let segments = vec![Segment { in_file: 0..100, address: u64::MAX }];
         let name = "/evil".to_owned();
-        let file = CodeFile { name, segments, sections: None, open: None };
+        let open = OnceLock::new();
+        let file = CodeFile { name, segments, sections: None, open, map: None };
         assert_eq!(file.address_of(50), Some(49));
         assert_eq!(file.base_of(&(4096..8192), 0), Some(4097));
     }
@@ -248,6 +264,23 @@ mod tests {
         let symbols = files.get(first).symbols().expect("it is open");
         let found = std::fs::metadata(symbols.path).expect("it is open");
         assert_eq!((Identity::of(&found), symbols.debug_syms), (map.file, false));
+    }
+
+    #[test]
+    fn many_files_are_not_all_kept_open() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut files = Files::default();
+        for number in 0..KEPT_OPEN_MAX + 3 {
+            let path = folder.path().join(number.to_string());
+            std::fs::copy("/bin/true", &path).expect("a copy");
+            files.number_of(&mapped(&path));
+        }
+        assert_eq!(
+            files.all.iter().filter(|file| file.open.get().is_some()).count(),
+            KEPT_OPEN_MAX
+        );
+        let last = files.all.last().expect("there are some");
+        assert!(!last.is_missing() && last.symbols().is_some());
     }
 
     #[test]

@@ -38,7 +38,14 @@ pub(super) const ENVIRONMENT: &[Told] = &[
             "tour", "tune",
         ],
     ),
-    Told::new("TERM", "Where this is dumb, nothing is in colour.", &["pv"]),
+    Told::new(
+        "TERM",
+        "Where this is dumb, empty or not set, nothing is in colour and no line is drawn over; for pv only where it is dumb.",
+        &[
+            "bench", "compare", "doctor", "explain", "history", "import", "pages", "pv", "report",
+            "run", "tour", "tune",
+        ],
+    ),
     Told::new(
         "LC_ALL, LC_CTYPE, LANG",
         "The first of them that is not empty tells whether letters beyond ASCII are shown as they are.",

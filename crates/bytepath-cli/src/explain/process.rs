@@ -34,9 +34,9 @@ pub(super) fn run(
     };
     let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = format!("{} ({pid})", comm.trim_end());
+    let mut signals = Signals::caught().context("cannot catch signals")?;
     // A file of its may be on a server that does not answer.
     Signals::end_by_the_second().context("cannot catch signals")?;
-    let mut signals = Signals::caught().context("cannot catch signals")?;
     explaining.begin(Whom::Process(pid));
     if let Some(why) = explaining.sees_nothing() {
         bail!("cannot explain process {pid}: {why}");

@@ -104,7 +104,8 @@ impl Reading {
     /// files, is as it was.
     pub(super) fn has_rested_since(&self, before: &Reading) -> bool {
         let is_one = |reading: &Reading| reading.are_exact && reading.threads == 1;
-        is_one(self) && is_one(before) && self.run_ns == before.run_ns
+        // Of one that runs, or would, the kernel tells the time as of its last switch or tick.
+        self.state != 'R' && is_one(self) && is_one(before) && self.run_ns == before.run_ns
     }
 
     pub(super) fn cpu_s(&self) -> f64 {

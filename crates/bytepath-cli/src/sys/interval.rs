@@ -11,7 +11,7 @@ use nix::sys::signal::{
 use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 
-/// Nobody else's: SIGALRM and its timer may have been set by whoever started the process, and are to end it.
+/// Others may catch it once this is dropped. SIGALRM and its timer may have been set by whoever started the process, and are to end it.
 const SIGNAL: Signal = Signal::SIGURG;
 
 /// Asked when the time is over.
@@ -23,7 +23,19 @@ extern "C" fn over(_: libc::c_int) {
 
 /// Runs until it is dropped.
 pub(crate) struct Interval {
+    /// It goes before what answers it.
     _timer: Timer,
+    _before: Before,
+}
+
+/// What the signal did before.
+struct Before(SigAction);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        // SAFETY: what was there before may be there again.
+        let _ = unsafe { sigaction(SIGNAL, &self.0) };
+    }
 }
 
 impl Interval {
@@ -37,12 +49,12 @@ impl Interval {
         let action = SigAction::new(SigHandler::Handler(over), SaFlags::empty(), SigSet::empty());
         // SAFETY: the handler stores into an atomic, which is safe at any moment; nothing else here
         // uses the signal until this is dropped.
-        unsafe { sigaction(SIGNAL, &action) }?;
+        let before = Before(unsafe { sigaction(SIGNAL, &action) }?);
         SigSet::from(SIGNAL).thread_unblock()?;
         let sent = SigevNotify::SigevSignal { signal: SIGNAL, si_value: 0 };
         let mut timer = Timer::new(ClockId::CLOCK_MONOTONIC, SigEvent::new(sent))?;
         timer.set(Expiration::Interval(every.into()), TimerSetTimeFlags::empty())?;
-        Ok(Interval { _timer: timer })
+        Ok(Interval { _timer: timer, _before: before })
     }
 
     /// Is asked when the time is over.

@@ -26,6 +26,7 @@ from bytepath.fleet.copy.members import Members  # noqa: E402
 from bytepath.fleet.copy.pieces import BUDGET_MS, SHARES, Yardstick  # noqa: E402
 from bytepath.fleet.copy.progress import text  # noqa: E402
 from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
+from bytepath.fleet.within import ended, within  # noqa: E402
 
 EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
          "told": [], "closed": [], "begun": [], "apart": []}  # fmt: skip
@@ -604,3 +605,43 @@ def test_links_that_somebody_else_planted_are_not_followed_for_results(tmp_path)
         assert victim.read_text() == "kept" and (folder / "planted").is_symlink()
     metrics.replace(folder / "ours", "new", 0o600)
     assert victim.read_text() == "new" and (folder / "ours").is_symlink()
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_who_is_cancelled_stays_so_even_when_what_is_waited_for_is_done_in_that_moment(turns):
+    async def cancelled():
+        answer = asyncio.get_running_loop().create_future()
+        waiting = asyncio.ensure_future(within(60, answer))
+        await asyncio.sleep(0.01)
+        answer.set_result("here")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        was_done = waiting.done()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        return was_done or waiting.cancelled()
+
+    assert asyncio.run(cancelled())
+
+
+def test_what_takes_too_long_is_cancelled_until_it_is_over():
+    cancelled = []
+
+    async def stubborn():
+        while len(cancelled) < 2:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.append("so")
+        return "late"
+
+    async def waits():
+        with pytest.raises(asyncio.TimeoutError):
+            await within(0.01, stubborn())
+        failed = asyncio.ensure_future(within(60, asyncio.sleep(60)))
+        await asyncio.sleep(0)
+        await ended(failed)
+        return failed.cancelled()
+
+    assert asyncio.run(waits())
+    assert len(cancelled) == 2

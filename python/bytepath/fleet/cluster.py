@@ -22,6 +22,7 @@ from distributed.security import Security
 
 from . import files
 from .errors import FleetError, Lost, WrongUsage
+from .within import within
 
 CONNECT_S = 5
 WORKERS_S = 30
@@ -109,7 +110,7 @@ async def local(count: int) -> AsyncIterator[Any]:
     try:
         try:
             with _interrupts_of_this_alone():
-                await asyncio.wait_for(cluster, START_S + count * START_EACH_S)
+                await within(START_S + count * START_EACH_S, cluster)
         except (RuntimeError, OSError, asyncio.TimeoutError) as error:
             cause = _first_cause(error)
             late = isinstance(cause, TimeoutError | asyncio.TimeoutError | asyncio.CancelledError)
@@ -118,7 +119,7 @@ async def local(count: int) -> AsyncIterator[Any]:
         yield cluster
     finally:
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(cluster.close(timeout=CLOSE_S), CLOSE_S)
+            await within(CLOSE_S, cluster.close(timeout=CLOSE_S))
         # Those that were not up yet would not find what they need for that, once this process has ended.
         for process in multiprocessing.active_children():
             process.kill()
@@ -202,7 +203,7 @@ async def _client(scheduler: Any) -> Client:
 
 async def _closed(client: Client) -> None:
     with contextlib.suppress(Exception):
-        await asyncio.wait_for(client.close(timeout=CLOSE_S), CLOSE_S)
+        await within(CLOSE_S, client.close(timeout=CLOSE_S))
 
 
 async def _workers(client: Client, scheduler: Any, count: int, workers_s: float) -> None:

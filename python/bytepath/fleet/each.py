@@ -20,6 +20,7 @@ from . import files, report, worker
 from .cluster import connected, first_line
 from .errors import FleetError, WrongUsage
 from .machines import Machine, admit, awake, clocks, probe
+from .within import ended, within
 
 ATTEMPTS_MAX = 2
 """How often a machine is tried whose worker is lost in the middle."""
@@ -131,7 +132,7 @@ async def _check_kept(client: Client, machine: Machine, found: dict[str, Any], w
     for name in machine.workers:
         try:
             # Not as a task, which would wait for whatever else the worker has to do.
-            kept = (await asyncio.wait_for(client.run(worker.profile, where, workers=[name]), SHOWN_S))[name]
+            kept = (await within(SHOWN_S, client.run(worker.profile, where, workers=[name])))[name]
             break
         except Exception as error:
             why = "no answer in time" if isinstance(error, TimeoutError | asyncio.TimeoutError) else first_line(error)
@@ -266,7 +267,7 @@ class _Watch:
             if time.monotonic() - self.at >= LOOK_S:
                 with contextlib.suppress(TimeoutError, asyncio.TimeoutError, OSError):
                     asking = self.client.scheduler.identity(n_workers=-1)
-                    self.workers = (await asyncio.wait_for(asking, IDENTITY_S))["workers"]
+                    self.workers = (await within(IDENTITY_S, asking))["workers"]
                 self.at = time.monotonic()
             return self.workers
 
@@ -313,16 +314,14 @@ async def _once(
     finally:
         answered = waiting.done()
         for task in (telling, waiting):
-            task.cancel()
-            with contextlib.suppress(BaseException):
-                await task
+            await ended(task)
         with contextlib.suppress(Exception):
             # Nobody waits for it any more: it is not begun where it has not been, and ended where it has.
-            await asyncio.wait_for(client.cancel([future], force=True), STOP_S)
+            await within(STOP_S, client.cancel([future], force=True))
         if not answered:
             with contextlib.suppress(Exception):
                 stopping = client.run(worker.stop, id, workers=machine.workers, on_error="ignore")
-                await asyncio.wait_for(stopping, STOP_S)
+                await within(STOP_S, stopping)
 
 
 async def _tell_who_is_there(client: Client, machine: Machine, id: str) -> None:
@@ -334,7 +333,7 @@ async def _tell_who_is_there(client: Client, machine: Machine, id: str) -> None:
         there: dict[str, Any] = {}
         with contextlib.suppress(Exception):
             asking = client.run(worker.waits_for, id, workers=machine.workers, on_error="ignore")
-            there = await asyncio.wait_for(asking, STOP_S)
+            there = await within(STOP_S, asking)
         if not there:
             continue
         if None in there.values():

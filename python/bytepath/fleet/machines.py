@@ -10,6 +10,7 @@ from typing import Any
 from distributed import Client
 
 from .errors import FleetError, Lost
+from .within import within
 
 WHEEL = "'target/dist/out/NAME.whl[fleet]'"
 """What `make dist` makes, with what fleets need besides. PyPI has no package of this project."""
@@ -107,7 +108,7 @@ def key_of(facts: dict[str, Any]) -> str:
 async def workers_of(client: Client) -> dict[str, Any]:
     """What the scheduler knows of its workers."""
     try:
-        return dict((await asyncio.wait_for(client.scheduler.identity(n_workers=-1), WORKERS_S))["workers"])
+        return dict((await within(WORKERS_S, client.scheduler.identity(n_workers=-1)))["workers"])
     except (TimeoutError, asyncio.TimeoutError) as error:
         raise Lost("the scheduler does not answer") from error
     except OSError as error:
@@ -146,7 +147,7 @@ async def _check_scheduler(client: Client) -> None:
     there: dict[str, str] = {}
     # One that is told to unpickle nothing answers with an error, and needs nothing.
     with contextlib.suppress(Exception):
-        there = await asyncio.wait_for(client.run_on_scheduler(lacking), PROBE_S)
+        there = await within(PROBE_S, client.run_on_scheduler(lacking))
     if there:
         raise FleetError(
             f"the scheduler on {there['host']} has no Python package bytepath ({there['why']}), which Dask needs there as "
@@ -191,7 +192,7 @@ async def admit(
 async def _ask(client: Client, worker: str) -> dict[str, Any] | str:
     began = time.time()
     try:
-        answers = await asyncio.wait_for(client.run(hello, workers=[worker], on_error="return"), PROBE_S)
+        answers = await within(PROBE_S, client.run(hello, workers=[worker], on_error="return"))
     except (TimeoutError, asyncio.TimeoutError):
         return f"no answer within {PROBE_S} s"
     except OSError as error:

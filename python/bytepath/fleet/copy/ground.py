@@ -14,6 +14,7 @@ from .. import files, worker
 from ..cluster import first_line
 from ..errors import FleetError, Lost
 from ..machines import Machine, awake, workers_of
+from ..within import within
 
 LOOK_S = 20
 NAMES_S = 10
@@ -209,7 +210,7 @@ async def _listed(client: Client, machine: Machine, folder: str) -> list[str]:
 
 async def _ask(client: Client, address: str, name: str, function: Callable[..., Any], *words: Any) -> Any:
     try:
-        answers = await asyncio.wait_for(client.run(function, *words, workers=[address], on_error="return"), LOOK_S)
+        answers = await within(LOOK_S, client.run(function, *words, workers=[address], on_error="return"))
     except (TimeoutError, asyncio.TimeoutError) as error:
         raise FleetError(
             f"{name} ({address}) does not answer within {LOOK_S} s: is a file system there waiting for its server?"

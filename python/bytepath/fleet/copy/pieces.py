@@ -18,6 +18,7 @@ from .. import files, metrics, worker
 from ..cluster import first_line
 from ..errors import FleetError, Lost
 from ..machines import awake
+from ..within import within
 from .ground import Ground
 from .journal import Journal
 from .members import Members
@@ -231,9 +232,7 @@ class Pieces:
         some = random.sample(all, min(len(all), WANT_OF_MAX))
         # Who does not hear of it gives back the rest when its time is over.
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(
-                client.run(worker.want, self.ground.id, workers=some, on_error="ignore"), WANT_PATIENCE_S
-            )
+            await within(WANT_PATIENCE_S, client.run(worker.want, self.ground.id, workers=some, on_error="ignore"))
 
     def _want_no_more(self) -> None:
         if self.wanting is not None:
@@ -357,8 +356,8 @@ class Pieces:
     async def _busy(self, client: Client) -> tuple[dict[str, set[Any]], list[str]]:
         """What each worker has to do; and those of them that are awake, as far as they have told something of late."""
         try:
-            where = await asyncio.wait_for(client.processing(), 10)
-            info = (await asyncio.wait_for(client.scheduler.identity(n_workers=-1), 10))["workers"]
+            where = await within(10, client.processing())
+            info = (await within(10, client.scheduler.identity(n_workers=-1)))["workers"]
         except (TimeoutError, asyncio.TimeoutError, OSError) as error:
             raise Lost(f"the scheduler at {self.options.scheduler} does not answer") from error
         fit = {name: about for name, about in info.items() if name not in self.members.refused}
@@ -437,7 +436,7 @@ class Pieces:
         for task in self.flights:
             task.cancel()
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(asyncio.gather(*self.flights, return_exceptions=True), 5)
+            await within(5, asyncio.gather(*self.flights, return_exceptions=True))
         self.flights.clear()
         # What an error left half said in the journal is not kept: it is done again.
         self.journal.rollback()
@@ -449,4 +448,4 @@ class Pieces:
         self.members.end()
         self._want_no_more()
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(client.run(worker.release, self.ground.id, self.ground.session, on_error="return"), 5)
+            await within(5, client.run(worker.release, self.ground.id, self.ground.session, on_error="return"))

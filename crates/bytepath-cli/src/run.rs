@@ -49,7 +49,7 @@ use placing::Placer;
 use script::{Own, Part, Script};
 pub(crate) use signals::{Signals, end_by, is_passed_on};
 use sizes::PipeSize;
-use stages::{End, Stage, Stages};
+use stages::{End, NOT_RUN, Stage, Stages};
 use watch::Watched;
 
 /// Run a pipeline of programs with large pipes, each stage on the CPU that suits it
@@ -163,8 +163,18 @@ fn run_and_explain(
     let work = options.work()?;
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let allowed = options.allowed()?;
-    let mut signals = Signals::caught().context("cannot catch signals")?;
-    signals.hear_of_going_on().context("cannot catch signals")?;
+    let caught = Signals::caught().and_then(|signals| signals.hear_of_going_on().map(|()| signals));
+    let mut signals = match caught {
+        Ok(signals) => signals,
+        Err(error) => {
+            crate::say(format_args!(
+                "bytepath: cannot catch signals: {}; close files, or raise the limit on them (ulimit -n)",
+                crate::classic::word_of(&error)
+            ));
+            // As for a stage that cannot be made.
+            return Ok(ExitCode::from(NOT_RUN));
+        }
+    };
     let size = PipeSize::new(options.pipe_size);
     let below = Below::noted();
     if options.explain_plan {

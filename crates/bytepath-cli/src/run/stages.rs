@@ -20,9 +20,9 @@ use crate::sys::spawn;
 
 /// What a shell ends with when a command is not there, or cannot be run.
 const NOT_FOUND: i32 = 127;
-const NOT_RUN: i32 = 126;
+pub(super) const NOT_RUN: u8 = 126;
 /// How a stage ends for which there is no pipe, or no process.
-const NOT_MADE: End = End::Exited(NOT_RUN);
+const NOT_MADE: End = End::Exited(NOT_RUN as i32);
 
 /// A stage to be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -278,7 +278,8 @@ impl Started {
                 Err(Started::without_process(stage, NOT_MADE))
             }
             Err(error) => {
-                let status = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
+                let status =
+                    if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN.into() };
                 // By a path it is a file that is missing, or what is to run it.
                 let word = match program.as_encoded_bytes().contains(&b'/') {
                     true => word_of(&error),

@@ -141,7 +141,8 @@ impl Bounded {
         std::thread::spawn(move || told.send(child.wait()));
         let Ok(status) = end.recv_timeout(HANGS_AFTER) else {
             let _ = kill_process_group(self.group, Signal::KILL);
-            panic!("hangs; it said {:?} and {:?}", stdout.recv(), stderr.recv());
+            let said = [stdout, stderr].map(|pipe| pipe.recv_timeout(HANGS_AFTER));
+            panic!("hangs; it said {said:?}");
         };
         let whole = |pipe: mpsc::Receiver<Vec<u8>>| pipe.recv_timeout(HANGS_AFTER);
         let bytes = whole(stdout).expect("nobody holds its output after its end");

@@ -278,7 +278,8 @@ impl Person {
         let end = || File::options().read(true).write(true).open(&name).expect("its other end");
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
-        command.env("PS1", "ready> ").env("HISTFILE", "").env("bytepath", BYTEPATH);
+        command.env("PS1", "ready> ").env("HISTFILE", "").env("TERM", "xterm");
+        command.env("bytepath", BYTEPATH);
         command.stdin(end()).stdout(end()).stderr(end());
         let shell = Some(spawned(&mut command));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -294,16 +295,23 @@ impl Person {
     fn sees(&mut self, words: &str) -> String {
         let until = Instant::now() + HANGS_AFTER;
         while !self.seen.contains(words) {
-            let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
-            let mut fds = [PollFd::from_borrowed_fd(self.terminal.as_fd(), PollFlags::IN)];
-            let ready = rustix::event::poll(&mut fds, left.as_ref());
-            assert_ne!(ready, Ok(0), "hangs; {words:?} is not in {:?}", self.seen);
-            let mut piece = [0; 4096];
-            let count = self.terminal.read(&mut piece).expect("the shell runs");
-            self.seen += &String::from_utf8_lossy(&piece[..count]);
+            assert!(self.sees_more(until), "the shell ended; {words:?} is not in {:?}", self.seen);
         }
         let after = self.seen.find(words).expect("it is there") + words.len();
         self.seen.drain(..after).collect()
+    }
+
+    /// Whether more is shown, before nobody has the terminal any more.
+    #[track_caller]
+    fn sees_more(&mut self, until: Instant) -> bool {
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+        let mut fds = [PollFd::from_borrowed_fd(self.terminal.as_fd(), PollFlags::IN)];
+        let ready = rustix::event::poll(&mut fds, left.as_ref());
+        assert_ne!(ready, Ok(0), "hangs; it has shown {:?}", self.seen);
+        let mut piece = [0; 4096];
+        let count = self.terminal.read(&mut piece).unwrap_or(0);
+        self.seen += &String::from_utf8_lossy(&piece[..count]);
+        count > 0
     }
 
     /// The number of a stage of [`TEXTS`], once it has begun.
@@ -316,8 +324,8 @@ impl Person {
 
     fn leaves(mut self) {
         self.types("exit\n");
-        let mut rest = [0; 4096];
-        while self.terminal.read(&mut rest).is_ok_and(|count| count > 0) {}
+        let until = Instant::now() + HANGS_AFTER;
+        while self.sees_more(until) {}
         self.shell.take().expect("it was started").done();
     }
 }

@@ -71,7 +71,7 @@ impl From<Errno> for NotBegun {
 /// # Errors
 /// Why the destination may not be written, or no file can be made.
 pub(super) fn begin(place: &Place, sink: &Sink, mode: u32, force: bool) -> Result<Begun, NotBegun> {
-    begin_by(place, sink, force, |place| {
+    begin_by(place, sink, (force, true), |place| {
         make(place, mode).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing))
     })
 }
@@ -91,7 +91,7 @@ pub(super) fn begin_staged(
     if !stage.is_on(folder.st_dev) {
         return begin(place, sink, mode, force);
     }
-    let begun = begin_by(place, sink, force, |_| {
+    let begun = begin_by(place, sink, (force, true), |_| {
         let staged = Arc::new(stage.new_place());
         let open = staged.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
         Ok((open, Some(staged), Left::Nothing))
@@ -106,12 +106,18 @@ pub(super) fn begin_staged(
 }
 
 /// As [`begin`], in a file that stays, under a name that the next run knows, until it is whole:
-/// there may be one already. Nobody else may read it.
+/// there may be one already. Nobody else may read it. One that parts a file from its other names is like
+/// a new file, not like that.
 ///
 /// # Errors
 /// As [`begin`]; EBUSY where another program copies to it.
-pub(super) fn begin_part(place: &Place, sink: &Sink, force: bool) -> Result<Begun, NotBegun> {
-    begin_by(place, sink, force, |place| match part(place)? {
+pub(super) fn begin_part(
+    place: &Place,
+    sink: &Sink,
+    force: bool,
+    parts: bool,
+) -> Result<Begun, NotBegun> {
+    begin_by(place, sink, (force, !parts), |place| match part(place)? {
         Some((open, part)) => Ok((open, Some(Arc::new(part)), Left::Part)),
         None => make(place, PART_MODE).map(|(open, meanwhile)| (open, meanwhile, Left::Nothing)),
     })
@@ -120,7 +126,7 @@ pub(super) fn begin_part(place: &Place, sink: &Sink, force: bool) -> Result<Begu
 fn begin_by(
     place: &Place,
     sink: &Sink,
-    force: bool,
+    (force, like): (bool, bool),
     make: impl FnOnce(&Place) -> Result<(OwnedFd, Option<Arc<Place>>, Left), Errno>,
 ) -> Result<Begun, NotBegun> {
     let there = match &sink.stat {
@@ -150,7 +156,7 @@ fn begin_by(
     })?;
     let (replaces, durable) = (there.is_some(), Durable::Yes);
     let unnamed = Unnamed { place, meanwhile, replaces, left, durable };
-    if let Some(stat) = there {
+    if let Some(stat) = there.filter(|_| like) {
         let place = &unnamed.place;
         // Its attributes by its name are had by way of /proc.
         let replaced = place.open(OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK, 0).ok();

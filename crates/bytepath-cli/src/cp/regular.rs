@@ -207,11 +207,16 @@ impl Shared<'_> {
         }
     }
 
-    /// Whether a file is replaced also where it may not be written: one of whose names each is to have a
-    /// file of its own is.
+    /// Whether a file is replaced also where it may not be written: one that is parted from its other
+    /// names is.
     pub(super) fn replaces_always(&self, sink: &Sink) -> bool {
+        self.settings.force || self.parts_names(sink)
+    }
+
+    /// Whether each name of the file that is there is to have a file of its own.
+    pub(super) fn parts_names(&self, sink: &Sink) -> bool {
         let several = sink.link.is_none() && sink.stat.is_some_and(|there| there.st_nlink > 1);
-        self.settings.force || (self.settings.preserve.links && several)
+        self.settings.preserve.links && several
     }
 
     pub(super) fn not_begun(&self, pair: &Pair, why: NotBegun) -> Told {

@@ -266,14 +266,15 @@ impl Shared<'_> {
                 _ => self.not_begun(pair, why),
             }
         };
-        let begun = atomic::begin_part(&pair.sink, sink, self.replaces_always(sink));
+        let (always, parts) = (self.replaces_always(sink), self.parts_names(sink));
+        let begun = atomic::begin_part(&pair.sink, sink, always, parts);
         let begun = begun.map_err(failed)?;
         let Begun::Unnamed(open, unnamed) = begun else { return Ok(Resumed::Not) };
         let kept = match length(&open) {
             Kept::Nothing => Kept::Nothing,
             _ => self.compare(pair, source, &open)?,
         };
-        let is_new = sink.stat.is_none();
+        let is_new = sink.stat.is_none() || parts;
         match kept {
             Kept::Whole => {
                 let bytes = u64::try_from(stat.st_size).unwrap_or(0);

@@ -150,6 +150,35 @@ fn directories_that_an_earlier_run_made_get_the_default_mode_where_none_is_kept(
 }
 
 #[test]
+fn directories_get_back_what_they_did_without_while_they_were_filled() {
+    for (options, made) in [("", "755"), ("--preserve=ownership", "700")] {
+        let done = in_folder(&format!(
+            "umask 002; mkdir -p s/d s/closed t; echo x >s/d/x; chmod 775 s s/d; chmod 555 s/closed; \
+             cp -r {options} s want && cp -r s/. t; chmod {made} t t/d t/closed; \
+             $bytepath cp -rT {options} --resume s t && stat -c %a want want/* t t/*"
+        ));
+        assert_eq!(done.well().stdout, "775\n555\n775\n775\n555\n775\n", "{options}");
+    }
+    // What has another mode is as its owner wants it, and bits of its own stay.
+    let done = in_folder(
+        "umask 002; mkdir -p s/d s/e t/d t/e; chmod 775 s/*; chmod 750 t/d; chmod 2755 t/e; \
+         $bytepath cp -rT --resume s t && stat -c %a t/*",
+    );
+    assert_eq!(done.well().stdout, "750\n2775\n");
+}
+
+#[test]
+fn a_file_that_is_parted_from_its_other_names_is_like_a_new_one() {
+    for options in ["--preserve=links", "-d", "--preserve=links --no-preserve=mode"] {
+        let done = in_folder(&format!(
+            "umask 022; chmod 644 large; echo old >a; chmod 600 a; ln a b; \
+             $bytepath cp --resume --atomic {options} large a && cmp large a && cat b && stat -c %a a b"
+        ));
+        assert_eq!(done.well().stdout, "old\n644\n600\n", "{options}");
+    }
+}
+
+#[test]
 fn what_killed_runs_left_is_removed() {
     let done = in_folder(
         "dead=$(sh -c 'echo $$'); mkdir -p s/d t/d; echo x >s/d/x; for f in t t/d; do \

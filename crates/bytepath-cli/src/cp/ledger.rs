@@ -58,8 +58,8 @@ struct Keeping {
     lines: Option<Mutex<Lines>>,
     /// Directories that are ended later.
     put_off: Mutex<HashMap<(String, Option<String>), CopiedEntry>>,
-    /// What was not over when the program was interrupted, and has no line yet.
-    cut: Mutex<Vec<CopiedEntry>>,
+    /// What is counted, and has no line yet.
+    unwritten: Mutex<Vec<CopiedEntry>>,
 }
 
 /// Where the lines of entries go, and why they no longer do.
@@ -151,7 +151,7 @@ impl Ledger {
                 told: AtomicU64::new(0),
                 lines: lines.map(Mutex::new),
                 put_off: Mutex::default(),
-                cut: Mutex::default(),
+                unwritten: Mutex::default(),
             }),
         })
     }
@@ -185,22 +185,22 @@ impl Ledger {
     /// The entry that was begun last is over.
     pub(super) fn end(&self, done: &Done) {
         let Some(kept) = &self.kept else { return };
-        let entry = with_entries(|entries| {
+        with_entries(|entries| {
             let current = entries.pop().expect("it was begun");
             let later = current.later;
             let entry = current.over(done.is_err());
             if !later {
                 add(&mut kept.sum.lock().expect("nobody panics holding it"), &entry);
-                return Some(entry);
-            }
-            if entry.kind == Some(EntryKind::Directory) {
+                if kept.lines.is_some() {
+                    kept.unwritten.lock().expect("nobody panics holding it").push(entry);
+                }
+            } else if entry.kind == Some(EntryKind::Directory) {
                 let mut put_off = kept.put_off.lock().expect("nobody panics holding it");
                 put_off.insert(key(&entry), entry);
             }
-            None
         });
-        if let (Some(entry), Some(lines)) = (entry, &kept.lines) {
-            lines.lock().expect("nobody panics holding it").write(&entry);
+        if let Some(lines) = &kept.lines {
+            lines.lock().expect("nobody panics holding it").write_all(&kept.unwritten);
         }
     }
 
@@ -307,7 +307,7 @@ impl Ledger {
                 // What was not looked at is not begun.
                 if current.entry.kind.is_some() {
                     let entry = current.over(true);
-                    if entry.outcome == Outcome::Failed {
+                    if entry.kind != Some(EntryKind::Directory) {
                         files.push((cut.len(), stopped));
                     }
                     cut.push(entry);
@@ -318,6 +318,8 @@ impl Ledger {
         std::mem::forget(all);
         let mut put_off = kept.put_off.lock().expect("nobody panics holding it");
         cut.extend(put_off.drain().map(|(_, entry)| entry));
+        // Directories too: each gets its attributes at its end.
+        cut.iter_mut().for_each(|entry| entry.outcome = Outcome::Failed);
         let mut sum = kept.sum.lock().expect("nobody panics holding it");
         cut.iter().for_each(|entry| add(&mut sum, entry));
         let mut error = CopyError { message: message.to_owned(), ..CopyError::default() };
@@ -328,7 +330,9 @@ impl Ledger {
             error.offset = stopped.map(|(_, offset)| offset);
         }
         kept.add_error(error);
-        *kept.cut.lock().expect("nobody panics holding it") = cut;
+        if kept.lines.is_some() {
+            kept.unwritten.lock().expect("nobody panics holding it").extend(cut);
+        }
     }
 
     /// Writes what is to be written at the end.
@@ -336,8 +340,7 @@ impl Ledger {
         let Some(kept) = &self.kept else { return Ok(()) };
         if let Some(lines) = &kept.lines {
             let mut lines = lines.lock().expect("nobody panics holding it");
-            let cut = kept.cut.lock().expect("nobody panics holding it");
-            cut.iter().for_each(|entry| lines.write(entry));
+            lines.write_all(&kept.unwritten);
             lines.close()?;
         }
         let document = kept.document.lock().expect("nobody panics holding it").take();
@@ -415,6 +418,12 @@ impl Lines {
             }
         };
         Ok(Lines { file: BufWriter::new(file), failed: None })
+    }
+
+    /// What was counted before it is written, so that what is counted has a line, whoever writes it.
+    fn write_all(&mut self, unwritten: &Mutex<Vec<CopiedEntry>>) {
+        let entries = std::mem::take(&mut *unwritten.lock().expect("nobody panics holding it"));
+        entries.iter().for_each(|entry| self.write(entry));
     }
 
     fn write(&mut self, entry: &CopiedEntry) {

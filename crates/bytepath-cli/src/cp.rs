@@ -61,7 +61,10 @@ const WRONG_USAGE: u8 = 1;
 const TWO_TARGETS: &str = "multiple target directories specified";
 
 fn called(called: &Called, words: Vec<OsString>) -> ExitCode {
-    let (options, written) = match called.ordered_options::<Options>(words, WRONG_USAGE) {
+    let selinux = selinux();
+    let checked = |option: &Written| Reading::new(selinux).take(std::slice::from_ref(option));
+    let read = called.checked_options::<Options>(words, WRONG_USAGE, &checked);
+    let (options, written) = match read {
         Ok(read) => read,
         Err(ended) => return ended,
     };

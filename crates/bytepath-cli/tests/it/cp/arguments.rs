@@ -39,6 +39,9 @@ fn misuse_is_told_in_the_classics_words() {
         "cp --nonsense a c",
         "cp --re a c",
         "cp --verbose=3 a c",
+        "cp --sparse=bad --help",
+        "cp --preserve=bad --version",
+        "cp --reflink=bad --nonsense",
         "cp -va c -- -b; cp -- -b e",
         "POSIXLY_CORRECT=1 cp a c -v",
     ];

@@ -34,7 +34,10 @@ pub(crate) fn drawing(command: &mut Command) -> (Bounded, Screen) {
     let name = ptsname(&terminal, Vec::new()).expect("it has a name");
     let name = name.to_str().expect("in plain letters").to_owned();
     let other_end = File::options().read(true).write(true).open(name).expect("its other end");
-    let program = spawned(command.env("TERM", "xterm").stderr(other_end));
+    if !command.get_envs().any(|(name, _)| name == "TERM") {
+        command.env("TERM", "xterm");
+    }
+    let program = spawned(command.stderr(other_end));
     // The command would hold the other end open.
     command.stderr(Stdio::null());
     (program, Screen { terminal: terminal.into(), seen: Vec::new() })

@@ -190,6 +190,26 @@ def test_a_function_copies_each_file(tree, tmp_path):
     assert (tmp_path / "new" / "deep" / "file 6").stat().st_size == 6000
 
 
+# Python's own for Python's own lists the letters of the message.
+@pytest.mark.parametrize(
+    ("copytree", "function"),
+    [(bytepath.copytree, bytepath.copy), (bytepath.copytree, shutil.copy), (shutil.copytree, bytepath.copy)],
+)
+def test_a_file_that_is_its_own_copy_is_named_and_all_else_is_copied(tmp_path, copytree, function):
+    one, other = tmp_path / "a", tmp_path / "b"
+    one.mkdir()
+    other.mkdir()
+    for name in "xyz":
+        (one / name).write_text(name)
+    os.link(one / "x", other / "x")
+    with pytest.raises(shutil.Error) as raised:
+        copytree(one, other, copy_function=function, dirs_exist_ok=True)
+    assert sorted(os.listdir(other)) == ["x", "y", "z"]
+    [(source, destination, why)] = raised.value.args[0]
+    assert (source, destination) == (str(one / "x"), str(other / "x"))
+    assert "same file" in why or "the source is the sink" in why
+
+
 def test_a_function_need_not_make_a_file_of_that_name(tree, tmp_path):
     def renamed(source, destination):
         shutil.copyfile(source, destination + ".copy")

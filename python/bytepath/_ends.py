@@ -235,12 +235,10 @@ class Opened:
             with _written_within(self._file.raw, self.descriptor, patience):
                 self._file.flush()
         except OSError as error:
-            if isinstance(error, TimeoutError):
-                why = f"nobody took any of it for {patience:g} s"
-            else:
-                why = error.strerror or str(error)
-            text = f"cannot write what the file object of the {self.role} holds: {why}"
-            raise make(error.errno or errno.EIO, text, side=self.role) from None
+            text = f"cannot write what the file object of the {self.role} holds: {error.strerror or error}"
+            # A socket's own time being over has no number.
+            unnumbered = errno.ETIMEDOUT if isinstance(error, TimeoutError) else errno.EIO
+            raise make(error.errno or unnumbered, text, side=self.role) from None
 
     def _appends(self) -> bool:
         return bool(fcntl.fcntl(self.descriptor, fcntl.F_GETFL) & os.O_APPEND)
@@ -312,7 +310,7 @@ def _written_within(raw: Any, descriptor: int, patience: float | None) -> Iterat
     def write(view: memoryview) -> int:
         while True:
             if not poll.poll(limit):
-                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+                raise TimeoutError(errno.ETIMEDOUT, f"nobody took any of it for {patience:g} s")
             try:
                 # More than that a pipe that takes some may not take at once.
                 return os.write(descriptor, view[: select.PIPE_BUF])

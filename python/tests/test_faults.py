@@ -9,6 +9,7 @@ import gzip
 import io
 import multiprocessing
 import os
+import select
 import shutil
 import signal
 import socket
@@ -387,6 +388,22 @@ def test_what_a_file_object_still_holds_is_written_under_the_same_rules(tmp_path
         assert isinstance(raised.value, bytepath.CopyError)
         with suppress(OSError):
             file.close()
+
+
+def test_a_connection_that_the_kernel_gives_up_is_told_in_its_words(tmp_path):
+    (tmp_path / "a").write_bytes(b"behind")
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        far, _ = server.accept()
+        with far, near.makefile("wb") as file:
+            while select.select([], [near], [], 0.1)[1]:
+                fill(near.fileno())
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 100)
+            file.write(b"held")
+            with pytest.raises(TimeoutError, match="what the file object of the sink holds: Connection timed out") as raised:
+                bytepath.copy(tmp_path / "a", file)
+            assert isinstance(raised.value, bytepath.CopyError)
+            with suppress(OSError):
+                file.close()
 
 
 def fill(pipe):

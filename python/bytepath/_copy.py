@@ -401,6 +401,8 @@ class _Both:
 
     def _check_sink(self) -> None:
         """Refuses it before it is emptied, and before anything is taken from the source."""
+        if not self._sink.is_path:
+            _bytepath.check_sink(self.sink)
         if self._verify:
             self._check_verifiable(self._sink)
             self._check_readable()

@@ -108,6 +108,12 @@ pub(crate) fn check_source(py: Python<'_>, source: i32) -> PyResult<()> {
     End::source(py, source)?.endpoint(py).map(drop)
 }
 
+/// Refuses what no bytes go into, before anything is taken for it.
+#[pyfunction]
+pub(crate) fn check_sink(py: Python<'_>, sink: i32) -> PyResult<()> {
+    End::sink(py, sink)?.endpoint(py).map(drop)
+}
+
 /// Whether a sink is a pipe, or a socket that knows no messages: how writes are cut is nothing to
 /// whoever reads.
 #[pyfunction]

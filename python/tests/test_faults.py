@@ -401,7 +401,8 @@ def test_a_connection_that_the_kernel_gives_up_is_told_in_its_words(tmp_path):
             near.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 100)
             # More than there may be room for that select does not tell of.
             file.write(bytes(512 << 10))
-            with pytest.raises(TimeoutError, match="what the file object of the sink holds: Connection timed out") as raised:
+            why = "what the file object of the sink holds: Connection timed out"
+            with pytest.raises(TimeoutError, match=why) as raised:
                 bytepath.copy(tmp_path / "a", file)
             assert isinstance(raised.value, bytepath.CopyError)
             with suppress(OSError):

@@ -994,7 +994,8 @@ def test_metrics_tell_how_far_a_copying_is_and_how_it_ended(command, tmp_path):
                             ("moved_bytes_total", 500 - 100 * code), ("workers", 1)):  # fmt: skip
             assert f"\nbytepath_{name}{{{own}}} {value}\n" in told, told
         for name, kind in re.findall(r"# TYPE (\w+) (\w+)\n", told):
-            row = next(line for line in SEEING.read_text().splitlines() if line.startswith(f"| `{name}` | {kind} |"))
+            rows = SEEING.read_text().splitlines()
+            row = next(row for row in rows if row.startswith(f"| `{name}` | {kind} |"))
             assert re.match(" all|.*`fleet cp`", row.split("|")[5]), row
         if code:
             (tmp_path / "copy/f3").rmdir()

@@ -14,7 +14,7 @@ from typing import IO, Any, ClassVar
 
 from bytepath import _bytepath
 from bytepath._ends import End, Opened
-from bytepath._errors import CopyError, make, make_same_file
+from bytepath._errors import CopyError, SameFileError, make
 from bytepath._progress import Progress, check, teller
 
 
@@ -401,11 +401,14 @@ class _Both:
 
     def _check_sink(self) -> None:
         """Refuses it before it is emptied, and before anything is taken from the source."""
+        if not self._sink.is_path:
+            _bytepath.check_sink(self.sink)
         if self._verify:
             self._check_verifiable(self._sink)
             self._check_readable()
         if self._is_emptied and os.path.sameopenfile(self.source, self.sink):
-            raise make_same_file(errno.EINVAL, "the source is the sink: nothing was copied")
+            text = "the source is the sink: nothing was copied"
+            raise SameFileError(errno.EINVAL, text, self._source.name, self._sink.name)
         if self._is_chosen:
             _bytepath.plan_for(self.source, self.sink, self._asked)
 

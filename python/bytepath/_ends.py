@@ -10,11 +10,14 @@ import select
 import socket
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from time import monotonic, sleep
 from typing import IO, Any, Union
 
+from bytepath import _bytepath
 from bytepath._errors import CopyError, make
 
 #: What may be the source or the sink of a copy.
@@ -232,15 +235,12 @@ class Opened:
 
     def _flush(self, patience: float | None) -> None:
         try:
-            with _written_within(self._file.raw, self.descriptor, patience):
-                self._file.flush()
+            _flush_within(self._file, self.descriptor, patience)
         except OSError as error:
-            if isinstance(error, TimeoutError):
-                why = f"nobody took any of it for {patience:g} s"
-            else:
-                why = error.strerror or str(error)
-            text = f"cannot write what the file object of the {self.role} holds: {why}"
-            raise make(error.errno or errno.EIO, text, side=self.role) from None
+            text = f"cannot write what the file object of the {self.role} holds: {error.strerror or error}"
+            # A socket's own time being over has no number.
+            unnumbered = errno.ETIMEDOUT if isinstance(error, TimeoutError) else errno.EIO
+            raise make(error.errno or unnumbered, text, side=self.role) from None
 
     def _appends(self) -> bool:
         return bool(fcntl.fcntl(self.descriptor, fcntl.F_GETFL) & os.O_APPEND)
@@ -295,33 +295,49 @@ def _nothing_to_read(raw: Any) -> Iterator[None]:
     How much the object holds cannot be asked: where that is nothing, every method of it reads, and may wait for
     ever. So what it reads with says meanwhile what a descriptor says that would have to wait.
     """
-    raw.readinto = lambda _: None
-    try:
+    with _replaced(raw, "readinto", lambda *_: None):
         yield
-    finally:
-        del raw.readinto
 
 
-@contextmanager
-def _written_within(raw: Any, descriptor: int, patience: float | None) -> Iterator[None]:
-    """Has a file object wait so many seconds at most for whoever reads, and wait also where its descriptor does not."""
+def _flush_within(file: Any, descriptor: int, patience: float | None) -> None:
+    """Has a file object write what it holds. It waits so many seconds at most for whoever reads, and waits also where
+    its descriptor does not."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     limit = None if patience is None else min(patience * 1000, _POLL_MS_MAX)
 
-    def write(view: memoryview) -> int:
-        while True:
-            if not poll.poll(limit):
-                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-            try:
-                # More than that a pipe that takes some may not take at once.
-                return os.write(descriptor, view[: select.PIPE_BUF])
-            except BlockingIOError:
-                # Somebody else has filled it meanwhile.
-                continue
+    def wait() -> None:
+        if not poll.poll(limit):
+            raise TimeoutError(errno.ETIMEDOUT, f"nobody took any of it for {patience:g} s")
 
-    raw.write = write
-    try:
-        yield
-    finally:
-        del raw.write
+    # More than that a pipe that takes some may not take at once. Messages and records stay as long as they are.
+    most = select.PIPE_BUF if patience is not None and _bytepath.is_stream(descriptor) else None
+
+    def write(original: Callable[[memoryview], int | None], view: memoryview) -> int:
+        while True:
+            wait()
+            # None: somebody else has filled it meanwhile.
+            if (count := original(view[:most])) is not None:
+                return count
+
+    with nullcontext() if patience is None else _replaced(file.raw, "write", write):
+        while True:
+            try:
+                return file.flush()
+            except BlockingIOError:
+                wait()
+
+
+@contextmanager
+def _replaced(raw: Any, name: str, method: Callable[..., Any]) -> Iterator[None]:
+    """Has a raw file object do something else for one of its methods, which is given that one: for one thread at a
+    time, others wait."""
+    attributes = raw.__dict__
+    with attributes.setdefault("_bytepath_lock", threading.RLock()):
+        before = {name: attributes[name]} if name in attributes else {}
+        attributes[name] = partial(method, getattr(raw, name))
+        try:
+            yield
+        finally:
+            del attributes[name]
+            attributes.update(before)

@@ -54,10 +54,17 @@ def make(
 
 
 class SameFileError(CopyError, shutil.SameFileError):
-    """A copy of a file to itself, as shutil's own functions call it."""
+    """A copy of a file to itself, as shutil's own functions call it.
+
+    shutil.copytree, which goes on after it, looks for a source, a destination and a reason in `args[0]`.
+    """
+
+    def __init__(self, errno: int, text: str, source: Any = None, destination: Any = None) -> None:
+        super().__init__(errno, text)
+        self.args = ([(source, destination, text)],)
 
     def __reduce__(self) -> Any:
-        return make_same_file, super().__reduce__()[1]
+        return make_same_file, (self.errno, self.strerror, self.offset), {"args": self.args}
 
 
 def make_same_file(errno: int, text: str, offset: int = 0, *told: Any) -> CopyError:

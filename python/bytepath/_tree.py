@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 import stat
 import sys
@@ -194,10 +195,31 @@ def _as_given(error: dict[str, Any], source: str, destination: str) -> dict[str,
             within = os.path.relpath(name, whole)
             known = destination if within == os.curdir else os.path.join(destination, within)
         error[side] = {"name": known}
-        # The command takes the other quotes for a name with an apostrophe.
-        for quote in "'\"":
-            error["message"] = error["message"].replace(f"{quote}{name}{quote}", f"{quote}{known}{quote}")
+        error["message"] = _renamed(error["message"], name, known)
     return error
+
+
+def _renamed(message: str, name: str, known: str) -> str:
+    """A message of the command's in which a name is another. It writes names for a shell, in one of two ways, or as the
+    locale has it."""
+    plain = f"'{name}'"
+    if plain in message:
+        return message.replace(plain, repr(known))
+
+    def written(own: dict[str, str], between: str = "") -> str:
+        ways = ((own.get(sign, sign), _escaped(sign)) for sign in name)
+        return "".join(f"{between}(?:{re.escape(as_is)}|{re.escape(escaped)})" for as_is, escaped in ways)
+
+    shell = "'" + written({"'": r"'\''"}, between=r"(?:'\$'|'')?") + "'"
+    locale = "‘" + written({"\\": r"\\"}) + "’|'" + written({"\\": r"\\", "'": r"\'"}) + "'"
+    return re.sub(f'{shell}|"{re.escape(name)}"|{locale}', lambda _: repr(known), message)
+
+
+def _escaped(sign: str) -> str:
+    """As the command escapes what cannot be printed."""
+    if (at := "\a\b\t\n\v\f\r".find(sign)) >= 0:
+        return "\\" + "abtnvfr"[at]
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(sign))
 
 
 def _bundles(names: Iterable[str]) -> Iterable[list[str]]:
@@ -271,6 +293,9 @@ class _Each:
             done = self._function(source, destination)
         except OSError as error:
             self._numbers[source, destination] = error.errno
+            if isinstance(error, shutil.SameFileError):
+                # The walk takes it for one that lists what failed, which shutil's own does not.
+                raise OSError(str(error)) from error
             raise
         self._files += 1
         if isinstance(done, Copied):

@@ -108,6 +108,20 @@ pub(crate) fn check_source(py: Python<'_>, source: i32) -> PyResult<()> {
     End::source(py, source)?.endpoint(py).map(drop)
 }
 
+/// Refuses what no bytes go into, before anything is taken for it.
+#[pyfunction]
+pub(crate) fn check_sink(py: Python<'_>, sink: i32) -> PyResult<()> {
+    End::sink(py, sink)?.endpoint(py).map(drop)
+}
+
+/// Whether a sink is a pipe, or a socket that knows no messages: how writes are cut is nothing to
+/// whoever reads.
+#[pyfunction]
+pub(crate) fn is_stream(py: Python<'_>, sink: i32) -> PyResult<bool> {
+    let kind = End::sink(py, sink)?.endpoint(py)?.kind();
+    Ok(matches!(kind, Kind::Pipe | Kind::UnixSocket | Kind::TcpSocket))
+}
+
 /// Copies one regular file to another, by name: what `move_bytes` takes a dozen calls from Python for,
 /// which a small file would notice. Nothing where it is not as simple as that; nothing was done then.
 #[pyfunction]

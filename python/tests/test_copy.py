@@ -477,6 +477,23 @@ def test_a_file_that_is_locked_stays_locked(tmp_path, uses, some_bytes):
     assert not is_locked(tmp_path / "locked")
 
 
+@pytest.mark.parametrize("route", bytepath.routes())
+def test_a_route_that_takes_locks_away_is_named_in_the_document(tmp_path, route, some_bytes):
+    (tmp_path / "other").write_bytes(some_bytes(5 << 20))
+    with open(tmp_path / "other", "rb") as other, open(tmp_path / "locked", "wb") as locked:
+        fcntl.lockf(locked, fcntl.LOCK_EX)
+        try:
+            bytepath.copy(other, locked, route=route)
+        except bytepath.CopyError as error:
+            # Not every route goes from file to file; also one that is refused may have opened it.
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        kept = is_locked(tmp_path / "locked")
+    text = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    locks = next(part for part in text.split("\n\n") if part.startswith("Locks on files"))
+    assert kept or f"`{route}`" in locks
+
+
 def test_a_sink_that_is_open_for_writing_alone_is_verified(tmp_path, some_bytes):
     (tmp_path / "a").write_bytes(some_bytes(100_000))
     with open(tmp_path / "b", "wb") as sink:

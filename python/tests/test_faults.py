@@ -9,6 +9,7 @@ import gzip
 import io
 import multiprocessing
 import os
+import select
 import shutil
 import signal
 import socket
@@ -387,6 +388,81 @@ def test_what_a_file_object_still_holds_is_written_under_the_same_rules(tmp_path
         assert isinstance(raised.value, bytepath.CopyError)
         with suppress(OSError):
             file.close()
+
+
+def test_a_connection_that_the_kernel_gives_up_is_told_in_its_words(tmp_path):
+    (tmp_path / "a").write_bytes(b"behind")
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        far, _ = server.accept()
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+        with far, near.makefile("wb", buffering=1 << 20) as file:
+            while select.select([], [near], [], 0.1)[1]:
+                fill(near.fileno())
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 100)
+            # More than there may be room for that select does not tell of.
+            file.write(bytes(512 << 10))
+            why = "what the file object of the sink holds: Connection timed out"
+            with pytest.raises(TimeoutError, match=why) as raised:
+                bytepath.copy(tmp_path / "a", file)
+            assert isinstance(raised.value, bytepath.CopyError)
+            with suppress(OSError):
+                file.close()
+
+
+@pytest.mark.parametrize("timeout", [None, 30])
+@pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_DGRAM])
+def test_messages_that_a_file_object_holds_stay_whole(tmp_path, kind, timeout):
+    (tmp_path / "a").write_bytes(b"")
+    near, far = socket.socketpair(type=kind)
+    with near, far, near.makefile("wb", buffering=65536) as file:
+        file.write(bytes(8000))
+        bytepath.copy(tmp_path / "a", file, timeout=timeout)
+        assert len(far.recv(65536)) == 8000
+
+
+@pytest.mark.parametrize("timeout", [None, 30])
+def test_a_file_object_with_a_way_of_its_own_to_write_goes_that_way(tmp_path, timeout):
+    class Counting(io.FileIO):
+        counts = []
+
+        def write(self, view):
+            self.counts.append(len(view))
+            return super().write(view)
+
+    (tmp_path / "a").write_bytes(b"behind")
+    with io.BufferedWriter(Counting(tmp_path / "log", "a"), 65536) as file:
+        file.write(bytes(8000))
+        bytepath.copy(tmp_path / "a", file, timeout=timeout)
+    assert Counting.counts == [8000]
+    assert (tmp_path / "log").read_bytes() == bytes(8000) + b"behind"
+
+
+@pytest.mark.parametrize("flags", [0, os.O_NONBLOCK])
+@pytest.mark.parametrize("timeout", [None, 30])
+def test_several_threads_copy_to_one_file_object_that_holds_something(tmp_path, flags, timeout):
+    (tmp_path / "a").write_bytes(b"behind")
+    reader, writer = os.pipe2(flags)
+    raised = []
+
+    def copy():
+        try:
+            bytepath.copy(tmp_path / "a", file, timeout=timeout)
+        except BaseException as error:
+            raised.append(error)
+
+    with open(writer, "wb") as file:
+        file.write(b"held")
+        left = fill(writer) + len(b"held") + 4 * len(b"behind")
+        threads = [threading.Thread(target=copy) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while left > 0 and select.select([reader], [], [], 30)[0]:
+            left -= len(os.read(reader, 1 << 20))
+        for thread in threads:
+            thread.join()
+        assert (raised, left) == ([], 0)
+        assert "write" not in vars(file.raw)
+    os.close(reader)
 
 
 def fill(pipe):

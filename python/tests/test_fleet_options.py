@@ -695,9 +695,25 @@ def test_comparisons_of_all_machines_are_one_document_by_the_names_that_were_typ
         (("base", "base"), "base and base are the same run on a"),
         (("base", "other", "--json", "base"), "it is one of the runs"),
         (("base", "other", "--json", "-", "--markdown=-"), "name the same file"),
+        (("base", "other", "--json", "new", "--markdown=./new"), "--json and --markdown name the same file, new"),
     ):
         done = compare(*words)
         assert done.returncode == 2 and why in done.stderr and not done.stdout, done
+
+
+def test_two_results_are_not_written_to_one_file_by_whatever_names(command, tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "kept").write_text("kept")
+    os.link(tmp_path / "kept", tmp_path / "too")
+    for words in (
+        ("bench", "--json", "./new", "--html", "new", "cmd", "--blocks", "3", "true"),
+        ("bench", "--json", "kept", "--html", "too", "cmd", "--blocks", "3", "true"),
+        ("cp", "--json", "new", "--metrics", f"{tmp_path}/new", "source", "copy"),
+        ("cp", "--metrics", "new", "--journal", "source/../new", "source", "copy"),
+    ):
+        done = on_this_machine(1, tmp_path, *words)
+        assert done.returncode == 2 and "name the same file" in done.stderr, done
+    assert (tmp_path / "kept").read_text() == "kept" and not {"new", "copy"} & set(os.listdir(tmp_path))
 
 
 def test_a_comparison_that_is_killed_is_no_success(tmp_path):
@@ -978,7 +994,9 @@ def test_metrics_tell_how_far_a_copying_is_and_how_it_ended(command, tmp_path):
                             ("moved_bytes_total", 500 - 100 * code), ("workers", 1)):  # fmt: skip
             assert f"\nbytepath_{name}{{{own}}} {value}\n" in told, told
         for name, kind in re.findall(r"# TYPE (\w+) (\w+)\n", told):
-            assert f"| `{name}` | {kind} |" in SEEING.read_text(), name
+            rows = SEEING.read_text().splitlines()
+            row = next(row for row in rows if row.startswith(f"| `{name}` | {kind} |"))
+            assert re.match(" all|.*`fleet cp`", row.split("|")[5]), row
         if code:
             (tmp_path / "copy/f3").rmdir()
     # It disturbs nothing.

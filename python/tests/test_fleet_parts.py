@@ -576,6 +576,12 @@ def test_a_word_is_left_in_no_file_that_a_link_leads_to(tmp_path):
     (run / "mark").unlink()
     os.mkfifo(run / "mark")
     assert worker.marked(mark) == ""
+    os.unlink(mark)
+    os.mkdir(mark)
+    opened = set(os.listdir("/proc/self/fd"))
+    assert worker.marked(mark) is None and set(os.listdir("/proc/self/fd")) <= opened
+    os.rmdir(mark)
+    os.mkfifo(mark)
     run.rename(theirs)
     run.symlink_to(theirs)
     assert worker.mark(mark, "word") and worker.marked(mark) is None

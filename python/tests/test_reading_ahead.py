@@ -89,6 +89,18 @@ def test_a_full_pipe_takes_nothing_of_it_in_time():
         assert (raised.value.offset, raised.value.stranded) == (0, b"read ahead")
 
 
+def test_nothing_of_it_is_taken_for_a_sink_that_cannot_be_one(tmp_path):
+    (tmp_path / "a").write_bytes(b"small")
+    with socket.create_server(("127.0.0.1", 0)) as listens, open(tmp_path / "a", "rb") as read_only:
+        for sink, why in [(read_only, "not open for writing"), (listens, "listens for connections")]:
+            with pipe_with_file(b"read ahead") as (file, source):
+                with pytest.raises(bytepath.CopyError, match=why) as raised:
+                    bytepath.copy(file, sink)
+                assert (raised.value.side, raised.value.stranded) == ("sink", b"")
+                source.close()
+                assert file.read() == b"read ahead"
+
+
 def test_a_sink_of_whatever_number_takes_what_was_read_ahead():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = 2000

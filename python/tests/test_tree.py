@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import filecmp
+import json
 import os
 import pickle
 import shutil
@@ -188,6 +189,26 @@ def test_a_function_copies_each_file(tree, tmp_path):
     assert len(called) == 51 and all(type(name) is str for name in called)
     assert not (tmp_path / "new" / "deep" / "file 5").exists()
     assert (tmp_path / "new" / "deep" / "file 6").stat().st_size == 6000
+
+
+# Python's own for Python's own lists the letters of the message.
+@pytest.mark.parametrize(
+    ("copytree", "function"),
+    [(bytepath.copytree, bytepath.copy), (bytepath.copytree, shutil.copy), (shutil.copytree, bytepath.copy)],
+)
+def test_a_file_that_is_its_own_copy_is_named_and_all_else_is_copied(tmp_path, copytree, function):
+    one, other = tmp_path / "a", tmp_path / "b"
+    one.mkdir()
+    other.mkdir()
+    for name in "xyz":
+        (one / name).write_text(name)
+    os.link(one / "x", other / "x")
+    with pytest.raises(shutil.Error) as raised:
+        copytree(one, other, copy_function=function, dirs_exist_ok=True)
+    assert sorted(os.listdir(other)) == ["x", "y", "z"]
+    [(source, destination, why)] = raised.value.args[0]
+    assert (source, destination) == (str(one / "x"), str(other / "x"))
+    assert "same file" in why or "the source is the sink" in why
 
 
 def test_a_function_need_not_make_a_file_of_that_name(tree, tmp_path):
@@ -384,6 +405,44 @@ def test_errors_of_a_tree_that_was_sifted_name_what_was_given(command, in_the_wa
         [error] = raised.value.errors
         assert (error["source"], error["destination"]) == ("s/d/it's", "b/d/it's")
         assert '"s/d/it\'s"' in error["message"]
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+@pytest.mark.parametrize("name", ["it's \"q\"", "a\nb", "\n'é\\", "\udcffx", "'''", "é’s"])
+def test_messages_of_a_tree_that_was_sifted_have_whole_names_however_they_are_quoted(
+    command, in_the_way, monkeypatch, locale, name
+):
+    monkeypatch.chdir(in_the_way)
+    monkeypatch.setenv("LC_ALL", locale)
+    (in_the_way / "s" / "d" / name).symlink_to("nowhere")
+    (in_the_way / "s" / "d" / "deep" / name).write_text("not over a directory")
+    (in_the_way / "b" / "d" / "deep" / name).mkdir(parents=True)
+    with pytest.raises(bytepath.TreeError) as raised:
+        bytepath.copytree("s", "b", ignore=shutil.ignore_patterns("*.tmp"), dirs_exist_ok=True)
+    first, second = sorted((error["message"] for error in raised.value.errors), key=len)
+    assert first.startswith(f"cannot stat {f's/d/{name}'!r}: No such file")
+    assert second == f"cannot overwrite directory {f'b/d/deep/{name}'!r} with non-directory"
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_messages_about_permissions_have_whole_names_as_well(in_the_way, monkeypatch, locale):
+    # The command quotes these as the locale does.
+    name, there = "d/it's\\", str(in_the_way / "b" / "d" / "it's\\")
+    quoted = there.replace("\\", "\\\\")
+    quoted = f"‘{quoted}’" if locale == "C.UTF-8" else "'" + quoted.replace("'", "\\'") + "'"
+    why = "No space left on device"
+    error = {"message": f"preserving permissions for {quoted}: {why}", "errno": errno.ENOSPC, "offset": None}
+    error |= {"source": {"name": name}, "destination": {"name": there}, "warning": False}
+    told = dict.fromkeys(("files", "directories", "links", "bytes", "seconds"), 0) | {"routes": {}, "errors": [error]}
+    program = in_the_way / "program"
+    program.write_text(f"#!{sys.executable}\nprint({json.dumps(told)!r})\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("BYTEPATH_PROGRAM", str(program))
+    monkeypatch.chdir(in_the_way)
+    with pytest.raises(bytepath.TreeError) as raised:
+        bytepath.copytree("s", "b", ignore=shutil.ignore_patterns("*.tmp"), dirs_exist_ok=True)
+    whole = "b/d/it's\\"
+    assert raised.value.errors[0]["message"] == f"preserving permissions for {whole!r}: {why}"
 
 
 def test_a_link_to_a_directory_may_be_the_destination_of_what_is_sifted(command, in_the_way):

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import io
+import itertools
 import os
 import stat
 import sys
@@ -10,7 +11,7 @@ import unicodedata
 from pathlib import Path
 from typing import TextIO
 
-from .errors import FleetError
+from .errors import FleetError, WrongUsage
 
 
 def check(*paths: str | Path | None) -> None:
@@ -22,6 +23,23 @@ def check(*paths: str | Path | None) -> None:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
             except OSError as error:
                 raise _said(path, error) from error
+
+
+def refuse_one_twice(**results: str | Path | None) -> None:
+    """Refuses two results, by their options' names, that go to one file, whatever it is called; None is none."""
+    named = [(name, str(path)) for name, path in results.items() if path is not None]
+    for (one, path), (other, again) in itertools.combinations(named, 2):
+        if path == again or ("-" not in (path, again) and _are_one(path, again)):
+            raise WrongUsage(f"--{one} and --{other} name the same file, {path}")
+
+
+def _are_one(path: str, other: str) -> bool:
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
 
 
 def write(path: str | Path, text: str) -> None:

@@ -343,8 +343,13 @@ def marked(path: str) -> str | None:
             # Some file systems tell of new names only once the directory is looked at.
             os.listdir(folder)
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-            with open(os.open(os.path.basename(path), flags, dir_fd=folder), errors="replace") as file:
-                return file.read(MARK_MAX)
+            mark = os.open(os.path.basename(path), flags, dir_fd=folder)
+            try:
+                # Of a directory open makes no file, nor closes it.
+                with open(mark, errors="replace", closefd=False) as file:
+                    return file.read(MARK_MAX)
+            finally:
+                os.close(mark)
     except OSError:
         return None
 

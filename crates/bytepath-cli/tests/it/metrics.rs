@@ -1,5 +1,6 @@
 //! `--metrics`: the page of every command, while it runs, at its end, and where it cannot be written.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,29 @@ fn until(path: &Path, what: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// Every series once, every family with help and type, and what promtool says.
+/// The families that docs/seeing.md says this command tells of.
+fn documented(command: &str) -> BTreeSet<&'static str> {
+    let page = include_str!("../../../../docs/seeing.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `bytepath_"));
+    let tells = |who: &str| {
+        // Those that tell are named with the option that it takes.
+        let named = who.split('`').skip(1).step_by(2).map(|name| name.split(" -").next());
+        who.starts_with("all") || named.flatten().any(|name| name == command)
+    };
+    rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>())
+        .filter(|cells| tells(cells[5]))
+        .map(|cells| cells[1].trim_matches('`'))
+        .collect()
+}
+
+/// The command whose page it is, and the families that are there.
+fn families(page: &str) -> (&str, BTreeSet<&str>) {
+    let command = page.split("command=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    (command.expect("a label"), types.filter_map(|line| line.split(' ').next()).collect())
+}
+
+/// Every series once, every family with help and type and as documented, and what promtool says.
 #[track_caller]
 fn well_formed(page: &str) {
     let series = page.lines().filter(|line| !line.starts_with('#'));
@@ -63,6 +86,9 @@ fn well_formed(page: &str) {
     series.sort_unstable();
     series.dedup_by_key(|(name, _)| *name);
     assert!(all > 0 && series.len() == all, "a series is there twice: {page}");
+    let (command, families) = families(page);
+    let undocumented: Vec<_> = families.difference(&documented(command)).copied().collect();
+    assert!(undocumented.is_empty(), "docs/seeing.md: {command} tells {undocumented:?}: {page}");
     if !installed("promtool") {
         return;
     }
@@ -92,15 +118,20 @@ fn every_mover_tells_its_last_state() {
         ("cat", "$bytepath cat -n --metrics m.prom tree/large tree/small >/dev/null"),
         ("cp", "$bytepath cp -r --metrics m.prom tree copy"),
         ("cp", "$bytepath cp --sparse=always --metrics m.prom tree/* copy"),
+        ("cp", "$bytepath cp --progress=durable --metrics m.prom tree/* copy 2>/dev/null"),
         ("pv", "$bytepath pv -q --metrics m.prom tree/large tree/small >/dev/null"),
         ("pv", "$bytepath pv -q -C --metrics m.prom tree/large tree/small >/dev/null"),
+        ("pv", "$bytepath pv -q -l --metrics m.prom tree/large tree/small >/dev/null"),
+        ("pv", "$bytepath pv -q --durable --metrics m.prom tree/large tree/small >copy/whole"),
         ("tee", "cat tree/* | $bytepath tee --metrics m.prom out >/dev/null"),
         ("tee", "cat tree/* | $bytepath tee --queue 1M --metrics m.prom out out2 >/dev/null"),
     ];
+    let mut told = BTreeMap::<_, BTreeSet<String>>::new();
     for (command, line) in lines {
         shell(&format!("cd '{}' && {line}", path.display())).well();
         let page = std::fs::read_to_string(path.join("m.prom")).expect("it was written");
         well_formed(&page);
+        told.entry(command).or_default().extend(families(&page).1.into_iter().map(str::to_owned));
         assert_eq!(moved(&page), BYTES as f64, "{line}: {page}");
         let labels = format!("job=\"m\",command=\"{command}\"");
         assert_eq!(sample(&page, "job_running", &labels), Some(0.0), "{line}: {page}");
@@ -112,6 +143,11 @@ fn every_mover_tells_its_last_state() {
             assert_eq!(calls, None, "{line}: {page}");
         }
         std::fs::remove_file(path.join("m.prom")).expect("it is there");
+    }
+    for (command, told) in told {
+        let documented = documented(command).into_iter();
+        let untold: Vec<_> = documented.filter(|family| !told.contains(*family)).collect();
+        assert!(untold.is_empty(), "docs/seeing.md: {command} never tells {untold:?}");
     }
     // Nothing is left beside what was asked for.
     let names = std::fs::read_dir(path).expect("a folder").flatten();

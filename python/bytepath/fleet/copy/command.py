@@ -161,6 +161,7 @@ async def run(arguments: argparse.Namespace) -> int:
     _named(source, destination)
     words = words_for_cp(arguments)
     check(words)
+    files.refuse_one_twice(json=arguments.json, metrics=arguments.metrics, journal=arguments.journal)
     files.check(arguments.json)
     metrics.begin(_metrics_file(arguments.metrics), "fleet cp")
     path = arguments.journal

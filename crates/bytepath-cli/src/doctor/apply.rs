@@ -17,7 +17,10 @@ pub(super) fn chosen<'f>(
     if names.is_empty() {
         return confirmed(found);
     }
-    names.iter().map(|name| named(name, found)).collect::<anyhow::Result<_>>().map(unchanged_out)
+    // A second time it would be found as the first left it, and that be told as its undo.
+    let is_first = |(at, name): &(usize, &String)| !names[..*at].contains(name);
+    let each = names.iter().enumerate().filter(is_first);
+    each.map(|(_, name)| named(name, found)).collect::<anyhow::Result<_>>().map(unchanged_out)
 }
 
 fn named<'f>(name: &str, found: &'f [Examined]) -> anyhow::Result<&'f Examined> {

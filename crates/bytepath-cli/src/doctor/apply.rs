@@ -78,9 +78,9 @@ fn confirmed(found: &[Examined]) -> anyhow::Result<Vec<&Examined>> {
 
 fn yes(one: &Examined) -> anyhow::Result<bool> {
     let change = one.change.as_ref().expect("those without were left out");
-    let (name, from, to) = (&one.finding.name, change.from(), change.to());
+    let (name, steps) = (&one.finding.name, change.steps());
     let mut terminal = std::io::stderr().lock();
-    write!(terminal, "{name}: change {from} to {to}? [y/N] ").context("the terminal")?;
+    write!(terminal, "{name}: change {steps}? [y/N] ").context("the terminal")?;
     terminal.flush().context("the terminal")?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).context("the terminal")?;

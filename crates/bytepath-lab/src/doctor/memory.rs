@@ -184,11 +184,12 @@ fn swap(here: &Here<'_>) -> Examined {
 /// The governors' files, of which there is one for each policy.
 pub(super) fn governor_change(here: &Here<'_>) -> Option<Change> {
     let folder = "sys/devices/system/cpu/cpufreq";
-    let files: Vec<PathBuf> = here
+    let file = |name: &String| PathBuf::from(format!("{folder}/{name}/scaling_governor"));
+    let files: Vec<(PathBuf, String)> = here
         .names(folder)
         .iter()
         .filter(|name| name.starts_with("policy"))
-        .map(|name| PathBuf::from(format!("{folder}/{name}/scaling_governor")))
+        .map(|name| (file(name), "performance".to_owned()))
         .collect();
-    Change::of(here.root, &files, "performance")
+    Change::of(here.root, &files)
 }

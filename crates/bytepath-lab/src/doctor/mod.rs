@@ -100,7 +100,7 @@ impl Here<'_> {
 
     /// A change that writes to a file below the root.
     fn change(&self, name: &str, to: impl ToString) -> Option<Change> {
-        Change::of(self.root, &[PathBuf::from(name)], &to.to_string())
+        Change::of(self.root, &[(PathBuf::from(name), to.to_string())])
     }
 }
 
@@ -234,6 +234,30 @@ mod tests {
             let setting = one.finding.setting.as_deref().unwrap_or_default();
             assert!(setting.starts_with(begin), "{one:?}");
         }
+    }
+
+    /// What is found under a name where these are the machine's files.
+    fn found(name: &str, files: &[(&str, &str)], facts: Facts) -> (tempfile::TempDir, Examined) {
+        let root = told(files);
+        let machine = Machine::from_facts(facts);
+        let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
+        let one = examine(&here).into_iter().find(|one| one.finding.name == name);
+        (root, one.expect("it is looked at"))
+    }
+
+    #[test]
+    fn a_window_that_is_too_small_is_made_larger_and_the_other_left_alone() {
+        let (read, write) = ("proc/sys/net/ipv4/tcp_rmem", "proc/sys/net/ipv4/tcp_wmem");
+        let files = [(read, "4096\t131072\t33554432\n"), (write, "8192\t32768\t2097152\n")];
+        let (root, one) = found("tcp-window", &files, Facts::ordinary());
+        let setting = one.finding.setting.as_deref();
+        assert_eq!(setting, Some("sysctl -w net.ipv4.tcp_wmem='8192 32768 4194304'"));
+        let change = one.change.expect("it can be changed");
+        assert_eq!(change.steps(), "8192 32768 2097152 to 8192 32768 4194304");
+        change.apply("tcp-window").expect("it is written");
+        let held = |file| fs::read_to_string(root.path().join(file)).expect("a file");
+        assert_eq!(held(read), files[0].1);
+        assert_eq!(held(write), "8192 32768 4194304");
     }
 
     #[test]

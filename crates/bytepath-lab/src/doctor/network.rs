@@ -1,13 +1,18 @@
 //! What holds sockets back.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Examined, Here, bytes};
+use super::change::command;
+use super::{Change, Examined, Here, bytes};
 
 /// Fewer connections than this that wait to be taken are dropped under a burst. The default since 5.4.
 const BACKLOG_WANTED: u64 = 4096;
 /// A window that fills 10 Gbit/s over 3 ms.
 const WINDOW_WANTED: u64 = 4 << 20;
+/// What is received and sent, with the largest windows that most kernels have.
+const WINDOWS: [(&str, u64); 2] =
+    [("proc/sys/net/ipv4/tcp_rmem", 6 << 20), ("proc/sys/net/ipv4/tcp_wmem", 4 << 20)];
 
 pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
     vec![backlog(here), reuse(here), window(here), segmentation(here)]
@@ -54,19 +59,32 @@ fn reuse(here: &Here<'_>) -> Examined {
 
 fn window(here: &Here<'_>) -> Examined {
     let name = "tcp-window";
-    let most =
-        |file: &str| -> Option<u64> { here.text(file)?.split_whitespace().nth(2)?.parse().ok() };
-    let (read, write) = (most("proc/sys/net/ipv4/tcp_rmem"), most("proc/sys/net/ipv4/tcp_wmem"));
-    let (Some(read), Some(write)) = (read, write) else {
+    let numbers = |file: &str| -> Option<[u64; 3]> {
+        let text = here.text(file)?;
+        let numbers = text.split_whitespace().map(str::parse).collect::<Result<Vec<_>, _>>();
+        numbers.ok()?.try_into().ok()
+    };
+    let [Some(read), Some(write)] = WINDOWS.map(|(file, _)| numbers(file)) else {
         return Examined::unknown(name, "/proc/sys/net/ipv4/tcp_rmem cannot be read");
     };
-    let found = format!("received {}, sent {}", bytes(read), bytes(write));
-    if read.min(write) >= WINDOW_WANTED {
+    let found = format!("received {}, sent {}", bytes(read[2]), bytes(write[2]));
+    // Of the direction that is too small alone, and of it the largest alone.
+    let short: Vec<(PathBuf, String)> = WINDOWS
+        .iter()
+        .zip([read, write])
+        .filter(|(_, [.., most])| *most < WINDOW_WANTED)
+        .map(|((file, wanted), [least, usual, _])| {
+            (PathBuf::from(file), format!("{least} {usual} {}", wanted.max(&usual)))
+        })
+        .collect();
+    if short.is_empty() {
         return Examined::good(name, found, "one connection fills 10 Gbit/s over 3 ms");
     }
-    Examined::poor(name, found, "one connection to a distant machine cannot fill a fast link").by(
-        "sysctl -w net.ipv4.tcp_rmem='4096 131072 6291456' net.ipv4.tcp_wmem='4096 16384 4194304'",
-    )
+    let commands: Vec<String> =
+        short.iter().map(|(file, to)| command(&Path::new("/").join(file), to)).collect();
+    Examined::poor(name, found, "one connection to a distant machine cannot fill a fast link")
+        .by(commands.join(" && "))
+        .changed_by(Change::of(here.root, &short))
 }
 
 /// Whether interfaces that are up take large pieces and cut them themselves.

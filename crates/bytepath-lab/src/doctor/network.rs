@@ -100,39 +100,45 @@ fn segmentation(here: &Here<'_>) -> Examined {
     }
     let mut off = Vec::new();
     for interface in &interfaces {
-        match features(interface) {
-            None => {
-                return Examined::unknown(
-                    name,
-                    "ethtool tells it, and is not installed, or is refused",
-                )
+        let Some(text) = features(interface) else {
+            let why = "ethtool tells it, and is not installed, or is refused";
+            return Examined::unknown(name, why)
                 .by(format!("ethtool -K {interface} gso on tso on gro on, if they are off"));
-            }
-            Some(text) => {
-                let wanted = ["generic-segmentation-offload", "generic-receive-offload"];
-                let is_off = |feature: &&str| text.contains(&format!("{feature}: off"));
-                off.extend(
-                    wanted
-                        .iter()
-                        .filter(|feature| is_off(feature))
-                        .map(|feature| format!("{interface}: {feature} is off")),
-                );
-            }
-        }
+        };
+        off.extend(switched_off(&text).into_iter().map(|feature| (interface, feature)));
     }
-    match off.is_empty() {
-        true => Examined::good(
-            name,
-            format!("on ({})", interfaces.join(" ")),
-            "large pieces go down in one",
-        ),
-        false => Examined::poor(
-            name,
-            off.join(", "),
-            "each packet of 1.5 kB goes through the stack by itself",
-        )
-        .by(format!("ethtool -K {} gso on gro on", interfaces[0])),
+    if off.is_empty() {
+        let found = format!("on where it can be ({})", interfaces.join(" "));
+        return Examined::good(name, found, "large pieces go down in one");
     }
+    let found: Vec<String> = off
+        .iter()
+        .map(|(interface, (feature, _))| format!("{interface}: {feature} is off"))
+        .collect();
+    let commands: Vec<String> =
+        off.iter().map(|(interface, (_, on))| format!("ethtool -K {interface} {on}")).collect();
+    Examined::poor(name, found.join(", "), "each packet of 1.5 kB goes through the stack by itself")
+        .by(commands.join(" && "))
+}
+
+/// What `ethtool -k` tells is off and can be switched on, each with the words that do.
+fn switched_off(features: &str) -> Vec<(&'static str, &'static str)> {
+    let state = |feature: &str| {
+        features.lines().find_map(|line| line.trim().strip_prefix(feature)?.strip_prefix(": "))
+    };
+    let is_off = |feature| state(feature).is_some_and(|state| state.starts_with("off"));
+    let is_fixed = |feature| state(feature).is_some_and(|state| state.ends_with("[fixed]"));
+    let (gso, gro) = ("generic-segmentation-offload", "generic-receive-offload");
+    let mut off = Vec::new();
+    // Pieces are not cut where they cannot be gathered.
+    let gathers = !is_off("scatter-gather");
+    if is_off(gso) && !is_fixed(gso) && (gathers || !is_fixed("tx-scatter-gather")) {
+        off.push((gso, if gathers { "gso on" } else { "sg on gso on" }));
+    }
+    if is_off(gro) && !is_fixed(gro) {
+        off.push((gro, "gro on"));
+    }
+    off
 }
 
 fn features(interface: &str) -> Option<String> {
@@ -140,4 +146,25 @@ fn features(interface: &str) -> Option<String> {
     command.args(["-k", interface]).stdin(Stdio::null()).stderr(Stdio::null());
     let said = command.output().ok().filter(|said| said.status.success())?;
     Some(String::from_utf8_lossy(&said.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_off_for_good_is_not_to_be_switched_on() {
+        let told = |gather: &str, cut: &str, receive: &str| {
+            switched_off(&format!(
+                "Features for eth0:\nscatter-gather: {gather}\n\ttx-scatter-gather: {gather}\n\
+                 generic-segmentation-offload: {cut}\ngeneric-receive-offload: {receive}\n"
+            ))
+        };
+        let (gso, gro) = ("generic-segmentation-offload", "generic-receive-offload");
+        assert!(told("on", "on", "on").is_empty());
+        assert_eq!(told("on", "off", "off"), [(gso, "gso on"), (gro, "gro on")]);
+        assert!(told("on", "off [fixed]", "off [fixed]").is_empty());
+        assert_eq!(told("off", "off [requested on]", "on"), [(gso, "sg on gso on")]);
+        assert_eq!(told("off [fixed]", "off [requested on]", "off"), [(gro, "gro on")]);
+    }
 }

@@ -222,17 +222,35 @@ mod tests {
         let root = told(&[
             ("proc/self/cgroup", "3:blkio:/in\n2:memory:/in\n"),
             ("sys/fs/cgroup/memory/in/memory.limit_in_bytes", "1048576\n"),
-            ("sys/fs/cgroup/blkio/in/blkio.throttle.read_bps_device", "8:0 1024\n"),
+            ("sys/fs/cgroup/memory/in/memory.memsw.limit_in_bytes", "1048576\n"),
+            ("sys/fs/cgroup/blkio/in/blkio.throttle.read_bps_device", "8:0 1024\n8:16 9\n"),
         ]);
         let mut facts = Facts::ordinary();
         facts.memory.total_bytes = 1 << 30;
         let machine = Machine::from_facts(facts);
         let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
         let found = examine(&here);
-        for (name, begin) in [("cgroup-memory", "echo -1 > "), ("cgroup-io", "echo MAJ:MIN 0 > ")] {
+        let (memory, blkio) = ("sys/fs/cgroup/memory/in/memory", "sys/fs/cgroup/blkio/in/blkio");
+        let [memory, blkio] = [memory, blkio].map(|name| root.path().join(name));
+        let (memory, blkio) = (memory.display(), blkio.display());
+        for (name, begin) in [
+            (
+                "cgroup-memory",
+                format!(
+                    "echo -1 > {memory}.memsw.limit_in_bytes && echo -1 > {memory}.limit_in_bytes,"
+                ),
+            ),
+            (
+                "cgroup-io",
+                format!(
+                    "echo 8:0 0 > {blkio}.throttle.read_bps_device && \
+                     echo 8:16 0 > {blkio}.throttle.read_bps_device"
+                ),
+            ),
+        ] {
             let one = found.iter().find(|one| one.finding.name == name).expect("it is looked at");
             let setting = one.finding.setting.as_deref().unwrap_or_default();
-            assert!(setting.starts_with(begin), "{one:?}");
+            assert!(setting.starts_with(&begin), "{one:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bytepath::pages::{PageSize, PagesError, SharedMemory, page_bytes};
 use bytepath_report::numbers;
 
 use super::{Change, Examined, Here, bytes};
@@ -48,43 +49,42 @@ pub(super) fn transparent(here: &Here<'_>) -> Examined {
     }
 }
 
-/// Huge pages between processes come from a pool, or for all shared memory or none.
+/// Huge pages between processes come on advice, or by moving memory into them, which the setting does
+/// not forbid on every kernel: so it is tried.
 pub(super) fn shared(here: &Here<'_>) -> Examined {
     let name = "thp-shared";
     let file = format!("{THP}/shmem_enabled");
     let chosen = here.machine.memory().thp_shmem.clone();
-    let between = |size: &str| {
-        let costs = here.profile.map_or(&[][..], |profile| &profile.costs);
-        costs.iter().any(|cost| {
-            cost.name.starts_with("memory between processes") && cost.name.ends_with(size)
-        })
-    };
     let found = chosen.clone().unwrap_or_else(|| "not told".to_owned());
-    let forbidden = matches!(chosen.as_deref(), Some("never" | "deny"));
-    if between("2 MiB") || (!forbidden && chosen.is_some() && !between("4 KiB")) {
-        return Examined::good(name, found, "memory between processes may have pages of 2 MiB");
-    }
-    if chosen.is_none() && here.profile.is_none() {
-        return Examined::unknown(
-            name,
-            "the kernel does not tell whether shared memory may have them",
-        );
+    let got = SharedMemory::create(page_bytes(PageSize::Huge), PageSize::Huge)
+        .and_then(|memory| memory.huge_bytes());
+    match got {
+        Ok(1..) => {
+            let why = "memory between processes may have pages of 2 MiB";
+            return Examined::good(name, found, why);
+        }
+        Ok(0) | Err(PagesError::NoHuge(_)) if chosen.is_some() => {}
+        Ok(0) | Err(PagesError::NoHuge(_)) => {
+            let why = "the kernel does not tell whether shared memory may have them";
+            return Examined::unknown(name, why);
+        }
+        Err(error) => return Examined::unknown(name, error.to_string()),
     }
     let gain = || {
         let gain =
             here.cost("memory read, pages of 2 MiB")? / here.cost("memory read, pages of 4 KiB")?;
         Some(format!("within one process reading gains {} by them", numbers::ratio(gain)))
     };
-    let why = if forbidden {
-        "memory between processes has no 2 MiB pages"
-    } else {
-        "memory between processes got no 2 MiB pages when tune asked: it may be fragmented"
-    };
-    let poor = Examined::poor(name, found, why).costs(gain());
-    match forbidden {
-        true => poor.by(format!("echo advise > /{file}")).changed_by(here.change(&file, "advise")),
-        false => poor.by("echo 1 > /proc/sys/vm/compact_memory, or a pool: see hugetlb"),
+    if matches!(chosen.as_deref(), Some("never" | "deny")) {
+        return Examined::poor(name, found, "memory between processes has no 2 MiB pages")
+            .costs(gain())
+            .by(format!("echo advise > /{file}"))
+            .changed_by(here.change(&file, "advise"));
     }
+    let why = "memory between processes got no 2 MiB pages: it may be fragmented";
+    Examined::poor(name, found, why)
+        .costs(gain())
+        .by("echo 1 > /proc/sys/vm/compact_memory, or a pool: see hugetlb")
 }
 
 fn defrag(here: &Here<'_>) -> Examined {

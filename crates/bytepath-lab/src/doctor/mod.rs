@@ -264,6 +264,20 @@ mod tests {
     }
 
     #[test]
+    fn huge_pages_between_processes_are_tried_whatever_the_setting_says() {
+        let huge = bytepath::pages::PageSize::Huge;
+        let got = bytepath::pages::SharedMemory::create(2 << 20, huge);
+        if !got.is_ok_and(|memory| memory.huge_bytes().is_ok_and(|bytes| bytes > 0)) {
+            println!("skipped: shared memory gets no 2 MiB pages here");
+            return;
+        }
+        let mut facts = Facts::ordinary();
+        facts.memory.thp_shmem = Some("never".to_owned());
+        let (_root, one) = found("thp-shared", &[], facts);
+        assert_eq!((one.finding.verdict, one.finding.setting), (Health::Good, None));
+    }
+
+    #[test]
     fn a_window_that_is_too_small_is_made_larger_and_the_other_left_alone() {
         let (read, write) = ("proc/sys/net/ipv4/tcp_rmem", "proc/sys/net/ipv4/tcp_wmem");
         let files = [(read, "4096\t131072\t33554432\n"), (write, "8192\t32768\t2097152\n")];

@@ -137,6 +137,10 @@ pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
             cost.name.starts_with("wake-up by pipe") && !cost.name.ends_with("same-cpu")
         })
     });
+    if here.machine.allowed_cpus().len() == 1 {
+        let found = "no second CPU that this process may use";
+        return Examined::good(name, found, "both ends share the one there is");
+    }
     let (Some(same), Some(across)) = (same, across) else {
         return Examined::unknown(name, "not measured, or not as this machine is now")
             .by("bytepath tune");

@@ -278,6 +278,17 @@ mod tests {
     }
 
     #[test]
+    fn with_one_cpu_nothing_is_left_to_measure_of_wake_ups() {
+        let verdict = |cpus| {
+            let allowed_cpus = bytepath::machine::CpuList::parse(cpus);
+            let (_root, one) = found("wake-ups", &[], Facts { allowed_cpus, ..Facts::ordinary() });
+            (one.finding.verdict, one.finding.setting)
+        };
+        assert_eq!(verdict("0"), (Health::Good, None));
+        assert_eq!(verdict("0-1"), (Health::Unknown, Some("bytepath tune".to_owned())));
+    }
+
+    #[test]
     fn a_window_that_is_too_small_is_made_larger_and_the_other_left_alone() {
         let (read, write) = ("proc/sys/net/ipv4/tcp_rmem", "proc/sys/net/ipv4/tcp_wmem");
         let files = [(read, "4096\t131072\t33554432\n"), (write, "8192\t32768\t2097152\n")];

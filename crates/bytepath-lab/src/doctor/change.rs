@@ -108,6 +108,12 @@ pub(super) fn command(file: &Path, value: &str) -> String {
     }
 }
 
+/// The commands that make these files below `/` hold these.
+pub(super) fn commands(files: &[(PathBuf, String)]) -> String {
+    let each = files.iter().map(|(file, to)| command(&Path::new("/").join(file), to));
+    each.collect::<Vec<_>>().join(" && ")
+}
+
 /// A word as a shell takes it.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);

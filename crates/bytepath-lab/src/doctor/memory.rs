@@ -9,6 +9,8 @@ use super::{Change, Examined, Here, bytes};
 
 /// Every kernel has it.
 const MM: &str = "sys/kernel/mm";
+/// There where the kernel has it built in, or its module is loaded.
+const ZRAM: &str = "sys/class/zram-control";
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
 pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
@@ -122,7 +124,7 @@ fn pools(here: &Here<'_>) -> Examined {
             format!("{free} of {all} pages of {} free", bytes(pool.page_bytes))
         })
         .collect();
-    let spent = pools.iter().any(|pool| pool.total_pages > 0 && pool.free_pages == 0);
+    let spent = pools.iter().find(|pool| pool.total_pages > 0 && pool.free_pages == 0);
     if pools.is_empty() {
         return Examined::unknown(name, "the kernel tells of no pools (CONFIG_HUGETLBFS)");
     }
@@ -132,9 +134,15 @@ fn pools(here: &Here<'_>) -> Examined {
         return Examined::good(name, "no pages set aside", why);
     }
     match spent {
-        true => Examined::poor(name, set_aside.join(", "), "the pool is used up")
-            .by("sysctl -w vm.nr_hugepages=N, N larger than now"),
-        false => Examined::good(name, set_aside.join(", "), "they can be had"),
+        // vm.nr_hugepages is of the pool of the usual size alone.
+        Some(pool) => {
+            Examined::poor(name, set_aside.join(", "), "the pool is used up").by(format!(
+                "echo N > /{MM}/hugepages/hugepages-{}kB/nr_hugepages, with N above {}",
+                pool.page_bytes >> 10,
+                pool.total_pages
+            ))
+        }
+        None => Examined::good(name, set_aside.join(", "), "they can be had"),
     }
 }
 
@@ -169,10 +177,11 @@ fn swap(here: &Here<'_>) -> Examined {
             found.join(", "),
             "memory lies on a disk and is waited for; compressed memory (zram) is ten times as fast",
         )
-        .by(
-            "modprobe zram && zramctl --find --size 4G --algorithm lz4, then mkswap and swapon -p 100 \
-             on it",
-        );
+        .by(format!(
+            "{}z=$(zramctl --find --size {}M --algorithm lz4) && mkswap $z && swapon -p 100 $z",
+            if here.root.join(ZRAM).is_dir() { "" } else { "modprobe zram && " },
+            here.machine.memory().total_bytes >> 21
+        ));
     }
     let why = match rows.iter().any(zram) {
         true => "compressed memory comes before any disk",

@@ -289,6 +289,72 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_of_pipes_that_is_high_enough_is_not_lowered_where_the_budget_is_spent() {
+        let files = [
+            ("proc/sys/fs/pipe-max-size", "16777216\n"),
+            ("proc/sys/fs/pipe-user-pages-soft", "16384\n"),
+        ];
+        let mut facts = Facts::ordinary();
+        facts.pipes.largest_bytes = Some(64 << 10);
+        let (root, one) = found("pipe-size", &files, facts);
+        let setting = one.finding.setting.as_deref();
+        assert_eq!(setting, Some("sysctl -w fs.pipe-user-pages-soft=0"));
+        one.change.expect("it can be changed").apply("pipe-size").expect("it is written");
+        let limit = fs::read_to_string(root.path().join(files[0].0)).expect("a file");
+        assert_eq!(limit, files[0].1);
+    }
+
+    #[test]
+    fn names_of_kernel_functions_take_both_settings_for_who_has_no_rights() {
+        let files = [
+            ("proc/sys/kernel/kptr_restrict", "1\n"),
+            ("proc/sys/kernel/perf_event_paranoid", "2\n"),
+            ("proc/kallsyms", "0000000000000000 T _text\n"),
+        ];
+        let setting = |capabilities: u64| {
+            let mut facts = Facts::ordinary();
+            facts.user.capabilities.0 = capabilities;
+            let (_root, one) = found("kptr-restrict", &files, facts);
+            (one.finding.setting.expect("it is poor"), one.change.expect("it is there").steps())
+        };
+        let both =
+            "sysctl -w kernel.kptr_restrict=0 && sysctl -w kernel.perf_event_paranoid=1, or ";
+        let (told, steps) = setting(0);
+        assert!(told.starts_with(both), "{told}");
+        assert_eq!(steps, "1 to 0, and 2 to 1");
+        let (told, steps) = setting(1 << 34);
+        assert!(told.starts_with("sysctl -w kernel.kptr_restrict=0, or "), "{told}");
+        assert_eq!(steps, "1 to 0");
+    }
+
+    #[test]
+    fn swap_on_a_disk_is_told_the_commands_that_make_compressed_memory() {
+        let swaps =
+            ("proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 9 8 -2\n");
+        let mut facts = Facts::ordinary();
+        facts.memory.total_bytes = 8 << 30;
+        let commands = "z=$(zramctl --find --size 4096M --algorithm lz4) && mkswap $z && \
+                        swapon -p 100 $z";
+        let setting = |files: &[(&str, &str)]| {
+            found("swap", files, facts.clone()).1.finding.setting.expect("it is poor")
+        };
+        assert_eq!(setting(&[swaps]), format!("modprobe zram && {commands}"));
+        assert_eq!(setting(&[swaps, ("sys/class/zram-control/hot_add", "")]), commands);
+    }
+
+    #[test]
+    fn a_pool_that_is_used_up_is_named_by_its_own_file() {
+        let mut facts = Facts::ordinary();
+        let (page_bytes, total_pages, free_pages) = (1 << 30, 4, 0);
+        facts.memory.huge_pools =
+            vec![bytepath::machine::HugePool { page_bytes, total_pages, free_pages }];
+        let (_root, one) = found("hugetlb", &[], facts);
+        let file = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages";
+        let setting = one.finding.setting;
+        assert_eq!(setting, Some(format!("echo N > {file}, with N above 4")));
+    }
+
+    #[test]
     fn a_window_that_is_too_small_is_made_larger_and_the_other_left_alone() {
         let (read, write) = ("proc/sys/net/ipv4/tcp_rmem", "proc/sys/net/ipv4/tcp_wmem");
         let files = [(read, "4096\t131072\t33554432\n"), (write, "8192\t32768\t2097152\n")];

@@ -1,9 +1,9 @@
 //! What holds sockets back.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::change::command;
+use super::change::commands;
 use super::{Change, Examined, Here, bytes};
 
 /// Fewer connections than this that wait to be taken are dropped under a burst. The default since 5.4.
@@ -47,7 +47,7 @@ fn reuse(here: &Here<'_>) -> Examined {
             "a port rests for a minute after each connection: who opens one a request runs out of them \
              at 470 a second",
         )
-        .by("sysctl -w net.ipv4.tcp_tw_reuse=2 (on loopback), 1 (everywhere); better: keep connections")
+        .by("sysctl -w net.ipv4.tcp_tw_reuse=2, for loopback alone, or 1, for all; better: keep connections")
         .changed_by(here.change(file, 2)),
         Some("2") => {
             let why = "ports that rest are used again on loopback; to other machines, keep connections";
@@ -80,10 +80,8 @@ fn window(here: &Here<'_>) -> Examined {
     if short.is_empty() {
         return Examined::good(name, found, "one connection fills 10 Gbit/s over 3 ms");
     }
-    let commands: Vec<String> =
-        short.iter().map(|(file, to)| command(&Path::new("/").join(file), to)).collect();
     Examined::poor(name, found, "one connection to a distant machine cannot fill a fast link")
-        .by(commands.join(" && "))
+        .by(commands(&short))
         .changed_by(Change::of(here.root, &short))
 }
 

@@ -1,10 +1,13 @@
 //! How large pipes may be, how much memory may be locked, how many files may be open.
 
+use std::path::PathBuf;
+
 use bytepath::machine::Capability;
 use bytepath::profile::{End, Profile};
 use bytepath_report::numbers;
 
-use super::{Examined, Here, bytes};
+use super::change::commands;
+use super::{Change, Examined, Here, bytes};
 
 /// The size of pipes that movers ask for.
 const PIPE_BYTES_WANTED: usize = 1 << 20;
@@ -13,6 +16,8 @@ const PIPE_BYTES_USUAL: usize = 64 << 10;
 /// Enough for the rings' buffers and for locked pages of a few movers.
 const LOCKED_BYTES_WANTED: u64 = 8 << 20;
 const FILES_WANTED: u64 = 4096;
+const PIPE_MAX_SIZE: &str = "proc/sys/fs/pipe-max-size";
+const PIPE_BUDGET: &str = "proc/sys/fs/pipe-user-pages-soft";
 
 pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
     vec![size(here), budget(here), locked(here), files(here)]
@@ -24,23 +29,28 @@ pub(super) fn size(here: &Here<'_>) -> Examined {
         return Examined::unknown(name, "the kernel gives no pipe to try it with");
     };
     let found = format!("pipes of at most {}", bytes(largest as u64));
-    let change = |is_below: bool| {
-        is_below.then(|| here.change("proc/sys/fs/pipe-max-size", PIPE_BYTES_WANTED)).flatten()
-    };
+    let limit = here.number::<usize>(PIPE_MAX_SIZE);
     if largest >= PIPE_BYTES_WANTED {
         // Others may be bound by what does not bind this user.
-        let of_others = here.number::<usize>("proc/sys/fs/pipe-max-size");
+        let is_below = limit.is_some_and(|bytes| bytes < PIPE_BYTES_WANTED);
+        let change = here.change(PIPE_MAX_SIZE, PIPE_BYTES_WANTED);
         return Examined::good(name, found, "larger pipes mean fewer sleeps and wake-ups")
-            .changed_by(change(of_others.is_some_and(|bytes| bytes < PIPE_BYTES_WANTED)));
+            .changed_by(change.filter(|_| is_below));
     }
+    // Where the limit is high enough, the user's budget is spent.
+    let (file, to) = match limit {
+        Some(PIPE_BYTES_WANTED..) => (PIPE_BUDGET, 0),
+        _ => (PIPE_MAX_SIZE, PIPE_BYTES_WANTED),
+    };
+    let set = [(PathBuf::from(file), to.to_string())];
     let gain = here
         .profile
         .and_then(pipe_gain)
         .map(|gain| format!("larger ones gained {}", numbers::ratio(gain)));
     Examined::poor(name, found, "each end sleeps and is woken more often than it would have to")
         .costs(gain)
-        .by(format!("sysctl -w fs.pipe-max-size={PIPE_BYTES_WANTED} (and fs.pipe-user-pages-soft)"))
-        .changed_by(change(true))
+        .by(commands(&set))
+        .changed_by(Change::of(here.root, &set))
 }
 
 fn budget(here: &Here<'_>) -> Examined {
@@ -55,14 +65,14 @@ fn budget(here: &Here<'_>) -> Examined {
     });
     if default >= PIPE_BYTES_USUAL {
         let why = "new pipes have their usual size: the budget is not spent";
-        let change = here.change("proc/sys/fs/pipe-user-pages-soft", 0);
+        let change = here.change(PIPE_BUDGET, 0);
         let is_limited = pipes.user_pages_soft.is_some_and(|pages| pages > 0);
         return Examined::good(name, limit, why).changed_by(change.filter(|_| is_limited));
     }
     let found = format!("new pipes hold {}, {limit}", bytes(default as u64));
     Examined::poor(name, found, "this user's pipes have used up what there is for all of them")
         .by("sysctl -w fs.pipe-user-pages-soft=0")
-        .changed_by(here.change("proc/sys/fs/pipe-user-pages-soft", 0))
+        .changed_by(here.change(PIPE_BUDGET, 0))
 }
 
 fn locked(here: &Here<'_>) -> Examined {

@@ -105,7 +105,7 @@ fn device(here: &Here<'_>, system: &FileSystem) -> Examined {
             format!("{device} has no poll queues"),
             "each request ends with an interrupt; polling for it takes a few us less",
         )
-        .by("boot option nvme.poll_queues=2, or modprobe nvme poll_queues=2"),
+        .by("boot option nvme.poll_queues=2, or options nvme poll_queues=2 in /etc/modprobe.d"),
         Some(_) => Examined::new(
             name,
             bytepath_report::Health::Unknown,

@@ -4,6 +4,7 @@
 mod apply;
 mod table;
 
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -44,11 +45,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let mut found = examined(options, profile.as_ref());
     let (mut applied, mut refused) = (Vec::new(), Vec::new());
     if let Some(names) = &options.apply {
+        // Nothing is changed whose undo nobody could be told.
+        output::not_closed()?;
         for one in apply::chosen(names, &found)? {
             match apply::applied(one) {
                 Ok(changed) => applied.extend(changed),
                 Err(error) => refused.push(error),
             }
+        }
+        if !io::stdout().is_terminal() {
+            tell(&applied);
         }
         // What a setting is now is looked at, not assumed.
         found = examined(options, profile.as_ref());
@@ -57,15 +63,24 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let written =
         json.map(|json| json.write((serde_json::to_string_pretty(&diagnosis)? + "\n").as_bytes()));
     let alone = options.json.as_deref().is_some_and(output::is_stdout);
-    if !alone || !diagnosis.applied.is_empty() && written.as_ref().is_some_and(Result::is_err) {
-        crate::printed(table::print(&diagnosis).context("standard output"))?;
-    }
+    let shown = if alone { Ok(()) } else { table::print(&diagnosis).context("standard output") };
     for error in &refused {
         crate::say(format_args!("bytepath: {error}"));
     }
+    crate::printed(shown)?;
     crate::printed(written.unwrap_or(Ok(())))?;
     let well = refused.is_empty() && diagnosis.poor == 0;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says at once what was changed: a reader of standard output may leave, or a disk be full, before
+/// the table is there, and then nobody would know how it is undone.
+fn tell(applied: &[Applied]) {
+    for Applied { name, file, from, to, undo } in applied {
+        crate::say(format_args!(
+            "bytepath: changed {name}: {file} was {from} and is {to}; undo: {undo}"
+        ));
+    }
 }
 
 /// What tune measured, if it is of this machine as it is; one that was named has to be.

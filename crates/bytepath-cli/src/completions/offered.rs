@@ -24,7 +24,7 @@ const WORDS: &[(&str, &str, &str)] = &[
         "doctor",
         "apply",
         "pipe-size pipe-budget thp thp-shared thp-defrag io-uring governor somaxconn tcp-tw-reuse \
-         perf-event-paranoid kptr-restrict",
+         tcp-window perf-event-paranoid kptr-restrict",
     ),
     ("copy", "on", "dir tmpfs ext4 xfs btrfs"),
     ("copy", "work", "one sparse tree"),

@@ -17,7 +17,10 @@ pub(super) fn chosen<'f>(
     if names.is_empty() {
         return confirmed(found);
     }
-    names.iter().map(|name| named(name, found)).collect::<anyhow::Result<_>>().map(unchanged_out)
+    // A second time it would be found as the first left it, and that be told as its undo.
+    let is_first = |(at, name): &(usize, &String)| !names[..*at].contains(name);
+    let each = names.iter().enumerate().filter(is_first);
+    each.map(|(_, name)| named(name, found)).collect::<anyhow::Result<_>>().map(unchanged_out)
 }
 
 fn named<'f>(name: &str, found: &'f [Examined]) -> anyhow::Result<&'f Examined> {
@@ -75,9 +78,9 @@ fn confirmed(found: &[Examined]) -> anyhow::Result<Vec<&Examined>> {
 
 fn yes(one: &Examined) -> anyhow::Result<bool> {
     let change = one.change.as_ref().expect("those without were left out");
-    let (name, from, to) = (&one.finding.name, change.from(), change.to());
+    let (name, steps) = (&one.finding.name, change.steps());
     let mut terminal = std::io::stderr().lock();
-    write!(terminal, "{name}: change {from} to {to}? [y/N] ").context("the terminal")?;
+    write!(terminal, "{name}: change {steps}? [y/N] ").context("the terminal")?;
     terminal.flush().context("the terminal")?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).context("the terminal")?;

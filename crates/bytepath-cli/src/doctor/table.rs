@@ -51,15 +51,17 @@ fn row(finding: &Finding, width: usize, colour: bool) -> String {
         return text;
     }
     text += &(wrapped(why, width, INDENT) + "\n");
-    for (what, told) in [("costs: ", cost), ("set: ", setting)] {
-        if let Some(told) = told {
-            text += &(wrapped(&format!("{what}{told}"), width, INDENT) + "\n");
-        }
+    if let Some(cost) = cost {
+        text += &(wrapped(&format!("costs: {cost}"), width, INDENT) + "\n");
+    }
+    if let Some(setting) = setting {
+        // In one line: a command that is cut is not the same when it is pasted.
+        text += &format!("{INDENT}set: {setting}\n");
     }
     text
 }
 
-/// Lines of no more than the width, all but words that are longer; commands are not cut at hyphens.
+/// Lines of no more than the width, all but words that are longer; options are not cut at hyphens.
 fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let options = textwrap::Options::new(width)
         .initial_indent(INDENT)

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::change::command;
 use super::{Examined, Here, bytes};
 
 /// Less than this of the machine's memory is a limit that copies feel: dirty pages count.
@@ -84,10 +85,10 @@ fn cpu(here: &Here<'_>) -> Examined {
     if cpus >= allowed && throttled.unwrap_or(0) == 0 {
         return Examined::good(name, found, "the quota is as much as there are CPUs");
     }
-    let shown = folder.display();
-    let setting = match folder.join("cpu.max").exists() {
-        true => format!("echo max > {shown}/cpu.max"),
-        false => format!("echo -1 > {shown}/cpu.cfs_quota_us"),
+    let v2 = folder.join("cpu.max");
+    let setting = match v2.exists() {
+        true => command(&v2, "max"),
+        false => command(&folder.join("cpu.cfs_quota_us"), "-1"),
     };
     Examined::poor(name, found, "both ends of a pipe stand still together when the quota is spent")
         .by(format!("{setting}, or --cpus of the container"))
@@ -127,11 +128,20 @@ fn memory(here: &Here<'_>) -> Examined {
         format!("{found} of {}", bytes(total)),
         "the page cache of what is read and written counts: writers wait for the device sooner",
     )
-    .by(format!(
-        "echo {} > {}, or --memory of the container; cp --uncached needs less",
-        if file.ends_with("memory.limit_in_bytes") { "-1" } else { "max" },
-        file.display()
-    ))
+    .by(format!("{}, or --memory of the container; cp --uncached needs less", lifted(&file)))
+}
+
+/// The command that lifts a limit of memory.
+fn lifted(file: &Path) -> String {
+    if !file.ends_with("memory.limit_in_bytes") {
+        return command(file, "max");
+    }
+    // Of the first generation, memory may have no more than memory and swap together.
+    let with_swap = file.with_file_name("memory.memsw.limit_in_bytes");
+    let both = text(&with_swap).and_then(|limit| limit.parse::<u64>().ok());
+    let first = both.filter(|limit| *limit < UNLIMITED).map(|_| command(&with_swap, "-1"));
+    let commands: Vec<String> = first.into_iter().chain([command(file, "-1")]).collect();
+    commands.join(" && ")
 }
 
 /// Limits of reading and writing.
@@ -160,13 +170,17 @@ fn files_rate(here: &Here<'_>) -> Examined {
             limit.replace('\n', "; "),
             "reading or writing is slowed down on purpose",
         )
-        .by(match file.ends_with("io.max") {
-            true => {
-                format!("echo MAJ:MIN rbps=max wbps=max riops=max wiops=max > {}", file.display())
-            }
-            false => format!("echo MAJ:MIN 0 > {}", file.display()),
-        }),
+        .by(unlimited_rates(&limit, &file)),
     }
+}
+
+/// The commands that lift the limits of each device, which a line begins with.
+fn unlimited_rates(limit: &str, file: &Path) -> String {
+    let none = if file.ends_with("io.max") { "rbps=max wbps=max riops=max wiops=max" } else { "0" };
+    let devices = limit.lines().filter_map(|line| line.split_whitespace().next());
+    let commands: Vec<String> =
+        devices.map(|device| command(file, &format!("{device} {none}"))).collect();
+    commands.join(" && ")
 }
 
 fn pressure(here: &Here<'_>) -> Examined {

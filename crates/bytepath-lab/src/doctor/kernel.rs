@@ -122,7 +122,7 @@ pub(super) fn governor(here: &Here<'_>) -> Examined {
             slow.clone(),
             "the CPU frequency rises late or not at all; what performance gains is not measured here",
         )
-        .by("echo performance > /sys/devices/system/cpu/cpufreq/policy*/scaling_governor (each)")
+        .by("echo performance | tee /sys/devices/system/cpu/cpufreq/policy*/scaling_governor")
         .changed_by(super::memory::governor_change(here)),
         None => Examined::good(name, governors.join(" "), "frequencies follow the work"),
     }
@@ -137,6 +137,10 @@ pub(super) fn wake_ups(here: &Here<'_>) -> Examined {
             cost.name.starts_with("wake-up by pipe") && !cost.name.ends_with("same-cpu")
         })
     });
+    if here.machine.allowed_cpus().len() == 1 {
+        let found = "no second CPU that this process may use";
+        return Examined::good(name, found, "both ends share the one there is");
+    }
     let (Some(same), Some(across)) = (same, across) else {
         return Examined::unknown(name, "not measured, or not as this machine is now")
             .by("bytepath tune");

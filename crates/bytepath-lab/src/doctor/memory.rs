@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use bytepath::pages::{PageSize, PagesError, SharedMemory, page_bytes};
 use bytepath_report::numbers;
 
 use super::{Change, Examined, Here, bytes};
 
 /// Every kernel has it.
 const MM: &str = "sys/kernel/mm";
+/// There where the kernel has it built in, or its module is loaded.
+const ZRAM: &str = "sys/class/zram-control";
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
 pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
@@ -48,43 +51,42 @@ pub(super) fn transparent(here: &Here<'_>) -> Examined {
     }
 }
 
-/// Huge pages between processes come from a pool, or for all shared memory or none.
+/// Huge pages between processes come on advice, or by moving memory into them, which the setting does
+/// not forbid on every kernel: so it is tried.
 pub(super) fn shared(here: &Here<'_>) -> Examined {
     let name = "thp-shared";
     let file = format!("{THP}/shmem_enabled");
     let chosen = here.machine.memory().thp_shmem.clone();
-    let between = |size: &str| {
-        let costs = here.profile.map_or(&[][..], |profile| &profile.costs);
-        costs.iter().any(|cost| {
-            cost.name.starts_with("memory between processes") && cost.name.ends_with(size)
-        })
-    };
     let found = chosen.clone().unwrap_or_else(|| "not told".to_owned());
-    let forbidden = matches!(chosen.as_deref(), Some("never" | "deny"));
-    if between("2 MiB") || (!forbidden && chosen.is_some() && !between("4 KiB")) {
-        return Examined::good(name, found, "memory between processes may have pages of 2 MiB");
-    }
-    if chosen.is_none() && here.profile.is_none() {
-        return Examined::unknown(
-            name,
-            "the kernel does not tell whether shared memory may have them",
-        );
+    let got = SharedMemory::create(page_bytes(PageSize::Huge), PageSize::Huge)
+        .and_then(|memory| memory.huge_bytes());
+    match got {
+        Ok(1..) => {
+            let why = "memory between processes may have pages of 2 MiB";
+            return Examined::good(name, found, why);
+        }
+        Ok(0) | Err(PagesError::NoHuge(_)) if chosen.is_some() => {}
+        Ok(0) | Err(PagesError::NoHuge(_)) => {
+            let why = "the kernel does not tell whether shared memory may have them";
+            return Examined::unknown(name, why);
+        }
+        Err(error) => return Examined::unknown(name, error.to_string()),
     }
     let gain = || {
         let gain =
             here.cost("memory read, pages of 2 MiB")? / here.cost("memory read, pages of 4 KiB")?;
         Some(format!("within one process reading gains {} by them", numbers::ratio(gain)))
     };
-    let why = if forbidden {
-        "memory between processes has no 2 MiB pages"
-    } else {
-        "memory between processes got no 2 MiB pages when tune asked: it may be fragmented"
-    };
-    let poor = Examined::poor(name, found, why).costs(gain());
-    match forbidden {
-        true => poor.by(format!("echo advise > /{file}")).changed_by(here.change(&file, "advise")),
-        false => poor.by("echo 1 > /proc/sys/vm/compact_memory, or a pool: see hugetlb"),
+    if matches!(chosen.as_deref(), Some("never" | "deny")) {
+        return Examined::poor(name, found, "memory between processes has no 2 MiB pages")
+            .costs(gain())
+            .by(format!("echo advise > /{file}"))
+            .changed_by(here.change(&file, "advise"));
     }
+    let why = "memory between processes got no 2 MiB pages: it may be fragmented";
+    Examined::poor(name, found, why)
+        .costs(gain())
+        .by("echo 1 > /proc/sys/vm/compact_memory, or a pool: see hugetlb")
 }
 
 fn defrag(here: &Here<'_>) -> Examined {
@@ -122,7 +124,7 @@ fn pools(here: &Here<'_>) -> Examined {
             format!("{free} of {all} pages of {} free", bytes(pool.page_bytes))
         })
         .collect();
-    let spent = pools.iter().any(|pool| pool.total_pages > 0 && pool.free_pages == 0);
+    let spent = pools.iter().find(|pool| pool.total_pages > 0 && pool.free_pages == 0);
     if pools.is_empty() {
         return Examined::unknown(name, "the kernel tells of no pools (CONFIG_HUGETLBFS)");
     }
@@ -132,9 +134,15 @@ fn pools(here: &Here<'_>) -> Examined {
         return Examined::good(name, "no pages set aside", why);
     }
     match spent {
-        true => Examined::poor(name, set_aside.join(", "), "the pool is used up")
-            .by("sysctl -w vm.nr_hugepages=N, N larger than now"),
-        false => Examined::good(name, set_aside.join(", "), "they can be had"),
+        // vm.nr_hugepages is of the pool of the usual size alone.
+        Some(pool) => {
+            Examined::poor(name, set_aside.join(", "), "the pool is used up").by(format!(
+                "echo N > /{MM}/hugepages/hugepages-{}kB/nr_hugepages, with N above {}",
+                pool.page_bytes >> 10,
+                pool.total_pages
+            ))
+        }
+        None => Examined::good(name, set_aside.join(", "), "they can be had"),
     }
 }
 
@@ -169,10 +177,11 @@ fn swap(here: &Here<'_>) -> Examined {
             found.join(", "),
             "memory lies on a disk and is waited for; compressed memory (zram) is ten times as fast",
         )
-        .by(
-            "modprobe zram && zramctl --find --size 4G --algorithm lz4, then mkswap and swapon -p 100 \
-             on it",
-        );
+        .by(format!(
+            "{}z=$(zramctl --find --size {}M --algorithm lz4) && mkswap $z && swapon -p 100 $z",
+            if here.root.join(ZRAM).is_dir() { "" } else { "modprobe zram && " },
+            here.machine.memory().total_bytes >> 21
+        ));
     }
     let why = match rows.iter().any(zram) {
         true => "compressed memory comes before any disk",
@@ -184,11 +193,12 @@ fn swap(here: &Here<'_>) -> Examined {
 /// The governors' files, of which there is one for each policy.
 pub(super) fn governor_change(here: &Here<'_>) -> Option<Change> {
     let folder = "sys/devices/system/cpu/cpufreq";
-    let files: Vec<PathBuf> = here
+    let file = |name: &String| PathBuf::from(format!("{folder}/{name}/scaling_governor"));
+    let files: Vec<(PathBuf, String)> = here
         .names(folder)
         .iter()
         .filter(|name| name.starts_with("policy"))
-        .map(|name| PathBuf::from(format!("{folder}/{name}/scaling_governor")))
+        .map(|name| (file(name), "performance".to_owned()))
         .collect();
-    Change::of(here.root, &files, "performance")
+    Change::of(here.root, &files)
 }

@@ -100,7 +100,7 @@ impl Here<'_> {
 
     /// A change that writes to a file below the root.
     fn change(&self, name: &str, to: impl ToString) -> Option<Change> {
-        Change::of(self.root, &[PathBuf::from(name)], &to.to_string())
+        Change::of(self.root, &[(PathBuf::from(name), to.to_string())])
     }
 }
 
@@ -222,18 +222,151 @@ mod tests {
         let root = told(&[
             ("proc/self/cgroup", "3:blkio:/in\n2:memory:/in\n"),
             ("sys/fs/cgroup/memory/in/memory.limit_in_bytes", "1048576\n"),
-            ("sys/fs/cgroup/blkio/in/blkio.throttle.read_bps_device", "8:0 1024\n"),
+            ("sys/fs/cgroup/memory/in/memory.memsw.limit_in_bytes", "1048576\n"),
+            ("sys/fs/cgroup/blkio/in/blkio.throttle.read_bps_device", "8:0 1024\n8:16 9\n"),
         ]);
         let mut facts = Facts::ordinary();
         facts.memory.total_bytes = 1 << 30;
         let machine = Machine::from_facts(facts);
         let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
         let found = examine(&here);
-        for (name, begin) in [("cgroup-memory", "echo -1 > "), ("cgroup-io", "echo MAJ:MIN 0 > ")] {
+        let (memory, blkio) = ("sys/fs/cgroup/memory/in/memory", "sys/fs/cgroup/blkio/in/blkio");
+        let [memory, blkio] = [memory, blkio].map(|name| root.path().join(name));
+        let (memory, blkio) = (memory.display(), blkio.display());
+        for (name, begin) in [
+            (
+                "cgroup-memory",
+                format!(
+                    "echo -1 > {memory}.memsw.limit_in_bytes && echo -1 > {memory}.limit_in_bytes,"
+                ),
+            ),
+            (
+                "cgroup-io",
+                format!(
+                    "echo 8:0 0 > {blkio}.throttle.read_bps_device && \
+                     echo 8:16 0 > {blkio}.throttle.read_bps_device"
+                ),
+            ),
+        ] {
             let one = found.iter().find(|one| one.finding.name == name).expect("it is looked at");
             let setting = one.finding.setting.as_deref().unwrap_or_default();
-            assert!(setting.starts_with(begin), "{one:?}");
+            assert!(setting.starts_with(&begin), "{one:?}");
         }
+    }
+
+    /// What is found under a name where these are the machine's files.
+    fn found(name: &str, files: &[(&str, &str)], facts: Facts) -> (tempfile::TempDir, Examined) {
+        let root = told(files);
+        let machine = Machine::from_facts(facts);
+        let here = Here { root: root.path(), machine: &machine, profile: None, place: root.path() };
+        let one = examine(&here).into_iter().find(|one| one.finding.name == name);
+        (root, one.expect("it is looked at"))
+    }
+
+    #[test]
+    fn huge_pages_between_processes_are_tried_whatever_the_setting_says() {
+        let huge = bytepath::pages::PageSize::Huge;
+        let got = bytepath::pages::SharedMemory::create(2 << 20, huge);
+        if !got.is_ok_and(|memory| memory.huge_bytes().is_ok_and(|bytes| bytes > 0)) {
+            println!("skipped: shared memory gets no 2 MiB pages here");
+            return;
+        }
+        let mut facts = Facts::ordinary();
+        facts.memory.thp_shmem = Some("never".to_owned());
+        let (_root, one) = found("thp-shared", &[], facts);
+        assert_eq!((one.finding.verdict, one.finding.setting), (Health::Good, None));
+    }
+
+    #[test]
+    fn with_one_cpu_nothing_is_left_to_measure_of_wake_ups() {
+        let verdict = |cpus| {
+            let allowed_cpus = bytepath::machine::CpuList::parse(cpus);
+            let (_root, one) = found("wake-ups", &[], Facts { allowed_cpus, ..Facts::ordinary() });
+            (one.finding.verdict, one.finding.setting)
+        };
+        assert_eq!(verdict("0"), (Health::Good, None));
+        assert_eq!(verdict("0-1"), (Health::Unknown, Some("bytepath tune".to_owned())));
+    }
+
+    #[test]
+    fn a_limit_of_pipes_that_is_high_enough_is_not_lowered_where_the_budget_is_spent() {
+        let files = [
+            ("proc/sys/fs/pipe-max-size", "16777216\n"),
+            ("proc/sys/fs/pipe-user-pages-soft", "16384\n"),
+        ];
+        let mut facts = Facts::ordinary();
+        facts.pipes.largest_bytes = Some(64 << 10);
+        let (root, one) = found("pipe-size", &files, facts);
+        let setting = one.finding.setting.as_deref();
+        assert_eq!(setting, Some("sysctl -w fs.pipe-user-pages-soft=0"));
+        one.change.expect("it can be changed").apply("pipe-size").expect("it is written");
+        let limit = fs::read_to_string(root.path().join(files[0].0)).expect("a file");
+        assert_eq!(limit, files[0].1);
+    }
+
+    #[test]
+    fn names_of_kernel_functions_take_both_settings_for_who_has_no_rights() {
+        let files = [
+            ("proc/sys/kernel/kptr_restrict", "1\n"),
+            ("proc/sys/kernel/perf_event_paranoid", "2\n"),
+            ("proc/kallsyms", "0000000000000000 T _text\n"),
+        ];
+        let setting = |capabilities: u64| {
+            let mut facts = Facts::ordinary();
+            facts.user.capabilities.0 = capabilities;
+            let (_root, one) = found("kptr-restrict", &files, facts);
+            (one.finding.setting.expect("it is poor"), one.change.expect("it is there").steps())
+        };
+        let both =
+            "sysctl -w kernel.kptr_restrict=0 && sysctl -w kernel.perf_event_paranoid=1, or ";
+        let (told, steps) = setting(0);
+        assert!(told.starts_with(both), "{told}");
+        assert_eq!(steps, "1 to 0, and 2 to 1");
+        let (told, steps) = setting(1 << 34);
+        assert!(told.starts_with("sysctl -w kernel.kptr_restrict=0, or "), "{told}");
+        assert_eq!(steps, "1 to 0");
+    }
+
+    #[test]
+    fn swap_on_a_disk_is_told_the_commands_that_make_compressed_memory() {
+        let swaps =
+            ("proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 9 8 -2\n");
+        let mut facts = Facts::ordinary();
+        facts.memory.total_bytes = 8 << 30;
+        let commands = "z=$(zramctl --find --size 4096M --algorithm lz4) && mkswap $z && \
+                        swapon -p 100 $z";
+        let setting = |files: &[(&str, &str)]| {
+            found("swap", files, facts.clone()).1.finding.setting.expect("it is poor")
+        };
+        assert_eq!(setting(&[swaps]), format!("modprobe zram && {commands}"));
+        assert_eq!(setting(&[swaps, ("sys/class/zram-control/hot_add", "")]), commands);
+    }
+
+    #[test]
+    fn a_pool_that_is_used_up_is_named_by_its_own_file() {
+        let mut facts = Facts::ordinary();
+        let (page_bytes, total_pages, free_pages) = (1 << 30, 4, 0);
+        facts.memory.huge_pools =
+            vec![bytepath::machine::HugePool { page_bytes, total_pages, free_pages }];
+        let (_root, one) = found("hugetlb", &[], facts);
+        let file = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages";
+        let setting = one.finding.setting;
+        assert_eq!(setting, Some(format!("echo N > {file}, with N above 4")));
+    }
+
+    #[test]
+    fn a_window_that_is_too_small_is_made_larger_and_the_other_left_alone() {
+        let (read, write) = ("proc/sys/net/ipv4/tcp_rmem", "proc/sys/net/ipv4/tcp_wmem");
+        let files = [(read, "4096\t131072\t33554432\n"), (write, "8192\t32768\t2097152\n")];
+        let (root, one) = found("tcp-window", &files, Facts::ordinary());
+        let setting = one.finding.setting.as_deref();
+        assert_eq!(setting, Some("sysctl -w net.ipv4.tcp_wmem='8192 32768 4194304'"));
+        let change = one.change.expect("it can be changed");
+        assert_eq!(change.steps(), "8192 32768 2097152 to 8192 32768 4194304");
+        change.apply("tcp-window").expect("it is written");
+        let held = |file| fs::read_to_string(root.path().join(file)).expect("a file");
+        assert_eq!(held(read), files[0].1);
+        assert_eq!(held(write), "8192 32768 4194304");
     }
 
     #[test]

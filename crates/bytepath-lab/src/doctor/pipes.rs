@@ -1,10 +1,13 @@
 //! How large pipes may be, how much memory may be locked, how many files may be open.
 
+use std::path::PathBuf;
+
 use bytepath::machine::Capability;
 use bytepath::profile::{End, Profile};
 use bytepath_report::numbers;
 
-use super::{Examined, Here, bytes};
+use super::change::commands;
+use super::{Change, Examined, Here, bytes};
 
 /// The size of pipes that movers ask for.
 const PIPE_BYTES_WANTED: usize = 1 << 20;
@@ -13,6 +16,8 @@ const PIPE_BYTES_USUAL: usize = 64 << 10;
 /// Enough for the rings' buffers and for locked pages of a few movers.
 const LOCKED_BYTES_WANTED: u64 = 8 << 20;
 const FILES_WANTED: u64 = 4096;
+const PIPE_MAX_SIZE: &str = "proc/sys/fs/pipe-max-size";
+const PIPE_BUDGET: &str = "proc/sys/fs/pipe-user-pages-soft";
 
 pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
     vec![size(here), budget(here), locked(here), files(here)]
@@ -24,23 +29,28 @@ pub(super) fn size(here: &Here<'_>) -> Examined {
         return Examined::unknown(name, "the kernel gives no pipe to try it with");
     };
     let found = format!("pipes of at most {}", bytes(largest as u64));
-    let change = |is_below: bool| {
-        is_below.then(|| here.change("proc/sys/fs/pipe-max-size", PIPE_BYTES_WANTED)).flatten()
-    };
+    let limit = here.number::<usize>(PIPE_MAX_SIZE);
     if largest >= PIPE_BYTES_WANTED {
         // Others may be bound by what does not bind this user.
-        let of_others = here.number::<usize>("proc/sys/fs/pipe-max-size");
+        let is_below = limit.is_some_and(|bytes| bytes < PIPE_BYTES_WANTED);
+        let change = here.change(PIPE_MAX_SIZE, PIPE_BYTES_WANTED);
         return Examined::good(name, found, "larger pipes mean fewer sleeps and wake-ups")
-            .changed_by(change(of_others.is_some_and(|bytes| bytes < PIPE_BYTES_WANTED)));
+            .changed_by(change.filter(|_| is_below));
     }
+    // Where the limit is high enough, the user's budget is spent.
+    let (file, to) = match limit {
+        Some(PIPE_BYTES_WANTED..) => (PIPE_BUDGET, 0),
+        _ => (PIPE_MAX_SIZE, PIPE_BYTES_WANTED),
+    };
+    let set = [(PathBuf::from(file), to.to_string())];
     let gain = here
         .profile
         .and_then(pipe_gain)
         .map(|gain| format!("larger ones gained {}", numbers::ratio(gain)));
     Examined::poor(name, found, "each end sleeps and is woken more often than it would have to")
         .costs(gain)
-        .by(format!("sysctl -w fs.pipe-max-size={PIPE_BYTES_WANTED} (and fs.pipe-user-pages-soft)"))
-        .changed_by(change(true))
+        .by(commands(&set))
+        .changed_by(Change::of(here.root, &set))
 }
 
 fn budget(here: &Here<'_>) -> Examined {
@@ -55,14 +65,14 @@ fn budget(here: &Here<'_>) -> Examined {
     });
     if default >= PIPE_BYTES_USUAL {
         let why = "new pipes have their usual size: the budget is not spent";
-        let change = here.change("proc/sys/fs/pipe-user-pages-soft", 0);
+        let change = here.change(PIPE_BUDGET, 0);
         let is_limited = pipes.user_pages_soft.is_some_and(|pages| pages > 0);
         return Examined::good(name, limit, why).changed_by(change.filter(|_| is_limited));
     }
     let found = format!("new pipes hold {}, {limit}", bytes(default as u64));
     Examined::poor(name, found, "this user's pipes have used up what there is for all of them")
         .by("sysctl -w fs.pipe-user-pages-soft=0")
-        .changed_by(here.change("proc/sys/fs/pipe-user-pages-soft", 0))
+        .changed_by(here.change(PIPE_BUDGET, 0))
 }
 
 fn locked(here: &Here<'_>) -> Examined {
@@ -79,11 +89,14 @@ fn locked(here: &Here<'_>) -> Examined {
         Some(soft) if soft < LOCKED_BYTES_WANTED => {
             let why = "rings register buffers as locked memory, and before Linux 5.12 rings \
                        themselves were charged to it";
-            Examined::poor(name, format!("at most {}", bytes(soft)), why).by(format!(
-                "ulimit -l {}, or a line `* - memlock {0}` in /etc/security/limits.conf, or \
-                 LimitMEMLOCK= of the service",
-                LOCKED_BYTES_WANTED >> 10
-            ))
+            let remedy = Raised {
+                option: "-l",
+                item: "memlock",
+                value: LOCKED_BYTES_WANTED >> 10,
+                service: "LimitMEMLOCK=8M",
+                fits_hard: limit.hard.is_none_or(|hard| hard >= LOCKED_BYTES_WANTED),
+            };
+            Examined::poor(name, format!("at most {}", bytes(soft)), why).by(remedy.of(here))
         }
         soft => {
             let found =
@@ -104,8 +117,47 @@ fn files(here: &Here<'_>) -> Examined {
     if most >= FILES_WANTED {
         return Examined::good(name, found, "bytepath raises it for itself where it needs more");
     }
+    let remedy = Raised {
+        option: "-n",
+        item: "nofile",
+        value: FILES_WANTED,
+        service: "LimitNOFILE=4096",
+        fits_hard: false,
+    };
     Examined::poor(name, found, "copies by many threads keep several files open each")
-        .by(format!("ulimit -n {FILES_WANTED}, or LimitNOFILE= of the service"))
+        .by(remedy.of(here))
+}
+
+/// A limit of a process that is to be higher.
+struct Raised {
+    /// Of `ulimit`.
+    option: &'static str,
+    /// In /etc/security/limits.conf.
+    item: &'static str,
+    /// As both write it.
+    value: u64,
+    /// In a service of systemd.
+    service: &'static str,
+    /// Whether the hard limit allows it already.
+    fits_hard: bool,
+}
+
+impl Raised {
+    /// What works for this user: only root raises hard limits, and -S leaves one as high as it is.
+    fn of(&self, here: &Here<'_>) -> String {
+        let Raised { option, item, value, service, fits_hard } = self;
+        let shell = match fits_hard {
+            true => format!("ulimit -S {option} {value}, or "),
+            false if here.machine.user().capabilities.has(Capability::SysResource) => {
+                format!("ulimit {option} {value}, or ")
+            }
+            false => String::new(),
+        };
+        format!(
+            "{shell}a line `* - {item} {value}` in /etc/security/limits.conf and a new login, or \
+             {service} of the service"
+        )
+    }
 }
 
 /// What pipes of 256 KiB gained over those of the usual size, between two pipes.
@@ -115,4 +167,36 @@ fn pipe_gain(profile: &Profile) -> Option<f64> {
     let large = pair.best(|choice| choice.pipe_bytes.is_some())?;
     let usual = pair.best(|choice| choice.pipe_bytes.is_none())?;
     Some(large.gib_per_s / usual.gib_per_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use bytepath::machine::{Facts, Limit, Machine};
+
+    use super::*;
+
+    #[test]
+    fn a_limit_is_raised_by_what_works_for_whom_it_binds() {
+        let settings = |hard: u64, capabilities: u64| {
+            let mut facts = Facts::ordinary();
+            facts.user.capabilities.0 = capabilities;
+            facts.limits.open_files = Limit { soft: Some(64), hard: Some(hard.min(64)) };
+            facts.limits.locked_memory_bytes = Limit { soft: Some(64 << 10), hard: Some(hard) };
+            let machine = Machine::from_facts(facts);
+            let root = Path::new("/");
+            let here = Here { root, machine: &machine, profile: None, place: root };
+            [locked(&here), files(&here)].map(|one| one.finding.setting.expect("it is poor"))
+        };
+        let begin = |hard, capabilities, begins: [&str; 2]| {
+            let told = settings(hard, capabilities);
+            let is_so = told.iter().zip(begins).all(|(told, begin)| told.starts_with(begin));
+            assert!(is_so, "{told:?} {begins:?}");
+        };
+        let (memory, files) = ("a line `* - memlock 8192`", "a line `* - nofile 4096`");
+        begin(64 << 10, 0, [memory, files]);
+        begin(64 << 10, 1 << 24, ["ulimit -l 8192, or", "ulimit -n 4096, or"]);
+        begin(1 << 30, 0, ["ulimit -S -l 8192, or", files]);
+    }
 }

@@ -1,8 +1,11 @@
 //! What may be seen: without it nobody can say where the time goes.
 
+use std::path::PathBuf;
+
 use bytepath::machine::{Capabilities, Capability};
 
-use super::{Examined, Here};
+use super::change::commands;
+use super::{Change, Examined, Here};
 
 /// CAP_PERFMON, CAP_BPF and CAP_SYSLOG, by their bits (capabilities(7)).
 const PERFMON: u32 = 38;
@@ -38,7 +41,7 @@ fn sampling(here: &Here<'_>) -> Examined {
         _ => "bytepath explain may see nothing",
     };
     Examined::poor(name, found, why)
-        .by("sysctl -w kernel.perf_event_paranoid=1 (0 to see whole CPUs)")
+        .by("sysctl -w kernel.perf_event_paranoid=1, or 0 to see whole CPUs")
         .changed_by(here.change(file, 1))
 }
 
@@ -62,12 +65,20 @@ fn symbols(here: &Here<'_>) -> Examined {
         level.to_string(),
         "functions of the kernel have no names in what bytepath explain tells this user",
     );
-    match level {
-        0 if !holds(here, SYSLOG) => {
-            poor.by("run as root, or with CAP_SYSLOG, or sysctl -w kernel.perf_event_paranoid=1")
-        }
-        _ => poor.by("sysctl -w kernel.kptr_restrict=0").changed_by(here.change(file, 0)),
+    // Without CAP_SYSLOG they are for those who may sample the kernel.
+    let paranoid = "proc/sys/kernel/perf_event_paranoid";
+    let may_not = !holds(here, SYSLOG) && here.number::<i32>(paranoid).is_some_and(|set| set > 1);
+    let wanted = [(level > 0, file, "0"), (may_not, paranoid, "1")];
+    let files: Vec<(PathBuf, String)> = wanted
+        .into_iter()
+        .filter(|(is_wanted, ..)| *is_wanted)
+        .map(|(_, file, to)| (PathBuf::from(file), to.to_owned()))
+        .collect();
+    if files.is_empty() {
+        return poor.by("a kernel with CONFIG_KALLSYMS, and a /proc/kallsyms that can be read");
     }
+    poor.by(format!("{}, or run it as root", commands(&files)))
+        .changed_by(Change::of(here.root, &files))
 }
 
 /// Whether programs may be loaded into the kernel.

@@ -2,6 +2,7 @@
 
 use bytepath::machine::{FileSystem, file_system};
 
+use super::change::quoted;
 use super::{Examined, Here};
 
 /// File systems whose every access goes through another program or machine.
@@ -11,7 +12,7 @@ pub(super) fn examine(here: &Here<'_>) -> Vec<Examined> {
     let found = file_system(here.place);
     match &found {
         Err(error) => vec![Examined::unknown("file-system", error.to_string())],
-        Ok(system) => vec![kind(here, system), options(here, system), device(here, system)],
+        Ok(system) => vec![kind(here, system), options(system), device(here, system)],
     }
 }
 
@@ -35,39 +36,53 @@ fn kind(here: &Here<'_>, system: &FileSystem) -> Examined {
     Examined::good(name, found, "it is the kernel's own, on this machine")
 }
 
-fn options(_: &Here<'_>, system: &FileSystem) -> Examined {
+fn options(system: &FileSystem) -> Examined {
     let name = "mount-options";
     let at = system.mount_point.as_ref().map(|at| at.display().to_string());
     let Some(at) = at else {
         return Examined::unknown(name, "the table of mounts cannot be read, or does not have it");
     };
-    let slow = [
-        ("sync", "each write waits for the device"),
-        ("dirsync", "each change of a directory waits for the device"),
-        ("strictatime", "each read is a write of the time of access"),
-        ("data=journal", "file contents are written twice"),
-        ("discard", "freed blocks are told to the device at once, and removing waits for that"),
-        ("nobarrier", "fast, and a power cut may lose what was said to be safe"),
-    ];
     let has = |option: &str| system.options.iter().any(|found| found == option);
-    let shown = system.options.join(",");
-    match slow.iter().find(|(option, _)| has(option)) {
-        None => Examined::good(name, format!("{at}: {shown}"), "none that costs"),
-        Some((option, why)) => {
-            let better = match *option {
-                "sync" => "async",
-                "dirsync" => "nodirsync",
-                "strictatime" => "relatime",
-                "discard" => "nodiscard",
-                "nobarrier" => "barrier",
-                _ => "data=ordered (in /etc/fstab, and mount anew)",
-            };
-            let after =
-                if *option == "discard" { ", and systemctl enable --now fstrim.timer" } else { "" };
-            Examined::poor(name, format!("{at}: {shown}"), format!("{option}: {why}"))
-                .by(format!("mount -o remount,{better} {at}{after}"))
+    let found = format!("{at}: {}", system.options.join(","));
+    let slow = SLOW_OPTIONS.iter().find(|(option, ..)| match *option {
+        "strictatime" => is_strictatime(system),
+        option => has(option),
+    });
+    let Some((option, why, better)) = slow else {
+        return Examined::good(name, found, "none that costs");
+    };
+    let at = quoted(&at);
+    let setting = match *better {
+        // The kernel refuses to change them while it is mounted.
+        None => format!("unmount {at} and mount it without {option} (see /etc/fstab)"),
+        Some("nodiscard") => {
+            format!("mount -o remount,nodiscard {at} && systemctl enable --now fstrim.timer")
         }
-    }
+        Some(better) => format!("mount -o remount,{better} {at}"),
+    };
+    Examined::poor(name, found, format!("{option}: {why}")).by(setting)
+}
+
+/// Options that cost, and what a mounted file system takes in their place.
+const SLOW_OPTIONS: [(&str, &str, Option<&str>); 6] = [
+    ("sync", "each write waits for the device", Some("async")),
+    ("dirsync", "each change of a directory waits for the device", None),
+    ("strictatime", "each read is a write of the time of access", Some("relatime")),
+    ("data=journal", "file contents are written twice", None),
+    (
+        "discard",
+        "freed blocks are told to the device at once, and removing waits for that",
+        Some("nodiscard"),
+    ),
+    ("nobarrier", "fast, and a power cut may lose what was said to be safe", Some("barrier")),
+];
+
+/// The table of mounts has no word for it: it is where neither of the others is. It costs where there
+/// is a device, and times are not kept in memory for a day.
+fn is_strictatime(system: &FileSystem) -> bool {
+    let on_device = system.source.as_deref().is_some_and(|source| source.starts_with("/dev/"));
+    let without = ["relatime", "noatime", "lazytime", "ro"];
+    on_device && !system.options.iter().any(|option| without.contains(&option.as_str()))
 }
 
 /// Whether requests can be waited for by polling (IORING_SETUP_IOPOLL).
@@ -90,7 +105,7 @@ fn device(here: &Here<'_>, system: &FileSystem) -> Examined {
             format!("{device} has no poll queues"),
             "each request ends with an interrupt; polling for it takes a few us less",
         )
-        .by("boot option nvme.poll_queues=2, or modprobe nvme poll_queues=2"),
+        .by("boot option nvme.poll_queues=2, or options nvme poll_queues=2 in /etc/modprobe.d"),
         Some(_) => Examined::new(
             name,
             bytepath_report::Health::Unknown,
@@ -109,4 +124,39 @@ fn whole(here: &Here<'_>, source: &str) -> Option<String> {
     let blocks = here.names("sys/block");
     let found = blocks.iter().filter(|block| name.starts_with(block.as_str()));
     found.max_by_key(|block| block.len()).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_remount_changes_is_mounted_anew_and_a_path_is_one_word() {
+        let setting = |text: &str| {
+            let system = FileSystem {
+                name: "ext4".to_owned(),
+                magic: 0xef53,
+                mount_point: Some("/mnt/my disk".into()),
+                source: Some("/dev/sda1".to_owned()),
+                options: text.split(',').map(str::to_owned).collect(),
+            };
+            options(&system).finding.setting
+        };
+        for (options, wanted) in [
+            ("rw,relatime,sync", Some("mount -o remount,async '/mnt/my disk'")),
+            (
+                "rw,relatime,dirsync",
+                Some("unmount '/mnt/my disk' and mount it without dirsync (see /etc/fstab)"),
+            ),
+            (
+                "rw,relatime,data=journal",
+                Some("unmount '/mnt/my disk' and mount it without data=journal (see /etc/fstab)"),
+            ),
+            ("rw", Some("mount -o remount,relatime '/mnt/my disk'")),
+            ("rw,noatime", None),
+            ("ro", None),
+        ] {
+            assert_eq!(setting(options).as_deref(), wanted, "{options}");
+        }
+    }
 }

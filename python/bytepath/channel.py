@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from multiprocessing.reduction import DupFd
-from threading import Lock
+from threading import RLock
 from time import monotonic
 from typing import Any
 
@@ -48,8 +48,9 @@ class Channel:
         self._inbox: _bytepath.Inbox | None = None
         self._outbox: _bytepath.Outbox | None = None
         self._readers = Readers()
-        # Held by the thread that makes an end: the others use the same one.
-        self._making = Lock()
+        # Held by the thread that makes an end, which the others use, too, and by one that closes it. A handler of a
+        # signal may do that in the middle of what its thread makes.
+        self._making = RLock()
         # Why it could not be made: the descriptor is gone, and so is any other chance.
         self._unmade: dict[str, Exception] = {}
         self._owner = 0
@@ -91,10 +92,11 @@ class Channel:
     def _send_first(self) -> _bytepath.Outbox:
         self._belongs_here()
         with self._making:
-            if self._outbox is None:
+            if self._outbox is None and not self._closed:
                 fd, self._sends = self._sends, -1
                 with self._making_once("sends"):
                     self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
+            self._let_go_if_closed()
             return self._outbox  # type: ignore[return-value]
 
     # ---- receiving -----------------------------------------------------------------------------
@@ -127,10 +129,11 @@ class Channel:
     def _receive_first(self) -> _bytepath.Inbox:
         self._belongs_here()
         with self._making:
-            if self._inbox is None:
+            if self._inbox is None and not self._closed:
                 fd, self._receives = self._receives, -1
                 with self._making_once("receives"):
                     self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
+            self._let_go_if_closed()
             return self._inbox  # type: ignore[return-value]
 
     @contextmanager
@@ -151,8 +154,7 @@ class Channel:
     # ---- whose it is ---------------------------------------------------------------------------
 
     def _belongs_here(self) -> None:
-        if self._closed:
-            raise ValueError("this end of the channel is closed")
+        self._let_go_if_closed()
         if self._owner not in (0, os.getpid()):
             raise RuntimeError(
                 f"this end of the channel belongs to process {self._owner}, which has used it; a process that "
@@ -162,6 +164,12 @@ class Channel:
             self._owner = os.getpid()
             keep_account_of(self)
             self._close_the_makers()
+
+    def _let_go_if_closed(self) -> None:
+        if self._closed:
+            # What was made meanwhile, too.
+            self.close()
+            raise ValueError("this end of the channel is closed")
 
     def _close_the_makers(self) -> None:
         """Closes the other end here, where this one was given to a process that multiprocessing has forked: what it
@@ -176,12 +184,15 @@ class Channel:
     def close(self) -> None:
         """Closes this end. The other one receives what was sent, and then EOFError."""
         self._closed = True
-        self._let_go()
+        with self._making:
+            self._let_go()
+            # With the descriptors that they wait for.
+            self._outbox = self._inbox = None
+            for fd in (self._receives, self._sends):
+                if fd >= 0:
+                    os.close(fd)
+            self._receives = self._sends = -1
         self._readers.end()
-        for fd in (self._receives, self._sends):
-            if fd >= 0:
-                os.close(fd)
-        self._receives = self._sends = -1
 
     @property
     def closed(self) -> bool:
@@ -212,7 +223,7 @@ class Channel:
                 end.abandon()
         self._outbox = self._inbox = None
         self._readers = Readers()
-        self._making = Lock()
+        self._making = RLock()
         for fd in (self._receives, self._sends):
             if fd >= 0:
                 os.close(fd)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing.reduction import DupFd
 from operator import index
 from queue import Empty, Full
-from threading import Lock
+from threading import Lock, RLock
 from time import monotonic
 from typing import Any, Literal, TypeVar
 
@@ -124,6 +124,8 @@ class Queue:
         self._readers = Readers()
         # Held by the thread that makes an end: the others use the same one.
         self._making = Lock()
+        # Held for as long as the listener's descriptor is copied or closed, also by a handler of a signal.
+        self._copying = RLock()
         # The process whose end at an address it is; a queue that is given away belongs to all.
         self._owner = os.getpid() if board is None else 0
         self._closed = False
@@ -135,8 +137,8 @@ class Queue:
 
         When it returns, the object is in memory that outlives this process. `PeerGone` where the process that
         received is gone: what it had not received yet is lost."""
-        if self._pool is not None:
-            if not self._put_into_pool(self._pool, dumps(obj), timeout if block else 0.0):
+        if (pool := self._pool) is not None:
+            if not self._put_into_pool(pool, dumps(obj), timeout if block else 0.0):
                 raise Full
             return
         outbox = self._outbox or self._put_first()
@@ -178,9 +180,9 @@ class Queue:
         """Puts an object, for event loops. A task that is cancelled meanwhile has put nothing."""
         import asyncio
 
-        if self._pool is not None:
+        if (pool := self._pool) is not None:
             packed = dumps(obj)
-            while not self._put_into_pool(self._pool, packed, 0.0):
+            while not self._put_into_pool(pool, packed, 0.0):
                 await asyncio.sleep(MOMENT_S)
             return
         outbox = self._outbox or self._put_first()
@@ -210,11 +212,17 @@ class Queue:
             raise ValueError(f"this end of the queue at {self._address} receives; put at one that connects")
         keep_account_of(self)
         with self._making:
-            if self._outbox is None:
-                self._outbox = _bytepath.Outbox.connect(
-                    self._address, self._ring_bytes, self._capacity, 5.0, self._board
-                )
-            return self._outbox
+            outbox = self._outbox
+            if outbox is None:
+                self._check_open()
+                try:
+                    outbox = self._outbox = _bytepath.Outbox.connect(
+                        self._address, self._ring_bytes, self._capacity, 5.0, self._board
+                    )
+                finally:
+                    # It may be that nobody listens any more because this was closed.
+                    self._let_go_if_closed()
+            return outbox
 
     def _lose_receiver(self, outbox: _bytepath.Outbox, board: _bytepath.Board) -> None:
         """The next put finds the next receiver, if one comes."""
@@ -233,9 +241,9 @@ class Queue:
         without having closed the queue (it was killed), after all that it had put; the queue goes on.
         RuntimeError where another process receives from the queue: one does at a time. Where many get,
         neither is raised: an object that a killed process had got is gone with it."""
-        if self._pool is not None:
+        if (pool := self._pool) is not None:
             self._check_open()
-            message = self._pool.receive(timeout if block else 0.0)
+            message = pool.receive(timeout if block else 0.0)
             if message is None:
                 raise Empty
             return loads(*message)
@@ -269,15 +277,22 @@ class Queue:
         self._check_open()
         if self._board is None:
             raise ValueError(f"this end of the queue at {self._address} puts; get at the one that listens")
-        assert self._listener is not None
         keep_account_of(self)
         with self._making:
-            if self._inbox is None:
+            inbox = self._inbox
+            if inbox is None:
                 # First: whoever claims the queue and cannot have this keeps it from all others.
-                inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes, self._board)
+                inbox = _bytepath.Inbox.listening(self._listener_again(), self._ring_bytes, self._board)
                 self._claim(self._board, inbox)
                 self._inbox = inbox
-            return self._inbox
+                self._let_go_if_closed()
+            return inbox
+
+    def _listener_again(self) -> int:
+        with self._copying:
+            self._check_open()
+            assert self._listener is not None
+            return os.dup(self._listener)
 
     def _claim(self, board: _bytepath.Board, inbox: _bytepath.Inbox) -> None:
         other = board.claim()
@@ -295,8 +310,8 @@ class Queue:
         """About how many objects are in it. NotImplementedError for queues at an address."""
         if self._board is None:
             raise NotImplementedError("how much is in a queue at an address is not told")
-        if self._pool is not None:
-            return self._pool.count()
+        if (pool := self._pool) is not None:
+            return pool.count()
         if not self._address:
             self._check_open()
         return self._board.inside()
@@ -338,9 +353,10 @@ class Queue:
         self._let_go()
         self._readers.end()
         self._pool = None
-        if self._listener is not None:
-            os.close(self._listener)
-            self._listener = None
+        with self._copying:
+            listener, self._listener = self._listener, None
+            if listener is not None:
+                os.close(listener)
 
     def join_thread(self) -> None:
         """Returns: no thread is needed. What was put is where it has to be when `put` returns."""
@@ -357,6 +373,13 @@ class Queue:
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
             self.close()
+
+    def _let_go_if_closed(self) -> None:
+        """For who has just made an end: another thread may have closed the queue meanwhile, which does not wait for that,
+        as it may last."""
+        if self._closed:
+            self._let_go()
+            self._check_open()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -400,6 +423,7 @@ class Queue:
             inbox.abandon()
         self._readers = Readers()
         self._making = Lock()
+        self._copying = RLock()
 
     def __reduce__(self) -> Any:
         self._check_open()

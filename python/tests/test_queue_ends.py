@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable, Iterator
 
 import channel_work as work
@@ -61,6 +62,12 @@ def wait_until_in(function: str, count: int) -> None:
         if sum(any(frame.name == function for frame in stack) for stack in stacks) >= count:
             return
         pause.wait(0.005)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    while not is_so():
+        pause.wait(0.001)
 
 
 def late(channel: bytepath.Channel, tasks: bytepath.Queue, results: bytepath.Queue) -> None:
@@ -371,6 +378,100 @@ def test_what_handlers_of_signals_raise_leaves_the_count_as_it_is(kind):
         while True:
             queue.get_nowait()
     assert queue.qsize() == 0
+
+
+@pytest.mark.parametrize("use", ["send", "recv", "put", "get"])
+def test_an_end_that_is_closed_while_a_thread_makes_it_is_closed(monkeypatch, use):
+    if use in ("put", "get"):
+        end = bytepath.Queue()
+        peer, work = None, {"put": lambda: end.put(1), "get": lambda: end.get(timeout=30)}[use]
+    else:
+        end, peer = bytepath.Channel.pair()
+        work = {"send": lambda: end.send(1), "recv": lambda: end.recv(timeout=30)}[use]
+    kind, maker = {
+        "send": ("Outbox", "from_fd"), "recv": ("Inbox", "from_fd"),
+        "put": ("Outbox", "connect"), "get": ("Inbox", "listening"),
+    }[use]  # fmt: skip
+    begun, make = threading.Event(), getattr(getattr(bytepath._bytepath, kind), maker)
+
+    def made(*arguments: object) -> object:
+        begun.set()
+        wait_until(lambda: end._closed)
+        return make(*arguments)
+
+    monkeypatch.setattr(bytepath._bytepath, kind, types.SimpleNamespace(**{maker: made}))
+    raised = outcome(work)
+    assert begun.wait(30)
+    end.close()
+    error = raised()
+    assert isinstance(error, ValueError) and "is closed" in str(error), repr(error)
+    assert end._outbox is end._inbox is None
+    if use == "send":
+        with pytest.raises(EOFError):
+            peer.recv(timeout=30)
+    if use == "recv":
+        with pytest.raises(bytepath.PeerGone):
+            peer.send(1)
+
+
+@pytest.mark.parametrize("use", ["send", "recv", "put", "get"])
+def test_a_thread_that_waits_for_another_one_to_make_an_end_is_told_that_it_was_closed(use):
+    end, _peer = (bytepath.Queue(), None) if use in ("put", "get") else bytepath.Channel.pair()
+    work = getattr(end, use)
+    raised = []
+
+    def run() -> None:
+        try:
+            work(*([1] if use in ("send", "put") else []), timeout=30)
+        except Exception as error:
+            raised.append(error)
+
+    end._making.acquire()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    wait_until_in(f"_{use}_first".replace("recv", "receive"), 1)
+    end.close()
+    end._making.release()
+    thread.join(30)
+    assert [type(error) for error in raised] == [ValueError], raised
+
+
+def test_a_handler_of_a_signal_may_close_the_end_that_its_thread_makes(monkeypatch):
+    here, there = bytepath.Channel.pair()
+    make = bytepath._bytepath.Outbox.from_fd
+
+    def made(*arguments: object) -> object:
+        signal.raise_signal(signal.SIGUSR1)
+        return make(*arguments)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: here.close())
+    try:
+        monkeypatch.setattr(bytepath._bytepath, "Outbox", types.SimpleNamespace(from_fd=made))
+        with pytest.raises(ValueError, match="is closed"):
+            here.send(1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(EOFError):
+        there.recv(timeout=30)
+
+
+def test_an_end_that_is_closed_has_no_descriptors_any_more():
+    # What other tests have left.
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    kept = []
+    for _ in range(10):
+        ends = bytepath.Channel.pair()
+        ends[0].send(1)
+        ends[1].send(ends[1].recv(timeout=30))
+        assert ends[0].recv(timeout=30) == 1
+        kept.extend(ends)
+        for end in ends:
+            end.close()
+            for use in (lambda end=end: end.send(1), end.recv, end.poll, end.fileno, end.watch):
+                with pytest.raises(ValueError, match="is closed"):
+                    use()
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 # ---- descriptors that run out -----------------------------------------------------------------------

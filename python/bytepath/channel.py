@@ -62,8 +62,14 @@ class Channel:
     def pair(cls, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> tuple[Channel, Channel]:
         """Both ends of a new channel. Give one to another process, and close it here: while it is open here,
         the death of that process goes unnoticed."""
-        there = [s.detach() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
-        back = [s.detach() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
+        one_way = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            other_way = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError:
+            for end in one_way:
+                end.close()
+            raise
+        there, back = ([end.detach() for end in way] for way in (one_way, other_way))
         one = cls(back[1], there[0], capacity=capacity, ring_bytes=ring_bytes)
         other = cls(there[1], back[0], capacity=capacity, ring_bytes=ring_bytes)
         one._pair, other._pair = (os.getpid(), weakref.ref(other)), (os.getpid(), weakref.ref(one))

@@ -556,6 +556,15 @@ def test_a_receiver_that_could_not_begin_keeps_the_queue_from_nobody(spare):
     child.join()
 
 
+@pytest.mark.parametrize("spare", range(4))
+def test_a_channel_that_descriptors_ran_out_for_keeps_none(spare):
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    with spare_descriptors(spare), pytest.raises(OSError, match="Too many open files"):
+        bytepath.Channel.pair()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
 @pytest.mark.parametrize("spare", range(3))
 def test_who_has_connected_waits_where_a_listener_is_out_of_descriptors(spare):
     address = f"@bytepath-test-{os.getpid()}"

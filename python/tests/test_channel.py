@@ -112,6 +112,17 @@ def test_what_was_added_to_the_type_of_an_array_comes_with_it():
         assert got.dtype.metadata == {"unit": "m"} and got[-1] == items - 1
 
 
+@pytest.mark.parametrize("name", ["float8_e5m2", "bfloat16", "int4"])
+def test_an_array_of_a_type_that_others_have_added_to_numpy_comes_out_as_it_went_in(name):
+    added = pytest.importorskip("ml_dtypes", reason="no package is here that adds types to numpy")
+    channel, other = bytepath.Channel.pair()
+    for items in (3, 100_000):
+        sent = np.ones(items, dtype=getattr(added, name))
+        channel.send(sent, timeout=10)
+        got = other.recv(timeout=10)
+        assert got.dtype == sent.dtype and got.tobytes() == sent.tobytes()
+
+
 def test_objects_go_while_another_thread_is_importing_numpy(monkeypatch):
     monkeypatch.setitem(sys.modules, "numpy", types.ModuleType("numpy"))
     channel, other = bytepath.Channel.pair()
@@ -230,6 +241,17 @@ def test_tasks_are_done_when_they_are_told_to_be():
     child.join()
     with pytest.raises(ValueError, match="too many times"):
         tasks.task_done()
+
+
+def test_a_task_that_follows_from_another_one_is_waited_for(tmp_path):
+    tasks = bytepath.JoinableQueue()
+    tasks.put(20_000)
+    child = fork().Process(target=work.follow, args=(tasks, str(tmp_path / "last")))
+    child.start()
+    while not tasks.join(0):
+        pass
+    assert (tmp_path / "last").exists(), "a task was inside, or was worked on"
+    child.join()
 
 
 def test_processes_that_are_not_related_meet_at_an_address(tmp_path):

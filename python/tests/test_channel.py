@@ -896,7 +896,24 @@ def test_a_peer_of_another_version_is_told_from_one_of_this():
     assert queue.get(timeout=10) == "not disturbed"
 
 
+def test_who_has_said_but_the_token_is_not_waited_for():
+    queue = bytepath.Queue()
+    slow = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    slow.connect("\0" + queue._address[1:])
+    slow.send(os.pread(queue._board.fileno(), 16, 48 * 8))
+    with pytest.raises(queues.Empty):
+        queue.get_nowait()
+    # It may take its time to make its ring: what others put comes meanwhile, and then what it puts.
+    queue.put("first")
+    assert queue.get(timeout=30) == "first"
+    outbox = bytepath._bytepath.Outbox.from_fd(slow.detach(), 1 << 14, 1 << 20)
+    assert outbox.send(pickle.dumps("last"), [], 30.0)
+    assert queue.get(timeout=30) == "last"
+
+
 def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
+    # What other tests have left.
+    gc.collect()
     queue = bytepath.Queue()
     queue.put(np.arange(100_000))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

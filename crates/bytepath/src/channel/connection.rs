@@ -340,6 +340,12 @@ impl Connection {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
+    /// Whether the other end is gone, as far as it can be seen now.
+    pub(super) fn has_hung_up(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        !rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
+    }
+
     pub(super) fn into_socket(self) -> OwnedFd {
         self.socket
     }

@@ -16,7 +16,7 @@ from typing import Any
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
-from bytepath._sharing import CAPACITY, RING_BYTES, Readers, detached, keep_account_of, until
+from bytepath._sharing import CAPACITY, RING_BYTES, Readers, check_ring_bytes, detached, keep_account_of, until
 from bytepath._pickling import dumps, loads
 
 __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGone"]
@@ -80,7 +80,9 @@ class Channel:
         cls, address: str | os.PathLike[str], *, timeout: float = 5.0, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES
     ) -> Channel:
         """An end of a channel to a process that is not related, and listens at this address
-        (`ChannelListener`), or will before the time is over. ChannelError where it is another user's."""
+        (`ChannelListener`), or will before the time is over. ChannelError where it is another user's. `ring_bytes`: 64 MiB
+        at the most (ValueError)."""
+        check_ring_bytes(ring_bytes)
         ours, theirs = cls.pair(capacity=capacity, ring_bytes=ring_bytes)
         with theirs, socket.socket(fileno=_bytepath.connect(os.fspath(address), timeout)) as meeting:
             socket.send_fds(meeting, [_HELLO], [theirs._receives, theirs._sends])
@@ -287,7 +289,9 @@ class ChannelListener:
         users are refused, and it goes on waiting, as it does where one hangs up before it has said what it is.
 
         ChannelError where who has connected is no channel of this version, and TimeoutError, with no `timeout`
-        as well, where it says nothing for 5 s. The listener goes on listening: call it again."""
+        as well, where it says nothing for 5 s. The listener goes on listening: call it again. `ring_bytes`: 64 MiB
+        at the most (ValueError)."""
+        check_ring_bytes(ring_bytes)
         if self._listener is None:
             raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
         end = None if timeout is None else monotonic() + timeout

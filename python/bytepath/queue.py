@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
-from bytepath._sharing import CAPACITY, MOMENT_S, RING_BYTES, Readers, detached, keep_account_of, until
+from bytepath._sharing import CAPACITY, MOMENT_S, RING_BYTES, Readers, check_ring_bytes, detached, keep_account_of, until
 from bytepath._pickling import dumps, loads
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue"]
@@ -95,7 +95,9 @@ class Queue:
         capacity: int = CAPACITY,
         ring_bytes: int = RING_BYTES,
     ) -> _Kind:
-        """A putting end of a queue that listens at this address, or will before the time is over."""
+        """A putting end of a queue that listens at this address, or will before the time is over. `ring_bytes`: 64 MiB
+        at the most (ValueError)."""
+        check_ring_bytes(ring_bytes)
         queue, address = cls.__new__(cls), os.fspath(address)
         queue._begin(address, None, None, 0, capacity, ring_bytes)
         queue._outbox = _bytepath.Outbox.connect(address, ring_bytes, capacity, timeout)

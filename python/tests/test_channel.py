@@ -911,6 +911,26 @@ def test_who_has_said_but_the_token_is_not_waited_for():
     assert queue.get(timeout=30) == "last"
 
 
+def test_a_ring_that_is_larger_than_the_other_end_takes_is_refused_before_anything_is_put_into_it():
+    address, most = f"@bytepath-test-{os.getpid()}", 64 << 20
+    with bytepath.Queue.listen(address) as queue:
+        with pytest.raises(ValueError, match="64 MiB"):
+            bytepath.Queue.connect(address, ring_bytes=most + 1)
+        # One that asks nobody gets no further, and does not end who listens.
+        bad = bytepath._bytepath.Outbox.connect(address, most + 64, 1 << 20, 5.0)
+        assert bad.send(pickle.dumps("lost"), [], 30.0)
+        with bytepath.Queue.connect(address, ring_bytes=most) as other:
+            other.put(1)
+            assert queue.get(timeout=30) == 1
+        with pytest.raises(queues.Empty):
+            queue.get(timeout=0)
+    with bytepath.ChannelListener(address) as listener:
+        with pytest.raises(ValueError, match="64 MiB"):
+            bytepath.Channel.connect(address, ring_bytes=most + 1)
+        with pytest.raises(ValueError, match="64 MiB"):
+            listener.accept(timeout=0, ring_bytes=most + 1)
+
+
 def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
     # What other tests have left.
     gc.collect()

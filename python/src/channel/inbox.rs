@@ -385,7 +385,11 @@ impl State {
             Ok(lane) => self.lanes.push(lane),
             // Whoever connects to a listener may be anybody; such is let go and forgotten.
             Err(
-                ChannelError::Stranger { .. } | ChannelError::Stray(_) | ChannelError::Silent(_),
+                ChannelError::Stranger { .. }
+                | ChannelError::Stray(_)
+                | ChannelError::Silent(_)
+                | ChannelError::Mismatch(_)
+                | ChannelError::Unsafe(_),
             ) if self.listener.is_some() => {}
             // It ended before it had begun.
             Err(ChannelError::HungUp) => {}

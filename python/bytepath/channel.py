@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import errno
 import os
 import socket
 import weakref
@@ -24,6 +25,9 @@ __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGo
 # What a channel says first where its ends meet at an address; the descriptors of its two directions come
 # with it.
 _HELLO = b"bytepath channel 1"
+
+# What is lacking for a while: descriptors, here or on their way to others, and memory.
+_LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS})
 
 # How long whoever has connected may take to say it, at most and at least.
 _PATIENCE_S = 5.0
@@ -101,8 +105,7 @@ class Channel:
         self._belongs_here()
         with self._making:
             if self._outbox is None and not self._closed:
-                fd, self._sends = self._sends, -1
-                with self._making_once("sends"):
+                with self._making_of("_sends") as fd:
                     self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
             self._let_go_if_closed()
             return self._outbox  # type: ignore[return-value]
@@ -138,21 +141,32 @@ class Channel:
         self._belongs_here()
         with self._making:
             if self._inbox is None and not self._closed:
-                fd, self._receives = self._receives, -1
-                with self._making_once("receives"):
+                with self._making_of("_receives") as fd:
                     self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
             self._let_go_if_closed()
             return self._inbox  # type: ignore[return-value]
 
     @contextmanager
-    def _making_once(self, what: str) -> Iterator[None]:
-        if what in self._unmade:
-            raise self._unmade[what].with_traceback(None)
+    def _making_of(self, which: str) -> Iterator[int]:
+        """A copy of a descriptor, to make an end of. It stays where that lacked what may be there the next time."""
+        if which in self._unmade:
+            raise self._unmade[which].with_traceback(None)
+        fd = getattr(self, which)
         try:
-            yield
+            yield os.dup(fd)
         except Exception as error:
-            self._unmade[what] = error
+            if isinstance(error, MemoryError) or getattr(error, "errno", None) in _LACKS:
+                raise
+            self._unmade[which] = error
+            self._end_descriptor(which, fd)
             raise
+        self._end_descriptor(which, fd)
+
+    def _end_descriptor(self, which: str, fd: int) -> None:
+        # Unless a handler of a signal has closed all meanwhile.
+        if getattr(self, which) == fd:
+            setattr(self, which, -1)
+            os.close(fd)
 
     @property
     def aio(self) -> AsyncChannel:

@@ -9,7 +9,7 @@ from multiprocessing.reduction import DupFd
 from operator import index
 from queue import Empty, Full
 from threading import Lock, RLock
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Literal, TypeVar
 
 from bytepath import _bytepath
@@ -26,6 +26,8 @@ _Kind = TypeVar("_Kind", bound="Queue")
 _BACKLOG = 1024
 # What all of a queue that many get from have together; memory is taken as it fills.
 _POOL_RING_BYTES = 64 << 20
+# An attempt to be one of them lasts no longer: closing ends it.
+_CONNECTS_S = 0.05
 # As many objects as there is memory for.
 _NO_LIMIT = 2**63 - 1
 
@@ -143,10 +145,14 @@ class Queue:
             if not self._put_into_pool(pool, dumps(obj), timeout if block else 0.0):
                 raise Full
             return
-        outbox = self._outbox or self._put_first()
-        packed = dumps(obj)
         left = timeout if block else 0.0
         until = None if left is None else monotonic() + left
+        outbox = self._outbox or self._put_first(until)
+        if outbox is None:
+            raise Full
+        packed = dumps(obj)
+        if until is not None:
+            left = max(until - monotonic(), 0.0)
         while (sent := self._send(outbox, packed, left, self._readers.looked)) is None:
             if until is not None:
                 left = max(until - monotonic(), 0.0)
@@ -187,7 +193,8 @@ class Queue:
             while not self._put_into_pool(pool, packed, 0.0):
                 await asyncio.sleep(MOMENT_S)
             return
-        outbox = self._outbox or self._put_first()
+        while (outbox := self._outbox or self._put_first(0.0)) is None:
+            await asyncio.sleep(_CONNECTS_S)
         packed = dumps(obj)
         while True:
             self._check_open()
@@ -208,23 +215,30 @@ class Queue:
         """What counts that an object is to be done."""
         return None
 
-    def _put_first(self) -> _bytepath.Outbox:
+    def _put_first(self, until: float | None) -> _bytepath.Outbox | None:
+        """What this process puts into; None where no more wait to be taken in by the receiver than do, until then."""
         self._check_open()
         if self._board is None:
             raise ValueError(f"this end of the queue at {self._address} receives; put at one that connects")
         keep_account_of(self)
-        with self._making:
-            outbox = self._outbox
-            if outbox is None:
-                self._check_open()
-                try:
-                    outbox = self._outbox = _bytepath.Outbox.connect(
-                        self._address, self._ring_bytes, self._capacity, 5.0, self._board
-                    )
-                finally:
-                    # It may be that nobody listens any more because this was closed.
-                    self._let_go_if_closed()
-            return outbox
+        left = _CONNECTS_S
+        while True:
+            if until is not None:
+                left = min(max(until - monotonic(), 0.0), _CONNECTS_S)
+            with self._making:
+                outbox = self._outbox
+                if outbox is None:
+                    self._check_open()
+                    try:
+                        outbox = self._outbox = _bytepath.Outbox.connect(
+                            self._address, self._ring_bytes, self._capacity, left, self._board
+                        )
+                    finally:
+                        # It may be that nobody listens any more because this was closed.
+                        self._let_go_if_closed()
+            if outbox is not None or not (until is None or monotonic() < until):
+                return outbox
+            sleep(MOMENT_S)
 
     def _lose_receiver(self, outbox: _bytepath.Outbox, board: _bytepath.Board) -> None:
         """The next put finds the next receiver, if one comes."""

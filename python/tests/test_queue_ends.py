@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import gc
 import itertools
 import multiprocessing
@@ -11,6 +13,7 @@ import queue as queues
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -474,6 +477,66 @@ def test_an_end_that_is_closed_has_no_descriptors_any_more():
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
+# ---- others who wait ---------------------------------------------------------------------------------
+
+
+def test_a_put_waits_while_as_many_wait_to_be_taken_as_may(monkeypatch):
+    monkeypatch.setattr("bytepath.queue._BACKLOG", 2)
+    queue = bytepath.Queue()
+    for _ in range(3):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            other.connect("\0" + queue._address[1:])
+    with pytest.raises(queues.Full):
+        queue.put_nowait(1)
+    with pytest.raises(queues.Full):
+        queue.put(1, timeout=0.1)
+
+    async def put_when_there_is_room() -> None:
+        putting = asyncio.ensure_future(queue.put_async("async"))
+        await asyncio.sleep(0)
+        assert not putting.done()
+        with pytest.raises(queues.Empty):
+            queue.get_nowait()
+        await asyncio.wait_for(putting, 30)
+
+    asyncio.run(put_when_there_is_room())
+    queue.put("next")
+    assert [queue.get(timeout=30) for _ in range(2)] == ["async", "next"]
+
+
+def use_while_too_much_is_under_way(queue: bytepath.Queue, end: bytepath.Channel, told) -> None:
+    if os.geteuid() == 0:
+        os.setuid(54_321)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    puts, takes = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    puts.setblocking(False)
+    raised: list[object] = []
+    with contextlib.suppress(OSError):
+        while True:
+            socket.send_fds(puts, [b"x"], [0] * 16)
+    for use in (lambda: queue.put_nowait("put"), lambda: end.send("sent"), lambda: end.send("sent")):
+        try:
+            use()
+            raised.append(None)
+        except (OSError, queues.Full) as error:
+            raised.append(getattr(error, "errno", type(error).__name__))
+    takes.close()
+    queue.put("put", timeout=30)
+    end.send("sent", timeout=30)
+    told.send(raised)
+
+
+def test_what_lacks_descriptors_that_are_under_way_is_put_and_sent_when_they_have_come():
+    queue, (here, there) = bytepath.Queue(), bytepath.Channel.pair()
+    tells, told = multiprocessing.Pipe()
+    child = fork().Process(target=use_while_too_much_is_under_way, args=(queue, there, told))
+    child.start()
+    assert queue.get(timeout=30) == "put"
+    assert tells.poll(30) and tells.recv() == ["Full", errno.ETOOMANYREFS, errno.ETOOMANYREFS]
+    assert here.recv(timeout=30) == "sent"
+    child.join()
+
+
 # ---- descriptors that run out -----------------------------------------------------------------------
 
 
@@ -554,6 +617,20 @@ def test_a_receiver_that_could_not_begin_keeps_the_queue_from_nobody(spare):
     child.start()
     assert tells[0].poll(30) and tells[0].recv() == 1
     child.join()
+
+
+@pytest.mark.parametrize("spare", range(12))
+def test_an_end_that_descriptors_ran_out_for_is_made_when_there_are_some(spare):
+    here, there = bytepath.Channel.pair()
+    gc.collect()
+    with spare_descriptors(spare):
+        with contextlib.suppress(OSError):
+            here.send(1)
+        with contextlib.suppress(OSError, TimeoutError):
+            there.recv(timeout=0)
+    # What went at once was the first one.
+    here.send(2, timeout=30)
+    assert there.recv(timeout=30) in (1, 2)
 
 
 @pytest.mark.parametrize("spare", range(4))

@@ -319,6 +319,22 @@ impl Connection {
         Ok((Connection { socket: one }, Connection { socket: other }))
     }
 
+    /// Whether as many descriptors can be handed over now as a sender begins with, its ring's and its table's: no more of a
+    /// user may be under way than a process may have open (ETOOMANYREFS).
+    ///
+    /// # Errors
+    /// The process or the system is out of descriptors.
+    pub fn can_hand_over() -> Result<bool, ChannelError> {
+        let (one, _other) = Connection::pair()?;
+        for _ in 0..2 {
+            match one.say(&[0], &[one.as_fd()]) {
+                Err(ChannelError::Socket { errno: Errno::TOOMANYREFS, .. }) => return Ok(false),
+                said => said?,
+            }
+        }
+        Ok(true)
+    }
+
     /// An end that was inherited as a descriptor, such as one of [`Connection::pair`].
     ///
     /// # Errors

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import asyncio
 
 RING_BYTES = 512 << 10
-# Who meets others at an address takes no larger ring of theirs, which could be there to use up its memory: the library's
-# RING_BYTES_TAKEN.
+# Who meets others at an address takes no larger ring of theirs, which could be there to use up its memory: the
+# library's RING_BYTES_TAKEN.
 RING_BYTES_MOST = 64 << 20
 CAPACITY = 256 << 20
 # Between two looks of an event loop at what no descriptor tells.

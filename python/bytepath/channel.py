@@ -84,8 +84,8 @@ class Channel:
         cls, address: str | os.PathLike[str], *, timeout: float = 5.0, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES
     ) -> Channel:
         """An end of a channel to a process that is not related, and listens at this address
-        (`ChannelListener`), or will before the time is over. ChannelError where it is another user's. `ring_bytes`: 64 MiB
-        at the most (ValueError)."""
+        (`ChannelListener`), or will before the time is over. ChannelError where it is another user's. `ring_bytes`:
+        64 MiB at the most (ValueError)."""
         check_ring_bytes(ring_bytes)
         ours, theirs = cls.pair(capacity=capacity, ring_bytes=ring_bytes)
         with theirs, socket.socket(fileno=_bytepath.connect(os.fspath(address), timeout)) as meeting:

@@ -14,7 +14,16 @@ from typing import Any, Literal, TypeVar
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
-from bytepath._sharing import CAPACITY, MOMENT_S, RING_BYTES, Readers, check_ring_bytes, detached, keep_account_of, until
+from bytepath._sharing import (
+    CAPACITY,
+    MOMENT_S,
+    RING_BYTES,
+    Readers,
+    check_ring_bytes,
+    detached,
+    keep_account_of,
+    until,
+)
 from bytepath._pickling import dumps, loads
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue"]
@@ -391,8 +400,8 @@ class Queue:
             self.close()
 
     def _let_go_if_closed(self) -> None:
-        """For who has just made an end: another thread may have closed the queue meanwhile, which does not wait for that,
-        as it may last."""
+        """For who has just made an end: another thread may have closed the queue meanwhile, which does not wait for
+        that, as it may last."""
         if self._closed:
             self._let_go()
             self._check_open()

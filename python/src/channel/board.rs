@@ -174,8 +174,9 @@ impl Board {
         self.word(index).load(SeqCst) as i64
     }
 
-    /// Whether nothing is inside, and all is done. Whoever puts what follows from a task, and then tells that the task is
-    /// done, may do so between the two looks: so both count only where nothing was told meanwhile.
+    /// Whether nothing is inside, and all is done. Whoever puts what follows from a task, and then
+    /// tells that the task is done, may do so between the two looks: so both count only where
+    /// nothing was told meanwhile.
     fn is_done(&self) -> bool {
         let before = self.count(DONE);
         self.count(INSIDE) <= 0 && self.count(UNDONE) <= 0 && self.count(DONE) == before

@@ -32,7 +32,8 @@ const LOOK: Duration = Duration::from_millis(10);
 const ACCEPTS_MAX: usize = 64;
 /// Those that wait to be taken, and are told that nobody takes them any more; the kernel has fewer wait.
 const TOLD_MAX: usize = 1 << 16;
-/// Whoever has said what it is offers its ring at once, which is not waited for with what others need.
+/// Whoever has said what it is offers its ring at once, which is not waited for with what others
+/// need.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Whoever has connected has begun to say it after so long, or is let go.
 const SILENCE_MAX: Duration = Duration::from_secs(30);

@@ -33,8 +33,9 @@ const IN_VAIN_MAX: u32 = 10;
 /// That fewer messages are inside is waited for so many seconds at once.
 const COUNTED_MAX: f64 = 0.05;
 /// Why the ring cannot be handed over.
-const TOO_MUCH: &str = "cannot hand the channel's memory over: as many descriptors of this user are under way, to \
-    processes that have not taken them yet, as one may have open; try again when they have, or raise `ulimit -n`";
+const TOO_MUCH: &str = "cannot hand the channel's memory over: as many descriptors of this user \
+    are under way, to processes that have not taken them yet, as one may have open; try again when \
+    they have, or raise `ulimit -n`";
 /// An end that need not wait looks so often whether the other one is still there.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -76,8 +77,9 @@ struct Parcel {
 
 #[pymethods]
 impl Outbox {
-    /// Connects to whoever receives at an address, or will; to the receiver of a queue with the token of its board, or
-    /// to none where so many wait for it, or so much of this user's is under way, that there was no room in time.
+    /// Connects to whoever receives at an address, or will; to the receiver of a queue with the
+    /// token of its board, or to none where so many wait for it, or so much of this user's is under way,
+    /// that there was no room in time.
     #[staticmethod]
     #[pyo3(signature = (address, ring_bytes, capacity, patience, board=None))]
     fn connect(
@@ -92,7 +94,7 @@ impl Outbox {
             let connection = connected(py, address, patience)?;
             return Outbox::of(py, connection, ring_bytes, capacity).map(Some);
         };
-        // First: each connection takes a place among those that wait, until the receiver looks at it.
+        // First: each connection takes a place among those that wait until the receiver looks.
         if !Connection::can_hand_over().map_err(|error| raised(py, error))? {
             return Ok(None);
         }

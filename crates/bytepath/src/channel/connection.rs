@@ -319,8 +319,8 @@ impl Connection {
         Ok((Connection { socket: one }, Connection { socket: other }))
     }
 
-    /// Whether as many descriptors can be handed over now as a sender begins with, its ring's and its table's: no more of a
-    /// user may be under way than a process may have open (ETOOMANYREFS).
+    /// Whether as many descriptors can be handed over now as a sender begins with, its ring's and
+    /// its table's: no more of a user may be under way than a process may have open (ETOOMANYREFS).
     ///
     /// # Errors
     /// The process or the system is out of descriptors.

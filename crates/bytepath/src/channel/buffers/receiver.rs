@@ -61,8 +61,8 @@ impl Connection {
         Ok(BufferReceiver { messages, segments: HashMap::new(), slots: None, handed_out: None })
     }
 
-    /// Whether [`Connection::buffer_receiver`] need not wait for the other end now: the ring has come that it offers, or
-    /// it is gone, or says what a sender of messages with buffers does not.
+    /// Whether [`Connection::buffer_receiver`] need not wait for the other end now: the ring has
+    /// come that it offers, or it is gone, or says what a sender of messages with buffers does not.
     pub fn has_offered_buffers(&self) -> bool {
         let mut said = [0; PACKET_BYTES];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;

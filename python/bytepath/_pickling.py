@@ -21,6 +21,9 @@ _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 # tenth of what its pickle does, which counts where arrays are small.
 _ARRAY = b"\x01"
 _ARRAY_KINDS = frozenset("biufc")
+# numpy numbers the types that others add from here on (NPY_USERDEF), or below zero: their names are those of other
+# types, or of none.
+_ADDED_TYPES = 256
 
 
 def dumps(obj: Any) -> tuple[Any, list[Any]]:
@@ -31,8 +34,9 @@ def dumps(obj: Any) -> tuple[Any, list[Any]]:
     # Another thread may be in the middle of importing it.
     if kind is getattr(sys.modules.get("numpy"), "ndarray", None) and obj.dtype.kind in _ARRAY_KINDS:
         flags, dtype = obj.flags, obj.dtype
-        # Its name says all of a type that nothing was added to.
-        if (flags.c_contiguous or flags.f_contiguous) and dtype.metadata is None:
+        # Its name says all of a type of numpy's that nothing was added to.
+        is_plain = 0 <= dtype.num < _ADDED_TYPES and dtype.metadata is None
+        if is_plain and (flags.c_contiguous or flags.f_contiguous):
             told = (dtype.str, obj.shape, "C" if flags.c_contiguous else "F")
             return _ARRAY + pickle.dumps(told, 5), [obj] if obj.nbytes else []
     buffers: list[Any] = []

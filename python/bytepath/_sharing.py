@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import asyncio
 
 RING_BYTES = 512 << 10
+# Who meets others at an address takes no larger ring of theirs, which could be there to use up its memory: the
+# library's RING_BYTES_TAKEN.
+RING_BYTES_MOST = 64 << 20
 CAPACITY = 256 << 20
 # Between two looks of an event loop at what no descriptor tells.
 MOMENT_S = 0.002
@@ -92,6 +95,15 @@ os.register_at_fork(
     after_in_parent=_bytepath.forked_in_parent,
     after_in_child=_bytepath.forked_in_child,
 )
+
+
+def check_ring_bytes(ring_bytes: int) -> None:
+    """Refuses a ring that whoever is at an address would not take: it would learn that only after objects are in it."""
+    if ring_bytes > RING_BYTES_MOST:
+        raise ValueError(
+            f"a ring of {ring_bytes} bytes is larger than the other end of an address takes: ring_bytes is "
+            f"{RING_BYTES_MOST} (64 MiB) at the most; large buffers do not go through it, see capacity"
+        )
 
 
 def detached(given: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import errno
 import os
 import socket
 import weakref
@@ -10,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from multiprocessing.reduction import DupFd
-from threading import Lock
+from threading import RLock
 from time import monotonic
 from typing import Any
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
-from bytepath._sharing import CAPACITY, RING_BYTES, Readers, detached, keep_account_of, until
+from bytepath._sharing import CAPACITY, RING_BYTES, Readers, check_ring_bytes, detached, keep_account_of, until
 from bytepath._pickling import dumps, loads
 
 __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGone"]
@@ -24,6 +25,9 @@ __all__ = ["AsyncChannel", "Channel", "ChannelError", "ChannelListener", "PeerGo
 # What a channel says first where its ends meet at an address; the descriptors of its two directions come
 # with it.
 _HELLO = b"bytepath channel 1"
+
+# What is lacking for a while: descriptors, here or on their way to others, and memory.
+_LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS})
 
 # How long whoever has connected may take to say it, at most and at least.
 _PATIENCE_S = 5.0
@@ -48,8 +52,9 @@ class Channel:
         self._inbox: _bytepath.Inbox | None = None
         self._outbox: _bytepath.Outbox | None = None
         self._readers = Readers()
-        # Held by the thread that makes an end: the others use the same one.
-        self._making = Lock()
+        # Held by the thread that makes an end, which the others use, too, and by one that closes it. A handler of a
+        # signal may do that in the middle of what its thread makes.
+        self._making = RLock()
         # Why it could not be made: the descriptor is gone, and so is any other chance.
         self._unmade: dict[str, Exception] = {}
         self._owner = 0
@@ -61,8 +66,14 @@ class Channel:
     def pair(cls, *, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES) -> tuple[Channel, Channel]:
         """Both ends of a new channel. Give one to another process, and close it here: while it is open here,
         the death of that process goes unnoticed."""
-        there = [s.detach() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
-        back = [s.detach() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)]
+        one_way = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            other_way = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError:
+            for end in one_way:
+                end.close()
+            raise
+        there, back = ([end.detach() for end in way] for way in (one_way, other_way))
         one = cls(back[1], there[0], capacity=capacity, ring_bytes=ring_bytes)
         other = cls(there[1], back[0], capacity=capacity, ring_bytes=ring_bytes)
         one._pair, other._pair = (os.getpid(), weakref.ref(other)), (os.getpid(), weakref.ref(one))
@@ -73,7 +84,9 @@ class Channel:
         cls, address: str | os.PathLike[str], *, timeout: float = 5.0, capacity: int = CAPACITY, ring_bytes: int = RING_BYTES
     ) -> Channel:
         """An end of a channel to a process that is not related, and listens at this address
-        (`ChannelListener`), or will before the time is over. ChannelError where it is another user's."""
+        (`ChannelListener`), or will before the time is over. ChannelError where it is another user's. `ring_bytes`:
+        64 MiB at the most (ValueError)."""
+        check_ring_bytes(ring_bytes)
         ours, theirs = cls.pair(capacity=capacity, ring_bytes=ring_bytes)
         with theirs, socket.socket(fileno=_bytepath.connect(os.fspath(address), timeout)) as meeting:
             socket.send_fds(meeting, [_HELLO], [theirs._receives, theirs._sends])
@@ -91,10 +104,10 @@ class Channel:
     def _send_first(self) -> _bytepath.Outbox:
         self._belongs_here()
         with self._making:
-            if self._outbox is None:
-                fd, self._sends = self._sends, -1
-                with self._making_once("sends"):
+            if self._outbox is None and not self._closed:
+                with self._making_of("_sends") as fd:
                     self._outbox = _bytepath.Outbox.from_fd(fd, self._ring_bytes, self._capacity)
+            self._let_go_if_closed()
             return self._outbox  # type: ignore[return-value]
 
     # ---- receiving -----------------------------------------------------------------------------
@@ -127,21 +140,33 @@ class Channel:
     def _receive_first(self) -> _bytepath.Inbox:
         self._belongs_here()
         with self._making:
-            if self._inbox is None:
-                fd, self._receives = self._receives, -1
-                with self._making_once("receives"):
+            if self._inbox is None and not self._closed:
+                with self._making_of("_receives") as fd:
                     self._inbox = _bytepath.Inbox.from_fd(fd, self._ring_bytes)
+            self._let_go_if_closed()
             return self._inbox  # type: ignore[return-value]
 
     @contextmanager
-    def _making_once(self, what: str) -> Iterator[None]:
-        if what in self._unmade:
-            raise self._unmade[what].with_traceback(None)
+    def _making_of(self, which: str) -> Iterator[int]:
+        """A copy of a descriptor, to make an end of. It stays where that lacked what may be there the next time."""
+        if which in self._unmade:
+            raise self._unmade[which].with_traceback(None)
+        fd = getattr(self, which)
         try:
-            yield
+            yield os.dup(fd)
         except Exception as error:
-            self._unmade[what] = error
+            if isinstance(error, MemoryError) or getattr(error, "errno", None) in _LACKS:
+                raise
+            self._unmade[which] = error
+            self._end_descriptor(which, fd)
             raise
+        self._end_descriptor(which, fd)
+
+    def _end_descriptor(self, which: str, fd: int) -> None:
+        # Unless a handler of a signal has closed all meanwhile.
+        if getattr(self, which) == fd:
+            setattr(self, which, -1)
+            os.close(fd)
 
     @property
     def aio(self) -> AsyncChannel:
@@ -151,8 +176,7 @@ class Channel:
     # ---- whose it is ---------------------------------------------------------------------------
 
     def _belongs_here(self) -> None:
-        if self._closed:
-            raise ValueError("this end of the channel is closed")
+        self._let_go_if_closed()
         if self._owner not in (0, os.getpid()):
             raise RuntimeError(
                 f"this end of the channel belongs to process {self._owner}, which has used it; a process that "
@@ -162,6 +186,12 @@ class Channel:
             self._owner = os.getpid()
             keep_account_of(self)
             self._close_the_makers()
+
+    def _let_go_if_closed(self) -> None:
+        if self._closed:
+            # What was made meanwhile, too.
+            self.close()
+            raise ValueError("this end of the channel is closed")
 
     def _close_the_makers(self) -> None:
         """Closes the other end here, where this one was given to a process that multiprocessing has forked: what it
@@ -176,12 +206,15 @@ class Channel:
     def close(self) -> None:
         """Closes this end. The other one receives what was sent, and then EOFError."""
         self._closed = True
-        self._let_go()
+        with self._making:
+            self._let_go()
+            # With the descriptors that they wait for.
+            self._outbox = self._inbox = None
+            for fd in (self._receives, self._sends):
+                if fd >= 0:
+                    os.close(fd)
+            self._receives = self._sends = -1
         self._readers.end()
-        for fd in (self._receives, self._sends):
-            if fd >= 0:
-                os.close(fd)
-        self._receives = self._sends = -1
 
     @property
     def closed(self) -> bool:
@@ -212,7 +245,7 @@ class Channel:
                 end.abandon()
         self._outbox = self._inbox = None
         self._readers = Readers()
-        self._making = Lock()
+        self._making = RLock()
         for fd in (self._receives, self._sends):
             if fd >= 0:
                 os.close(fd)
@@ -270,7 +303,9 @@ class ChannelListener:
         users are refused, and it goes on waiting, as it does where one hangs up before it has said what it is.
 
         ChannelError where who has connected is no channel of this version, and TimeoutError, with no `timeout`
-        as well, where it says nothing for 5 s. The listener goes on listening: call it again."""
+        as well, where it says nothing for 5 s. The listener goes on listening: call it again. `ring_bytes`: 64 MiB
+        at the most (ValueError)."""
+        check_ring_bytes(ring_bytes)
         if self._listener is None:
             raise RuntimeError(f"this listener belongs to process {self._owner}, which a process forked from it cannot use")
         end = None if timeout is None else monotonic() + timeout

@@ -8,13 +8,22 @@ from collections.abc import Callable
 from multiprocessing.reduction import DupFd
 from operator import index
 from queue import Empty, Full
-from threading import Lock
-from time import monotonic
+from threading import Lock, RLock
+from time import monotonic, sleep
 from typing import Any, Literal, TypeVar
 
 from bytepath import _bytepath
 from bytepath._channel_errors import ChannelError, PeerGone
-from bytepath._sharing import CAPACITY, MOMENT_S, RING_BYTES, Readers, detached, keep_account_of, until
+from bytepath._sharing import (
+    CAPACITY,
+    MOMENT_S,
+    RING_BYTES,
+    Readers,
+    check_ring_bytes,
+    detached,
+    keep_account_of,
+    until,
+)
 from bytepath._pickling import dumps, loads
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue"]
@@ -26,6 +35,8 @@ _Kind = TypeVar("_Kind", bound="Queue")
 _BACKLOG = 1024
 # What all of a queue that many get from have together; memory is taken as it fills.
 _POOL_RING_BYTES = 64 << 20
+# An attempt to be one of them lasts no longer: closing ends it.
+_CONNECTS_S = 0.05
 # As many objects as there is memory for.
 _NO_LIMIT = 2**63 - 1
 
@@ -95,7 +106,9 @@ class Queue:
         capacity: int = CAPACITY,
         ring_bytes: int = RING_BYTES,
     ) -> _Kind:
-        """A putting end of a queue that listens at this address, or will before the time is over."""
+        """A putting end of a queue that listens at this address, or will before the time is over. `ring_bytes`: 64 MiB
+        at the most (ValueError)."""
+        check_ring_bytes(ring_bytes)
         queue, address = cls.__new__(cls), os.fspath(address)
         queue._begin(address, None, None, 0, capacity, ring_bytes)
         queue._outbox = _bytepath.Outbox.connect(address, ring_bytes, capacity, timeout)
@@ -124,6 +137,8 @@ class Queue:
         self._readers = Readers()
         # Held by the thread that makes an end: the others use the same one.
         self._making = Lock()
+        # Held for as long as the listener's descriptor is copied or closed, also by a handler of a signal.
+        self._copying = RLock()
         # The process whose end at an address it is; a queue that is given away belongs to all.
         self._owner = os.getpid() if board is None else 0
         self._closed = False
@@ -135,14 +150,18 @@ class Queue:
 
         When it returns, the object is in memory that outlives this process. `PeerGone` where the process that
         received is gone: what it had not received yet is lost."""
-        if self._pool is not None:
-            if not self._put_into_pool(self._pool, dumps(obj), timeout if block else 0.0):
+        if (pool := self._pool) is not None:
+            if not self._put_into_pool(pool, dumps(obj), timeout if block else 0.0):
                 raise Full
             return
-        outbox = self._outbox or self._put_first()
-        packed = dumps(obj)
         left = timeout if block else 0.0
         until = None if left is None else monotonic() + left
+        outbox = self._outbox or self._put_first(until)
+        if outbox is None:
+            raise Full
+        packed = dumps(obj)
+        if until is not None:
+            left = max(until - monotonic(), 0.0)
         while (sent := self._send(outbox, packed, left, self._readers.looked)) is None:
             if until is not None:
                 left = max(until - monotonic(), 0.0)
@@ -178,12 +197,13 @@ class Queue:
         """Puts an object, for event loops. A task that is cancelled meanwhile has put nothing."""
         import asyncio
 
-        if self._pool is not None:
+        if (pool := self._pool) is not None:
             packed = dumps(obj)
-            while not self._put_into_pool(self._pool, packed, 0.0):
+            while not self._put_into_pool(pool, packed, 0.0):
                 await asyncio.sleep(MOMENT_S)
             return
-        outbox = self._outbox or self._put_first()
+        while (outbox := self._outbox or self._put_first(0.0)) is None:
+            await asyncio.sleep(_CONNECTS_S)
         packed = dumps(obj)
         while True:
             self._check_open()
@@ -204,17 +224,30 @@ class Queue:
         """What counts that an object is to be done."""
         return None
 
-    def _put_first(self) -> _bytepath.Outbox:
+    def _put_first(self, until: float | None) -> _bytepath.Outbox | None:
+        """What this process puts into; None where no more wait to be taken in by the receiver than do, until then."""
         self._check_open()
         if self._board is None:
             raise ValueError(f"this end of the queue at {self._address} receives; put at one that connects")
         keep_account_of(self)
-        with self._making:
-            if self._outbox is None:
-                self._outbox = _bytepath.Outbox.connect(
-                    self._address, self._ring_bytes, self._capacity, 5.0, self._board
-                )
-            return self._outbox
+        left = _CONNECTS_S
+        while True:
+            if until is not None:
+                left = min(max(until - monotonic(), 0.0), _CONNECTS_S)
+            with self._making:
+                outbox = self._outbox
+                if outbox is None:
+                    self._check_open()
+                    try:
+                        outbox = self._outbox = _bytepath.Outbox.connect(
+                            self._address, self._ring_bytes, self._capacity, left, self._board
+                        )
+                    finally:
+                        # It may be that nobody listens any more because this was closed.
+                        self._let_go_if_closed()
+            if outbox is not None or not (until is None or monotonic() < until):
+                return outbox
+            sleep(MOMENT_S)
 
     def _lose_receiver(self, outbox: _bytepath.Outbox, board: _bytepath.Board) -> None:
         """The next put finds the next receiver, if one comes."""
@@ -233,9 +266,9 @@ class Queue:
         without having closed the queue (it was killed), after all that it had put; the queue goes on.
         RuntimeError where another process receives from the queue: one does at a time. Where many get,
         neither is raised: an object that a killed process had got is gone with it."""
-        if self._pool is not None:
+        if (pool := self._pool) is not None:
             self._check_open()
-            message = self._pool.receive(timeout if block else 0.0)
+            message = pool.receive(timeout if block else 0.0)
             if message is None:
                 raise Empty
             return loads(*message)
@@ -269,15 +302,22 @@ class Queue:
         self._check_open()
         if self._board is None:
             raise ValueError(f"this end of the queue at {self._address} puts; get at the one that listens")
-        assert self._listener is not None
         keep_account_of(self)
         with self._making:
-            if self._inbox is None:
+            inbox = self._inbox
+            if inbox is None:
                 # First: whoever claims the queue and cannot have this keeps it from all others.
-                inbox = _bytepath.Inbox.listening(os.dup(self._listener), self._ring_bytes, self._board)
+                inbox = _bytepath.Inbox.listening(self._listener_again(), self._ring_bytes, self._board)
                 self._claim(self._board, inbox)
                 self._inbox = inbox
-            return self._inbox
+                self._let_go_if_closed()
+            return inbox
+
+    def _listener_again(self) -> int:
+        with self._copying:
+            self._check_open()
+            assert self._listener is not None
+            return os.dup(self._listener)
 
     def _claim(self, board: _bytepath.Board, inbox: _bytepath.Inbox) -> None:
         other = board.claim()
@@ -295,8 +335,8 @@ class Queue:
         """About how many objects are in it. NotImplementedError for queues at an address."""
         if self._board is None:
             raise NotImplementedError("how much is in a queue at an address is not told")
-        if self._pool is not None:
-            return self._pool.count()
+        if (pool := self._pool) is not None:
+            return pool.count()
         if not self._address:
             self._check_open()
         return self._board.inside()
@@ -338,9 +378,10 @@ class Queue:
         self._let_go()
         self._readers.end()
         self._pool = None
-        if self._listener is not None:
-            os.close(self._listener)
-            self._listener = None
+        with self._copying:
+            listener, self._listener = self._listener, None
+            if listener is not None:
+                os.close(listener)
 
     def join_thread(self) -> None:
         """Returns: no thread is needed. What was put is where it has to be when `put` returns."""
@@ -357,6 +398,13 @@ class Queue:
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
             self.close()
+
+    def _let_go_if_closed(self) -> None:
+        """For who has just made an end: another thread may have closed the queue meanwhile, which does not wait for
+        that, as it may last."""
+        if self._closed:
+            self._let_go()
+            self._check_open()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -400,6 +448,7 @@ class Queue:
             inbox.abandon()
         self._readers = Readers()
         self._making = Lock()
+        self._copying = RLock()
 
     def __reduce__(self) -> Any:
         self._check_open()

@@ -54,6 +54,15 @@ def work(tasks: bytepath.JoinableQueue, results: bytepath.Queue) -> None:
     tasks.task_done()
 
 
+def follow(tasks: bytepath.JoinableQueue, last: str) -> None:
+    """Each task puts the next one before it is done; before the last one is, there is a file."""
+    while count := tasks.get():
+        tasks.put(count - 1)
+        tasks.task_done()
+    open(last, "x").close()
+    tasks.task_done()
+
+
 def put_as(queue: bytepath.Queue, user: int, objects: list) -> None:
     os.setuid(user)
     for each in objects:

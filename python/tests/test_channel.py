@@ -112,6 +112,17 @@ def test_what_was_added_to_the_type_of_an_array_comes_with_it():
         assert got.dtype.metadata == {"unit": "m"} and got[-1] == items - 1
 
 
+@pytest.mark.parametrize("name", ["float8_e5m2", "bfloat16", "int4"])
+def test_an_array_of_a_type_that_others_have_added_to_numpy_comes_out_as_it_went_in(name):
+    added = pytest.importorskip("ml_dtypes", reason="no package is here that adds types to numpy")
+    channel, other = bytepath.Channel.pair()
+    for items in (3, 100_000):
+        sent = np.ones(items, dtype=getattr(added, name))
+        channel.send(sent, timeout=10)
+        got = other.recv(timeout=10)
+        assert got.dtype == sent.dtype and got.tobytes() == sent.tobytes()
+
+
 def test_objects_go_while_another_thread_is_importing_numpy(monkeypatch):
     monkeypatch.setitem(sys.modules, "numpy", types.ModuleType("numpy"))
     channel, other = bytepath.Channel.pair()
@@ -230,6 +241,17 @@ def test_tasks_are_done_when_they_are_told_to_be():
     child.join()
     with pytest.raises(ValueError, match="too many times"):
         tasks.task_done()
+
+
+def test_a_task_that_follows_from_another_one_is_waited_for(tmp_path):
+    tasks = bytepath.JoinableQueue()
+    tasks.put(20_000)
+    child = fork().Process(target=work.follow, args=(tasks, str(tmp_path / "last")))
+    child.start()
+    while not tasks.join(0):
+        pass
+    assert (tmp_path / "last").exists(), "a task was inside, or was worked on"
+    child.join()
 
 
 def test_processes_that_are_not_related_meet_at_an_address(tmp_path):
@@ -874,7 +896,44 @@ def test_a_peer_of_another_version_is_told_from_one_of_this():
     assert queue.get(timeout=10) == "not disturbed"
 
 
+def test_who_has_said_but_the_token_is_not_waited_for():
+    queue = bytepath.Queue()
+    slow = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    slow.connect("\0" + queue._address[1:])
+    slow.send(os.pread(queue._board.fileno(), 16, 48 * 8))
+    with pytest.raises(queues.Empty):
+        queue.get_nowait()
+    # It may take its time to make its ring: what others put comes meanwhile, and then what it puts.
+    queue.put("first")
+    assert queue.get(timeout=30) == "first"
+    outbox = bytepath._bytepath.Outbox.from_fd(slow.detach(), 1 << 14, 1 << 20)
+    assert outbox.send(pickle.dumps("last"), [], 30.0)
+    assert queue.get(timeout=30) == "last"
+
+
+def test_a_ring_that_is_larger_than_the_other_end_takes_is_refused_before_anything_is_put_into_it():
+    address, most = f"@bytepath-test-{os.getpid()}", 64 << 20
+    with bytepath.Queue.listen(address) as queue:
+        with pytest.raises(ValueError, match="64 MiB"):
+            bytepath.Queue.connect(address, ring_bytes=most + 1)
+        # One that asks nobody gets no further, and does not end who listens.
+        bad = bytepath._bytepath.Outbox.connect(address, most + 64, 1 << 20, 5.0)
+        assert bad.send(pickle.dumps("lost"), [], 30.0)
+        with bytepath.Queue.connect(address, ring_bytes=most) as other:
+            other.put(1)
+            assert queue.get(timeout=30) == 1
+        with pytest.raises(queues.Empty):
+            queue.get(timeout=0)
+    with bytepath.ChannelListener(address) as listener:
+        with pytest.raises(ValueError, match="64 MiB"):
+            bytepath.Channel.connect(address, ring_bytes=most + 1)
+        with pytest.raises(ValueError, match="64 MiB"):
+            listener.accept(timeout=0, ring_bytes=most + 1)
+
+
 def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
+    # What other tests have left.
+    gc.collect()
     queue = bytepath.Queue()
     queue.put(np.arange(100_000))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import gc
 import itertools
 import multiprocessing
@@ -11,11 +13,13 @@ import queue as queues
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable, Iterator
 
 import channel_work as work
@@ -61,6 +65,12 @@ def wait_until_in(function: str, count: int) -> None:
         if sum(any(frame.name == function for frame in stack) for stack in stacks) >= count:
             return
         pause.wait(0.005)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    while not is_so():
+        pause.wait(0.001)
 
 
 def late(channel: bytepath.Channel, tasks: bytepath.Queue, results: bytepath.Queue) -> None:
@@ -373,6 +383,160 @@ def test_what_handlers_of_signals_raise_leaves_the_count_as_it_is(kind):
     assert queue.qsize() == 0
 
 
+@pytest.mark.parametrize("use", ["send", "recv", "put", "get"])
+def test_an_end_that_is_closed_while_a_thread_makes_it_is_closed(monkeypatch, use):
+    if use in ("put", "get"):
+        end = bytepath.Queue()
+        peer, work = None, {"put": lambda: end.put(1), "get": lambda: end.get(timeout=30)}[use]
+    else:
+        end, peer = bytepath.Channel.pair()
+        work = {"send": lambda: end.send(1), "recv": lambda: end.recv(timeout=30)}[use]
+    kind, maker = {
+        "send": ("Outbox", "from_fd"), "recv": ("Inbox", "from_fd"),
+        "put": ("Outbox", "connect"), "get": ("Inbox", "listening"),
+    }[use]  # fmt: skip
+    begun, make = threading.Event(), getattr(getattr(bytepath._bytepath, kind), maker)
+
+    def made(*arguments: object) -> object:
+        begun.set()
+        wait_until(lambda: end._closed)
+        return make(*arguments)
+
+    monkeypatch.setattr(bytepath._bytepath, kind, types.SimpleNamespace(**{maker: made}))
+    raised = outcome(work)
+    assert begun.wait(30)
+    end.close()
+    error = raised()
+    assert isinstance(error, ValueError) and "is closed" in str(error), repr(error)
+    assert end._outbox is end._inbox is None
+    if use == "send":
+        with pytest.raises(EOFError):
+            peer.recv(timeout=30)
+    if use == "recv":
+        with pytest.raises(bytepath.PeerGone):
+            peer.send(1)
+
+
+@pytest.mark.parametrize("use", ["send", "recv", "put", "get"])
+def test_a_thread_that_waits_for_another_one_to_make_an_end_is_told_that_it_was_closed(use):
+    end, _peer = (bytepath.Queue(), None) if use in ("put", "get") else bytepath.Channel.pair()
+    work = getattr(end, use)
+    raised = []
+
+    def run() -> None:
+        try:
+            work(*([1] if use in ("send", "put") else []), timeout=30)
+        except Exception as error:
+            raised.append(error)
+
+    end._making.acquire()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    wait_until_in(f"_{use}_first".replace("recv", "receive"), 1)
+    end.close()
+    end._making.release()
+    thread.join(30)
+    assert [type(error) for error in raised] == [ValueError], raised
+
+
+def test_a_handler_of_a_signal_may_close_the_end_that_its_thread_makes(monkeypatch):
+    here, there = bytepath.Channel.pair()
+    make = bytepath._bytepath.Outbox.from_fd
+
+    def made(*arguments: object) -> object:
+        signal.raise_signal(signal.SIGUSR1)
+        return make(*arguments)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: here.close())
+    try:
+        monkeypatch.setattr(bytepath._bytepath, "Outbox", types.SimpleNamespace(from_fd=made))
+        with pytest.raises(ValueError, match="is closed"):
+            here.send(1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(EOFError):
+        there.recv(timeout=30)
+
+
+def test_an_end_that_is_closed_has_no_descriptors_any_more():
+    # What other tests have left.
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    kept = []
+    for _ in range(10):
+        ends = bytepath.Channel.pair()
+        ends[0].send(1)
+        ends[1].send(ends[1].recv(timeout=30))
+        assert ends[0].recv(timeout=30) == 1
+        kept.extend(ends)
+        for end in ends:
+            end.close()
+            for use in (lambda end=end: end.send(1), end.recv, end.poll, end.fileno, end.watch):
+                with pytest.raises(ValueError, match="is closed"):
+                    use()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+# ---- others who wait ---------------------------------------------------------------------------------
+
+
+def test_a_put_waits_while_as_many_wait_to_be_taken_as_may(monkeypatch):
+    monkeypatch.setattr("bytepath.queue._BACKLOG", 2)
+    queue = bytepath.Queue()
+    for _ in range(3):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            other.connect("\0" + queue._address[1:])
+    with pytest.raises(queues.Full):
+        queue.put_nowait(1)
+    with pytest.raises(queues.Full):
+        queue.put(1, timeout=0.1)
+
+    async def put_when_there_is_room() -> None:
+        putting = asyncio.ensure_future(queue.put_async("async"))
+        await asyncio.sleep(0)
+        assert not putting.done()
+        with pytest.raises(queues.Empty):
+            queue.get_nowait()
+        await asyncio.wait_for(putting, 30)
+
+    asyncio.run(put_when_there_is_room())
+    queue.put("next")
+    assert [queue.get(timeout=30) for _ in range(2)] == ["async", "next"]
+
+
+def use_while_too_much_is_under_way(queue: bytepath.Queue, end: bytepath.Channel, told) -> None:
+    if os.geteuid() == 0:
+        os.setuid(54_321)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    puts, takes = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    puts.setblocking(False)
+    raised: list[object] = []
+    with contextlib.suppress(OSError):
+        while True:
+            socket.send_fds(puts, [b"x"], [0] * 16)
+    for use in (lambda: queue.put_nowait("put"), lambda: end.send("sent"), lambda: end.send("sent")):
+        try:
+            use()
+            raised.append(None)
+        except (OSError, queues.Full) as error:
+            raised.append(getattr(error, "errno", type(error).__name__))
+    takes.close()
+    queue.put("put", timeout=30)
+    end.send("sent", timeout=30)
+    told.send(raised)
+
+
+def test_what_lacks_descriptors_that_are_under_way_is_put_and_sent_when_they_have_come():
+    queue, (here, there) = bytepath.Queue(), bytepath.Channel.pair()
+    tells, told = multiprocessing.Pipe()
+    child = fork().Process(target=use_while_too_much_is_under_way, args=(queue, there, told))
+    child.start()
+    assert queue.get(timeout=30) == "put"
+    assert tells.poll(30) and tells.recv() == ["Full", errno.ETOOMANYREFS, errno.ETOOMANYREFS]
+    assert here.recv(timeout=30) == "sent"
+    child.join()
+
+
 # ---- descriptors that run out -----------------------------------------------------------------------
 
 
@@ -453,6 +617,29 @@ def test_a_receiver_that_could_not_begin_keeps_the_queue_from_nobody(spare):
     child.start()
     assert tells[0].poll(30) and tells[0].recv() == 1
     child.join()
+
+
+@pytest.mark.parametrize("spare", range(12))
+def test_an_end_that_descriptors_ran_out_for_is_made_when_there_are_some(spare):
+    here, there = bytepath.Channel.pair()
+    gc.collect()
+    with spare_descriptors(spare):
+        with contextlib.suppress(OSError):
+            here.send(1)
+        with contextlib.suppress(OSError, TimeoutError):
+            there.recv(timeout=0)
+    # What went at once was the first one.
+    here.send(2, timeout=30)
+    assert there.recv(timeout=30) in (1, 2)
+
+
+@pytest.mark.parametrize("spare", range(4))
+def test_a_channel_that_descriptors_ran_out_for_keeps_none(spare):
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    with spare_descriptors(spare), pytest.raises(OSError, match="Too many open files"):
+        bytepath.Channel.pair()
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.mark.parametrize("spare", range(3))

@@ -19,6 +19,8 @@ const RECEIVER: usize = 0;
 const INSIDE: usize = 16;
 const UNDONE: usize = 32;
 const TOKEN: usize = 48;
+/// How often something was told to be done.
+const DONE: usize = 50;
 const PUTTING: usize = 64;
 const CHANGES: usize = 1;
 const WAITING: usize = 2;
@@ -103,14 +105,17 @@ impl Board {
     }
 
     pub(super) fn add_undone(&self, count: i64) {
+        if count < 0 {
+            // First, for who looks meanwhile.
+            self.word(DONE).fetch_add(1, SeqCst);
+        }
         self.add(UNDONE, count);
     }
 
     /// Waits until nothing is inside, and all that was got is done; false where that did not come in time.
     fn wait_until_done(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         // That less is inside without having been got is seen at the next look.
-        let is_done = || self.count(INSIDE) <= 0 && self.count(UNDONE) <= 0;
-        self.wait(py, UNDONE, Deadline::after(timeout), is_done)
+        self.wait(py, UNDONE, Deadline::after(timeout), || self.is_done())
     }
 }
 
@@ -167,6 +172,14 @@ impl Board {
 
     fn count(&self, index: usize) -> i64 {
         self.word(index).load(SeqCst) as i64
+    }
+
+    /// Whether nothing is inside, and all is done. Whoever puts what follows from a task, and then
+    /// tells that the task is done, may do so between the two looks: so both count only where
+    /// nothing was told meanwhile.
+    fn is_done(&self) -> bool {
+        let before = self.count(DONE);
+        self.count(INSIDE) <= 0 && self.count(UNDONE) <= 0 && self.count(DONE) == before
     }
 
     fn try_take_room(&self, ours: u64, most: i64) -> Option<usize> {

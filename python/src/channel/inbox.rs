@@ -32,9 +32,10 @@ const LOOK: Duration = Duration::from_millis(10);
 const ACCEPTS_MAX: usize = 64;
 /// Those that wait to be taken, and are told that nobody takes them any more; the kernel has fewer wait.
 const TOLD_MAX: usize = 1 << 16;
-/// Whoever has connected says at once what it is.
+/// Whoever has said what it is offers its ring at once, which is not waited for with what others
+/// need.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// And has begun to after so long, or is let go.
+/// Whoever has connected has begun to say it after so long, or is let go.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Descriptors that taking somebody in takes, at the most: two that may come with what it says, and one in
 /// store.
@@ -74,6 +75,10 @@ struct Newcomer {
     connection: Connection,
     since: Instant,
     is_watched: bool,
+    /// Since when it says something, the token apart.
+    begun: Option<Instant>,
+    /// It has said the token, or need not.
+    is_known: bool,
 }
 
 /// What there is now.
@@ -116,7 +121,7 @@ impl Inbox {
         let connection = connection.map_err(|error| raised(py, error))?;
         let inbox = Inbox::empty(ring_bytes)?;
         inbox.watch_fd(&connection)?;
-        let newcomer = Newcomer { connection, since: Instant::now(), is_watched: true };
+        let newcomer = Newcomer { is_watched: true, ..Newcomer::new(connection, true) };
         inbox.state().newcomers.push(newcomer);
         Ok(inbox)
     }
@@ -335,15 +340,20 @@ impl State {
         while at < self.newcomers.len() {
             // What this process is short of may be there the next time; until then the newcomer stays one.
             self.newcomers[at].be_watched(events)?;
-            let Newcomer { connection, since, .. } = &self.newcomers[at];
-            if is_readable(connection) {
-                make_sure_of_descriptors(connection, TAKING_IN_FDS)?;
-                let newcomer = self.newcomers.remove(at);
-                self.take_in(newcomer.connection);
-            } else if self.listener.is_some() && since.elapsed() > SILENCE_MAX {
-                drop(self.newcomers.remove(at));
-            } else {
-                at += 1;
+            let newcomer = &mut self.newcomers[at];
+            match newcomer.heard(self.token) {
+                Heard::All => {
+                    make_sure_of_descriptors(&newcomer.connection, TAKING_IN_FDS)?;
+                    let newcomer = self.newcomers.remove(at);
+                    self.take_in(newcomer.connection);
+                }
+                Heard::Stranger => drop(self.newcomers.remove(at)),
+                Heard::Part
+                    if self.listener.is_some() && newcomer.since.elapsed() > SILENCE_MAX =>
+                {
+                    drop(self.newcomers.remove(at));
+                }
+                Heard::Part => at += 1,
             }
         }
         accepted
@@ -359,28 +369,28 @@ impl State {
             }
             make_sure_of_descriptors(listener, ACCEPTING_FDS)?;
             let Some(connection) = listener.try_accept().map_err(error)? else { break };
-            let since = Instant::now();
-            self.newcomers.push(Newcomer { connection, since, is_watched: false });
+            self.newcomers.push(Newcomer::new(connection, self.token.is_none()));
         }
         Ok(())
     }
 
     fn take_in(&mut self, connection: Connection) {
-        let mut setup = setup(self.ring_bytes, PATIENCE);
-        if let Some(token) = self.token {
-            if !says(&connection, token) {
-                return;
-            }
-            // A process that has dropped its rights since it was given the queue is another user's.
-            if connection.check_user(Users::Same).is_err() {
-                setup.users = Users::Any;
-            }
+        // What a listener's newcomers had to say they have said, or have had their time for.
+        let patience = if self.listener.is_some() { Duration::ZERO } else { PATIENCE };
+        let mut setup = setup(self.ring_bytes, patience);
+        // A process that has dropped its rights since it was given the queue is another user's.
+        if self.token.is_some() && connection.check_user(Users::Same).is_err() {
+            setup.users = Users::Any;
         }
         match connection.buffer_receiver(&setup) {
             Ok(lane) => self.lanes.push(lane),
             // Whoever connects to a listener may be anybody; such is let go and forgotten.
             Err(
-                ChannelError::Stranger { .. } | ChannelError::Stray(_) | ChannelError::Silent(_),
+                ChannelError::Stranger { .. }
+                | ChannelError::Stray(_)
+                | ChannelError::Silent(_)
+                | ChannelError::Mismatch(_)
+                | ChannelError::Unsafe(_),
             ) if self.listener.is_some() => {}
             // It ended before it had begun.
             Err(ChannelError::HungUp) => {}
@@ -389,7 +399,43 @@ impl State {
     }
 }
 
+/// What a newcomer has said.
+enum Heard {
+    /// All that it is taken in with, or that it is not.
+    All,
+    /// Not yet all.
+    Part,
+    /// Not the token.
+    Stranger,
+}
+
 impl Newcomer {
+    fn new(connection: Connection, is_known: bool) -> Newcomer {
+        let since = Instant::now();
+        Newcomer { connection, since, is_watched: false, begun: None, is_known }
+    }
+
+    /// Looks at what it has said, without waiting for more.
+    fn heard(&mut self, token: Option<[u8; 16]>) -> Heard {
+        if !self.is_known && is_readable(&self.connection) {
+            if !token.is_some_and(|token| says(&self.connection, token)) {
+                return Heard::Stranger;
+            }
+            self.is_known = true;
+        }
+        if !self.is_known || !is_readable(&self.connection) {
+            return Heard::Part;
+        }
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        // Another user is not waited for, unless it has said the token.
+        let is_refused = || token.is_none() && self.connection.check_user(Users::Same).is_err();
+        let is_over = begun.elapsed() > PATIENCE;
+        match is_over || self.connection.has_offered_buffers() || is_refused() {
+            true => Heard::All,
+            false => Heard::Part,
+        }
+    }
+
     fn be_watched(&mut self, events: &OwnedFd) -> Result<(), PyError> {
         if !self.is_watched {
             watch_fd(events, &self.connection).map_err(|errno| -> PyError {

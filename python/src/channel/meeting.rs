@@ -98,17 +98,26 @@ pub(super) fn connected(
     address: std::ffi::OsString,
     patience: f64,
 ) -> PyResult<Connection> {
+    connected_in_time(py, address, patience)?.ok_or_else(|| {
+        let patience = Duration::try_from_secs_f64(patience).unwrap_or_default();
+        raised(py, ChannelError::Silent(patience))
+    })
+}
+
+/// The same; none where as many waited all the time to be taken as may.
+pub(super) fn connected_in_time(
+    py: Python<'_>,
+    address: std::ffi::OsString,
+    patience: f64,
+) -> PyResult<Option<Connection>> {
     let address = Address::parse(address).map_err(|error| raised(py, error))?;
     // One that is no time at all still tries once.
     let deadline = Deadline::after(Some(patience.clamp(0.0, 1e9)));
     loop {
         match py.detach(|| Connection::connect(&address, deadline.slice())) {
             Err(error) if is_not_there_yet(&error) && !deadline.is_over() => py.check_signals()?,
-            Err(ChannelError::Silent(_)) => {
-                let patience = Duration::try_from_secs_f64(patience).unwrap_or_default();
-                return Err(raised(py, ChannelError::Silent(patience)));
-            }
-            connected => return connected.map_err(|error| raised(py, error)),
+            Err(ChannelError::Silent(_)) => return Ok(None),
+            connected => return connected.map(Some).map_err(|error| raised(py, error)),
         }
     }
 }

@@ -8,13 +8,14 @@ use bytepath::channel::{BufferSender, ChannelError, Connection, Draft, Users};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::event::epoll;
+use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use super::board::Board;
-use super::errors::{raised, taken_fd};
+use super::errors::{os_error, raised, taken_fd};
 use super::gate;
 use super::head::{Most, Plan};
-use super::meeting::connected;
+use super::meeting::{connected, connected_in_time};
 use super::setup;
 use super::waiting::{Deadline, PyError, Waiter, wait};
 use crate::sys::buffer::LentBytes;
@@ -31,6 +32,10 @@ const MOMENT: f64 = 0.005;
 const IN_VAIN_MAX: u32 = 10;
 /// That fewer messages are inside is waited for so many seconds at once.
 const COUNTED_MAX: f64 = 0.05;
+/// Why the ring cannot be handed over.
+const TOO_MUCH: &str = "cannot hand the channel's memory over: as many descriptors of this user \
+    are under way, to processes that have not taken them yet, as one may have open; try again when \
+    they have, or raise `ulimit -n`";
 /// An end that need not wait looks so often whether the other one is still there.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -72,7 +77,9 @@ struct Parcel {
 
 #[pymethods]
 impl Outbox {
-    /// Connects to whoever receives at an address, or will; to the receiver of a queue with the token of its board.
+    /// Connects to whoever receives at an address, or will; to the receiver of a queue with the
+    /// token of its board, or to none where so many wait for it, or so much of this user's is under way,
+    /// that there was no room in time.
     #[staticmethod]
     #[pyo3(signature = (address, ring_bytes, capacity, patience, board=None))]
     fn connect(
@@ -82,21 +89,30 @@ impl Outbox {
         capacity: usize,
         patience: f64,
         board: Option<&Board>,
-    ) -> PyResult<Outbox> {
-        let connection = connected(py, address, patience)?;
-        if let Some(board) = board {
-            connection.check_user(Users::Same).map_err(|error| raised(py, error))?;
-            // One who is gone by now is told of by what is said next.
-            let _ = rustix::net::send(&connection, &board.token(), SendFlags::NOSIGNAL);
+    ) -> PyResult<Option<Outbox>> {
+        let Some(board) = board else {
+            let connection = connected(py, address, patience)?;
+            return Outbox::of(py, connection, ring_bytes, capacity).map(Some);
+        };
+        // First: each connection takes a place among those that wait until the receiver looks.
+        if !Connection::can_hand_over().map_err(|error| raised(py, error))? {
+            return Ok(None);
         }
-        Outbox::of(py, connection, ring_bytes, capacity)
+        let Some(connection) = connected_in_time(py, address, patience)? else { return Ok(None) };
+        connection.check_user(Users::Same).map_err(|error| raised(py, error))?;
+        // One who is gone by now is told of by what is said next.
+        let _ = rustix::net::send(&connection, &board.token(), SendFlags::NOSIGNAL);
+        Outbox::of(py, connection, ring_bytes, capacity).map(Some)
     }
 
     /// The end that was inherited, or passed on, as a descriptor, which it takes.
     #[staticmethod]
     fn from_fd(py: Python<'_>, fd: i32, ring_bytes: usize, capacity: usize) -> PyResult<Outbox> {
-        let connection = Connection::from_fd(taken_fd(fd)?);
-        Outbox::of(py, connection.map_err(|error| raised(py, error))?, ring_bytes, capacity)
+        let connection = Connection::from_fd(taken_fd(fd)?).map_err(|error| raised(py, error))?;
+        if !Connection::can_hand_over().map_err(|error| raised(py, error))? {
+            return Err(os_error(TOO_MUCH, Errno::TOOMANYREFS));
+        }
+        Outbox::of(py, connection, ring_bytes, capacity)
     }
 
     /// Sends a pickle and its buffers; false where there was no room in time. Where there is a board, which counts
@@ -186,9 +202,10 @@ impl Outbox {
         capacity: usize,
     ) -> PyResult<Outbox> {
         let made = py.detach(|| {
-            let sender = connection.buffer_sender(&setup(ring_bytes, Duration::ZERO), capacity)?;
+            // First: once something is said, there is no other try.
             let failed = |errno| ChannelError::Socket { doing: "cannot watch the channel", errno };
             let events = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+            let sender = connection.buffer_sender(&setup(ring_bytes, Duration::ZERO), capacity)?;
             let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
             epoll::add(&events, sender.as_fd(), data, flags).map_err(failed)?;
             Ok((sender, events))

@@ -319,6 +319,22 @@ impl Connection {
         Ok((Connection { socket: one }, Connection { socket: other }))
     }
 
+    /// Whether as many descriptors can be handed over now as a sender begins with, its ring's and
+    /// its table's: no more of a user may be under way than a process may have open (ETOOMANYREFS).
+    ///
+    /// # Errors
+    /// The process or the system is out of descriptors.
+    pub fn can_hand_over() -> Result<bool, ChannelError> {
+        let (one, _other) = Connection::pair()?;
+        for _ in 0..2 {
+            match one.say(&[0], &[one.as_fd()]) {
+                Err(ChannelError::Socket { errno: Errno::TOOMANYREFS, .. }) => return Ok(false),
+                said => said?,
+            }
+        }
+        Ok(true)
+    }
+
     /// An end that was inherited as a descriptor, such as one of [`Connection::pair`].
     ///
     /// # Errors
@@ -338,6 +354,12 @@ impl Connection {
     /// The other end is told that this one is gone, even where a process that was forked still has it.
     pub(super) fn hang_up(&self) {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+
+    /// Whether the other end is gone, as far as it can be seen now.
+    pub(super) fn has_hung_up(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        !rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
     }
 
     pub(super) fn into_socket(self) -> OwnedFd {

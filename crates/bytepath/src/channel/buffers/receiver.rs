@@ -6,11 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use rustix::process::{Pid, getpid};
 
 use super::super::connection::Connection;
 use super::super::error::ChannelError;
-use super::super::hello::Flow;
+use super::super::hello::{Flow, Hello, PACKET_BYTES, Role};
 use super::super::link::{Link, is_hugetlb};
 use super::super::messages::{Message, MessageNow, MessageReceiver};
 use super::super::setup::Setup;
@@ -57,6 +59,22 @@ impl Connection {
         link.take_files()?;
         let messages = MessageReceiver { link, silent: false };
         Ok(BufferReceiver { messages, segments: HashMap::new(), slots: None, handed_out: None })
+    }
+
+    /// Whether [`Connection::buffer_receiver`] need not wait for the other end now: the ring has
+    /// come that it offers, or it is gone, or says what a sender of messages with buffers does not.
+    pub fn has_offered_buffers(&self) -> bool {
+        let mut said = [0; PACKET_BYTES];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let first_bytes = match rustix::net::recv(self, &mut said[..], flags) {
+            Ok((_, first_bytes)) => first_bytes,
+            Err(errno) => return !matches!(errno, Errno::AGAIN | Errno::INTR),
+        };
+        let ours = Hello::ours(Role::Receiver, Flow::Buffers, 0);
+        let is_hello = said.get(..first_bytes).is_some_and(|it| ours.understood(it).is_ok());
+        // Behind the first packet is the second one, or nothing but the end.
+        let is_more = || rustix::io::ioctl_fionread(self).is_ok_and(|all| all > first_bytes as u64);
+        !is_hello || is_more() || self.has_hung_up()
     }
 }
 
@@ -389,6 +407,28 @@ mod tests {
         });
         let mut drafts: Vec<_> = drafts.collect();
         assert!(sender.try_send(b"", &mut drafts).expect("it goes"));
+    }
+
+    #[test]
+    fn a_ring_is_waited_for_until_it_is_offered_or_never_will_be() {
+        let has_offered = |packets: &[&[u8]]| {
+            let (here, there) = Connection::pair().expect("a pair");
+            for packet in packets {
+                here.say(packet, &[]).expect("it is said");
+            }
+            (there.has_offered_buffers(), {
+                drop(here);
+                there.has_offered_buffers()
+            })
+        };
+        let hello = Hello::ours(Role::Sender, Flow::Buffers, 0).packet();
+        let other_flow = Hello::ours(Role::Sender, Flow::Bytes, 0).packet();
+        assert_eq!(has_offered(&[]), (false, true));
+        assert_eq!(has_offered(&[&hello]), (false, true));
+        assert_eq!(has_offered(&[&hello, b"an offer"]), (true, true));
+        assert_eq!(has_offered(&[&other_flow]), (true, true));
+        assert_eq!(has_offered(&[b"hello?"]), (true, true));
+        assert_eq!(has_offered(&[&[7; 2 * PACKET_BYTES]]), (true, true));
     }
 
     #[test]

@@ -40,8 +40,9 @@ impl Connection {
     /// # Errors
     /// The other end is gone, or there is no memory for the ring.
     pub fn buffer_sender(self, setup: &Setup, most: usize) -> Result<BufferSender, ChannelError> {
-        let link = Link::offer_ahead(self, Flow::Buffers, setup)?;
+        // Before the first word, after which there is no other try.
         let (slots, table) = Slots::create()?;
+        let link = Link::offer_ahead(self, Flow::Buffers, setup)?;
         say_file(&link, &[TABLE], Some(table.as_fd()))?;
         let depot = Depot::new(slots, most);
         Ok(BufferSender { messages: MessageSender { link }, depot, watching: false })

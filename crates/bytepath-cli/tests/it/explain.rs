@@ -235,6 +235,36 @@ fn an_interruption_shows_what_there_is_and_leaves_nothing_running() {
     assert!(done.stderr.contains("class"), "{done:?}");
 }
 
+/// timeout(1) sends its signal to its child, and at once to its group.
+#[test]
+fn a_signal_that_comes_twice_at_once_shows_what_there_is() {
+    if !may_see_all() {
+        return;
+    }
+    let pid = std::process::id().to_string();
+    let mut command = bytepath(&["explain", "--pid", &pid, "--for", "300s"]);
+    let mut running = spawned(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let its = Pid::from_child(running.child());
+    let status = format!("/proc/{}/status", its.as_raw_nonzero());
+    let catches = || {
+        let status = fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
+        let caught = caught.and_then(|caught| u64::from_str_radix(caught, 16).ok()).unwrap_or(0);
+        [Signal::TERM, Signal::INT].iter().all(|signal| caught & (1 << (signal.as_raw() - 1)) != 0)
+    };
+    let began = Instant::now();
+    while !catches() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not catch signals");
+        std::thread::yield_now();
+    }
+    // Two that are the same may come as one.
+    for signal in [Signal::TERM, Signal::INT] {
+        rustix::process::kill_process(its, signal).expect("it runs");
+    }
+    let done = running.done();
+    assert!(!done.status.success() && done.stdout.contains("class"), "{done:?}");
+}
+
 #[test]
 fn where_a_file_cannot_be_written_the_old_one_stays() {
     if !may_see_all() {

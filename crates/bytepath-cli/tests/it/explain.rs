@@ -49,8 +49,10 @@ fn a_command_is_explained_and_ends_as_it_would_have() {
 #[test]
 fn what_cannot_be_told_has_failed_unless_the_command_has() {
     for (command, code) in [("true", 1), ("sh -c 'exit 5'", 5)] {
-        let done = shell(&format!("\"$bytepath\" explain -- {command} 2>/dev/full"));
-        assert_eq!(done.status.code(), Some(code), "{command}: {done:?}");
+        for nowhere in ["2>/dev/full", "2>&-"] {
+            let done = shell(&format!("\"$bytepath\" explain -- {command} {nowhere}"));
+            assert_eq!(done.status.code(), Some(code), "{command} {nowhere}: {done:?}");
+        }
     }
 }
 
@@ -381,4 +383,13 @@ fn a_pipeline_that_is_run_is_explained() {
     assert!(done.status.success(), "{done:?}");
     assert_eq!(done.stdout.trim(), "50000000");
     assert!(done.stderr.contains("class") || done.stderr.contains("no samples"), "{done:?}");
+}
+
+#[test]
+fn records_of_any_name_are_put_beside_each_other() {
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::OsStr::from_bytes(b"no-such-\xff#arm");
+    let done = run(bytepath(&["explain", "diff"]).args([name, name]));
+    assert_eq!(done.status.code(), Some(1), "it is no wrong usage: {done:?}");
+    assert!(done.stderr.contains("no-such-\u{fffd}"), "{done:?}");
 }

@@ -208,6 +208,9 @@ fn say(line: std::fmt::Arguments<'_>) {
 /// The same, where what is said is the work.
 fn said(line: std::fmt::Arguments<'_>) -> std::io::Result<()> {
     use std::io::Write as _;
+    if sys::start::was_closed(2) {
+        return Err(rustix::io::Errno::BADF.into());
+    }
     let text = printable(&line.to_string());
     std::io::stderr().write_all(format!("{text}\n").as_bytes())
 }

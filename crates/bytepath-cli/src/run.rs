@@ -203,6 +203,7 @@ fn run_and_explain(
         tells_refusal: options.pipe_size.is_some(),
         decisions: Vec::new(),
         began,
+        looks: 0,
         ended_by: None,
         has_passed_on: false,
         interrupt_was_answered: false,

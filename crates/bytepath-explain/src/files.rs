@@ -6,7 +6,7 @@ use std::fs::{File, Metadata};
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use blazesym::symbolize::source::Elf;
 use framehop::ExplicitModuleSectionInfo;
@@ -32,6 +32,8 @@ pub(crate) struct Files {
 pub(crate) struct Identity {
     pub(crate) device: u64,
     pub(crate) inode: u64,
+    /// What tells an inode from a later one of its number, where the kernel says it.
+    pub(crate) generation: Option<u64>,
 }
 
 /// A file that code was mapped from.
@@ -42,9 +44,17 @@ pub(crate) struct CodeFile {
     segments: Vec<Segment>,
     sections: Option<ExplicitModuleSectionInfo<Bytes>>,
     /// Itself, for its symbols: when they are asked for, its name may be another's, and its process gone.
-    open: OnceLock<File>,
-    /// What it was mapped as, where it could be read.
-    map: Option<Map>,
+    open: Option<File>,
+    /// What it was mapped as and how it was then, where it could be read.
+    seen: Option<(Map, State)>,
+}
+
+/// What changes when a file is made, written or removed: only an open descriptor keeps its inode from being
+/// another's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    changed: (i64, i64),
+    bytes: u64,
 }
 
 /// Of more files than this, the first are kept open: a build runs thousands of programs.
@@ -59,14 +69,15 @@ impl Files {
     /// The number of a file, which is looked at when it comes for the first time.
     pub(crate) fn number_of(&mut self, map: &Map) -> u32 {
         let key = (map.name.clone(), map.file);
-        if let Some(number) = self.by_name.get(&key) {
+        if let Some(number) = self.by_name.get(&key).filter(|known| self.get(**known).is_still(map))
+        {
             return *number;
         }
         let number = u32::try_from(self.all.len()).expect("fewer than 2^32 files are mapped");
         let mut file = CodeFile::of(map);
         match self.kept_open < KEPT_OPEN_MAX {
-            true => self.kept_open += usize::from(file.open.get().is_some()),
-            false => drop(file.open.take()),
+            true => self.kept_open += usize::from(file.open.is_some()),
+            false => file.open = None,
         }
         self.all.push(file);
         self.by_name.insert(key, number);
@@ -81,10 +92,10 @@ impl Files {
 impl CodeFile {
     fn of(map: &Map) -> CodeFile {
         let name = map.name.clone();
-        let open = OnceLock::new();
-        let nothing = CodeFile { name, segments: Vec::new(), sections: None, open, map: None };
+        let nothing =
+            CodeFile { name, segments: Vec::new(), sections: None, open: None, seen: None };
         // What cannot be read has no tables, and its frames have its name instead of their own.
-        let Some(file) = nothing.may_be_read().then(|| opened(map)).flatten() else {
+        let Some((file, state)) = nothing.may_be_read().then(|| opened(map)).flatten() else {
             return nothing;
         };
         let cache = ReadCache::new(&file);
@@ -93,7 +104,16 @@ impl CodeFile {
         drop(cache);
         let (segments, sections) = found.unzip();
         let segments = segments.unwrap_or_default();
-        CodeFile { segments, sections, open: file.into(), map: Some(map.clone()), ..nothing }
+        let seen = Some((map.clone(), state));
+        CodeFile { segments, sections, open: Some(file), seen, ..nothing }
+    }
+
+    /// Whether what is mapped now by its name and identity is this one, and not a later one.
+    fn is_still(&self, map: &Map) -> bool {
+        let Some((_, before)) = self.seen.as_ref().filter(|_| self.open.is_none()) else {
+            return true;
+        };
+        map.file.generation.is_some() || opened(map).is_none_or(|(_, now)| now == *before)
     }
 
     /// Whether it is the name of a file, and not what the kernel calls memory.
@@ -103,21 +123,27 @@ impl CodeFile {
 
     /// Whether there is a file, and it was not to be had.
     pub(crate) fn is_missing(&self) -> bool {
-        self.may_be_read() && self.map.is_none()
+        self.may_be_read() && self.seen.is_none()
     }
 
-    /// Where its symbols are read from.
-    pub(crate) fn symbols(&self) -> Option<Elf> {
-        if self.open.get().is_none() {
-            let _ = self.open.set(opened(self.map.as_ref()?)?);
-        }
-        let path = format!("/proc/self/fd/{}", self.open.get()?.as_raw_fd());
+    /// Where its symbols are read from; with the file that is to be kept until then, where it was not
+    /// kept open.
+    pub(crate) fn symbols(&self) -> Option<(Elf, Option<File>)> {
+        let again = if self.open.is_none() { Some(self.again()?) } else { None };
+        let file = self.open.as_ref().or(again.as_ref())?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         // What a file says of others that have its symbols leads from its name, which here may be a file of
         // somebody else's.
         let by_name = std::fs::read_link(&path).and_then(std::fs::metadata);
         let itself = std::fs::metadata(&path).ok()?;
         let is_here = by_name.is_ok_and(|found| Identity::of(&found) == Identity::of(&itself));
-        Some(Elf { debug_syms: is_here, ..Elf::new(path) })
+        Some((Elf { debug_syms: is_here, ..Elf::new(path) }, again))
+    }
+
+    /// Opens it once more, if it is as it was.
+    fn again(&self) -> Option<File> {
+        let (map, before) = self.seen.as_ref()?;
+        opened(map).filter(|(_, now)| now == before).map(|(file, _)| file)
     }
 
     /// The address that the file itself gives to what lies at `offset`.
@@ -163,7 +189,7 @@ impl CodeFile {
 
 impl Identity {
     fn of(found: &Metadata) -> Identity {
-        Identity { device: found.dev(), inode: found.ino() }
+        Identity { device: found.dev(), inode: found.ino(), generation: None }
     }
 
     /// Whether it is this one. Of btrfs and of overlays mappings tell another device than stat(2) does, which
@@ -175,8 +201,8 @@ impl Identity {
     }
 }
 
-/// The file that was mapped, by whichever name leads to it.
-fn opened(map: &Map) -> Option<File> {
+/// The file that was mapped, by whichever name leads to it, and how it is.
+fn opened(map: &Map) -> Option<(File, State)> {
     let (pid, start, name) = (map.pid, map.start, &map.name);
     let end = start.saturating_add(map.bytes);
     let names = [
@@ -191,7 +217,8 @@ fn opened(map: &Map) -> Option<File> {
     names.iter().find_map(|name| {
         let file = File::options().read(true).custom_flags(flags).open(name).ok()?;
         let found = file.metadata().ok()?;
-        (found.is_file() && map.file.is(&found)).then_some(file)
+        let state = State { changed: (found.ctime(), found.ctime_nsec()), bytes: found.len() };
+        (found.is_file() && map.file.is(&found)).then_some((file, state))
     })
 }
 
@@ -230,8 +257,7 @@ mod tests {
     fn segments_that_lie_at_the_end_of_all_addresses_wrap_around() {
         let segments = vec![Segment { in_file: 0..100, address: u64::MAX }];
         let name = "/evil".to_owned();
-        let open = OnceLock::new();
-        let file = CodeFile { name, segments, sections: None, open, map: None };
+        let file = CodeFile { name, segments, sections: None, open: None, seen: None };
         assert_eq!(file.address_of(50), Some(49));
         assert_eq!(file.base_of(&(4096..8192), 0), Some(4097));
     }
@@ -261,7 +287,7 @@ mod tests {
         let second = files.number_of(&mapped(&path));
         assert!(second != first && files.get(second).address_of(0).is_some());
         // Its symbols are its own still.
-        let symbols = files.get(first).symbols().expect("it is open");
+        let (symbols, _) = files.get(first).symbols().expect("it is open");
         let found = std::fs::metadata(symbols.path).expect("it is open");
         assert_eq!((Identity::of(&found), symbols.debug_syms), (map.file, false));
     }
@@ -275,12 +301,57 @@ mod tests {
             std::fs::copy("/bin/true", &path).expect("a copy");
             files.number_of(&mapped(&path));
         }
-        assert_eq!(
-            files.all.iter().filter(|file| file.open.get().is_some()).count(),
-            KEPT_OPEN_MAX
-        );
+        let kept = || files.all.iter().filter(|file| file.open.is_some()).count();
+        assert_eq!(kept(), KEPT_OPEN_MAX);
         let last = files.all.last().expect("there are some");
-        assert!(!last.is_missing() && last.symbols().is_some());
+        assert!(!last.is_missing() && last.symbols().is_some_and(|(_, file)| file.is_some()));
+        assert_eq!(kept(), KEPT_OPEN_MAX, "those that are opened later are closed again");
+    }
+
+    /// As where there are so many that no more are kept open.
+    fn with_none_kept_open() -> Files {
+        Files { kept_open: KEPT_OPEN_MAX, ..Files::default() }
+    }
+
+    #[test]
+    fn a_later_file_of_the_same_inode_is_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("program");
+        std::fs::copy("/bin/true", &path).expect("a copy");
+        let mut files = with_none_kept_open();
+        let map = mapped(&path);
+        let of = |generation| {
+            let file = Identity { generation, ..map.file };
+            Map { file, ..map.clone() }
+        };
+        let [first, second] = [1, 2].map(|generation| files.number_of(&of(Some(generation))));
+        assert!(first != second && files.number_of(&of(Some(1))) == first);
+        let third = files.number_of(&map);
+        assert_eq!(files.number_of(&map), third);
+        // What is written into it has the inode that a file would have that was made after it.
+        let mut program = std::fs::read("/bin/sh").expect("it is there");
+        program.push(0);
+        std::fs::write(&path, program).expect("a program");
+        assert_eq!(mapped(&path).file, map.file);
+        let fourth = files.number_of(&map);
+        assert!(![first, second, third].contains(&fourth));
+        let has_symbols = |number| files.get(number).symbols().is_some();
+        assert!(has_symbols(fourth) && ![first, second, third].into_iter().any(has_symbols));
+    }
+
+    #[test]
+    fn files_whose_names_cannot_be_had_in_the_end_are_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("program");
+        std::fs::copy("/bin/true", &path).expect("a copy");
+        let mut files = with_none_kept_open();
+        let number = files.number_of(&mapped(&path));
+        std::fs::remove_file(&path).expect("it was there");
+        let (place, mut missing) = (crate::world::Place::File(number, 7), Vec::new());
+        let found = crate::symbols::of_places(&files, &[place], &mut missing);
+        assert_eq!(found[0][0].name, "[program]");
+        let path = path.to_str().expect("plain");
+        assert!(missing.len() == 1 && missing[0].contains(path), "{missing:?}");
     }
 
     #[test]

@@ -150,9 +150,12 @@ fn map(fields: &mut Fields<'_>) -> Option<Map> {
     let (pid, _tid) = (fields.u32()?, fields.u32()?);
     let (start, bytes, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let (major, minor) = (fields.u32()?, fields.u32()?);
-    let file = Identity { device: rustix::fs::makedev(major, minor), inode: fields.u64()? };
-    // The inode's generation; protection and flags.
-    fields.skip(8 + 8)?;
+    let (device, inode) = (rustix::fs::makedev(major, minor), fields.u64()?);
+    // File systems that have none say 0.
+    let generation = Some(fields.u64()?).filter(|generation| *generation != 0);
+    let file = Identity { device, inode, generation };
+    // Protection and flags.
+    fields.skip(8)?;
     Some(Map { pid, start, bytes, offset, file, name: fields.text() })
 }
 

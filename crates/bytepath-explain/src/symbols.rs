@@ -73,7 +73,7 @@ pub(crate) fn of_places(
 impl Names {
     fn of(all: &Files, places: &[Place], missing: &mut Vec<String>) -> Names {
         let mut names = Names(vec![Vec::new(); places.len()]);
-        let symbolizer = Symbolizer::builder().enable_code_info(false).build();
+        let symbolizer = || Symbolizer::builder().enable_code_info(false).build();
         let (mut kernel, mut files) = (Vec::new(), HashMap::<u32, Vec<(usize, u64)>>::new());
         let mut unread = BTreeSet::new();
         for (number, place) in places.iter().enumerate() {
@@ -92,25 +92,28 @@ impl Names {
                 Place::Unknown => names.0[number] = vec![user("[unknown]", None)],
             }
         }
-        if !unread.is_empty() {
-            missing.push(Missing::no_files(&unread).0);
-        }
-        names.of_kernel(&symbolizer, &kernel, missing);
+        names.of_kernel(&symbolizer(), &kernel, missing);
         for (file, places) in files {
             let file = all.get(file);
             let name = &file.name;
             let fallback = |_: u64| file_alone(name);
-            match file.symbols().map(Source::Elf) {
-                Some(source) => {
+            match file.symbols() {
+                Some((source, _kept_open)) => {
                     let named = |text: &str| user(text, Some(name));
-                    names.found(&symbolizer, &source, &places, &fallback, &named);
+                    // It keeps what it has read open, and a build runs thousands of programs.
+                    let symbolizer = symbolizer();
+                    names.found(&symbolizer, &Source::Elf(source), &places, &fallback, &named);
                 }
                 None => {
+                    unread.insert(clean(name));
                     for (number, address) in places {
                         names.0[number] = vec![fallback(address)];
                     }
                 }
             }
+        }
+        if !unread.is_empty() {
+            missing.push(Missing::no_files(&unread).0);
         }
         names
     }

@@ -313,7 +313,7 @@ fn mapped_code(pid: u32, line: &str) -> Option<Map> {
     let (major, minor) = words.next()?.split_once(':')?;
     let device = |hex| u32::from_str_radix(hex, 16).ok();
     let device = rustix::fs::makedev(device(major)?, device(minor)?);
-    let file = Identity { device, inode: words.next()?.parse().ok()? };
+    let file = Identity { device, inode: words.next()?.parse().ok()?, generation: None };
     let name = words.next().unwrap_or_default().trim_start();
     let start = u64::from_str_radix(start, 16).ok()?;
     let bytes = u64::from_str_radix(end, 16).ok()?.checked_sub(start)?;
@@ -398,7 +398,7 @@ mod tests {
         let map = mapped_code(1, line).expect("it is code");
         assert_eq!((map.start, map.bytes, map.offset), (0x7f00, 0x10, 0x1000));
         assert_eq!(map.name, "/tmp/a b (deleted)");
-        assert_eq!(map.file, Identity { device: 0xfd00, inode: 12 });
+        assert_eq!(map.file, Identity { device: 0xfd00, inode: 12, generation: None });
         assert_eq!(mapped_code(1, "7f00-7f10 rw-p 00001000 fd:00 12 /tmp/a"), None);
         assert_eq!(mapped_code(1, "what is this"), None);
     }

@@ -68,16 +68,16 @@ pub struct RanStage {
     pub seconds: Option<f64>,
     /// How often it was looked at.
     pub looks: u32,
-    /// The share of looks at which it ran or waited for a CPU.
+    /// The share of the time that it ran or waited for a CPU.
     pub runs: Option<f64>,
-    /// The part of these at which it had waited for a CPU for longer than it ran.
+    /// The part of this that it waited for a CPU.
     #[serde(default)]
     pub waits_cpu: Option<f64>,
-    /// The share at which it waited for its input pipe.
+    /// The share that it waited for its input pipe.
     pub waits_input: Option<f64>,
-    /// The share at which it waited for its output pipe.
+    /// The share that it waited for its output pipe.
     pub waits_output: Option<f64>,
-    /// The share at which it waited for a disk.
+    /// The share that it waited for a disk.
     pub waits_disk: Option<f64>,
 }
 
@@ -102,9 +102,9 @@ pub struct RanPipe {
     pub holds_bytes: Option<u64>,
     /// How often it was looked at.
     pub looks: u32,
-    /// The share of looks at which it was at least three quarters full.
+    /// The share of the time that it was at least three quarters full.
     pub full: Option<f64>,
-    /// The share at which it was empty.
+    /// The share that it was empty.
     pub empty: Option<f64>,
 }
 

@@ -1,7 +1,9 @@
 //! `bytepath explain diff`: two explanations beside each other, of two arms or two runs.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use bytepath_explain::flame;
@@ -17,10 +19,10 @@ use crate::records;
 pub(super) struct Options {
     /// The first: a record's file, with #ARM where it explains several arms
     #[arg(value_name = "RECORD[#ARM]")]
-    before: String,
+    before: OsString,
     /// The second
     #[arg(value_name = "RECORD[#ARM]")]
-    after: String,
+    after: OsString,
     /// Draw the second's flame graph, red where it has more than the first and blue where less
     #[arg(long, value_name = "FILE")]
     flame: Option<PathBuf>,
@@ -42,17 +44,19 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// The arm that is meant, by its name, and what explains it.
-fn explained(named: &str) -> anyhow::Result<(String, Explained)> {
+fn explained(named: &OsStr) -> anyhow::Result<(String, Explained)> {
     // A file may have a # in its name.
-    let (file, arm) = match named.rsplit_once('#') {
-        Some((file, arm)) if !std::path::Path::new(named).exists() => (file, Some(arm)),
-        _ => (named, None),
-    };
-    let records = records::read(file.as_ref())?;
+    let bytes = named.as_bytes();
+    let hash = bytes.iter().rposition(|byte| *byte == b'#');
+    let hash = hash.filter(|_| !Path::new(named).exists());
+    let file = OsStr::from_bytes(&bytes[..hash.unwrap_or(bytes.len())]);
+    let arm = hash.map(|hash| String::from_utf8_lossy(&bytes[hash + 1..]));
+    let records = records::read(file)?;
+    let file = Path::new(file).display();
     let all = records.iter().flat_map(|record| &record.arms);
     let with: Vec<&Arm> = all.filter(|found| found.explained.is_some()).collect();
     let names = || with.iter().map(|found| printable(&found.name)).collect::<Vec<_>>().join(", ");
-    let found = match (arm, with.as_slice()) {
+    let found = match (arm.as_deref(), with.as_slice()) {
         (_, []) => bail!(
             "{file}: no arm of it is explained; bytepath bench … --explain --json, or bytepath \
              explain … --json, makes such a record"

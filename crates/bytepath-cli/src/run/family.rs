@@ -48,7 +48,9 @@ pub(super) struct Member {
     /// Whether it was looked at after its end, so that its counts are whole.
     pub(super) seen_ended: bool,
     pub(super) doing: Doing,
-    /// For how long it was seen at each.
+    /// As what it slept, as last seen.
+    slept: Option<Doing>,
+    /// For how long it did each.
     pub(super) times: BTreeMap<Doing, Duration>,
     pub(super) looks: u32,
     /// Whether it has not run since the look before.
@@ -73,6 +75,11 @@ pub(super) enum Doing {
 }
 
 impl Doing {
+    /// Whether it runs, or would.
+    fn is_awake(self) -> bool {
+        matches!(self, Doing::Runs | Doing::WaitsForCpu)
+    }
+
     pub(super) fn said(self) -> &'static str {
         match self {
             Doing::Runs => "runs",
@@ -172,11 +179,12 @@ impl Family {
             joint.look(*number, &self.members, &self.size, pipe_bytes, self.window);
         }
         for member in self.members.iter_mut().filter(|member| member.alive) {
-            member.doing = member.done_now(&self.joints);
+            let now = member.done_now(&self.joints);
+            let before = std::mem::replace(&mut member.doing, now);
             if member.now.is_stopped() {
                 member.stopped += self.window;
             } else {
-                *member.times.entry(member.doing).or_default() += self.window;
+                member.spent(self.window, before);
                 member.looks += 1;
             }
         }
@@ -438,6 +446,7 @@ impl Member {
             alive: true,
             seen_ended: false,
             doing: Doing::default(),
+            slept: None,
             times: BTreeMap::new(),
             looks: 0,
             rested: false,
@@ -451,7 +460,8 @@ impl Member {
         if reading.has_ended() {
             self.rested = self.now.has_ended();
             self.seen_ended = reading.moved.is_some();
-            self.now = Reading { moved: reading.moved.or(self.now.moved), ..reading };
+            let moved = reading.moved.or(self.now.moved);
+            self.before = std::mem::replace(&mut self.now, Reading { moved, ..reading });
             return;
         }
         if reading.name != self.now.name {
@@ -505,6 +515,41 @@ impl Member {
             }
         }
         Ok(())
+    }
+
+    /// Since the look before it ran and waited for a CPU for as long as the kernel tells, and slept
+    /// otherwise. Where that is not told, or of several threads, what was seen at either end of the
+    /// time counts for half of it.
+    fn spent(&mut self, window: Duration, before: Doing) {
+        let before = if self.looks == 0 || self.before.is_stopped() { self.doing } else { before };
+        let asleep = [before, self.doing].into_iter().rfind(|end| !end.is_awake());
+        self.slept = asleep.or(self.slept);
+        if self.looks == 0 {
+            *self.times.entry(self.doing).or_default() += window.min(self.now.age);
+            return;
+        }
+        let (mut ends, mut left) = ([before, self.doing], window);
+        if self.now.is_exact() && self.before.is_exact() {
+            let gained = |of: fn(&Reading) -> u64| {
+                Duration::from_nanos(of(&self.now).saturating_sub(of(&self.before)))
+            };
+            let ran = gained(|reading| reading.run_ns);
+            let waited = gained(|reading| reading.wait_ns);
+            for (doing, time) in [(Doing::Runs, ran), (Doing::WaitsForCpu, waited)] {
+                // A wait is told when it is over, and may be longer.
+                let time = time.min(left);
+                *self.times.entry(doing).or_default() += time;
+                left -= time;
+            }
+            // Who has not run does what it did.
+            let slept = self.slept.filter(|_| !(ran.is_zero() && before.is_awake()));
+            let asleep = slept.unwrap_or(Doing::WaitsForCpu);
+            ends = if ran.is_zero() { [before; 2] } else { ends };
+            ends = ends.map(|end| if end.is_awake() { asleep } else { end });
+        }
+        for end in ends {
+            *self.times.entry(end).or_default() += left / 2;
+        }
     }
 
     /// What it does at this moment.
@@ -655,13 +700,18 @@ impl Joint {
         if self.looks == 0 {
             self.refused = size.enlarge(&pipe, wanted).err();
         }
+        let before = (self.looks > 0).then_some((self.is_full(), self.fill_bytes == 0));
         self.holds_bytes = fcntl_getpipe_size(&pipe).unwrap_or(0);
         self.fill_bytes = ioctl_fionread(&pipe).unwrap_or(0);
         self.most_bytes = self.most_bytes.max(self.fill_bytes);
         self.looks += 1;
         self.seen += window;
-        self.full += if self.is_full() { window } else { Duration::ZERO };
-        self.empty += if self.fill_bytes == 0 { window } else { Duration::ZERO };
+        let now = (self.is_full(), self.fill_bytes == 0);
+        // What was seen at either end of the time counts for half of it.
+        for (is_full, is_empty) in [before.unwrap_or(now), now] {
+            self.full += if is_full { window / 2 } else { Duration::ZERO };
+            self.empty += if is_empty { window / 2 } else { Duration::ZERO };
+        }
     }
 }
 
@@ -714,6 +764,50 @@ mod tests {
             member.now = Reading { state: 'R', run_ns, wait_ns, ..reading.clone() };
             assert_eq!(member.done_now(&BTreeMap::new()), does);
         }
+    }
+
+    #[test]
+    fn the_time_between_two_looks_is_told_by_what_the_kernel_counts_and_the_rest_by_its_ends() {
+        let reading =
+            Reading { are_exact: true, threads: 1, ..Reading::of(getpid()).expect("ours") };
+        let ms = Duration::from_millis;
+        let spent = |ends: [Doing; 2], ran_ms: u64, waited_ms: u64, threads| {
+            let mut member = Member::new(getpid(), Reading { threads, ..reading.clone() });
+            member.looks = 1;
+            member.now.run_ns += ran_ms * 1_000_000;
+            member.now.wait_ns += waited_ms * 1_000_000;
+            member.doing = ends[1];
+            member.spent(ms(100), ends[0]);
+            member.times.retain(|_, time| !time.is_zero());
+            member.times
+        };
+        use Doing::{Runs, WaitsForCpu, WaitsForInput, WaitsForOutput};
+        let asleep = [WaitsForInput, WaitsForOutput];
+        let all = [(Runs, ms(20)), (WaitsForCpu, ms(10)), (asleep[0], ms(35)), (asleep[1], ms(35))];
+        assert_eq!(spent(asleep, 20, 10, 1), all.into());
+        assert_eq!(spent(asleep, 0, 0, 1), [(asleep[0], ms(100))].into());
+        for ends in [[Runs, WaitsForInput], [WaitsForInput, Runs]] {
+            let told = [(Runs, ms(60)), (WaitsForInput, ms(40))];
+            assert_eq!(spent(ends, 60, 0, 1), told.into());
+            let told = [(Runs, ms(50)), (WaitsForInput, ms(50))];
+            assert_eq!(spent(ends, 60, 0, 2), told.into(), "its threads run at once");
+        }
+        assert_eq!(spent([Runs; 2], 0, 0, 1), [(WaitsForCpu, ms(100))].into());
+        assert_eq!(spent([Runs; 2], 10, 900, 1), [(Runs, ms(10)), (WaitsForCpu, ms(90))].into());
+    }
+
+    #[test]
+    fn what_a_pipe_was_at_either_end_of_a_time_counts_for_half_of_it() {
+        let (read, write) = rustix::pipe::pipe().expect("a pipe");
+        let number = rustix::fs::fstat(&read).expect("ours").st_ino;
+        let members = [Member::new(getpid(), Reading::of(getpid()).expect("ours"))];
+        let mut joint = Joint::new(getpid(), getpid());
+        let size = PipeSize::new(None);
+        let second = Duration::from_secs(1);
+        joint.look(number, &members, &size, 0, second);
+        rustix::io::write(&write, &vec![0; joint.holds_bytes]).expect("it has room");
+        joint.look(number, &members, &size, 0, second * 2);
+        assert_eq!((joint.seen, joint.empty, joint.full), (second * 3, second * 2, second));
     }
 
     #[test]

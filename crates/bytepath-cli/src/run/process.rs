@@ -103,9 +103,14 @@ impl Reading {
     /// Whether it has not run at all since an earlier reading: what only it can change, as its open
     /// files, is as it was.
     pub(super) fn has_rested_since(&self, before: &Reading) -> bool {
-        let is_one = |reading: &Reading| reading.are_exact && reading.threads == 1;
         // Of one that runs, or would, the kernel tells the time as of its last switch or tick.
-        self.state != 'R' && is_one(self) && is_one(before) && self.run_ns == before.run_ns
+        let is_told = self.state != 'R' && self.is_exact() && before.is_exact();
+        is_told && self.run_ns == before.run_ns
+    }
+
+    /// Whether the times that it ran and waited for a CPU are the scheduler's, and of one thread.
+    pub(super) fn is_exact(&self) -> bool {
+        self.are_exact && self.threads <= 1
     }
 
     pub(super) fn cpu_s(&self) -> f64 {

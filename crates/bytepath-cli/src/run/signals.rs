@@ -5,13 +5,10 @@
 //! started stays ignored, so that the stages begin with it ignored too.
 
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
-use signal_hook::flag;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::low_level::signal_name;
@@ -36,14 +33,19 @@ impl Signals {
         Ok(Signals { delivery, seen: Vec::new(), went_on: false })
     }
 
-    /// Has the second of them end this process, whatever it is at.
+    /// Has the second of them end this process, whatever it is at. What comes with the first is the
+    /// same once more: timeout(1) sends one to us and then to our group.
     pub(crate) fn end_by_the_second() -> std::io::Result<()> {
-        let one_came = Arc::new(AtomicBool::new(false));
-        for signal in to_catch() {
-            crate::ending::by_signal_while(signal, one_came.clone())?;
-            flag::register(signal, one_came.clone())?;
-        }
-        Ok(())
+        let mut signals = signal_hook::iterator::Signals::new(to_catch())?;
+        let wait = move || {
+            let mut first = None;
+            for signal in signals.forever() {
+                if first.get_or_insert_with(Instant::now).elapsed() > SAME_WITHIN {
+                    crate::ending::by_signal(signal);
+                }
+            }
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
     }
 
     /// Hears from now on, too, that this process goes on after it was stopped.
@@ -87,6 +89,8 @@ fn to_catch() -> impl Iterator<Item = i32> {
     [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal))
 }
 
+/// Signals that come within this are one that was sent twice.
+const SAME_WITHIN: Duration = Duration::from_millis(100);
 const LONG: Timespec = Timespec { tv_sec: 3600, tv_nsec: 0 };
 
 /// Whether it was sent to us and nobody else has it.

@@ -31,6 +31,7 @@ pub(super) struct Watched {
     /// What was decided, and when.
     pub(super) decisions: Vec<(Duration, String)>,
     pub(super) began: Instant,
+    pub(super) looks: u32,
     /// A signal that asked for the end.
     pub(super) ended_by: Option<i32>,
     /// Whether a signal was passed on, to those who had not got it.
@@ -128,7 +129,9 @@ impl Watched {
     fn look(&mut self) -> Duration {
         let window = self.look_and_place();
         let rests = self.family.as_ref().is_some_and(|family| family.rested);
-        if rests { window.max(RESTING_WINDOW) } else { window }
+        let window = if rests { window.max(RESTING_WINDOW) } else { window };
+        self.looks = self.looks.wrapping_add(1);
+        if window < USUAL_WINDOW { window } else { window.mul_f64(uneven(self.looks)) }
     }
 
     fn look_and_place(&mut self) -> Duration {
@@ -236,5 +239,29 @@ impl Watched {
             (Some(SIGQUIT), End::Killed(SIGQUIT)) => End::Killed(SIGQUIT),
             (_, end) => End::Exited(end.status()),
         }
+    }
+}
+
+/// What a window is multiplied by, 1 in the mean: looks at even times would see what a program does at
+/// even times always at the same moment of it, or never. Multiples of the golden ratio lie evenly.
+fn uneven(look: u32) -> f64 {
+    const GOLDEN: f64 = 0.618_033_988_749_895;
+    0.5 + (f64::from(look) * GOLDEN).fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uneven;
+
+    #[test]
+    fn looks_come_at_all_moments_of_what_is_even() {
+        // Of something that begins anew after each window.
+        let (mut at, mut seen) = (0.0, [0; 10]);
+        for look in 0..1000 {
+            at += uneven(look);
+            seen[(f64::fract(at) * 10.0) as usize] += 1;
+        }
+        assert!((990.0..1010.0).contains(&at), "{at}");
+        assert!(seen.iter().all(|times| (50..150).contains(times)), "{seen:?}");
     }
 }

@@ -49,8 +49,10 @@ fn a_command_is_explained_and_ends_as_it_would_have() {
 #[test]
 fn what_cannot_be_told_has_failed_unless_the_command_has() {
     for (command, code) in [("true", 1), ("sh -c 'exit 5'", 5)] {
-        let done = shell(&format!("\"$bytepath\" explain -- {command} 2>/dev/full"));
-        assert_eq!(done.status.code(), Some(code), "{command}: {done:?}");
+        for nowhere in ["2>/dev/full", "2>&-"] {
+            let done = shell(&format!("\"$bytepath\" explain -- {command} {nowhere}"));
+            assert_eq!(done.status.code(), Some(code), "{command} {nowhere}: {done:?}");
+        }
     }
 }
 
@@ -235,6 +237,36 @@ fn an_interruption_shows_what_there_is_and_leaves_nothing_running() {
     assert!(done.stderr.contains("class"), "{done:?}");
 }
 
+/// timeout(1) sends its signal to its child, and at once to its group.
+#[test]
+fn a_signal_that_comes_twice_at_once_shows_what_there_is() {
+    if !may_see_all() {
+        return;
+    }
+    let pid = std::process::id().to_string();
+    let mut command = bytepath(&["explain", "--pid", &pid, "--for", "300s"]);
+    let mut running = spawned(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let its = Pid::from_child(running.child());
+    let status = format!("/proc/{}/status", its.as_raw_nonzero());
+    let catches = || {
+        let status = fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
+        let caught = caught.and_then(|caught| u64::from_str_radix(caught, 16).ok()).unwrap_or(0);
+        [Signal::TERM, Signal::INT].iter().all(|signal| caught & (1 << (signal.as_raw() - 1)) != 0)
+    };
+    let began = Instant::now();
+    while !catches() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not catch signals");
+        std::thread::yield_now();
+    }
+    // Two that are the same may come as one.
+    for signal in [Signal::TERM, Signal::INT] {
+        rustix::process::kill_process(its, signal).expect("it runs");
+    }
+    let done = running.done();
+    assert!(!done.status.success() && done.stdout.contains("class"), "{done:?}");
+}
+
 #[test]
 fn where_a_file_cannot_be_written_the_old_one_stays() {
     if !may_see_all() {
@@ -351,4 +383,13 @@ fn a_pipeline_that_is_run_is_explained() {
     assert!(done.status.success(), "{done:?}");
     assert_eq!(done.stdout.trim(), "50000000");
     assert!(done.stderr.contains("class") || done.stderr.contains("no samples"), "{done:?}");
+}
+
+#[test]
+fn records_of_any_name_are_put_beside_each_other() {
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::OsStr::from_bytes(b"no-such-\xff#arm");
+    let done = run(bytepath(&["explain", "diff"]).args([name, name]));
+    assert_eq!(done.status.code(), Some(1), "it is no wrong usage: {done:?}");
+    assert!(done.stderr.contains("no-such-\u{fffd}"), "{done:?}");
 }

@@ -946,3 +946,25 @@ fn news_of_children_that_is_held_back_comes_here_and_stays_held_back_for_stages(
         .map(|command| shell(&format!("{NO_NEWS} {command}")).well().stdout);
     assert_eq!(ours, theirs);
 }
+
+#[test]
+fn who_works_and_sleeps_by_turns_runs_for_its_share_of_the_time() {
+    if !installed("python3") {
+        println!("skipped: python3 is not installed");
+        return;
+    }
+    let program = "import time
+began = time.monotonic()
+for _ in range(6):
+    until = time.monotonic() + 0.25
+    while time.monotonic() < until: pass
+    time.sleep(0.35)
+print(1 - 6 * 0.35 / (time.monotonic() - began))";
+    let words = ["run", "--json", "/dev/stderr", "--no-summary", "--"];
+    let line = [&words[..], &["python3", "-c", program, ":::", "cat"]].concat();
+    let done = run(&mut bytepath(&line));
+    let share: f64 = done.stdout.trim().parse().expect("a share");
+    let told: Value = serde_json::from_str(&done.stderr).expect("JSON");
+    let runs = told["stages"][0]["runs"].as_f64().expect("it was seen");
+    assert!((runs - share).abs() < 0.12, "{runs} instead of {share}");
+}

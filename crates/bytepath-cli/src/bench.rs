@@ -653,7 +653,7 @@ fn told(failed: &[&bytepath_report::Arm], record: &Record, what: &str) -> anyhow
 /// Prints the table and what dominates, or what was asked for instead. A run that is not whole is shown,
 /// and has failed.
 fn print(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::Result<()> {
-    crate::printed(put(record, dominating, outputs))?;
+    put(record, dominating, outputs)?;
     match lab::interruption(record) {
         Some(interrupted) => bail!("{interrupted}; the results are of these"),
         None => Ok(()),

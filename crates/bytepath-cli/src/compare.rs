@@ -86,7 +86,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
         comparison => comparison?,
     };
-    crate::printed(outputs.write(&comparison))?;
+    outputs.write(&comparison)?;
     options.fail_if_slower.map_or(Ok(ExitCode::SUCCESS), |percent| judged(&comparison, percent))
 }
 
@@ -236,18 +236,22 @@ impl Outputs {
         })
     }
 
+    /// Writes it to every file asked for; one that fails does not keep the other from it.
     fn write(self, comparison: &Comparison) -> anyhow::Result<()> {
-        if let Some(json) = self.json {
-            json.write(comparison.to_json()?.as_bytes())?;
-        }
-        if let Some(markdown) = self.markdown {
-            markdown.write(comparison.to_markdown().as_bytes())?;
-        }
+        let json = match self.json {
+            Some(json) => json.write(comparison.to_json()?.as_bytes()),
+            None => Ok(()),
+        };
+        let markdown = match self.markdown {
+            Some(markdown) => markdown.write(comparison.to_markdown().as_bytes()),
+            None => Ok(()),
+        };
+        json.and(markdown)?;
         if self.alone {
             return Ok(());
         }
         let text = comparison.render(style());
-        std::io::stdout().write_all(text.as_bytes()).context("standard output")
+        crate::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     for error in &refused {
         crate::say(format_args!("bytepath: {error}"));
     }
-    crate::printed(written.unwrap_or(Ok(())))?;
+    written.unwrap_or(Ok(()))?;
     let well = refused.is_empty() && diagnosis.poor == 0;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

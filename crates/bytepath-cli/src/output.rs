@@ -58,14 +58,15 @@ impl Output {
         }
     }
 
-    /// Writes the results.
+    /// Writes the results. A reader who left had enough of them: whatever else there is to write, and
+    /// to tell by the exit code, is so all the same.
     pub(crate) fn write(self, text: &[u8]) -> anyhow::Result<()> {
         let failed = || format!("cannot write {}", self.path.display());
-        match self.way {
+        crate::printed(match self.way {
             Way::Stdout => to_stdout(text).context("standard output"),
             Way::Special(file) => to_special(file, text).with_context(failed),
             Way::Replaced => replace(&self.path, text).with_context(failed),
-        }
+        })
     }
 }
 

@@ -31,14 +31,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let (before, after) = (explained(&options.before)?, explained(&options.after)?);
     let text = bytepath_explain::show::difference(&before.1, &after.1);
     let heading = format!("before: {}\nafter:  {}\n\n", before.0, after.0);
-    std::io::stdout()
-        .write_all((printable(&heading) + &text).as_bytes())
-        .context("standard output")?;
     if let Some(output) = output {
         let title = format!("{} against {}", after.0, before.0);
         output.write(&flame::difference(&title, &before.1.stacks, &after.1.stacks)?)?;
     }
-    Ok(())
+    std::io::stdout().write_all((printable(&heading) + &text).as_bytes()).context("standard output")
 }
 
 /// The arm that is meant, by its name, and what explains it.

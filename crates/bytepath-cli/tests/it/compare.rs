@@ -320,6 +320,10 @@ fn real_runs_are_compared_and_records_come_by_any_way() {
     let files = ["--json", text(&json), "--markdown", text(&markdown)];
     yard.run(&[&["compare", "last", "last~1"][..], &files].concat())
         .refused(2, &["--json and --markdown name the same file"]);
+    let words = ["compare", "last", "last~1", "--json", "-", "--markdown", text(&markdown)];
+    run_for_nobody(&mut yard.command(&words)).well();
+    let written = std::fs::read_to_string(&json).expect("it is written though nobody reads");
+    assert!(written.contains("bare-loop"), "{written}");
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell, spawned};
+use crate::program::{
+    BYTEPATH, as_nobody, bytepath, installed, root, run, run_for_nobody, shell, spawned,
+};
 
 /// A process that has 8 MiB in huge pages, or in small ones.
 fn has_memory(pages: &str) -> crate::program::Bounded {
@@ -85,6 +87,16 @@ fn a_command_and_what_it_starts_are_looked_at_and_its_code_is_passed_on() {
         seen.len()
     );
     assert!(done.stderr.contains("sweep --way write"), "{done:?}");
+}
+
+#[test]
+fn the_commands_code_is_passed_on_also_where_nobody_reads_what_was_seen() {
+    for command in ["pages", "explain"] {
+        let words = [command, "--json", "-", "--", "sh", "-c", "exit 5"];
+        let done = run_for_nobody(&mut bytepath(&words));
+        assert_eq!(done.status.code(), Some(5), "{command}: {done:?}");
+        assert!(!done.stderr.contains("standard output"), "{command}: {done:?}");
+    }
 }
 
 #[test]

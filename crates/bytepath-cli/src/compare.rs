@@ -224,9 +224,12 @@ impl Outputs {
                 "standard output takes one of --json and --markdown, not both",
             ));
         }
-        let both = options.json.as_deref().zip(options.markdown.as_deref());
-        if both.is_some_and(|(json, markdown)| output::is_same(json, markdown)) {
-            return Err(wrong_usage("--json and --markdown name the same file"));
+        let files = [("--json", &options.json), ("--markdown", &options.markdown)];
+        let files = files.map(|(option, file)| (option, file.as_deref()));
+        output::each_its_own(&files).map_err(wrong_usage)?;
+        for (option, file) in files {
+            let runs = options.runs.iter().map(OsString::as_os_str);
+            output::spares(option, file, runs).map_err(wrong_usage)?;
         }
         let open = |file: &Option<PathBuf>| file.as_deref().map(opened).transpose();
         Ok(Outputs {

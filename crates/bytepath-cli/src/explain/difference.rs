@@ -1,7 +1,8 @@
 //! `bytepath explain diff`: two explanations beside each other, of two arms or two runs.
 
+use std::ffi::OsStr;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use bytepath_explain::flame;
@@ -9,8 +10,8 @@ use bytepath_report::table::printable;
 use bytepath_report::{Arm, Explained};
 use clap::Args;
 
-use crate::output::Output;
-use crate::records;
+use crate::output::{self, Output};
+use crate::{records, wrong_usage};
 
 /// Put two explanations beside each other: which costs grew, which shrank, and a flame graph of it
 #[derive(Args)]
@@ -27,6 +28,8 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let read = [&options.before, &options.after].map(|named| OsStr::new(file_and_arm(named).0));
+    output::spares("--flame", options.flame.as_deref(), read).map_err(wrong_usage)?;
     let output = options.flame.as_deref().map(Output::open).transpose()?;
     let (before, after) = (explained(&options.before)?, explained(&options.after)?);
     let text = bytepath_explain::show::difference(&before.1, &after.1);
@@ -38,13 +41,17 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     std::io::stdout().write_all((printable(&heading) + &text).as_bytes()).context("standard output")
 }
 
+fn file_and_arm(named: &str) -> (&str, Option<&str>) {
+    match named.rsplit_once('#') {
+        // A file may have a # in its name.
+        Some((file, arm)) if !Path::new(named).exists() => (file, Some(arm)),
+        _ => (named, None),
+    }
+}
+
 /// The arm that is meant, by its name, and what explains it.
 fn explained(named: &str) -> anyhow::Result<(String, Explained)> {
-    // A file may have a # in its name.
-    let (file, arm) = match named.rsplit_once('#') {
-        Some((file, arm)) if !std::path::Path::new(named).exists() => (file, Some(arm)),
-        _ => (named, None),
-    };
+    let (file, arm) = file_and_arm(named);
     let records = records::read(file.as_ref())?;
     let all = records.iter().flat_map(|record| &record.arms);
     let with: Vec<&Arm> = all.filter(|found| found.explained.is_some()).collect();

@@ -212,7 +212,7 @@ pub(crate) use ipc::Ipc;
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Some(experiment) = &options.experiment else { return all::list() };
     undo_left();
-    interrupt::ended(match experiment {
+    interrupt::ended(|| match experiment {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
         Experiment::Movers(options) => movers::run(options),

@@ -12,7 +12,7 @@ use bytepath_lab::store;
 use bytepath_report::{Comparison, Record, Status, Verdict};
 use clap::Args;
 
-use crate::bench::{chosen_names, percent, style};
+use crate::bench::{chosen_names, interrupt, percent, style};
 use crate::kept::{self, Kept};
 use crate::output::{self, Output};
 use crate::wrong_usage;
@@ -67,6 +67,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    interrupt::heeded();
     let settings = Settings { margin: margin(options)?, force: options.force };
     let outputs = Outputs::open(options)?;
     let mut runs = kept::runs(&options.runs)?;

@@ -15,7 +15,7 @@ use bytepath_report::{Applied, Diagnosis, DiagnosisSchema, Health};
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::wrong_usage;
+use crate::{bench, wrong_usage};
 
 /// Say what holds this machine back, what it costs and which setting changes it
 ///
@@ -40,6 +40,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    bench::interrupt::heeded();
     let read = options.profile.as_deref().map(Path::as_os_str);
     output::spares("--json", options.json.as_deref(), read).map_err(wrong_usage)?;
     let json = options.json.as_deref().map(Output::open).transpose()?;

@@ -30,6 +30,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    bench::interrupt::heeded();
     let read = options.file.iter().map(OsString::as_os_str);
     output::spares("--json", options.json.as_deref(), read).map_err(wrong_usage)?;
     let output = options.json.as_deref().map(Output::open).transpose()?;

@@ -47,6 +47,7 @@ enum Format {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    bench::interrupt::heeded();
     let output = options.output.as_deref();
     let format = format(options.format, output)?;
     let to_stdout = output.is_none_or(output::is_stdout);

@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.show {
         return show(&path, options);
     }
-    interrupt::ended(match options.check {
+    interrupt::ended(|| match options.check {
         true => check(&path, options),
         false => measure(&path, options),
     })

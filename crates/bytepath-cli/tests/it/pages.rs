@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
 use crate::program::{
-    BYTEPATH, as_nobody, bytepath, installed, root, run, run_for_nobody, shell, spawned,
+    BYTEPATH, as_nobody, bytepath, complaints, installed, root, run, run_for_nobody, shell, spawned,
 };
 
 /// A process that has 8 MiB in huge pages, or in small ones.
@@ -24,7 +24,7 @@ fn mapping_of(pid: &str, more: &[&str]) -> Value {
     let began = std::time::Instant::now();
     loop {
         let words = [&["pages", pid, "--json", "-"], more].concat();
-        let seen = run(&mut bytepath(&words)).well().json();
+        let seen = run(&mut bytepath(&words)).well().json_of("pages");
         let mappings = seen["processes"][0]["mappings"].as_array().expect("mappings").clone();
         let whole = |mapping: &&Value| {
             mapping["anonymous_bytes"].as_u64().is_some_and(|bytes| bytes >= 8 << 20)
@@ -78,7 +78,7 @@ fn a_command_and_what_it_starts_are_looked_at_and_its_code_is_passed_on() {
     assert_eq!(done.stdout, "", "it is the command's: {done:?}");
     let seen = std::fs::read_to_string(json.path()).expect("it is there");
     let seen: Value = serde_json::from_str(&seen).expect("JSON");
-    assert_eq!(seen["schema"], "bytepath.pages/1");
+    assert_eq!(complaints("pages", &seen), Vec::<String>::new());
     let seen = seen["processes"].as_array().expect("processes");
     let most = seen.iter().filter_map(|process| process["resident_bytes"].as_u64()).max();
     assert!(
@@ -107,7 +107,7 @@ fn the_processes_that_one_started_are_shown_where_that_is_asked_for() {
     let pid = shell.child().id().to_string();
     let count = |words: &[&str]| {
         let words = [&["pages", &pid, "--json", "-"], words].concat();
-        let seen = run(&mut bytepath(&words)).well().json();
+        let seen = run(&mut bytepath(&words)).well().json_of("pages");
         seen["processes"].as_array().expect("processes").len()
     };
     let began = std::time::Instant::now();

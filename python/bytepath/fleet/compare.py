@@ -80,8 +80,7 @@ def _refuse(arguments: argparse.Namespace, pairs: list[tuple[dict[str, Any], dic
                 f"{arguments.base} and {arguments.other} are the same run on {machine['name']}; a run says nothing about how far "
                 "runs lie apart"
             )
-    if arguments.json is not None and arguments.json == arguments.markdown:
-        raise WrongUsage(f"--json and --markdown name the same file, {arguments.json}")
+    files.refuse_same(json=arguments.json, markdown=arguments.markdown)
     for name in ("json", "markdown"):
         path = getattr(arguments, name)
         if path not in (None, "-") and os.path.exists(path):

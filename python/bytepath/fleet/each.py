@@ -89,8 +89,7 @@ async def run_bench(arguments: argparse.Namespace) -> int:
     taken = [word for word in arguments.words if word.split("=")[0] in ("--json", "--csv")]
     if taken:
         raise WrongUsage(f"{taken[0]} stands before the experiment: fleet bench {taken[0]} FILE {arguments.words[0]}")
-    if arguments.html is not None and arguments.html == arguments.json:
-        raise WrongUsage(f"--json and --html name the same file, {arguments.html}")
+    files.refuse_same(json=arguments.json, html=arguments.html)
     files.check(arguments.html)
     found = await _everywhere(arguments, ["bench", *arguments.words], True)
     for machine in found["machines"]:

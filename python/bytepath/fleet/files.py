@@ -10,7 +10,7 @@ import unicodedata
 from pathlib import Path
 from typing import TextIO
 
-from .errors import FleetError
+from .errors import FleetError, WrongUsage
 
 
 def check(*paths: str | Path | None) -> None:
@@ -22,6 +22,18 @@ def check(*paths: str | Path | None) -> None:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
             except OSError as error:
                 raise _said(path, error) from error
+
+
+def refuse_same(**named: str | Path | None) -> None:
+    """Refuses options that name one file, however it is spelled: one result would be written over the other."""
+    known: dict[str, str] = {}
+    for option, path in named.items():
+        if path is None:
+            continue
+        place = "-" if str(path) == "-" else os.path.realpath(path)
+        other = known.setdefault(place, option)
+        if other != option:
+            raise WrongUsage(f"--{other} and --{option} name the same file, {path}")
 
 
 def write(path: str | Path, text: str) -> None:

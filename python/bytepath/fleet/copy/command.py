@@ -161,8 +161,10 @@ async def run(arguments: argparse.Namespace) -> int:
     _named(source, destination)
     words = words_for_cp(arguments)
     check(words)
+    metrics_file = _metrics_file(arguments.metrics)
+    files.refuse_same(json=arguments.json, metrics=metrics_file, journal=arguments.journal)
     files.check(arguments.json)
-    metrics.begin(_metrics_file(arguments.metrics), "fleet cp")
+    metrics.begin(metrics_file, "fleet cp")
     path = arguments.journal
     if not path:
         path = journals.default_path(source, destination, words)

@@ -664,8 +664,13 @@ def test_a_page_on_standard_output_is_there_alone(command, tmp_path):
     ended_well(done)
     assert done.stdout.startswith("<!doctype html>") and done.stdout.endswith("</html>\n")
     assert json.loads((tmp_path / "kept").read_text())["machines"] and not (tmp_path / "-").exists()
-    done = on_this_machine(1, tmp_path, "bench", "--html", "-", "--json=-", *measured)
-    assert done.returncode == 2 and "name the same file" in done.stderr and not done.stdout
+    for words in (
+        ("bench", "--html", "-", "--json=-", *measured),
+        ("bench", "--html", "new", "--json=./new", *measured),
+        ("cp", "--json=new", "--metrics=./new", "source", "copy"),
+    ):
+        done = on_this_machine(1, tmp_path, *words)
+        assert done.returncode == 2 and "name the same file" in done.stderr and not done.stdout
 
 
 def test_comparisons_of_all_machines_are_one_document_by_the_names_that_were_typed(command, tmp_path):

@@ -212,7 +212,7 @@ pub(crate) use ipc::Ipc;
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Some(experiment) = &options.experiment else { return all::list() };
     undo_left();
-    interrupt::ended(match experiment {
+    interrupt::ended(|| match experiment {
         Experiment::Pipes(options) => pipes(options),
         Experiment::Overhead(options) => overhead(options),
         Experiment::Movers(options) => movers::run(options),
@@ -580,7 +580,6 @@ impl Measuring {
         if !self.explain && self.shown.asks_for_anything() {
             return Err(wrong_usage("--tree, --flame and their like need --explain"));
         }
-        self.shown.check()?;
         let to_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(output::is_stdout);
         if self.shown.trace.is_some() && (to_stdout(&self.json) || to_stdout(&self.csv)) {
             return Err(wrong_usage(
@@ -590,19 +589,11 @@ impl Measuring {
         if to_stdout(&self.json) && to_stdout(&self.csv) {
             return Err(wrong_usage("standard output takes one of --json and --csv, not both"));
         }
-        let files = [("--json", &self.json), ("--csv", &self.csv), ("--report", &self.report)];
-        for (at, (option, file)) in files.iter().enumerate() {
-            let same = |(_, other): &&(&str, &Option<PathBuf>)| {
-                let both = file.as_deref().zip(other.as_deref());
-                both.is_some_and(|(file, other)| output::is_same(file, other))
-            };
-            if let Some((other, _)) = files[..at].iter().find(same) {
-                return Err(wrong_usage(format!("{other} and {option} name the same file")));
-            }
-        }
         if to_stdout(&self.report) {
             return Err(wrong_usage("a page is for a file: --report FILE"));
         }
+        let files = [("--json", &self.json), ("--csv", &self.csv), ("--report", &self.report)];
+        self.shown.check(&files.map(|(option, file)| (option, file.as_deref())))?;
         let open = |path: &Option<PathBuf>| path.as_deref().map(Output::open).transpose();
         Ok(Outputs {
             json: open(&self.json)?,
@@ -653,7 +644,7 @@ fn told(failed: &[&bytepath_report::Arm], record: &Record, what: &str) -> anyhow
 /// Prints the table and what dominates, or what was asked for instead. A run that is not whole is shown,
 /// and has failed.
 fn print(record: &Record, dominating: Option<&str>, outputs: Outputs) -> anyhow::Result<()> {
-    crate::printed(put(record, dominating, outputs))?;
+    put(record, dominating, outputs)?;
     match lab::interruption(record) {
         Some(interrupted) => bail!("{interrupted}; the results are of these"),
         None => Ok(()),

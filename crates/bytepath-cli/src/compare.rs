@@ -12,7 +12,7 @@ use bytepath_lab::store;
 use bytepath_report::{Comparison, Record, Status, Verdict};
 use clap::Args;
 
-use crate::bench::{chosen_names, percent, style};
+use crate::bench::{chosen_names, interrupt, percent, style};
 use crate::kept::{self, Kept};
 use crate::output::{self, Output};
 use crate::wrong_usage;
@@ -67,6 +67,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    interrupt::heeded();
     let settings = Settings { margin: margin(options)?, force: options.force };
     let outputs = Outputs::open(options)?;
     let mut runs = kept::runs(&options.runs)?;
@@ -86,7 +87,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
         comparison => comparison?,
     };
-    crate::printed(outputs.write(&comparison))?;
+    outputs.write(&comparison)?;
     options.fail_if_slower.map_or(Ok(ExitCode::SUCCESS), |percent| judged(&comparison, percent))
 }
 
@@ -224,9 +225,12 @@ impl Outputs {
                 "standard output takes one of --json and --markdown, not both",
             ));
         }
-        let both = options.json.as_deref().zip(options.markdown.as_deref());
-        if both.is_some_and(|(json, markdown)| output::is_same(json, markdown)) {
-            return Err(wrong_usage("--json and --markdown name the same file"));
+        let files = [("--json", &options.json), ("--markdown", &options.markdown)];
+        let files = files.map(|(option, file)| (option, file.as_deref()));
+        output::each_its_own(&files).map_err(wrong_usage)?;
+        for (option, file) in files {
+            let runs = options.runs.iter().map(OsString::as_os_str);
+            output::spares(option, file, runs).map_err(wrong_usage)?;
         }
         let open = |file: &Option<PathBuf>| file.as_deref().map(opened).transpose();
         Ok(Outputs {
@@ -236,18 +240,22 @@ impl Outputs {
         })
     }
 
+    /// Writes it to every file asked for; one that fails does not keep the other from it.
     fn write(self, comparison: &Comparison) -> anyhow::Result<()> {
-        if let Some(json) = self.json {
-            json.write(comparison.to_json()?.as_bytes())?;
-        }
-        if let Some(markdown) = self.markdown {
-            markdown.write(comparison.to_markdown().as_bytes())?;
-        }
+        let json = match self.json {
+            Some(json) => json.write(comparison.to_json()?.as_bytes()),
+            None => Ok(()),
+        };
+        let markdown = match self.markdown {
+            Some(markdown) => markdown.write(comparison.to_markdown().as_bytes()),
+            None => Ok(()),
+        };
+        json.and(markdown)?;
         if self.alone {
             return Ok(());
         }
         let text = comparison.render(style());
-        std::io::stdout().write_all(text.as_bytes()).context("standard output")
+        crate::printed(std::io::stdout().write_all(text.as_bytes()).context("standard output"))
     }
 }
 

@@ -16,6 +16,7 @@ use bytepath_report::{Applied, Diagnosis, DiagnosisSchema, Health};
 use clap::Args;
 
 use crate::output::{self, Output};
+use crate::{bench, wrong_usage};
 
 /// Say what holds this machine back, what it costs and which setting changes it
 ///
@@ -40,6 +41,9 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    bench::interrupt::heeded();
+    let read = options.profile.as_deref().map(Path::as_os_str);
+    output::spares("--json", options.json.as_deref(), read).map_err(wrong_usage)?;
     let json = options.json.as_deref().map(Output::open).transpose()?;
     let profile = profile(options.profile.as_deref())?;
     let mut found = examined(options, profile.as_ref());
@@ -68,7 +72,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         crate::say(format_args!("bytepath: {error}"));
     }
     crate::printed(shown)?;
-    crate::printed(written.unwrap_or(Ok(())))?;
+    written.unwrap_or(Ok(()))?;
     let well = refused.is_empty() && diagnosis.poor == 0;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -86,7 +86,7 @@ pub(crate) struct Shared {
     pub(crate) time: Option<Duration>,
     /// Write what this end did to a file, as JSON; - for standard output (of the reader)
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
     /// End when this process, which started us, ends
     #[arg(long, value_name = "PID", hide = true, value_parser = values::starter)]
     pub(crate) starter: Option<Starter>,

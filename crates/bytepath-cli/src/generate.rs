@@ -21,7 +21,7 @@ use clap::{Args, Subcommand};
 use rustix::io::Errno;
 
 use crate::metrics::MetricsOptions;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::sys::start;
 use crate::{classic, ends, values, wrong_usage};
 use send::{Limit, Sender, Went};
@@ -277,9 +277,11 @@ fn pages(name: &str) -> Result<PageSize, String> {
 
 impl How {
     fn check(&self) -> anyhow::Result<()> {
-        if self.json.as_deref().is_some_and(crate::output::is_stdout) {
+        if self.json.as_deref().is_some_and(output::is_stdout) {
             return Err(wrong_usage("standard output is for what is made: give --json a file"));
         }
+        let (json, metrics) = (self.json.as_deref(), self.metrics.file());
+        output::beside_data(&[("--json", json), ("--metrics", metrics)]).map_err(wrong_usage)?;
         if self.spin_budget.is_some() && !matches!(self.wait, Some(Wait::Hybrid(_))) {
             return Err(wrong_usage(
                 "--spin-budget is how long the wait hybrid spins; add --wait hybrid",

@@ -9,7 +9,7 @@ use bytepath_report::table;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::bench::style;
+use crate::bench::{interrupt, style};
 use crate::kept::Kept;
 use crate::output::Output;
 
@@ -58,6 +58,7 @@ enum Action {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    interrupt::heeded();
     match &options.action {
         None => list(options),
         Some(Action::Show { run }) => show(run),

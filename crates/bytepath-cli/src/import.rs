@@ -11,7 +11,7 @@ use bytepath_report::{Record, table};
 use clap::Args;
 
 use crate::output::{self, Output};
-use crate::{bench, records, report};
+use crate::{bench, records, report, wrong_usage};
 
 /// Make records of what hyperfine (--export-json) and fio (--output-format=json) measured, to
 /// report and compare
@@ -30,6 +30,9 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    bench::interrupt::heeded();
+    let read = options.file.iter().map(OsString::as_os_str);
+    output::spares("--json", options.json.as_deref(), read).map_err(wrong_usage)?;
     let output = options.json.as_deref().map(Output::open).transpose()?;
     let records =
         options.file.iter().map(|name| record(name)).collect::<anyhow::Result<Vec<_>>>()?;

@@ -119,14 +119,15 @@ impl MetricsOptions {
     }
 
     /// Tells of the job from now on, as [`MetricsOptions::begin`] does, and of signals that end it, which
-    /// this command does not catch itself. Those that are ignored stay so.
+    /// this command does not catch itself. Those that are ignored stay so. The first process of a container
+    /// ends by them only where they are caught.
     pub(crate) fn begin_and_heed_signals(
         &self,
         command: &'static str,
         figures: impl Fn() -> Figures + Send + 'static,
     ) {
         self.begin(command, figures);
-        if TELLING.get().is_some() {
+        if TELLING.get().is_some() || rustix::process::getpid().is_init() {
             // Without memory for a thread, they end it without a word.
             let _ = std::thread::Builder::new().name("signals".into()).spawn(heed_signals);
         }

@@ -14,7 +14,7 @@ use rustix::fs::{Access, AtFlags, CWD, FileType, accessat};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use crate::classic::{close, closed_well, word};
+use crate::classic::{always_quoted, close, closed_well, word};
 use crate::device;
 use crate::sys::start;
 
@@ -58,14 +58,15 @@ impl Output {
         }
     }
 
-    /// Writes the results.
+    /// Writes the results. A reader who left had enough of them: whatever else there is to write, and
+    /// to tell by the exit code, is so all the same.
     pub(crate) fn write(self, text: &[u8]) -> anyhow::Result<()> {
         let failed = || format!("cannot write {}", self.path.display());
-        match self.way {
+        crate::printed(match self.way {
             Way::Stdout => to_stdout(text).context("standard output"),
             Way::Special(file) => to_special(file, text).with_context(failed),
             Way::Replaced => replace(&self.path, text).with_context(failed),
-        }
+        })
     }
 }
 
@@ -172,12 +173,52 @@ pub(crate) fn met<'n>(
 }
 
 /// Whether results that go to both would be written over each other.
-pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+fn is_same(one: &Path, other: &Path) -> bool {
     let known = |path: &Path| {
         let place = if is_stdout(path) { None } else { to_be(path) };
         Some((identity(path), place)).filter(|(file, place)| file.is_some() || place.is_some())
     };
     one == other || known(one).is_some_and(|one| known(other) == Some(one))
+}
+
+/// Sees that no two of these options write to one file, where the one result would be lost.
+///
+/// # Errors
+/// Which they are.
+pub(crate) fn each_its_own(files: &[(&str, Option<&Path>)]) -> Result<(), String> {
+    let given: Vec<_> =
+        files.iter().filter_map(|(option, path)| Some((option, (*path)?))).collect();
+    for (place, (option, path)) in given.iter().enumerate() {
+        if let Some((other, _)) = given[..place].iter().find(|(_, other)| is_same(path, other)) {
+            return Err(format!("{other} and {option} are one file"));
+        }
+    }
+    Ok(())
+}
+
+/// The same, where standard output holds data.
+///
+/// # Errors
+/// Which they are.
+pub(crate) fn beside_data(files: &[(&str, Option<&Path>)]) -> Result<(), String> {
+    each_its_own(&[&[("standard output", Some(Path::new("-")))], files].concat())
+}
+
+/// Sees that what an option writes is none of the files that are read.
+///
+/// # Errors
+/// Which it is.
+pub(crate) fn spares<'n>(
+    option: &str,
+    path: Option<&Path>,
+    read: impl IntoIterator<Item = &'n OsStr>,
+) -> Result<(), String> {
+    // What is not there is something else's name, such as a run's.
+    let there = read.into_iter().filter(|name| Path::new(name).exists());
+    match path.filter(|path| !is_stdout(path)).and_then(|path| met(path, there)) {
+        Some(met) => Err(format!("{option} would be written over {}", always_quoted(met))),
+        None => Ok(()),
+    }
 }
 
 /// What is not there yet has no more than its place: a folder, and a name in it.

@@ -47,6 +47,7 @@ enum Format {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    bench::interrupt::heeded();
     let output = options.output.as_deref();
     let format = format(options.format, output)?;
     let to_stdout = output.is_none_or(output::is_stdout);
@@ -58,6 +59,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if format == Some(Format::Html) && output.is_none() && std::io::stdout().is_terminal() {
         return Err(wrong_usage("a page is not for a terminal; name a file: -o report.html"));
     }
+    let read = options.record.iter().map(OsString::as_os_str);
+    output::spares("-o", output, read).map_err(wrong_usage)?;
     let opened = output.map(Output::open).transpose()?;
     let records: Vec<Record> =
         kept::runs(&options.record)?.into_iter().map(|run| run.record).collect();

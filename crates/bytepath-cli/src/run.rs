@@ -145,6 +145,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if !options.explain && options.shown.asks_for_anything() {
         return Err(wrong_usage("--tree, --flame and their like need --explain"));
     }
+    options.metrics.check([]).map_err(wrong_usage)?;
+    let (json, metrics) = (options.json.as_deref(), options.metrics.file());
+    options.shown.check(&[("--json", json), ("--metrics", metrics)])?;
     let explaining = options.explain.then(|| Explaining::new(options.shown.clone(), None));
     run_and_explain(options, explaining.transpose()?)
 }

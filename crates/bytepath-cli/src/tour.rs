@@ -36,7 +36,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    interrupt::ended(toured(options))
+    interrupt::ended(|| toured(options))
 }
 
 fn toured(options: &Options) -> anyhow::Result<()> {

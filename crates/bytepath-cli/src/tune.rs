@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.show {
         return show(&path, options);
     }
-    interrupt::ended(match options.check {
+    interrupt::ended(|| match options.check {
         true => check(&path, options),
         false => measure(&path, options),
     })
@@ -90,7 +90,7 @@ fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
     let profile = Profile::read(path)?;
     let checked = profile.check_machine(Machine::this());
     let stale = checked.and_then(|()| profile.check_places()).err();
-    tell(&profile, options, None)?;
+    crate::printed(tell(&profile, options, None))?;
     match stale {
         Some(stale) => bail!("{stale}"),
         None => Ok(()),
@@ -137,8 +137,9 @@ fn measure(path: &Path, options: &Options) -> anyhow::Result<()> {
     profile.keep_other_places(Profile::read(path).ok());
     let kept = output.write(kept(&profile)?.as_bytes());
     // What was measured is told also where it cannot be kept.
-    tell(&profile, options, json)?;
+    let told = crate::printed(tell(&profile, options, json));
     kept?;
+    told?;
     if !options.json.as_deref().is_some_and(output::is_stdout) {
         use std::io::Write as _;
         let mut text = format!("\nkept in {}\n", path.display());
@@ -294,7 +295,8 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let spin = tune::spin_budget(&profile.costs);
     let mut budget = Budget::new(effort, pairs(&sites));
     let mut behind = 0;
-    table::regret_head().context("standard output")?;
+    let told = |line: std::io::Result<()>| crate::printed(line.context("standard output"));
+    told(table::regret_head())?;
     for (index, site) in sites.iter().enumerate() {
         let run = PairRun { program: &program, site, effort, spin, seed: fresh_seed() };
         for pair in tune::pairs_at(first(index)) {
@@ -307,14 +309,14 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
                 // Of ten intervals that hold what is true 95 times in 100, one misses it in every
                 // fifth check: where one speaks against the planner, twice as many blocks decide.
                 let doubt = "  too far behind? by more blocks:";
-                table::regret(pair, found.as_ref(), doubt).context("standard output")?;
+                told(table::regret(pair, found.as_ref(), doubt))?;
                 looks.push(look()?);
                 found = Regret::of(&looks);
             }
             let lost = found.as_ref().is_none_or(Regret::is_too_large);
             behind += usize::from(lost);
             let verdict = if lost { "  TOO FAR BEHIND" } else { "" };
-            table::regret(pair, found.as_ref(), verdict).context("standard output")?;
+            told(table::regret(pair, found.as_ref(), verdict))?;
         }
     }
     if behind > 0 {

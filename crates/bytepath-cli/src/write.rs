@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::ends::{self, End, Shared, Useful};
 use crate::sys::start;
-use crate::{values, wrong_usage};
+use crate::{output, values, wrong_usage};
 
 /// Write into a pipe as fast as it takes it, until the reader is gone
 ///
@@ -41,6 +41,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let stdout = std::io::stdout();
     refuse_endless(shared, Endpoint::sink(stdout.as_fd())?.kind())?;
+    output::beside_data(&[("--json", shared.json.as_deref())]).map_err(wrong_usage)?;
     let output = shared.output()?;
     let report = end(options)?.run(stdout.as_fd())?;
     shared.say(&report);

@@ -133,7 +133,7 @@ pub(super) fn run(options: &All) -> anyhow::Result<()> {
 }
 
 fn tell(line: &str) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "\n=== {line}\n").context("standard output")
+    crate::printed(writeln!(std::io::stdout(), "\n=== {line}\n").context("standard output"))
 }
 
 fn record_of(experiment: &Known, records: &Path) -> PathBuf {

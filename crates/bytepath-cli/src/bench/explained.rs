@@ -38,7 +38,7 @@ pub(crate) fn explain(options: &mut dyn Explains) -> anyhow::Result<()> {
     let measuring = options.measuring();
     measuring.explain = true;
     measuring.quick = true;
-    super::interrupt::ended(options.run())
+    super::interrupt::ended(|| options.run())
 }
 
 impl Explains for Pipes {

@@ -52,7 +52,7 @@ impl Drop for Measuring {
 impl Handlers {
     /// Where handlers are refused, the signals end the program as they always do.
     fn installed() -> Handlers {
-        let handlers = Handlers::default();
+        let handlers = Handlers { idle: Arc::new(true.into()), ..Handlers::default() };
         let Ok((reader, writer)) = pipe_with(PipeFlags::CLOEXEC) else { return handlers };
         let installed =
             [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)).filter(|signal| {
@@ -80,8 +80,17 @@ fn came() -> Option<i32> {
     i32::try_from(came).ok().filter(|signal| *signal != 0)
 }
 
-/// Ends the program by the signal that came, if one did; what went wrong is said before.
-pub(crate) fn ended(done: anyhow::Result<()>) -> anyhow::Result<()> {
+/// From now on signals end the program, also where it is the first process of a container; who measures
+/// has them end the run first.
+pub(crate) fn heeded() {
+    HANDLERS.get_or_init(Handlers::installed);
+}
+
+/// Does work that measures, and ends the program by the signal that came meanwhile, if one did; what
+/// went wrong is said before.
+pub(crate) fn ended(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    heeded();
+    let done = work();
     let Some(signal) = came() else { return done };
     if let Err(error) = done {
         crate::say(format_args!("bytepath: {error:#}"));

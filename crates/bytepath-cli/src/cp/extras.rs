@@ -91,17 +91,13 @@ impl Extras {
     /// Who does, and which is.
     pub(super) fn check(&self, verbose: bool, files: &[OsString]) -> Result<(), String> {
         self.check_stdout(verbose)?;
-        let written: Vec<_> = self.written().collect();
-        for (place, (option, path)) in written.iter().enumerate() {
+        for (option, path) in self.written() {
             if let Some(met) = output::met(path, files.iter().map(OsString::as_os_str)) {
                 return Err(format!("{option} would be written over {}", q(met)));
             }
-            let same = |(_, other): &&(_, &Path)| output::met(path, [other.as_os_str()]).is_some();
-            if let Some((other, _)) = written[..place].iter().find(same) {
-                return Err(format!("{other} and {option} are one file"));
-            }
         }
-        Ok(())
+        let written: Vec<_> = self.written().map(|(option, path)| (option, Some(path))).collect();
+        output::each_its_own(&written)
     }
 
     /// The files that are written beside the copies, each with its option.

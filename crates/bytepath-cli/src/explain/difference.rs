@@ -1,5 +1,6 @@
 //! `bytepath explain diff`: two explanations beside each other, of two arms or two runs.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,8 +12,8 @@ use bytepath_report::table::printable;
 use bytepath_report::{Arm, Explained};
 use clap::Args;
 
-use crate::output::Output;
-use crate::records;
+use crate::output::{self, Output};
+use crate::{records, wrong_usage};
 
 /// Put two explanations beside each other: which costs grew, which shrank, and a flame graph of it
 #[derive(Args)]
@@ -29,28 +30,33 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
+    let read = [&options.before, &options.after].map(|named| file_and_arm(named).0);
+    output::spares("--flame", options.flame.as_deref(), read).map_err(wrong_usage)?;
     let output = options.flame.as_deref().map(Output::open).transpose()?;
     let (before, after) = (explained(&options.before)?, explained(&options.after)?);
     let text = bytepath_explain::show::difference(&before.1, &after.1);
     let heading = format!("before: {}\nafter:  {}\n\n", before.0, after.0);
-    std::io::stdout()
-        .write_all((printable(&heading) + &text).as_bytes())
-        .context("standard output")?;
     if let Some(output) = output {
         let title = format!("{} against {}", after.0, before.0);
         output.write(&flame::difference(&title, &before.1.stacks, &after.1.stacks)?)?;
     }
-    Ok(())
+    std::io::stdout().write_all((printable(&heading) + &text).as_bytes()).context("standard output")
+}
+
+fn file_and_arm(named: &OsStr) -> (&OsStr, Option<Cow<'_, str>>) {
+    let bytes = named.as_bytes();
+    match bytes.iter().rposition(|byte| *byte == b'#') {
+        // A file may have a # in its name.
+        Some(hash) if !Path::new(named).exists() => {
+            (OsStr::from_bytes(&bytes[..hash]), Some(String::from_utf8_lossy(&bytes[hash + 1..])))
+        }
+        _ => (named, None),
+    }
 }
 
 /// The arm that is meant, by its name, and what explains it.
 fn explained(named: &OsStr) -> anyhow::Result<(String, Explained)> {
-    // A file may have a # in its name.
-    let bytes = named.as_bytes();
-    let hash = bytes.iter().rposition(|byte| *byte == b'#');
-    let hash = hash.filter(|_| !Path::new(named).exists());
-    let file = OsStr::from_bytes(&bytes[..hash.unwrap_or(bytes.len())]);
-    let arm = hash.map(|hash| String::from_utf8_lossy(&bytes[hash + 1..]));
+    let (file, arm) = file_and_arm(named);
     let records = records::read(file)?;
     let file = Path::new(file).display();
     let all = records.iter().flat_map(|record| &record.arms);

@@ -34,7 +34,7 @@ struct Watching {
 impl Explaining {
     /// Sees that results can be written.
     pub(crate) fn new(shown: Shown, json: Option<&Path>) -> anyhow::Result<Explaining> {
-        shown.check()?;
+        shown.check(&[("--json", json)])?;
         let alone = json.is_some_and(is_stdout);
         let json = json.map(Output::open).transpose()?;
         let tracing = shown.trace.map(Tracing::start).transpose()?;

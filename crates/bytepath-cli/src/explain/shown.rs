@@ -10,7 +10,7 @@ use bytepath_lab::lab;
 use bytepath_report::Explained;
 use clap::Args;
 
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::wrong_usage;
 
 /// How samples are taken, and what is made of them.
@@ -129,8 +129,13 @@ impl Shown {
         .collect()
     }
 
-    /// Sees that the files can be written, so that nobody learns it after the work.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
+    /// Sees that the files can be written, so that nobody learns it after the work, and that they are
+    /// neither each other nor those that other options name.
+    pub(crate) fn check(&self, others: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
+        let own =
+            [("--flame", &self.flame), ("--folded", &self.folded), ("--firefox", &self.firefox)]
+                .map(|(option, file)| (option, file.as_deref()));
+        output::each_its_own(&[others, &own].concat()).map_err(wrong_usage)?;
         let files = self.files();
         let samples = self.tree || self.symbol.is_some() || self.thread.is_some();
         if self.trace.is_some() && (samples || !files.is_empty()) {
@@ -138,11 +143,7 @@ impl Shown {
                 "--trace takes no samples, of which --tree, --symbol, --thread and the files are made",
             ));
         }
-        for (at, file) in files.iter().enumerate() {
-            if files[..at].iter().any(|other| other.path == file.path) {
-                let path = file.path.display();
-                return Err(wrong_usage(format!("{path} is named for two things")));
-            }
+        for file in files {
             Output::open(&file.path)?;
         }
         Ok(())

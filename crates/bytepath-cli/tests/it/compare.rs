@@ -319,7 +319,16 @@ fn real_runs_are_compared_and_records_come_by_any_way() {
     let (json, markdown) = (yard.path().join("both"), yard.path().join("bytepath/../both"));
     let files = ["--json", text(&json), "--markdown", text(&markdown)];
     yard.run(&[&["compare", "last", "last~1"][..], &files].concat())
-        .refused(2, &["--json and --markdown name the same file"]);
+        .refused(2, &["--json and --markdown are one file"]);
+    // Several records in a file are no single one, and can be lost as well.
+    let several = yard.path().join("several.json");
+    std::fs::write(&several, format!("[{first}, {first}]")).expect("it is written");
+    yard.run(&["compare", text(&several), "last", "--json", text(&several)])
+        .refused(2, &["--json would be written over"]);
+    let words = ["compare", "last", "last~1", "--json", "-", "--markdown", text(&markdown)];
+    run_for_nobody(&mut yard.command(&words)).well();
+    let written = std::fs::read_to_string(&json).expect("it is written though nobody reads");
+    assert!(written.contains("bare-loop"), "{written}");
 }
 
 #[test]

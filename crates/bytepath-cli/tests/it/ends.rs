@@ -4,7 +4,7 @@ use bytepath::Wait;
 use bytepath::inlets::INLETS;
 use bytepath::outlets::{Fresh, OUTLETS};
 
-use crate::program::{Done, as_nobody, bytepath, pair, root, run, shell};
+use crate::program::{Done, as_nobody, bytepath, complaints, pair, root, run, shell};
 
 /// The columns of the published program's row.
 const COLUMNS: [&str; 14] = [
@@ -257,12 +257,19 @@ fn both_ends_tell_the_same_in_json() {
     let (write, read) = pair(&writer, &reader);
     write.well();
     let read = read.well().json();
+    let made = folder.path().join("made.json");
+    let made = made.to_str().expect("a plain name");
+    run(&mut bytepath(&["gen", "zeros", "--bytes", "1M", "--json", made])).well();
+    let made = std::fs::read_to_string(made).expect("its report");
+    let made: serde_json::Value = serde_json::from_str(&made).expect("it is JSON");
     let text = std::fs::read_to_string(&file).expect("the writer's report");
     let write: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     assert_eq!((&write["bytes"], &read["bytes"]), (&1048576.into(), &1048576.into()));
     assert_eq!((&write["outlet"], &read["inlet"]), (&"write".into(), &"read-touch".into()));
+    for end in [&write, &read, &made] {
+        assert_eq!(complaints("end", end), Vec::<String>::new());
+    }
     for end in [&write, &read] {
-        assert_eq!(end["schema"], "bytepath.end/1");
         for field in ["seconds", "calls", "pipe_bytes", "chunk_bytes"] {
             assert!(end[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {end}");
         }

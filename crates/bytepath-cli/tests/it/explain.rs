@@ -98,7 +98,7 @@ fn what_makes_no_sense_is_refused() {
     run(&mut bytepath(&["explain", "--flame", "/nonexistent/x.svg", "--", "true"]))
         .refused(1, &["/nonexistent/x.svg"]);
     run(&mut bytepath(&["explain", "--flame", "x", "--folded", "x", "--", "true"]))
-        .refused(2, &["x is named for two things"]);
+        .refused(2, &["--flame and --folded are one file"]);
     run(&mut bytepath(&["run", "--flame", "x.svg", "true"])).refused(2, &["need --explain"]);
     run(&mut bytepath(&["bench", "pipes", "--hz", "99"])).refused(2, &["need --explain"]);
 }

@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell, spawned};
+use crate::program::{
+    BYTEPATH, as_nobody, bytepath, complaints, installed, root, run, run_for_nobody, shell, spawned,
+};
 
 /// A process that has 8 MiB in huge pages, or in small ones.
 fn has_memory(pages: &str) -> crate::program::Bounded {
@@ -22,7 +24,7 @@ fn mapping_of(pid: &str, more: &[&str]) -> Value {
     let began = std::time::Instant::now();
     loop {
         let words = [&["pages", pid, "--json", "-"], more].concat();
-        let seen = run(&mut bytepath(&words)).well().json();
+        let seen = run(&mut bytepath(&words)).well().json_of("pages");
         let mappings = seen["processes"][0]["mappings"].as_array().expect("mappings").clone();
         let whole = |mapping: &&Value| {
             mapping["anonymous_bytes"].as_u64().is_some_and(|bytes| bytes >= 8 << 20)
@@ -76,7 +78,7 @@ fn a_command_and_what_it_starts_are_looked_at_and_its_code_is_passed_on() {
     assert_eq!(done.stdout, "", "it is the command's: {done:?}");
     let seen = std::fs::read_to_string(json.path()).expect("it is there");
     let seen: Value = serde_json::from_str(&seen).expect("JSON");
-    assert_eq!(seen["schema"], "bytepath.pages/1");
+    assert_eq!(complaints("pages", &seen), Vec::<String>::new());
     let seen = seen["processes"].as_array().expect("processes");
     let most = seen.iter().filter_map(|process| process["resident_bytes"].as_u64()).max();
     assert!(
@@ -88,6 +90,16 @@ fn a_command_and_what_it_starts_are_looked_at_and_its_code_is_passed_on() {
 }
 
 #[test]
+fn the_commands_code_is_passed_on_also_where_nobody_reads_what_was_seen() {
+    for command in ["pages", "explain"] {
+        let words = [command, "--json", "-", "--", "sh", "-c", "exit 5"];
+        let done = run_for_nobody(&mut bytepath(&words));
+        assert_eq!(done.status.code(), Some(5), "{command}: {done:?}");
+        assert!(!done.stderr.contains("standard output"), "{command}: {done:?}");
+    }
+}
+
+#[test]
 fn the_processes_that_one_started_are_shown_where_that_is_asked_for() {
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 60 & sleep 60"]).stdout(Stdio::null());
@@ -95,7 +107,7 @@ fn the_processes_that_one_started_are_shown_where_that_is_asked_for() {
     let pid = shell.child().id().to_string();
     let count = |words: &[&str]| {
         let words = [&["pages", &pid, "--json", "-"], words].concat();
-        let seen = run(&mut bytepath(&words)).well().json();
+        let seen = run(&mut bytepath(&words)).well().json_of("pages");
         seen["processes"].as_array().expect("processes").len()
     };
     let began = std::time::Instant::now();

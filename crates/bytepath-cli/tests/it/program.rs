@@ -60,12 +60,40 @@ impl Done {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// The same, of which this published schema has to tell every field.
+    #[track_caller]
+    pub(crate) fn json_of(&self, schema: &str) -> Value {
+        let json = self.json();
+        assert_eq!(complaints(schema, &json), Vec::<String>::new());
+        json
+    }
+
     /// The cells of the one row that it printed.
     #[track_caller]
     pub(crate) fn row(&self) -> Vec<String> {
         assert_eq!(self.stdout.lines().count(), 1, "{self:?}");
         self.stdout.trim_end().split(',').map(str::to_owned).collect()
     }
+}
+
+/// What is wrong with a document by a schema of `schema/`, where fields that it does not tell are wrong too.
+pub(crate) fn complaints(schema: &str, json: &Value) -> Vec<String> {
+    fn close(schema: &mut Value) {
+        if let Some(fields) = schema.as_object_mut() {
+            if fields.contains_key("properties") {
+                fields.insert("additionalProperties".to_owned(), false.into());
+            }
+            fields.values_mut().for_each(close);
+        }
+        schema.as_array_mut().into_iter().flatten().for_each(close);
+    }
+    let file = format!("{}/schema/{schema}-1.schema.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(file).expect("it is published");
+    let mut schema: Value = serde_json::from_str(&text).expect("the schema is JSON");
+    jsonschema::draft202012::meta::validate(&schema).expect("the schema is a JSON Schema");
+    close(&mut schema);
+    let schema = jsonschema::validator_for(&schema).expect("the schema compiles");
+    schema.iter_errors(json).map(|error| error.to_string()).collect()
 }
 
 /// Waits for something that another process brings about.

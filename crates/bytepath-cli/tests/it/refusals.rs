@@ -7,7 +7,7 @@ use bytepath::inlets::INLETS;
 use bytepath::outlets::{OUTLETS, Use};
 use rustix::process::getpid;
 
-use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell};
+use crate::program::{BYTEPATH, as_nobody, bytepath, installed, root, run, shell, text};
 
 /// Ends by itself, however far it gets.
 const WRITE: &str = "$bytepath write --bytes-to-pipe 9M";
@@ -397,6 +397,32 @@ fn results_that_cannot_be_written_are_known_before_anything_is_measured() {
     let folder = std::env::temp_dir();
     let done = run(&mut bytepath(&["bench", "pipes", "--json", &folder.to_string_lossy()]));
     done.refused(1, &["cannot write", "Is a directory"]);
+}
+
+#[test]
+fn results_go_neither_over_each_other_nor_over_what_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept = folder.path().join("kept");
+    std::fs::write(&kept, "kept").expect("a file");
+    for (line, why) in [
+        ("explain --json new --flame ./new -- true", "--json and --flame are one file"),
+        ("explain --flame new --folded ./new -- true", "--flame and --folded are one file"),
+        ("run --explain --json new --firefox ./new true", "--json and --firefox are one file"),
+        ("run --json new --metrics ./new true", "--json and --metrics are one file"),
+        ("run --metrics kept true >>kept", "--metrics would replace standard output"),
+        ("bench cmd true --json kept --explain --flame ./kept", "--json and --flame are one file"),
+        ("gen zeros --bytes 1 --json kept >>kept", "standard output and --json are one file"),
+        ("gen zeros --bytes 1 --metrics kept >>kept", "standard output and --metrics are one file"),
+        ("write --bytes-to-pipe 1 --json kept >>kept", "standard output and --json are one file"),
+        ("report kept -o ./kept --format csv", "-o would be written over 'kept'"),
+        ("import kept --json ./kept", "--json would be written over 'kept'"),
+        ("doctor --profile kept --json ./kept", "--json would be written over 'kept'"),
+        ("explain diff kept#arm kept --flame ./kept", "--flame would be written over 'kept'"),
+    ] {
+        shell(&format!("cd {} && $bytepath {line}", text(folder.path()))).refused(2, &[why]);
+    }
+    assert_eq!(std::fs::read_to_string(&kept).expect("it is there"), "kept");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing is made");
 }
 
 #[test]

@@ -139,14 +139,14 @@ fn a_bench_writes_a_page_and_draws_a_plot_by_itself() {
 #[test]
 fn results_that_would_overwrite_each_other_are_wrong_usage() {
     let bench = ["bench", "pipes", "--json", "x", "--report", "x"];
-    run(&mut bytepath(&bench)).refused(2, &["--json and --report name the same file"]);
+    run(&mut bytepath(&bench)).refused(2, &["--json and --report are one file"]);
     // However they are spelled, before they are there and after.
     let folder = tempfile::tempdir().expect("a folder");
     std::os::unix::fs::symlink(".", folder.path().join("link")).expect("a link");
     let at = |name: &str| folder.path().join(name).display().to_string();
     let bench = ["bench", "pipes", "--json", &at("x"), "--csv", &at("link/./x")];
     for _ in 0..2 {
-        run(&mut bytepath(&bench)).refused(2, &["--json and --csv name the same file"]);
+        run(&mut bytepath(&bench)).refused(2, &["--json and --csv are one file"]);
         fs::write(at("x"), "").expect("a file");
     }
     let bench = ["bench", "pipes", "--report", "-"];

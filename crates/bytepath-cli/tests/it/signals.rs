@@ -255,6 +255,38 @@ fn the_first_process_of_a_container_ends_with_the_code_of_its_signal() {
 }
 
 #[test]
+fn the_first_process_of_a_container_ends_by_signals_also_while_it_measures_nothing() {
+    if !root() || !installed("unshare") || !installed("pkill") {
+        println!("skipped: needs root, unshare and pkill");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let container = "unshare -pf --kill-child --mount-proc \"$bytepath\"";
+    // Each waits for what never comes: for a reader, or for a writer.
+    for words in [
+        "tune --profile p --json nobody",
+        "bench pipes --json nobody",
+        "explain pipes --json nobody",
+        "doctor --json nobody",
+        "history --json nobody",
+        "compare a b --json nobody",
+        "report - <&9",
+        "import - <&9",
+        "cat <&9",
+        "gen zeros >&9",
+    ] {
+        let done = shell(&format!(
+            "cd {}; [ -p f ] || mkfifo nobody f; exec 9<>f; {{ {container} {words} & }}; \
+             for _ in $(seq 300); do \
+             pkill -P $! -x bytepath && seen=1 || [ -z \"$seen\" ] || break; sleep 0.1; done; \
+             kill -KILL $! 2>&-; wait $!",
+            folder.path().display()
+        ));
+        assert_eq!(done.status.code(), Some(143), "{words}: {done:?}");
+    }
+}
+
+#[test]
 fn where_both_signals_are_ignored_it_measures_all_the_same() {
     let bench = "bench overhead --blocks 3 --time 2ms --warm-up 1ms --no-store";
     shell(&format!("trap '' INT TERM; \"$bytepath\" {bench}")).well();

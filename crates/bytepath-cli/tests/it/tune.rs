@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::program::{BYTEPATH, Done, bytepath, run, shell, text};
+use crate::program::{BYTEPATH, Done, bytepath, run, run_for_nobody, shell, text};
 
 /// As little as gives every figure.
 const SHORT: [&str; 4] = ["--blocks", "1", "--bytes", "256K"];
@@ -117,6 +117,7 @@ fn a_profile_of_another_machine_is_shown_and_refused() {
     let stale = ["stale", "2.4.0", "run bytepath tune again"];
     let shown = run(&mut bytepath(&[&words[..3], &["--show"]].concat())).refused(1, &stale);
     assert!(shown.stdout.contains("2.4.0"), "{shown:?}");
+    run_for_nobody(&mut bytepath(&[&words[..3], &["--show"]].concat())).refused(1, &stale);
     run(&mut bytepath(&[&words[..], &["--check"]].concat())).refused(1, &stale);
 }
 
@@ -161,6 +162,14 @@ fn the_profile_is_kept_where_the_state_of_programs_is() {
     let mut words = bytepath(&[&["tune", "--dir", text(folder.path())][..], &SHORT].concat());
     run(words.env("XDG_STATE_HOME", folder.path())).well();
     assert!(json(&folder.path().join("bytepath/profile.json"))["pairs"].is_array());
+}
+
+#[test]
+fn a_profile_that_is_not_kept_is_an_error_also_where_nobody_reads_what_was_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = ["tune", "--profile", "/dev/full", "--dir", text(folder.path())];
+    run_for_nobody(&mut bytepath(&[&words[..], &SHORT].concat()))
+        .refused(1, &["cannot write /dev/full", "No space left"]);
 }
 
 #[test]

@@ -199,6 +199,9 @@ def test_copies_go_by_a_profile(profile, tmp_path):
     copied = bytepath.copy(tmp_path / "a", tmp_path / "b", profile=kept)
     assert copied.route == "mmap-write"
     assert (tmp_path / "b").read_bytes() == bytes(100_000)
+    # It was read before its file is emptied, and once.
+    assert bytepath.copy(tmp_path / "a", kept, profile=kept).route == "mmap-write"
+    assert kept.read_bytes() == bytes(100_000)
     profile["machine"]["boot_id"] = "another"
     profile["machine"]["cpu_model"] = "another"
     kept.write_text(json.dumps(profile))

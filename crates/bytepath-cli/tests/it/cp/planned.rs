@@ -120,6 +120,20 @@ fn a_plan_that_cannot_be_leaves_what_is_there() {
         .well();
 }
 
+/// A profile that the copy itself overwrites was read before.
+#[test]
+fn a_profile_is_read_once_for_all_that_is_moved() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fill(folder.path());
+    for words in ["cp --profile d/a s/a s/b d", "pv -q --profile d/a -o d/a s/a"] {
+        let line = format!(
+            "rm -rf s d && mkdir s d && cp profile d/a && seq 9 >s/a && cp large s/b && \
+             $bytepath {words} && cmp s/a d/a && if [ -e d/b ]; then cmp s/b d/b; fi"
+        );
+        beside_large(folder.path(), &line).well();
+    }
+}
+
 #[test]
 fn what_cannot_go_past_the_page_cache_goes_by_the_profile() {
     if !may_trace() {

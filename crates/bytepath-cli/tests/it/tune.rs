@@ -1,7 +1,8 @@
 //! `bytepath tune`: the profile that it leaves, and what it says of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use bytepath::machine;
 use serde_json::Value;
 
 use crate::program::{BYTEPATH, Done, bytepath, run, shell, text};
@@ -63,6 +64,50 @@ fn the_profile_is_what_the_published_schema_says_and_has_every_pair() {
     }
     let left: Vec<_> = std::fs::read_dir(folder.path()).expect("it lists").collect();
     assert_eq!(left.len(), 1, "nothing but the profile's folder is left: {left:?}");
+}
+
+/// A group whose memory is limited, gone on drop.
+struct Narrow(PathBuf);
+
+impl Narrow {
+    fn make(bytes: usize) -> Option<Narrow> {
+        let of = |folder: &str, limit: &str| {
+            let group = Narrow(Path::new(folder).join("bytepath-test-narrow-tune"));
+            // One that was left is as good.
+            let _ = std::fs::create_dir(&group.0);
+            std::fs::write(group.0.join(limit), bytes.to_string()).ok().map(|()| group)
+        };
+        of("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            .or_else(|| of("/sys/fs/cgroup", "memory.max"))
+    }
+}
+
+impl Drop for Narrow {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn what_there_is_no_memory_to_measure_is_left_out() {
+    let Some(group) = Narrow::make(64 << 20) else {
+        println!("skipped: no cgroup with a limit can be made here (that takes root)");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let enter = format!("echo 0 >{}/cgroup.procs && cd {}", text(&group.0), text(folder.path()));
+    let line = format!("{enter} && $bytepath tune --profile p {}", SHORT.join(" "));
+    let done = shell(&line).well();
+    assert!(
+        done.stdout.contains("system call") && !done.stdout.contains("memory copy"),
+        "{done:?}"
+    );
+    assert_eq!(json(&folder.path().join("p"))["pairs"].as_array().map(Vec::len), Some(PAIRS.len()));
+    // Files in memory are of the memory that is there.
+    let line = format!("{enter} && $bytepath tune --profile q --dir /dev/shm --bytes 64M");
+    if machine::file_system(Path::new("/dev/shm")).is_ok_and(|found| found.name == "tmpfs") {
+        shell(&line).refused(1, &["/dev/shm", "memory", "--dir", "--bytes"]);
+    }
 }
 
 #[test]

@@ -156,6 +156,23 @@ pub struct Place {
     pub device: u64,
 }
 
+impl Place {
+    /// What has changed since it was measured, for people: nothing while the directory is on the file
+    /// system that it was on, mounted as it was.
+    pub fn changed(&self) -> Option<String> {
+        let name = self.directory.display();
+        let now = match machine::file_system(&self.directory) {
+            Ok(now) => now,
+            Err(error) => return Some(error.to_string()),
+        };
+        if now.name != self.file_system {
+            return Some(format!("{name} was on {} and is on {}", self.file_system, now.name));
+        }
+        let (then, now) = (self.options.join(","), now.options.join(","));
+        (then != now).then(|| format!("{name} was mounted with {then} and is with {now}"))
+    }
+}
+
 /// The ends that are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -442,13 +459,13 @@ impl Profile {
     }
 
     /// Takes over what an older profile of the same machine has of file systems that this one has
-    /// not.
+    /// not, and that are as they were.
     pub fn keep_other_places(&mut self, older: Option<Profile>) {
         let same = |older: &Profile| self.machine.is_machine_of(&older.machine);
         let Some(older) = older.filter(same) else { return };
         let here: Vec<u64> = self.places().map(|place| place.device).collect();
-        let elsewhere =
-            |pair: &Pair| pair.place.as_ref().is_some_and(|place| !here.contains(&place.device));
+        let stays = |place: &Place| !here.contains(&place.device) && place.changed().is_none();
+        let elsewhere = |pair: &Pair| pair.place.as_ref().is_some_and(stays);
         self.pairs.extend(older.pairs.into_iter().filter(elsewhere));
     }
 
@@ -469,28 +486,15 @@ impl Profile {
         }
     }
 
-    /// Whether the directories that were measured in are still on the file systems that they were on,
-    /// mounted as they were.
-    ///
-    /// # Errors
-    /// The first that is not.
-    pub fn check_places(&self) -> Result<(), ProfileError> {
+    /// What has changed at the places that were measured, see [`Place::changed`].
+    pub fn changed_places(&self) -> Vec<String> {
+        let mut places: Vec<&Place> = Vec::new();
         for place in self.places() {
-            let name = place.directory.display();
-            let now = machine::file_system(&place.directory)
-                .map_err(|error| ProfileError::Stale(error.to_string()))?;
-            if now.name != place.file_system {
-                let (then, now) = (&place.file_system, now.name);
-                return Err(ProfileError::Stale(format!("{name} was on {then} and is on {now}")));
-            }
-            if now.options != place.options {
-                let (then, now) = (place.options.join(","), now.options.join(","));
-                return Err(ProfileError::Stale(format!(
-                    "{name} was mounted with {then} and is with {now}"
-                )));
+            if !places.contains(&place) {
+                places.push(place);
             }
         }
-        Ok(())
+        places.into_iter().filter_map(Place::changed).collect()
     }
 
     /// What was measured between ends like these: on the file system that the file is on, or on
@@ -822,39 +826,39 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_place_that_is_mounted_otherwise_is_stale() {
+    fn a_place_that_is_mounted_otherwise_has_changed() {
         let here = machine::file_system(Path::new("/")).expect("there is a root");
         let at = |file_system: &str, options: Vec<String>| {
-            let place = Place {
-                directory: "/".into(),
-                file_system: file_system.into(),
-                options,
-                device: 1,
-            };
+            let (directory, file_system) = ("/".into(), file_system.into());
+            let place = Some(Place { directory, file_system, options, device: 1 });
             let choices = vec![gave("splice", None, 1.0)];
-            let pair = Pair { source: End::File, sink: End::File, place: Some(place), choices };
-            profile(vec![pair]).check_places().map_err(|error| error.to_string())
+            let pair = Pair { source: End::File, sink: End::File, place, choices };
+            profile(vec![pair.clone(), pair]).changed_places()
         };
-        assert_eq!(at(&here.name, here.options.clone()), Ok(()));
-        assert!(at("other", here.options.clone()).is_err_and(|why| why.contains("is on")));
-        let other = vec!["other".to_owned()];
-        assert!(at(&here.name, other).is_err_and(|why| why.contains("mounted with")));
+        assert_eq!(at(&here.name, here.options.clone()), [""; 0]);
+        let other = at("other", here.options.clone());
+        assert!(other.len() == 1 && other[0].contains("is on"), "{other:?}");
+        let other = at(&here.name, vec!["other".to_owned()]);
+        assert!(other.len() == 1 && other[0].contains("mounted with"), "{other:?}");
     }
 
     #[test]
     fn measuring_one_file_system_keeps_what_is_known_of_others() {
+        let here = machine::file_system(Path::new("/")).expect("there is a root");
         let at = |device, speed| Pair {
             source: End::File,
             sink: End::File,
             place: Some(Place {
                 directory: "/".into(),
-                file_system: "ext4".into(),
-                options: Vec::new(),
+                file_system: here.name.clone(),
+                options: here.options.clone(),
                 device,
             }),
             choices: vec![gave("splice", None, speed)],
         };
-        let older = profile(vec![at(1, 1.0), at(2, 2.0), sound().pairs.remove(0)]);
+        let mut gone = at(3, 3.0);
+        gone.place.as_mut().expect("it has one").file_system = "of before".into();
+        let older = profile(vec![at(1, 1.0), at(2, 2.0), gone, sound().pairs.remove(0)]);
         let mut newer = profile(vec![at(2, 3.0)]);
         newer.keep_other_places(Some(older.clone()));
         assert_eq!(newer.pairs, [at(2, 3.0), at(1, 1.0)]);

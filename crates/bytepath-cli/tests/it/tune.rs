@@ -166,6 +166,29 @@ fn a_profile_of_another_machine_is_shown_and_refused() {
 }
 
 #[test]
+fn a_place_that_is_gone_is_remarked_on_and_its_figures_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    tuned(&profile, folder.path(), &[]).well();
+    let mut other = json(&profile);
+    for pair in other["pairs"].as_array_mut().expect("pairs") {
+        if let Some(place) = pair.get_mut("place") {
+            place["device"] = 7.into();
+            place["file_system"] = "of before".into();
+        }
+    }
+    std::fs::write(&profile, other.to_string()).expect("written");
+    let words = ["tune", "--show", "--profile", text(&profile)];
+    let shown = run(&mut bytepath(&words));
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    assert_eq!(shown.stderr.matches("was on of before and is on").count(), 1, "{shown:?}");
+    assert!(!shown.stderr.contains("stale"), "{shown:?}");
+    tuned(&profile, folder.path(), &[]).well();
+    run(&mut bytepath(&words)).well();
+    assert_eq!(json(&profile)["pairs"].as_array().map(Vec::len), Some(PAIRS.len()));
+}
+
+#[test]
 fn bad_profiles_and_places_are_refused_with_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = |name: &str| text(&folder.path().join(name)).to_owned();

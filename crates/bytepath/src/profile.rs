@@ -13,6 +13,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -157,6 +158,12 @@ pub struct Place {
 }
 
 impl Place {
+    /// Whether its number is any that was free when it was mounted, as those of tmpfs, overlay, btrfs
+    /// and NFS are: another file system may have it after the next start of the kernel.
+    fn is_numbered_at_will(&self) -> bool {
+        rustix::fs::major(self.device) == 0
+    }
+
     /// What has changed since it was measured, for people: nothing while the directory is on the file
     /// system that it was on, mounted as it was.
     pub fn changed(&self) -> Option<String> {
@@ -464,7 +471,11 @@ impl Profile {
         let same = |older: &Profile| self.machine.is_machine_of(&older.machine);
         let Some(older) = older.filter(same) else { return };
         let here: Vec<u64> = self.places().map(|place| place.device).collect();
-        let stays = |place: &Place| !here.contains(&place.device) && place.changed().is_none();
+        let same_boot = self.machine.boot_id == older.machine.boot_id;
+        let stays = |place: &Place| {
+            let known = same_boot || !place.is_numbered_at_will();
+            known && !here.contains(&place.device) && place.changed().is_none()
+        };
         let elsewhere = |pair: &Pair| pair.place.as_ref().is_some_and(stays);
         self.pairs.extend(older.pairs.into_iter().filter(elsewhere));
     }
@@ -500,14 +511,33 @@ impl Profile {
     /// What was measured between ends like these: on the file system that the file is on, or on
     /// another where that one was not measured.
     pub fn pair(&self, source: &Endpoint<'_>, sink: &Endpoint<'_>) -> Option<&Pair> {
+        self.pair_and_whether_here(source, sink).map(|(pair, _)| pair)
+    }
+
+    /// The same, and whether it was on the file system that the file is on.
+    pub(crate) fn pair_and_whether_here(
+        &self,
+        source: &Endpoint<'_>,
+        sink: &Endpoint<'_>,
+    ) -> Option<(&Pair, bool)> {
         let ends = End::of_both(source, sink)?;
         let mut pairs = self.pairs.iter().filter(|pair| (pair.source, pair.sink) == ends);
-        let device = match ends {
-            (_, End::File) => sink.device(),
-            _ => source.device(),
+        let file = if ends.1 == End::File { sink } else { source };
+        let here = |pair: &&Pair| pair.place.as_ref().is_some_and(|place| self.is_on(place, file));
+        let found = pairs.clone().find(here).map(|pair| (pair, true));
+        found.or_else(|| pairs.next().map(|pair| (pair, false)))
+    }
+
+    /// Whether a file is on a file system that was measured.
+    fn is_on(&self, place: &Place, file: &Endpoint<'_>) -> bool {
+        let booted_since = || {
+            let boot_id = &self.machine.boot_id;
+            !boot_id.is_empty() && boot_id != Machine::this().boot_id()
         };
-        let here = |pair: &&Pair| pair.place.as_ref().is_some_and(|place| place.device == device);
-        pairs.clone().find(here).or_else(|| pairs.next())
+        let kind = || machine::file_system_of(file.as_fd()).map(|found| found.name);
+        place.device == file.device()
+            && !(place.is_numbered_at_will() && booted_since())
+            && kind().is_ok_and(|kind| kind == place.file_system)
     }
 }
 
@@ -760,29 +790,58 @@ pub(crate) mod tests {
 
     #[test]
     fn files_go_by_their_own_file_system_or_else_by_any() {
-        let place = |device| Place {
-            directory: "/".into(),
-            file_system: "ext4".into(),
-            options: Vec::new(),
-            device,
-        };
         let null = Endpoint::open_sink("/dev/null").expect("a sink");
         let file = tempfile::NamedTempFile::new().expect("a file");
         let source = Endpoint::open_source(file.path()).expect("a source");
-        let pair = |device, speed| Pair {
+        let own = machine::file_system_of(source.as_fd()).expect("it has one").name;
+        let pair = |device, kind: &str, speed| Pair {
             source: End::File,
             sink: End::Null,
-            place: Some(place(device)),
+            place: Some(Place {
+                directory: "/".into(),
+                file_system: kind.into(),
+                options: Vec::new(),
+                device,
+            }),
             choices: vec![gave("splice", None, speed)],
         };
         let found = |pairs| {
             let profile = profile(pairs);
-            profile.pair(&source, &null).map(|pair| pair.choices[0].gib_per_s)
+            let found = profile.pair_and_whether_here(&source, &null);
+            found.map(|(pair, here)| (pair.choices[0].gib_per_s, here))
         };
         let here = source.device();
-        assert_eq!(found(vec![pair(here + 1, 1.0), pair(here, 2.0)]), Some(2.0));
-        assert_eq!(found(vec![pair(here + 1, 1.0)]), Some(1.0));
+        let (elsewhere, before) = (pair(here + 1, &own, 1.0), pair(here, "of before", 3.0));
+        assert_eq!(found(vec![elsewhere.clone(), pair(here, &own, 2.0)]), Some((2.0, true)));
+        assert_eq!(found(vec![elsewhere.clone()]), Some((1.0, false)));
+        assert_eq!(found(vec![elsewhere, before]), Some((1.0, false)), "its number was another's");
         assert_eq!(found(vec![]), None);
+    }
+
+    #[test]
+    fn numbers_that_are_given_at_will_say_nothing_after_the_next_start() {
+        // Such files are on tmpfs, whatever stands in /tmp.
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = rustix::fs::memfd_create("profile", flags).expect("a file");
+        let source = Endpoint::source(file.as_fd()).expect("a source");
+        let null = Endpoint::open_sink("/dev/null").expect("a sink");
+        let place = Place {
+            directory: "/".into(),
+            file_system: "tmpfs".into(),
+            options: Vec::new(),
+            device: source.device(),
+        };
+        let choices = vec![gave("splice", None, 1.0)];
+        let pair = Pair { source: End::File, sink: End::Null, place: Some(place), choices };
+        let mut profile = profile(vec![pair]);
+        let is_here = |profile: &Profile| {
+            profile.pair_and_whether_here(&source, &null).is_some_and(|(_, here)| here)
+        };
+        assert!(is_here(&profile), "an older one does not know when it was");
+        profile.machine.boot_id = Machine::this().boot_id().into();
+        assert!(is_here(&profile));
+        profile.machine.boot_id = "of another run".into();
+        assert!(!is_here(&profile));
     }
 
     #[test]
@@ -856,12 +915,19 @@ pub(crate) mod tests {
             }),
             choices: vec![gave("splice", None, speed)],
         };
+        // Those of real devices; of others a number is only good while the kernel runs.
+        let (first, second) = (rustix::fs::makedev(8, 1), rustix::fs::makedev(8, 2));
         let mut gone = at(3, 3.0);
         gone.place.as_mut().expect("it has one").file_system = "of before".into();
-        let older = profile(vec![at(1, 1.0), at(2, 2.0), gone, sound().pairs.remove(0)]);
-        let mut newer = profile(vec![at(2, 3.0)]);
+        let pipes = sound().pairs.remove(0);
+        let older = profile(vec![at(first, 1.0), at(second, 2.0), at(5, 5.0), gone, pipes]);
+        let mut newer = profile(vec![at(second, 3.0)]);
+        let mut booted = newer.clone();
         newer.keep_other_places(Some(older.clone()));
-        assert_eq!(newer.pairs, [at(2, 3.0), at(1, 1.0)]);
+        assert_eq!(newer.pairs, [at(second, 3.0), at(first, 1.0), at(5, 5.0)]);
+        booted.machine.boot_id = "of another run".into();
+        booted.keep_other_places(Some(older.clone()));
+        assert_eq!(booted.pairs, [at(second, 3.0), at(first, 1.0)]);
         let mut other = profile(vec![]);
         other.machine.kernel = "9.9".into();
         other.keep_other_places(Some(older));

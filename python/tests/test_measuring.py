@@ -186,6 +186,7 @@ def test_a_profile_is_what_the_command_measured(profile, tmp_path, monkeypatch):
     assert (tmp_path / "asked").read_text() == asked
     assert got == profile
     assert "system call: 154.8 ns" in str(got)
+    assert "\x1b" not in str(bytepath.Profile({**got, "made": "\x1b[1m"}))
     assert "file to file on any: mmap-write, 8.50 GiB/s" in str(got)
 
 

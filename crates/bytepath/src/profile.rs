@@ -32,10 +32,27 @@ pub const SCHEMA: &str = "bytepath.profile/1";
 /// A profile of a hundred file systems is smaller.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Knobs beyond these are no measurement of ours.
+/// Knobs beyond these are no measurement of ours: none is of less than a page.
+const CHUNK_BYTES_MIN: usize = 4096;
+const PIPE_BYTES_MIN: usize = 4096;
 const CHUNK_BYTES_MAX: usize = 64 << 20;
 const PIPE_BYTES_MAX: usize = 1 << 30;
 const SPIN_BUDGET_MAX: Duration = Duration::from_millis(10);
+
+/// Figures beyond this are none of ours either: that many nanoseconds are a quarter of an hour.
+const FIGURE_MAX: f64 = 1e12;
+
+/// Whether it can have been measured.
+fn is_sound(figure: f64) -> bool {
+    figure > 0.0 && figure <= FIGURE_MAX
+}
+
+/// Whether these can have been tried.
+fn knobs_are_sound(chunk: Option<usize>, pipe: Option<usize>, spin_ns: Option<u64>) -> bool {
+    chunk.is_none_or(|bytes| (CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&bytes))
+        && pipe.is_none_or(|bytes| (PIPE_BYTES_MIN..=PIPE_BYTES_MAX).contains(&bytes))
+        && spin_ns.is_none_or(|ns| Duration::from_nanos(ns) <= SPIN_BUDGET_MAX)
+}
 
 /// Everything that was measured on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -441,24 +458,26 @@ impl Profile {
 
     /// Refuses figures and knobs that no measurement can have given.
     fn check(&self) -> Result<(), String> {
+        if let Some(cost) = self.costs.iter().find(|cost| !is_sound(cost.value)) {
+            return Err(format!("the cost {:?} has no sound figure", cost.name));
+        }
         for measured in self.pairs.iter().flat_map(|pair| &pair.choices) {
             let overall = measured.overall_gib_per_s;
             let interval = measured.ci95.iter().flatten().copied();
             let mut figures = [measured.gib_per_s, overall].into_iter().chain(interval);
-            if !figures.all(|figure| figure.is_finite() && figure > 0.0) {
-                return Err(format!("{} has no sound figure", measured.choice.route));
+            // A moment of the CPU may have been too short to be counted.
+            let cpu_is_sound = (0.0..=FIGURE_MAX).contains(&measured.cpu_s_per_gib);
+            if !figures.all(is_sound) || !cpu_is_sound {
+                return Err(format!("{:?} has no sound figure", measured.choice.route));
             }
             let Setting { chunk_bytes, pipe_bytes, spin_ns, .. } = measured.choice;
-            let sound = chunk_bytes.is_none_or(|bytes| (1..=CHUNK_BYTES_MAX).contains(&bytes))
-                && pipe_bytes.is_none_or(|bytes| (1..=PIPE_BYTES_MAX).contains(&bytes))
-                && spin_ns.is_none_or(|ns| Duration::from_nanos(ns) <= SPIN_BUDGET_MAX);
-            if !sound {
-                return Err(format!("{} has knobs out of bounds", measured.choice.route));
+            if !knobs_are_sound(chunk_bytes, pipe_bytes, spin_ns) {
+                return Err(format!("{:?} has knobs out of bounds", measured.choice.route));
             }
         }
         if let Some(sent) = self.outlets.iter().find(|sent| !sent.is_sound()) {
             return Err(format!(
-                "the outlet {} has no sound figure or setting",
+                "the outlet {:?} has no sound figure or setting",
                 sent.choice.outlet
             ));
         }
@@ -740,7 +759,11 @@ pub(crate) mod tests {
             (r#"{"schema":"bytepath.profile/9","new":1}"#.into(), "of the format"),
             (text(|p| p.pairs[0].choices[0].gib_per_s = -1.0), "sound figure"),
             (text(|p| p.pairs[0].choices[0].ci95 = Some([0.0, 1.0])), "sound figure"),
+            (text(|p| p.pairs[0].choices[0].gib_per_s = 1e300), "sound figure"),
+            (text(|p| p.pairs[0].choices[0].cpu_s_per_gib = -1.0), "sound figure"),
             (text(|p| p.pairs[0].choices[0].choice.chunk_bytes = Some(0)), "out of bounds"),
+            (text(|p| p.pairs[0].choices[0].choice.chunk_bytes = Some(1)), "out of bounds"),
+            (text(|p| p.pairs[0].choices[0].choice.pipe_bytes = Some(1)), "out of bounds"),
             (text(|p| p.pairs[0].choices[0].choice.pipe_bytes = Some(1 << 40)), "out of bounds"),
             (text(|p| p.pairs[0].choices[0].choice.spin_ns = Some(u64::MAX)), "out of bounds"),
             (" ".repeat(5 << 20), "larger than"),
@@ -752,6 +775,17 @@ pub(crate) mod tests {
             let ends = Some((sound().pairs[0].source, sound().pairs[0].sink));
             let between = Profile::read_between(file.path(), ends).expect_err(why);
             assert_eq!(between.to_string(), error);
+        }
+    }
+
+    #[test]
+    fn costs_that_cannot_be_are_refused_by_whoever_reads_them() {
+        for value in [-5.0, 0.0, 1e300] {
+            let mut profile = sound();
+            profile.costs[0].value = value;
+            let text = serde_json::to_vec(&profile).expect("written");
+            let error = Profile::read(written(&text).path()).expect_err("no cost").to_string();
+            assert!(error.contains("\"system call\" has no sound figure"), "{error}");
         }
     }
 

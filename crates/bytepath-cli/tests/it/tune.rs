@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use bytepath::machine;
-use serde_json::Value;
+use bytepath::machine::{self, Machine};
+use bytepath::profile::MachineKey;
+use serde_json::{Value, json};
 
 use crate::program::{BYTEPATH, Done, bytepath, run, shell, text};
 
@@ -186,6 +187,25 @@ fn a_place_that_is_gone_is_remarked_on_and_its_figures_go() {
     tuned(&profile, folder.path(), &[]).well();
     run(&mut bytepath(&words)).well();
     assert_eq!(json(&profile)["pairs"].as_array().map(Vec::len), Some(PAIRS.len()));
+}
+
+#[test]
+fn names_in_a_profile_do_not_command_the_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    let choice = json!({
+        "route": "splice\u{1b}[3m", "gib_per_s": 7.0, "ci95": null, "overall_gib_per_s": 7.0, "cpu_s_per_gib": 0.1,
+    });
+    let other = json!({
+        "schema": "bytepath.profile/1", "made": "now\u{1b}[1m", "bytepath": "0.1.0",
+        "machine": MachineKey::of(Machine::this()),
+        "costs": [{ "name": "system call\u{1b}[2m", "unit": "ns", "value": 100.0 }],
+        "pairs": [{ "source": "pipe", "sink": "pipe", "choices": [choice] }],
+    });
+    std::fs::write(&profile, other.to_string()).expect("written");
+    let shown = run(&mut bytepath(&["tune", "--show", "--profile", text(&profile)])).well();
+    assert!(["[1m", "[2m", "[3m"].iter().all(|name| shown.stdout.contains(name)), "{shown:?}");
+    assert!(!shown.stdout.contains('\u{1b}'), "{shown:?}");
 }
 
 #[test]

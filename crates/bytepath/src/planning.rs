@@ -431,7 +431,7 @@ fn next_is_measured(plan: &Plan) -> bool {
 /// There is none, or it is none, or another machine's.
 pub fn named_profile(path: &Path) -> Result<Profile, ProfileError> {
     let profile = Profile::read(path)?;
-    profile.check_machine(Machine::this())?;
+    profile.check_machine(Machine::this()).map_err(|error| error.of(path))?;
     Ok(profile)
 }
 

@@ -372,7 +372,7 @@ impl fmt::Display for Setting {
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// There is none.
-    #[error("there is no profile of this machine at {}; run bytepath tune", .0.display())]
+    #[error("there is no profile of this machine at {}; run {}", .0.display(), tuning(Some(.0)))]
     Absent(PathBuf),
     /// It cannot be read.
     #[error("cannot read the profile {}: {error}", path.display())]
@@ -383,7 +383,7 @@ pub enum ProfileError {
         error: std::io::Error,
     },
     /// It is not one.
-    #[error("{} is no profile: {why}; run bytepath tune to make one", path.display())]
+    #[error("{} is no profile: {why}; run {} to make one", path.display(), tuning(other_than(path)))]
     Corrupt {
         /// Where it is.
         path: PathBuf,
@@ -391,7 +391,7 @@ pub enum ProfileError {
         why: String,
     },
     /// It was made by a bytepath whose profiles mean something else.
-    #[error("{} is of the format {found:?}, not {SCHEMA}; run bytepath tune again", path.display())]
+    #[error("{} is of the format {found:?}, not {SCHEMA}; run {} again", path.display(), tuning(Some(path)))]
     OtherFormat {
         /// Where it is.
         path: PathBuf,
@@ -399,8 +399,42 @@ pub enum ProfileError {
         found: String,
     },
     /// It is another machine's, or this one's before it was changed.
-    #[error("the profile is stale: {0}; run bytepath tune again")]
-    Stale(String),
+    #[error("the profile is stale: {why}; run {} again", tuning(path.as_deref()))]
+    Stale {
+        /// The file that was named, if one was.
+        path: Option<PathBuf>,
+        /// What has changed.
+        why: String,
+    },
+}
+
+impl ProfileError {
+    /// The same of the profile in this file.
+    #[must_use]
+    pub fn of(self, path: &Path) -> ProfileError {
+        match self {
+            ProfileError::Stale { why, .. } => ProfileError::Stale { path: Some(path.into()), why },
+            other => other,
+        }
+    }
+}
+
+/// The command that makes the profile in this file anew; the one in its usual place unless given.
+pub fn tuning(path: Option<&Path>) -> String {
+    match path.filter(|path| is_named(path)) {
+        Some(path) => format!("bytepath tune --profile {}", path.display()),
+        None => "bytepath tune".into(),
+    }
+}
+
+/// Whether it is anywhere but in the usual place.
+fn is_named(path: &Path) -> bool {
+    Profile::default_path().is_none_or(|usual| usual != path)
+}
+
+/// Any other file, where one was named that may hold something else, which nobody wants to lose.
+fn other_than(path: &Path) -> Option<&'static Path> {
+    is_named(path).then(|| Path::new("FILE"))
 }
 
 impl Profile {
@@ -510,7 +544,8 @@ impl Profile {
     pub fn check_machine(&self, machine: &Machine) -> Result<(), ProfileError> {
         match self.machine.differs(machine) {
             Some((what, then, now)) => {
-                Err(ProfileError::Stale(format!("{what} was {then:?} and is {now:?}")))
+                let why = format!("{what} was {then:?} and is {now:?}");
+                Err(ProfileError::Stale { path: None, why })
             }
             None => Ok(()),
         }
@@ -820,6 +855,18 @@ pub(crate) mod tests {
         facts.kernel.release = "9.9".into();
         let error = sound().check_machine(&Machine::from_facts(facts)).expect_err("stale");
         assert!(error.to_string().contains("the kernel was"), "{error}");
+        assert!(error.to_string().ends_with("; run bytepath tune again"), "{error}");
+        let named = error.of(Path::new("/a/b")).to_string();
+        assert!(named.ends_with("; run bytepath tune --profile /a/b again"), "{named}");
+    }
+
+    #[test]
+    fn the_remedy_writes_where_the_profile_was_looked_for() {
+        let absent = |path: PathBuf| ProfileError::Absent(path).to_string();
+        assert!(absent("nope.json".into()).ends_with("; run bytepath tune --profile nope.json"));
+        if let Some(usual) = Profile::default_path() {
+            assert!(absent(usual).ends_with("; run bytepath tune"));
+        }
     }
 
     #[test]

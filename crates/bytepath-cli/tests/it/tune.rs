@@ -160,7 +160,8 @@ fn a_profile_of_another_machine_is_shown_and_refused() {
     other["machine"]["boot_id"] = "of another run".into();
     std::fs::write(&profile, other.to_string()).expect("written");
     let words = ["tune", "--profile", text(&profile), "--dir", text(folder.path())];
-    let stale = ["stale", "2.4.0", "run bytepath tune again"];
+    let again = format!("run bytepath tune --profile {} again", text(&profile));
+    let stale = ["stale", "2.4.0", again.as_str()];
     let shown = run(&mut bytepath(&[&words[..3], &["--show"]].concat())).refused(1, &stale);
     assert!(shown.stdout.contains("2.4.0"), "{shown:?}");
     run(&mut bytepath(&[&words[..], &["--check"]].concat())).refused(1, &stale);
@@ -216,7 +217,7 @@ fn bad_profiles_and_places_are_refused_with_the_remedy() {
     std::fs::write(name("other"), "{\"schema\": \"bytepath.profile/0\"}").expect("written");
     let shown = |file: &str| run(&mut bytepath(&["tune", "--show", "--profile", &name(file)]));
     shown("corrupt").refused(1, &["is no profile", "run bytepath tune"]);
-    shown("other").refused(1, &["bytepath.profile/0", "run bytepath tune again"]);
+    shown("other").refused(1, &["bytepath.profile/0", "run bytepath tune --profile", "again"]);
     shown("absent").refused(1, &["there is no profile", "run bytepath tune"]);
     // Nobody waits for what a FIFO in its place might give.
     let (here, rights) = (rustix::fs::CWD, rustix::fs::Mode::RUSR);

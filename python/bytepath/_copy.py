@@ -133,7 +133,7 @@ def copy(
         "limit": given,
         "before": 0,
         "route": _route(route),
-        "profile": None if profile is None else os.fsdecode(profile),
+        "profile": _profile(profile, route),
         "enlarge_pipes": bool(enlarge_pipes),
         "allow_aliasing": bool(allow_aliasing),
         "leave_cache": bool(leave_cache),
@@ -247,7 +247,7 @@ def plan(
         "limit": _count("length", length),
         "before": 0,
         "route": _route(route),
-        "profile": None if profile is None else os.fsdecode(profile),
+        "profile": _profile(profile, route),
         "enlarge_pipes": bool(enlarge_pipes),
         "allow_aliasing": bool(allow_aliasing),
         "leave_cache": bool(leave_cache),
@@ -306,15 +306,19 @@ def check_route_and_profile(route: str | None, profile: str | os.PathLike[str] |
     """Refuses a route that there is not, and a profile that cannot be used, as `copy` does."""
     if _route(route) is not None and route not in routes():
         raise ValueError(f"there is no route {route}; there are: {', '.join(routes())}")
-    if route is None and profile is not None:
-        with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as sink:
-            plan(source.fileno(), sink.fileno(), profile=profile)
+    _profile(profile, route)
 
 
 def _route(name: str | None) -> str | None:
     if name is not None and not isinstance(name, str):
         raise TypeError(f"route has to be the name of a route, not {type(name).__name__}")
     return name
+
+
+def _profile(profile: str | os.PathLike[str] | None, route: str | None) -> _bytepath.NamedProfile | None:
+    """The profile, read once for all that a copy does; a route that is named needs none."""
+    name = None if profile is None else os.fsdecode(profile)
+    return None if name is None or route is not None else _bytepath.named_profile(name)
 
 
 def _count(name: str, value: int | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from collections.abc import Iterable
 from typing import Any, Union
 
@@ -18,7 +19,9 @@ class Profile(dict[str, Any]):
     def __str__(self) -> str:
         costs = [f"{cost['name']}: {cost['value']:.4g} {cost['unit']}" for cost in self["costs"]]
         pairs = [f"{pair['source']} to {pair['sink']}{_best(pair)}" for pair in self["pairs"]]
-        return "\n".join([f"measured {self['made']}", *costs, *pairs])
+        lines = [f"measured {self['made']}", *costs, *pairs]
+        # A file from somewhere else must not command the terminal.
+        return "\n".join("".join("\ufffd" if unicodedata.category(c) == "Cc" else c for c in line) for line in lines)
 
 
 def _best(pair: dict[str, Any]) -> str:

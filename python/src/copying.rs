@@ -4,8 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bytepath::planning::{CarryError, Carrying, Planning, Wishes};
-use bytepath::{Cancel, Endpoint, Job, Kind, Knobs, Meter};
+use bytepath::planning::{self, CarryError, Carrying, Planning, Wishes};
+use bytepath::{Cancel, Endpoint, Job, Kind, Knobs, Meter, Profile};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rustix::fs::{FileType, Mode, OFlags, Stat, ftruncate, open, stat};
 use rustix::io::Errno;
@@ -48,6 +49,17 @@ impl Moved {
     }
 }
 
+/// A profile that was named, read once for all that a copy does.
+#[pyclass(frozen)]
+pub(crate) struct NamedProfile(Profile);
+
+/// Reads it; it has to be of this machine.
+#[pyfunction]
+pub(crate) fn named_profile(py: Python<'_>, path: PathBuf) -> PyResult<NamedProfile> {
+    let read = py.detach(|| planning::named_profile(&path));
+    read.map(NamedProfile).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
 /// What is asked of a movement.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -56,7 +68,7 @@ pub(crate) struct Asked {
     /// Bytes that the sink took before, of which offsets and progress tell, too.
     before: u64,
     route: Option<String>,
-    profile: Option<PathBuf>,
+    profile: Option<Py<NamedProfile>>,
     enlarge_pipes: bool,
     allow_aliasing: bool,
     leave_cache: bool,
@@ -67,7 +79,8 @@ pub(crate) struct Asked {
 
 impl Asked {
     fn wishes(&self) -> Wishes<'_> {
-        let (route, profile) = (self.route.as_deref(), self.profile.as_deref());
+        let (route, profile) = (self.route.as_deref(), self.profile.as_ref());
+        let profile = profile.map(|profile| &profile.get().0);
         Wishes { route, profile, leave_pipes: !self.enlarge_pipes }
     }
 

@@ -80,7 +80,6 @@ fn plan(py: Python<'_>, error: &PlanError, before: u64) -> PyErr {
 pub(crate) fn carrying(py: Python<'_>, error: CarryError, before: u64) -> PyErr {
     match error {
         CarryError::Plan(error) => plan(py, &error, before),
-        CarryError::Profile(error) => PyValueError::new_err(error.to_string()),
         CarryError::Syncing { errno, ref moved } => {
             CopyError::new(errno, error.to_string(), before + moved.bytes).raise(py)
         }

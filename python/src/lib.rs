@@ -29,7 +29,10 @@ mod _bytepath {
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
     #[pymodule_export]
-    use crate::copying::{Moved, check_sink, check_source, copy_file, is_stream, move_bytes};
+    use crate::copying::{
+        Moved, NamedProfile, check_sink, check_source, copy_file, is_stream, move_bytes,
+        named_profile,
+    };
     #[pymodule_export]
     use crate::machine::machine;
     #[pymodule_export]

@@ -186,6 +186,7 @@ def test_a_profile_is_what_the_command_measured(profile, tmp_path, monkeypatch):
     assert (tmp_path / "asked").read_text() == asked
     assert got == profile
     assert "system call: 154.8 ns" in str(got)
+    assert "\x1b" not in str(bytepath.Profile({**got, "made": "\x1b[1m"}))
     assert "file to file on any: mmap-write, 8.50 GiB/s" in str(got)
 
 
@@ -199,6 +200,9 @@ def test_copies_go_by_a_profile(profile, tmp_path):
     copied = bytepath.copy(tmp_path / "a", tmp_path / "b", profile=kept)
     assert copied.route == "mmap-write"
     assert (tmp_path / "b").read_bytes() == bytes(100_000)
+    # It was read before its file is emptied, and once.
+    assert bytepath.copy(tmp_path / "a", kept, profile=kept).route == "mmap-write"
+    assert kept.read_bytes() == bytes(100_000)
     profile["machine"]["boot_id"] = "another"
     profile["machine"]["cpu_model"] = "another"
     kept.write_text(json.dumps(profile))

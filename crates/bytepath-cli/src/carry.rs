@@ -127,6 +127,7 @@ fn engine(options: &Options, limit: Option<u64>, meter: &Meter) -> anyhow::Resul
         None => {
             let profile = options.profile.clone();
             let plan = PlanOptions { profile, ..PlanOptions::default() };
+            plan.check()?;
             plan.carry(&Carrying { job, knobs, meter, cancel: None, planned: None })
         }
     };

@@ -16,6 +16,7 @@ use bytepath_report::{Applied, Diagnosis, DiagnosisSchema, Health};
 use clap::Args;
 
 use crate::output::{self, Output};
+use crate::planning::named_profile;
 use crate::{bench, wrong_usage};
 
 /// Say what holds this machine back, what it costs and which setting changes it
@@ -90,9 +91,7 @@ fn tell(applied: &[Applied]) {
 /// What tune measured, if it is of this machine as it is; one that was named has to be.
 fn profile(named: Option<&Path>) -> anyhow::Result<Option<Profile>> {
     if let Some(path) = named {
-        let profile = Profile::read(path)?;
-        profile.check_machine(Machine::this())?;
-        return Ok(Some(profile));
+        return Ok(Some(named_profile(path)?));
     }
     let usual = Profile::default_path().and_then(|path| Profile::read(&path).ok());
     Ok(usual.filter(|profile| profile.check_machine(Machine::this()).is_ok()))

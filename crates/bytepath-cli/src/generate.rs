@@ -22,6 +22,7 @@ use rustix::io::Errno;
 
 use crate::metrics::MetricsOptions;
 use crate::output::{self, Output};
+use crate::planning::{named_profile, usual_profile};
 use crate::sys::start;
 use crate::{classic, ends, values, wrong_usage};
 use send::{Limit, Sender, Went};
@@ -312,12 +313,8 @@ impl How {
     /// The profile, or why it cannot be gone by; one that is named has to be good.
     fn profile(&self) -> anyhow::Result<Result<Profile, String>> {
         Ok(match &self.profile {
-            Some(path) => {
-                let profile = Profile::read(path)?;
-                profile.check_machine(Machine::this())?;
-                Ok(profile)
-            }
-            None => crate::planning::usual_profile(),
+            Some(path) => Ok(named_profile(path)?),
+            None => usual_profile(),
         })
     }
 }

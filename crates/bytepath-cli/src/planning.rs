@@ -2,10 +2,12 @@
 
 mod between;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
-use bytepath::machine::Machine;
-pub(crate) use bytepath::planning::{CarryError, Clock, Planning, no_folder, usual_profile};
+pub(crate) use bytepath::planning::{
+    CarryError, Clock, Planning, named_profile, no_folder, usual_profile,
+};
 use bytepath::planning::{Carrying as Work, Wishes};
 use bytepath::profile::ProfileError;
 use bytepath::routes::ROUTES;
@@ -32,6 +34,9 @@ pub(crate) struct PlanOptions {
     /// making them larger
     #[arg(long)]
     pub(crate) no_enlarge: bool,
+    /// The profile that was named, read once for all that is moved.
+    #[arg(skip)]
+    pub(crate) read: OnceLock<Arc<Profile>>,
 }
 
 /// The routes of movers. `tee` keeps its source, which no mover does.
@@ -54,20 +59,17 @@ pub(crate) struct Carrying<'a> {
     pub(crate) planned: Option<&'a dyn Fn(&Plan) -> bool>,
 }
 
-/// The profile in a file that was named, which has to be of this machine.
-pub(crate) fn named_profile(path: &Path) -> Result<Profile, ProfileError> {
-    let profile = Profile::read(path)?;
-    profile.check_machine(Machine::this())?;
-    Ok(profile)
-}
-
 impl PlanOptions {
-    /// Sees that a profile that was named can be used, before anything is touched.
+    /// Reads a profile that was named, before anything is touched, and keeps it.
     ///
     /// # Errors
-    /// It cannot.
+    /// It cannot be used.
     pub(crate) fn check(&self) -> Result<(), ProfileError> {
-        self.profile.as_deref().map(named_profile).transpose().map(drop)
+        if let Some(path) = &self.profile {
+            // Whoever asks twice has the one that was read first.
+            let _ = self.read.set(Arc::new(named_profile(path)?));
+        }
+        Ok(())
     }
 
     /// The plan that a job begins with: the route named, or the best for what is known of the job.
@@ -75,7 +77,8 @@ impl PlanOptions {
     /// # Errors
     /// There is none.
     pub(crate) fn begin(&self, job: &Job<'_>, knobs: Knobs) -> Result<Planning<'_>, CarryError> {
-        let (route, profile) = (self.route.as_deref(), self.profile.as_deref());
+        let (route, profile) = (self.route.as_deref(), self.read.get().map(Arc::as_ref));
+        assert!(self.profile.is_none() || profile.is_some(), "it is checked before it is gone by");
         Wishes { route, profile, leave_pipes: self.no_enlarge }.begin(job, knobs)
     }
 

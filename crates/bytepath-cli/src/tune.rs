@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use bytepath::Profile;
 use bytepath::machine::Machine;
-use bytepath::profile::{End, Pair};
+use bytepath::profile::{End, Pair, tuning};
 use bytepath_lab::lab::{Blocks, LabError};
 use bytepath_lab::noise::Watch;
 use bytepath_lab::schedule::fresh_seed;
@@ -18,7 +18,7 @@ use clap::Args;
 
 use crate::bench::{self, interrupt};
 use crate::output::{self, Output};
-use crate::planning::no_folder;
+use crate::planning::{named_profile, no_folder};
 use crate::{values, wrong_usage};
 
 /// A check has as many blocks as give intervals that can tell, and samples that go on long enough for
@@ -88,12 +88,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
     let profile = Profile::read(path)?;
-    let checked = profile.check_machine(Machine::this());
-    let stale = checked.and_then(|()| profile.check_places()).err();
     crate::printed(tell(&profile, options, None))?;
-    match stale {
-        Some(stale) => bail!("{stale}"),
-        None => Ok(()),
+    remark_on_places(&profile);
+    Ok(profile.check_machine(Machine::this()).map_err(|error| error.of(path))?)
+}
+
+/// Tells of places that are no longer as they were measured. The other figures are as good as ever.
+fn remark_on_places(profile: &Profile) {
+    for changed in profile.changed_places() {
+        crate::say(format_args!("{changed}: its figures go when bytepath tune runs again"));
     }
 }
 
@@ -285,10 +288,9 @@ fn sites(folders: &[PathBuf], effort: Effort) -> anyhow::Result<Vec<Site>> {
 /// Runs every pair with every fixed choice, then those that are near the best and the planner's,
 /// interleaved.
 fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
-    let profile = Profile::read(path)?;
-    profile.check_machine(Machine::this())?;
-    profile.check_places()?;
-    let effort = options.effort(CHECK);
+    let profile = named_profile(path)?;
+    remark_on_places(&profile);
+    let (effort, again) = (options.effort(CHECK), tuning(Some(path)));
     let sites = sites(&options.dir, effort)?;
     let program = crate::this_program()?;
     let path = std::path::absolute(path)?;
@@ -322,7 +324,7 @@ fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     if behind > 0 {
         bail!(
             "the planner is more than {:.0}% behind the best fixed choice on {behind} pairs; run \
-             bytepath tune again, on a quiet machine",
+             {again} again, on a quiet machine",
             tune::MARGIN * 100.0
         );
     }

@@ -3,6 +3,7 @@
 
 use std::fs::Metadata;
 use std::io;
+use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -63,9 +64,11 @@ impl Program {
 
     /// Which bytepath this is: the version, and a hash of the executable's bytes (64-bit FNV-1a).
     pub fn build(&self) -> Build {
-        let hash = std::fs::read(self.kept()).map(|bytes| {
-            bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        // Piece by piece: one with all its symbols takes more memory than a small group has.
+        let hash = std::fs::File::open(self.kept()).and_then(|file| {
+            let mut bytes = std::io::BufReader::with_capacity(64 << 10, file).bytes();
+            bytes.try_fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                Ok((hash ^ u64::from(byte?)).wrapping_mul(0x0000_0100_0000_01b3))
             })
         });
         Build {

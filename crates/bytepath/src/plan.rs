@@ -143,9 +143,8 @@ impl Plan {
     /// ([`PlanError::SameFile`], [`PlanError::Overlap`]).
     pub fn by_profile(job: &Job<'_>, knobs: Knobs, profile: &Profile) -> Result<Plan, PlanError> {
         let mut plan = Plan::best(job, knobs.clone())?;
-        let Some(pair) = profile.pair(job.source, job.sink) else { return Ok(plan) };
-        let measured_here =
-            pair.place.as_ref().is_some_and(|place| place.device == job.sink.device());
+        let found = profile.pair_and_whether_here(job.source, job.sink);
+        let Some((pair, measured_here)) = found else { return Ok(plan) };
         // What several threads gain is a matter of the file system's locks, of which the figures of
         // another say nothing.
         if !measured_here && plan.routes.first().is_some_and(|first| first.rank == Rank::Together) {
@@ -411,8 +410,9 @@ mod tests {
             gave("parallel", None, 3.0),
             gave("read-write", None, 2.0),
         ];
+        let own = crate::machine::file_system_of(to.as_fd()).expect("it has one").name;
         let measured_on = |device| {
-            let (directory, file_system) = ("/".into(), "ext4".into());
+            let (directory, file_system) = ("/".into(), own.clone());
             let place = Some(Place { directory, file_system, options: Vec::new(), device });
             let (source, sink, choices) = (End::File, End::File, choices.clone());
             profile(vec![Pair { source, sink, place, choices }])

@@ -18,6 +18,7 @@
 mod carrying;
 mod watch;
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -58,8 +59,8 @@ const STRETCH_LONG: Duration = Duration::from_millis(200);
 pub struct Wishes<'o> {
     /// This route alone.
     pub route: Option<&'o str>,
-    /// The profile in this file; the one in its usual place unless given.
-    pub profile: Option<&'o Path>,
+    /// This profile, as [`named_profile`] reads it; the one in its usual place unless given.
+    pub profile: Option<&'o Profile>,
     /// Pipes at either end keep the size they have.
     pub leave_pipes: bool,
 }
@@ -70,9 +71,6 @@ pub enum CarryError {
     /// No plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The profile that was named cannot be used.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
     /// The movement ended short.
     #[error(transparent)]
     Transfer(#[from] TransferError),
@@ -116,7 +114,7 @@ impl<'o> Wishes<'o> {
         };
         match job.bytes_known() {
             _ if self.route.is_some() => {}
-            // A profile that was named has to be good, however small the job.
+            // A profile that was named is gone by, however small the job.
             _ if self.profile.is_some() => planning.look(job)?,
             Some(bytes) if bytes >= LOOK_FROM_BYTES => planning.look(job)?,
             Some(_) => {}
@@ -225,7 +223,7 @@ impl Planning<'_> {
     /// of the job if there is reason to.
     ///
     /// # Errors
-    /// The profile that was named cannot be used.
+    /// There is no plan for what is left.
     pub fn went(&mut self, job: &Job<'_>, moved: Moved, clock: Clock) -> Result<(), CarryError> {
         let whole = moved.bytes >= self.most_bytes();
         let window = clock.window(moved.bytes);
@@ -282,14 +280,9 @@ impl Planning<'_> {
     /// Settles on the plan for a job, by the profile if there is one.
     fn look(&mut self, job: &Job<'_>) -> Result<(), CarryError> {
         let ends = End::of_both(job.source, job.sink);
-        let found = match &self.wishes.profile {
-            // One that was named has to be good.
-            Some(path) => {
-                let profile = Profile::read_between(path, ends)?;
-                profile.check_machine(Machine::this())?;
-                Ok(profile)
-            }
-            None => usual(|path| Profile::read_between(path, ends)),
+        let found = match self.wishes.profile {
+            Some(profile) => Ok(Cow::Borrowed(profile)),
+            None => usual(|path| Profile::read_between(path, ends)).map(Cow::Owned),
         };
         let plan = match &found {
             Ok(profile) => Plan::by_profile(job, self.knobs.clone(), profile)?,
@@ -429,6 +422,17 @@ impl Planning<'_> {
 /// Whether there are figures of the second route: what was never measured is not tried for its speed.
 fn next_is_measured(plan: &Plan) -> bool {
     plan.routes().get(1).is_some_and(|choice| choice.expected_gib_per_s.is_some())
+}
+
+/// The profile in a file that was named, which has to be of this machine. Read before anything is touched,
+/// and once for all that is moved: whatever becomes of the file meanwhile, the profile stays what it was.
+///
+/// # Errors
+/// There is none, or it is none, or another machine's.
+pub fn named_profile(path: &Path) -> Result<Profile, ProfileError> {
+    let profile = Profile::read(path)?;
+    profile.check_machine(Machine::this()).map_err(|error| error.of(path))?;
+    Ok(profile)
 }
 
 /// The profile in its usual place, or why it cannot be used.

@@ -9,29 +9,29 @@ use bytepath::profile::{End, Measured, Pair, Sent};
 use bytepath_lab::doctor;
 use bytepath_lab::experiments::pairs;
 use bytepath_lab::tune::Regret;
+use bytepath_report::table::printable;
 use bytepath_report::{Finding, numbers};
 
 /// Prints the figures, the best choice for each pair, and what holds this machine back.
 pub(super) fn print(profile: &Profile) -> io::Result<()> {
-    let mut out = io::stdout().lock();
     let machine = &profile.machine;
-    writeln!(
-        out,
-        "{}, Linux {}, CPUs {}, {}; measured {}\n",
+    let mut text = format!(
+        "{}, Linux {}, CPUs {}, {}; measured {}\n\n",
         machine.cpu_model,
         machine.kernel,
         machine.cpus_allowed,
         machine.virtualisation,
         profile.made
-    )?;
+    );
     for cost in &profile.costs {
-        writeln!(out, "  {:<54} {:>9} {}", cost.name, numbers::figure(cost.value), cost.unit)?;
+        let figure = numbers::figure(cost.value);
+        text += &format!("  {:<54} {figure:>9} {}\n", cost.name, cost.unit);
     }
-    out.write_all(choices(profile).as_bytes())?;
+    text += &choices(profile);
     for hint in hints(Machine::this(), profile) {
-        writeln!(out, "{hint}")?;
+        text += &format!("{hint}\n");
     }
-    Ok(())
+    io::stdout().lock().write_all(printable(&text).as_bytes())
 }
 
 /// The best choice for each pair, and what it gains.
@@ -44,7 +44,8 @@ pub(crate) fn choices(profile: &Profile) -> String {
         }
     }
     text += &outlets(profile);
-    text + "\nclassic: the gain over read and write of 128 KiB with pipes as they come, as most \
+    printable(&text)
+        + "\nclassic: the gain over read and write of 128 KiB with pipes as they come, as most \
             tools do; a Unix socket that is written to gets a buffer of the pipes' size. Of \
             choices that are about as fast, the best is the one that takes least CPU\n"
 }

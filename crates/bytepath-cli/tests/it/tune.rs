@@ -1,8 +1,10 @@
 //! `bytepath tune`: the profile that it leaves, and what it says of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use bytepath::machine::{self, Machine};
+use bytepath::profile::MachineKey;
+use serde_json::{Value, json};
 
 use crate::program::{BYTEPATH, Done, bytepath, run, run_for_nobody, shell, text};
 
@@ -65,6 +67,50 @@ fn the_profile_is_what_the_published_schema_says_and_has_every_pair() {
     assert_eq!(left.len(), 1, "nothing but the profile's folder is left: {left:?}");
 }
 
+/// A group whose memory is limited, gone on drop.
+struct Narrow(PathBuf);
+
+impl Narrow {
+    fn make(bytes: usize) -> Option<Narrow> {
+        let of = |folder: &str, limit: &str| {
+            let group = Narrow(Path::new(folder).join("bytepath-test-narrow-tune"));
+            // One that was left is as good.
+            let _ = std::fs::create_dir(&group.0);
+            std::fs::write(group.0.join(limit), bytes.to_string()).ok().map(|()| group)
+        };
+        of("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            .or_else(|| of("/sys/fs/cgroup", "memory.max"))
+    }
+}
+
+impl Drop for Narrow {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn what_there_is_no_memory_to_measure_is_left_out() {
+    let Some(group) = Narrow::make(64 << 20) else {
+        println!("skipped: no cgroup with a limit can be made here (that takes root)");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let enter = format!("echo 0 >{}/cgroup.procs && cd {}", text(&group.0), text(folder.path()));
+    let line = format!("{enter} && $bytepath tune --profile p {}", SHORT.join(" "));
+    let done = shell(&line).well();
+    assert!(
+        done.stdout.contains("system call") && !done.stdout.contains("memory copy"),
+        "{done:?}"
+    );
+    assert_eq!(json(&folder.path().join("p"))["pairs"].as_array().map(Vec::len), Some(PAIRS.len()));
+    // Files in memory are of the memory that is there.
+    let line = format!("{enter} && $bytepath tune --profile q --dir /dev/shm --bytes 64M");
+    if machine::file_system(Path::new("/dev/shm")).is_ok_and(|found| found.name == "tmpfs") {
+        shell(&line).refused(1, &["/dev/shm", "memory", "--dir", "--bytes"]);
+    }
+}
+
 #[test]
 fn a_profile_is_shown_again_without_measuring() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -114,11 +160,54 @@ fn a_profile_of_another_machine_is_shown_and_refused() {
     other["machine"]["boot_id"] = "of another run".into();
     std::fs::write(&profile, other.to_string()).expect("written");
     let words = ["tune", "--profile", text(&profile), "--dir", text(folder.path())];
-    let stale = ["stale", "2.4.0", "run bytepath tune again"];
+    let again = format!("run bytepath tune --profile {} again", text(&profile));
+    let stale = ["stale", "2.4.0", again.as_str()];
     let shown = run(&mut bytepath(&[&words[..3], &["--show"]].concat())).refused(1, &stale);
     assert!(shown.stdout.contains("2.4.0"), "{shown:?}");
     run_for_nobody(&mut bytepath(&[&words[..3], &["--show"]].concat())).refused(1, &stale);
     run(&mut bytepath(&[&words[..], &["--check"]].concat())).refused(1, &stale);
+}
+
+#[test]
+fn a_place_that_is_gone_is_remarked_on_and_its_figures_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    tuned(&profile, folder.path(), &[]).well();
+    let mut other = json(&profile);
+    for pair in other["pairs"].as_array_mut().expect("pairs") {
+        if let Some(place) = pair.get_mut("place") {
+            place["device"] = 7.into();
+            place["file_system"] = "of before".into();
+        }
+    }
+    std::fs::write(&profile, other.to_string()).expect("written");
+    let words = ["tune", "--show", "--profile", text(&profile)];
+    let shown = run(&mut bytepath(&words));
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    assert_eq!(shown.stderr.matches("was on of before and is on").count(), 1, "{shown:?}");
+    assert!(!shown.stderr.contains("stale"), "{shown:?}");
+    tuned(&profile, folder.path(), &[]).well();
+    run(&mut bytepath(&words)).well();
+    assert_eq!(json(&profile)["pairs"].as_array().map(Vec::len), Some(PAIRS.len()));
+}
+
+#[test]
+fn names_in_a_profile_do_not_command_the_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    let choice = json!({
+        "route": "splice\u{1b}[3m", "gib_per_s": 7.0, "ci95": null, "overall_gib_per_s": 7.0, "cpu_s_per_gib": 0.1,
+    });
+    let other = json!({
+        "schema": "bytepath.profile/1", "made": "now\u{1b}[1m", "bytepath": "0.1.0",
+        "machine": MachineKey::of(Machine::this()),
+        "costs": [{ "name": "system call\u{1b}[2m", "unit": "ns", "value": 100.0 }],
+        "pairs": [{ "source": "pipe", "sink": "pipe", "choices": [choice] }],
+    });
+    std::fs::write(&profile, other.to_string()).expect("written");
+    let shown = run(&mut bytepath(&["tune", "--show", "--profile", text(&profile)])).well();
+    assert!(["[1m", "[2m", "[3m"].iter().all(|name| shown.stdout.contains(name)), "{shown:?}");
+    assert!(!shown.stdout.contains('\u{1b}'), "{shown:?}");
 }
 
 #[test]
@@ -129,7 +218,7 @@ fn bad_profiles_and_places_are_refused_with_the_remedy() {
     std::fs::write(name("other"), "{\"schema\": \"bytepath.profile/0\"}").expect("written");
     let shown = |file: &str| run(&mut bytepath(&["tune", "--show", "--profile", &name(file)]));
     shown("corrupt").refused(1, &["is no profile", "run bytepath tune"]);
-    shown("other").refused(1, &["bytepath.profile/0", "run bytepath tune again"]);
+    shown("other").refused(1, &["bytepath.profile/0", "run bytepath tune --profile", "again"]);
     shown("absent").refused(1, &["there is no profile", "run bytepath tune"]);
     // Nobody waits for what a FIFO in its place might give.
     let (here, rights) = (rustix::fs::CWD, rustix::fs::Mode::RUSR);

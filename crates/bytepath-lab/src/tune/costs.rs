@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use bytepath::machine::Machine;
+use bytepath::machine::{Machine, memory_room};
 use bytepath::pages::{Memory, PageSize, Pages};
 use bytepath::placement::{NamedPlacement, Placement, pin_this_thread};
 use bytepath::profile::Cost;
@@ -36,6 +36,9 @@ const BOUNCES: u32 = 500;
 
 /// More than the caches of two CPUs of today hold for one of them.
 const MEMORY_BYTES: usize = 64 << 20;
+
+/// Two areas of it, and what the kernel keeps for them.
+const MEMORY_ROOM_BYTES: u64 = (2 * MEMORY_BYTES + MEMORY_BYTES / 8) as u64;
 
 /// Spinning longer than this would not be waiting but working.
 const SPIN_MAX: Duration = Duration::from_micros(200);
@@ -218,6 +221,10 @@ fn memory(size: PageSize) -> Option<(f64, f64, f64)> {
     let page = bytepath::pages::page_bytes(size);
     let (mut faults, mut copies, mut reads) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..3 {
+        // The kernel would end this process as the pages come.
+        if memory_room().bytes < MEMORY_ROOM_BYTES {
+            return None;
+        }
         let mut from = Memory::allocate(MEMORY_BYTES, &pages).ok()?;
         let began = Instant::now();
         for at in (0..MEMORY_BYTES).step_by(page) {

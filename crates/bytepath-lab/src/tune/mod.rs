@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bytepath::machine::{self, Machine};
+use bytepath::machine::{self, Machine, MemoryRoom, memory_room};
 use bytepath::profile::{Cost, End, MachineKey, Measured, Pair, Place, Profile, SCHEMA, Setting};
 use bytepath_report::{Arm, Experiment, Record, Status};
 
@@ -138,10 +138,26 @@ pub enum SiteError {
         /// The kernel's word.
         error: std::io::Error,
     },
+    /// It is in memory, of which there is too little.
+    #[error(
+        "cannot make files of {bytes} bytes in {}, which is in memory: {room}; name another directory with --dir, \
+         or fewer --bytes", directory.display()
+    )]
+    NoRoom {
+        /// The directory.
+        directory: PathBuf,
+        /// How large each file had to be.
+        bytes: u64,
+        /// What there is.
+        room: MemoryRoom,
+    },
     /// Its file system cannot be told.
     #[error(transparent)]
     FileSystem(#[from] machine::FileSystemError),
 }
+
+/// What is left to the processes that move files in memory.
+const SPARE_BYTES: u64 = 8 << 20;
 
 impl Site {
     /// Makes the file that is moved.
@@ -151,10 +167,17 @@ impl Site {
     pub fn prepare(directory: &Path, bytes: u64) -> Result<Site, SiteError> {
         let failed = |error| SiteError::File { directory: directory.into(), bytes, error };
         let mut file = unnamed(directory).map_err(failed)?;
+        let found = machine::file_system_of(file.as_fd())?;
+        let room = memory_room();
+        // One is copied to another. The kernel would end this process as their pages come.
+        let needed = bytes.saturating_mul(2).saturating_add(SPARE_BYTES);
+        let has_room = room.bytes.saturating_add(room.swap_bytes) >= needed;
+        if matches!(found.name.as_str(), "tmpfs" | "ramfs") && !has_room {
+            return Err(SiteError::NoRoom { directory: directory.into(), bytes, room });
+        }
         fill(&mut file, bytes).map_err(failed)?;
         // Written back now, so that the disk is quiet while it is measured.
         file.sync_data().map_err(failed)?;
-        let found = machine::file_system_of(file.as_fd())?;
         let device = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?.st_dev;
         let place = Place {
             directory: directory.into(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CHUNK_BYTES_MAX, PIPE_BYTES_MAX, SPIN_BUDGET_MAX};
+use super::{is_sound, knobs_are_sound};
 use crate::outlets::Use;
 use crate::size::shown;
 use crate::wait::Wait;
@@ -43,13 +43,6 @@ impl Sending {
             Some(budget) => Wait::Hybrid(Duration::from_nanos(budget)),
             None => Wait::Block,
         }
-    }
-
-    pub(super) fn is_sound(&self) -> bool {
-        let Sending { buf_bytes, pipe_bytes, spin_ns, .. } = self;
-        buf_bytes.is_none_or(|bytes| (1..=CHUNK_BYTES_MAX).contains(&bytes))
-            && pipe_bytes.is_none_or(|bytes| (1..=PIPE_BYTES_MAX).contains(&bytes))
-            && spin_ns.is_none_or(|ns| Duration::from_nanos(ns) <= SPIN_BUDGET_MAX)
     }
 }
 
@@ -95,7 +88,9 @@ impl Sent {
     }
 
     pub(super) fn is_sound(&self) -> bool {
-        let figure = |figure: f64| figure.is_finite() && figure > 0.0;
-        figure(self.read_gib_per_s) && figure(self.splice_gib_per_s) && self.choice.is_sound()
+        let Sending { buf_bytes, pipe_bytes, spin_ns, .. } = self.choice;
+        is_sound(self.read_gib_per_s)
+            && is_sound(self.splice_gib_per_s)
+            && knobs_are_sound(buf_bytes, pipe_bytes, spin_ns)
     }
 }

@@ -4,7 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use bytepath::machine::Machine;
+use bytepath::machine::{self, Machine};
 use bytepath::profile::MachineKey;
 
 use crate::calls::may_trace;
@@ -20,12 +20,13 @@ fn profile(folder: &Path) -> String {
         "gib_per_s": 7.0, "ci95": [6.0, 8.0], "overall_gib_per_s": 7.0, "cpu_s_per_gib": 0.1,
     });
     let device = std::fs::metadata(folder).expect("it is there").dev();
+    let own = machine::file_system(folder).expect("it has one").name;
     let profile = serde_json::json!({
         "schema": "bytepath.profile/1", "made": "2026-01-01T00:00:00Z", "bytepath": "0.1.0",
         "machine": MachineKey::of(Machine::this()),
         "pairs": [{
             "source": "file", "sink": "file", "choices": [choice],
-            "place": { "directory": folder, "file_system": "any", "options": [], "device": device },
+            "place": { "directory": folder, "file_system": own, "options": [], "device": device },
         }],
     });
     profile.to_string()
@@ -120,6 +121,20 @@ fn a_plan_that_cannot_be_leaves_what_is_there() {
         .well();
 }
 
+/// A profile that the copy itself overwrites was read before.
+#[test]
+fn a_profile_is_read_once_for_all_that_is_moved() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fill(folder.path());
+    for words in ["cp --profile d/a s/a s/b d", "pv -q --profile d/a -o d/a s/a"] {
+        let line = format!(
+            "rm -rf s d && mkdir s d && cp profile d/a && seq 9 >s/a && cp large s/b && \
+             $bytepath {words} && cmp s/a d/a && if [ -e d/b ]; then cmp s/b d/b; fi"
+        );
+        beside_large(folder.path(), &line).well();
+    }
+}
+
 #[test]
 fn what_cannot_go_past_the_page_cache_goes_by_the_profile() {
     if !may_trace() {
@@ -202,8 +217,9 @@ fn ends_that_cannot_be_set_behind_what_was_copied_end_the_copy() {
     assert!(ended > 0, "none failed");
 }
 
-/// Makes the profile that of the file system mounted on `small`.
-const ANEW: &str = "sed -i s/.device.:[0-9]*/\\\"device\\\":$(stat -c %d small)/ profile";
+/// Makes the profile that of the file system mounted on `small`, of the type `$kind`.
+const ANEW: &str = "sed -i -e s/.device.:[0-9]*/\\\"device\\\":$(stat -c %d small)/ \
+                    -e s/.file_system.:.[a-z0-9]*./\\\"file_system\\\":\\\"$kind\\\"/ profile";
 
 #[test]
 fn a_full_disk_ends_the_copy_where_its_bytes_end() {
@@ -214,8 +230,8 @@ fn a_full_disk_ends_the_copy_where_its_bytes_end() {
     fill(folder.path());
     // The mounts, and the loop device, are gone with the processes of their namespace.
     for mount in [
-        "mount -t tmpfs -o size=24M none small",
-        "truncate -s 32M image && mkfs.ext4 -q image && mount -o loop image small",
+        "kind=tmpfs && mount -t tmpfs -o size=24M none small",
+        "kind=ext4 && truncate -s 32M image && mkfs.ext4 -q image && mount -o loop image small",
     ] {
         for words in ["", "--reflink=never", "--jobs 4"] {
             let done = beside_large(

@@ -205,6 +205,9 @@ def _renamed(message: str, name: str, known: str) -> str:
     plain = f"'{name}'"
     if plain in message:
         return message.replace(plain, repr(known))
+    if not any(sign in message for sign in ('"', "\\", "$'", "‘")):
+        # It is not in it.
+        return message
 
     def written(own: dict[str, str], between: str = "") -> str:
         ways = ((own.get(sign, sign), _escaped(sign)) for sign in name)

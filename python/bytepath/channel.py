@@ -154,10 +154,12 @@ class Channel:
         fd = getattr(self, which)
         try:
             yield os.dup(fd)
-        except Exception as error:
+        except BaseException as error:
             if isinstance(error, MemoryError) or getattr(error, "errno", None) in _LACKS:
                 raise
-            self._unmade[which] = error
+            # What was interrupted may have said its first words, and they are said once.
+            interrupted = ChannelError("this end of the channel was interrupted at its first use, and is gone")
+            self._unmade[which] = error if isinstance(error, Exception) else interrupted
             self._end_descriptor(which, fd)
             raise
         self._end_descriptor(which, fd)
@@ -232,9 +234,9 @@ class Channel:
             self.close()
 
     def _let_go(self, early: bool = False) -> None:
-        if self._outbox is not None:
-            self._outbox.close()
-        inbox = self._inbox
+        outbox, inbox = self._outbox, self._inbox
+        if outbox is not None:
+            outbox.close()
         if inbox is not None and not (early and (inbox.is_waited_in() or self._readers.count() > 0)):
             inbox.close()
 

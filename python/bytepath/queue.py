@@ -90,7 +90,9 @@ class Queue:
     @classmethod
     def listen(cls: type[_Kind], address: str | os.PathLike[str], *, ring_bytes: int = RING_BYTES) -> _Kind:
         """The receiving end of a queue for processes that are not related: those that `connect` to this
-        address, a path, or `@` and a name. Whoever may write to the path may put; other users may not."""
+        address, a path, or `@` and a name. Whoever may write to the path may put; other users may not. `ring_bytes`:
+        64 MiB at the most (ValueError)."""
+        check_ring_bytes(ring_bytes)
         queue, address = cls.__new__(cls), os.fspath(address)
         queue._begin(address, None, None, 0, CAPACITY, ring_bytes)
         queue._inbox = _bytepath.Inbox.bind(address, ring_bytes)
@@ -416,8 +418,9 @@ class Queue:
             )
 
     def _let_go(self, early: bool = False) -> None:
-        if self._pool is not None and not early:
-            self._pool.close()
+        pool = self._pool
+        if pool is not None and not early:
+            pool.close()
         outbox, self._outbox = self._outbox, None
         if outbox is not None:
             outbox.close()
@@ -452,8 +455,9 @@ class Queue:
 
     def __reduce__(self) -> Any:
         self._check_open()
-        if self._board is not None and self._pool is not None:
-            fds = (DupFd(fd) for fd in (self._board.fileno(), *self._pool.filenos()))
+        pool = self._pool
+        if self._board is not None and pool is not None:
+            fds = (DupFd(fd) for fd in (self._board.fileno(), *pool.filenos()))
             return _shared, (type(self), *fds, self._maxsize, self._capacity)
         if self._board is None or self._listener is None:
             if self._inbox is not None:

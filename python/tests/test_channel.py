@@ -916,6 +916,8 @@ def test_a_ring_that_is_larger_than_the_other_end_takes_is_refused_before_anythi
     with bytepath.Queue.listen(address) as queue:
         with pytest.raises(ValueError, match="64 MiB"):
             bytepath.Queue.connect(address, ring_bytes=most + 1)
+        with pytest.raises(ValueError, match="64 MiB"):
+            bytepath.Queue.listen(address + "-too", ring_bytes=most + 1)
         # One that asks nobody gets no further, and does not end who listens.
         bad = bytepath._bytepath.Outbox.connect(address, most + 64, 1 << 20, 5.0)
         assert bad.send(pickle.dumps("lost"), [], 30.0)
@@ -1057,3 +1059,27 @@ def test_tasks_that_wait_are_told_when_their_end_is_closed():
         return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
 
     assert [type(found) for found in asyncio.run(all_of_them())] == [ValueError] * 3
+
+
+def test_an_end_whose_first_use_was_interrupted_is_gone_and_loses_nothing_in_silence(monkeypatch):
+    made = bytepath.channel._bytepath.Outbox
+
+    class Interrupted:
+        @staticmethod
+        def from_fd(*words):
+            # The first words are said by then.
+            outbox = made.from_fd(*words)
+            assert outbox is not None
+            raise KeyboardInterrupt
+
+    here, there = bytepath.Channel.pair()
+    with here, there:
+        monkeypatch.setattr(bytepath.channel._bytepath, "Outbox", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            here.send("first")
+        monkeypatch.undo()
+        for _ in range(2):
+            with pytest.raises(bytepath.ChannelError, match="interrupted"):
+                here.send("second")
+        with pytest.raises(EOFError):
+            there.recv(timeout=10)

@@ -117,6 +117,10 @@ pub(super) fn connected_in_time(
         match py.detach(|| Connection::connect(&address, deadline.slice())) {
             Err(error) if is_not_there_yet(&error) && !deadline.is_over() => py.check_signals()?,
             Err(ChannelError::Silent(_)) => return Ok(None),
+            // A signal came in the last moment, or in the only one.
+            Err(ChannelError::Absent { errno: Errno::INTR, .. }) => {
+                return py.check_signals().map(|()| None);
+            }
             connected => return connected.map(Some).map_err(|error| raised(py, error)),
         }
     }

@@ -89,14 +89,15 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 fn show(path: &Path, options: &Options) -> anyhow::Result<()> {
     let profile = Profile::read(path)?;
     crate::printed(tell(&profile, options, None))?;
-    remark_on_places(&profile);
+    remark_on_places(&profile, path);
     Ok(profile.check_machine(Machine::this()).map_err(|error| error.of(path))?)
 }
 
 /// Tells of places that are no longer as they were measured. The other figures are as good as ever.
-fn remark_on_places(profile: &Profile) {
+fn remark_on_places(profile: &Profile, path: &Path) {
+    let again = tuning(Some(path));
     for changed in profile.changed_places() {
-        crate::say(format_args!("{changed}: its figures go when bytepath tune runs again"));
+        crate::say(format_args!("{changed}: its figures go when {again} runs again"));
     }
 }
 
@@ -289,7 +290,7 @@ fn sites(folders: &[PathBuf], effort: Effort) -> anyhow::Result<Vec<Site>> {
 /// interleaved.
 fn check(path: &Path, options: &Options) -> anyhow::Result<()> {
     let profile = named_profile(path)?;
-    remark_on_places(&profile);
+    remark_on_places(&profile, path);
     let (effort, again) = (options.effort(CHECK), tuning(Some(path)));
     let sites = sites(&options.dir, effort)?;
     let program = crate::this_program()?;

@@ -613,13 +613,10 @@ impl Shared<'_> {
         let from = Subject::new(&pair.source, source.map(AsFd::as_fd));
         let to = Subject::held(&pair.sink, open, target.whole);
         let before = sink.stat.as_ref();
-        let left = before.filter(|there| self.may_be_left(stat, there));
-        let may_be_new = target.is_new || left.is_some();
+        let is_left = before.is_some_and(|there| self.may_be_left(stat, there));
+        let may_be_new = target.is_new || is_left;
         let omitted = if may_be_new { self.omitted(stat) } else { 0 };
-        let new_mode = stat.st_mode & 0o777 & !self.umask;
-        let mode = left.map(|there| there.st_mode & MODE_BITS & !0o777 | new_mode);
-        let mode = target.mode.or(mode);
-        let finish = Finish { before, is_link: false, may_be_new, omitted, mode };
+        let finish = Finish { before, is_link: false, may_be_new, omitted, mode: target.mode };
         let finished = self.finish(&from, &to, stat, &finish);
         match self.extras.fsync {
             true => self.sync(open, pair).and(finished),

@@ -259,8 +259,9 @@ fn a_signal_that_comes_twice_at_once_shows_what_there_is() {
         assert!(began.elapsed() < Duration::from_secs(60), "it does not catch signals");
         std::thread::yield_now();
     }
-    // Two that are the same may come as one.
-    for signal in [Signal::TERM, Signal::INT] {
+    // Two that are the same may come as one. It is stopped meanwhile, since this process may be held up
+    // between them.
+    for signal in [Signal::STOP, Signal::TERM, Signal::INT, Signal::CONT] {
         rustix::process::kill_process(its, signal).expect("it runs");
     }
     let done = running.done();

@@ -27,6 +27,11 @@ impl Change {
         there.then_some(Change { files })
     }
 
+    /// Whether any of the files holds something else now.
+    pub(super) fn is_one(&self) -> bool {
+        self.files.iter().any(|(file, to)| !holds(file, to))
+    }
+
     /// What changes, as a person is asked: `never to madvise`.
     pub fn steps(&self) -> String {
         let mut steps: Vec<String> = Vec::new();
@@ -39,14 +44,15 @@ impl Change {
         steps.join(", and ")
     }
 
-    /// Makes the change, and sees that it was made.
+    /// Makes the change, and sees that it was made. A file that holds what is wanted, as after another
+    /// change, is left alone: it has nothing to undo.
     ///
     /// # Errors
     /// Where a file cannot be written, or holds something else afterwards. Files that were changed
     /// before are put back.
     pub fn apply(&self, name: &str) -> Result<Vec<Applied>, ChangeError> {
         let mut applied: Vec<Applied> = Vec::new();
-        for (file, to) in &self.files {
+        for (file, to) in self.files.iter().filter(|(file, to)| !holds(file, to)) {
             match write(name, file, to) {
                 Ok(one) => applied.push(one),
                 Err(error) => {
@@ -97,6 +103,10 @@ fn held(file: &Path) -> std::io::Result<String> {
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     let held = chosen.map_or(text.as_str(), |(word, _)| word);
     Ok(held.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn holds(file: &Path, wanted: &str) -> bool {
+    held(file).is_ok_and(|held| held == wanted)
 }
 
 /// The command that makes a file hold this.

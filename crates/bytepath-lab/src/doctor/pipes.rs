@@ -30,19 +30,18 @@ pub(super) fn size(here: &Here<'_>) -> Examined {
     };
     let found = format!("pipes of at most {}", bytes(largest as u64));
     let limit = here.number::<usize>(PIPE_MAX_SIZE);
-    if largest >= PIPE_BYTES_WANTED {
-        // Others may be bound by what does not bind this user.
-        let is_below = limit.is_some_and(|bytes| bytes < PIPE_BYTES_WANTED);
-        let change = here.change(PIPE_MAX_SIZE, PIPE_BYTES_WANTED);
-        return Examined::good(name, found, "larger pipes mean fewer sleeps and wake-ups")
-            .changed_by(change.filter(|_| is_below));
-    }
-    // Where the limit is high enough, the user's budget is spent.
+    // Where the limit is high enough, it is the user's budget that may be spent.
     let (file, to) = match limit {
         Some(PIPE_BYTES_WANTED..) => (PIPE_BUDGET, 0),
         _ => (PIPE_MAX_SIZE, PIPE_BYTES_WANTED),
     };
     let set = [(PathBuf::from(file), to.to_string())];
+    if largest >= PIPE_BYTES_WANTED {
+        // Others may be bound by what does not bind this user.
+        let change = Change::of(here.root, &set).filter(Change::is_one);
+        return Examined::good(name, found, "larger pipes mean fewer sleeps and wake-ups")
+            .changed_by(change);
+    }
     let gain = here
         .profile
         .and_then(pipe_gain)

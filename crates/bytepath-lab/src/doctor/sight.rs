@@ -55,10 +55,15 @@ fn symbols(here: &Here<'_>) -> Examined {
         first.is_some_and(|address| address.bytes().any(|digit| digit != b'0'))
             || table.lines().take(64).any(|line| !line.starts_with("0000000000000000"))
     });
+    let paranoid = "proc/sys/kernel/perf_event_paranoid";
+    let all = here.number::<i32>(paranoid).is_some_and(|set| set > 1);
     if shown {
-        let change = if level > 0 { here.change(file, 0) } else { None };
+        // Others may be bound by what does not bind this user.
+        let files = [(all, paranoid, "1"), (level > 0, file, "0")];
+        let files = files.into_iter().filter(|(is_wanted, ..)| *is_wanted);
+        let files: Vec<_> = files.map(|(_, file, to)| (file.into(), to.to_owned())).collect();
         return Examined::good(name, level.to_string(), "functions of the kernel have names")
-            .changed_by(change);
+            .changed_by(Change::of(here.root, &files));
     }
     let poor = Examined::poor(
         name,
@@ -66,8 +71,7 @@ fn symbols(here: &Here<'_>) -> Examined {
         "functions of the kernel have no names in what bytepath explain tells this user",
     );
     // Without CAP_SYSLOG they are for those who may sample the kernel.
-    let paranoid = "proc/sys/kernel/perf_event_paranoid";
-    let may_not = !holds(here, SYSLOG) && here.number::<i32>(paranoid).is_some_and(|set| set > 1);
+    let may_not = all && !holds(here, SYSLOG);
     let wanted = [(level > 0, file, "0"), (may_not, paranoid, "1")];
     let files: Vec<(PathBuf, String)> = wanted
         .into_iter()

@@ -153,18 +153,19 @@ fn directories_that_an_earlier_run_made_get_the_default_mode_where_none_is_kept(
 fn directories_get_back_what_they_did_without_while_they_were_filled() {
     for (options, made) in [("", "755"), ("--preserve=ownership", "700")] {
         let done = in_folder(&format!(
-            "umask 002; mkdir -p s/d s/closed t; echo x >s/d/x; chmod 775 s s/d; chmod 555 s/closed; \
-             cp -r {options} s want && cp -r s/. t; chmod {made} t t/d t/closed; \
+            "umask 002; mkdir -p s/d t; echo x >s/d/x; chmod 775 s s/d; \
+             cp -r {options} s want && cp -r s/. t; chmod {made} t t/d; \
              $bytepath cp -rT {options} --resume s t && stat -c %a want want/* t t/*"
         ));
-        assert_eq!(done.well().stdout, "775\n555\n775\n775\n555\n775\n", "{options}");
+        assert_eq!(done.well().stdout, "775\n775\n775\n775\n", "{options}");
     }
-    // What has another mode is as its owner wants it, and bits of its own stay.
+    // What has another mode is as its owner wants it, and nothing is ever taken away.
     let done = in_folder(
         "umask 002; mkdir -p s/d s/e t/d t/e; chmod 775 s/*; chmod 750 t/d; chmod 2755 t/e; \
-         $bytepath cp -rT --resume s t && stat -c %a t/*",
+         $bytepath cp -rT --resume s t && stat -c %a t/*; \
+         umask 077; chmod 755 s s/* t t/*; $bytepath cp -rT --resume s t && stat -c %a t t/d",
     );
-    assert_eq!(done.well().stdout, "750\n2775\n");
+    assert_eq!(done.well().stdout, "750\n2775\n755\n755\n");
 }
 
 #[test]

@@ -383,8 +383,8 @@ fn ctrl_z_stops_and_fg_goes_on() {
         person.sees("Stopped");
         // On a busy machine a stage may not have come to it yet.
         let go_on = "while ps -o stat= --ppid $(jobs -p) | grep -qv ^T; do sleep 0.1; done";
-        person.types(&format!("{go_on}; jobs -s | wc -l\n"));
-        person.sees("wc -l\r\n1\r\n");
+        person.types(&format!("{go_on}; echo stopped=$(jobs -s | wc -l)=\n"));
+        person.sees("stopped=1=");
         person.sees("ready> ");
         person.types("fg\n");
         // The shell names the job before it gives it the terminal.

@@ -172,17 +172,15 @@ pub(crate) fn met<'n>(
     operands.into_iter().find(is_it)
 }
 
-/// Whether results that go to both would be written over each other.
+/// Whether results that go to both would be written over each other: a terminal or a pipe takes one
+/// after the other.
 fn is_same(one: &Path, other: &Path) -> bool {
     let known = |path: &Path| {
         let place = if is_stdout(path) { None } else { to_be(path) };
         Some((identity(path), place)).filter(|(file, place)| file.is_some() || place.is_some())
     };
-    // A terminal or a pipe takes one after the other.
-    let is_file = |path: &Path| {
-        is_stdout(path) || std::fs::metadata(path).map_or(true, |found| found.is_file())
-    };
-    one == other && is_file(one) || known(one).is_some_and(|one| known(other) == Some(one))
+    let both_stdout = is_stdout(one) && is_stdout(other);
+    both_stdout || known(one).is_some_and(|one| known(other) == Some(one))
 }
 
 /// Sees that no two of these options write to one file, where the one result would be lost.

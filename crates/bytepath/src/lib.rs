@@ -64,6 +64,7 @@ pub mod planning;
 pub mod profile;
 pub mod ring;
 pub mod routes;
+pub mod shell;
 mod size;
 pub mod small_files;
 mod sys;

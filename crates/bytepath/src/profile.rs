@@ -21,6 +21,7 @@ use serde_json::value::RawValue;
 use crate::endpoint::{Endpoint, Kind};
 use crate::knobs::{Cpu, Knobs};
 use crate::machine::{self, Machine};
+use crate::shell::quoted;
 use crate::size::shown;
 use crate::wait::Wait;
 
@@ -422,7 +423,7 @@ impl ProfileError {
 /// The command that makes the profile in this file anew; the one in its usual place unless given.
 pub fn tuning(path: Option<&Path>) -> String {
     match path.filter(|path| is_named(path)) {
-        Some(path) => format!("bytepath tune --profile {}", path.display()),
+        Some(path) => format!("bytepath tune --profile {}", quoted(&path.to_string_lossy())),
         None => "bytepath tune".into(),
     }
 }
@@ -588,10 +589,9 @@ impl Profile {
             let boot_id = &self.machine.boot_id;
             !boot_id.is_empty() && boot_id != Machine::this().boot_id()
         };
-        let kind = || machine::file_system_of(file.as_fd()).map(|found| found.name);
         place.device == file.device()
             && !(place.is_numbered_at_will() && booted_since())
-            && kind().is_ok_and(|kind| kind == place.file_system)
+            && machine::may_be_of(file.as_fd(), &place.file_system)
     }
 }
 
@@ -864,6 +864,7 @@ pub(crate) mod tests {
     fn the_remedy_writes_where_the_profile_was_looked_for() {
         let absent = |path: PathBuf| ProfileError::Absent(path).to_string();
         assert!(absent("nope.json".into()).ends_with("; run bytepath tune --profile nope.json"));
+        assert!(absent("my own".into()).ends_with("; run bytepath tune --profile 'my own'"));
         if let Some(usual) = Profile::default_path() {
             assert!(absent(usual).ends_with("; run bytepath tune"));
         }
@@ -892,7 +893,8 @@ pub(crate) mod tests {
             found.map(|(pair, here)| (pair.choices[0].gib_per_s, here))
         };
         let here = source.device();
-        let (elsewhere, before) = (pair(here + 1, &own, 1.0), pair(here, "of before", 3.0));
+        let other = if own == "xfs" { "btrfs" } else { "xfs" };
+        let (elsewhere, before) = (pair(here + 1, &own, 1.0), pair(here, other, 3.0));
         assert_eq!(found(vec![elsewhere.clone(), pair(here, &own, 2.0)]), Some((2.0, true)));
         assert_eq!(found(vec![elsewhere.clone()]), Some((1.0, false)));
         assert_eq!(found(vec![elsewhere, before]), Some((1.0, false)), "its number was another's");

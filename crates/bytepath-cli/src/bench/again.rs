@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytepath::shell::quoted;
 use bytepath_report::page::COMMAND;
 use serde_json::Value;
 
@@ -54,15 +55,6 @@ fn again(words: Vec<String>, seed: u64) -> Option<String> {
         kept.extend(["--seed".to_owned(), seed.to_string()]);
     }
     Some(kept.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bytepath::shell::quoted;
 use bytepath_report::Applied;
 
 /// Files that are to hold something else.
@@ -28,7 +29,7 @@ impl Change {
     }
 
     /// Whether any of the files holds something else now.
-    pub(super) fn is_one(&self) -> bool {
+    pub(super) fn changes_something(&self) -> bool {
         self.files.iter().any(|(file, to)| !holds(file, to))
     }
 
@@ -122,15 +123,6 @@ pub(super) fn command(file: &Path, value: &str) -> String {
 pub(super) fn commands(files: &[(PathBuf, String)]) -> String {
     let each = files.iter().map(|(file, to)| command(&Path::new("/").join(file), to));
     each.collect::<Vec<_>>().join(" && ")
-}
-
-/// A word as a shell takes it.
-pub(super) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(super) fn size(here: &Here<'_>) -> Examined {
     let set = [(PathBuf::from(file), to.to_string())];
     if largest >= PIPE_BYTES_WANTED {
         // Others may be bound by what does not bind this user.
-        let change = Change::of(here.root, &set).filter(Change::is_one);
+        let change = Change::of(here.root, &set).filter(Change::changes_something);
         return Examined::good(name, found, "larger pipes mean fewer sleeps and wake-ups")
             .changed_by(change);
     }
@@ -64,9 +64,8 @@ fn budget(here: &Here<'_>) -> Examined {
     });
     if default >= PIPE_BYTES_USUAL {
         let why = "new pipes have their usual size: the budget is not spent";
-        let change = here.change(PIPE_BUDGET, 0);
-        let is_limited = pipes.user_pages_soft.is_some_and(|pages| pages > 0);
-        return Examined::good(name, limit, why).changed_by(change.filter(|_| is_limited));
+        let change = here.change(PIPE_BUDGET, 0).filter(Change::changes_something);
+        return Examined::good(name, limit, why).changed_by(change);
     }
     let found = format!("new pipes hold {}, {limit}", bytes(default as u64));
     Examined::poor(name, found, "this user's pipes have used up what there is for all of them")

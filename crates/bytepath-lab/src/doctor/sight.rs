@@ -1,6 +1,6 @@
 //! What may be seen: without it nobody can say where the time goes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytepath::machine::{Capabilities, Capability};
 
@@ -55,13 +55,17 @@ fn symbols(here: &Here<'_>) -> Examined {
         first.is_some_and(|address| address.bytes().any(|digit| digit != b'0'))
             || table.lines().take(64).any(|line| !line.starts_with("0000000000000000"))
     });
+    // Without CAP_SYSLOG they are for those who may sample the kernel.
     let paranoid = "proc/sys/kernel/perf_event_paranoid";
-    let all = here.number::<i32>(paranoid).is_some_and(|set| set > 1);
+    let is_paranoid = here.number::<i32>(paranoid).is_some_and(|level| level > 1);
+    let opened_for_all = [(level > 0, file, "0"), (is_paranoid, paranoid, "1")];
+    let mut files: Vec<(PathBuf, String)> = opened_for_all
+        .into_iter()
+        .filter(|(is_wanted, ..)| *is_wanted)
+        .map(|(_, file, to)| (PathBuf::from(file), to.to_owned()))
+        .collect();
     if shown {
         // Others may be bound by what does not bind this user.
-        let files = [(all, paranoid, "1"), (level > 0, file, "0")];
-        let files = files.into_iter().filter(|(is_wanted, ..)| *is_wanted);
-        let files: Vec<_> = files.map(|(_, file, to)| (file.into(), to.to_owned())).collect();
         return Examined::good(name, level.to_string(), "functions of the kernel have names")
             .changed_by(Change::of(here.root, &files));
     }
@@ -70,14 +74,7 @@ fn symbols(here: &Here<'_>) -> Examined {
         level.to_string(),
         "functions of the kernel have no names in what bytepath explain tells this user",
     );
-    // Without CAP_SYSLOG they are for those who may sample the kernel.
-    let may_not = all && !holds(here, SYSLOG);
-    let wanted = [(level > 0, file, "0"), (may_not, paranoid, "1")];
-    let files: Vec<(PathBuf, String)> = wanted
-        .into_iter()
-        .filter(|(is_wanted, ..)| *is_wanted)
-        .map(|(_, file, to)| (PathBuf::from(file), to.to_owned()))
-        .collect();
+    files.retain(|(changed, _)| changed == Path::new(file) || !holds(here, SYSLOG));
     if files.is_empty() {
         return poor.by("a kernel with CONFIG_KALLSYMS, and a /proc/kallsyms that can be read");
     }

@@ -1,8 +1,8 @@
 //! The file system of a place, how it is mounted, and the device below.
 
 use bytepath::machine::{FileSystem, file_system};
+use bytepath::shell::quoted;
 
-use super::change::quoted;
 use super::{Examined, Here};
 
 /// File systems whose every access goes through another program or machine.

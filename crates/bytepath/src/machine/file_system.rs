@@ -74,6 +74,13 @@ pub(crate) fn type_of(file: BorrowedFd<'_>) -> Option<&'static str> {
     magic_of(file).ok().and_then(known)
 }
 
+/// Whether it can be of this type, by one system call: types without a number that is known, as the many
+/// of fuse, are not told apart.
+pub(crate) fn may_be_of(file: BorrowedFd<'_>, kind: &str) -> bool {
+    let wanted = MAGICS.iter().find(|(_, name)| *name == kind).map(|(magic, _)| *magic);
+    magic_of(file).is_ok_and(|magic| wanted.is_none_or(|wanted| wanted == magic))
+}
+
 fn magic_of(file: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     // The field is signed on some machines and never wider than this.
     Ok(u64::from(rustix::fs::fstatfs(file)?.f_type as u32))

@@ -253,7 +253,7 @@ class Queue:
 
     def _lose_receiver(self, outbox: _bytepath.Outbox, board: _bytepath.Board) -> None:
         """The next put finds the next receiver, if one comes."""
-        outbox.lose()
+        outbox.lose(board)
         # Unless another thread has found it, too.
         if self._outbox is outbox:
             self._outbox = None
@@ -276,7 +276,7 @@ class Queue:
             return loads(*message)
         inbox = self._inbox or self._get_first()
         timeout = timeout if block else 0.0
-        message = self._readers.looked(inbox, inbox.receive, timeout, self._board, self._counted_by())
+        message = self._readers.looked(inbox, inbox.receive, timeout, self._counted_by())
         if message is None:
             raise Empty
         return loads(*message)
@@ -297,8 +297,8 @@ class Queue:
                     # No descriptor tells who is the first to take one.
                     await asyncio.sleep(MOMENT_S)
         inbox = self._inbox or self._get_first()
-        counted = self._board, self._counted_by()
-        return loads(*await until(lambda: inbox.receive(0.0, *counted), inbox, self._readers))
+        undone = self._counted_by()
+        return loads(*await until(lambda: inbox.receive(0.0, undone), inbox, self._readers))
 
     def _get_first(self) -> _bytepath.Inbox:
         self._check_open()

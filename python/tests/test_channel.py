@@ -13,6 +13,7 @@ import random
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -900,7 +901,8 @@ def test_who_has_said_but_the_token_is_not_waited_for():
     queue = bytepath.Queue()
     slow = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     slow.connect("\0" + queue._address[1:])
-    slow.send(os.pread(queue._board.fileno(), 16, 48 * 8))
+    # The token, and an account, which it need not have opened.
+    slow.send(os.pread(queue._board.fileno(), 16, 48 * 8) + struct.pack("<Q", 1 << 32 | 7))
     with pytest.raises(queues.Empty):
         queue.get_nowait()
     # It may take its time to make its ring: what others put comes meanwhile, and then what it puts.

@@ -338,6 +338,42 @@ def test_what_a_killed_process_was_putting_takes_no_room_and_is_not_waited_for()
     assert [tasks.get(timeout=30), tasks.get(timeout=30)] == [0, 1]
 
 
+def test_what_waits_for_the_next_receiver_takes_room_and_is_waited_for_after_one_was_killed():
+    tasks, (here, there) = bytepath.JoinableQueue(maxsize=3), multiprocessing.Pipe()
+
+    def do_one() -> None:
+        tasks.get(timeout=30)
+        tasks.task_done()
+        there.send("done")
+        threading.Event().wait()
+
+    receiver = fork().Process(target=do_one)
+    receiver.start()
+    for value in range(2):
+        tasks.put(value)
+    assert here.recv() == "done" and tasks.qsize() == 1
+    # Its process has connected, is not taken in, and has ended.
+    puts = fork().Process(target=lambda: [tasks.put("a"), tasks.put("b")])
+    puts.start()
+    puts.join()
+    assert tasks.qsize() == 3 and tasks.full()
+    receiver.kill()
+    receiver.join()
+    with pytest.raises(bytepath.PeerGone):
+        while True:
+            tasks.put(2, timeout=1)
+    # What was to be got by the killed one is lost; the others are not.
+    assert tasks.qsize() == 2
+    tasks.put("c", timeout=30)
+    with pytest.raises(queues.Full):
+        tasks.put_nowait("d")
+    assert sorted(tasks.get(timeout=30) for _ in range(3)) == ["a", "b", "c"]
+    assert tasks.qsize() == 0 and not tasks.join(0.2)
+    for _ in range(3):
+        tasks.task_done()
+    assert tasks.join(10)
+
+
 def test_threads_that_put_at_once_do_not_put_more_than_there_is_room_for():
     queue, begin, full = bytepath.Queue(maxsize=2), threading.Barrier(6), []
 

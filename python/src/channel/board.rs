@@ -1,37 +1,46 @@
 //! What all who have a queue know of it: who receives from it, how much is in it, and how much of that is
-//! not done. A page of shared words, which counts only for how to wait, and for what is told to people.
+//! not done. Shared words, which count only for how to wait, and for what is told to people.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytepath::pages::{PageSize, SharedMemory};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
+use super::accounts::{self, ACCOUNT_BYTES, Account, Accounts};
 use super::errors::{no_memory, taken_fd};
-use super::signal::{Signal, identity, is_gone};
+use super::signal::{Signal, Turns, identity, is_gone};
 use super::waiting::Deadline;
 
-/// Words: each that is waited for is followed by one that changes with it and by how many wait. Two are the token. The
-/// last ones say which processes are in the middle of putting something.
+/// Words: each that is waited for is followed by one that changes with it and by how many wait. Two are the token.
+/// Behind them are the accounts of the rings, and how many there have been.
 const RECEIVER: usize = 0;
 const INSIDE: usize = 16;
 const UNDONE: usize = 32;
 const TOKEN: usize = 48;
 /// How often something was told to be done.
 const DONE: usize = 50;
-const PUTTING: usize = 64;
+const ACCOUNTS_USED: usize = 51;
+/// Whose turn it is to look whether there is room for one more, and to count it.
+const TURN: usize = 64;
+const ACCOUNTS: usize = 80;
 const CHANGES: usize = 1;
 const WAITING: usize = 2;
 
-const BYTES: usize = 4096;
-/// More threads than so many are not noted while they put: what one of them leaves behind stays counted.
-const PLACES: usize = BYTES / 8 - PUTTING;
+const BYTES: usize = ((ACCOUNTS + accounts::MOST * accounts::WORDS) * 8).next_multiple_of(4096);
 
+/// Whoever would not wait waits for others' turns so long all the same, of which each lasts but a moment.
+const TURN_MAX: Duration = Duration::from_millis(200);
 const SLICE: Duration = Duration::from_millis(50);
 
-/// A page of words that processes share.
+/// The token, and an account.
+pub(super) const SAID_BYTES: usize = TOKEN_BYTES + ACCOUNT_BYTES;
+const TOKEN_BYTES: usize = 16;
+pub(super) type Said = [u8; SAID_BYTES];
+
+/// Words that processes share.
 #[pyclass(frozen, module = "bytepath._bytepath")]
 #[derive(Debug)]
 pub(crate) struct Board(SharedMemory);
@@ -81,9 +90,10 @@ impl Board {
 
     /// Ends that, if it is so.
     fn unclaim(&self) {
-        let theirs = self.word(RECEIVER).load(SeqCst);
+        let word = self.word(RECEIVER);
+        let theirs = word.load(SeqCst);
         if (theirs >> 32) as u32 == std::process::id() {
-            self.follow(theirs, 0);
+            let _ = word.compare_exchange(theirs, 0, SeqCst, SeqCst);
         }
     }
 
@@ -91,13 +101,13 @@ impl Board {
     /// takes no room any more.
     fn lose_receiver(&self) {
         let theirs = self.word(RECEIVER).load(SeqCst);
-        if theirs == 0 || is_gone(theirs) {
+        if theirs != 0 && is_gone(theirs) {
             self.follow(theirs, 0);
         }
     }
 
     fn inside(&self) -> i64 {
-        self.count(INSIDE)
+        self.accounts().count()
     }
 
     fn undone(&self) -> i64 {
@@ -120,44 +130,97 @@ impl Board {
 }
 
 impl Board {
-    /// Waits until fewer than so many are inside, and counts one more, which is about to be put: the place where
-    /// that is noted, for `has_put`. None where it did not come in time.
+    /// An account for a ring of this process; none where there are as many as may be.
+    pub(super) fn open_account(&self) -> PyResult<Option<Account>> {
+        Ok(self.accounts().open(known_identity()?))
+    }
+
+    /// Waits until fewer than so many are inside, and counts one more, which is about to be put; whether that came in
+    /// time. Nothing is counted in an account that was closed, as nobody gets what is put.
     pub(super) fn take_room(
         &self,
         py: Python<'_>,
+        account: Account,
         most: i64,
         deadline: Deadline,
-    ) -> PyResult<Option<usize>> {
-        let ours = known_identity()?;
+    ) -> PyResult<bool> {
+        if most == i64::MAX {
+            self.accounts().begin_put(account);
+            return Ok(true);
+        }
         loop {
-            if let Some(place) = self.try_take_room(ours, most) {
-                return Ok(Some(place));
+            let is_room = || self.inside() < most;
+            if self.in_turn(py, deadline, || {
+                let room = is_room();
+                if room {
+                    self.accounts().begin_put(account);
+                }
+                room
+            })? {
+                return Ok(true);
             }
-            if !self.wait(py, INSIDE, deadline, || self.count(INSIDE) < most)? {
-                return Ok(None);
+            if !self.wait(py, INSIDE, deadline, is_room)? {
+                return Ok(false);
             }
         }
     }
 
     /// It was put, or was not.
-    pub(super) fn has_put(&self, place: usize, sent: bool) -> PyResult<()> {
-        let ours = known_identity()?;
-        let is_counted = place == PLACES || self.leave(place, ours);
-        match (is_counted, sent) {
-            (true, false) => self.add(INSIDE, -1),
-            // This process was taken for gone, by one that sees other processes.
-            (false, true) => self.add(INSIDE, 1),
-            (true, true) | (false, false) => {}
+    pub(super) fn has_put(&self, account: Account, sent: bool) {
+        self.accounts().end_put(account, sent);
+        if !sent {
+            self.has_fewer();
         }
-        Ok(())
     }
 
-    pub(super) fn has_got(&self) {
-        self.add(INSIDE, -1);
+    pub(super) fn has_got(&self, account: Account) {
+        self.accounts().take(account);
+        self.has_fewer();
     }
 
-    /// What only those can say who have the queue, whatever user they are by now.
-    pub(super) fn token(&self) -> [u8; 16] {
+    /// This process receives what comes out of the ring.
+    pub(super) fn take_in(&self, account: Account) {
+        // Where it cannot be known, nobody finds out that it is gone either.
+        if let Ok(ours) = known_identity() {
+            self.accounts().taken_in(account, ours);
+        }
+    }
+
+    /// Accounts of processes that are gone whose rings nobody has taken in.
+    pub(super) fn accounts_left(&self) -> Vec<Account> {
+        self.accounts().left()
+    }
+
+    /// For who has since taken in all who had connected: the rings of the others are nowhere.
+    pub(super) fn close_still_left(&self, left: Vec<Account>) {
+        let accounts = self.accounts();
+        left.into_iter().filter(|&account| !accounts.is_taken_in(account)).for_each(|account| {
+            self.close_account(account);
+        });
+    }
+
+    /// Nothing comes out of the ring any more.
+    pub(super) fn close_account(&self, account: Account) {
+        self.accounts().close(account);
+        self.has_fewer();
+    }
+
+    /// What whoever puts into this account says first, as only those can who have the queue, whatever user they are by
+    /// now.
+    pub(super) fn says(&self, account: Account) -> Said {
+        let mut said = [0; SAID_BYTES];
+        said[..TOKEN_BYTES].copy_from_slice(&self.token());
+        said[TOKEN_BYTES..].copy_from_slice(&account.bytes());
+        said
+    }
+
+    /// The account that was said; none where it was not said so.
+    pub(super) fn heard(&self, said: &[u8]) -> Option<Account> {
+        let (token, account) = said.split_at_checked(TOKEN_BYTES)?;
+        (token == self.token()).then_some(Account::said(account.try_into().ok()?)).flatten()
+    }
+
+    fn token(&self) -> [u8; TOKEN_BYTES] {
         let [low, high] = [TOKEN, TOKEN + 1].map(|at| u128::from(self.word(at).load(SeqCst)));
         (high << 64 | low).to_le_bytes()
     }
@@ -179,59 +242,46 @@ impl Board {
     /// nothing was told meanwhile.
     fn is_done(&self) -> bool {
         let before = self.count(DONE);
-        self.count(INSIDE) <= 0 && self.count(UNDONE) <= 0 && self.count(DONE) == before
+        self.inside() <= 0 && self.count(UNDONE) <= 0 && self.count(DONE) == before
     }
 
-    fn try_take_room(&self, ours: u64, most: i64) -> Option<usize> {
-        if self.count(INSIDE) >= most {
-            return None;
-        }
-        let place = self.come(ours);
-        let one_more = |inside: u64| ((inside as i64) < most).then_some(inside + 1);
-        if self.word(INSIDE).fetch_update(SeqCst, SeqCst, one_more).is_ok() {
-            return Some(place);
-        }
-        if place < PLACES {
-            self.leave(place, ours);
-        }
-        None
+    /// Another receiver, or none, follows one that is gone, if that is still so: what that one had not got is lost.
+    fn follow(&self, gone: u64, ours: u64) -> bool {
+        self.accounts().close_all_of(gone);
+        self.has_fewer();
+        self.word(RECEIVER).compare_exchange(gone, ours, SeqCst, SeqCst).is_ok()
     }
 
-    /// Notes that this process is putting, at a place that is free; where none is, at none.
-    fn come(&self, ours: u64) -> usize {
-        let is_free = |place: &usize| {
-            self.word(PUTTING + place).compare_exchange(0, ours, SeqCst, SeqCst).is_ok()
-        };
-        (0..PLACES).find(is_free).unwrap_or(PLACES)
+    fn accounts(&self) -> Accounts<'_> {
+        Accounts { words: &self.0.words()[ACCOUNTS..], used: self.word(ACCOUNTS_USED) }
     }
 
-    /// Whether that was still noted.
-    fn leave(&self, place: usize, theirs: u64) -> bool {
-        let noted = (place < PLACES).then(|| self.word(PUTTING + place));
-        noted.is_some_and(|word| word.compare_exchange(theirs, 0, SeqCst, SeqCst).is_ok())
+    fn has_fewer(&self) {
+        self.signal(INSIDE).wake(i32::MAX as u32);
     }
 
-    /// What processes that were killed were putting is not inside.
-    fn forget_gone(&self) {
-        for place in 0..PLACES {
-            let theirs = self.word(PUTTING + place).load(SeqCst);
-            if theirs != 0 && is_gone(theirs) && self.leave(place, theirs) {
-                self.add(INSIDE, -1);
+    /// What `look` finds while no other process looks; false where that did not come in time.
+    fn in_turn(
+        &self,
+        py: Python<'_>,
+        deadline: Deadline,
+        look: impl FnOnce() -> bool,
+    ) -> PyResult<bool> {
+        let ours = known_identity()?;
+        let turns = Turns { whose: self.word(TURN), ends: self.signal(TURN) };
+        let (asked, mut last) = (Instant::now(), 0);
+        // No other thread of this process is in the middle of it: that has the interpreter all the time.
+        while let Err(theirs) = turns.begin(ours, last) {
+            last = theirs;
+            if deadline.is_over() && asked.elapsed() > TURN_MAX {
+                return Ok(false);
             }
+            py.check_signals()?;
+            py.detach(|| turns.wait());
         }
-    }
-
-    /// Another receiver, or none, follows one, if that is still so: what that one had not got is lost, but for what
-    /// is being put just now, of which who puts it learns how it ends.
-    fn follow(&self, theirs: u64, ours: u64) -> bool {
-        let inside = self.count(INSIDE);
-        let is_putting = |place: &usize| self.word(PUTTING + place).load(SeqCst) != 0;
-        let lost = inside - (0..PLACES).filter(is_putting).count() as i64;
-        let follows = self.word(RECEIVER).compare_exchange(theirs, ours, SeqCst, SeqCst).is_ok();
-        if follows {
-            self.add(INSIDE, -lost.max(0));
-        }
-        follows
+        let found = look();
+        turns.end();
+        Ok(found)
     }
 
     /// Nothing is counted below zero.
@@ -251,7 +301,9 @@ impl Board {
         is_enough: impl Fn() -> bool + Sync,
     ) -> PyResult<bool> {
         while !is_enough() {
-            py.detach(|| self.forget_gone());
+            if py.detach(|| self.accounts().forget_gone()) {
+                self.has_fewer();
+            }
             if is_enough() {
                 break;
             }

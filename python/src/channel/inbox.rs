@@ -16,7 +16,8 @@ use pyo3::types::PyList;
 use rustix::event::epoll;
 use rustix::net::RecvFlags;
 
-use super::board::Board;
+use super::accounts::Account;
+use super::board::{Board, SAID_BYTES};
 use super::errors::{os_error, raised, taken_fd};
 use super::forks::{self, Lent};
 use super::gate;
@@ -57,10 +58,12 @@ pub(crate) struct Inbox {
 struct State {
     open: bool,
     listener: Option<Listener>,
-    /// What those say first who connect to the listener of a queue.
-    token: Option<[u8; 16]>,
+    /// What counts for a queue, and knows what those say first who connect to its listener.
+    board: Option<Py<Board>>,
+    /// It has taken in all who had connected before it.
+    has_met_all: bool,
     newcomers: Vec<Newcomer>,
-    lanes: Vec<BufferReceiver>,
+    lanes: Vec<Lane>,
     /// Whose turn it is.
     next: usize,
     looked: Instant,
@@ -69,16 +72,24 @@ struct State {
     ring_bytes: usize,
 }
 
+/// What one sender's messages come out of.
+#[derive(Debug)]
+struct Lane {
+    receiver: BufferReceiver,
+    account: Option<Account>,
+}
+
 /// Somebody who has connected, and is not taken in yet.
 #[derive(Debug)]
 struct Newcomer {
     connection: Connection,
     since: Instant,
     is_watched: bool,
-    /// Since when it says something, the token apart.
+    /// Since when it says something, the account apart.
     begun: Option<Instant>,
-    /// It has said the token, or need not.
+    /// It has said its account, or need not.
     is_known: bool,
+    account: Option<Account>,
 }
 
 /// What there is now.
@@ -102,15 +113,15 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// Receives from all that connect to this listener, a descriptor that it takes, and say the token of the board.
+    /// Receives from all that connect to this listener, a descriptor that it takes, and say what those of the board do.
     #[staticmethod]
-    fn listening(py: Python<'_>, fd: i32, ring_bytes: usize, board: &Board) -> PyResult<Inbox> {
+    fn listening(py: Python<'_>, fd: i32, ring_bytes: usize, board: Py<Board>) -> PyResult<Inbox> {
         let listener = Listener::from_fd(taken_fd(fd)?);
         let listener = listener.map_err(|error| raised(py, error))?;
         let inbox = Inbox::empty(ring_bytes)?;
         inbox.watch_fd(&listener)?;
         inbox.state().listener = Some(listener);
-        inbox.state().token = Some(board.token());
+        inbox.state().board = Some(board);
         Ok(inbox)
     }
 
@@ -126,26 +137,18 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// A message, as its pickle and its buffers; None where none came in time. EOFError where none will. The board
-    /// on which it is inside counts it, and so does the one, if any, on which it is to be done.
-    #[pyo3(signature = (timeout, inside=None, undone=None))]
+    /// A message, as its pickle and its buffers; None where none came in time. EOFError where none will. Where there is
+    /// a board it counts that the message is to be done.
+    #[pyo3(signature = (timeout, undone=None))]
     fn receive<'py>(
         &self,
         py: Python<'py>,
         timeout: Option<f64>,
-        inside: Option<&Board>,
         undone: Option<&Board>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyList>)>> {
         let deadline = Deadline::after(timeout);
         loop {
-            if let Some(message) = self.taken(py)? {
-                // First, so that it is either inside or to be done at every moment.
-                if let Some(board) = undone {
-                    board.add_undone(1);
-                }
-                if let Some(board) = inside {
-                    board.has_got();
-                }
+            if let Some(message) = self.taken(py, undone)? {
                 return Ok(Some(message));
             }
             if self.waited(py, deadline)?.is_none() {
@@ -183,12 +186,20 @@ impl Inbox {
             let _look = gate::look();
             let mut state = self.state();
             state.open = false;
-            state.newcomers.clear();
-            state.lanes.clear();
-            // Others may have the same listener, where who has connected would wait for the next receiver,
-            // though what it has sent counts as lost.
+            let known = state.newcomers.drain(..).filter_map(|newcomer| newcomer.account);
+            let mut lost: Vec<Account> = known.collect();
+            lost.extend(state.lanes.drain(..).filter_map(|lane| lane.account));
+            // Others may have the same listener, where who has connected would wait for the next receiver, though
+            // nobody is to get any more what it has sent.
             if let Some(listener) = state.listener.take() {
-                (0..TOLD_MAX).find(|_| !matches!(listener.try_accept(), Ok(Some(_))));
+                for _ in 0..TOLD_MAX {
+                    let Ok(Some(connection)) = listener.try_accept() else { break };
+                    let board = state.board.as_ref().map(Py::get);
+                    lost.extend(board.and_then(|board| account_of(&connection, board)));
+                }
+            }
+            if let Some(board) = &state.board {
+                lost.into_iter().for_each(|account| board.get().close_account(account));
             }
         });
     }
@@ -201,7 +212,7 @@ impl Inbox {
             state.listener = None;
             state.newcomers.clear();
             for lane in state.lanes.drain(..) {
-                lane.abandon();
+                lane.receiver.abandon();
             }
         }
     }
@@ -214,7 +225,8 @@ impl Inbox {
         let state = State {
             open: true,
             listener: None,
-            token: None,
+            board: None,
+            has_met_all: false,
             newcomers: Vec::new(),
             lanes: Vec::new(),
             next: 0,
@@ -245,6 +257,7 @@ impl Inbox {
     fn taken<'py>(
         &self,
         py: Python<'py>,
+        undone: Option<&Board>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyList>)>> {
         forks::give_back(py);
         let mut guard = self.state();
@@ -263,9 +276,16 @@ impl Inbox {
             Found::Message => {}
         }
         let lane = &mut state.lanes[state.next];
-        let keeps_many = lane.keeps_many();
-        let mut given = match lane.try_receive().map_err(|error| raised(py, error))? {
+        let keeps_many = lane.receiver.keeps_many();
+        let mut given = match lane.receiver.try_receive().map_err(|error| raised(py, error))? {
             Buffers::Message(mut message) => {
+                // First, so that it is either inside or to be done at every moment.
+                if let Some(board) = undone {
+                    board.add_undone(1);
+                }
+                if let Some((board, account)) = state.board.as_ref().zip(lane.account) {
+                    board.get().has_got(account);
+                }
                 let block = message.take_buffers().into_iter().next();
                 let block = block.map(|borrowed| Block::Lent(Lent::new(borrowed)));
                 Given::of(py, message.head(), block)?
@@ -296,9 +316,9 @@ impl State {
             let mut looked_at = 0;
             while looked_at < self.lanes.len() {
                 self.next %= self.lanes.len();
-                match self.lanes[self.next].is_there() {
+                match self.lanes[self.next].receiver.is_there() {
                     Ok(Some(true)) => return Ok(Found::Message),
-                    Ok(Some(false)) => drop(self.lanes.remove(self.next)),
+                    Ok(Some(false)) => self.end_lane(self.next),
                     Ok(None) => {
                         self.next += 1;
                         looked_at += 1;
@@ -306,7 +326,7 @@ impl State {
                     // Out of descriptors or addresses: it is tried again.
                     Err(error @ ChannelError::Socket { .. }) => return Err(self::error(error)),
                     Err(error) => {
-                        drop(self.lanes.remove(self.next));
+                        self.end_lane(self.next);
                         self.lost.push_back(error);
                     }
                 }
@@ -333,28 +353,37 @@ impl State {
     fn meet(&mut self, events: &OwnedFd) -> Result<(), PyError> {
         self.looked = Instant::now();
         for lane in &mut self.lanes {
-            lane.look().map_err(error)?;
+            lane.receiver.look().map_err(error)?;
         }
+        let board = self.board.as_ref().filter(|_| !self.has_met_all).map(Py::get);
+        let left = board.map(Board::accounts_left);
         let accepted = self.accept();
         let mut at = 0;
         while at < self.newcomers.len() {
             // What this process is short of may be there the next time; until then the newcomer stays one.
             self.newcomers[at].be_watched(events)?;
             let newcomer = &mut self.newcomers[at];
-            match newcomer.heard(self.token) {
+            match newcomer.heard(self.board.as_ref().map(Py::get)) {
                 Heard::All => {
                     make_sure_of_descriptors(&newcomer.connection, TAKING_IN_FDS)?;
                     let newcomer = self.newcomers.remove(at);
-                    self.take_in(newcomer.connection);
+                    self.take_in(newcomer);
                 }
                 Heard::Stranger => drop(self.newcomers.remove(at)),
                 Heard::Part
                     if self.listener.is_some() && newcomer.since.elapsed() > SILENCE_MAX =>
                 {
-                    drop(self.newcomers.remove(at));
+                    let account = self.newcomers.remove(at).account;
+                    self.close_account(account);
                 }
                 Heard::Part => at += 1,
             }
+        }
+        let is_anybody_left = self.listener.as_ref().is_some_and(is_readable)
+            || self.newcomers.iter().any(|newcomer| !newcomer.is_known);
+        if let (Some(board), Some(left), false) = (&self.board, left, is_anybody_left) {
+            board.get().close_still_left(left);
+            self.has_met_all = true;
         }
         accepted
     }
@@ -369,21 +398,22 @@ impl State {
             }
             make_sure_of_descriptors(listener, ACCEPTING_FDS)?;
             let Some(connection) = listener.try_accept().map_err(error)? else { break };
-            self.newcomers.push(Newcomer::new(connection, self.token.is_none()));
+            self.newcomers.push(Newcomer::new(connection, self.board.is_none()));
         }
         Ok(())
     }
 
-    fn take_in(&mut self, connection: Connection) {
+    fn take_in(&mut self, newcomer: Newcomer) {
+        let Newcomer { connection, account, .. } = newcomer;
         // What a listener's newcomers had to say they have said, or have had their time for.
         let patience = if self.listener.is_some() { Duration::ZERO } else { PATIENCE };
         let mut setup = setup(self.ring_bytes, patience);
         // A process that has dropped its rights since it was given the queue is another user's.
-        if self.token.is_some() && connection.check_user(Users::Same).is_err() {
+        if self.board.is_some() && connection.check_user(Users::Same).is_err() {
             setup.users = Users::Any;
         }
         match connection.buffer_receiver(&setup) {
-            Ok(lane) => self.lanes.push(lane),
+            Ok(receiver) => return self.lanes.push(Lane { receiver, account }),
             // Whoever connects to a listener may be anybody; such is let go and forgotten.
             Err(
                 ChannelError::Stranger { .. }
@@ -396,6 +426,18 @@ impl State {
             Err(ChannelError::HungUp) => {}
             Err(error) => self.lost.push_back(error),
         }
+        self.close_account(account);
+    }
+
+    fn end_lane(&mut self, at: usize) {
+        let account = self.lanes.remove(at).account;
+        self.close_account(account);
+    }
+
+    fn close_account(&self, account: Option<Account>) {
+        if let Some((board, account)) = self.board.as_ref().zip(account) {
+            board.get().close_account(account);
+        }
     }
 }
 
@@ -405,30 +447,31 @@ enum Heard {
     All,
     /// Not yet all.
     Part,
-    /// Not the token.
+    /// Not what those of the queue say.
     Stranger,
 }
 
 impl Newcomer {
     fn new(connection: Connection, is_known: bool) -> Newcomer {
         let since = Instant::now();
-        Newcomer { connection, since, is_watched: false, begun: None, is_known }
+        Newcomer { connection, since, is_watched: false, begun: None, is_known, account: None }
     }
 
     /// Looks at what it has said, without waiting for more.
-    fn heard(&mut self, token: Option<[u8; 16]>) -> Heard {
+    fn heard(&mut self, board: Option<&Board>) -> Heard {
         if !self.is_known && is_readable(&self.connection) {
-            if !token.is_some_and(|token| says(&self.connection, token)) {
-                return Heard::Stranger;
-            }
+            let said = board.and_then(|board| Some((board, account_of(&self.connection, board)?)));
+            let Some((board, account)) = said else { return Heard::Stranger };
+            board.take_in(account);
+            self.account = Some(account);
             self.is_known = true;
         }
         if !self.is_known || !is_readable(&self.connection) {
             return Heard::Part;
         }
         let begun = *self.begun.get_or_insert_with(Instant::now);
-        // Another user is not waited for, unless it has said the token.
-        let is_refused = || token.is_none() && self.connection.check_user(Users::Same).is_err();
+        // Another user is not waited for, unless it has the queue.
+        let is_refused = || board.is_none() && self.connection.check_user(Users::Same).is_err();
         let is_over = begun.elapsed() > PATIENCE;
         match is_over || self.connection.has_offered_buffers() || is_refused() {
             true => Heard::All,
@@ -461,11 +504,11 @@ pub(super) fn make_sure_of_descriptors(of: impl AsFd, count: usize) -> Result<()
     Ok(())
 }
 
-/// Whether this is what it says first.
-fn says(connection: &Connection, token: [u8; 16]) -> bool {
-    let mut said = [0; 17];
-    let got = rustix::net::recv(connection, &mut said, RecvFlags::DONTWAIT);
-    got.is_ok_and(|(into, _)| said[..into] == token)
+/// The account that it says first, if it says what those of the queue do.
+fn account_of(connection: &Connection, board: &Board) -> Option<Account> {
+    let mut said = [0; SAID_BYTES + 1];
+    let (into, _) = rustix::net::recv(connection, &mut said, RecvFlags::DONTWAIT).ok()?;
+    board.heard(&said[..into])
 }
 
 fn watch_fd(events: &OwnedFd, fd: impl AsFd) -> Result<(), rustix::io::Errno> {
@@ -495,7 +538,7 @@ impl Waiter for WaitsForMessage<'_> {
 
     fn spins_in_vain(&self) -> bool {
         let mut state = self.0.state();
-        state.lanes.is_empty() || state.lanes.iter_mut().any(BufferReceiver::shares_cpu)
+        state.lanes.is_empty() || state.lanes.iter_mut().any(|lane| lane.receiver.shares_cpu())
     }
 
     fn watch(&self) -> Result<Option<Arc<OwnedFd>>, PyError> {
@@ -503,7 +546,7 @@ impl Waiter for WaitsForMessage<'_> {
         state.check_open()?;
         let mut there = !state.lost.is_empty();
         for lane in &mut state.lanes {
-            there |= lane.watch().or_else(ended).map_err(error)?;
+            there |= lane.receiver.watch().or_else(ended).map_err(error)?;
         }
         Ok((!there).then(|| Arc::clone(&self.0.events)))
     }

@@ -1,6 +1,7 @@
 //! Channels for Python: waiting without the interpreter's lock, and buffers handed to and fro. What an
 //! object becomes is the package's own business (bytepath/channel.py, bytepath/queue.py).
 
+mod accounts;
 mod board;
 mod errors;
 mod forks;

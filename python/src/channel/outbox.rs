@@ -11,6 +11,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use super::accounts::Account;
 use super::board::Board;
 use super::errors::{os_error, raised, taken_fd};
 use super::gate;
@@ -45,6 +46,8 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(crate) struct Outbox {
     state: Mutex<State>,
     events: Arc<OwnedFd>,
+    /// Where a board counts what is in its ring.
+    account: Option<Account>,
 }
 
 #[derive(Debug)]
@@ -78,8 +81,8 @@ struct Parcel {
 #[pymethods]
 impl Outbox {
     /// Connects to whoever receives at an address, or will; to the receiver of a queue with the
-    /// token of its board, or to none where so many wait for it, or so much of this user's is under way,
-    /// that there was no room in time.
+    /// token of its board, or to none where so many wait for it, or put, or so much of this user's is under way, that
+    /// there was no room in time.
     #[staticmethod]
     #[pyo3(signature = (address, ring_bytes, capacity, patience, board=None))]
     fn connect(
@@ -98,11 +101,12 @@ impl Outbox {
         if !Connection::can_hand_over().map_err(|error| raised(py, error))? {
             return Ok(None);
         }
-        let Some(connection) = connected_in_time(py, address, patience)? else { return Ok(None) };
-        connection.check_user(Users::Same).map_err(|error| raised(py, error))?;
-        // One who is gone by now is told of by what is said next.
-        let _ = rustix::net::send(&connection, &board.token(), SendFlags::NOSIGNAL);
-        Outbox::of(py, connection, ring_bytes, capacity).map(Some)
+        let Some(account) = board.open_account()? else { return Ok(None) };
+        let made = Outbox::counted(py, address, ring_bytes, capacity, patience, board, account);
+        if !matches!(made, Ok(Some(_))) {
+            board.close_account(account);
+        }
+        made
     }
 
     /// The end that was inherited, or passed on, as a descriptor, which it takes.
@@ -128,13 +132,15 @@ impl Outbox {
         most: i64,
     ) -> PyResult<Option<bool>> {
         let deadline = Deadline::after(timeout);
-        let Some(board) = board else {
+        let Some((board, account)) = board.zip(self.account) else {
             return self.sent(py, pickle, &buffers, deadline).map(Some);
         };
         let moment = Deadline::after(Some(COUNTED_MAX)).earlier(deadline);
-        let Some(place) = board.take_room(py, most, moment)? else { return Ok(None) };
+        if !board.take_room(py, account, most, moment)? {
+            return Ok(None);
+        }
         let sent = self.sent(py, pickle, &buffers, deadline);
-        board.has_put(place, matches!(sent, Ok(true)))?;
+        board.has_put(account, matches!(sent, Ok(true)));
         sent.map(Some)
     }
 
@@ -179,10 +185,13 @@ impl Outbox {
         }
     }
 
-    /// Ends it, as nobody receives any more.
-    fn lose(&self, py: Python<'_>) {
+    /// Ends it, as nobody receives any more, which takes no room then.
+    fn lose(&self, py: Python<'_>, board: &Board) {
         self.state().is_lost = true;
         self.close(py);
+        if let Some(account) = self.account {
+            board.close_account(account);
+        }
     }
 
     /// Lets it go without a word: a forked process has inherited what is still its parent's.
@@ -195,6 +204,24 @@ impl Outbox {
 }
 
 impl Outbox {
+    /// One that a board counts.
+    fn counted(
+        py: Python<'_>,
+        address: std::ffi::OsString,
+        ring_bytes: usize,
+        capacity: usize,
+        patience: f64,
+        board: &Board,
+        account: Account,
+    ) -> PyResult<Option<Outbox>> {
+        let Some(connection) = connected_in_time(py, address, patience)? else { return Ok(None) };
+        connection.check_user(Users::Same).map_err(|error| raised(py, error))?;
+        // One who is gone by now is told of by what is said next.
+        let _ = rustix::net::send(&connection, &board.says(account), SendFlags::NOSIGNAL);
+        let outbox = Outbox::of(py, connection, ring_bytes, capacity)?;
+        Ok(Some(Outbox { account: Some(account), ..outbox }))
+    }
+
     fn of(
         py: Python<'_>,
         connection: Connection,
@@ -220,7 +247,7 @@ impl Outbox {
             hopeful_from: 0,
             in_vain: 0,
         });
-        Ok(Outbox { state, events: Arc::new(events) })
+        Ok(Outbox { state, events: Arc::new(events), account: None })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -36,6 +36,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    bench::undo_left();
     interrupt::ended(|| toured(options))
 }
 

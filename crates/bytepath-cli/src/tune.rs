@@ -52,7 +52,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Show the profile that is there, without measuring
-    #[arg(long, conflicts_with_all = ["quick", "check"])]
+    #[arg(long, conflicts_with_all = ["quick", "check", "blocks", "bytes", "dir"])]
     show: bool,
     /// Run the planner's choice beside every fixed one, and fail if it is more than 5% behind
     #[arg(long, conflicts_with = "quick")]
@@ -80,6 +80,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if options.show {
         return show(&path, options);
     }
+    bench::undo_left();
     interrupt::ended(|| match options.check {
         true => check(&path, options),
         false => measure(&path, options),

@@ -4,11 +4,13 @@
 //! There is one for the whole process, as signals are, which are where the wish comes from.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::Child;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 static WISH: OnceLock<OwnedFd> = OnceLock::new();
 
@@ -61,6 +63,14 @@ pub(crate) fn wait(from: impl AsFd, until: Instant) -> std::io::Result<Came> {
             Err(errno) => return Err(errno.into()),
         }
     }
+}
+
+/// Waits until a process that this one started has ended; whether the run is to end before that. Where that cannot be
+/// watched it is not known.
+pub fn wished_before_end(child: &Child) -> bool {
+    let Ok(ended) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return false };
+    let long = Instant::now() + Duration::from_secs(1 << 32);
+    matches!(wait(&ended, long), Ok(Came::Wish))
 }
 
 /// The time that is left; none where it is too long to be told.

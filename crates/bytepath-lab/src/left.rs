@@ -100,7 +100,18 @@ pub(crate) const REMOVED: &str = "removed";
 /// # Errors
 /// The notes cannot be looked for.
 pub fn undo() -> std::io::Result<Vec<Left>> {
-    let Some(alone) = Alone::where_noted()? else { return Ok(Vec::new()) };
+    let mut all = match Alone::where_noted()? {
+        Some(alone) => undone_of(&alone)?,
+        None => Vec::new(),
+    };
+    for alone in Alone::elsewhere() {
+        all.extend(undone_of(&alone)?);
+    }
+    Ok(all)
+}
+
+/// What was noted in one place.
+fn undone_of(alone: &Alone) -> std::io::Result<Vec<Left>> {
     let mut all = Vec::new();
     let stays = |note: &Kept<'_>, error: std::io::Error| Left {
         path: note.path(),

@@ -4,11 +4,13 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use bytepath_lab::confine::Confinement;
 use bytepath_lab::left::Folder;
 use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::interrupt;
 
@@ -38,6 +40,9 @@ pub(super) struct All {
 
 /// What a quick run of an experiment is told besides, where `--quick` alone would take minutes.
 const QUICK_WORDS: &[(&str, &[&str])] = &[("ipc", &["--bytes", "64M"])];
+
+/// An experiment that a terminal has told to end does so sooner.
+const HEEDS_IN: Duration = Duration::from_secs(1);
 
 /// What names an experiment, and says what it asks.
 struct Known {
@@ -159,7 +164,8 @@ fn report(records: &[PathBuf], page: &Path) -> anyhow::Result<()> {
 /// Runs one in a process of its own, so that whatever it does the others go on.
 fn one(experiment: &Known, options: &All, records: &Path) -> anyhow::Result<()> {
     let program = crate::this_program()?;
-    let mut command = Command::new(program);
+    // It ends with this one.
+    let mut command = Confinement::default().command(&program, &program);
     command.args(["bench", &experiment.name]).stdin(Stdio::null());
     if options.quick {
         let more = QUICK_WORDS.iter().find(|(name, _)| *name == experiment.name);
@@ -172,7 +178,18 @@ fn one(experiment: &Known, options: &All, records: &Path) -> anyhow::Result<()> 
         command.arg("--no-store");
     }
     command.arg("--json").arg(record_of(experiment, records));
-    let status = command.status().context("cannot start bytepath")?;
+    let mut child = command.spawn().context("cannot start bytepath")?;
+    if bytepath_lab::interrupt::wished_before_end(&child) {
+        // A terminal tells it, too, and then it shows what is complete: it is not interrupted in that.
+        let until = Instant::now() + HEEDS_IN;
+        while Instant::now() < until && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            std::thread::sleep(HEEDS_IN / 100);
+        }
+        if child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+        }
+    }
+    let status = child.wait().context("cannot wait for bytepath")?;
     match status.success() {
         true => Ok(()),
         false => bail!("it ended with {status}"),

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM while something is measured: the run ends at once, what is complete is shown,
+//! SIGINT, SIGTERM and SIGHUP while something is measured: the run ends at once, what is complete is shown,
 //! and only then does the signal end the program, as whoever sent it expects.
 
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytepath_lab::interrupt;
 use rustix::pipe::{PipeFlags, pipe_with};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::register_usize;
 use signal_hook::low_level::pipe;
 
@@ -54,10 +54,11 @@ impl Handlers {
     fn installed() -> Handlers {
         let handlers = Handlers { idle: Arc::new(true.into()), ..Handlers::default() };
         let Ok((reader, writer)) = pipe_with(PipeFlags::CLOEXEC) else { return handlers };
-        let installed =
-            [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)).filter(|signal| {
-                writer.try_clone().and_then(|writer| handlers.install(*signal, writer)).is_ok()
-            });
+        // Of a program that nohup has begun SIGHUP is ignored.
+        let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+        let installed = heeded.filter(|signal| {
+            writer.try_clone().and_then(|writer| handlers.install(*signal, writer)).is_ok()
+        });
         // A pipe that nobody writes to is at its end, which would be a wish too.
         if installed.count() > 0 {
             interrupt::when_readable(reader);

@@ -10,7 +10,8 @@ use bytepath_lab::memory::{Sweep, peers};
 use clap::Args;
 
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+    ALL, Measuring, Sampling, Times, against_first, interrupt, listed, show, telling,
+    those_matching,
 };
 use crate::{sweep, values, wrong_usage};
 
@@ -41,7 +42,7 @@ pub(super) struct Memory {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     #[command(flatten)]
     times: Times,
@@ -91,6 +92,8 @@ pub(super) fn run(options: &Memory) -> anyhow::Result<()> {
         return listed(&arms);
     }
     let outputs = options.measuring.outputs()?;
+    // From here on an interruption gives back what is lent.
+    let _measuring = interrupt::Measuring::begin();
     let _lent = lent(options.hugetlb_pool, needed_from_pool(&arms))?;
     let settings =
         options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));

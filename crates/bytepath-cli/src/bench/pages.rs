@@ -12,7 +12,8 @@ use clap::Args;
 
 use super::memory::lent;
 use super::{
-    ALL, Measuring, Sampling, Times, against_first, listed, show, telling, those_matching,
+    ALL, Measuring, Sampling, Times, against_first, interrupt, listed, show, telling,
+    those_matching,
 };
 use crate::paging;
 
@@ -27,7 +28,7 @@ pub(super) struct PagesOptions {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     /// Make the file of o-direct in this directory
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -66,6 +67,8 @@ pub(super) fn run(options: &PagesOptions) -> anyhow::Result<()> {
     };
     // One area is made while the other is still there, where a ring keeps it.
     let needed = 2 * arms.iter().filter_map(from_pool).max().unwrap_or(0);
+    // From here on an interruption gives back what is lent.
+    let _measuring = interrupt::Measuring::begin();
     let _lent = lent(options.hugetlb_pool, needed)?;
     let mut settings =
         options.times.in_place_of(options.measuring.settings_between(USUAL, QUICK, None));

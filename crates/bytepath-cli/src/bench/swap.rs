@@ -27,7 +27,7 @@ pub(super) struct Swap {
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     arms: Vec<String>,
     /// Name the arms and stop
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "plot"])]
     list: bool,
     /// What is short of memory: touch (a process that writes and reads it), redis, mariadb
     #[arg(long, value_name = "WORK", value_parser = job, default_value = "touch")]
@@ -125,6 +125,8 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
             "bytepath: another bench swap is running on this machine; this one waits until it ends"
         ))
     })?;
+    // That one may have been killed.
+    super::undo_left();
     let mut settings = match options.work {
         Job::Touch => options.measuring.settings_between(USUAL, QUICK, Some(bytes)),
         Job::Redis | Job::Mariadb => {
@@ -144,7 +146,8 @@ pub(super) fn run(options: &Swap) -> anyhow::Result<()> {
     if let Ok(directory) = &directory {
         settings.others.insert("directory".into(), directory.display().to_string().into());
     }
-    let record = measured(swap::DESCRIPTION.recorded(), arms, swap::REFERENCE, &settings)?;
+    let mut record = measured(swap::DESCRIPTION.recorded(), arms, swap::REFERENCE, &settings)?;
+    record.notes.extend(swap::beside(&record));
     show(&record, swap::shows(&record).as_deref(), outputs)
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::program::{
@@ -209,17 +209,24 @@ fn pages_that_are_lent_are_taken_back_also_by_the_next_start_after_a_kill() {
     let record = done.well().json();
     assert_eq!(arms(&record)[0]["status"], "ok", "{record}");
     assert_eq!(pool(), Some(0), "taken back");
-    // One that is killed while it measures.
+    // One that is ended as soon as it has lent them.
     let long = ["--hugetlb-pool", "--blocks", "1000", "--time", "1s", "--no-store"];
-    let mut killed = spawned(bench(&long).stdout(Stdio::null()).stderr(Stdio::piped()));
-    let began = std::time::Instant::now();
-    while pool() == Some(0) {
-        assert!(began.elapsed().as_secs() < 60, "it lends pages");
-        assert!(killed.child().try_wait().expect("it is ours").is_none(), "it goes on");
-        std::thread::sleep(std::time::Duration::from_millis(5));
+    let ended_by = |signal: Signal| {
+        let mut ended = spawned(bench(&long).stdout(Stdio::null()).stderr(Stdio::piped()));
+        let began = std::time::Instant::now();
+        while pool() == Some(0) {
+            assert!(began.elapsed().as_secs() < 60, "it lends pages");
+            assert!(ended.child().try_wait().expect("it is ours").is_none(), "it goes on");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        kill_process_group(ended.group, signal).expect("it is there");
+        assert_eq!(signal_of(&ended.done()), Some(signal.as_raw()));
+    };
+    for signal in [Signal::INT, Signal::HUP] {
+        ended_by(signal);
+        assert_eq!(pool(), Some(0), "taken back");
     }
-    kill_process_group(killed.group, Signal::KILL).expect("it is there");
-    killed.done();
+    ended_by(Signal::KILL);
     assert_eq!(pool(), Some(4), "nobody took them back");
     let next = run(&mut bench(&[&lending[..]].concat()));
     assert!(next.stderr.contains("which a run that was killed had left"), "{next:?}");
@@ -287,6 +294,29 @@ fn what_all_measured_until_it_is_interrupted_is_reported_and_nothing_older() {
     assert!(done.stdout.contains("what was measured is in"), "{done:?}");
     let page = std::fs::read_to_string(&page).expect("the page");
     assert!(page.contains("overhead") && !page.contains("of some other day"));
+}
+
+#[test]
+fn an_experiment_of_all_that_is_under_way_ends_when_only_they_are_told_to() {
+    let listed = run(&mut bytepath(&["bench", "--list"])).well().stdout;
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    let others: Vec<_> = names.filter(|name| *name != "pipes").collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = bytepath(&["bench", "all", "--no-store", "--json-dir"]);
+    command.arg(folder.path()).args(["--without", &others.join(",")]);
+    let mut all = spawned(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let pid = Pid::from_child(all.child());
+    let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_pid());
+    let began = std::time::Instant::now();
+    while std::fs::read_to_string(&children).is_ok_and(|children| children.is_empty()) {
+        assert!(began.elapsed().as_secs() < 60, "it begins one");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    kill_process(pid, Signal::TERM).expect("it is there");
+    let done = all.done();
+    assert_eq!(signal_of(&done), Some(Signal::TERM.as_raw()), "{done:?}");
+    assert!(done.stderr.contains("interrupted after 1 experiment"), "{done:?}");
 }
 
 #[test]

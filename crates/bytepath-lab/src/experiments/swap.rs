@@ -1,6 +1,6 @@
 //! `swap`: what takes the pages that do not fit, and how much slower that is than memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -186,6 +186,14 @@ fn published(backend: Backend) -> Option<Published> {
                 .into(),
         ),
     })
+}
+
+/// What else takes pages of this machine, and may have taken some of the arms'.
+pub fn beside(record: &Record) -> Vec<String> {
+    let told = record.arms.iter().filter_map(|arm| arm.params.get("others")?.as_array());
+    let all = told.flatten().filter_map(|other| Some(other.as_str()?.to_owned()));
+    let each: BTreeSet<_> = all.collect();
+    each.into_iter().collect()
 }
 
 /// One sentence on what this machine shows; none where there is nothing to compare.

@@ -62,6 +62,15 @@ impl Alone {
         }
     }
 
+    /// Likewise, one after the other, where runs of this user's keep their notes that have another HOME (sudo, cron),
+    /// or none. What is not fit to be believed is somebody else's there.
+    pub(super) fn elsewhere() -> impl Iterator<Item = Alone> {
+        let here = place().canonicalize().ok();
+        let others =
+            other_places().into_iter().filter(move |other| other.canonicalize().ok() != here);
+        others.filter_map(|other| Alone::at(&other).ok())
+    }
+
     fn at(path: &Path) -> IoResult<Alone> {
         let unfit = |why: &str| {
             Err(Error::other(format!(
@@ -208,7 +217,24 @@ fn place() -> PathBuf {
     let notes = beside.map(|beside| beside.join("left")).filter(|notes| is_own(notes));
     let notes = notes.filter(|notes| may_be_made(notes));
     // Directly in there: what lies between might be made by anybody, and exchanged later.
-    notes.unwrap_or_else(|| std::env::temp_dir().join(format!("bytepath-left-{user}")))
+    notes.unwrap_or_else(|| among_temporary_files(&std::env::temp_dir()))
+}
+
+/// Where a run of this user's keeps its notes that has another HOME, or none.
+fn other_places() -> Vec<PathBuf> {
+    let own_home = std::fs::read_to_string("/etc/passwd").ok().and_then(|all| {
+        // name:password:uid:gid:comment:home:shell
+        let mut users = all.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let user = geteuid().as_raw().to_string();
+        let found = users.find(|fields| fields.get(2) == Some(&user.as_str()))?;
+        found.get(5).map(PathBuf::from)
+    });
+    let at_home = own_home.map(|home| home.join(".local/state/bytepath/left"));
+    at_home.into_iter().chain([among_temporary_files(Path::new("/tmp"))]).collect()
+}
+
+fn among_temporary_files(folder: &Path) -> PathBuf {
+    folder.join(format!("bytepath-left-{}", geteuid().as_raw()))
 }
 
 /// Whether a folder is there, or the nearest above it that is may be written.

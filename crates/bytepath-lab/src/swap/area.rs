@@ -114,12 +114,12 @@ impl Area {
     pub fn others(&self) -> Vec<String> {
         let mut others: Vec<String> = Vec::new();
         for area in areas::active().unwrap_or_default() {
-            let rank = if area.priority >= PRIORITY { ", and is used as much as ours" } else { "" };
-            others.push(format!(
-                "{} is swap of others ({}{rank}); a group's limit keeps its pages out of it",
-                area.path.display(),
-                numbers::bytes(area.bytes)
-            ));
+            let used = match area.priority >= PRIORITY {
+                true => "it is used as much as the arms' own",
+                false => "it is used once the arms' own are full",
+            };
+            let (path, bytes) = (area.path.display(), numbers::bytes(area.bytes));
+            others.push(format!("{path} is swap of others ({bytes}): {used}"));
         }
         if self.wanted.backend != Backend::Zswap && zswap::is_on() {
             others.push("zswap is on: it takes pages before any area does".into());

@@ -210,8 +210,13 @@ const OTHERS_WRITE: u32 = 0o002;
 /// made, or it is another user's (a sudo that keeps HOME).
 fn place() -> PathBuf {
     let user = geteuid().as_raw();
-    let is_own =
-        |folder: &Path| folder.symlink_metadata().map_or(true, |found| found.uid() == user);
+    // What is not there yet would be made in what is.
+    let is_own = |folder: &Path| {
+        let mut there = folder.ancestors().filter_map(|at| Some((at, at.symlink_metadata().ok()?)));
+        there
+            .next()
+            .is_none_or(|(at, found)| found.uid() == user || (at != folder && found.uid() == 0))
+    };
     let profile = Profile::default_path();
     let beside = profile.as_deref().and_then(Path::parent).filter(|beside| is_own(beside));
     let notes = beside.map(|beside| beside.join("left")).filter(|notes| is_own(notes));

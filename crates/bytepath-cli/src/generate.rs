@@ -46,6 +46,7 @@ enum Kind {
     Random(Seeded),
     Text(TextKind),
     Lines(CountedKind),
+    /// Lines that count up to 2^63, Fizz in the place of multiples of 3, Buzz of 5, FizzBuzz of both
     Fizzbuzz(CountedKind),
     Yes(Yes),
 }

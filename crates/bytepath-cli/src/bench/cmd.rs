@@ -40,6 +40,8 @@ pub(super) struct Cmd {
     cleanup: Option<String>,
     /// Write {VAR} in commands and steps, and run them with each of the values: -L n 1,2,4
     ///
+    /// A comma within a value is \, and a backslash before a comma \\. The shell makes ranges: -L n $(seq -s, 1 8).
+    ///
     /// Each arm of the record has its value among its parameters, under the name VAR; it is parameter_VAR
     /// where VAR is command, exit_codes or peak_memory_at_most_bytes, which are there already.
     #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2)]
@@ -220,11 +222,11 @@ fn combinations(lists: &[String]) -> anyhow::Result<Vec<Values>> {
                 pair[0]
             )));
         }
-        let values: Vec<&str> = pair[1].split(',').collect();
+        let values = listed_values(&pair[1]);
         let with = |so_far: &Values| -> Vec<Values> {
-            let one = |value: &&str| {
+            let one = |value: &String| {
                 let mut so_far = so_far.clone();
-                so_far.push((pair[0].clone(), (*value).to_owned()));
+                so_far.push((pair[0].clone(), value.clone()));
                 so_far
             };
             values.iter().map(one).collect()
@@ -237,6 +239,23 @@ fn combinations(lists: &[String]) -> anyhow::Result<Vec<Values>> {
         }
     }
     Ok(all)
+}
+
+/// The values of a list: a comma ends one, but for one behind a backslash, which stands for itself, as another
+/// backslash does there.
+fn listed_values(list: &str) -> Vec<String> {
+    let mut values = vec![String::new()];
+    let mut letters = list.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let escaped = letters.next_if(|next| letter == '\\' && matches!(next, ',' | '\\'));
+        match (letter, escaped) {
+            (',', _) => values.push(String::new()),
+            (letter, escaped) => {
+                values.last_mut().expect("there is one").push(escaped.unwrap_or(letter));
+            }
+        }
+    }
+    values
 }
 
 fn filled(text: &str, values: &[(String, String)]) -> String {

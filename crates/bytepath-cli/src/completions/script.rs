@@ -12,13 +12,16 @@ const OFFERED_BY_BASH: &str = r#"
 # Options for a word that begins like one. For any other the commands of a command or, where nothing is
 # offered, what bash itself does: files.
 _bytepath_offered() {
-    local before=$3 at
+    local before=$3 at listed=
     if [[ $before == = && COMP_CWORD -ge 2 ]]; then
         before=${COMP_WORDS[COMP_CWORD - 2]}
     elif [[ ${COMP_WORDS[COMP_CWORD]} != = && "BEHIND_EQUALS" == *" ${COMP_WORDS[1]}$3 "* ]]; then
         before=
     fi
-    _bytepath "$1" "$2" "$before"
+    # What stands behind the last comma of a list.
+    [[ $before != -* || $2 != *,* ]] || listed=${2%,*},
+    _bytepath "$1" "${2#"$listed"}" "$before"
+    [[ -z $listed || -z ${COMPREPLY[*]} ]] || COMPREPLY=("${COMPREPLY[@]/#/$listed}")
     if [[ $2 != -* ]]; then
         for at in "${!COMPREPLY[@]}"; do
             [[ ${COMPREPLY[at]} != -* ]] || unset "COMPREPLY[at]"
@@ -29,6 +32,7 @@ _bytepath_offered() {
 
 /// The completions of this command for a shell.
 pub(super) fn of(shell: Shell, mut command: Command) -> String {
+    command = hidden_named(command);
     command = match shell {
         Shell::Bash => files_by_bash(command),
         Shell::Zsh => named_for_zsh(command),
@@ -37,6 +41,7 @@ pub(super) fn of(shell: Shell, mut command: Command) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "bytepath", &mut script);
     let script = String::from_utf8(script).expect("the generator writes text");
+    let script = without_hidden(shell, &script);
     let behind_equals = behind_equals(&command);
     // A line of the script, changed if it is about such an option.
     let changed =
@@ -95,6 +100,33 @@ fn behind_equals(command: &Command) -> Vec<(String, String)> {
         names.map(|name| (command.get_name().to_owned(), name)).collect::<Vec<_>>()
     };
     command.get_subcommands().flat_map(of).collect()
+}
+
+/// How the names of options begin that help does not show: generators take no notice of that.
+const HIDDEN: &str = "hidden-from-people-";
+
+fn hidden_named(command: Command) -> Command {
+    let named = |option: Arg| match option.get_long() {
+        Some(long) if option.is_hide_set() => {
+            // The script is made once a process.
+            let long: &'static str = format!("{HIDDEN}{long}").leak();
+            option.long(long)
+        }
+        _ => option,
+    };
+    command.mut_args(named).mut_subcommands(hidden_named)
+}
+
+/// The script without what it offers for them.
+fn without_hidden(shell: Shell, script: &str) -> String {
+    if shell != Shell::Bash {
+        return script.split_inclusive('\n').filter(|line| !line.contains(HIDDEN)).collect();
+    }
+    let shown = |line: &str| match line.trim_start().starts_with("opts=") {
+        true => line.split(' ').filter(|word| !word.contains(HIDDEN)).collect::<Vec<_>>().join(" "),
+        false => line.replace(HIDDEN, ""),
+    };
+    script.split_inclusive('\n').map(shown).collect()
 }
 
 /// To zsh, what stands behind a colon of a value's name is a command, which offers words for it.

@@ -90,14 +90,14 @@ pub(super) const ENVIRONMENT: &[Told] = &[
         "XDG_STATE_HOME",
         "The folder with the profile, the notes of runs and the journals of fleet cp; else ~/.local/state.",
         &[
-            "bench", "cat", "cp", "doctor", "explain", "fleet", "gen", "null", "pv", "tee", "tour",
-            "tune",
+            "bench", "cat", "cp", "doctor", "explain", "fleet", "gen", "null", "pv", "run", "tee",
+            "tour", "tune",
         ],
     ),
     Told::new(
         "XDG_DATA_HOME",
         "The folder with the runs that are kept; else ~/.local/share.",
-        &["bench", "compare", "explain", "history", "report"],
+        &["bench", "compare", "explain", "history", "import", "report"],
     ),
     Told::new(
         "XDG_RUNTIME_DIR",
@@ -109,7 +109,7 @@ pub(super) const ENVIRONMENT: &[Told] = &[
         "Where those folders are that no other variable names.",
         &[
             "bench", "cat", "compare", "cp", "doctor", "explain", "fleet", "gen", "history",
-            "null", "pv", "report", "tee", "tour", "tune",
+            "import", "null", "pv", "report", "run", "tee", "tour", "tune",
         ],
     ),
     Told::new(
@@ -138,7 +138,7 @@ pub(super) const FILES: &[Told] = &[
     Told::new(
         "$XDG_STATE_HOME/bytepath/profile.json",
         "What tune has measured, by which movers plan.",
-        &["bench", "cat", "cp", "doctor", "fleet-tune", "gen", "null", "pv", "tee", "tune"],
+        &["bench", "cat", "cp", "doctor", "fleet-tune", "gen", "null", "pv", "run", "tee", "tune"],
     ),
     Told::new(
         "$XDG_STATE_HOME/bytepath/left",
@@ -149,7 +149,7 @@ pub(super) const FILES: &[Told] = &[
     Told::new(
         "$XDG_DATA_HOME/bytepath/records, $XDG_DATA_HOME/bytepath/index-1.sqlite",
         "The runs that are kept, and an index of them, which is made anew where it is damaged.",
-        &["bench", "compare", "explain", "history", "report"],
+        &["bench", "compare", "explain", "history", "import", "report"],
     ),
     Told::new(
         ".bytepath-run-*",

@@ -7,6 +7,8 @@ use bytepath::Meter;
 pub(crate) struct Figures {
     /// Bytes that were moved, by route.
     pub(crate) routes: Vec<(&'static str, u64)>,
+    /// How many they are is not known.
+    pub(crate) is_moved_unknown: bool,
     /// All that there is to move.
     pub(crate) expected_bytes: Option<u64>,
     /// What is known to be on the device.

@@ -57,7 +57,9 @@ fn moved(text: &mut Text<'_>, figures: &Figures) {
     let route = |(name, bytes): &(&str, u64)| (format!("route=\"{}\"", escaped(name)), *bytes);
     let none = [("none", 0)];
     let routes = if figures.routes.is_empty() { &none } else { figures.routes.as_slice() };
-    text.counter("moved_bytes_total", "Bytes moved, by route.", routes.iter().map(route));
+    if !figures.is_moved_unknown {
+        text.counter("moved_bytes_total", "Bytes moved, by route.", routes.iter().map(route));
+    }
     let counts = [
         ("calls_total", "System calls made to move bytes.", figures.calls),
         ("waits_total", "Times that a mover could not go on and waited.", figures.waits),

@@ -349,7 +349,7 @@ impl Settings {
 
 /// The number of a process.
 fn pid(text: &str) -> Result<Pid, String> {
-    let number = text.parse().ok().filter(|number: &i32| *number > 1).and_then(Pid::from_raw);
+    let number = text.parse().ok().filter(|number: &i32| *number > 0).and_then(Pid::from_raw);
     number.ok_or_else(|| "the number of a process is expected".to_owned())
 }
 

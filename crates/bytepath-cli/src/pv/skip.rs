@@ -136,7 +136,8 @@ fn end_of(source: &Source<'_>) -> Option<u64> {
     match source.endpoint.kind() {
         Kind::File => {
             let stat = rustix::fs::fstat(&source.endpoint).ok()?;
-            u64::try_from(stat.st_size).ok()
+            // Files of /proc have no size, and more than nothing in them.
+            u64::try_from(stat.st_size).ok().filter(|bytes| *bytes > 0)
         }
         Kind::BlockDevice => {
             let at = rustix::fs::tell(&source.endpoint).ok()?;

@@ -42,8 +42,15 @@ impl Measured {
                 continue;
             };
             let pipe = kept.pipe(from + 1, to + 1);
-            // A counter must neither go back nor be a guess, which nothing there would tell.
-            pipe.moved_bytes = pipe.moved_bytes.max(family.through(joint).agreed_bytes());
+            // A counter must neither go back nor be a guess, which nothing there would tell; nor what was seen
+            // of programs before both ended unseen.
+            let is_over = [joint.writer, joint.reader]
+                .iter()
+                .all(|pid| family.member(*pid).is_none_or(|member| !member.alive));
+            pipe.moved_bytes = match is_over && family.is_at_least(joint) {
+                true => None,
+                false => pipe.moved_bytes.max(family.through(joint).agreed_bytes()),
+            };
             let reads = family.member(joint.reader).is_some_and(|reader| reader.alive);
             pipe.fill_bytes = if reads { joint.fill_bytes } else { 0 };
             pipe.holds_bytes = joint.holds_bytes as u64;
@@ -60,8 +67,11 @@ impl Measured {
             let pipe = kept.pipe(from + 1, to + 1);
             pipe.moved_bytes = pipe.moved_bytes.max(through);
         }
-        let moved = kept.pipes.iter().filter_map(|pipe| pipe.moved_bytes).sum();
-        kept.routes = vec![("pipe", moved)];
+        // All of it, or it is not known.
+        let moved: Option<u64> = kept.pipes.iter().map(|pipe| pipe.moved_bytes).sum();
+        let moved = moved.filter(|_| !kept.pipes.is_empty());
+        kept.is_moved_unknown = moved.is_none();
+        kept.routes = moved.map(|bytes| ("pipe", bytes)).into_iter().collect();
     }
 }
 

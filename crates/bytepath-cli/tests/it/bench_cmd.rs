@@ -95,6 +95,8 @@ fn each_command_may_have_steps_of_its_own_and_names_and_parameters() {
     let wanted =
         "head -c 1 /dev/zero\nhead -c 1 /dev/null\nhead -c 2 /dev/zero\nhead -c 2 /dev/null\n";
     assert_eq!(listed.well().stdout, wanted);
+    let commas = bench(folder.path(), &["echo {n}", "-L", "n", r"a\,b,c\\,\d", "--list"]);
+    assert_eq!(commas.well().stdout, "echo a,b\necho c\\\necho \\d\n");
 }
 
 #[test]

@@ -162,6 +162,20 @@ fn on_an_empty_word_bash_offers_commands_or_leaves_it_to_files() {
          _bytepath_offered bytepath '' --reflink; echo \"${COMPREPLY[*]}\"",
     ]));
     assert_eq!(behind.well().stdout, "auto always never\n");
+    // The last of a list, and what help does not show is not offered.
+    let list = run(Command::new("bash").env("bytepath", BYTEPATH).args([
+        "-c",
+        "source <($bytepath completions bash); COMP_WORDS=(bytepath bench copy --on dir,t); COMP_CWORD=4; \
+         _bytepath_offered bytepath dir,t --on; echo \"${COMPREPLY[*]}\"",
+    ]));
+    assert_eq!(list.well().stdout, "dir,tmpfs\n");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = run(&mut bytepath(&["completions", shell])).well().stdout;
+        assert!(!script.contains("hidden"), "{shell}");
+        let options = script.lines().filter(|line| shell != "bash" || line.contains("opts="));
+        assert!(!options.clone().any(|line| line.contains("starter")), "{shell}");
+        assert!(options.clone().any(|line| line.contains("explain-plan")), "{shell}");
+    }
     let commands = offered("bytepath");
     assert!(commands.contains("cat cp") && !commands.contains('-'), "{commands}");
 }

@@ -195,6 +195,26 @@ fn a_pipeline_that_nobody_came_to_look_at_tells_what_it_moved_all_the_same() {
     assert!(spent.is_some_and(|spent| spent > 0.0), "{page}");
 }
 
+#[test]
+fn what_went_through_pipes_is_left_out_where_it_is_not_known() {
+    let folder = folder();
+    std::fs::write(folder.path().join("r"), vec![b'x'; 3 << 20]).expect("written");
+    // Of a program whose end nobody saw, what it had moved before is known; of our own movers nothing is.
+    for line in ["'(cat r; true) | wc -c'", "--own-movers 'cat r | pv -q | wc -c'"] {
+        let line = format!(
+            "cd '{}' && $bytepath run --no-summary --metrics m.prom {line}",
+            folder.path().display()
+        );
+        assert_eq!(shell(&line).well().stdout, "3145728\n");
+        let page = std::fs::read_to_string(folder.path().join("m.prom")).expect("it was written");
+        well_formed(&page);
+        for name in ["moved_bytes_total", "pipe_moved_bytes_total"] {
+            let told = sample(&page, name, "");
+            assert!(told.is_none_or(|bytes| bytes >= 3145728.0), "{page}");
+        }
+    }
+}
+
 /// A pv that waits for its input.
 fn waiting(target: &str) -> Bounded {
     let mut pv = bytepath(&["pv", "-q", "--metrics", target]);

@@ -13,7 +13,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use tempfile::TempDir;
 
 use crate::bench_devices::Loop;
-use crate::program::{BYTEPATH, Done, HANGS_AFTER, installed, root, run};
+use crate::program::{BYTEPATH, Done, HANGS_AFTER, bytepath, installed, root, run};
 use crate::pv::{LINES, lines, ours};
 
 /// A folder with a file `a` of several buffers.
@@ -220,6 +220,20 @@ fn what_cannot_be_read_becomes_zeros_of_the_same_length_and_is_told() {
     }
     let theirs = traced(Which::Real, folder.path(), &faults, "-q -C -E a");
     assert_eq!((theirs.status.code(), theirs.stdout.len()), (Some(16), a.len()));
+}
+
+#[test]
+fn what_cannot_be_read_of_a_file_that_says_it_is_empty_is_skipped_too() {
+    // Nothing is at the first addresses of a process.
+    let ours =
+        run(bytepath(&["pv", "-EE", "-q", "-S", "-s", "4096", "/proc/self/mem"])
+            .stdin(Stdio::null()));
+    assert_eq!(
+        (ours.status.code(), ours.stdout.as_bytes()),
+        (Some(16), &[0; 4096][..]),
+        "{}",
+        ours.stderr
+    );
 }
 
 #[test]

@@ -259,9 +259,9 @@ impl<'a> Waiter<'a> {
             self.check_cancelled()?;
             let mut fds = poll_set(fd, interest, self.cancel);
             // Any answer but an interruption is worth a try: the call itself reports faults.
-            match rustix::event::poll(fds.as_mut_slice(), None) {
-                Err(rustix::io::Errno::INTR) => {}
-                _ if fds.woken_only() => {}
+            match poll(fds.as_mut_slice()) {
+                Err(Errno::INTR) => {}
+                Ok(_) if fds.woken_only() => {}
                 _ => return Ok(()),
             }
         }
@@ -271,6 +271,20 @@ impl<'a> Waiter<'a> {
         ends.source.is_none_or(|fd| ready(fd, PollFlags::IN))
             && ends.sink.is_none_or(|fd| ready(fd, PollFlags::OUT))
     }
+}
+
+/// How long who cannot ask poll(2) sleeps before the next try.
+const UNASKED: Duration = Duration::from_millis(10);
+
+/// Sleeps in poll(2) until one of them is ready, for those who then try again whatever it says. Where it
+/// cannot be asked, a short sleep keeps them from spinning: EINVAL for more descriptors than the limit
+/// of open files, which may have been lowered since they were opened, and ENOMEM.
+pub(crate) fn poll(fds: &mut [PollFd<'_>]) -> Result<usize, Errno> {
+    let answer = rustix::event::poll(fds, None);
+    if answer.is_err_and(|errno| errno != Errno::INTR) {
+        std::thread::sleep(UNASKED);
+    }
+    answer
 }
 
 /// Whether a descriptor would not block now. A signal ends poll(2) only where nothing is ready.

@@ -130,7 +130,7 @@ pub(super) fn wait_for_room(end: &Endpoint<'_>, cancel: Option<&Cancel>) {
         .and_then(Cancel::wakes)
         .map(|wakes| PollFd::from_borrowed_fd(wakes, PollFlags::IN))
     {
-        Some(wakes) => poll(&mut [room, wakes]),
-        None => poll(&mut [room]),
+        Some(wakes) => poll(&mut [room, wakes], cancel),
+        None => poll(&mut [room], cancel),
     };
 }

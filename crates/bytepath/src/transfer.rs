@@ -114,6 +114,10 @@ impl<'a> Transfer<'a> {
 
     /// Moves the bytes, blocking until the source ends or the limit is reached.
     ///
+    /// A program that does not ignore SIGPIPE is ended by it where the reader of a pipe is gone, or
+    /// where the kernel itself moves the bytes to a socket (splice(2), sendfile(2)) whose peer is: as
+    /// with write(2). Rust's and Python's programs ignore it.
+    ///
     /// # Errors
     /// See [`TransferError`]; the sink has taken the bytes that the error says, and no other
     /// bytes have left the source unless the error holds them.

@@ -375,14 +375,18 @@ impl<'fd> Endpoint<'fd> {
         }
     }
 
-    /// One write, at the descriptor's position.
+    /// One write, at the descriptor's position. A socket whose peer is gone answers with EPIPE alone,
+    /// without SIGPIPE, which ends a program that does not ignore it.
     #[inline(always)]
     pub(crate) fn write_some(&self, from: &[u8], block: Blocking) -> Result<usize, Errno> {
         let fd = self.as_fd();
         match (block, self.kind) {
             (Blocking::No, Kind::Pipe) => write_now(fd, &[IoSlice::new(from)]),
             (Blocking::No, kind) if kind.is_socket() => {
-                rustix::net::send(fd, from, SendFlags::DONTWAIT)
+                rustix::net::send(fd, from, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+            }
+            (Blocking::Yes, kind) if kind.is_socket() => {
+                rustix::net::send(fd, from, SendFlags::NOSIGNAL)
             }
             (Blocking::No, Kind::Terminal | Kind::CharDevice | Kind::Anonymous) => {
                 if !wait::ready(fd, rustix::event::PollFlags::OUT) {

@@ -70,7 +70,7 @@ impl fmt::Display for Refusal {
 }
 
 /// A movement that no route could have carried on: the kernel's word at one end.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Failed {
     /// The route, outlet or inlet that was at work.
     pub route: &'static str,
@@ -119,10 +119,33 @@ impl fmt::Display for Failed {
     }
 }
 
+impl fmt::Debug for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failed { route, side, call, errno, offset, stranded } = self;
+        f.debug_struct("Failed")
+            .field("route", route)
+            .field("side", side)
+            .field("call", call)
+            .field("errno", errno)
+            .field("offset", offset)
+            .field("stranded", &Count(stranded))
+            .finish()
+    }
+}
+
+/// Shows how many bytes there are, as they may be MiB.
+pub(crate) struct Count<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Debug for Count<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
 impl std::error::Error for Failed {}
 
 /// How a route, outlet or inlet ended without having done all of its work.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Stop {
     /// The kernel refuses this mechanism for this pair; another may go on from the byte reached.
     /// Nothing is in flight.
@@ -134,6 +157,18 @@ pub enum Stop {
         /// Bytes taken from a source that cannot be set back, and not yet delivered.
         stranded: Vec<u8>,
     },
+}
+
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::Declined(refusal) => f.debug_tuple("Declined").field(refusal).finish(),
+            Stop::Failed(failed) => f.debug_tuple("Failed").field(failed).finish(),
+            Stop::Cancelled { stranded } => {
+                f.debug_struct("Cancelled").field("stranded", &Count(stranded)).finish()
+            }
+        }
+    }
 }
 
 impl fmt::Display for Stop {

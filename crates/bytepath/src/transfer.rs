@@ -1,7 +1,9 @@
 //! Runs a plan: tries a route, goes on with the next from the byte reached, stops at a failure.
 
+use std::fmt;
+
 use crate::endpoint::Kind;
-use crate::error::{Failed, Refusal, Side, Stop};
+use crate::error::{Count, Failed, Refusal, Side, Stop};
 use crate::knobs::Cpu;
 use crate::meter::Meter;
 use crate::placement::pin_this_thread;
@@ -42,7 +44,7 @@ pub struct Gave {
 }
 
 /// How a transfer ended short. Each tells what the sink has taken.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum TransferError {
     /// No route could have gone on.
     #[error(transparent)]
@@ -71,6 +73,26 @@ pub enum TransferError {
     PipeSize(Refusal),
 }
 
+impl fmt::Debug for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransferError::Failed(failed) => f.debug_tuple("Failed").field(failed).finish(),
+            TransferError::Declined { offset, declined } => f
+                .debug_struct("Declined")
+                .field("offset", offset)
+                .field("declined", declined)
+                .finish(),
+            TransferError::Cancelled { offset, stranded } => f
+                .debug_struct("Cancelled")
+                .field("offset", offset)
+                .field("stranded", &Count(stranded))
+                .finish(),
+            TransferError::MeterInUse => f.write_str("MeterInUse"),
+            TransferError::PipeSize(refusal) => f.debug_tuple("PipeSize").field(refusal).finish(),
+        }
+    }
+}
+
 impl<'a> Transfer<'a> {
     /// The job, by the plan.
     pub fn new(job: &Job<'a>, plan: &'a Plan) -> Self {
@@ -91,6 +113,10 @@ impl<'a> Transfer<'a> {
     }
 
     /// Moves the bytes, blocking until the source ends or the limit is reached.
+    ///
+    /// A program that does not ignore SIGPIPE is ended by it where the reader of a pipe is gone, or
+    /// where the kernel itself moves the bytes to a socket (splice(2), sendfile(2)) whose peer is: as
+    /// with write(2). Rust's and Python's programs ignore it.
     ///
     /// # Errors
     /// See [`TransferError`]; the sink has taken the bytes that the error says, and no other
@@ -272,5 +298,21 @@ mod tests {
         assert!(
             matches!(went_on(failed(), 5, true), Err(TransferError::Failed(f)) if f.offset == 5)
         );
+    }
+
+    #[test]
+    fn the_debug_of_an_error_counts_the_bytes_that_it_holds() {
+        let stranded = vec![7; 1 << 20];
+        let failed = Failed::new("read-write", Side::Sink, "write", rustix::io::Errno::NOSPC);
+        let failed = || Failed { stranded: stranded.clone(), ..failed.clone() };
+        let cancelled = || stranded.clone();
+        for shown in [
+            format!("{:?}", TransferError::from(failed())),
+            format!("{:?}", TransferError::Cancelled { offset: 1, stranded: cancelled() }),
+            format!("{:?}", Stop::Failed(failed())),
+            format!("{:?}", Stop::Cancelled { stranded: cancelled() }),
+        ] {
+            assert!(shown.contains("stranded: 1048576 bytes"), "{} bytes", shown.len());
+        }
     }
 }

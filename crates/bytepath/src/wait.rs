@@ -102,7 +102,7 @@ impl Cancel {
     }
 
     /// Asks the movement to stop. Safe to call more than once, from any thread and from a signal
-    /// handler.
+    /// handler. In a process that was forked it asks that one's movements alone.
     pub fn cancel(&self) {
         self.asked.store(true, Ordering::Release);
         if let Some(wakes) = &self.wakes {
@@ -259,9 +259,9 @@ impl<'a> Waiter<'a> {
             self.check_cancelled()?;
             let mut fds = poll_set(fd, interest, self.cancel);
             // Any answer but an interruption is worth a try: the call itself reports faults.
-            match rustix::event::poll(fds.as_mut_slice(), None) {
-                Err(rustix::io::Errno::INTR) => {}
-                _ if fds.woken_only() => {}
+            match poll(fds.as_mut_slice(), self.cancel) {
+                Err(Errno::INTR) => {}
+                Ok(_) if fds.woken_only() => {}
                 _ => return Ok(()),
             }
         }
@@ -270,6 +270,38 @@ impl<'a> Waiter<'a> {
     fn both_ready(&self, ends: Ends<'_>) -> bool {
         ends.source.is_none_or(|fd| ready(fd, PollFlags::IN))
             && ends.sink.is_none_or(|fd| ready(fd, PollFlags::OUT))
+    }
+}
+
+/// How long who cannot ask poll(2) as a rule sleeps before the next try.
+const UNASKED: Duration = Duration::from_millis(10);
+
+/// Sleeps in poll(2) until one of them is ready, for those who then try again whatever it says. The
+/// last of them is the token's, where it has one.
+///
+/// Two things would keep them from sleeping, and then this sleeps for a moment. poll(2) refuses: EINVAL
+/// for more descriptors than the limit of open files, which may have been lowered since they were
+/// opened, and ENOMEM. Or a process that was forked has asked its copy of the token: what ends a sleep
+/// is shared with it, whether it was asked is not. (Taking that wake-up away might take one of its own
+/// from a thread of the other process.)
+pub(crate) fn poll(fds: &mut [PollFd<'_>], cancel: Option<&Cancel>) -> Result<usize, Errno> {
+    let answer = rustix::event::poll(fds, None);
+    let [others @ .., last] = fds else { return answer };
+    let asked_elsewhere = || {
+        let woken = |cancel: &Cancel| cancel.wakes().is_some() && !cancel.is_cancelled();
+        cancel.is_some_and(woken) && !last.revents().is_empty()
+    };
+    match answer {
+        Err(Errno::INTR) => answer,
+        Err(_) => {
+            std::thread::sleep(UNASKED);
+            answer
+        }
+        Ok(1) if asked_elsewhere() => {
+            let moment = Timespec::try_from(UNASKED).ok();
+            rustix::event::poll(others, moment.as_ref())
+        }
+        Ok(_) => answer,
     }
 }
 
@@ -351,6 +383,27 @@ mod tests {
             cancel.cancel();
             assert!(sleeper.join().expect("the sleeper ends"));
         });
+    }
+
+    #[test]
+    fn what_a_forked_process_asks_keeps_nobody_here_from_sleeping() {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let cancel = Cancel::new().expect("a token");
+        let wakes = cancel.wakes().expect("it wakes");
+        // All that a cancel() elsewhere does here.
+        rustix::io::write(wakes, &1u64.to_ne_bytes()).expect("there is room");
+        let polled = || {
+            let mut fds = poll_set(reader.as_fd(), PollFlags::IN, Some(&cancel));
+            let began = Instant::now();
+            let ready = poll(fds.as_mut_slice(), Some(&cancel)).expect("polled");
+            (ready, fds.woken_only(), began.elapsed() >= UNASKED)
+        };
+        assert_eq!(polled(), (0, true, true));
+        rustix::io::write(&writer, b"x").expect("there is room");
+        assert!(matches!(polled(), (2, false, _)));
+        rustix::io::read(&reader, &mut [0; 1]).expect("read");
+        cancel.cancel();
+        assert!(matches!(polled(), (1, true, _)));
     }
 
     #[test]

@@ -40,8 +40,9 @@ fn ring(here: &Here<'_>) -> Examined {
                 refused.to_string(),
                 "files are read by one call after the other, or by threads",
             );
-            match switch.as_deref() {
-                Some("1" | "2") => poor
+            match (switch.as_deref(), refused) {
+                (_, Ring::Failed { remedy, .. }) => poor.by(remedy.clone()),
+                (Some("1" | "2"), _) => poor
                     .by("sysctl -w kernel.io_uring_disabled=0")
                     .changed_by(here.change("proc/sys/kernel/io_uring_disabled", 0)),
                 _ => {

@@ -218,6 +218,21 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_that_failed_is_mended_by_what_its_word_asks_for() {
+        let root = told(&[("proc/sys/kernel/io_uring_disabled", "0\n")]);
+        let mut facts = Facts::ordinary();
+        facts.ring = bytepath::machine::Ring::Failed {
+            errno: rustix::io::Errno::NOMEM,
+            remedy: "raise ulimit -l".to_owned(),
+        };
+        let machine = Machine::from_facts(facts);
+        let place = root.path();
+        let found = examine(&Here { root: place, machine: &machine, profile: None, place });
+        let one = found.iter().find(|one| one.finding.name == "io-uring").expect("looked at");
+        assert_eq!(one.finding.setting.as_deref(), Some("raise ulimit -l"));
+    }
+
+    #[test]
     fn limits_of_old_groups_are_lifted_in_their_own_words() {
         let root = told(&[
             ("proc/self/cgroup", "3:blkio:/in\n2:memory:/in\n"),

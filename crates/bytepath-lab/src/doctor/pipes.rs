@@ -85,8 +85,8 @@ fn locked(here: &Here<'_>) -> Examined {
     }
     match limit.soft {
         Some(soft) if soft < LOCKED_BYTES_WANTED => {
-            let why = "rings register buffers as locked memory, and before Linux 5.12 rings \
-                       themselves were charged to it";
+            let why = "rings register buffers as locked memory, and many kernels charge rings \
+                       themselves to it";
             let remedy = Raised {
                 option: "-l",
                 item: "memlock",

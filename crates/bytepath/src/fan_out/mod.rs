@@ -194,7 +194,8 @@ impl<'a> FanOut<'a> {
     /// to stop. Each sink gets the bytes in order, and each chunk goes to all before the next is
     /// taken, so that the slowest sets the pace.
     ///
-    /// A process that does not ignore SIGPIPE is ended by it, as with write(2).
+    /// A process that does not ignore SIGPIPE is ended by it where a reader is gone, as with write(2);
+    /// not by a socket, whose peer's going is its loss alone.
     pub fn run(self, on_loss: OnLoss<'_>) -> FannedOut {
         let own = Meter::new();
         let meter = self.meter.unwrap_or(&own);

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::Served;
 use crate::endpoint::{Blocking, Endpoint, Kind};
-use crate::wait::Cancel;
+use crate::wait::{Cancel, poll};
 
 /// What is written at once to a socket that makes a message of it, at most: as much as GNU tee does.
 /// UDP refuses more than 64 KiB.
@@ -130,7 +130,7 @@ pub(super) fn wait_for_room(end: &Endpoint<'_>, cancel: Option<&Cancel>) {
         .and_then(Cancel::wakes)
         .map(|wakes| PollFd::from_borrowed_fd(wakes, PollFlags::IN))
     {
-        Some(wakes) => rustix::event::poll(&mut [room, wakes], None),
-        None => rustix::event::poll(&mut [room], None),
+        Some(wakes) => poll(&mut [room, wakes], cancel),
+        None => poll(&mut [room], cancel),
     };
 }

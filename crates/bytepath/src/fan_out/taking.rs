@@ -164,7 +164,7 @@ pub(super) fn wait_for_source(
         cancel.and_then(Cancel::wakes).map(|wakes| PollFd::from_borrowed_fd(wakes, PollFlags::IN)),
     );
     // An interruption is as good as an answer: the call that follows is tried again.
-    if rustix::event::poll(&mut fds, None).is_err() {
+    if crate::wait::poll(&mut fds, cancel).is_err() {
         return Vec::new();
     }
     let left = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::ERR);

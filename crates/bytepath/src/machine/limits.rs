@@ -69,7 +69,7 @@ fn largest_bytes(pipe: &OwnedFd, max_bytes: Option<usize>) -> Option<usize> {
 /// Limits on this process's resources (`ulimit`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// RLIMIT_MEMLOCK: bytes that may be locked, and that old kernels charge for rings.
+    /// RLIMIT_MEMLOCK: bytes that may be locked, and that many kernels charge for rings.
     pub locked_memory_bytes: Limit,
     /// RLIMIT_NOFILE: descriptors.
     pub open_files: Limit,

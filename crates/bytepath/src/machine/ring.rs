@@ -216,7 +216,11 @@ fn forbidden_by(hindrances: Hindrances) -> (&'static str, &'static str) {
 fn remedy(errno: Errno) -> &'static str {
     match errno {
         Errno::MFILE | Errno::NFILE => "close descriptors or raise ulimit -n",
-        Errno::NOMEM => "raise ulimit -l: kernels before 5.12 charge rings to locked memory",
+        // Linux before 5.12 does, and later ones again (seen on 6.18, without CAP_IPC_LOCK).
+        Errno::NOMEM => {
+            "raise ulimit -l, as this kernel may count rings as locked memory; if it is not low, \
+             memory is short"
+        }
         _ => "use another route",
     }
 }
@@ -252,6 +256,8 @@ mod tests {
         assert!(ring.to_string().starts_with("no: this kernel was built without io_uring"));
         let ring = refused(Errno::MFILE, hindrances(None, false, false));
         assert!(ring.to_string().ends_with("close descriptors or raise ulimit -n"));
+        let ring = refused(Errno::NOMEM, hindrances(None, false, false)).to_string();
+        assert!(ring.contains("raise ulimit -l") && !ring.contains("5.12"), "{ring}");
     }
 
     #[test]

@@ -109,9 +109,9 @@ impl Writing<'_> {
                 let (first, second) = bytes.split_at(bytes.len() / 2);
                 let slices = [IoSlice::new(first), IoSlice::new(second)];
                 self.sink.until_moved("writev", |sink| match (block, sink.kind()) {
-                    (Blocking::Yes, _) => rustix::io::writev(sink, &slices),
+                    (Blocking::Yes, kind) if !kind.is_socket() => rustix::io::writev(sink, &slices),
                     (Blocking::No, Kind::Pipe) => write_now(sink.as_fd(), &slices),
-                    (Blocking::No, _) => sink.write_some(bytes, block),
+                    _ => sink.write_some(bytes, block),
                 })
             }
         }

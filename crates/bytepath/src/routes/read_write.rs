@@ -54,7 +54,7 @@ impl Route for ReadWrite {
         let chunk = chunk.min(buffer_bytes(span)).max(1);
         let mut buffer = Memory::allocate(chunk, &span.knobs.pages)
             .map_err(|error| Stop::Declined(Refusal::because(error.to_string())))?;
-        if waiter.is_plain() {
+        if waiter.is_plain() && !span.sink.kind().is_socket() {
             return carry_plain(span, &mut waiter, &mut buffer);
         }
         let mut left = span.limit;

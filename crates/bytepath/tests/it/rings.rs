@@ -273,6 +273,29 @@ fn files_and_sockets_are_opened_filled_sized_and_closed_on_a_ring() {
     assert!(asked(&mut ring, Request::new(0, Operation::Accept { listener })).opened.is_some());
 }
 
+#[test]
+fn a_descriptor_whose_close_was_never_made_is_closed() {
+    let ends = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
+    let mut seen = [0; 1];
+    let polled = Setup { completions: bytepath::ring::Completions::Polled, ..Setup::default() };
+    if let Some(mut ring) = ring(&polled) {
+        let (reader, writer) = ends();
+        let closed = asked(&mut ring, Request::new(0, Operation::Close { file: writer }));
+        println!("a polled ring answers {:?}", closed.first);
+        assert_eq!(rustix::io::read(&reader, &mut seen), Ok(0), "the writer is gone");
+    }
+    let (reader, writer) = ends();
+    let file = memfd();
+    let Some(mut ring) = ring(&Setup::default()) else { return };
+    let beyond =
+        Operation::Write { file: Target::Borrowed(file.as_fd()), at: 0, bytes: 0..1 << 20 };
+    let request = Request::new(0, beyond).then(Operation::Close { file: writer });
+    let request = request.buffer(buffer(4096));
+    let pushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ring.push(request)));
+    assert!(pushed.is_err(), "the buffer does not have the range");
+    assert_eq!(rustix::io::read(&reader, &mut seen), Ok(0), "the writer is gone");
+}
+
 /// The name of the test below, for its own child.
 const PINNED: &str = "rings::buffers_beyond_the_limit_of_locked_memory_are_refused_with_the_limit";
 

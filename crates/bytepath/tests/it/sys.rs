@@ -35,6 +35,12 @@ pub(crate) fn interrupt(thread: Pid) {
     unsafe { libc::syscall(libc::SYS_tgkill, process.get(), thread.get(), SIGNAL) };
 }
 
+/// From here on SIGPIPE ends this process, as it does programs that are not Rust's.
+pub(crate) fn mind_sigpipe() {
+    // SAFETY: the default action is no handler, so nothing of ours runs in it.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// Has a socket tell of times with what it tells (SO_TIMESTAMPNS).
 pub(crate) fn tell_times(socket: &TcpStream) {
     let on: libc::c_int = 1;

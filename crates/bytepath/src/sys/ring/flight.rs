@@ -5,14 +5,14 @@
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};
 use rustix::fs::{Statx, StatxFlags};
 use rustix::io::Errno;
 
-use crate::ring::{Answer, Buffer, Completion, Operation, Request, Target};
+use crate::ring::{Answer, Buffer, Completion, Completions, Operation, Request, Target};
 
 /// The user data of what nobody waits for.
 pub(super) const UNANSWERED: u64 = u64::MAX;
@@ -57,8 +57,8 @@ enum Held {
     /// The step's answer is a descriptor: of a file opened by path, or of a connection.
     Opens,
     OpensPath(#[allow(dead_code, reason = "the kernel reads it")] CString),
-    /// Closed by the step, unless it is cancelled.
-    Closes(RawFd),
+    /// Closed by the step, unless that is never made.
+    Closes(OwnedFd),
     Cancels,
 }
 
@@ -175,8 +175,7 @@ impl Maker<'_> {
                 (open.flags(libc::O_RDONLY | libc::O_CLOEXEC).build(), Held::OpensPath(path))
             }
             Operation::Close { file } => {
-                let number = std::os::fd::IntoRawFd::into_raw_fd(file);
-                (opcode::Close::new(types::Fd(number)).build(), Held::Closes(number))
+                (opcode::Close::new(types::Fd(file.as_raw_fd())).build(), Held::Closes(file))
             }
             Operation::Statx { path } => stat(path),
             Operation::Fallocate { file, at, len } => {
@@ -283,6 +282,13 @@ fn answer_of(result: i32) -> Answer {
     u32::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
 }
 
+/// Whether a close with this answer was never made: cancelled, or not for a ring whose answers are
+/// polled for. Others are of close(2) itself, as of a file system that could not write (EIO, ENOSPC):
+/// the number is free by then, and may be somebody else's.
+fn never_made(errno: Errno, completions: Completions) -> bool {
+    errno == Errno::CANCELED || errno == Errno::INVAL && completions == Completions::Polled
+}
+
 impl Flight {
     /// One answer of several, while it stays in flight.
     pub(super) fn answer_so_far(&self, result: i32) -> Completion {
@@ -315,7 +321,7 @@ impl Flight {
     }
 
     /// What the caller gets once the kernel is done with it.
-    pub(super) fn landed(self) -> Completion {
+    pub(super) fn landed(self, completions: Completions) -> Completion {
         let Flight { token, buffer, steps: [first, then] } = self;
         let mut done = Completion {
             token,
@@ -328,30 +334,31 @@ impl Flight {
             more: false,
         };
         if let Some(step) = first {
-            done.first = step.landed(&mut done);
+            done.first = step.landed(&mut done, completions);
         }
-        done.then = then.map(|step| step.landed(&mut done));
+        done.then = then.map(|step| step.landed(&mut done, completions));
         done
     }
 }
 
 impl Step {
-    fn landed(self, done: &mut Completion) -> Answer {
+    fn landed(self, done: &mut Completion, completions: Completions) -> Answer {
         let answer = self.answer.expect("it was answered");
         match (&self.held, answer) {
             (held, Ok(number)) if held.opens() => {
                 // SAFETY: the kernel opened it for this request, and nobody else knows its number.
                 done.opened = Some(unsafe { OwnedFd::from_raw_fd(number as RawFd) });
             }
-            (Held::Closes(number), Err(Errno::CANCELED)) => {
-                // SAFETY: a close that was cancelled leaves open what the request owned.
-                drop(unsafe { OwnedFd::from_raw_fd(*number) });
-            }
             (Held::Stat(_, stat), Ok(_)) => {
                 // SAFETY: the kernel has filled it, all of it, when it answers without an error.
                 done.bytes_of_file = Some(unsafe { stat.assume_init_ref() }.stx_size);
             }
             _ => {}
+        }
+        if let Held::Closes(file) = self.held
+            && !answer.is_err_and(|errno| never_made(errno, completions))
+        {
+            let _closed_by_the_kernel = file.into_raw_fd();
         }
         answer
     }

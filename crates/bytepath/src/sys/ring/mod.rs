@@ -247,7 +247,7 @@ impl<'fd> Ring<'fd> {
                 self.steps_in_flight -= 1;
                 if flight.answered(place.step, entry.result()) {
                     self.free.push(place.index);
-                    done = slot.take().map(Flight::landed);
+                    done = slot.take().map(|flight| flight.landed(self.setup.completions));
                 }
             }
             if let Some(mut done) = done {

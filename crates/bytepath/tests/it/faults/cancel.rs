@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use bytepath::routes::ROUTES;
 use bytepath::{Cancel, Knobs, Meter, TransferError, Wait};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::Pid;
 
 use crate::ends::{
@@ -186,4 +187,42 @@ fn a_transfer_that_never_waits_is_cancelled_between_chunks() {
             }
         }
     });
+}
+
+/// The name of the test below, for its own child.
+const UNASKED: &str = "faults::cancel::a_transfer_that_may_not_poll_sleeps_and_goes_on";
+
+#[test]
+fn a_transfer_that_may_not_poll_sleeps_and_goes_on() {
+    const CHILD: &str = "BYTEPATH_TEST_UNASKED";
+    if std::env::var_os(CHILD).is_none() {
+        // Limits bind a whole process, so another one has them.
+        let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
+        child.args(["--exact", UNASKED, "--nocapture"]).env(CHILD, "1");
+        let done = child.output().expect("it runs");
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
+        return;
+    }
+    let ((source, feeds), (drains, sink)) = (pipe(), pipe());
+    let cancel = Cancel::new().expect("a token");
+    let limit = |most| Rlimit { current: Some(most), maximum: Some(most) };
+    // poll(2) refuses two, and who spins for ever is killed.
+    setrlimit(Resource::Nofile, limit(1)).expect("anybody may have less");
+    setrlimit(Resource::Cpu, limit(3)).expect("anybody may have less");
+    let meter = Meter::new();
+    let ended = std::thread::scope(|scope| {
+        let mover =
+            scope.spawn(|| carry_on(&meter, &source, &sink, None, Knobs::default(), Some(&cancel)));
+        while meter.read().waits == 0 {
+            std::thread::yield_now();
+        }
+        rustix::io::write(&feeds, b"late").expect("written");
+        drop(feeds);
+        mover.join().expect("the mover ends")
+    });
+    assert_eq!(ended.expect("a plan").expect("it moves all").bytes, 4);
+    let mut seen = [0; 8];
+    assert_eq!(rustix::io::read(&drains, &mut seen), Ok(4));
+    assert_eq!(&seen[..4], b"late");
 }

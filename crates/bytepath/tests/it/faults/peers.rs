@@ -160,3 +160,30 @@ fn a_source_without_a_writer_is_at_its_end() {
         }
     });
 }
+
+/// The name of the test below, for its own child.
+const MINDED: &str = "faults::peers::a_socket_whose_peer_is_gone_ends_no_program_by_sigpipe";
+
+#[test]
+fn a_socket_whose_peer_is_gone_ends_no_program_by_sigpipe() {
+    const CHILD: &str = "BYTEPATH_TEST_MINDED";
+    if std::env::var_os(CHILD).is_none() {
+        // Signals are a whole process's, so another one minds this.
+        let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
+        child.args(["--exact", MINDED, "--nocapture"]).env(CHILD, "1");
+        let done = child.output().expect("it runs");
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
+        return;
+    }
+    crate::sys::mind_sigpipe();
+    let cancel = bytepath::Cancel::new().expect("a token");
+    for cancel in [None, Some(&cancel)] {
+        let ((near, far), mut source) = (unix_pair(), memfd());
+        drop(far);
+        source.write_all(b"nobody reads this").expect("written");
+        std::io::Seek::rewind(&mut source).expect("set back");
+        let outcome = carry(&source, &near, Some("read-write"), Knobs::default(), cancel);
+        assert_eq!(outcome.expect("a plan").failed().errno, Errno::PIPE);
+    }
+}

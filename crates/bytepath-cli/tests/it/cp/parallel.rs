@@ -511,6 +511,33 @@ fn a_large_file_on_a_disk_is_copied_by_several_threads() {
     assert_eq!(lines, 12, "{done:?}");
 }
 
+#[test]
+fn what_btrfs_compresses_takes_no_more_room_than_by_the_classic() {
+    // More than the image has room for, were it not compressed.
+    let lines = "
+        seq 90000000 | head -c 104857601 >large
+        for way in mount folder; do
+            truncate -s 120M image; mkfs.btrfs -q image >/dev/null
+            case $way in
+                mount) mount -o loop,compress=zstd image m; mkdir m/in;;
+                folder) mount -o loop image m; mkdir m/in; chattr +c m/in;;
+            esac
+            used() { btrfs filesystem sync m; btrfs filesystem df -k m |
+                sed -n 's/^Data.*used=\\([0-9]*\\).*/\\1/p'; }
+            for who in theirs ours 'ours --jobs 4' 'ours --atomic'; do
+                $who large m/in/new; used; cmp large m/in/new; rm m/in/new; btrfs filesystem sync m
+            done
+            ours --route parallel large m/in/new 2>said && exit 1
+            grep -q 'parallel: the sink is compressed' said; umount m; rm image
+        done";
+    let Some(done) = mounted(&["btrfs", "mkfs.btrfs", "chattr"], lines) else { return };
+    let used: Vec<u64> = done.stdout.lines().map(|line| line.parse().expect("KiB")).collect();
+    assert_eq!(used.len(), 8, "{done:?}");
+    for used in used.chunks(4) {
+        assert!(used[0] > 0 && used[1..].iter().all(|ours| *ours <= used[0] * 3 / 2), "{used:?}");
+    }
+}
+
 fn by_one_cpu() -> bool {
     std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
 }

@@ -553,6 +553,25 @@ fn the_route_of_several_threads_can_be_named() {
 }
 
 #[test]
+fn what_several_threads_cannot_read_is_said_of_the_source() {
+    if !may_trace() {
+        return;
+    }
+    for jobs in [1, 2, 3] {
+        let done = beside_many(&format!(
+            "strace -f -qqq -o /dev/null -P $(pwd -P)/large \
+             -e inject=pread64,splice:error=EIO:when=6+ $bytepath cp --route parallel --jobs {jobs} --json - large new; \
+             cmp -n $(stat -c %s new) large new && stat -c %s new"
+        ));
+        assert_eq!(done.stderr, "cp: error reading 'large': Input/output error\n", "{done:?}");
+        let (document, size) = done.stdout.split_once("\n}\n").expect("a document");
+        let told: serde_json::Value = serde_json::from_str(&format!("{document}}}")).expect("JSON");
+        assert_eq!((&told["errors"][0]["errno"], &told["exit"]), (&5.into(), &1.into()));
+        assert_eq!(told["errors"][0]["offset"], size.trim().parse::<u64>().expect("a size"));
+    }
+}
+
+#[test]
 fn files_that_a_device_has_to_read_are_asked_for_before_their_turn() {
     if !may_trace() {
         return;

@@ -66,6 +66,24 @@ impl From<Errno> for NotBegun {
     }
 }
 
+/// Why a file is not known to have its name for good.
+pub(super) enum NotNamed {
+    /// Its bytes are not on the device. The destination is as it was.
+    Syncing(Errno),
+    /// It has no name. The destination is as it was.
+    Naming(Errno),
+    /// It has its name, which may not be on the device.
+    SyncingFolder(Errno),
+}
+
+impl From<NotNamed> for Errno {
+    fn from(why: NotNamed) -> Errno {
+        let (NotNamed::Syncing(errno) | NotNamed::Naming(errno) | NotNamed::SyncingFolder(errno)) =
+            why;
+        errno
+    }
+}
+
 /// Makes the file, with this mode, beside the destination.
 ///
 /// # Errors
@@ -388,33 +406,37 @@ impl Unnamed {
     /// Gives the file its name, after its bytes are on the device.
     ///
     /// # Errors
-    /// The kernel's word; the destination is as it was.
-    pub(super) fn name(mut self, file: &OwnedFd) -> Result<(), Errno> {
+    /// The kernel's word, and what it was said of.
+    pub(super) fn name(mut self, file: &OwnedFd) -> Result<(), NotNamed> {
         if self.durable == Durable::Yes {
-            rustix::fs::fsync(file)?;
+            rustix::fs::fsync(file).map_err(NotNamed::Syncing)?;
         }
-        let (place, by_number) = (self.place.clone(), by_number(file));
-        match &self.meanwhile {
-            Some(meanwhile) => rename(meanwhile, &place)?,
-            None if !self.replaces => link_to(&by_number, &place)?,
-            None => {
-                let beside = link::beside(&place, |beside| link_to(&by_number, beside))?;
-                let renamed = rename(&beside, &place);
-                if renamed.is_err() {
-                    let _ = beside.remove();
-                }
-                renamed?;
-            }
-        }
+        self.put_in_place(file).map_err(NotNamed::Naming)?;
         self.meanwhile = None;
         if self.durable == Durable::No {
             return Ok(());
         }
         // The name is on the device once its directory is. What cannot be opened to be synced is
         // synced when the kernel thinks fit.
-        match rustix::fs::fsync(place.directory.as_fd()) {
+        match rustix::fs::fsync(self.place.directory.as_fd()) {
             Err(Errno::BADF | Errno::INVAL) | Ok(()) => Ok(()),
-            Err(errno) => Err(errno),
+            Err(errno) => Err(NotNamed::SyncingFolder(errno)),
+        }
+    }
+
+    fn put_in_place(&self, file: &OwnedFd) -> Result<(), Errno> {
+        let (place, by_number) = (&self.place, by_number(file));
+        match &self.meanwhile {
+            Some(meanwhile) => rename(meanwhile, place),
+            None if !self.replaces => link_to(&by_number, place),
+            None => {
+                let beside = link::beside(place, |beside| link_to(&by_number, beside))?;
+                let renamed = rename(&beside, place);
+                if renamed.is_err() {
+                    let _ = beside.remove();
+                }
+                renamed
+            }
         }
     }
 }

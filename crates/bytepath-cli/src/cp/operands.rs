@@ -465,10 +465,7 @@ impl Copier<'_> {
         // What may be written and not read cannot be synced by itself.
         match open.and_then(rustix::fs::fsync) {
             Err(Errno::ACCESS | Errno::INVAL | Errno::NOENT | Errno::NOTDIR) | Ok(()) => Ok(()),
-            Err(errno) => {
-                let what = format!("error syncing the directory of {}", q(&sink.shown));
-                Err(self.shared.voice.failed(what, errno))
-            }
+            Err(errno) => Err(self.shared.voice.folder_not_synced(&sink.shown, errno)),
         }
     }
 }

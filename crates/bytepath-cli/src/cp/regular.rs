@@ -8,7 +8,7 @@ use bytepath::{Endpoint, Knobs, Plan};
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::atomic::{self, Begun, NotBegun, Unnamed};
+use super::atomic::{self, Begun, NotBegun, NotNamed, Unnamed};
 use super::attributes::{MODE_BITS, Subject, same_owner};
 use super::data::{Data, Fault, SinkEnd, job};
 use super::entry::{Pair, Shared, Sink, SinkIs, Within};
@@ -103,7 +103,7 @@ impl Shared<'_> {
         });
         let done = done.and_then(|()| match copy.unnamed {
             None => Ok(()),
-            Some(unnamed) => unnamed.name(&copy.open).map_err(|errno| self.not_made(pair, errno)),
+            Some(unnamed) => unnamed.name(&copy.open).map_err(|why| self.not_named(pair, why)),
         });
         let closed = close(copy.open).map_err(|errno| {
             self.voice.failed(format!("failed to close {}", q(&pair.sink.shown)), errno)
@@ -187,6 +187,18 @@ impl Shared<'_> {
         self.voice.failed(format!("cannot create regular file {}", q(&pair.sink.shown)), errno)
     }
 
+    fn not_named(&self, pair: &Pair, why: NotNamed) -> Told {
+        match why {
+            NotNamed::Syncing(errno) => self.not_synced(pair, errno),
+            NotNamed::Naming(errno) => self.not_made(pair, errno),
+            NotNamed::SyncingFolder(errno) => self.voice.folder_not_synced(&pair.sink.shown, errno),
+        }
+    }
+
+    pub(super) fn not_synced(&self, pair: &Pair, errno: Errno) -> Told {
+        self.voice.failed(format!("error syncing {}", q(&pair.sink.shown)), errno)
+    }
+
     /// Makes a file that gets its name later; none where the destination is no file.
     fn begin_unnamed(&self, pair: &Pair, stat: &Stat, sink: &mut Sink) -> Done<Option<Copy>> {
         let omitted = self.omitted(stat);
@@ -251,9 +263,7 @@ impl Shared<'_> {
             // Pipes and devices have nothing to bring; what is open for looking names up alone
             // cannot be brought.
             Err(Errno::INVAL | Errno::BADF) | Ok(()) => Ok(()),
-            Err(errno) => {
-                Err(self.voice.failed(format!("error syncing {}", q(&pair.sink.shown)), errno))
-            }
+            Err(errno) => Err(self.not_synced(pair, errno)),
         }
     }
 

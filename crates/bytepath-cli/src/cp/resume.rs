@@ -201,9 +201,7 @@ impl Shared<'_> {
     fn count_kept(&self, pair: &Pair, copy: &OwnedFd, mut bytes: u64, outcome: Outcome) -> Done {
         self.hand.add(Other::Kept, bytes);
         self.voice.ledger.kept(bytes, outcome);
-        self.put_on_device(copy, &mut bytes).map_err(|errno| {
-            self.voice.failed(format!("error syncing {}", q(&pair.sink.shown)), errno)
-        })
+        self.put_on_device(copy, &mut bytes).map_err(|errno| self.not_synced(pair, errno))
     }
 
     /// Goes on in the file itself.

@@ -79,6 +79,11 @@ impl<'a> Voice<'a> {
         self.wrong_by(format_args!("{what}: {}", word(errno)), Some(errno))
     }
 
+    /// Tells that the directory that names a copy did not get to the device.
+    pub(super) fn folder_not_synced(&self, sink: &OsStr, errno: Errno) -> Told {
+        self.failed(format_args!("error syncing the directory of {}", q(sink)), errno)
+    }
+
     /// Tells of a failure.
     pub(super) fn wrong(&self, what: impl std::fmt::Display) -> Told {
         self.wrong_by(what, None)

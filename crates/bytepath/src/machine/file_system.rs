@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use super::{files, mounts};
@@ -79,6 +79,18 @@ pub(crate) fn type_of(file: BorrowedFd<'_>) -> Option<&'static str> {
 pub(crate) fn may_be_of(file: BorrowedFd<'_>, kind: &str) -> bool {
     let wanted = MAGICS.iter().find(|(_, name)| *name == kind).map(|(magic, _)| *magic);
     magic_of(file).is_ok_and(|magic| wanted.is_none_or(|wanted| wanted == magic))
+}
+
+/// Whether a file may be stored compressed: by its own attribute, or by its mount's option (btrfs),
+/// also where the table of mounts cannot be read.
+pub(crate) fn may_compress(file: BorrowedFd<'_>) -> bool {
+    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
+    if told.is_ok_and(|told| told.stx_attributes.contains(StatxAttributes::COMPRESSED)) {
+        return true;
+    }
+    let compresses =
+        |mount: mounts::Mount| mount.options.iter().any(|option| option.starts_with("compress"));
+    type_of(file) == Some("btrfs") && mount_of(file).is_none_or(compresses)
 }
 
 fn magic_of(file: BorrowedFd<'_>) -> rustix::io::Result<u64> {

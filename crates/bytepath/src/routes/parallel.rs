@@ -35,8 +35,9 @@
 //! be read from a disk.
 //!
 //! The sink grows by a window at a time, which a file system on a device has set aside before it is
-//! mapped (setting memory aside would be half of the work, done by one thread), and by its last page
-//! only when all before it is there: a process that is killed leaves a file that is shorter than the
+//! mapped (setting memory aside would be half of the work, done by one thread; btrfs compresses nothing
+//! that is set aside, and beyond a quota cannot cut back what is not: where it compresses, the route
+//! declines), and by its last page only when all before it is there: a process that is killed leaves a file that is shorter than the
 //! source. What ends the work early cuts the sink back to what it has without a gap, and is left to
 //! the next route, which says what the matter is.
 
@@ -144,6 +145,7 @@ impl Route for Parallel {
         let together = worth_it_from(job.sink.as_fd(), bytes)
             .is_some_and(|from| job.is_for_several(from))
             && !job.source.may_have_holes()
+            && !machine::may_compress(job.sink.as_fd())
             && is_at_hand(job.source.as_fd(), bytes)
             && (self.gains_alone(job)
                 || CpuList::of_this_thread().is_ok_and(|cpus| cpus.len() > 1));
@@ -223,6 +225,11 @@ impl<'a> Stretch<'a> {
                 "the sink has bytes behind its position, over which nothing may go out of order",
             ))
         })?;
+        if machine::may_compress(span.sink.as_fd()) {
+            return Err(Stop::Declined(Refusal::because(
+                "the sink is compressed, which what is set aside for it beforehand would not be",
+            )));
+        }
         let page = rustix::param::page_size() as u64;
         // The sink is to end before the last page, and the source's end in it.
         let bulk = ((sink_at + bytes - 1) / page * page).saturating_sub(sink_at);

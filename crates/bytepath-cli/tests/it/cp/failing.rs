@@ -144,6 +144,6 @@ fn what_does_not_reach_the_device_is_told_of_by_those_who_wait_for_it() {
         "1 cp: error syncing the directory of ': Input/output error",
         "10",
     ];
-    let naming = ["10 cp: cannot create regular file ': Input/output error", "0"];
-    assert_eq!(said, [&["0"][..], &syncing, &syncing, &naming, &syncing].concat());
+    let unnamed = ["10 cp: error syncing ': Input/output error", "0"];
+    assert_eq!(said, [&["0"][..], &syncing, &syncing, &unnamed, &syncing].concat());
 }

@@ -195,6 +195,28 @@ fn an_atomic_copy_is_whole_and_has_the_mode_of_what_it_replaces() {
 }
 
 #[test]
+fn an_atomic_copy_that_does_not_reach_the_device_says_what_did_not() {
+    if !may_trace() {
+        return;
+    }
+    for (when, what, there) in
+        [(1, "error syncing 'c'", "old"), (2, "error syncing the directory of 'c'", "new")]
+    {
+        for options in ["", "--resume", "--json -"] {
+            let done = in_folder(&format!(
+                "echo old >c; echo new >a; strace -f -qqq -o /dev/null \
+                 -e inject=fsync:error=EIO:when={when} $bytepath cp --atomic {options} a c >told; \
+                 echo $?; cat c; [ ! -s told ] || grep -c \"{what}: \" told"
+            ));
+            let said = format!("cp: {what}: Input/output error\n");
+            assert_eq!(done.stderr, said, "{options}: {done:?}");
+            let counted = if options.starts_with("--json") { "1\n" } else { "" };
+            assert_eq!(done.stdout, format!("1\n{there}\n{counted}"), "{options}: {done:?}");
+        }
+    }
+}
+
+#[test]
 fn a_name_that_only_a_directory_can_have_is_given_to_no_atomic_copy() {
     for options in ["", "--resume", "-u", "-n", "-T", "--jobs 1"] {
         let done = in_folder(&format!(

@@ -511,6 +511,33 @@ fn a_large_file_on_a_disk_is_copied_by_several_threads() {
     assert_eq!(lines, 12, "{done:?}");
 }
 
+#[test]
+fn what_btrfs_compresses_takes_no_more_room_than_by_the_classic() {
+    // More than the image has room for, were it not compressed.
+    let lines = "
+        seq 90000000 | head -c 104857601 >large
+        for way in mount folder; do
+            truncate -s 120M image; mkfs.btrfs -q image >/dev/null
+            case $way in
+                mount) mount -o loop,compress=zstd image m; mkdir m/in;;
+                folder) mount -o loop image m; mkdir m/in; chattr +c m/in;;
+            esac
+            used() { btrfs filesystem sync m; btrfs filesystem df -k m |
+                sed -n 's/^Data.*used=\\([0-9]*\\).*/\\1/p'; }
+            for who in theirs ours 'ours --jobs 4' 'ours --atomic'; do
+                $who large m/in/new; used; cmp large m/in/new; rm m/in/new; btrfs filesystem sync m
+            done
+            ours --route parallel large m/in/new 2>said && exit 1
+            grep -q 'parallel: the sink is compressed' said; umount m; rm image
+        done";
+    let Some(done) = mounted(&["btrfs", "mkfs.btrfs", "chattr"], lines) else { return };
+    let used: Vec<u64> = done.stdout.lines().map(|line| line.parse().expect("KiB")).collect();
+    assert_eq!(used.len(), 8, "{done:?}");
+    for used in used.chunks(4) {
+        assert!(used[0] > 0 && used[1..].iter().all(|ours| *ours <= used[0] * 3 / 2), "{used:?}");
+    }
+}
+
 fn by_one_cpu() -> bool {
     std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
 }
@@ -523,6 +550,25 @@ fn the_route_of_several_threads_can_be_named() {
     );
     let done = done.well();
     assert_eq!(done.stdout.matches("\"parallel\": 41943041").count(), 2, "{done:?}");
+}
+
+#[test]
+fn what_several_threads_cannot_read_is_said_of_the_source() {
+    if !may_trace() {
+        return;
+    }
+    for jobs in [1, 2, 3] {
+        let done = beside_many(&format!(
+            "strace -f -qqq -o /dev/null -P $(pwd -P)/large \
+             -e inject=pread64,splice:error=EIO:when=6+ $bytepath cp --route parallel --jobs {jobs} --json - large new; \
+             cmp -n $(stat -c %s new) large new && stat -c %s new"
+        ));
+        assert_eq!(done.stderr, "cp: error reading 'large': Input/output error\n", "{done:?}");
+        let (document, size) = done.stdout.split_once("\n}\n").expect("a document");
+        let told: serde_json::Value = serde_json::from_str(&format!("{document}}}")).expect("JSON");
+        assert_eq!((&told["errors"][0]["errno"], &told["exit"]), (&5.into(), &1.into()));
+        assert_eq!(told["errors"][0]["offset"], size.trim().parse::<u64>().expect("a size"));
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use rustix::io::Errno;
 
-use crate::error::{Refusal, Stop};
+use super::NAME;
+use crate::error::{Failed, Refusal, Side, Stop};
 
 /// A stretch's slices. Offsets are from the stretch's start.
 pub(super) struct Slices {
@@ -147,6 +148,10 @@ impl Slices {
             Some(Why::Cancelled) => Err(Stop::Cancelled { stranded: Vec::new() }),
             Some(Why::Room(errno)) => declined("the sink cannot be made longer", errno),
             Some(Why::Mapping(errno)) => declined("the sink cannot be mapped", errno),
+            // What is wrong with the mapping is EFAULT.
+            Some(Why::Reading(Errno::IO)) => {
+                Err(Stop::Failed(Failed::new(NAME, Side::Source, "pread", Errno::IO)))
+            }
             Some(Why::Reading(errno)) => {
                 declined("the kernel cannot read into the mapping of the sink", errno)
             }

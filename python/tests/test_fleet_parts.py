@@ -365,6 +365,23 @@ def test_a_journal_is_removed_under_its_lock_and_a_lock_that_was_removed_is_none
     second.close()
 
 
+def test_a_journal_that_a_link_leads_to_has_one_user_by_all_its_names(tmp_path):
+    path, link = tmp_path / "a.journal", tmp_path / "link"
+    link.symlink_to("a.journal")
+    first = Journal(link, ["from", "to"])
+    for name in (path, link):
+        for use in (lambda path: Journal(path, ["from", "to"]), journals.forget):
+            with pytest.raises(FleetError, match="another process is at this copying"):
+                use(name)
+    assert not list(tmp_path.glob("link.*")), "what belongs to it lies beside it"
+    first.remove()
+    assert list(tmp_path.iterdir()) == [link]
+    first = Journal(path, ["from", "to"])
+    first.close()
+    journals.forget(link)
+    assert list(tmp_path.iterdir()) == [link]
+
+
 def machine(name, medians, **settings):
     arms = [{"name": arm, "unit": "GiB/s", "better": "higher", "status": "ok", "median": value,
              "ci95": [value * 0.98, value * 1.02], "samples": [{"value": value * by} for by in (0.99, 1.0, 1.01)]}

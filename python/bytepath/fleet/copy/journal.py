@@ -58,7 +58,7 @@ class Journal:
     """What is left to be done. Every change is on disk once `commit` is back."""
 
     def __init__(self, path: Path, words: list[str]) -> None:
-        self.path = path
+        self.path = path = _real(path)
         self._lock = _locked(path)
         try:
             self.db = sqlite3.connect(path, isolation_level=None)
@@ -463,6 +463,11 @@ def ids_of(path: Path) -> list[str]:
     return [id for (value,) in rows for id in value.split()]
 
 
+def _real(path: Path) -> Path:
+    """The one name of a journal, however many links lead to it: its lock lies beside it, and it is what is removed."""
+    return Path(os.path.realpath(path))
+
+
 def _locked(path: Path) -> int:
     """The lock of a journal, which is one process's at a time."""
     if path.exists() and not path.is_file():
@@ -510,6 +515,7 @@ def _refuse_what_is_none(path: Path) -> None:
 
 def forget(path: Path) -> str | None:
     """Removes a journal that nobody is at; the ids of its copying, and of those that it was to forget."""
+    path = _real(path)
     lock = _locked(path)
     try:
         ids = ids_of(path)

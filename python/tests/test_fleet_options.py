@@ -1074,6 +1074,27 @@ def test_a_path_through_a_link_and_back_is_what_the_file_system_says(command, tm
     assert (tmp_path / "other/copy/file").read_bytes() == b"right" and not (tmp_path / "copy").exists()
 
 
+def test_damage_that_is_met_while_it_copies_is_told_of_with_the_remedy(command, tmp_path):
+    source, copy, path = tmp_path / "source", tmp_path / "copy", tmp_path / "journal"
+    some_files(source, 3, 10)
+    for sql in (
+        """UPDATE items SET body = '{"do":"tree","d'""",
+        "UPDATE items SET body = CAST(x'7bff' AS TEXT)",
+        "INSERT INTO meta VALUES ('files', '?')",
+    ):
+        journal = Journal(path, [str(source), str(copy), "-a"])
+        journal.set("id", "0123456789ab")
+        journal.put([{"do": "tree", "d": "", "w": 1.0}])
+        journal.db.execute(sql)
+        journal.commit()
+        journal.close()
+        done = on_this_machine(1, tmp_path, "cp", "--journal", "journal", "source", "copy")
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+        assert "cannot be used" in done.stderr and "--anew begins the copying again" in done.stderr, done.stderr
+        ended_well(on_this_machine(1, tmp_path, "cp", "--anew", "--journal", "journal", "source", "copy"))
+        assert_copied(source, copy)
+
+
 def test_a_copying_that_goes_on_is_not_forgotten(command, tmp_path):
     some_files(tmp_path / "source", 3, 1 << 20)
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}

@@ -338,6 +338,28 @@ def test_a_journal_that_was_hardly_begun_or_is_damaged_is_forgotten(tmp_path, le
     assert journals.forget(path) is None and not list(tmp_path.iterdir())
 
 
+def test_a_journal_with_damaged_pages_or_values_is_told_of_with_the_remedy(tmp_path):
+    path, words = tmp_path / "a.journal", ["from", "to"]
+    for sql in ("UPDATE meta SET v = '[\"from' WHERE k = 'words'", "UPDATE meta SET v = CAST(x'ff' AS TEXT) WHERE k = 'words'"):
+        Journal(path, words).close()
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute(sql)
+            db.commit()
+        with pytest.raises(FleetError, match="cannot be used.*--anew"):
+            Journal(path, words)
+        journals.forget(path)
+    journal = Journal(path, words)
+    journal.put(tree(f"a{number}") for number in range(2000))
+    journal.commit()
+    journal.close()
+    # What says whose it is stands before.
+    pages = path.read_bytes()
+    path.write_bytes(pages[: 16 << 10] + b"\xa5" * (len(pages) - (16 << 10)))
+    with pytest.raises(FleetError, match="cannot be used.*--anew"):
+        Journal(path, words)
+    assert journals.forget(path) is None and not list(tmp_path.iterdir())
+
+
 def test_a_journal_is_removed_under_its_lock_and_a_lock_that_was_removed_is_none(tmp_path, monkeypatch):
     path = tmp_path / "a.journal"
     first = Journal(path, ["from", "to"])

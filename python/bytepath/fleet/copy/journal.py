@@ -27,7 +27,7 @@ RANGES_MAX = 4096
 """Ranges that a file is cut into, at most."""
 
 _START = b"SQLite format 3\0"
-_WORDS = "SELECT v FROM meta WHERE k = 'words'"
+_WORDS = "SELECT 1 FROM meta WHERE k = 'words'"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v TEXT) WITHOUT ROWID;
@@ -62,6 +62,7 @@ class Journal:
         self._lock = _locked(path)
         try:
             self.db = sqlite3.connect(path, isolation_level=None)
+            self.db.text_factory = _text
             self.db.execute("PRAGMA journal_mode=WAL")
             self.db.execute("PRAGMA synchronous=FULL")
             self.db.execute("PRAGMA cache_size=-8192")
@@ -73,18 +74,18 @@ class Journal:
                 self.set("words", json.dumps(words))
                 self.set("phase", "files")
             self.db.execute("COMMIT")
+            is_ours = self.get("format") == FORMAT and _loaded(self.get("words") or "[]") == words
+            if is_ours:
+                self.give_back()
+                # What is in the source may have changed since.
+                self.db.execute("DELETE FROM apart")
+                self.db.execute("BEGIN")
         except sqlite3.DatabaseError as error:
             os.close(self._lock)
-            raise FleetError(
-                f"the journal {path} cannot be used ({error}); --anew begins the copying again without it"
-            ) from error
-        if self.get("format") != FORMAT or json.loads(self.get("words") or "[]") != words:
+            raise unusable(path, error) from error
+        if not is_ours:
             self.close()
             raise FleetError(f"{path} is the journal of another copying; name another file with --journal, or use --anew")
-        self.give_back()
-        # What is in the source may have changed since.
-        self.db.execute("DELETE FROM apart")
-        self.db.execute("BEGIN")
 
     def close(self) -> None:
         self.db.close()
@@ -117,11 +118,15 @@ class Journal:
 
     def add_to(self, key: str, count: int | float) -> None:
         if count:
-            self.set(key, repr(type(count)(self.get(key, "0") or 0) + count))
+            self.set(key, repr(self.number(key) + count))
+
+    def number(self, key: str) -> Any:
+        """A count, or a share; 0 where nothing was ever added to it."""
+        return _loaded(self.get(key) or "0")
 
     def seen(self) -> dict[str, str]:
         """The names of all machines that took part, by their keys."""
-        found: dict[str, str] = json.loads(self.get("machines", "{}") or "{}")
+        found: dict[str, str] = _loaded(self.get("machines") or "{}")
         return found
 
     def set_seen(self, machines: dict[str, str]) -> None:
@@ -131,7 +136,7 @@ class Journal:
 
     def so_far(self) -> str:
         """What is said where a copying ends before all is done."""
-        files, moved = (int(self.get(key, "0") or 0) for key in ("files", "bytes"))
+        files, moved = self.number("files"), self.number("bytes")
         return (
             f"{files} files ({size(moved)}) are copied, and the journal knows which; the same command goes on from there"
         )
@@ -139,8 +144,8 @@ class Journal:
     def share(self) -> float:
         """How far it is, as far as that can be told: by the shares of directories, and not further than the bytes of large files
         that are known to be left allow, however small their shares."""
-        done, left = (int(self.get(key, "0") or 0) for key in ("bytes", "large_left"))
-        share = float(self.get("w", "0") or 0)
+        done, left = self.number("bytes"), self.number("large_left")
+        share = float(self.number("w"))
         return min(share, done / (done + left)) if left > 0 else share
 
     # -- work --
@@ -160,7 +165,7 @@ class Journal:
         for id, body in self.db.execute(query, (most,)):
             if taken and weight < 0:
                 break
-            taken.append((id, json.loads(body)))
+            taken.append((id, _loaded(body)))
             weight -= taken[-1][1].get("w", 0.0)
         self.db.executemany("UPDATE items SET taken = 1 WHERE id = ?", [(id,) for id, _ in taken])
         return taken
@@ -268,7 +273,7 @@ class Journal:
 
     def unfinished(self) -> list[str]:
         """Large files that are not whole, though nothing of them is left to be done, and nothing failed."""
-        failed = {json.loads(row[0]).get("k") for row in self.db.execute("SELECT body FROM failed")}
+        failed = {_loaded(row[0]).get("k") for row in self.db.execute("SELECT body FROM failed")}
         return [path for k, path in self.db.execute("SELECT k, f FROM large WHERE open != -1") if k not in failed]
 
     def _several(self, found: dict[str, Any]) -> None:
@@ -330,7 +335,7 @@ class Journal:
         """Files that were not copied, by the names that were tried."""
         found = set()
         for (body,) in self.db.execute("SELECT body FROM failed"):
-            item = json.loads(body)
+            item = _loaded(body)
             if item["do"] == "tree":
                 found.update(_below(item["d"], name) for name in item.get("n") or [])
             elif "f" in item:
@@ -358,7 +363,7 @@ class Journal:
         """Keeps directories open in which, or below which, something failed: it could not be tried again there."""
         held = set()
         for (body,) in self.db.execute("SELECT body FROM failed"):
-            for folder in _folders(json.loads(body)):
+            for folder in _folders(_loaded(body)):
                 while folder not in held:
                     held.add(folder)
                     folder = folder.rpartition("/")[0]
@@ -381,7 +386,7 @@ class Journal:
         rows = self.db.execute("SELECT body FROM failed ORDER BY id").fetchall()
         files: list[str] = []
         for (body,) in rows:
-            item = json.loads(body)
+            item = _loaded(body)
             # What is made in a directory changes its time, which it may have had already.
             self._close(folder for folder in _folders(item) if folder)
             if item["do"] in ("begin", "range", "end"):
@@ -442,6 +447,27 @@ def cut(size: int) -> Iterable[tuple[int, int]]:
     """The ranges of a file."""
     each = max(RANGE_BYTES_MIN, -(-size // RANGES_MAX))
     return ((at, min(at + each, size)) for at in range(0, size, each))
+
+
+def unusable(path: Path, error: Exception) -> FleetError:
+    """What is said of a journal that cannot be read: no later try finds in it what is gone."""
+    return FleetError(f"the journal {path} cannot be used ({error}); --anew begins the copying again without it")
+
+
+def _text(value: bytes) -> str:
+    # SQLite's own answer to what is no text is an OperationalError, as if another try could read it.
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise sqlite3.DatabaseError(f"a text in it is none: {error}") from error
+
+
+def _loaded(text: str) -> Any:
+    """A value that was written down; one that is none is damage to the journal, as a page is that SQLite cannot read."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise sqlite3.DatabaseError(f"an entry in it is none: {error}") from error
 
 
 def _signed(number: int) -> int:

@@ -74,7 +74,7 @@ class Run:
         return self.outcome
 
     def _counts(self) -> dict[str, int]:
-        return {key: int(self.journal.get(key, "0") or 0) for key in ("files", "bytes", "directories")}
+        return {key: self.journal.number(key) for key in ("files", "bytes", "directories")}
 
     async def _by(self, client: Client) -> None:
         self.ground.session = uuid.uuid4().hex

@@ -763,6 +763,27 @@ def test_a_copying_that_goes_on_tells_what_it_did_itself(command, tmp_path):
     assert rate == size(2000 / found["seconds"])
 
 
+@pytest.mark.parametrize("destination", ["place", "place/copy"])
+def test_a_copying_that_could_begin_nothing_is_not_gone_on_with(command, tmp_path, destination):
+    source, place = tmp_path / "source", tmp_path / "place"
+    some_files(source, 3, 10)
+    source.chmod(0o555)
+    # Nobody makes directories there.
+    place.symlink_to("/sys/kernel")
+    words = ("cp", "-r", "--journal", "journal", "source", destination)
+    for _ in range(2):
+        done = on_this_machine(1, tmp_path, *words)
+        assert done.returncode == 1 and "cannot prepare" in done.stderr, done
+        assert "earlier run" not in done.stderr and "goes on" not in done.stderr, done.stderr
+        assert not list(tmp_path.glob("journal*"))
+    place.unlink()
+    # One that was there is no new one, which would get the mode of the source.
+    (tmp_path / destination).mkdir(parents=True, mode=0o755)
+    done = on_this_machine(1, tmp_path, *words)
+    ended_well(done)
+    assert "earlier run" not in done.stderr and (tmp_path / destination).stat().st_mode & 0o777 == 0o755
+
+
 def test_what_failed_is_tried_again_whatever_has_become_of_it(command, tmp_path):
     source, copy = tmp_path / "source", tmp_path / "copy"
     names = ["file", "gone", "folder", "large", "first", "closed/inside"]

@@ -116,6 +116,9 @@ class Journal:
     def set(self, key: str, value: str) -> None:
         self.db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v", (key, value))
 
+    def unset(self, key: str) -> None:
+        self.db.execute("DELETE FROM meta WHERE k = ?", (key,))
+
     def add_to(self, key: str, count: int | float) -> None:
         if count:
             self.set(key, repr(self.number(key) + count))

@@ -1070,6 +1070,28 @@ def test_bytes_of_what_failed_do_not_count(piece, tmp_path):
     assert (answer["files"], answer["bytes"]) == (2, 2000)
 
 
+def test_a_destination_that_is_full_stops_it_also_where_a_file_that_is_replaced_made_room_again(piece, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    with open(source / "file", "wb") as file:
+        for _ in range(100):
+            file.write(b"x" * (1 << 20))
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=90M", "none", copy], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount")
+    try:
+        (copy / "run/stage-0").mkdir(parents=True)
+        (copy / "run/lists").mkdir()
+        # With another name it is replaced, not written into.
+        (copy / "file").write_bytes(b"old")
+        os.link(copy / "file", copy / "other")
+        answer = piece({"do": "tree", "d": "", "w": 1.0}, once=True)
+        assert "No space left on device" in answer["stop"] and not answer["failed"], answer
+        assert [item["n"] for item in answer["rest"]] == [["file"]] and (copy / "file").read_bytes() == b"old"
+        assert os.statvfs(copy).f_bavail * os.statvfs(copy).f_frsize >= 64 << 20, "what was written of it is gone again"
+    finally:
+        subprocess.run(["umount", copy], check=True)
+
+
 def test_sync_reaches_what_is_mounted_in_the_destination(piece, tmp_path, traced):
     inside = tmp_path / "copy/a sub"
     inside.mkdir(parents=True)

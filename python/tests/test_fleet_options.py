@@ -902,7 +902,7 @@ def test_a_large_file_that_is_begun_again_late_spoils_nothing(piece, tmp_path):
     data = os.urandom(1 << 20)
     (tmp_path / "source/large").write_bytes(data)
     begun = piece({"do": "begin", "f": "large", "k": 1, "w": 0.5})["begun"][0]
-    file = {"f": "large", "k": 1, "s": begun["s"]}
+    file = {"f": "large", "k": 1, "s": begun["s"], "ino": begun["ino"]}
     if not begun["cloned"]:
         assert piece({"do": "range", **file, "a": 0, "z": 1 << 20, "w": 0.5})["failed"] == []
     end = {"do": "end", **file, "size": 1 << 20, "mtime": begun["mtime"], "w": 0.0}
@@ -912,13 +912,65 @@ def test_a_large_file_that_is_begun_again_late_spoils_nothing(piece, tmp_path):
     assert (tmp_path / "copy/large").read_bytes() == data
 
 
+@pytest.mark.parametrize("what", ["nothing", "link", "directory", "file", "nothing above", "file above"])
+def test_a_large_file_that_is_gone_or_another_by_now_is_no_failure_but_looked_at_anew(piece, tmp_path, what):
+    large = tmp_path / "source/d/large"
+    some_files(large.parent, 1, 10)
+    (tmp_path / "copy/d").mkdir()
+    large.write_bytes(os.urandom(1 << 20))
+    begin = {"do": "begin", "f": "d/large", "k": 1, "w": 0.5}
+    begun = piece(begin, options=("--reflink=never",))["begun"][0]
+    file = {"f": "d/large", "k": 1, "s": begun["s"], "ino": begun["ino"]}
+    parts = [begin, {"do": "range", **file, "a": 0, "z": 1 << 20, "w": 0.25},
+             {"do": "end", **file, "size": 1 << 20, "mtime": begun["mtime"], "w": 0.0}]  # fmt: skip
+    large.rename(tmp_path / "old")
+    if what.endswith("above"):
+        shutil.rmtree(large.parent)
+    if what == "link":
+        large.symlink_to("nowhere")
+    elif what == "directory":
+        large.mkdir()
+    elif what == "file":
+        shutil.copy2(tmp_path / "old", large)
+        parts = parts[1:]
+    elif what == "file above":
+        large.parent.write_bytes(b"file")
+    answer = piece(*parts, once=True)
+    assert answer["again"] == [{"k": 1, "w": part["w"]} for part in parts], answer
+    assert not answer["failed"] and not answer["told"] and not answer["rest"] and answer["bytes"] == 0
+    assert not (tmp_path / "copy/d/large").exists()
+
+
+def test_a_copying_that_goes_on_takes_a_large_file_for_what_it_is_by_then(command, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    some_files(source, 3, 8 << 20)
+    os.link(source / "f2", source / "other")
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", "cp", "--limit", "2M", "--reflink=never"]
+    first = subprocess.Popen([*words, "source", "copy"], env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        # Of one, something is copied; the others are in the journal by then.
+        wait_until(lambda: list(copy.glob(".bytepath-fleet-*/stage-0/large-*")))
+    finally:
+        first.terminate()
+        first.wait()
+    for name in ("f0", "f1", "f2"):
+        (source / name).unlink()
+    (source / "f1").mkdir()
+    (source / "f1/below").write_bytes(b"below")
+    done = on_this_machine(1, tmp_path, "cp", "--reflink=never", "source", "copy")
+    ended_well(done)
+    assert "earlier run" in done.stderr and "cannot" not in done.stderr, done.stderr
+    assert_copied(source, copy)
+
+
 def test_a_large_file_is_on_the_device_with_its_attributes_before_it_has_its_name(piece, tmp_path, traced):
     some_files(tmp_path / "source", 1, 1000)
     trace = (*traced, "-y", "-o", str(tmp_path / "calls"), "-e", "trace=fsync,utimensat,renameat,renameat2,ioctl")
     for reflink in ("auto", "never"):
         options = ("--fsync", f"--reflink={reflink}")
         begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=options)["begun"][0]
-        file = {"f": "f0", "k": 1, "s": begun["s"]}
+        file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"]}
         if not begun["cloned"]:
             piece({"do": "range", **file, "a": 0, "z": 1000, "w": 0.5}, options=options)
         end = {"do": "end", **file, "size": 1000, "mtime": begun["mtime"], "w": 0.0}
@@ -934,7 +986,7 @@ def test_blocks_that_are_shared_are_verified_too(piece, tmp_path, traced):
     begin = {"do": "begin", "f": "f0", "k": 1, "w": 0.5}
     (begun,) = piece(begin, options=("--verify",), before=lie)["begun"]
     assert not begun["cloned"] and begun["size"] == 100_000
-    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "a": 0, "z": 100_000, "w": 0.5}
+    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "a": 0, "z": 100_000, "w": 0.5}
     (failed,) = piece(part, options=("--verify",))["failed"]
     assert "differs from" in failed["why"][0]
     # Compared, and not copied over what is shared.
@@ -949,7 +1001,7 @@ def test_a_range_that_is_written_once_more_while_its_file_is_ended_leaves_its_ti
     some_files(tmp_path / "source", 1, 300 << 10)
     os.utime(tmp_path / "source/f0", ns=(10**18, 10**18))
     begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=("--reflink=never",))["begun"][0]
-    file = {"f": "f0", "k": 1, "s": begun["s"]}
+    file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"]}
     part = {"do": "range", **file, "a": 0, "z": 300 << 10, "w": 0.5}
     with ThreadPoolExecutor() as threads:
         # Half a second between its first part and its last.
@@ -971,7 +1023,7 @@ def test_a_limit_cuts_files_so_that_pieces_end_in_time(piece, tmp_path):
     answer = piece(whole, once=True, bytes_per_second=100_000)
     assert [(found["f"], found["size"]) for found in answer["large"]] == [("f0", 300_000)] and answer["files"] == 0
     begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=("--reflink=never",))["begun"][0]
-    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "a": 0, "z": 300_000, "w": 0.5}
+    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "a": 0, "z": 300_000, "w": 0.5}
     (rest,) = piece(part, once=True, budget_ms=1, bytes_per_second=100_000)["rest"]
     assert (rest["a"], rest["z"]) == (64 << 10, 300_000)
     assert piece(whole, once=True)["files"] == 1, "without a limit it is copied at once"

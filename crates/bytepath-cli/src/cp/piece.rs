@@ -259,8 +259,10 @@ impl Work<'_> {
         match item {
             Item::Tree(tree) => self.tree(tree),
             Item::Begin { f, k, w } => self.begin(f, k, w),
-            Item::Range { f, k, s, a, z, w } => self.range(f, (k, s), (a, z), w),
-            Item::End { f, k, s, size, mtime, w } => self.end(f, (k, s), (size, mtime), w),
+            Item::Range { f, k, s, ino, a, z, w } => self.range(f, (k, s, ino), (a, z), w),
+            Item::End { f, k, s, ino, size, mtime, w } => {
+                self.end(f, (k, s, ino), (size, mtime), w)
+            }
             Item::Links { links } => self.links(links),
             Item::Attributes { l, a } => self.attributes(l, a),
             Item::Closed { dirs, new } => self.closed(&dirs, new),
@@ -302,8 +304,7 @@ impl Work<'_> {
     }
 
     fn failed_for(&mut self, item: Item, said: Vec<Said>) {
-        self.bytes_in_vain += self.shared.hand.bytes() - self.bytes_before;
-        self.begins();
+        self.was_in_vain();
         let errno = said.iter().find_map(|said| said.1);
         // An attribute that a file has no room for is told so as well.
         let full = match errno {
@@ -340,6 +341,12 @@ impl Work<'_> {
             }
             _ => 0,
         }
+    }
+
+    /// What was copied since it began does not count.
+    fn was_in_vain(&mut self) {
+        self.bytes_in_vain += self.shared.hand.bytes() - self.bytes_before;
+        self.begins();
     }
 
     /// As [`Work::failed`], with the message.

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import FleetError
 from .progress import size
 
-FORMAT = "5"
+FORMAT = "6"
 
 RANGE_BYTES_MIN = 64 << 20
 LOCKS_MAX = 100
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS firsts (ino INTEGER, size INTEGER, mtime INTEGER, f T
                                    PRIMARY KEY (ino, size, mtime, f)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS apart (name TEXT, f TEXT, PRIMARY KEY (name, f)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS links (id INTEGER PRIMARY KEY, f TEXT NOT NULL, name TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, mtime TEXT,
+CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, ino TEXT, mtime TEXT,
                                   open INTEGER NOT NULL DEFAULT 0, w REAL NOT NULL, s TEXT);
 CREATE TABLE IF NOT EXISTS attributes (l TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS closed (f TEXT PRIMARY KEY, depth INTEGER NOT NULL) WITHOUT ROWID;
@@ -184,13 +184,24 @@ class Journal:
 
     def is_open(self, ids: list[int]) -> bool:
         """Whether this work is still to be done: not if somebody else did it meanwhile."""
+        return bool(self._open(ids))
+
+    def _open(self, ids: list[int]) -> set[int]:
         marks = ",".join("?" * len(ids))
-        return bool(self.db.execute(f"SELECT 1 FROM items WHERE id IN ({marks}) LIMIT 1", ids).fetchone())
+        return {row[0] for row in self.db.execute(f"SELECT id FROM items WHERE id IN ({marks})", ids)}
 
     def settle(self, taken: list[tuple[int, dict[str, Any]]], answer: dict[str, Any]) -> bool:
         """Takes over what was answered about work; false if it had been answered before."""
-        if not self.is_open([id for id, _ in taken]):
+        found = self._open([id for id, _ in taken])
+        if not found:
             return False
+        dropped = {item["k"] for id, item in taken if id not in found}
+        if dropped:
+            # Large files that others found to be other ones meanwhile: nothing is left of that work.
+            taken = [(id, item) for id, item in taken if id in found]
+            for key in ("rest", "begun"):
+                answer[key] = [item for item in answer[key] if item.get("k") not in dropped]
+            answer["failed"] = [failed for failed in answer["failed"] if failed["item"].get("k") not in dropped]
         self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in taken])
         # Before a file that was begun has another size.
         self.add_to("large_left", -sum(self._large_bytes(item) for _, item in taken))
@@ -219,6 +230,8 @@ class Journal:
         left = {item["k"] for item in [*answer["rest"], *(failed["item"] for failed in answer["failed"])] if "k" in item}
         whole = [(item["k"],) for _, item in taken if item["do"] == "end" and item["k"] not in left]
         self.db.executemany("UPDATE large SET open = -1 WHERE k = ?", whole)
+        for again in answer["again"]:
+            self._again(again["k"], again["w"])
         return True
 
     def _large_bytes(self, item: dict[str, Any]) -> int:
@@ -242,12 +255,12 @@ class Journal:
     def _begun(self, begun: dict[str, Any]) -> None:
         row = self.db.execute("SELECT f, w FROM large WHERE k = ?", (begun["k"],)).fetchone()
         path, weight = row
-        file = {"f": path, "k": begun["k"], "s": begun["s"]}
+        file = {"f": path, "k": begun["k"], "s": begun["s"], "ino": begun["ino"]}
         size, end = begun["size"], {"do": "end", **file, "size": begun["size"]}
         ranges = [] if begun["cloned"] else list(cut(size))
         self.db.execute(
-            "UPDATE large SET size = ?, mtime = ?, open = ?, s = ? WHERE k = ?",
-            (size, str(begun["mtime"]), len(ranges), begun["s"], begun["k"]),
+            "UPDATE large SET size = ?, ino = ?, mtime = ?, open = ?, s = ? WHERE k = ?",
+            (size, str(begun["ino"]), str(begun["mtime"]), len(ranges), begun["s"], begun["k"]),
         )
         if not ranges:
             self.put([{**end, "mtime": begun["mtime"], "w": 0.0}])
@@ -264,11 +277,36 @@ class Journal:
                 # The rest of a range counts as one again, and one that failed is never over.
                 self.db.execute("UPDATE large SET open = open + 1 WHERE k = ?", (item["k"],))
         for k in set(ended):
-            query = "SELECT f, size, mtime, s FROM large WHERE k = ? AND open = 0"
+            query = "SELECT f, size, ino, mtime, s FROM large WHERE k = ? AND open = 0"
             row = self.db.execute(query, (k,)).fetchone()
             if row:
-                path, size, mtime, s = row
-                self.put([{"do": "end", "f": path, "k": k, "s": s, "size": size, "mtime": int(mtime), "w": 0.0}])
+                path, size, ino, mtime, s = row
+                file = {"f": path, "k": k, "s": s, "ino": int(ino)}
+                self.put([{"do": "end", **file, "size": size, "mtime": int(mtime), "w": 0.0}])
+
+    def _again(self, k: int, weight: float) -> None:
+        """Forgets a large file, which is gone or another one by now, with all that was yet to be done of it, and has its names
+        looked at anew."""
+        row = self.db.execute("SELECT f FROM large WHERE k = ?", (k,)).fetchone()
+        if row is None:
+            # Another part of it told so before.
+            self.add_to("w", weight)
+            return
+        query = "SELECT id, body FROM items WHERE rank >= ?"
+        rows = self.db.execute(query, (min(_RANKS.values()),)).fetchall()
+        left = [(id, item) for id, item in ((id, _loaded(body)) for id, body in rows) if item["k"] == k]
+        self.add_to("large_left", -sum(self._large_bytes(item) for _, item in left))
+        self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in left])
+        failed = self.db.execute("SELECT id, body FROM failed").fetchall()
+        self.db.executemany("DELETE FROM failed WHERE id = ?", [(id,) for id, body in failed if _loaded(body).get("k") == k])
+        self.db.execute("DELETE FROM large WHERE k = ?", (k,))
+        weight += sum(item["w"] for _, item in left)
+        self._put_names([row[0], *self._forgotten_names([row[0]])], weight)
+
+    def _put_names(self, names: list[str], weight: float = 0.0) -> None:
+        """Has names looked at, whatever they are by now."""
+        found, share = (name.rpartition("/") for name in names), {"w": weight / len(names)} if weight else {}
+        self.put({"do": "tree", "d": folder, "n": [name], **share} for folder, _, name in found)
 
     def _close(self, paths: Iterable[str]) -> None:
         rows = [(path, path.count("/") + 1 if path else 0) for path in paths]
@@ -407,7 +445,7 @@ class Journal:
             else:
                 self.put([item])
         files += self._forgotten_names(files)
-        self.put({"do": "tree", "d": folder, "n": [name]} for folder, _, name in (file.rpartition("/") for file in files))
+        self._put_names(files)
         self._close([row[0] for row in self.db.execute("SELECT f FROM open")])
         self.db.execute("DELETE FROM open")
         self.db.execute("DELETE FROM failed")

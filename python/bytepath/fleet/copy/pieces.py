@@ -64,7 +64,7 @@ ITEMS_MAX = 64
 ATTEMPTS_MAX = 5
 
 _EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
-          "told": [], "closed": [], "begun": [], "apart": []}  # fmt: skip
+          "told": [], "closed": [], "begun": [], "apart": [], "again": []}  # fmt: skip
 
 Piece = Callable[[dict[str, Any], bytes], bytes]
 """What does a piece on a worker."""

@@ -763,6 +763,27 @@ def test_a_copying_that_goes_on_tells_what_it_did_itself(command, tmp_path):
     assert rate == size(2000 / found["seconds"])
 
 
+@pytest.mark.parametrize("destination", ["place", "place/copy"])
+def test_a_copying_that_could_begin_nothing_is_not_gone_on_with(command, tmp_path, destination):
+    source, place = tmp_path / "source", tmp_path / "place"
+    some_files(source, 3, 10)
+    source.chmod(0o555)
+    # Nobody makes directories there.
+    place.symlink_to("/sys/kernel")
+    words = ("cp", "-r", "--journal", "journal", "source", destination)
+    for _ in range(2):
+        done = on_this_machine(1, tmp_path, *words)
+        assert done.returncode == 1 and "cannot prepare" in done.stderr, done
+        assert "earlier run" not in done.stderr and "goes on" not in done.stderr, done.stderr
+        assert not list(tmp_path.glob("journal*"))
+    place.unlink()
+    # One that was there is no new one, which would get the mode of the source.
+    (tmp_path / destination).mkdir(parents=True, mode=0o755)
+    done = on_this_machine(1, tmp_path, *words)
+    ended_well(done)
+    assert "earlier run" not in done.stderr and (tmp_path / destination).stat().st_mode & 0o777 == 0o755
+
+
 def test_what_failed_is_tried_again_whatever_has_become_of_it(command, tmp_path):
     source, copy = tmp_path / "source", tmp_path / "copy"
     names = ["file", "gone", "folder", "large", "first", "closed/inside"]
@@ -881,7 +902,7 @@ def test_a_large_file_that_is_begun_again_late_spoils_nothing(piece, tmp_path):
     data = os.urandom(1 << 20)
     (tmp_path / "source/large").write_bytes(data)
     begun = piece({"do": "begin", "f": "large", "k": 1, "w": 0.5})["begun"][0]
-    file = {"f": "large", "k": 1, "s": begun["s"]}
+    file = {"f": "large", "k": 1, "s": begun["s"], "ino": begun["ino"]}
     if not begun["cloned"]:
         assert piece({"do": "range", **file, "a": 0, "z": 1 << 20, "w": 0.5})["failed"] == []
     end = {"do": "end", **file, "size": 1 << 20, "mtime": begun["mtime"], "w": 0.0}
@@ -891,13 +912,65 @@ def test_a_large_file_that_is_begun_again_late_spoils_nothing(piece, tmp_path):
     assert (tmp_path / "copy/large").read_bytes() == data
 
 
+@pytest.mark.parametrize("what", ["nothing", "link", "directory", "file", "nothing above", "file above"])
+def test_a_large_file_that_is_gone_or_another_by_now_is_no_failure_but_looked_at_anew(piece, tmp_path, what):
+    large = tmp_path / "source/d/large"
+    some_files(large.parent, 1, 10)
+    (tmp_path / "copy/d").mkdir()
+    large.write_bytes(os.urandom(1 << 20))
+    begin = {"do": "begin", "f": "d/large", "k": 1, "w": 0.5}
+    begun = piece(begin, options=("--reflink=never",))["begun"][0]
+    file = {"f": "d/large", "k": 1, "s": begun["s"], "ino": begun["ino"]}
+    parts = [begin, {"do": "range", **file, "a": 0, "z": 1 << 20, "w": 0.25},
+             {"do": "end", **file, "size": 1 << 20, "mtime": begun["mtime"], "w": 0.0}]  # fmt: skip
+    large.rename(tmp_path / "old")
+    if what.endswith("above"):
+        shutil.rmtree(large.parent)
+    if what == "link":
+        large.symlink_to("nowhere")
+    elif what == "directory":
+        large.mkdir()
+    elif what == "file":
+        shutil.copy2(tmp_path / "old", large)
+        parts = parts[1:]
+    elif what == "file above":
+        large.parent.write_bytes(b"file")
+    answer = piece(*parts, once=True)
+    assert answer["again"] == [{"k": 1, "w": part["w"]} for part in parts], answer
+    assert not answer["failed"] and not answer["told"] and not answer["rest"] and answer["bytes"] == 0
+    assert not (tmp_path / "copy/d/large").exists()
+
+
+def test_a_copying_that_goes_on_takes_a_large_file_for_what_it_is_by_then(command, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    some_files(source, 3, 8 << 20)
+    os.link(source / "f2", source / "other")
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    words = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:1", "cp", "--limit", "2M", "--reflink=never"]
+    first = subprocess.Popen([*words, "source", "copy"], env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        # Of one, something is copied; the others are in the journal by then.
+        wait_until(lambda: list(copy.glob(".bytepath-fleet-*/stage-0/large-*")))
+    finally:
+        first.terminate()
+        first.wait()
+    for name in ("f0", "f1", "f2"):
+        (source / name).unlink()
+    (source / "f1").mkdir()
+    (source / "f1/below").write_bytes(b"below")
+    done = on_this_machine(1, tmp_path, "cp", "--reflink=never", "source", "copy")
+    ended_well(done)
+    assert "earlier run" in done.stderr and "cannot" not in done.stderr, done.stderr
+    assert_copied(source, copy)
+
+
 def test_a_large_file_is_on_the_device_with_its_attributes_before_it_has_its_name(piece, tmp_path, traced):
     some_files(tmp_path / "source", 1, 1000)
     trace = (*traced, "-y", "-o", str(tmp_path / "calls"), "-e", "trace=fsync,utimensat,renameat,renameat2,ioctl")
     for reflink in ("auto", "never"):
         options = ("--fsync", f"--reflink={reflink}")
         begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=options)["begun"][0]
-        file = {"f": "f0", "k": 1, "s": begun["s"]}
+        file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"]}
         if not begun["cloned"]:
             piece({"do": "range", **file, "a": 0, "z": 1000, "w": 0.5}, options=options)
         end = {"do": "end", **file, "size": 1000, "mtime": begun["mtime"], "w": 0.0}
@@ -913,7 +986,7 @@ def test_blocks_that_are_shared_are_verified_too(piece, tmp_path, traced):
     begin = {"do": "begin", "f": "f0", "k": 1, "w": 0.5}
     (begun,) = piece(begin, options=("--verify",), before=lie)["begun"]
     assert not begun["cloned"] and begun["size"] == 100_000
-    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "a": 0, "z": 100_000, "w": 0.5}
+    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "a": 0, "z": 100_000, "w": 0.5}
     (failed,) = piece(part, options=("--verify",))["failed"]
     assert "differs from" in failed["why"][0]
     # Compared, and not copied over what is shared.
@@ -928,7 +1001,7 @@ def test_a_range_that_is_written_once_more_while_its_file_is_ended_leaves_its_ti
     some_files(tmp_path / "source", 1, 300 << 10)
     os.utime(tmp_path / "source/f0", ns=(10**18, 10**18))
     begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=("--reflink=never",))["begun"][0]
-    file = {"f": "f0", "k": 1, "s": begun["s"]}
+    file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"]}
     part = {"do": "range", **file, "a": 0, "z": 300 << 10, "w": 0.5}
     with ThreadPoolExecutor() as threads:
         # Half a second between its first part and its last.
@@ -950,7 +1023,7 @@ def test_a_limit_cuts_files_so_that_pieces_end_in_time(piece, tmp_path):
     answer = piece(whole, once=True, bytes_per_second=100_000)
     assert [(found["f"], found["size"]) for found in answer["large"]] == [("f0", 300_000)] and answer["files"] == 0
     begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=("--reflink=never",))["begun"][0]
-    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "a": 0, "z": 300_000, "w": 0.5}
+    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "a": 0, "z": 300_000, "w": 0.5}
     (rest,) = piece(part, once=True, budget_ms=1, bytes_per_second=100_000)["rest"]
     assert (rest["a"], rest["z"]) == (64 << 10, 300_000)
     assert piece(whole, once=True)["files"] == 1, "without a limit it is copied at once"
@@ -1049,6 +1122,28 @@ def test_bytes_of_what_failed_do_not_count(piece, tmp_path):
     assert (answer["files"], answer["bytes"]) == (2, 2000)
 
 
+def test_a_destination_that_is_full_stops_it_also_where_a_file_that_is_replaced_made_room_again(piece, tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    with open(source / "file", "wb") as file:
+        for _ in range(100):
+            file.write(b"x" * (1 << 20))
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=90M", "none", copy], capture_output=True).returncode != 0:
+        pytest.skip("no right to mount")
+    try:
+        (copy / "run/stage-0").mkdir(parents=True)
+        (copy / "run/lists").mkdir()
+        # With another name it is replaced, not written into.
+        (copy / "file").write_bytes(b"old")
+        os.link(copy / "file", copy / "other")
+        answer = piece({"do": "tree", "d": "", "w": 1.0}, once=True)
+        assert "No space left on device" in answer["stop"] and not answer["failed"], answer
+        assert [item["n"] for item in answer["rest"]] == [["file"]] and (copy / "file").read_bytes() == b"old"
+        assert os.statvfs(copy).f_bavail * os.statvfs(copy).f_frsize >= 64 << 20, "what was written of it is gone again"
+    finally:
+        subprocess.run(["umount", copy], check=True)
+
+
 def test_sync_reaches_what_is_mounted_in_the_destination(piece, tmp_path, traced):
     inside = tmp_path / "copy/a sub"
     inside.mkdir(parents=True)
@@ -1072,6 +1167,27 @@ def test_a_path_through_a_link_and_back_is_what_the_file_system_says(command, tm
     (tmp_path / "link").symlink_to("other/folder")
     ended_well(on_this_machine(1, tmp_path, "cp", "link/../s", "link/../copy"))
     assert (tmp_path / "other/copy/file").read_bytes() == b"right" and not (tmp_path / "copy").exists()
+
+
+def test_damage_that_is_met_while_it_copies_is_told_of_with_the_remedy(command, tmp_path):
+    source, copy, path = tmp_path / "source", tmp_path / "copy", tmp_path / "journal"
+    some_files(source, 3, 10)
+    for sql in (
+        """UPDATE items SET body = '{"do":"tree","d'""",
+        "UPDATE items SET body = CAST(x'7bff' AS TEXT)",
+        "INSERT INTO meta VALUES ('files', '?')",
+    ):
+        journal = Journal(path, [str(source), str(copy), "-a"])
+        journal.set("id", "0123456789ab")
+        journal.put([{"do": "tree", "d": "", "w": 1.0}])
+        journal.db.execute(sql)
+        journal.commit()
+        journal.close()
+        done = on_this_machine(1, tmp_path, "cp", "--journal", "journal", "source", "copy")
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+        assert "cannot be used" in done.stderr and "--anew begins the copying again" in done.stderr, done.stderr
+        ended_well(on_this_machine(1, tmp_path, "cp", "--anew", "--journal", "journal", "source", "copy"))
+        assert_copied(source, copy)
 
 
 def test_a_copying_that_goes_on_is_not_forgotten(command, tmp_path):

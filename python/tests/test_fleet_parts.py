@@ -29,7 +29,7 @@ from bytepath.fleet.errors import FleetError, Lost, WrongUsage  # noqa: E402
 from bytepath.fleet.within import ended, within  # noqa: E402
 
 EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
-         "told": [], "closed": [], "begun": [], "apart": []}  # fmt: skip
+         "told": [], "closed": [], "begun": [], "apart": [], "again": []}  # fmt: skip
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_large_file_is_named_once_all_its_ranges_are_there(journal):
     journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 200 << 20, "w": 0.5}]))
     [(id, begin)] = journal.take(9)
     assert begin["do"] == "begin"
-    journal.settle([(id, begin)], answer(begun=[{"k": begin["k"], "s": "name", "cloned": False, "size": 200 << 20, "mtime": 1 << 61}]))
+    journal.settle([(id, begin)], answer(begun=[{"k": begin["k"], "s": "name", "cloned": False, "ino": 1, "size": 200 << 20, "mtime": 1 << 61}]))
     ranges = journal.take(9)
     assert [(item["a"], item["z"]) for _, item in ranges] == list(journals.cut(200 << 20))
     assert ranges[0][1]["a"] == 0 and ranges[-1][1]["z"] == 200 << 20
@@ -144,7 +144,7 @@ def test_how_far_it_is_goes_by_the_bytes_of_large_files_that_are_left(journal):
         last = journal.share()
         [(_, item)] = taken
         if item["do"] == "begin":
-            found = answer(begun=[{"k": item["k"], "s": "s", "cloned": False, "size": 128 << 20, "mtime": 1}])
+            found = answer(begun=[{"k": item["k"], "s": "s", "cloned": False, "ino": 1, "size": 128 << 20, "mtime": 1}])
         elif item["do"] == "range" and item["z"] - item["a"] > 32 << 20:
             # What is left of it comes back.
             half = item["a"] + (32 << 20)
@@ -159,7 +159,7 @@ def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(
     journal.put([tree("")])
     journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 100 << 20, "w": 0.5}]))
     [(id, begin)] = journal.take(9)
-    journal.settle([(id, begin)], answer(begun=[{"k": begin["k"], "s": "name", "cloned": False, "size": 100 << 20, "mtime": 1}]))
+    journal.settle([(id, begin)], answer(begun=[{"k": begin["k"], "s": "name", "cloned": False, "ino": 1, "size": 100 << 20, "mtime": 1}]))
     first, second = journal.take(9)
     journal.settle([first], answer(failed=[{"item": first[1], "why": ["error reading"], "errno": 5}]))
     journal.settle([second], EMPTY)
@@ -168,6 +168,35 @@ def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(
     assert journal.try_failed_again() == 1
     assert [item for _, item in journal.take(9)] == [{"do": "tree", "d": "", "n": ["big"]}]
     assert journal.unfinished() == []
+
+
+def test_a_large_file_that_is_another_meanwhile_is_forgotten_with_all_its_parts_and_looked_at_by_its_names(journal):
+    journal.put([tree("")])
+    several = [{"f": f, "ino": 7, "size": 192 << 20, "mtime": 1, "w": 0.5} for f in ("d/big", "other")]
+    journal.settle(journal.take(1), answer(w=1.0, links=several))
+    large = [{"f": "d/big", "size": 192 << 20, "w": 0.5}, {"f": "d/good", "size": 64 << 20, "w": 0.25}]
+    journal.settle(journal.take(1), answer(large=large))
+    for id, begin in journal.take(9):
+        size = 192 << 20 if begin["f"] == "d/big" else 64 << 20
+        begun = {"k": begin["k"], "s": begin["f"], "cloned": False, "ino": 1 << 63, "size": size, "mtime": 1}
+        journal.settle([(id, begin)], answer(begun=[begun]))
+    taken = journal.take(9)
+    k, = {item["k"] for _, item in taken if item["f"] == "d/big"}
+    good, = (part for part in taken if part[1]["f"] == "d/good")
+    first, second, third = (part for part in taken if part[1]["k"] == k)
+    assert first[1]["ino"] == 1 << 63
+    failed = answer(failed=[{"item": first[1], "why": ["why"]}])
+    assert journal.settle([first], failed) and journal.failures(1)[0] == 1
+    assert journal.settle([second], answer(again=[{"k": k, "w": second[1]["w"]}])) and journal.failures(1)[0] == 0
+    assert journal.get("large_left") == str(64 << 20)
+    assert not journal.settle([third], failed), "nobody waits for it any more"
+    # What is done of others in the same piece counts.
+    rest = [{**third[1], "a": 1}, {**good[1], "a": 1}]
+    assert journal.settle([third, good], answer(rest=rest, failed=[{"item": third[1], "why": ["why"]}]))
+    left = [item for _, item in journal.take(9)]
+    assert sorted(item.get("f") or f"{item['d']}/{item['n'][0]}" for item in left) == ["/other", "d/big", "d/good"]
+    assert journal.failures(1)[0] == 0 and not journal.put_links(9, 9) and journal.unfinished() == ["d/good"]
+    assert journal.get("large_left") == str((64 << 20) - 1)
 
 
 def test_the_first_name_of_a_file_is_copied_and_the_others_become_names_of_it(journal):
@@ -295,7 +324,7 @@ def test_a_large_file_that_is_forgotten_is_missed(journal):
     journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 200 << 20, "w": 0.5}]))
     assert journal.unfinished() == ["big"]
     (begin,) = journal.take(1)
-    journal.settle([begin], answer(begun=[{"k": begin[1]["k"], "s": "name", "cloned": True, "size": 200 << 20, "mtime": 1}]))
+    journal.settle([begin], answer(begun=[{"k": begin[1]["k"], "s": "name", "cloned": True, "ino": 1, "size": 200 << 20, "mtime": 1}]))
     end = journal.take(1)
     assert end[0][1]["do"] == "end" and journal.unfinished() == ["big"]
     journal.settle(end, EMPTY)
@@ -338,6 +367,28 @@ def test_a_journal_that_was_hardly_begun_or_is_damaged_is_forgotten(tmp_path, le
     assert journals.forget(path) is None and not list(tmp_path.iterdir())
 
 
+def test_a_journal_with_damaged_pages_or_values_is_told_of_with_the_remedy(tmp_path):
+    path, words = tmp_path / "a.journal", ["from", "to"]
+    for sql in ("UPDATE meta SET v = '[\"from' WHERE k = 'words'", "UPDATE meta SET v = CAST(x'ff' AS TEXT) WHERE k = 'words'"):
+        Journal(path, words).close()
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute(sql)
+            db.commit()
+        with pytest.raises(FleetError, match="cannot be used.*--anew"):
+            Journal(path, words)
+        journals.forget(path)
+    journal = Journal(path, words)
+    journal.put(tree(f"a{number}") for number in range(2000))
+    journal.commit()
+    journal.close()
+    # What says whose it is stands before.
+    pages = path.read_bytes()
+    path.write_bytes(pages[: 16 << 10] + b"\xa5" * (len(pages) - (16 << 10)))
+    with pytest.raises(FleetError, match="cannot be used.*--anew"):
+        Journal(path, words)
+    assert journals.forget(path) is None and not list(tmp_path.iterdir())
+
+
 def test_a_journal_is_removed_under_its_lock_and_a_lock_that_was_removed_is_none(tmp_path, monkeypatch):
     path = tmp_path / "a.journal"
     first = Journal(path, ["from", "to"])
@@ -363,6 +414,23 @@ def test_a_journal_is_removed_under_its_lock_and_a_lock_that_was_removed_is_none
     with pytest.raises(FleetError, match="another process is at this copying"):
         Journal(path, ["from", "to"])
     second.close()
+
+
+def test_a_journal_that_a_link_leads_to_has_one_user_by_all_its_names(tmp_path):
+    path, link = tmp_path / "a.journal", tmp_path / "link"
+    link.symlink_to("a.journal")
+    first = Journal(link, ["from", "to"])
+    for name in (path, link):
+        for use in (lambda path: Journal(path, ["from", "to"]), journals.forget):
+            with pytest.raises(FleetError, match="another process is at this copying"):
+                use(name)
+    assert not list(tmp_path.glob("link.*")), "what belongs to it lies beside it"
+    first.remove()
+    assert list(tmp_path.iterdir()) == [link]
+    first = Journal(path, ["from", "to"])
+    first.close()
+    journals.forget(link)
+    assert list(tmp_path.iterdir()) == [link]
 
 
 def machine(name, medians, **settings):

@@ -16,7 +16,7 @@ mod large;
 mod walk;
 mod words;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, Write as _};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,7 @@ use super::entry::Shared;
 use super::hand::Hand;
 use super::ledger::Ledger;
 use super::options::Options as CopyOptions;
+use super::place::Follow;
 use super::progress::Tally;
 use super::seen::{Identity, identity};
 use super::settings::{Preserve, Settings};
@@ -43,7 +44,8 @@ use super::voice::{Said, Voice};
 use crate::classic::Called;
 use crate::sys::own_files;
 use ground::Ground;
-use words::{Answer, Failed, Item, Request};
+use walk::joined_below;
+use words::{Answer, Failed, Item, Request, Tree};
 
 /// Do what standard input asks for of a copying that several processes share, an answer a line
 #[derive(Args)]
@@ -257,8 +259,10 @@ impl Work<'_> {
         match item {
             Item::Tree(tree) => self.tree(tree),
             Item::Begin { f, k, w } => self.begin(f, k, w),
-            Item::Range { f, k, s, a, z, w } => self.range(f, (k, s), (a, z), w),
-            Item::End { f, k, s, size, mtime, w } => self.end(f, (k, s), (size, mtime), w),
+            Item::Range { f, k, s, ino, a, z, w } => self.range(f, (k, s, ino), (a, z), w),
+            Item::End { f, k, s, ino, size, mtime, w } => {
+                self.end(f, (k, s, ino), (size, mtime), w)
+            }
             Item::Links { links } => self.links(links),
             Item::Attributes { l, a } => self.attributes(l, a),
             Item::Closed { dirs, new } => self.closed(&dirs, new),
@@ -300,12 +304,11 @@ impl Work<'_> {
     }
 
     fn failed_for(&mut self, item: Item, said: Vec<Said>) {
-        self.bytes_in_vain += self.shared.hand.bytes() - self.bytes_before;
-        self.begins();
+        self.was_in_vain();
         let errno = said.iter().find_map(|said| said.1);
         // An attribute that a file has no room for is told so as well.
         let full = match errno {
-            Some(Errno::NOSPC) => !self.process.ground.has_room(),
+            Some(Errno::NOSPC) => !self.process.ground.has_room(self.data_bytes(&item)),
             errno => errno == Some(Errno::DQUOT),
         };
         let why: Vec<String> = said.into_iter().map(|said| said.0).collect();
@@ -320,6 +323,30 @@ impl Work<'_> {
         }
         let errno = errno.map(Errno::raw_os_error);
         self.answer.failed.push(Failed { item, why, errno });
+    }
+
+    /// The bytes of data that the files of an item have: what was written of one that is to replace
+    /// another is gone again.
+    fn data_bytes(&self, item: &Item) -> u64 {
+        let of = |path: &OsStr| {
+            let (source, _) = self.process.ground.places(path).ok()?;
+            source.stat(Follow::No).ok().map(|stat| stat.st_blocks.cast_unsigned() * 512)
+        };
+        match item {
+            Item::Tree(Tree { d, n: Some(names), .. }) => {
+                names.iter().filter_map(|name| of(&joined_below(&d.0, &name.0))).sum()
+            }
+            Item::Begin { f, .. } | Item::Range { f, .. } | Item::End { f, .. } => {
+                of(&f.0).unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// What was copied since it began does not count.
+    fn was_in_vain(&mut self) {
+        self.bytes_in_vain += self.shared.hand.bytes() - self.bytes_before;
+        self.begins();
     }
 
     /// As [`Work::failed`], with the message.

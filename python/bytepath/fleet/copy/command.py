@@ -173,8 +173,6 @@ async def run(arguments: argparse.Namespace) -> int:
             raise FleetError(f"no folder for the journal, {path.parent}: {error.strerror}") from error
     forgotten = journals.forget(path) if arguments.anew else None
     journal = Journal(path, [source, destination, *words])
-    if forgotten:
-        journal.set("forgotten", forgotten)
     resumed = not journal.is_new
     if resumed:
         files.say(f"going on with an earlier run (journal {path}; --anew begins again)")
@@ -184,6 +182,8 @@ async def run(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     keep = True
     try:
+        if forgotten:
+            journal.set("forgotten", forgotten)
         outcome = await Run(options, journal).copy()
         keep = bool(outcome.failed)
     except Taken:
@@ -194,11 +194,13 @@ async def run(arguments: argparse.Namespace) -> int:
         # Nothing was begun yet, and nothing is to be forgotten: there is nothing to go on with.
         keep = resumed or bool(forgotten) or journal.get("made") is not None
         raise
-    except sqlite3.Error as error:
+    except sqlite3.OperationalError as error:
         raise FleetError(
             f"the journal {path} cannot be kept ({error}); what it knows so far is on disk, and the same command goes on "
             "from there once it can"
         ) from error
+    except sqlite3.Error as error:
+        raise journals.unusable(path, error) from error
     finally:
         if keep:
             journal.close()

@@ -94,6 +94,11 @@ class Ground:
         first = machines[0]
         return bool(await _ask(client, first.workers[0], first.name, worker.is_directory, self.run))
 
+    async def is_untouched(self, client: Client, machines: list[Machine]) -> bool:
+        """Whether nothing was made for the copying that was not there before."""
+        first, path = machines[0], self.destination if self.is_new else self.run
+        return not await _ask(client, first.workers[0], first.name, worker.is_directory, path)
+
     async def agree(self, client: Client, machines: list[Machine]) -> None:
         """Sees that the destination is one storage: what one machine writes there, the others find."""
         path, word = self._mark(), uuid.uuid4().hex

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import FleetError
 from .progress import size
 
-FORMAT = "5"
+FORMAT = "6"
 
 RANGE_BYTES_MIN = 64 << 20
 LOCKS_MAX = 100
@@ -27,7 +27,7 @@ RANGES_MAX = 4096
 """Ranges that a file is cut into, at most."""
 
 _START = b"SQLite format 3\0"
-_WORDS = "SELECT v FROM meta WHERE k = 'words'"
+_WORDS = "SELECT 1 FROM meta WHERE k = 'words'"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v TEXT) WITHOUT ROWID;
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS firsts (ino INTEGER, size INTEGER, mtime INTEGER, f T
                                    PRIMARY KEY (ino, size, mtime, f)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS apart (name TEXT, f TEXT, PRIMARY KEY (name, f)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS links (id INTEGER PRIMARY KEY, f TEXT NOT NULL, name TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, mtime TEXT,
+CREATE TABLE IF NOT EXISTS large (k INTEGER PRIMARY KEY AUTOINCREMENT, f TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, ino TEXT, mtime TEXT,
                                   open INTEGER NOT NULL DEFAULT 0, w REAL NOT NULL, s TEXT);
 CREATE TABLE IF NOT EXISTS attributes (l TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS closed (f TEXT PRIMARY KEY, depth INTEGER NOT NULL) WITHOUT ROWID;
@@ -58,10 +58,11 @@ class Journal:
     """What is left to be done. Every change is on disk once `commit` is back."""
 
     def __init__(self, path: Path, words: list[str]) -> None:
-        self.path = path
+        self.path = path = _real(path)
         self._lock = _locked(path)
         try:
             self.db = sqlite3.connect(path, isolation_level=None)
+            self.db.text_factory = _text
             self.db.execute("PRAGMA journal_mode=WAL")
             self.db.execute("PRAGMA synchronous=FULL")
             self.db.execute("PRAGMA cache_size=-8192")
@@ -73,18 +74,18 @@ class Journal:
                 self.set("words", json.dumps(words))
                 self.set("phase", "files")
             self.db.execute("COMMIT")
+            is_ours = self.get("format") == FORMAT and _loaded(self.get("words") or "[]") == words
+            if is_ours:
+                self.give_back()
+                # What is in the source may have changed since.
+                self.db.execute("DELETE FROM apart")
+                self.db.execute("BEGIN")
         except sqlite3.DatabaseError as error:
             os.close(self._lock)
-            raise FleetError(
-                f"the journal {path} cannot be used ({error}); --anew begins the copying again without it"
-            ) from error
-        if self.get("format") != FORMAT or json.loads(self.get("words") or "[]") != words:
+            raise unusable(path, error) from error
+        if not is_ours:
             self.close()
             raise FleetError(f"{path} is the journal of another copying; name another file with --journal, or use --anew")
-        self.give_back()
-        # What is in the source may have changed since.
-        self.db.execute("DELETE FROM apart")
-        self.db.execute("BEGIN")
 
     def close(self) -> None:
         self.db.close()
@@ -115,13 +116,20 @@ class Journal:
     def set(self, key: str, value: str) -> None:
         self.db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v", (key, value))
 
+    def unset(self, key: str) -> None:
+        self.db.execute("DELETE FROM meta WHERE k = ?", (key,))
+
     def add_to(self, key: str, count: int | float) -> None:
         if count:
-            self.set(key, repr(type(count)(self.get(key, "0") or 0) + count))
+            self.set(key, repr(self.number(key) + count))
+
+    def number(self, key: str) -> Any:
+        """A count, or a share; 0 where nothing was ever added to it."""
+        return _loaded(self.get(key) or "0")
 
     def seen(self) -> dict[str, str]:
         """The names of all machines that took part, by their keys."""
-        found: dict[str, str] = json.loads(self.get("machines", "{}") or "{}")
+        found: dict[str, str] = _loaded(self.get("machines") or "{}")
         return found
 
     def set_seen(self, machines: dict[str, str]) -> None:
@@ -131,7 +139,7 @@ class Journal:
 
     def so_far(self) -> str:
         """What is said where a copying ends before all is done."""
-        files, moved = (int(self.get(key, "0") or 0) for key in ("files", "bytes"))
+        files, moved = self.number("files"), self.number("bytes")
         return (
             f"{files} files ({size(moved)}) are copied, and the journal knows which; the same command goes on from there"
         )
@@ -139,8 +147,8 @@ class Journal:
     def share(self) -> float:
         """How far it is, as far as that can be told: by the shares of directories, and not further than the bytes of large files
         that are known to be left allow, however small their shares."""
-        done, left = (int(self.get(key, "0") or 0) for key in ("bytes", "large_left"))
-        share = float(self.get("w", "0") or 0)
+        done, left = self.number("bytes"), self.number("large_left")
+        share = float(self.number("w"))
         return min(share, done / (done + left)) if left > 0 else share
 
     # -- work --
@@ -160,7 +168,7 @@ class Journal:
         for id, body in self.db.execute(query, (most,)):
             if taken and weight < 0:
                 break
-            taken.append((id, json.loads(body)))
+            taken.append((id, _loaded(body)))
             weight -= taken[-1][1].get("w", 0.0)
         self.db.executemany("UPDATE items SET taken = 1 WHERE id = ?", [(id,) for id, _ in taken])
         return taken
@@ -176,13 +184,24 @@ class Journal:
 
     def is_open(self, ids: list[int]) -> bool:
         """Whether this work is still to be done: not if somebody else did it meanwhile."""
+        return bool(self._open(ids))
+
+    def _open(self, ids: list[int]) -> set[int]:
         marks = ",".join("?" * len(ids))
-        return bool(self.db.execute(f"SELECT 1 FROM items WHERE id IN ({marks}) LIMIT 1", ids).fetchone())
+        return {row[0] for row in self.db.execute(f"SELECT id FROM items WHERE id IN ({marks})", ids)}
 
     def settle(self, taken: list[tuple[int, dict[str, Any]]], answer: dict[str, Any]) -> bool:
         """Takes over what was answered about work; false if it had been answered before."""
-        if not self.is_open([id for id, _ in taken]):
+        found = self._open([id for id, _ in taken])
+        if not found:
             return False
+        dropped = {item["k"] for id, item in taken if id not in found}
+        if dropped:
+            # Large files that others found to be other ones meanwhile: nothing is left of that work.
+            taken = [(id, item) for id, item in taken if id in found]
+            for key in ("rest", "begun"):
+                answer[key] = [item for item in answer[key] if item.get("k") not in dropped]
+            answer["failed"] = [failed for failed in answer["failed"] if failed["item"].get("k") not in dropped]
         self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in taken])
         # Before a file that was begun has another size.
         self.add_to("large_left", -sum(self._large_bytes(item) for _, item in taken))
@@ -211,6 +230,8 @@ class Journal:
         left = {item["k"] for item in [*answer["rest"], *(failed["item"] for failed in answer["failed"])] if "k" in item}
         whole = [(item["k"],) for _, item in taken if item["do"] == "end" and item["k"] not in left]
         self.db.executemany("UPDATE large SET open = -1 WHERE k = ?", whole)
+        for again in answer["again"]:
+            self._again(again["k"], again["w"])
         return True
 
     def _large_bytes(self, item: dict[str, Any]) -> int:
@@ -234,12 +255,12 @@ class Journal:
     def _begun(self, begun: dict[str, Any]) -> None:
         row = self.db.execute("SELECT f, w FROM large WHERE k = ?", (begun["k"],)).fetchone()
         path, weight = row
-        file = {"f": path, "k": begun["k"], "s": begun["s"]}
+        file = {"f": path, "k": begun["k"], "s": begun["s"], "ino": begun["ino"]}
         size, end = begun["size"], {"do": "end", **file, "size": begun["size"]}
         ranges = [] if begun["cloned"] else list(cut(size))
         self.db.execute(
-            "UPDATE large SET size = ?, mtime = ?, open = ?, s = ? WHERE k = ?",
-            (size, str(begun["mtime"]), len(ranges), begun["s"], begun["k"]),
+            "UPDATE large SET size = ?, ino = ?, mtime = ?, open = ?, s = ? WHERE k = ?",
+            (size, str(begun["ino"]), str(begun["mtime"]), len(ranges), begun["s"], begun["k"]),
         )
         if not ranges:
             self.put([{**end, "mtime": begun["mtime"], "w": 0.0}])
@@ -256,11 +277,36 @@ class Journal:
                 # The rest of a range counts as one again, and one that failed is never over.
                 self.db.execute("UPDATE large SET open = open + 1 WHERE k = ?", (item["k"],))
         for k in set(ended):
-            query = "SELECT f, size, mtime, s FROM large WHERE k = ? AND open = 0"
+            query = "SELECT f, size, ino, mtime, s FROM large WHERE k = ? AND open = 0"
             row = self.db.execute(query, (k,)).fetchone()
             if row:
-                path, size, mtime, s = row
-                self.put([{"do": "end", "f": path, "k": k, "s": s, "size": size, "mtime": int(mtime), "w": 0.0}])
+                path, size, ino, mtime, s = row
+                file = {"f": path, "k": k, "s": s, "ino": int(ino)}
+                self.put([{"do": "end", **file, "size": size, "mtime": int(mtime), "w": 0.0}])
+
+    def _again(self, k: int, weight: float) -> None:
+        """Forgets a large file, which is gone or another one by now, with all that was yet to be done of it, and has its names
+        looked at anew."""
+        row = self.db.execute("SELECT f FROM large WHERE k = ?", (k,)).fetchone()
+        if row is None:
+            # Another part of it told so before.
+            self.add_to("w", weight)
+            return
+        query = "SELECT id, body FROM items WHERE rank >= ?"
+        rows = self.db.execute(query, (min(_RANKS.values()),)).fetchall()
+        left = [(id, item) for id, item in ((id, _loaded(body)) for id, body in rows) if item["k"] == k]
+        self.add_to("large_left", -sum(self._large_bytes(item) for _, item in left))
+        self.db.executemany("DELETE FROM items WHERE id = ?", [(id,) for id, _ in left])
+        failed = self.db.execute("SELECT id, body FROM failed").fetchall()
+        self.db.executemany("DELETE FROM failed WHERE id = ?", [(id,) for id, body in failed if _loaded(body).get("k") == k])
+        self.db.execute("DELETE FROM large WHERE k = ?", (k,))
+        weight += sum(item["w"] for _, item in left)
+        self._put_names([row[0], *self._forgotten_names([row[0]])], weight)
+
+    def _put_names(self, names: list[str], weight: float = 0.0) -> None:
+        """Has names looked at, whatever they are by now."""
+        found, share = (name.rpartition("/") for name in names), {"w": weight / len(names)} if weight else {}
+        self.put({"do": "tree", "d": folder, "n": [name], **share} for folder, _, name in found)
 
     def _close(self, paths: Iterable[str]) -> None:
         rows = [(path, path.count("/") + 1 if path else 0) for path in paths]
@@ -268,7 +314,7 @@ class Journal:
 
     def unfinished(self) -> list[str]:
         """Large files that are not whole, though nothing of them is left to be done, and nothing failed."""
-        failed = {json.loads(row[0]).get("k") for row in self.db.execute("SELECT body FROM failed")}
+        failed = {_loaded(row[0]).get("k") for row in self.db.execute("SELECT body FROM failed")}
         return [path for k, path in self.db.execute("SELECT k, f FROM large WHERE open != -1") if k not in failed]
 
     def _several(self, found: dict[str, Any]) -> None:
@@ -330,7 +376,7 @@ class Journal:
         """Files that were not copied, by the names that were tried."""
         found = set()
         for (body,) in self.db.execute("SELECT body FROM failed"):
-            item = json.loads(body)
+            item = _loaded(body)
             if item["do"] == "tree":
                 found.update(_below(item["d"], name) for name in item.get("n") or [])
             elif "f" in item:
@@ -358,7 +404,7 @@ class Journal:
         """Keeps directories open in which, or below which, something failed: it could not be tried again there."""
         held = set()
         for (body,) in self.db.execute("SELECT body FROM failed"):
-            for folder in _folders(json.loads(body)):
+            for folder in _folders(_loaded(body)):
                 while folder not in held:
                     held.add(folder)
                     folder = folder.rpartition("/")[0]
@@ -381,7 +427,7 @@ class Journal:
         rows = self.db.execute("SELECT body FROM failed ORDER BY id").fetchall()
         files: list[str] = []
         for (body,) in rows:
-            item = json.loads(body)
+            item = _loaded(body)
             # What is made in a directory changes its time, which it may have had already.
             self._close(folder for folder in _folders(item) if folder)
             if item["do"] in ("begin", "range", "end"):
@@ -399,7 +445,7 @@ class Journal:
             else:
                 self.put([item])
         files += self._forgotten_names(files)
-        self.put({"do": "tree", "d": folder, "n": [name]} for folder, _, name in (file.rpartition("/") for file in files))
+        self._put_names(files)
         self._close([row[0] for row in self.db.execute("SELECT f FROM open")])
         self.db.execute("DELETE FROM open")
         self.db.execute("DELETE FROM failed")
@@ -444,6 +490,27 @@ def cut(size: int) -> Iterable[tuple[int, int]]:
     return ((at, min(at + each, size)) for at in range(0, size, each))
 
 
+def unusable(path: Path, error: Exception) -> FleetError:
+    """What is said of a journal that cannot be read: no later try finds in it what is gone."""
+    return FleetError(f"the journal {path} cannot be used ({error}); --anew begins the copying again without it")
+
+
+def _text(value: bytes) -> str:
+    # SQLite's own answer to what is no text is an OperationalError, as if another try could read it.
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise sqlite3.DatabaseError(f"a text in it is none: {error}") from error
+
+
+def _loaded(text: str) -> Any:
+    """A value that was written down; one that is none is damage to the journal, as a page is that SQLite cannot read."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise sqlite3.DatabaseError(f"an entry in it is none: {error}") from error
+
+
 def _signed(number: int) -> int:
     # SQLite's integers have 64 bits with a sign.
     return number - (1 << 64) if number >= 1 << 63 else number
@@ -461,6 +528,11 @@ def ids_of(path: Path) -> list[str]:
     except sqlite3.DatabaseError:
         return []
     return [id for (value,) in rows for id in value.split()]
+
+
+def _real(path: Path) -> Path:
+    """The one name of a journal, however many links lead to it: its lock lies beside it, and it is what is removed."""
+    return Path(os.path.realpath(path))
 
 
 def _locked(path: Path) -> int:
@@ -510,6 +582,7 @@ def _refuse_what_is_none(path: Path) -> None:
 
 def forget(path: Path) -> str | None:
     """Removes a journal that nobody is at; the ids of its copying, and of those that it was to forget."""
+    path = _real(path)
     lock = _locked(path)
     try:
         ids = ids_of(path)

@@ -64,7 +64,7 @@ ITEMS_MAX = 64
 ATTEMPTS_MAX = 5
 
 _EMPTY = {"files": 0, "bytes": 0, "directories": 0, "w": 0.0, "rest": [], "large": [], "links": [], "failed": [],
-          "told": [], "closed": [], "begun": [], "apart": []}  # fmt: skip
+          "told": [], "closed": [], "begun": [], "apart": [], "again": []}  # fmt: skip
 
 Piece = Callable[[dict[str, Any], bytes], bytes]
 """What does a piece on a worker."""
@@ -181,7 +181,7 @@ class Pieces:
             self._tell_how_far()
 
     def _tell_how_far(self) -> None:
-        count, bytes = (int(self.journal.get(key, "0") or 0) for key in ("files", "bytes"))
+        count, bytes = self.journal.number("files"), self.journal.number("bytes")
         share, workers = self.journal.share(), self.members.workers()
         self.progress.look(count, bytes, share, workers)
         job, now = metrics.job(), time.monotonic()
@@ -207,7 +207,7 @@ class Pieces:
 
     def _share(self) -> float:
         """What part of all work is done, as far as that is known."""
-        return float(self.journal.get("w", "0") or 0)
+        return float(self.journal.number("w"))
 
     def _fly(self, client: Client, flight: Flight, stage: int, workers: list[str] | None = None) -> None:
         request = {"items": [item for _, item in flight.taken], "budget_ms": flight.budget_ms, "stage": stage}

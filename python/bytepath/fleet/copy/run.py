@@ -74,7 +74,7 @@ class Run:
         return self.outcome
 
     def _counts(self) -> dict[str, int]:
-        return {key: int(self.journal.get(key, "0") or 0) for key in ("files", "bytes", "directories")}
+        return {key: self.journal.number(key) for key in ("files", "bytes", "directories")}
 
     async def _by(self, client: Client) -> None:
         self.ground.session = uuid.uuid4().hex
@@ -105,7 +105,7 @@ class Run:
         # A stage that was ended is never made again: somebody who is late would find it.
         left = [number for name, number in STAGE.items() if PHASES.index(self._phase()) <= PHASES.index(name)]
         try:
-            await self.pieces.alone(client, [{"do": "prepare", "stages": left}])
+            await self._prepare(client, left)
             await self.ground.agree(client, machines)
             await self.ground.be_alone(client, machines, leave=not self.journal.get("prepared"))
             self.journal.set("prepared", "1")
@@ -119,6 +119,20 @@ class Run:
             raise
         finally:
             self.outcome.machines = max(self.outcome.machines, len(self.members.seen))
+
+    async def _prepare(self, client: Client, stages: list[int]) -> None:
+        """Makes what the work needs in the destination."""
+        try:
+            await self.pieces.alone(client, [{"do": "prepare", "stages": stages}])
+        except Lost:
+            raise
+        except FleetError as error:
+            if self.outcome.resumed or not await self.ground.is_untouched(client, self.members.machines):
+                raise
+            # There is nothing to go on with: whoever makes the destination meanwhile has not made a new one of ours.
+            self.journal.unset("made")
+            self.journal.commit()
+            raise FleetError(first_line(error)) from error
 
     def _phase(self) -> str:
         phase = self.journal.get("phase")

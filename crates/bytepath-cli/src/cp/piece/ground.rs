@@ -74,14 +74,14 @@ impl Ground {
         self.made.replace(self.made.get() + 1)
     }
 
-    /// Whether there is much room in the destination, as far as it tells.
-    pub(super) fn has_room(&self) -> bool {
+    /// Whether there is much room in the destination besides so many bytes, as far as it tells.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
         const BYTES: u64 = 64 << 20;
         const FILES: u64 = 1000;
         rustix::fs::statvfs(&self.sink).is_ok_and(|room| {
             // Some file systems count no inodes.
             let files = room.f_files == 0 || room.f_favail >= FILES;
-            files && room.f_bavail.saturating_mul(room.f_frsize) >= BYTES
+            files && room.f_bavail.saturating_mul(room.f_frsize) >= bytes.saturating_add(BYTES)
         })
     }
 

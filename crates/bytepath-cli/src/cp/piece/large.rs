@@ -11,7 +11,8 @@ use rustix::fs::{Advice, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::Work;
-use super::words::{Begun, Item, Name};
+use super::ground::Side;
+use super::words::{Again, Begun, Item, Name};
 use crate::cp::atomic;
 use crate::cp::attributes::Subject;
 use crate::cp::data::{Data, SinkEnd};
@@ -42,13 +43,35 @@ impl Work<'_> {
                 self.answer.w += if begun.cloned { w } else { 0.0 };
                 self.answer.begun.push(begun);
             }
+            Err(_) if self.is_another(&f, None) => self.again(k, w),
             Err(_) => self.failed(Item::Begin { f, k, w }),
         }
+    }
+
+    /// Whether a large file was removed since it was found, or is another by now.
+    fn is_another(&self, f: &Name, ino: Option<u64>) -> bool {
+        match self.process.ground.places(&f.0) {
+            Ok((source, _)) => match source.stat(Follow::No) {
+                Ok(stat) => !is_regular(&stat) || ino.is_some_and(|ino| ino != stat.st_ino),
+                Err(errno) => errno == Errno::NOENT,
+            },
+            Err((side, errno)) => {
+                side == Side::Source && matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+            }
+        }
+    }
+
+    /// Has the name looked at anew, as if the file had not been found; that is no failure.
+    fn again(&mut self, k: u64, w: f64) {
+        let _ = self.shared.voice.take_gathered();
+        self.was_in_vain();
+        self.answer.again.push(Again { k, w });
     }
 
     fn begun(&self, f: &Name, k: u64) -> Done<Begun> {
         let (pair, stat) = self.large(f)?;
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
+        self.still(&pair, is_regular(&stat))?;
         if pair.sink.stat(Follow::No).is_ok_and(|there| is_directory(&there)) {
             // Before all of it is copied for nothing.
             let to = q(&pair.sink.shown);
@@ -92,27 +115,36 @@ impl Work<'_> {
             staged = whole;
         }
         let s = Name(staged.name);
-        Ok(Begun { k, s, cloned: cloned && !compared, size, mtime: mtime(&stat) })
+        let (ino, mtime) = (stat.st_ino, mtime(&stat));
+        Ok(Begun { k, s, cloned: cloned && !compared, ino, size, mtime })
     }
 
     /// Copies a part of a file.
-    pub(super) fn range(&mut self, f: Name, (k, s): (u64, Name), (a, z): (u64, u64), w: f64) {
+    pub(super) fn range(
+        &mut self,
+        f: Name,
+        (k, s, ino): (u64, Name, u64),
+        (a, z): (u64, u64),
+        w: f64,
+    ) {
         let mut at = a;
-        match self.ranged(&f, &s, (&mut at, z)) {
+        match self.ranged((&f, ino), &s, (&mut at, z)) {
             Ok(()) => {
                 let left = if z > a { (z - at) as f64 / (z - a) as f64 } else { 0.0 };
                 self.answer.w += w * (1.0 - left);
                 if at < z && !self.answer.fenced {
-                    self.answer.rest.push(Item::Range { f, k, s, a: at, z, w: w * left });
+                    self.answer.rest.push(Item::Range { f, k, s, ino, a: at, z, w: w * left });
                 }
             }
-            Err(_) => self.failed(Item::Range { f, k, s, a: at, z, w }),
+            Err(_) if self.is_another(&f, Some(ino)) => self.again(k, w),
+            Err(_) => self.failed(Item::Range { f, k, s, ino, a: at, z, w }),
         }
     }
 
-    fn ranged(&mut self, f: &Name, s: &Name, (at, z): (&mut u64, u64)) -> Done {
+    fn ranged(&mut self, (f, ino): (&Name, u64), s: &Name, (at, z): (&mut u64, u64)) -> Done {
         let (pair, stat) = self.large(f)?;
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
+        self.still(&pair, stat.st_ino == ino)?;
         let staged = self.staged(s, &pair)?;
         let said =
             |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
@@ -214,26 +246,29 @@ impl Work<'_> {
     }
 
     /// Gives a file whose ranges are copied its attributes and its name.
-    pub(super) fn end(&mut self, f: Name, (k, s): (u64, Name), (size, mtime): (u64, i64), w: f64) {
-        match self.ended(&f, &s, (size, mtime)) {
+    pub(super) fn end(
+        &mut self,
+        f: Name,
+        (k, s, ino): (u64, Name, u64),
+        (size, mtime): (u64, i64),
+        w: f64,
+    ) {
+        match self.ended(&f, &s, (ino, size, mtime)) {
             Ok(()) => {
                 self.hand().file_done();
                 self.answer.w += w;
             }
-            Err(_) => self.failed(Item::End { f, k, s, size, mtime, w }),
+            Err(_) if self.is_another(&f, Some(ino)) => self.again(k, w),
+            Err(_) => self.failed(Item::End { f, k, s, ino, size, mtime, w }),
         }
     }
 
-    fn ended(&self, f: &Name, s: &Name, expected: (u64, i64)) -> Done {
+    fn ended(&self, f: &Name, s: &Name, expected: (u64, u64, i64)) -> Done {
         let voice = self.shared.voice;
         let (pair, stat) = self.large(f)?;
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
-        if (u64::try_from(stat.st_size).unwrap_or(0), self::mtime(&stat)) != expected {
-            let name = q(&pair.source.shown);
-            return Err(
-                voice.wrong(format!("{name} was changed while it was copied; copy it again"))
-            );
-        }
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        self.still(&pair, (stat.st_ino, size, self::mtime(&stat)) == expected)?;
         let staged = self.staged(s, &pair)?;
         let failed = |errno| {
             voice.failed(format!("cannot create regular file {}", q(&pair.sink.shown)), errno)
@@ -265,6 +300,13 @@ impl Work<'_> {
                 renamed.map_err(failed).and_then(|()| self.set_times_back(&pair, &copy.open, &stat))
             }
         }
+    }
+
+    /// Refuses a source that is not what it was.
+    fn still(&self, pair: &Pair, is_same: bool) -> Done {
+        let name = q(&pair.source.shown);
+        let what = || format!("{name} was changed while it was copied; copy it again");
+        if is_same { Ok(()) } else { Err(self.shared.voice.wrong(what())) }
     }
 
     /// Sees that a file has its name already, and is as it is to be.

@@ -461,7 +461,7 @@ fn line(kind: u8, name: &OsStr) -> Vec<u8> {
     [&[kind], name.as_bytes(), b"\0"].concat()
 }
 
-fn joined_below(path: &OsStr, name: &OsStr) -> std::ffi::OsString {
+pub(super) fn joined_below(path: &OsStr, name: &OsStr) -> std::ffi::OsString {
     if path.is_empty() { name.to_owned() } else { joined(path, name) }
 }
 

@@ -71,9 +71,9 @@ pub(super) enum Item {
     /// Makes the file that ranges are copied to, or a clone.
     Begin { f: Name, k: u64, w: f64 },
     /// Copies the bytes from `a` to `z`.
-    Range { f: Name, k: u64, s: Name, a: u64, z: u64, w: f64 },
+    Range { f: Name, k: u64, s: Name, ino: u64, a: u64, z: u64, w: f64 },
     /// Gives a file whose ranges are copied its attributes and its name.
-    End { f: Name, k: u64, s: Name, size: u64, mtime: i64, w: f64 },
+    End { f: Name, k: u64, s: Name, ino: u64, size: u64, mtime: i64, w: f64 },
     /// Gives files more names: the one that there is, the one that is to be.
     Links { links: Vec<(Name, Name)> },
     /// Gives the directories that a list names their attributes, from byte `a` on.
@@ -142,6 +142,8 @@ pub(super) struct Answer {
     pub(super) apart: Vec<Apart>,
     /// Files that were begun: whether they are whole already, their sizes, their times.
     pub(super) begun: Vec<Begun>,
+    /// Large files that are gone, or others by now: nothing more of them is to be done.
+    pub(super) again: Vec<Again>,
     /// Share of the whole work that was done.
     pub(super) w: f64,
     /// Why nothing more can be done at all: the destination is full.
@@ -183,8 +185,17 @@ pub(super) struct Begun {
     /// What it is called in the stage, as no other beginning of it is.
     pub(super) s: Name,
     pub(super) cloned: bool,
+    /// Without its device, as in [`Several`].
+    pub(super) ino: u64,
     pub(super) size: u64,
     pub(super) mtime: i64,
+}
+
+/// A large file whose name is to be looked at anew, and the share of the work that this was.
+#[derive(Debug, Serialize)]
+pub(super) struct Again {
+    pub(super) k: u64,
+    pub(super) w: f64,
 }
 
 /// What could not be done, so that it can be tried again, and why.

@@ -8,7 +8,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar
 
@@ -154,7 +154,7 @@ def copy(
         own = [t for t in (opened_source.timeout, opened_sink.timeout) if t is not None]
         asked["stall"] = min(own) if own else None
     begin_at = (_count("source_offset", source_offset), _count("sink_offset", sink_offset))
-    with _Both(opened_source, opened_sink, begin_at, asked, verify) as ends:
+    with _open_both(opened_source, opened_sink, begin_at, asked, verify) as ends:
         with teller(progress, lambda: ends.total(given)) as tell:
             # After all that may be refused: what is taken from a pipe here cannot be put back, nor into a sink
             # what it held.
@@ -174,7 +174,7 @@ def _deliver(
     ahead: bytes, sink: int, asked: dict[str, Any], tell: Callable[[int], None] | None
 ) -> _bytepath.Moved:
     """Brings what was read ahead to the sink, as all else is: from a file, by whatever route."""
-    with _file_of(ahead) as file:
+    with closing(_file_of(ahead)) as file:
         by_any = {**asked, "limit": None, "route": None, "profile": None, "any_order": False}
         try:
             return _bytepath.move_bytes(file.fileno(), sink, by_any, tell)
@@ -186,12 +186,13 @@ def _deliver(
             raise
 
 
-def _file_of(ahead: bytes) -> IO[bytes]:
+def _file_of(ahead: bytes) -> _bytepath.Held:
     """A file in memory of these bytes, at its beginning."""
     try:
-        file = open(os.memfd_create("bytepath-read-ahead"), "w+b")
-        file.write(ahead)
-        file.seek(0)
+        file = _bytepath.Held(os.memfd_create, "bytepath-read-ahead")
+        with open(file.fileno(), "wb", closefd=False) as writes:
+            writes.write(ahead)
+        os.lseek(file.fileno(), 0, os.SEEK_SET)
     except OSError as error:
         text = f"there is no memory to be had for what was read ahead: {error.strerror}"
         raise make(error.errno or errno.EIO, text, stranded=ahead) from None
@@ -270,33 +271,31 @@ def _looked_at(end: Opened) -> Iterator[int]:
     is_sink = end.role == "sink"
     if end.is_fifo():
         # Whoever waits at its other end would take this for the peer, which leaves at once.
-        reader, writer = os.pipe()
-        try:
-            yield writer if is_sink else reader
-        finally:
-            os.close(reader)
-            os.close(writer)
+        reader, writer = _bytepath.Held.pipe()
+        with closing(reader), closing(writer):
+            yield (writer if is_sink else reader).fileno()
         return
     if is_sink and not end.is_there():
-        with _stand_in_for(end) as stand_in:
+        with closing(_stand_in_for(end)) as stand_in:
             yield stand_in.fileno()
         return
-    try:
-        end.open((os.O_RDWR if is_sink else os.O_RDONLY) | os.O_NONBLOCK)
-    except PermissionError:
-        if not is_sink:
-            raise
-        end.open(os.O_WRONLY | os.O_NONBLOCK)
-    try:
+    with closing(end):
+        try:
+            end.open((os.O_RDWR if is_sink else os.O_RDONLY) | os.O_NONBLOCK)
+        except PermissionError:
+            if not is_sink:
+                raise
+            end.open(os.O_WRONLY | os.O_NONBLOCK)
         yield end.descriptor
-    finally:
-        end.close()
 
 
-def _stand_in_for(sink: Opened) -> IO[bytes]:
+def _stand_in_for(sink: Opened) -> _bytepath.Held | IO[bytes]:
     """A file without a name, where a sink that is not there yet would be made."""
     directory = os.path.dirname(os.fsdecode(sink.name)) or os.curdir
+    with suppress(OSError):
+        return _bytepath.Held(os.open, directory, os.O_RDWR | os.O_TMPFILE, 0o600)
     try:
+        # Not every file system makes one that never had a name.
         return tempfile.TemporaryFile(buffering=0, dir=directory)
     except OSError as error:
         raise sink.unopened(error.errno or errno.EIO) from None
@@ -340,8 +339,24 @@ def _seconds(name: str, value: float) -> float:
     return float(value)
 
 
+@contextmanager
+def _open_both(
+    source: Opened, sink: Opened, offsets: tuple[int | None, int | None], asked: dict[str, Any], verify: bool
+) -> Iterator[_Both]:
+    """Opens both ends, and leaves them, also where a handler of a signal raises at whatever moment."""
+    ends = _Both(source, sink, offsets, asked, verify)
+    try:
+        try:
+            ends.begin()
+            yield ends
+        finally:
+            sink.leave()
+    finally:
+        source.leave()
+
+
 class _Both:
-    """Both ends, open and standing where the copy begins."""
+    """Both ends, standing where the copy begins."""
 
     def __init__(
         self,
@@ -355,24 +370,17 @@ class _Both:
         self._asked, self._verify = asked, verify
         self._start = 0
 
-    def __enter__(self) -> _Both:
+    def begin(self) -> None:
+        """Opens them. Whoever calls leaves them, whatever comes of it."""
         # Before anything is opened, which would get the number of what was closed.
         self._source.check_open()
         self._sink.check_open()
-        with ExitStack() as leaves:
-            self._source.open(os.O_RDONLY, self._asked["stall"])
-            leaves.callback(self._source.leave)
-            self._source.begin(self._offsets[0], self._asked["stall"])
-            self._check_source()
-            self._open_sink()
-            leaves.callback(self._sink.leave)
-            self._sink.begin(self._offsets[1], self._asked["stall"])
-            self._check_sink()
-            self._leaves = leaves.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._leaves.close()
+        self._source.open(os.O_RDONLY, self._asked["stall"])
+        self._source.begin(self._offsets[0], self._asked["stall"])
+        self._check_source()
+        self._open_sink()
+        self._sink.begin(self._offsets[1], self._asked["stall"])
+        self._check_sink()
 
     @property
     def source(self) -> int:
@@ -393,7 +401,7 @@ class _Both:
     def _open_sink(self) -> None:
         """Makes it only once what is asked for is known to be had."""
         if self._is_chosen and not self._sink.is_there():
-            with _stand_in_for(self._sink) as stand_in:
+            with closing(_stand_in_for(self._sink)) as stand_in:
                 _bytepath.plan_for(self.source, stand_in.fileno(), self._asked)
         # Some routes map the sink, which takes one that can be read. A FIFO that is open for reading here
         # would have a reader that never reads.
@@ -470,11 +478,8 @@ def _to_read_again(descriptor: int) -> Iterator[int]:
     if flags & os.O_ACCMODE != os.O_WRONLY and not flags & os.O_DIRECT:
         yield descriptor
         return
-    again = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY)
-    try:
-        yield again
-    finally:
-        os.close(again)
+    with closing(_bytepath.Held(os.open, f"/proc/self/fd/{descriptor}", os.O_RDONLY)) as again:
+        yield again.fileno()
 
 
 def routes() -> dict[str, str]:

@@ -48,6 +48,7 @@ class Opened:
         self._file: Any = None
         self._stood: int | None = None
         self._owned = False
+        self._held: _bytepath.Held | None = None
         if isinstance(end, (str, bytes, os.PathLike)):
             self._owned = True
             self.name = os.fspath(end)
@@ -112,15 +113,16 @@ class Opened:
         flags |= os.O_CLOEXEC | os.O_NOCTTY
         try:
             if patience is not None and self.is_fifo():
-                self.descriptor = self._open_fifo(flags, patience)
+                self._held = self._open_fifo(flags, patience)
             else:
-                self.descriptor = os.open(self.name, flags, 0o666)
+                self._held = _bytepath.Held(os.open, self.name, flags, 0o666)
         except CopyError:
             raise
         except OSError as error:
             raise self.unopened(error.errno or errno.EIO) from None
+        self.descriptor = self._held.fileno()
         if stat.S_ISDIR(os.fstat(self.descriptor).st_mode):
-            os.close(self.descriptor)
+            self.close()
             raise self.unopened(errno.EISDIR)
 
     def is_fifo(self) -> bool:
@@ -130,25 +132,21 @@ class Opened:
         except OSError:
             return False
 
-    def _open_fifo(self, flags: int, patience: float) -> int:
+    def _open_fifo(self, flags: int, patience: float) -> _bytepath.Held:
         until = monotonic() + patience
-        while (descriptor := self._opened_if_read(flags)) is None:
+        while (held := self._opened_if_read(flags)) is None:
             if monotonic() >= until:
                 raise self._alone(patience)
             sleep(min(_LOOK_S, patience))
-        try:
-            if self.role == "source" and not _is_readable(descriptor, until - monotonic()):
-                raise self._alone(patience)
-            os.set_blocking(descriptor, True)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+        if self.role == "source" and not _is_readable(held.fileno(), until - monotonic()):
+            raise self._alone(patience)
+        os.set_blocking(held.fileno(), True)
+        return held
 
-    def _opened_if_read(self, flags: int) -> int | None:
+    def _opened_if_read(self, flags: int) -> _bytepath.Held | None:
         """A FIFO's descriptor: to write, only where somebody reads."""
         try:
-            return os.open(self.name, flags | os.O_NONBLOCK)
+            return _bytepath.Held(os.open, self.name, flags | os.O_NONBLOCK)
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
@@ -184,8 +182,8 @@ class Opened:
 
     def close(self) -> None:
         """Closes what `open` opened."""
-        if self._owned:
-            os.close(self.descriptor)
+        if self._held is not None:
+            self._held.close()
 
     @property
     def is_path(self) -> bool:

@@ -77,7 +77,8 @@ def copytree(
     `route`, `profile`: see `copy`.
 
     Several threads copy where that is faster, but for a `copy_function`. Raises TreeError, an OSError
-    whose `errors` name each entry that was not copied; all others were.
+    whose `errors` name each entry that was not copied; all others were. Where there is no directory, and none
+    can be made, it raises what os.makedirs does.
     """
     source, destination = os.fsdecode(source), os.fsdecode(destination)
     if not os.path.isdir(source):
@@ -98,7 +99,8 @@ def copytree(
     if not by_function and not sifted.folders and _is_within(destination, source):
         text = f"cannot copy a directory, {source!r}, into itself, {destination!r}"
         raise _error([_as_told(OSError(errno.EINVAL, text), source, destination)])
-    os.makedirs(os.path.dirname(os.path.abspath(destination)), exist_ok=True)
+    # Here, so that what it raises is what shutil's raises. The command gives it the mode of the source at the end.
+    os.makedirs(destination, 0o700, exist_ok=dirs_exist_ok)
     if by_function:
         each = _Each(copy_function, ignore, symlinks)
         return each.copytree(source, destination, ignore_dangling_symlinks)

@@ -5,6 +5,7 @@ mod channel;
 mod copying;
 mod ends;
 mod errors;
+mod held;
 mod machine;
 mod planned;
 mod running;
@@ -33,6 +34,8 @@ mod _bytepath {
         Moved, NamedProfile, check_sink, check_source, copy_file, is_stream, move_bytes,
         named_profile,
     };
+    #[pymodule_export]
+    use crate::held::Held;
     #[pymodule_export]
     use crate::machine::machine;
     #[pymodule_export]

@@ -1083,5 +1083,6 @@ def test_an_end_whose_first_use_was_interrupted_is_gone_and_loses_nothing_in_sil
         for _ in range(2):
             with pytest.raises(bytepath.ChannelError, match="interrupted"):
                 here.send("second")
-        with pytest.raises(EOFError):
+        with pytest.raises(EOFError) as told:
             there.recv(timeout=10)
+        assert told.type is EOFError, "this process is not gone"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import bz2
 import codecs
 import errno
+import gc
 import gzip
 import io
+import itertools
 import multiprocessing
 import os
 import select
@@ -14,6 +16,7 @@ import shutil
 import signal
 import socket
 import ssl
+import sys
 import tempfile
 import threading
 import time
@@ -538,6 +541,62 @@ def test_nothing_is_left_open(tmp_path):
         bytepath.plan(tmp_path / "a", tmp_path / "c")
     assert sorted(os.listdir("/proc/self/fd")) == before
     assert "bytepath" not in names_of_threads()
+
+
+@pytest.mark.parametrize("way", ["copy", "verify", "plan", "plan to a file", "plan to a fifo", "read ahead"])
+def test_what_is_raised_at_whatever_moment_leaves_nothing_open(tmp_path, way):
+    (tmp_path / "a").write_bytes(bytes(5000))
+    (tmp_path / "there").touch()
+    os.mkfifo(tmp_path / "fifo")
+    source, sink = tmp_path / "a", tmp_path / "b"
+    work = {
+        "copy": lambda: bytepath.copy(source, sink, source_offset=3),
+        "verify": lambda: bytepath.copy(source, sink, verify=True),
+        "plan": lambda: bytepath.plan(source, sink),
+        "plan to a file": lambda: bytepath.plan(source, tmp_path / "there"),
+        "plan to a fifo": lambda: bytepath.plan(source, tmp_path / "fifo"),
+        "read ahead": lambda: bytepath.copy(ahead, sink, length=1),
+    }[way]
+    near, far = socket.socketpair()
+    ahead = near.makefile("rb")
+    far.send(bytes(8000))
+    ahead.read(1)
+    work()
+    gc.collect()
+    before = descriptors()
+    left = 0
+
+    class Raised(BaseException):
+        pass
+
+    # As what handlers of signals raise, which run after calls.
+    def profile(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Raised
+
+    for most in itertools.count(1):
+        left = most
+        with suppress(Raised):
+            sys.setprofile(profile)
+            work()
+            sys.setprofile(None)
+        assert descriptors() == before, most
+        if left > 0:
+            break
+    assert most > 20
+    for end in (near, far, ahead):
+        end.close()
+
+
+def descriptors() -> dict[str, str]:
+    """All that this process has open, but for the one that lists them."""
+    links = {}
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            links[name] = os.readlink(f"/proc/self/fd/{name}")
+    return links
 
 
 def names_of_threads() -> list[str]:

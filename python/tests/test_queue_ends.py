@@ -419,6 +419,43 @@ def test_what_handlers_of_signals_raise_leaves_the_count_as_it_is(kind):
     assert queue.qsize() == 0
 
 
+def test_a_process_whose_first_put_was_interrupted_is_not_taken_for_killed(monkeypatch):
+    make = bytepath._bytepath.Outbox.connect
+
+    def made(*arguments: object) -> None:
+        assert make(*arguments) is not None
+        raise Alarm
+
+    with bytepath.Queue() as queue:
+        monkeypatch.setattr(bytepath._bytepath, "Outbox", types.SimpleNamespace(connect=made))
+        with pytest.raises(Alarm):
+            queue.put("lost")
+        monkeypatch.undo()
+        queue.put("there")
+        assert queue.get(timeout=30) == "there"
+        with pytest.raises(queues.Empty):
+            queue.get(timeout=0.1)
+        assert queue.qsize() == 0
+
+
+def test_an_end_that_a_forked_process_collects_stays_its_parents(monkeypatch):
+    here, there = bytepath.Channel.pair()
+    with here, there:
+        here.send(1)
+        monkeypatch.setattr(bytepath._sharing, "_live", ())
+        child = os.fork()
+        if child == 0:
+            here._outbox = None
+            gc.collect()
+            os._exit(0)
+        monkeypatch.undo()
+        assert os.waitpid(child, 0)[1] == 0
+        assert there.recv(timeout=30) == 1
+        assert not there.poll(), "no end"
+        here.send(2)
+        assert there.recv(timeout=30) == 2
+
+
 @pytest.mark.parametrize("use", ["send", "recv", "put", "get"])
 def test_an_end_that_is_closed_while_a_thread_makes_it_is_closed(monkeypatch, use):
     if use in ("put", "get"):

@@ -53,7 +53,7 @@ def test_a_tree_is_copied_as_shutil_copies_it(command, tree, tmp_path, symlinks)
     assert copied.directories == 3
     assert sum(copied.routes.values()) == copied.bytes
     assert (ours / "link").is_symlink() == symlinks
-    for name in ("deep", "deep/er/run", "link"):
+    for name in ("", "deep", "deep/er/run", "link"):
         one, other = os.stat(tmp_path / "theirs" / name), os.stat(ours / name)
         assert (one.st_mode, one.st_mtime_ns) == (other.st_mode, other.st_mtime_ns)
 
@@ -237,6 +237,26 @@ def test_a_destination_that_is_there_is_left_alone_unless_asked(command, tree, t
     bytepath.copytree(tree, tmp_path / "there", dirs_exist_ok=True)
     assert (tmp_path / "there" / "own").read_bytes() == b"mine"
     assert (tmp_path / "there" / "deep" / "file 7").stat().st_size == 7000
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("asked", [{}, {"ignore": shutil.ignore_patterns("er")}, {"copy_function": shutil.copy}])
+@pytest.mark.parametrize("name", ["", "file", "link to file", "link to nothing", "loop", "file/new", "loop/new"])
+def test_a_destination_that_cannot_be_made_is_told_as_shutil_tells_it(
+    command, tree, tmp_path, monkeypatch, name, asked, exists
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_bytes(b"stays")
+    for link, to in {"link to file": "file", "link to nothing": "nothing", "loop": "loop"}.items():
+        (tmp_path / link).symlink_to(to)
+    told = []
+    for copytree in (shutil.copytree, bytepath.copytree):
+        with pytest.raises(OSError) as error:
+            copytree("tree", name, dirs_exist_ok=exists, **asked)
+        told.append((error.type, error.value.args, error.value.filename))
+    assert told[0] == told[1]
+    assert (tmp_path / "file").read_bytes() == b"stays"
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_a_source_that_is_no_tree_is_told(command, tree, tmp_path):

@@ -48,6 +48,8 @@ pub(crate) struct Outbox {
     events: Arc<OwnedFd>,
     /// Where a board counts what is in its ring.
     account: Option<Account>,
+    /// The process that made it.
+    maker: u32,
 }
 
 #[derive(Debug)]
@@ -95,7 +97,7 @@ impl Outbox {
     ) -> PyResult<Option<Outbox>> {
         let Some(board) = board else {
             let connection = connected(py, address, patience)?;
-            return Outbox::of(py, connection, ring_bytes, capacity).map(Some);
+            return Outbox::of(py, connection, ring_bytes, capacity, None).map(Some);
         };
         // First: each connection takes a place among those that wait until the receiver looks.
         if !Connection::can_hand_over().map_err(|error| raised(py, error))? {
@@ -116,7 +118,7 @@ impl Outbox {
         if !Connection::can_hand_over().map_err(|error| raised(py, error))? {
             return Err(os_error(TOO_MUCH, Errno::TOOMANYREFS));
         }
-        Outbox::of(py, connection, ring_bytes, capacity)
+        Outbox::of(py, connection, ring_bytes, capacity, None)
     }
 
     /// Sends a pickle and its buffers; false where there was no room in time. Where there is a board, which counts
@@ -218,8 +220,7 @@ impl Outbox {
         connection.check_user(Users::Same).map_err(|error| raised(py, error))?;
         // One who is gone by now is told of by what is said next.
         let _ = rustix::net::send(&connection, &board.says(account), SendFlags::NOSIGNAL);
-        let outbox = Outbox::of(py, connection, ring_bytes, capacity)?;
-        Ok(Some(Outbox { account: Some(account), ..outbox }))
+        Outbox::of(py, connection, ring_bytes, capacity, Some(account)).map(Some)
     }
 
     fn of(
@@ -227,6 +228,7 @@ impl Outbox {
         connection: Connection,
         ring_bytes: usize,
         capacity: usize,
+        account: Option<Account>,
     ) -> PyResult<Outbox> {
         let made = py.detach(|| {
             // First: once something is said, there is no other try.
@@ -247,7 +249,7 @@ impl Outbox {
             hopeful_from: 0,
             in_vain: 0,
         });
-        Ok(Outbox { state, events: Arc::new(events), account: None })
+        Ok(Outbox { state, events: Arc::new(events), account, maker: std::process::id() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -366,6 +368,19 @@ impl Outbox {
     fn spins_in_vain(&self) -> bool {
         // One that nobody has taken yet is not waited for awake.
         self.state().sender.as_mut().is_none_or(|it| !it.is_answered() || it.shares_cpu())
+    }
+}
+
+/// What a handler of a signal raises may come before anybody has the new end: its process is not gone because of that.
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // A forked process has inherited what is still its parent's.
+        if let Some(sender) = state.sender.take()
+            && self.maker == std::process::id()
+        {
+            sender.finish();
+        }
     }
 }
 

@@ -331,12 +331,14 @@ def _count(name: str, value: int | None) -> int | None:
     return number
 
 
-def _seconds(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+def _seconds(name: str, value: Any) -> float:
+    # Numbers of other kinds (numpy, decimal, fractions) say what they are as a float.
+    if isinstance(value, bool) or not hasattr(value, "__float__") and not hasattr(value, "__index__"):
         raise TypeError(f"{name} has to be a number of seconds, not {type(value).__name__}")
-    if not value > 0:
+    seconds = float(value)
+    if not seconds > 0:
         raise ValueError(f"{name} has to be more than 0 seconds, not {value}")
-    return float(value)
+    return seconds
 
 
 @contextmanager

@@ -60,7 +60,7 @@ class Queue:
     for large buffers, for each process that puts, beyond which one object more goes to a receiver that has got
     all others (where many get, of all together, while nobody has got them; one object that is larger goes
     alone). `ring_bytes`: for everything else; 512 KiB for each process
-    that puts, 64 MiB for all where many get.
+    that puts, 64 MiB for all where many get, which count twice against a limit on addresses (`ulimit -v`).
     """
 
     def __init__(

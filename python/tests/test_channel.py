@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import channel_work as work
@@ -959,21 +959,46 @@ def test_who_is_out_of_descriptors_is_told_so_and_loses_nothing():
     assert (queue.get(timeout=5) == np.arange(100_000)).all()
 
 
+@contextlib.contextmanager
+def little_memory(spare_bytes: int = 64 << 20) -> Iterator[None]:
+    """This process can have so much more."""
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size + spare_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
 def test_memory_that_is_not_to_be_had_is_an_error_and_not_the_end():
     queue = bytepath.Queue()
     queue.put(np.arange(10))
     array = np.zeros(200 << 20, dtype=np.uint8)
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    try:
-        resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20), limits[1]))
-        with pytest.raises(MemoryError):
-            queue.put(array)
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
+    with little_memory(), pytest.raises(MemoryError):
+        queue.put(array)
     assert queue.get(timeout=5).sum() == 45
     queue.put(array)
+    with little_memory(), pytest.raises(MemoryError, match=r"cannot map 200 MiB in shared pages: .*\(ulimit -v\)"):
+        queue.get(timeout=5)
     assert queue.get(timeout=5).shape == array.shape
+
+
+# With what is beside a ring of 128 MiB.
+NO_ROOM = r"cannot map 1\d\d\d* [KM]iB in shared pages: .*\(ulimit -v\)"
+
+
+def test_a_ring_that_there_is_no_memory_to_map_is_told_and_not_forgotten():
+    queue = bytepath.Queue(ring_bytes=128 << 20)
+    queue.put(1)
+    here, there = bytepath.Channel.pair(ring_bytes=128 << 20)
+    here.send(1)
+    for get in (queue.get, there.recv):
+        with little_memory(), pytest.raises(MemoryError, match=NO_ROOM):
+            get(timeout=5)
+    with little_memory(200 << 20), pytest.raises(MemoryError, match=NO_ROOM):
+        # The memory of one that many get from is mapped twice.
+        bytepath.Queue(receivers="many", ring_bytes=128 << 20)
 
 
 def test_nothing_lies_in_dev_shm_nor_is_it_needed():

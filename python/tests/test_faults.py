@@ -23,8 +23,11 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import bytepath
@@ -131,6 +134,9 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path):
         ({"source_offset": 1.5}, TypeError),
         ({"timeout": 0}, ValueError),
         ({"timeout": float("nan")}, ValueError),
+        ({"timeout": Decimal("nan")}, ValueError),
+        ({"timeout": True}, TypeError),
+        ({"timeout": 1j}, TypeError),
         ({"progress": 7}, TypeError),
         ({"progress": {}}, TypeError),
         ({"progress_seconds": "often"}, TypeError),
@@ -145,6 +151,15 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path):
     for number in (1 << 40, -(1 << 40)):
         with pytest.raises(ValueError, match="no descriptor has such a number"):
             bytepath.copy(number, tmp_path / "b")
+
+
+@pytest.mark.parametrize("number", [5, 5.0, np.float32(5), np.int64(5), Decimal(5), Fraction(5)], ids=repr)
+def test_seconds_are_numbers_of_whatever_kind(tmp_path, number):
+    (tmp_path / "a").write_bytes(b"bytes")
+    told = []
+    asked = {"timeout": number, "progress_seconds": number, "progress": lambda done, _: told.append(done)}
+    assert bytepath.copy(tmp_path / "a", tmp_path / "b", **asked).bytes == 5
+    assert told[-1] == 5
 
 
 def test_closed_ends_are_told(tmp_path):

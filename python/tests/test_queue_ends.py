@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import importlib.util
 import itertools
 import multiprocessing
 import os
@@ -299,6 +300,26 @@ def test_that_the_other_end_is_gone_is_told_without_importing_anything(python):
 
 
 # ---- what is counted ---------------------------------------------------------------------------------
+
+
+def test_that_the_other_end_is_gone_is_told_to_each_interpreter_in_its_own_words(python):
+    # Since Python 3.12 only such as are not isolated load modules that keep anything in the process.
+    modules = {"_interpreters": "'legacy'", "_xxsubinterpreters": "isolated=False"}
+    module = next(filter(importlib.util.find_spec, modules), None)
+    if module is None:
+        pytest.skip("this Python makes no other interpreters")
+    done = python(
+        "import sys, bytepath\n"
+        f"import {module} as interpreters\n"
+        "work = 'import bytepath\\n' \\\n"
+        "    'here, there = bytepath.Channel.pair()\\n' \\\n"
+        "    'there.close()\\n' \\\n"
+        "    'try: here.send(1)\\n' \\\n"
+        "    'except bytepath.PeerGone: print(\"told\", flush=True)\\n'\n"
+        "exec(work)\n"
+        f"interpreters.run_string(interpreters.create({modules[module]}), work)\n"
+    )
+    assert done.stdout == "told\ntold\n", done.stderr
 
 
 def test_tasks_that_a_receiver_had_not_got_when_it_closed_are_not_waited_for():

@@ -14,6 +14,7 @@ use crate::machine::{MemoryRoom, memory_room};
 use crate::size::shown;
 use crate::sys::memory::Mapping;
 
+pub(crate) use shared::unmapped;
 pub use shared::{MappedMemory, SharedMemory};
 
 /// The size of a huge page that is a leaf of the second page-table level, on x86-64 and on

@@ -6,45 +6,35 @@ use bytepath::channel::ChannelError;
 use bytepath::pages::PagesError;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use rustix::io::Errno;
 
 use crate::sys::descriptors::taken;
+use crate::sys::modules::imported;
 
 const MODULE: &str = "bytepath._channel_errors";
-static PEER_GONE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static CHANNEL_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// An exception of the package's, which is written in Python.
-fn ours(
-    py: Python<'_>,
-    cell: &'static PyOnceLock<Py<PyType>>,
-    name: &'static str,
-    message: String,
-) -> PyErr {
-    match cell.import(py, MODULE, name) {
-        Ok(kind) => PyErr::from_type(kind.clone(), message),
-        Err(error) => error,
-    }
+/// An exception of the package's, which is written in Python: the class that the interpreter has that runs, of which a
+/// process may have several. What is raised is often made while an end is locked, and importing lets other threads
+/// run, which then wait for that lock with the interpreter held, for ever: so it is there already.
+fn ours(py: Python<'_>, name: &str, message: String) -> PyErr {
+    let kind = imported(py, MODULE).and_then(|it| Ok(it.getattr(name)?.cast_into::<PyType>()?));
+    kind.map_or_else(|error| error, |kind| PyErr::from_type(kind, message))
 }
 
-/// Finds the package's exceptions. What is raised is often made while an end is locked, and importing lets other
-/// threads run, which then wait for that lock with the interpreter held, for ever.
+/// Has the package's exceptions there.
 ///
 /// # Errors
 /// Python's own: the package lacks them.
 pub(crate) fn find_exceptions(py: Python<'_>) -> PyResult<()> {
-    PEER_GONE.import(py, MODULE, "PeerGone")?;
-    CHANNEL_ERROR.import(py, MODULE, "ChannelError")?;
-    Ok(())
+    py.import(MODULE).map(drop)
 }
 
 pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {
     let message = error.to_string();
     match error {
         ChannelError::Gone { .. } | ChannelError::Closed { .. } | ChannelError::HungUp => {
-            ours(py, &PEER_GONE, "PeerGone", message)
+            ours(py, "PeerGone", message)
         }
         ChannelError::Memory(error) => no_memory(error),
         ChannelError::Socket { errno, .. } | ChannelError::Absent { errno, .. } => {
@@ -53,7 +43,7 @@ pub(crate) fn raised(py: Python<'_>, error: ChannelError) -> PyErr {
         ChannelError::Address { .. } | ChannelError::TooLong { .. } => {
             PyValueError::new_err(message)
         }
-        _ => ours(py, &CHANNEL_ERROR, "ChannelError", message),
+        _ => ours(py, "ChannelError", message),
     }
 }
 

@@ -324,7 +324,9 @@ impl State {
                         looked_at += 1;
                     }
                     // Out of descriptors or addresses: it is tried again.
-                    Err(error @ ChannelError::Socket { .. }) => return Err(self::error(error)),
+                    Err(error @ (ChannelError::Socket { .. } | ChannelError::Memory(_))) => {
+                        return Err(self::error(error));
+                    }
                     Err(error) => {
                         self.end_lane(self.next);
                         self.lost.push_back(error);

@@ -1,8 +1,9 @@
 //! The only unsafe code of the bindings: memory that Python lends to us, and that we lend to it;
-//! descriptors that it names by number.
+//! descriptors that it names by number; modules that it has.
 
 #![allow(unsafe_code)]
 
 pub(crate) mod buffer;
 pub(crate) mod descriptors;
+pub(crate) mod modules;
 pub(crate) mod view;

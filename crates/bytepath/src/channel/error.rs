@@ -143,6 +143,14 @@ impl ChannelError {
     pub(super) fn socket(doing: &'static str) -> impl Fn(Errno) -> ChannelError {
         move |errno| ChannelError::Socket { doing, errno }
     }
+
+    /// For memory of the other end's that cannot be mapped: it is not safe, unless there is no room for it.
+    pub(super) fn refused(why: &'static str) -> impl Fn(PagesError) -> ChannelError {
+        move |error| match error {
+            PagesError::Map { errno: Errno::NOMEM, .. } => ChannelError::Memory(error),
+            _ => ChannelError::Unsafe(why),
+        }
+    }
 }
 
 impl From<ChannelError> for std::io::Error {

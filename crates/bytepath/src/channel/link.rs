@@ -681,10 +681,10 @@ fn taken(
     }
     let memory = match page {
         None => SharedMemory::open(file)
-            .map_err(|_| ChannelError::Unsafe("it is no memory that is sealed against shrinking")),
-        Some(page) => SharedMemory::behind_page(page.as_fd(), file).map_err(|_| {
-            ChannelError::Unsafe("it could be made shorter, or written by other receivers")
-        }),
+            .map_err(ChannelError::refused("it is no memory that is sealed against shrinking")),
+        Some(page) => SharedMemory::behind_page(page.as_fd(), file).map_err(ChannelError::refused(
+            "it could be made shorter, or written by other receivers",
+        )),
     }?;
     // Until it was sealed, it may have become shorter or longer; a page of its own may stand before it.
     if !sizes.contains(&((memory.len() - page_bytes) as u64)) {

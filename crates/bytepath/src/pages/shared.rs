@@ -82,8 +82,7 @@ impl SharedMemory {
     /// # Errors
     /// It is no memory of [`SharedMemory::create`]: another file, or one that may shrink.
     pub fn open(file: OwnedFd) -> Result<SharedMemory, PagesError> {
-        let failed = |errno| PagesError::Map { bytes: 0, size: "shared", errno };
-        let mapping = SharedMapping::of(file.as_fd()).map_err(failed)?;
+        let mapping = SharedMapping::of(file.as_fd()).map_err(|errno| unmapped(&file, errno))?;
         Ok(SharedMemory { mapped: MappedMemory { mapping }, file })
     }
 
@@ -97,7 +96,7 @@ impl SharedMemory {
         page: BorrowedFd<'_>,
         file: OwnedFd,
     ) -> Result<SharedMemory, PagesError> {
-        let failed = |errno| PagesError::Map { bytes: 0, size: "shared", errno };
+        let failed = |errno| unmapped(&file, errno);
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(failed)?;
         if !seals.contains(SealFlags::FUTURE_WRITE) {
             return Err(failed(Errno::PERM));
@@ -194,6 +193,12 @@ impl MappedMemory {
         let smaps = smaps.map_err(|e| PagesError::Unknown(format!("/proc/self/smaps: {e}")))?;
         Ok(huge_bytes_at(&smaps, self.mapping.address()))
     }
+}
+
+/// Memory that another process made cannot be mapped.
+pub(crate) fn unmapped(file: impl AsFd, errno: Errno) -> PagesError {
+    let bytes = rustix::fs::fstat(file).map_or(0, |found| found.st_size as usize);
+    PagesError::Map { bytes, size: "shared", errno }
 }
 
 /// What proc_pid_smaps(5) tells of the mapping that begins at this address.

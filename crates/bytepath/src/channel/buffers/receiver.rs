@@ -20,6 +20,7 @@ use super::sender::TABLE;
 use super::slots::{SLOTS, Slots};
 use super::{COUNT_BYTES, PLACE_BYTES, Place};
 use crate::meter::Meter;
+use crate::pages::unmapped;
 use crate::sys::shared::SharedMapping;
 use crate::sys::shared_bytes::SharedBytes;
 
@@ -247,8 +248,7 @@ impl BufferReceiver {
 
     /// Maps what was handed over. What fails for want of addresses is tried again.
     fn take_files(&mut self) -> Result<(), ChannelError> {
-        const UNSAFE: ChannelError =
-            ChannelError::Unsafe("it is no memory that only the sender writes, and that stays");
+        const UNSAFE: &str = "it is no memory that only the sender writes, and that stays";
         const OF_THE_POOL: ChannelError =
             ChannelError::Unsafe("its pages are of the pool, which could be taken away");
         while let Some((told, file)) = self.messages.link.packets.files.front() {
@@ -261,17 +261,14 @@ impl BufferReceiver {
                     self.slots = Some(Arc::new(Slots::open(file.as_fd(), bell)?));
                 }
                 (Some(b'+'), Some(id), Some(file)) if self.segments.len() < SEGMENTS_MAX => {
-                    let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| UNSAFE)?;
+                    let seals = rustix::fs::fcntl_get_seals(file)
+                        .map_err(|_| ChannelError::Unsafe(UNSAFE))?;
                     if !seals.contains(rustix::fs::SealFlags::FUTURE_WRITE) {
-                        return Err(UNSAFE);
+                        return Err(ChannelError::Unsafe(UNSAFE));
                     }
-                    let mapping =
-                        SharedMapping::to_read(file.as_fd()).map_err(|errno| match errno {
-                            rustix::io::Errno::NOMEM => {
-                                ChannelError::socket("cannot map the sender's buffers")(errno)
-                            }
-                            _ => UNSAFE,
-                        })?;
+                    let mapping = SharedMapping::to_read(file.as_fd())
+                        .map_err(|errno| unmapped(file, errno))
+                        .map_err(ChannelError::refused(UNSAFE))?;
                     let bytes = mapping.words().len() * size_of::<u64>();
                     let seen = AtomicUsize::new(0);
                     self.segments.insert(id, Arc::new(Mapped { mapping, bytes, seen }));

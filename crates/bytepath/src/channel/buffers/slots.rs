@@ -10,7 +10,7 @@ use rustix::net::SendFlags;
 
 use super::super::error::ChannelError;
 use super::super::packets::WAKE;
-use crate::pages::{PageSize, SharedMemory};
+use crate::pages::{PageSize, SharedMemory, unmapped};
 use crate::sys::shared::SharedMapping;
 
 /// Buffers that a receiver may have at once.
@@ -51,7 +51,8 @@ impl Slots {
 
     pub(super) fn open(file: BorrowedFd<'_>, bell: Arc<OwnedFd>) -> Result<Slots, ChannelError> {
         let memory = SharedMapping::of(file)
-            .map_err(|_| ChannelError::Unsafe("its table could be made shorter"))?;
+            .map_err(|errno| unmapped(file, errno))
+            .map_err(ChannelError::refused("its table could be made shorter"))?;
         match size_of_val(memory.words()) >= TABLE_BYTES {
             true => Ok(Slots { memory, bell: Mutex::new(Some(bell)) }),
             false => Err(ChannelError::Unsafe("its table is too short")),

@@ -1024,6 +1024,30 @@ def test_blocks_that_are_shared_are_verified_too(piece, tmp_path, traced):
     assert (tmp_path / "calls").read_text() == ""
 
 
+def test_holes_of_large_files_are_not_read_to_be_verified_and_what_is_in_them_is_found(piece, tmp_path, traced):
+    (tmp_path / "source").mkdir()
+    with open(tmp_path / "source/f0", "wb") as file:
+        file.truncate(64 << 20)
+        for at in (0, (64 << 20) - 4096):
+            file.seek(at)
+            file.write(os.urandom(4096))
+    options = ("--verify", "--reflink=never")
+    (begun,) = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=options)["begun"]
+    file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "mtime": begun["mtime"]}
+    part = {"do": "range", **file, "a": 0, "z": 64 << 20, "w": 0.5}
+    reads = (*traced, "-o", str(tmp_path / "calls"), "-e", "trace=pread64")
+    assert piece(part, options=options, before=reads)["failed"] == []
+    # Else 256 of each.
+    assert len((tmp_path / "calls").read_text().splitlines()) < 100
+    with open(tmp_path / "copy/run/stage-0" / begun["s"], "r+b") as staged:
+        assert staged.read() == (tmp_path / "source/f0").read_bytes()
+        staged.seek((16 << 20) + 5)
+        staged.write(b"x")
+    for a, z, count in ((0, 64 << 20, 1), ((16 << 20) + 6, 64 << 20, 0), (0, (16 << 20) + 5, 0), (16 << 20, (16 << 20) + 6, 1)):
+        failed = piece({**part, "a": a, "z": z}, options=options)["failed"]
+        assert len(failed) == count and all("at byte 16777221;" in entry["why"][0] for entry in failed), (a, z, failed)
+
+
 def test_a_range_that_is_written_once_more_while_its_file_is_ended_leaves_its_time(piece, tmp_path):
     some_files(tmp_path / "source", 1, 300 << 10)
     os.utime(tmp_path / "source/f0", ns=(10**18, 10**18))

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
-use bytepath::pages::AlignedBuffer;
 use rustix::fs::{Advice, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -31,9 +30,6 @@ const STEP_TIME: Duration = Duration::from_millis(500);
 
 /// How names of files end whose blocks are all shared, and which are yet to be compared.
 const WHOLE_END: &str = "-whole";
-
-/// Bytes compared at once.
-const COMPARED_BYTES: usize = 256 << 10;
 
 impl Work<'_> {
     /// Makes the file that ranges are copied to; where blocks can be shared, it is whole at once.
@@ -202,42 +198,8 @@ impl Work<'_> {
         rustix::fs::fdatasync(sink).map_err(failed(format!("error syncing {to}")))?;
         // Where dropping is refused, the copy in memory is all there is.
         let _ = rustix::fs::fadvise(sink, a, std::num::NonZeroU64::new(z - a), Advice::DontNeed);
-        let (mut one, mut other) =
-            (AlignedBuffer::new(COMPARED_BYTES), AlignedBuffer::new(COMPARED_BYTES));
-        let mut at = a;
-        while at < z {
-            let most =
-                usize::try_from(z - at).map_or(COMPARED_BYTES, |left| left.min(COMPARED_BYTES));
-            let count = match rustix::io::pread(source, &mut one[..most], at) {
-                Err(Errno::INTR) => continue,
-                answer => answer.map_err(failed(format!("error reading {from}")))?,
-            };
-            if count == 0 {
-                return Err(self
-                    .shared
-                    .voice
-                    .wrong(format!("{from} became shorter while it was copied")));
-            }
-            let mut done = 0;
-            while done < count {
-                match rustix::io::pread(sink, &mut other[done..count], at + done as u64) {
-                    Ok(0) => break,
-                    Ok(read) => done += read,
-                    Err(Errno::INTR) => {}
-                    Err(errno) => return Err(failed(format!("error reading {to}"))(errno)),
-                }
-            }
-            if done < count || one[..count] != other[..count] {
-                let same =
-                    one[..done].iter().zip(&other[..done]).take_while(|(one, other)| one == other);
-                let at = at + same.count() as u64;
-                let what =
-                    format!("{to} differs from {from} at byte {at}; was either changed meanwhile?");
-                return Err(self.shared.voice.wrong(what));
-            }
-            at += count as u64;
-        }
-        Ok(())
+        self.shared
+            .told_apart((&from, &to), self.shared.differ_at(source.as_fd(), sink.as_fd(), a..z))
     }
 
     /// Gives a file whose ranges are copied its attributes and its name.

@@ -902,10 +902,10 @@ def test_a_large_file_that_is_begun_again_late_spoils_nothing(piece, tmp_path):
     data = os.urandom(1 << 20)
     (tmp_path / "source/large").write_bytes(data)
     begun = piece({"do": "begin", "f": "large", "k": 1, "w": 0.5})["begun"][0]
-    file = {"f": "large", "k": 1, "s": begun["s"], "ino": begun["ino"]}
+    file = {"f": "large", "k": 1, "s": begun["s"], "ino": begun["ino"], "mtime": begun["mtime"]}
     if not begun["cloned"]:
         assert piece({"do": "range", **file, "a": 0, "z": 1 << 20, "w": 0.5})["failed"] == []
-    end = {"do": "end", **file, "size": 1 << 20, "mtime": begun["mtime"], "w": 0.0}
+    end = {"do": "end", **file, "size": 1 << 20, "w": 0.0}
     assert piece(end)["failed"] == []
     assert piece({"do": "begin", "f": "large", "k": 1, "w": 0.5})["begun"][0]["s"] != begun["s"]
     assert piece(end)["failed"] == []
@@ -920,9 +920,9 @@ def test_a_large_file_that_is_gone_or_another_by_now_is_no_failure_but_looked_at
     large.write_bytes(os.urandom(1 << 20))
     begin = {"do": "begin", "f": "d/large", "k": 1, "w": 0.5}
     begun = piece(begin, options=("--reflink=never",))["begun"][0]
-    file = {"f": "d/large", "k": 1, "s": begun["s"], "ino": begun["ino"]}
+    file = {"f": "d/large", "k": 1, "s": begun["s"], "ino": begun["ino"], "mtime": begun["mtime"]}
     parts = [begin, {"do": "range", **file, "a": 0, "z": 1 << 20, "w": 0.25},
-             {"do": "end", **file, "size": 1 << 20, "mtime": begun["mtime"], "w": 0.0}]  # fmt: skip
+             {"do": "end", **file, "size": 1 << 20, "w": 0.0}]  # fmt: skip
     large.rename(tmp_path / "old")
     if what.endswith("above"):
         shutil.rmtree(large.parent)
@@ -939,6 +939,33 @@ def test_a_large_file_that_is_gone_or_another_by_now_is_no_failure_but_looked_at
     assert answer["again"] == [{"k": 1, "w": part["w"]} for part in parts], answer
     assert not answer["failed"] and not answer["told"] and not answer["rest"] and answer["bytes"] == 0
     assert not (tmp_path / "copy/d/large").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--verify",), ("--reflink=never", "--fsync")])
+def test_a_large_file_that_grows_while_it_is_copied_is_copied_as_it_was_begun_and_one_that_shrinks_anew(piece, tmp_path, options):
+    some_files(tmp_path / "source", 1, 1 << 20)
+    large, copy = tmp_path / "source/f0", tmp_path / "copy/f0"
+    data, before = large.read_bytes(), 1_600_000_000_123_456_789
+    os.utime(large, ns=(before, before))
+    (begun,) = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=options)["begun"]
+    file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "mtime": begun["mtime"]}
+    parts = [{"do": "range", **file, "a": a, "z": a + (512 << 10), "w": 0.25} for a in (0, 512 << 10)]
+    end = {"do": "end", **file, "size": 1 << 20, "w": 0.0}
+    for part in [] if begun["cloned"] else parts:
+        with open(large, "ab") as log:
+            log.write(b"grown")
+        assert piece(part, options=options)["failed"] == []
+    # The second has been overtaken.
+    for _ in range(2):
+        found = piece(end, options=options)
+        assert found["failed"] == [] and found["files"] == 1
+    assert copy.read_bytes() == data
+    assert copy.stat().st_mtime_ns == before, "as cp has it: so it can be told that there is more by now"
+    (begun,) = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=options)["begun"]
+    os.truncate(large, 700 << 10)
+    for item in (parts[1], end):
+        answer = piece({**item, "s": begun["s"]}, options=options, once=True)
+        assert answer["again"] == [{"k": 1, "w": item["w"]}] and not answer["failed"] and answer["files"] == 0, answer
 
 
 def test_a_copying_that_goes_on_takes_a_large_file_for_what_it_is_by_then(command, tmp_path):
@@ -970,10 +997,10 @@ def test_a_large_file_is_on_the_device_with_its_attributes_before_it_has_its_nam
     for reflink in ("auto", "never"):
         options = ("--fsync", f"--reflink={reflink}")
         begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=options)["begun"][0]
-        file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"]}
+        file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "mtime": begun["mtime"]}
         if not begun["cloned"]:
             piece({"do": "range", **file, "a": 0, "z": 1000, "w": 0.5}, options=options)
-        end = {"do": "end", **file, "size": 1000, "mtime": begun["mtime"], "w": 0.0}
+        end = {"do": "end", **file, "size": 1000, "w": 0.0}
         assert piece(end, options=options, before=trace)["failed"] == []
         calls = [line.split()[1].split("(")[0] for line in (tmp_path / "calls").read_text().splitlines() if "large-1-" in line]
         assert calls.index("utimensat") < calls.index("fsync") < [at for at, call in enumerate(calls) if "rename" in call][-1]
@@ -986,7 +1013,7 @@ def test_blocks_that_are_shared_are_verified_too(piece, tmp_path, traced):
     begin = {"do": "begin", "f": "f0", "k": 1, "w": 0.5}
     (begun,) = piece(begin, options=("--verify",), before=lie)["begun"]
     assert not begun["cloned"] and begun["size"] == 100_000
-    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "a": 0, "z": 100_000, "w": 0.5}
+    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "mtime": begun["mtime"], "a": 0, "z": 100_000, "w": 0.5}
     (failed,) = piece(part, options=("--verify",))["failed"]
     assert "differs from" in failed["why"][0]
     # Compared, and not copied over what is shared.
@@ -997,18 +1024,42 @@ def test_blocks_that_are_shared_are_verified_too(piece, tmp_path, traced):
     assert (tmp_path / "calls").read_text() == ""
 
 
+def test_holes_of_large_files_are_not_read_to_be_verified_and_what_is_in_them_is_found(piece, tmp_path, traced):
+    (tmp_path / "source").mkdir()
+    with open(tmp_path / "source/f0", "wb") as file:
+        file.truncate(64 << 20)
+        for at in (0, (64 << 20) - 4096):
+            file.seek(at)
+            file.write(os.urandom(4096))
+    options = ("--verify", "--reflink=never")
+    (begun,) = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=options)["begun"]
+    file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "mtime": begun["mtime"]}
+    part = {"do": "range", **file, "a": 0, "z": 64 << 20, "w": 0.5}
+    reads = (*traced, "-o", str(tmp_path / "calls"), "-e", "trace=pread64")
+    assert piece(part, options=options, before=reads)["failed"] == []
+    # Else 256 of each.
+    assert len((tmp_path / "calls").read_text().splitlines()) < 100
+    with open(tmp_path / "copy/run/stage-0" / begun["s"], "r+b") as staged:
+        assert staged.read() == (tmp_path / "source/f0").read_bytes()
+        staged.seek((16 << 20) + 5)
+        staged.write(b"x")
+    for a, z, count in ((0, 64 << 20, 1), ((16 << 20) + 6, 64 << 20, 0), (0, (16 << 20) + 5, 0), (16 << 20, (16 << 20) + 6, 1)):
+        failed = piece({**part, "a": a, "z": z}, options=options)["failed"]
+        assert len(failed) == count and all("at byte 16777221;" in entry["why"][0] for entry in failed), (a, z, failed)
+
+
 def test_a_range_that_is_written_once_more_while_its_file_is_ended_leaves_its_time(piece, tmp_path):
     some_files(tmp_path / "source", 1, 300 << 10)
     os.utime(tmp_path / "source/f0", ns=(10**18, 10**18))
     begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=("--reflink=never",))["begun"][0]
-    file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"]}
+    file = {"f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "mtime": begun["mtime"]}
     part = {"do": "range", **file, "a": 0, "z": 300 << 10, "w": 0.5}
     with ThreadPoolExecutor() as threads:
         # Half a second between its first part and its last.
         late = threads.submit(piece, part, bytes_per_second=512 << 10)
         wait_until(lambda: any((tmp_path / "copy/run/stage-0" / begun["s"]).read_bytes()))
         assert piece(part)["failed"] == []
-        assert piece({"do": "end", **file, "size": 300 << 10, "mtime": begun["mtime"], "w": 0.0})["failed"] == []
+        assert piece({"do": "end", **file, "size": 300 << 10, "w": 0.0})["failed"] == []
         assert late.result()["failed"] == []
     assert_copied_file(tmp_path / "source/f0", tmp_path / "copy/f0")
 
@@ -1023,7 +1074,7 @@ def test_a_limit_cuts_files_so_that_pieces_end_in_time(piece, tmp_path):
     answer = piece(whole, once=True, bytes_per_second=100_000)
     assert [(found["f"], found["size"]) for found in answer["large"]] == [("f0", 300_000)] and answer["files"] == 0
     begun = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=("--reflink=never",))["begun"][0]
-    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "a": 0, "z": 300_000, "w": 0.5}
+    part = {"do": "range", "f": "f0", "k": 1, "s": begun["s"], "ino": begun["ino"], "mtime": begun["mtime"], "a": 0, "z": 300_000, "w": 0.5}
     (rest,) = piece(part, once=True, budget_ms=1, bytes_per_second=100_000)["rest"]
     assert (rest["a"], rest["z"]) == (64 << 10, 300_000)
     assert piece(whole, once=True)["files"] == 1, "without a limit it is copied at once"

@@ -128,7 +128,7 @@ def test_a_large_file_is_named_once_all_its_ranges_are_there(journal):
     assert [item for _, item in left] == [rest]
     journal.settle(left, EMPTY)
     [(_, end)] = journal.take(9)
-    assert (end["do"], end["f"], end["s"], end["size"], end["mtime"]) == ("end", "big", "name", 200 << 20, 1 << 61)
+    assert (end["do"], end["f"], end["s"], end["size"], end["ino"], end["mtime"]) == ("end", "big", "name", 200 << 20, 1, 1 << 61)
 
 
 def test_how_far_it_is_goes_by_the_bytes_of_large_files_that_are_left(journal):
@@ -144,7 +144,7 @@ def test_how_far_it_is_goes_by_the_bytes_of_large_files_that_are_left(journal):
         last = journal.share()
         [(_, item)] = taken
         if item["do"] == "begin":
-            found = answer(begun=[{"k": item["k"], "s": "s", "cloned": False, "ino": 1, "size": 128 << 20, "mtime": 1}])
+            found = answer(begun=[{"k": item["k"], "s": "s", "cloned": False, "ino": 1, "size": 128 << 20, "mtime": 1 << 61}])
         elif item["do"] == "range" and item["z"] - item["a"] > 32 << 20:
             # What is left of it comes back.
             half = item["a"] + (32 << 20)
@@ -159,7 +159,7 @@ def test_a_range_that_failed_keeps_its_file_from_being_named_and_begins_it_anew(
     journal.put([tree("")])
     journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 100 << 20, "w": 0.5}]))
     [(id, begin)] = journal.take(9)
-    journal.settle([(id, begin)], answer(begun=[{"k": begin["k"], "s": "name", "cloned": False, "ino": 1, "size": 100 << 20, "mtime": 1}]))
+    journal.settle([(id, begin)], answer(begun=[{"k": begin["k"], "s": "name", "cloned": False, "ino": 1, "size": 100 << 20, "mtime": 1 << 61}]))
     first, second = journal.take(9)
     journal.settle([first], answer(failed=[{"item": first[1], "why": ["error reading"], "errno": 5}]))
     journal.settle([second], EMPTY)
@@ -178,7 +178,7 @@ def test_a_large_file_that_is_another_meanwhile_is_forgotten_with_all_its_parts_
     journal.settle(journal.take(1), answer(large=large))
     for id, begin in journal.take(9):
         size = 192 << 20 if begin["f"] == "d/big" else 64 << 20
-        begun = {"k": begin["k"], "s": begin["f"], "cloned": False, "ino": 1 << 63, "size": size, "mtime": 1}
+        begun = {"k": begin["k"], "s": begin["f"], "cloned": False, "ino": 1 << 63, "size": size, "mtime": 1 << 61}
         journal.settle([(id, begin)], answer(begun=[begun]))
     taken = journal.take(9)
     k, = {item["k"] for _, item in taken if item["f"] == "d/big"}
@@ -247,7 +247,7 @@ def test_what_failed_is_tried_again_in_its_turn(journal):
         {"do": "links", "links": [["other", "second"]]},
         {"do": "attributes", "l": "list", "a": 7},
         {"do": "closed", "dirs": ["a/b"]},
-        {"do": "end", "f": "c/big", "k": 1, "size": 1, "mtime": 1},
+        {"do": "end", "f": "c/big", "k": 1, "size": 1},
         {"do": "tree", "d": "d"},
     ]
     journal.settle(journal.take(1), answer(failed=[{"item": item, "why": ["why"]} for item in items]))
@@ -324,7 +324,7 @@ def test_a_large_file_that_is_forgotten_is_missed(journal):
     journal.settle(journal.take(1), answer(large=[{"f": "big", "size": 200 << 20, "w": 0.5}]))
     assert journal.unfinished() == ["big"]
     (begin,) = journal.take(1)
-    journal.settle([begin], answer(begun=[{"k": begin[1]["k"], "s": "name", "cloned": True, "ino": 1, "size": 200 << 20, "mtime": 1}]))
+    journal.settle([begin], answer(begun=[{"k": begin[1]["k"], "s": "name", "cloned": True, "ino": 1, "size": 200 << 20, "mtime": 1 << 61}]))
     end = journal.take(1)
     assert end[0][1]["do"] == "end" and journal.unfinished() == ["big"]
     journal.settle(end, EMPTY)

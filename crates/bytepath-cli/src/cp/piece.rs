@@ -45,7 +45,7 @@ use crate::classic::Called;
 use crate::sys::own_files;
 use ground::Ground;
 use walk::joined_below;
-use words::{Answer, Failed, Item, Request, Tree};
+use words::{Answer, Failed, Item, Request, Staged, Tree};
 
 /// Do what standard input asks for of a copying that several processes share, an answer a line
 #[derive(Args)]
@@ -259,10 +259,8 @@ impl Work<'_> {
         match item {
             Item::Tree(tree) => self.tree(tree),
             Item::Begin { f, k, w } => self.begin(f, k, w),
-            Item::Range { f, k, s, ino, a, z, w } => self.range(f, (k, s, ino), (a, z), w),
-            Item::End { f, k, s, ino, size, mtime, w } => {
-                self.end(f, (k, s, ino), (size, mtime), w)
-            }
+            Item::Range { of, a, z, w } => self.range(of, (a, z), w),
+            Item::End { of, size, w } => self.end(of, size, w),
             Item::Links { links } => self.links(links),
             Item::Attributes { l, a } => self.attributes(l, a),
             Item::Closed { dirs, new } => self.closed(&dirs, new),
@@ -336,9 +334,9 @@ impl Work<'_> {
             Item::Tree(Tree { d, n: Some(names), .. }) => {
                 names.iter().filter_map(|name| of(&joined_below(&d.0, &name.0))).sum()
             }
-            Item::Begin { f, .. } | Item::Range { f, .. } | Item::End { f, .. } => {
-                of(&f.0).unwrap_or(0)
-            }
+            Item::Begin { f, .. }
+            | Item::Range { of: Staged { f, .. }, .. }
+            | Item::End { of: Staged { f, .. }, .. } => of(&f.0).unwrap_or(0),
             _ => 0,
         }
     }

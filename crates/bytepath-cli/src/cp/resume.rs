@@ -162,7 +162,7 @@ impl Shared<'_> {
     /// How much of the source a file holds, byte by byte.
     fn compare(&self, pair: &Pair, source: &OwnedFd, copy: &OwnedFd) -> Done<Kept> {
         let failed = |name, errno| self.voice.failed(format!("error reading {}", q(name)), errno);
-        let differ = self.differ_at(source.as_fd(), copy.as_fd());
+        let differ = self.differ_at(source.as_fd(), copy.as_fd(), 0..u64::MAX);
         // Looking for holes moves where the file stands, and it may be copied from its start yet.
         rustix::fs::seek(source, SeekFrom::Start(0))
             .map_err(|errno| failed(&pair.source.shown, errno))?;

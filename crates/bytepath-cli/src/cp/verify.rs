@@ -1,6 +1,7 @@
 //! `--verify`: source and copy are read again and compared. Costs what reading both costs, and an
 //! fsync, after which the copy's pages can be dropped so that it is read from the device.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bytepath::page_cache;
@@ -34,10 +35,19 @@ impl Shared<'_> {
         synced.map_err(|errno| self.voice.failed(format!("error syncing {to}"), errno))?;
         let drop_copy = || rustix::fs::fadvise(copy, 0, None, Advice::DontNeed);
         let _ = drop_copy();
-        let differ = self.differ_at(source.as_fd(), copy.as_fd());
+        let differ = self.differ_at(source.as_fd(), copy.as_fd(), 0..u64::MAX);
         if self.extras.uncached {
             let _ = drop_copy();
         }
+        self.told_apart((&from, &to), differ)
+    }
+
+    /// Says where source and copy, as they are called, differ, or why that is not known.
+    pub(super) fn told_apart(
+        &self,
+        (from, to): (&str, &str),
+        differ: Result<Option<u64>, (Which, Errno)>,
+    ) -> Done {
         match differ {
             Ok(None) => Ok(()),
             Ok(Some(at)) => Err(self.voice.wrong(format!(
@@ -61,16 +71,17 @@ pub(super) enum Which {
 }
 
 impl Shared<'_> {
-    /// The first byte that two files have not in common. With `--uncached` reading them leaves the page
+    /// The first of these bytes that two files have not in common. With `--uncached` reading them leaves the page
     /// cache as it was, or a note.
     pub(super) fn differ_at(
         &self,
         source: BorrowedFd<'_>,
         copy: BorrowedFd<'_>,
+        bytes: Range<u64>,
     ) -> Result<Option<u64>, (Which, Errno)> {
         let cached = || Reader { by: if self.extras.uncached { By::Leaving } else { By::Cached } };
         let (mut one, mut other) = (cached(), cached());
-        let differ = differ_at((source, &mut one), (copy, &mut other));
+        let differ = differ_at((source, &mut one), (copy, &mut other), bytes);
         for (reader, which) in [(one, "source"), (other, "copy")] {
             if let By::Refused(errno) = reader.by {
                 let why = format!("reading with RWF_DONTCACHE is refused for the {which}");
@@ -130,15 +141,18 @@ impl Reader {
 fn differ_at(
     (source, source_reader): (BorrowedFd<'_>, &mut Reader),
     (copy, copy_reader): (BorrowedFd<'_>, &mut Reader),
+    bytes: Range<u64>,
 ) -> Result<Option<u64>, (Which, Errno)> {
     let (mut one, mut other) = (AlignedBuffer::new(CHUNK_BYTES), AlignedBuffer::new(CHUNK_BYTES));
-    let mut at = 0;
+    let mut at = bytes.start;
     loop {
-        at = behind_holes(source, copy, at);
-        let count =
-            source_reader.fill(source, &mut one, at).map_err(|errno| (Which::Source, errno))?;
+        at = behind_holes(source, copy, at).min(bytes.end);
+        let most = (bytes.end - at).min(CHUNK_BYTES as u64) as usize;
+        let count = source_reader
+            .fill(source, &mut one[..most], at)
+            .map_err(|errno| (Which::Source, errno))?;
         let copied =
-            copy_reader.fill(copy, &mut other, at).map_err(|errno| (Which::Copy, errno))?;
+            copy_reader.fill(copy, &mut other[..most], at).map_err(|errno| (Which::Copy, errno))?;
         if one[..count] != other[..copied] {
             let common = one[..count].iter().zip(&other[..copied]);
             let same = common.take_while(|(one, other)| one == other).count();

@@ -255,7 +255,7 @@ class Journal:
     def _begun(self, begun: dict[str, Any]) -> None:
         row = self.db.execute("SELECT f, w FROM large WHERE k = ?", (begun["k"],)).fetchone()
         path, weight = row
-        file = {"f": path, "k": begun["k"], "s": begun["s"], "ino": begun["ino"]}
+        file = {"f": path, **{key: begun[key] for key in ("k", "s", "ino", "mtime")}}
         size, end = begun["size"], {"do": "end", **file, "size": begun["size"]}
         ranges = [] if begun["cloned"] else list(cut(size))
         self.db.execute(
@@ -263,7 +263,7 @@ class Journal:
             (size, str(begun["ino"]), str(begun["mtime"]), len(ranges), begun["s"], begun["k"]),
         )
         if not ranges:
-            self.put([{**end, "mtime": begun["mtime"], "w": 0.0}])
+            self.put([{**end, "w": 0.0}])
             return
         each = weight / len(ranges)
         parts = [{"do": "range", **file, "a": a, "z": z, "w": each} for a, z in ranges]
@@ -281,8 +281,8 @@ class Journal:
             row = self.db.execute(query, (k,)).fetchone()
             if row:
                 path, size, ino, mtime, s = row
-                file = {"f": path, "k": k, "s": s, "ino": int(ino)}
-                self.put([{"do": "end", **file, "size": size, "mtime": int(mtime), "w": 0.0}])
+                file = {"f": path, "k": k, "s": s, "ino": int(ino), "mtime": int(mtime)}
+                self.put([{"do": "end", **file, "size": size, "w": 0.0}])
 
     def _again(self, k: int, weight: float) -> None:
         """Forgets a large file, which is gone or another one by now, with all that was yet to be done of it, and has its names

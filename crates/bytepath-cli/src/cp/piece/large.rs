@@ -6,13 +6,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
-use bytepath::pages::AlignedBuffer;
 use rustix::fs::{Advice, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::Work;
 use super::ground::Side;
-use super::words::{Again, Begun, Item, Name};
+use super::words::{Again, Begun, Item, Name, Staged};
 use crate::cp::atomic;
 use crate::cp::attributes::Subject;
 use crate::cp::data::{Data, SinkEnd};
@@ -21,7 +20,7 @@ use crate::cp::hand::Other;
 use crate::cp::place::{Follow, Place, is_directory, kind};
 use crate::cp::regular::Copy;
 use crate::cp::settings::Reflink;
-use crate::cp::voice::{Done, q};
+use crate::cp::voice::{Done, Told, q};
 
 /// Bytes copied between two looks at the clock.
 const STEP_BYTES: u64 = 16 << 20;
@@ -31,9 +30,6 @@ const STEP_TIME: Duration = Duration::from_millis(500);
 
 /// How names of files end whose blocks are all shared, and which are yet to be compared.
 const WHOLE_END: &str = "-whole";
-
-/// Bytes compared at once.
-const COMPARED_BYTES: usize = 256 << 10;
 
 impl Work<'_> {
     /// Makes the file that ranges are copied to; where blocks can be shared, it is whole at once.
@@ -48,11 +44,12 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a large file was removed since it was found, or is another by now.
-    fn is_another(&self, f: &Name, ino: Option<u64>) -> bool {
+    /// Whether a large file was removed since it was found, is another by now than this one, or shorter than
+    /// so many bytes of it.
+    fn is_another(&self, f: &Name, begun: Option<(u64, u64)>) -> bool {
         match self.process.ground.places(&f.0) {
             Ok((source, _)) => match source.stat(Follow::No) {
-                Ok(stat) => !is_regular(&stat) || ino.is_some_and(|ino| ino != stat.st_ino),
+                Ok(stat) => !is_regular(&stat) || begun.is_some_and(|begun| !has(&stat, begun)),
                 Err(errno) => errno == Errno::NOENT,
             },
             Err((side, errno)) => {
@@ -71,7 +68,9 @@ impl Work<'_> {
     fn begun(&self, f: &Name, k: u64) -> Done<Begun> {
         let (pair, stat) = self.large(f)?;
         let (source, stat) = self.shared.open_source(&pair, &stat)?;
-        self.still(&pair, is_regular(&stat))?;
+        if !is_regular(&stat) {
+            return Err(self.was_changed(&pair));
+        }
         if pair.sink.stat(Follow::No).is_ok_and(|there| is_directory(&there)) {
             // Before all of it is copied for nothing.
             let to = q(&pair.sink.shown);
@@ -100,7 +99,7 @@ impl Work<'_> {
             }
             Err(_) => false,
         };
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let size = bytes(&stat);
         match cloned {
             true => self.shared.hand.add(Other::Reflink, size),
             false => rustix::fs::ftruncate(&sink, size).map_err(said)?,
@@ -120,32 +119,24 @@ impl Work<'_> {
     }
 
     /// Copies a part of a file.
-    pub(super) fn range(
-        &mut self,
-        f: Name,
-        (k, s, ino): (u64, Name, u64),
-        (a, z): (u64, u64),
-        w: f64,
-    ) {
+    pub(super) fn range(&mut self, of: Staged, (a, z): (u64, u64), w: f64) {
         let mut at = a;
-        match self.ranged((&f, ino), &s, (&mut at, z)) {
+        match self.ranged(&of, (&mut at, z)) {
             Ok(()) => {
                 let left = if z > a { (z - at) as f64 / (z - a) as f64 } else { 0.0 };
                 self.answer.w += w * (1.0 - left);
                 if at < z && !self.answer.fenced {
-                    self.answer.rest.push(Item::Range { f, k, s, ino, a: at, z, w: w * left });
+                    self.answer.rest.push(Item::Range { of, a: at, z, w: w * left });
                 }
             }
-            Err(_) if self.is_another(&f, Some(ino)) => self.again(k, w),
-            Err(_) => self.failed(Item::Range { f, k, s, ino, a: at, z, w }),
+            Err(_) if self.is_another(&of.f, Some((of.ino, z))) => self.again(of.k, w),
+            Err(_) => self.failed(Item::Range { of, a: at, z, w }),
         }
     }
 
-    fn ranged(&mut self, (f, ino): (&Name, u64), s: &Name, (at, z): (&mut u64, u64)) -> Done {
-        let (pair, stat) = self.large(f)?;
-        let (source, stat) = self.shared.open_source(&pair, &stat)?;
-        self.still(&pair, stat.st_ino == ino)?;
-        let staged = self.staged(s, &pair)?;
+    fn ranged(&mut self, of: &Staged, (at, z): (&mut u64, u64)) -> Done {
+        let (pair, source, stat) = self.still(of, z)?;
+        let staged = self.staged(&of.s, &pair)?;
         let said =
             |errno| self.shared.voice.failed(format!("cannot write {}", q(&staged.shown)), errno);
         let sink = match staged.open(OFlags::RDWR | OFlags::NOFOLLOW, 0) {
@@ -165,7 +156,7 @@ impl Work<'_> {
             let said = |fault: crate::cp::data::Fault| {
                 self.shared.voice.wrong_by(fault.said(from, to), fault.errno())
             };
-            if !is_whole(&s.0) {
+            if !is_whole(&of.s.0) {
                 data.copy_range(*at, end).map_err(said)?;
             }
             if self.shared.extras.verify {
@@ -207,75 +198,32 @@ impl Work<'_> {
         rustix::fs::fdatasync(sink).map_err(failed(format!("error syncing {to}")))?;
         // Where dropping is refused, the copy in memory is all there is.
         let _ = rustix::fs::fadvise(sink, a, std::num::NonZeroU64::new(z - a), Advice::DontNeed);
-        let (mut one, mut other) =
-            (AlignedBuffer::new(COMPARED_BYTES), AlignedBuffer::new(COMPARED_BYTES));
-        let mut at = a;
-        while at < z {
-            let most =
-                usize::try_from(z - at).map_or(COMPARED_BYTES, |left| left.min(COMPARED_BYTES));
-            let count = match rustix::io::pread(source, &mut one[..most], at) {
-                Err(Errno::INTR) => continue,
-                answer => answer.map_err(failed(format!("error reading {from}")))?,
-            };
-            if count == 0 {
-                return Err(self
-                    .shared
-                    .voice
-                    .wrong(format!("{from} became shorter while it was copied")));
-            }
-            let mut done = 0;
-            while done < count {
-                match rustix::io::pread(sink, &mut other[done..count], at + done as u64) {
-                    Ok(0) => break,
-                    Ok(read) => done += read,
-                    Err(Errno::INTR) => {}
-                    Err(errno) => return Err(failed(format!("error reading {to}"))(errno)),
-                }
-            }
-            if done < count || one[..count] != other[..count] {
-                let same =
-                    one[..done].iter().zip(&other[..done]).take_while(|(one, other)| one == other);
-                let at = at + same.count() as u64;
-                let what =
-                    format!("{to} differs from {from} at byte {at}; was either changed meanwhile?");
-                return Err(self.shared.voice.wrong(what));
-            }
-            at += count as u64;
-        }
-        Ok(())
+        self.shared
+            .told_apart((&from, &to), self.shared.differ_at(source.as_fd(), sink.as_fd(), a..z))
     }
 
     /// Gives a file whose ranges are copied its attributes and its name.
-    pub(super) fn end(
-        &mut self,
-        f: Name,
-        (k, s, ino): (u64, Name, u64),
-        (size, mtime): (u64, i64),
-        w: f64,
-    ) {
-        match self.ended(&f, &s, (ino, size, mtime)) {
+    pub(super) fn end(&mut self, of: Staged, size: u64, w: f64) {
+        match self.ended(&of, size) {
             Ok(()) => {
                 self.hand().file_done();
                 self.answer.w += w;
             }
-            Err(_) if self.is_another(&f, Some(ino)) => self.again(k, w),
-            Err(_) => self.failed(Item::End { f, k, s, ino, size, mtime, w }),
+            Err(_) if self.is_another(&of.f, Some((of.ino, size))) => self.again(of.k, w),
+            Err(_) => self.failed(Item::End { of, size, w }),
         }
     }
 
-    fn ended(&self, f: &Name, s: &Name, expected: (u64, u64, i64)) -> Done {
+    fn ended(&self, of: &Staged, size: u64) -> Done {
         let voice = self.shared.voice;
-        let (pair, stat) = self.large(f)?;
-        let (source, stat) = self.shared.open_source(&pair, &stat)?;
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        self.still(&pair, (stat.st_ino, size, self::mtime(&stat)) == expected)?;
-        let staged = self.staged(s, &pair)?;
+        let (pair, source, stat) = self.still(of, size)?;
+        let staged = self.staged(&of.s, &pair)?;
         let failed = |errno| {
             voice.failed(format!("cannot create regular file {}", q(&pair.sink.shown)), errno)
         };
         let sink = match staged.open(OFlags::RDWR | OFlags::NOFOLLOW, 0) {
             // Another was faster: it has its name.
-            Err(Errno::NOENT) => return self.is_ended(&pair, &stat),
+            Err(Errno::NOENT) => return self.is_ended(&pair, size),
             opened => opened.map_err(failed)?,
         };
         // What it replaces lends it owner and mode, as a file that is copied over keeps its own.
@@ -294,7 +242,7 @@ impl Work<'_> {
         }
         let (from, to) = (&staged, &pair.sink);
         match rustix::fs::renameat(&from.directory, &from.name, &to.directory, &to.name) {
-            Err(Errno::NOENT) => self.is_ended(&pair, &stat),
+            Err(Errno::NOENT) => self.is_ended(&pair, size),
             // Who wrote a range once more until now, and found the file not ended yet, left its time to this.
             renamed => {
                 renamed.map_err(failed).and_then(|()| self.set_times_back(&pair, &copy.open, &stat))
@@ -302,19 +250,32 @@ impl Work<'_> {
         }
     }
 
-    /// Refuses a source that is not what it was.
-    fn still(&self, pair: &Pair, is_same: bool) -> Done {
+    /// Opens a source that was begun, unless it is not what it was. One that grew since, or was written to, is
+    /// copied as it is read, with the time that it had before, as by `cp`.
+    fn still(&self, of: &Staged, size: u64) -> Done<(Pair, OwnedFd, Stat)> {
+        let (pair, stat) = self.large(&of.f)?;
+        let (source, mut stat) = self.shared.open_source(&pair, &stat)?;
+        if !has(&stat, (of.ino, size)) {
+            return Err(self.was_changed(&pair));
+        }
+        if mtime(&stat) != of.mtime {
+            stat.st_mtime = of.mtime.div_euclid(1_000_000_000);
+            stat.st_mtime_nsec = of.mtime.rem_euclid(1_000_000_000) as _;
+        }
+        Ok((pair, source, stat))
+    }
+
+    fn was_changed(&self, pair: &Pair) -> Told {
         let name = q(&pair.source.shown);
-        let what = || format!("{name} was changed while it was copied; copy it again");
-        if is_same { Ok(()) } else { Err(self.shared.voice.wrong(what())) }
+        self.shared.voice.wrong(format!("{name} was changed while it was copied; copy it again"))
     }
 
     /// Sees that a file has its name already, and is as it is to be.
-    fn is_ended(&self, pair: &Pair, stat: &Stat) -> Done {
+    fn is_ended(&self, pair: &Pair, size: u64) -> Done {
         match pair.sink.stat(Follow::No) {
-            Ok(there) if there.st_size == stat.st_size => Ok(()),
+            Ok(there) if bytes(&there) >= size => Ok(()),
             Ok(_) => {
-                let what = format!("{} has another size than its source", q(&pair.sink.shown));
+                let what = format!("{} is shorter than its source was", q(&pair.sink.shown));
                 Err(self.shared.voice.wrong(what))
             }
             Err(errno) => {
@@ -351,7 +312,16 @@ fn is_whole(name: &OsStr) -> bool {
     name.as_bytes().ends_with(WHOLE_END.as_bytes())
 }
 
-/// In nanoseconds; only whether it is the same matters.
+/// Whether it is this file, and has so many bytes yet.
+fn has(stat: &Stat, (ino, size): (u64, u64)) -> bool {
+    stat.st_ino == ino && bytes(stat) >= size
+}
+
+fn bytes(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// In nanoseconds; those beyond 2262 are told apart, and no more.
 pub(super) fn mtime(stat: &Stat) -> i64 {
     stat.st_mtime.wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec as i64)
 }

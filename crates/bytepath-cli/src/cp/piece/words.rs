@@ -71,9 +71,20 @@ pub(super) enum Item {
     /// Makes the file that ranges are copied to, or a clone.
     Begin { f: Name, k: u64, w: f64 },
     /// Copies the bytes from `a` to `z`.
-    Range { f: Name, k: u64, s: Name, ino: u64, a: u64, z: u64, w: f64 },
+    Range {
+        #[serde(flatten)]
+        of: Staged,
+        a: u64,
+        z: u64,
+        w: f64,
+    },
     /// Gives a file whose ranges are copied its attributes and its name.
-    End { f: Name, k: u64, s: Name, ino: u64, size: u64, mtime: i64, w: f64 },
+    End {
+        #[serde(flatten)]
+        of: Staged,
+        size: u64,
+        w: f64,
+    },
     /// Gives files more names: the one that there is, the one that is to be.
     Links { links: Vec<(Name, Name)> },
     /// Gives the directories that a list names their attributes, from byte `a` on.
@@ -91,6 +102,16 @@ pub(super) enum Item {
     Sync,
     /// Removes all that was there for the work.
     Clean,
+}
+
+/// A large file that was begun: what it is called in the stage, which it was, and its time then.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Staged {
+    pub(super) f: Name,
+    pub(super) k: u64,
+    pub(super) s: Name,
+    pub(super) ino: u64,
+    pub(super) mtime: i64,
 }
 
 /// A directory, or a part of it.
@@ -140,7 +161,7 @@ pub(super) struct Answer {
     pub(super) closed: Vec<Name>,
     /// Names that are of other files than they were.
     pub(super) apart: Vec<Apart>,
-    /// Files that were begun: whether they are whole already, their sizes, their times.
+    /// Files that were begun: whether they are whole already, which they are, their sizes, their times.
     pub(super) begun: Vec<Begun>,
     /// Large files that are gone, or others by now: nothing more of them is to be done.
     pub(super) again: Vec<Again>,

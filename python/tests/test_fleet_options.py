@@ -962,6 +962,11 @@ def test_a_large_file_that_grows_while_it_is_copied_is_copied_as_it_was_begun_an
     assert copy.read_bytes() == data
     assert copy.stat().st_mtime_ns == before, "as cp has it: so it can be told that there is more by now"
     (begun,) = piece({"do": "begin", "f": "f0", "k": 1, "w": 0.5}, options=options)["begun"]
+    # What an earlier run has read of it may be of another day.
+    os.utime(large, ns=(before, before))
+    for item in (parts[1], end):
+        answer = piece({**item, "s": begun["s"], "mtime": before - 1, "earlier": True}, options=options, once=True)
+        assert answer["again"] == [{"k": 1, "w": item["w"]}] and not answer["failed"] and answer["files"] == 0, answer
     os.truncate(large, 700 << 10)
     for item in (parts[1], end):
         answer = piece({**item, "s": begun["s"]}, options=options, once=True)
@@ -985,6 +990,8 @@ def test_a_copying_that_goes_on_takes_a_large_file_for_what_it_is_by_then(comman
         (source / name).unlink()
     (source / "f1").mkdir()
     (source / "f1/below").write_bytes(b"below")
+    # The same file still, with other bytes.
+    (source / "other").write_bytes(b"other" * ((8 << 20) // 5))
     done = on_this_machine(1, tmp_path, "cp", "--reflink=never", "source", "copy")
     ended_well(done)
     assert "earlier run" in done.stderr and "cannot" not in done.stderr, done.stderr

@@ -131,6 +131,23 @@ def test_a_large_file_is_named_once_all_its_ranges_are_there(journal):
     assert (end["do"], end["f"], end["s"], end["size"], end["ino"], end["mtime"]) == ("end", "big", "name", 200 << 20, 1, 1 << 61)
 
 
+def test_what_an_earlier_run_has_begun_is_told_so(tmp_path):
+    journal = Journal(tmp_path / "a.journal", ["from", "to"])
+    journal.put([tree("")])
+    journal.settle(journal.take(1), answer(large=[{"f": name, "size": 200 << 20, "w": 0.2} for name in ("one", "two")]))
+    begun = {"s": "name", "cloned": False, "ino": 1, "size": 200 << 20, "mtime": 1}
+    [begin] = journal.take(1)
+    journal.settle([begin], answer(begun=[{"k": begin[1]["k"], **begun}]))
+    assert not any("earlier" in item for _, item in journal.take(9))
+    journal.commit()
+    journal.close()
+    again = Journal(tmp_path / "a.journal", ["from", "to"])
+    taken = [item for _, item in again.take(9)]
+    assert {item["do"] for item in taken} == {"begin", "range"}
+    assert all(("earlier" in item) == (item["do"] == "range") for item in taken)
+    again.close()
+
+
 def test_how_far_it_is_goes_by_the_bytes_of_large_files_that_are_left(journal):
     journal.put([{"do": "tree", "d": "", "w": 1.0}])
     large = [{"f": name, "size": 128 << 20, "w": 0.25} for name in ("one", "two")]

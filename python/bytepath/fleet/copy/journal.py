@@ -79,6 +79,7 @@ class Journal:
                 self.give_back()
                 # What is in the source may have changed since.
                 self.db.execute("DELETE FROM apart")
+                self._earlier = {row[0] for row in self.db.execute("SELECT k FROM large")}
                 self.db.execute("BEGIN")
         except sqlite3.DatabaseError as error:
             os.close(self._lock)
@@ -168,7 +169,10 @@ class Journal:
         for id, body in self.db.execute(query, (most,)):
             if taken and weight < 0:
                 break
-            taken.append((id, _loaded(body)))
+            item = _loaded(body)
+            if item["do"] in ("range", "end") and item["k"] in self._earlier:
+                item["earlier"] = True
+            taken.append((id, item))
             weight -= taken[-1][1].get("w", 0.0)
         self.db.executemany("UPDATE items SET taken = 1 WHERE id = ?", [(id,) for id, _ in taken])
         return taken

@@ -44,12 +44,14 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a large file was removed since it was found, is another by now than this one, or shorter than
-    /// so many bytes of it.
-    fn is_another(&self, f: &Name, begun: Option<(u64, u64)>) -> bool {
+    /// Whether a large file was removed since it was found, or is by now another than the one that was begun, or
+    /// shorter than so many bytes of it.
+    fn is_another(&self, f: &Name, begun: Option<(&Staged, u64)>) -> bool {
         match self.process.ground.places(&f.0) {
             Ok((source, _)) => match source.stat(Follow::No) {
-                Ok(stat) => !is_regular(&stat) || begun.is_some_and(|begun| !has(&stat, begun)),
+                Ok(stat) => {
+                    !is_regular(&stat) || begun.is_some_and(|(of, size)| !is_still(&stat, of, size))
+                }
                 Err(errno) => errno == Errno::NOENT,
             },
             Err((side, errno)) => {
@@ -129,7 +131,7 @@ impl Work<'_> {
                     self.answer.rest.push(Item::Range { of, a: at, z, w: w * left });
                 }
             }
-            Err(_) if self.is_another(&of.f, Some((of.ino, z))) => self.again(of.k, w),
+            Err(_) if self.is_another(&of.f, Some((&of, z))) => self.again(of.k, w),
             Err(_) => self.failed(Item::Range { of, a: at, z, w }),
         }
     }
@@ -209,7 +211,7 @@ impl Work<'_> {
                 self.hand().file_done();
                 self.answer.w += w;
             }
-            Err(_) if self.is_another(&of.f, Some((of.ino, size))) => self.again(of.k, w),
+            Err(_) if self.is_another(&of.f, Some((&of, size))) => self.again(of.k, w),
             Err(_) => self.failed(Item::End { of, size, w }),
         }
     }
@@ -250,12 +252,12 @@ impl Work<'_> {
         }
     }
 
-    /// Opens a source that was begun, unless it is not what it was. One that grew since, or was written to, is
-    /// copied as it is read, with the time that it had before, as by `cp`.
+    /// Opens a source that was begun, unless it is not what it was. One that grew meanwhile, or was written to, is
+    /// copied as it is read, with the time that it had before, as by `cp`: not one that another run began.
     fn still(&self, of: &Staged, size: u64) -> Done<(Pair, OwnedFd, Stat)> {
         let (pair, stat) = self.large(&of.f)?;
         let (source, mut stat) = self.shared.open_source(&pair, &stat)?;
-        if !has(&stat, (of.ino, size)) {
+        if !is_still(&stat, of, size) {
             return Err(self.was_changed(&pair));
         }
         if mtime(&stat) != of.mtime {
@@ -312,9 +314,9 @@ fn is_whole(name: &OsStr) -> bool {
     name.as_bytes().ends_with(WHOLE_END.as_bytes())
 }
 
-/// Whether it is this file, and has so many bytes yet.
-fn has(stat: &Stat, (ino, size): (u64, u64)) -> bool {
-    stat.st_ino == ino && bytes(stat) >= size
+/// Whether it is this file, and has so many bytes yet; and is as it was, if another run began it.
+fn is_still(stat: &Stat, of: &Staged, size: u64) -> bool {
+    stat.st_ino == of.ino && bytes(stat) >= size && !(of.earlier && mtime(stat) != of.mtime)
 }
 
 fn bytes(stat: &Stat) -> u64 {

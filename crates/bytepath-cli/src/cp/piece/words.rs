@@ -112,6 +112,9 @@ pub(super) struct Staged {
     pub(super) s: Name,
     pub(super) ino: u64,
     pub(super) mtime: i64,
+    /// An earlier run began it: what is there by now may have nothing to do with what that had read.
+    #[serde(default)]
+    pub(super) earlier: bool,
 }
 
 /// A directory, or a part of it.

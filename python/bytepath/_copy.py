@@ -190,9 +190,13 @@ def _file_of(ahead: bytes) -> _bytepath.Held:
     """A file in memory of these bytes, at its beginning."""
     try:
         file = _bytepath.Held(os.memfd_create, "bytepath-read-ahead")
-        with open(file.fileno(), "wb", closefd=False) as writes:
-            writes.write(ahead)
-        os.lseek(file.fileno(), 0, os.SEEK_SET)
+        try:
+            with open(file.fileno(), "wb", closefd=False) as writes:
+                writes.write(ahead)
+            os.lseek(file.fileno(), 0, os.SEEK_SET)
+        except BaseException:
+            file.close()
+            raise
     except OSError as error:
         text = f"there is no memory to be had for what was read ahead: {error.strerror}"
         raise make(error.errno or errno.EIO, text, stranded=ahead) from None

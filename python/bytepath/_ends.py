@@ -138,6 +138,8 @@ class Opened:
             if monotonic() >= until:
                 raise self._alone(patience)
             sleep(min(_LOOK_S, patience))
+        # Whoever leaves this end closes it, also where what is raised here is kept.
+        self._held = held
         if self.role == "source" and not _is_readable(held.fileno(), until - monotonic()):
             raise self._alone(patience)
         os.set_blocking(held.fileno(), True)

@@ -99,11 +99,11 @@ def copytree(
     if not by_function and not sifted.folders and _is_within(destination, source):
         text = f"cannot copy a directory, {source!r}, into itself, {destination!r}"
         raise _error([_as_told(OSError(errno.EINVAL, text), source, destination)])
-    # Here, so that what it raises is what shutil's raises. The command gives it the mode of the source at the end.
-    os.makedirs(destination, 0o700, exist_ok=dirs_exist_ok)
     if by_function:
         each = _Each(copy_function, ignore, symlinks)
-        return each.copytree(source, destination, ignore_dangling_symlinks)
+        return each.copytree(source, destination, ignore_dangling_symlinks, dirs_exist_ok)
+    # Here, so that what it raises is what shutil's raises. The command gives it the mode of the source at the end.
+    os.makedirs(destination, 0o700, exist_ok=dirs_exist_ok)
     arguments: list[Any] = ["cp", "--recursive", "--json", "-", "--json-errors", str(sys.maxsize)]
     arguments += ["--no-dereference" if symlinks else "--dereference"]
     # As shutil does it: where a file system keeps no extended attributes, all else is copied.
@@ -271,12 +271,10 @@ class _Each:
         self._files = self._directories = self._links = self._bytes = 0
         self._routes: dict[str, int] = {}
 
-    def copytree(self, source: str, destination: str, ignore_dangling: bool) -> TreeCopied:
+    def copytree(self, source: str, destination: str, ignore_dangling: bool, exist_ok: bool) -> TreeCopied:
         began = time.perf_counter()
         try:
-            shutil.copytree(
-                source, destination, self._symlinks, self._look, self._copy, ignore_dangling, True
-            )
+            shutil.copytree(source, destination, self._symlinks, self._look, self._copy, ignore_dangling, exist_ok)
         except shutil.Error as error:
             raise _error([self._as_told(*one) for one in error.args[0]]) from error
         seconds = time.perf_counter() - began

@@ -616,7 +616,8 @@ def test_a_measurement_that_failed_is_no_good_one_and_poor_findings_are_told_by_
 def test_who_interrupts_all_in_the_foreground_is_told_that_alone(command, tmp_path, when):
     signs = tmp_path / "signs"
     # What is measured may be interrupted as ever.
-    measured = f"sh -c 'grep -E \"Sig(Blk|Ign)\" /proc/$$/status >>{signs}; exec sleep 100'"
+    read = "while read -r name mask; do case $name in SigBlk:|SigIgn:) echo $name $mask;; esac; done </proc/$$/status"
+    measured = f"sh -c '{read} >>{signs}; exec sleep 100'"
     what = [sys.executable, "-m", "bytepath.fleet", "--scheduler", "local:2", "bench", "cmd", "--blocks", "3", measured]
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
     with subprocess.Popen(

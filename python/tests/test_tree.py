@@ -543,3 +543,12 @@ def test_an_error_without_a_word_of_the_kernels_has_no_number(command, in_the_wa
     with pytest.raises(bytepath.TreeError) as raised:
         bytepath.copytree(in_the_way / "s", in_the_way / "b", dirs_exist_ok=True)
     assert raised.value.errno is None and str(raised.value).startswith("cannot overwrite non-directory")
+
+
+def test_a_destination_within_the_source_is_not_part_of_what_a_function_copies(tmp_path):
+    for name, copytree in (("ours", bytepath.copytree), ("theirs", shutil.copytree)):
+        (tmp_path / name / "sub").mkdir(parents=True)
+        (tmp_path / name / "sub/file").write_bytes(b"x")
+        copytree(tmp_path / name, tmp_path / name / "copy", copy_function=shutil.copy)
+    found = [sorted(str(path.relative_to(tmp_path / name)) for path in (tmp_path / name).rglob("*")) for name in ("ours", "theirs")]
+    assert found[0] == found[1]

@@ -105,7 +105,7 @@ pub fn undo() -> std::io::Result<Vec<Left>> {
         None => Vec::new(),
     };
     for alone in Alone::elsewhere() {
-        all.extend(undone_of(&alone)?);
+        all.extend(undone_of(&alone).unwrap_or_default());
     }
     Ok(all)
 }

@@ -158,8 +158,15 @@ impl<'m> Accounts<'m> {
         (0..MOST).find(|&at| {
             let theirs = self.word(at, OWNER).load(SeqCst);
             let state = self.state(at);
-            let is_left = (state.putting, state.count) == (0, 0) && is_gone(theirs);
-            is_left && is_ours(at, theirs)
+            if (state.putting, state.count) != (0, 0) || !is_gone(theirs) {
+                return false;
+            }
+            if state.opening % 2 == 1 {
+                // First, so that nobody closes it for one who is gone when another has it.
+                self.close(Account { at: at as u32, opening: state.opening });
+                return is_ours(at, 0);
+            }
+            is_ours(at, theirs)
         })
     }
 

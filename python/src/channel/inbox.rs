@@ -277,7 +277,12 @@ impl Inbox {
         }
         let lane = &mut state.lanes[state.next];
         let keeps_many = lane.receiver.keeps_many();
-        let mut given = match lane.receiver.try_receive().map_err(|error| raised(py, error))? {
+        let received = lane.receiver.try_receive().map_err(|error| {
+            // The others come first then.
+            state.next += 1;
+            raised(py, error)
+        });
+        let mut given = match received? {
             Buffers::Message(mut message) => {
                 // First, so that it is either inside or to be done at every moment.
                 if let Some(board) = undone {
@@ -325,6 +330,8 @@ impl State {
                     }
                     // Out of descriptors or addresses: it is tried again.
                     Err(error @ (ChannelError::Socket { .. } | ChannelError::Memory(_))) => {
+                        // The others come first then.
+                        self.next += 1;
                         return Err(self::error(error));
                     }
                     Err(error) => {

@@ -11,6 +11,7 @@ use bytepath_lab::confine::Confinement;
 use bytepath_lab::left::Folder;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::SIGTERM;
 
 use super::interrupt;
 
@@ -181,7 +182,8 @@ fn one(experiment: &Known, options: &All, records: &Path) -> anyhow::Result<()> 
     let mut child = command.spawn().context("cannot start bytepath")?;
     if bytepath_lab::interrupt::wished_before_end(&child) {
         // A terminal tells it, too, and then it shows what is complete: it is not interrupted in that.
-        let until = Instant::now() + HEEDS_IN;
+        let heeds_in = if interrupt::came() == Some(SIGTERM) { HEEDS_IN } else { HEEDS_IN * 30 };
+        let until = Instant::now() + heeds_in;
         while Instant::now() < until && child.try_wait().is_ok_and(|ended| ended.is_none()) {
             std::thread::sleep(HEEDS_IN / 100);
         }

@@ -40,7 +40,7 @@ pub(super) struct Cmd {
     cleanup: Option<String>,
     /// Write {VAR} in commands and steps, and run them with each of the values: -L n 1,2,4
     ///
-    /// A comma within a value is \, and a backslash before a comma \\. The shell makes ranges: -L n $(seq -s, 1 8).
+    /// A comma within a value is \, and a backslash \\. The shell makes ranges: -L n $(seq -s, 1 8).
     ///
     /// Each arm of the record has its value among its parameters, under the name VAR; it is parameter_VAR
     /// where VAR is command, exit_codes or peak_memory_at_most_bytes, which are there already.

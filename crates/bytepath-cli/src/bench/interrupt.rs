@@ -76,7 +76,7 @@ impl Handlers {
 }
 
 /// The signal that came while something was measured.
-fn came() -> Option<i32> {
+pub(super) fn came() -> Option<i32> {
     let came = HANDLERS.get()?.came.load(Ordering::Relaxed);
     i32::try_from(came).ok().filter(|signal| *signal != 0)
 }

@@ -45,7 +45,7 @@ use crate::classic::Called;
 use crate::sys::own_files;
 use ground::Ground;
 use walk::joined_below;
-use words::{Answer, Failed, Item, Request, Staged, Tree};
+use words::{Answer, Failed, Item, Request, Tree};
 
 /// Do what standard input asks for of a copying that several processes share, an answer a line
 #[derive(Args)]
@@ -328,15 +328,15 @@ impl Work<'_> {
     fn data_bytes(&self, item: &Item) -> u64 {
         let of = |path: &OsStr| {
             let (source, _) = self.process.ground.places(path).ok()?;
-            source.stat(Follow::No).ok().map(|stat| stat.st_blocks.cast_unsigned() * 512)
+            source.stat(Follow::No).ok().map(|stat| super::data::data_bytes(&stat).cast_unsigned())
         };
         match item {
             Item::Tree(Tree { d, n: Some(names), .. }) => {
                 names.iter().filter_map(|name| of(&joined_below(&d.0, &name.0))).sum()
             }
-            Item::Begin { f, .. }
-            | Item::Range { of: Staged { f, .. }, .. }
-            | Item::End { of: Staged { f, .. }, .. } => of(&f.0).unwrap_or(0),
+            Item::Begin { f, .. } => of(&f.0).unwrap_or(0),
+            Item::Range { a, z, .. } => z - a,
+            // Of what is at its end the data is there already.
             _ => 0,
         }
     }

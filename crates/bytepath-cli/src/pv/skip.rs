@@ -86,7 +86,10 @@ impl<'a> Skips<'a> {
     ) -> Result<usize, Errno> {
         let at = rustix::fs::tell(&source.endpoint).map_err(|_| errno)?;
         let mut count = self.next_bytes(at).min(buffer.len() as u64);
-        if let Some(left) = end_of(source).map(|end| end.saturating_sub(at)) {
+        // Files of /proc have no size, and more than nothing in them: how much is told then.
+        let is_told = self.settings.size.is_some() && self.settings.options.transfer.stop_at_size;
+        let end = end_of(source).filter(|end| *end > 0 || !is_told);
+        if let Some(left) = end.map(|end| end.saturating_sub(at)) {
             // Beyond the end there is nothing that could not be read.
             count = count.min(left);
         }
@@ -136,8 +139,7 @@ fn end_of(source: &Source<'_>) -> Option<u64> {
     match source.endpoint.kind() {
         Kind::File => {
             let stat = rustix::fs::fstat(&source.endpoint).ok()?;
-            // Files of /proc have no size, and more than nothing in them.
-            u64::try_from(stat.st_size).ok().filter(|bytes| *bytes > 0)
+            u64::try_from(stat.st_size).ok()
         }
         Kind::BlockDevice => {
             let at = rustix::fs::tell(&source.endpoint).ok()?;

@@ -36,9 +36,11 @@ impl Measured {
                     .map(|moved| (moved.read_bytes, moved.written_bytes)),
             })
             .collect();
+        let (mut unknown, mut is_told_of_all) = (Vec::new(), true);
         for joint in family.joints.values() {
             let place = |pid| members().position(|member| member.pid == pid);
             let (Some(from), Some(to)) = (place(joint.writer), place(joint.reader)) else {
+                is_told_of_all = false;
                 continue;
             };
             let pipe = kept.pipe(from + 1, to + 1);
@@ -47,10 +49,10 @@ impl Measured {
             let is_over = [joint.writer, joint.reader]
                 .iter()
                 .all(|pid| family.member(*pid).is_none_or(|member| !member.alive));
-            pipe.moved_bytes = match is_over && family.is_at_least(joint) {
-                true => None,
-                false => pipe.moved_bytes.max(family.through(joint).agreed_bytes()),
-            };
+            pipe.moved_bytes = pipe.moved_bytes.max(family.through(joint).agreed_bytes());
+            if is_over && family.is_at_least(joint) {
+                unknown.push((from + 1, to + 1));
+            }
             let reads = family.member(joint.reader).is_some_and(|reader| reader.alive);
             pipe.fill_bytes = if reads { joint.fill_bytes } else { 0 };
             pipe.holds_bytes = joint.holds_bytes as u64;
@@ -67,9 +69,13 @@ impl Measured {
             let pipe = kept.pipe(from + 1, to + 1);
             pipe.moved_bytes = pipe.moved_bytes.max(through);
         }
+        for (from, to) in unknown {
+            kept.pipe(from, to).moved_bytes = None;
+        }
         // All of it, or it is not known.
         let moved: Option<u64> = kept.pipes.iter().map(|pipe| pipe.moved_bytes).sum();
-        let moved = moved.filter(|_| !kept.pipes.is_empty());
+        let has_all = is_told_of_all && (family.members.len() < 2 || !kept.pipes.is_empty());
+        let moved = moved.filter(|_| has_all);
         kept.is_moved_unknown = moved.is_none();
         kept.routes = moved.map(|bytes| ("pipe", bytes)).into_iter().collect();
     }

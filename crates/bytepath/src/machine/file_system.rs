@@ -74,11 +74,12 @@ pub(crate) fn type_of(file: BorrowedFd<'_>) -> Option<&'static str> {
     magic_of(file).ok().and_then(known)
 }
 
-/// Whether it can be of this type, by one system call: types without a number that is known, as the many
-/// of fuse, are not told apart.
+/// Whether it can be of this type, by one system call where it is: types without a number that is known, as the
+/// many of fuse, are not told apart, and some have several (cifs).
 pub(crate) fn may_be_of(file: BorrowedFd<'_>, kind: &str) -> bool {
     let wanted = MAGICS.iter().find(|(_, name)| *name == kind).map(|(magic, _)| *magic);
     magic_of(file).is_ok_and(|magic| wanted.is_none_or(|wanted| wanted == magic))
+        || file_system_of(file).is_ok_and(|found| found.name == kind)
 }
 
 /// Whether a file may be stored compressed: by its own attribute, or by its mount's option (btrfs),

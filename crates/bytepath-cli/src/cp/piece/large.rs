@@ -39,7 +39,7 @@ impl Work<'_> {
                 self.answer.w += if begun.cloned { w } else { 0.0 };
                 self.answer.begun.push(begun);
             }
-            Err(_) if self.is_another(&f, None) => self.again(k, w),
+            Err(_) if self.is_another(&f, None) => self.again(k, None, w),
             Err(_) => self.failed(Item::Begin { f, k, w }),
         }
     }
@@ -52,16 +52,28 @@ impl Work<'_> {
                 Ok(stat) => {
                     !is_regular(&stat) || begun.is_some_and(|(of, size)| !is_still(&stat, of, size))
                 }
-                Err(errno) => errno == Errno::NOENT,
+                Err(errno) => errno == Errno::NOENT && self.has_a_source(),
             },
+            Err((Side::Source, Errno::NOENT)) => self.has_a_source(),
             Err((side, errno)) => {
-                side == Side::Source && matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+                side == Side::Source && matches!(errno, Errno::NOTDIR | Errno::LOOP)
             }
         }
     }
 
+    /// Whether there is anything in the source: where it is not mounted any more, nothing in it was removed.
+    fn has_a_source(&self) -> bool {
+        let root = self.process.ground.source_root().and_then(rustix::fs::Dir::new);
+        let names = root.into_iter().flatten().filter_map(Result::ok);
+        names.into_iter().any(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))
+    }
+
     /// Has the name looked at anew, as if the file had not been found; that is no failure.
-    fn again(&mut self, k: u64, w: f64) {
+    fn again(&mut self, k: u64, staged: Option<&Name>, w: f64) {
+        // Nobody gives it its name any more, and its room is wanted.
+        if let (Some(stage), Some(staged)) = (self.shared.stage, staged) {
+            let _ = stage.place(&staged.0).remove();
+        }
         let _ = self.shared.voice.take_gathered();
         self.was_in_vain();
         self.answer.again.push(Again { k, w });
@@ -131,7 +143,7 @@ impl Work<'_> {
                     self.answer.rest.push(Item::Range { of, a: at, z, w: w * left });
                 }
             }
-            Err(_) if self.is_another(&of.f, Some((&of, z))) => self.again(of.k, w),
+            Err(_) if self.is_another(&of.f, Some((&of, z))) => self.again(of.k, Some(&of.s), w),
             Err(_) => self.failed(Item::Range { of, a: at, z, w }),
         }
     }
@@ -211,7 +223,7 @@ impl Work<'_> {
                 self.hand().file_done();
                 self.answer.w += w;
             }
-            Err(_) if self.is_another(&of.f, Some((&of, size))) => self.again(of.k, w),
+            Err(_) if self.is_another(&of.f, Some((&of, size))) => self.again(of.k, Some(&of.s), w),
             Err(_) => self.failed(Item::End { of, size, w }),
         }
     }

@@ -917,6 +917,8 @@ def test_a_large_file_that_is_begun_again_late_spoils_nothing(piece, tmp_path):
 def test_a_large_file_that_is_gone_or_another_by_now_is_no_failure_but_looked_at_anew(piece, tmp_path, what):
     large = tmp_path / "source/d/large"
     some_files(large.parent, 1, 10)
+    # Where there is nothing at all, the source may not be mounted any more.
+    (tmp_path / "source/other").touch()
     (tmp_path / "copy/d").mkdir()
     large.write_bytes(os.urandom(1 << 20))
     begin = {"do": "begin", "f": "d/large", "k": 1, "w": 0.5}

@@ -37,6 +37,7 @@ impl Measured {
             })
             .collect();
         let (mut unknown, mut is_told_of_all) = (Vec::new(), true);
+        let has_ended = stages.all.iter().all(|stage| stage.end.is_some());
         for joint in family.joints.values() {
             let place = |pid| members().position(|member| member.pid == pid);
             let (Some(from), Some(to)) = (place(joint.writer), place(joint.reader)) else {
@@ -46,11 +47,11 @@ impl Measured {
             let pipe = kept.pipe(from + 1, to + 1);
             // A counter must neither go back nor be a guess, which nothing there would tell; nor what was seen
             // of programs before both ended unseen.
-            let is_over = [joint.writer, joint.reader]
-                .iter()
-                .all(|pid| family.member(*pid).is_none_or(|member| !member.alive));
-            pipe.moved_bytes = pipe.moved_bytes.max(family.through(joint).agreed_bytes());
-            if is_over && family.is_at_least(joint) {
+            let is_alive = |pid| family.member(pid).is_some_and(|member| member.alive);
+            let is_over = has_ended || !(is_alive(joint.writer) || is_alive(joint.reader));
+            let agreed = family.through(joint).agreed_bytes();
+            pipe.moved_bytes = pipe.moved_bytes.max(agreed);
+            if is_over && (agreed.is_none() || family.is_at_least(joint)) {
                 unknown.push((from + 1, to + 1));
             }
             let reads = family.member(joint.reader).is_some_and(|reader| reader.alive);

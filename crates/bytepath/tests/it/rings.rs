@@ -296,19 +296,13 @@ fn a_descriptor_whose_close_was_never_made_is_closed() {
     assert_eq!(rustix::io::read(&reader, &mut seen), Ok(0), "the writer is gone");
 }
 
-/// The name of the test below, for its own child.
+/// The name of the test below.
 const PINNED: &str = "rings::buffers_beyond_the_limit_of_locked_memory_are_refused_with_the_limit";
 
 #[test]
 fn buffers_beyond_the_limit_of_locked_memory_are_refused_with_the_limit() {
-    const CHILD: &str = "BYTEPATH_TEST_PINNED";
-    if std::env::var_os(CHILD).is_none() {
-        // Limits bind a whole process, so another one has them.
-        let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
-        child.args(["--exact", PINNED, "--nocapture"]).env(CHILD, "1");
-        let done = child.output().expect("it runs");
-        let said = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
+    // Limits bind a whole process, so another one has them.
+    if !crate::is_alone(PINNED) {
         return;
     }
     use rustix::process::{Resource, Rlimit, setrlimit};

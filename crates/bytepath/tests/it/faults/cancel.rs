@@ -189,19 +189,13 @@ fn a_transfer_that_never_waits_is_cancelled_between_chunks() {
     });
 }
 
-/// The name of the test below, for its own child.
+/// The name of the test below.
 const UNASKED: &str = "faults::cancel::a_transfer_that_may_not_poll_sleeps_and_goes_on";
 
 #[test]
 fn a_transfer_that_may_not_poll_sleeps_and_goes_on() {
-    const CHILD: &str = "BYTEPATH_TEST_UNASKED";
-    if std::env::var_os(CHILD).is_none() {
-        // Limits bind a whole process, so another one has them.
-        let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
-        child.args(["--exact", UNASKED, "--nocapture"]).env(CHILD, "1");
-        let done = child.output().expect("it runs");
-        let said = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
+    // Limits bind a whole process, so another one has them.
+    if !crate::is_alone(UNASKED) {
         return;
     }
     let ((source, feeds), (drains, sink)) = (pipe(), pipe());

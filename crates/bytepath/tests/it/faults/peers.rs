@@ -161,19 +161,13 @@ fn a_source_without_a_writer_is_at_its_end() {
     });
 }
 
-/// The name of the test below, for its own child.
+/// The name of the test below.
 const MINDED: &str = "faults::peers::a_socket_whose_peer_is_gone_ends_no_program_by_sigpipe";
 
 #[test]
 fn a_socket_whose_peer_is_gone_ends_no_program_by_sigpipe() {
-    const CHILD: &str = "BYTEPATH_TEST_MINDED";
-    if std::env::var_os(CHILD).is_none() {
-        // Signals are a whole process's, so another one minds this.
-        let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
-        child.args(["--exact", MINDED, "--nocapture"]).env(CHILD, "1");
-        let done = child.output().expect("it runs");
-        let said = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success() && said.contains("1 passed"), "{done:?}");
+    // Signals are a whole process's, so another one minds this.
+    if !crate::is_alone(MINDED) {
         return;
     }
     crate::sys::mind_sigpipe();

@@ -37,6 +37,11 @@ impl Answer {
     pub fn is_yes(&self) -> bool {
         matches!(self, Answer::Yes)
     }
+
+    /// Whether it would be the same if asked again: not where descriptors were lacking.
+    pub(crate) fn is_final(&self) -> bool {
+        !matches!(self, Answer::No { errno: Some(Errno::MFILE | Errno::NFILE), .. })
+    }
 }
 
 impl fmt::Display for Answer {

@@ -2,7 +2,8 @@
 //! by version.
 //!
 //! Every group of facts is found when it is first asked for and then remembered, so a job of one
-//! byte pays for nothing that it does not ask. [`Machine::this`] is the machine we run on;
+//! byte pays for nothing that it does not ask. What could not be found for want of descriptors is
+//! asked again the next time: a server that was short of them once is not so for ever. [`Machine::this`] is the machine we run on;
 //! [`Machine::from_facts`] is any other, described by hand, which asks the kernel for nothing: the
 //! planner is tested with such machines.
 //!
@@ -66,15 +67,47 @@ pub struct Machine {
     kernel: OnceLock<Kernel>,
     cpus: OnceLock<Topology>,
     allowed_cpus: OnceLock<CpuList>,
-    pipes: OnceLock<PipeLimits>,
+    pipes: Fact<PipeLimits>,
     limits: OnceLock<ResourceLimits>,
     memory: OnceLock<Memory>,
-    calls: [OnceLock<Answer>; Call::ALL.len()],
-    ring: OnceLock<Ring>,
+    calls: [Fact<Answer>; Call::ALL.len()],
+    ring: Fact<Ring>,
     pressure: OnceLock<Answer>,
     cgroups: OnceLock<Cgroups>,
     user: OnceLock<User>,
-    boot_id: OnceLock<String>,
+    boot_id: Fact<String>,
+}
+
+/// A fact for which a descriptor is needed, and that therefore may not be found at once.
+#[derive(Debug)]
+struct Fact<T> {
+    found: OnceLock<T>,
+    /// What is said until it is found.
+    meanwhile: OnceLock<T>,
+}
+
+impl<T> Default for Fact<T> {
+    fn default() -> Fact<T> {
+        Fact { found: OnceLock::new(), meanwhile: OnceLock::new() }
+    }
+}
+
+impl<T> From<T> for Fact<T> {
+    fn from(fact: T) -> Fact<T> {
+        Fact { found: fact.into(), meanwhile: OnceLock::new() }
+    }
+}
+
+impl<T> Fact<T> {
+    /// The fact; `find` is asked for it until what it says `is_final`.
+    fn get_or_find(&self, find: impl FnOnce() -> T, is_final: impl FnOnce(&T) -> bool) -> &T {
+        if let Some(fact) = self.found.get() {
+            return fact;
+        }
+        let fact = find();
+        let place = if is_final(&fact) { &self.found } else { &self.meanwhile };
+        place.get_or_init(|| fact)
+    }
 }
 
 impl Machine {
@@ -87,7 +120,7 @@ impl Machine {
     /// A machine described by hand. It never asks the kernel anything.
     pub fn from_facts(facts: Facts) -> Machine {
         let Facts { mut calls, .. } = facts;
-        let mut answer = |call| OnceLock::from(calls.remove(&call).unwrap_or(Answer::Yes));
+        let mut answer = |call| Fact::from(calls.remove(&call).unwrap_or(Answer::Yes));
         Machine {
             calls: std::array::from_fn(|index| answer(Call::ALL[index])),
             kernel: facts.kernel.into(),
@@ -100,16 +133,15 @@ impl Machine {
             pressure: facts.pressure.into(),
             cgroups: facts.cgroups.into(),
             user: facts.user.into(),
-            boot_id: OnceLock::from(String::new()),
+            boot_id: Fact::from(String::new()),
         }
     }
 
     /// The kernel's name for its present run; empty where it does not tell. The quickest way to
     /// know that nothing about the machine itself has changed.
     pub fn boot_id(&self) -> &str {
-        self.boot_id.get_or_init(|| {
-            files::text(root(), "proc/sys/kernel/random/boot_id").unwrap_or_default()
-        })
+        let read = || files::text(root(), "proc/sys/kernel/random/boot_id").unwrap_or_default();
+        self.boot_id.get_or_find(read, |boot_id| !boot_id.is_empty())
     }
 
     /// The kernel and the processor.
@@ -132,7 +164,8 @@ impl Machine {
 
     /// How large pipes may be, and are.
     pub fn pipes(&self) -> &PipeLimits {
-        self.pipes.get_or_init(|| PipeLimits::probe(root()))
+        let probe = || PipeLimits::probe(root());
+        self.pipes.get_or_find(probe, |limits| limits.default_bytes.is_some())
     }
 
     /// Limits on this process's resources.
@@ -147,12 +180,12 @@ impl Machine {
 
     /// Whether a system call answers, by trying that one alone.
     pub fn call(&self, call: Call) -> &Answer {
-        self.calls[call as usize].get_or_init(|| call.probe())
+        self.calls[call as usize].get_or_find(|| call.probe(), Answer::is_final)
     }
 
     /// Whether io_uring answers, and what it can do.
     pub fn ring(&self) -> &Ring {
-        self.ring.get_or_init(|| Ring::probe(root()))
+        self.ring.get_or_find(|| Ring::probe(root()), |ring| ring.answer().is_final())
     }
 
     /// Whether the kernel tells how long work waits (PSI).

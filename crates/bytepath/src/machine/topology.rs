@@ -113,7 +113,8 @@ impl Topology {
     }
 }
 
-/// Some minimal systems have no `online` file; the folders `cpu0`, `cpu1`, … tell the same.
+/// Some minimal systems have no `online` file; the folders `cpu0`, `cpu1`, … tell the same. Where
+/// neither can be read, there are at least those that we may use.
 fn online(root: &Path) -> CpuList {
     let listed = files::text(root, &format!("{CPU_ROOT}/online")).unwrap_or_default();
     let listed = CpuList::parse(&listed);
@@ -123,7 +124,10 @@ fn online(root: &Path) -> CpuList {
     let numbers = files::names(root, CPU_ROOT);
     let numbers: CpuList =
         numbers.iter().filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
-    if numbers.is_empty() { CpuList::from_iter([0]) } else { numbers }
+    if !numbers.is_empty() {
+        return numbers;
+    }
+    CpuList::of_this_thread().unwrap_or_else(|_| CpuList::from_iter([0]))
 }
 
 fn cpu(root: &Path, id: usize) -> Cpu {
@@ -221,9 +225,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_tree_has_one_cpu_since_something_runs_this() {
+    fn an_empty_tree_has_the_cpus_that_we_may_use() {
         let root = tempfile::tempdir().expect("a temporary folder");
-        assert_eq!(Topology::read(root.path()).online().to_string(), "0");
+        let allowed = CpuList::of_this_thread().expect("this runs on some");
+        assert_eq!(Topology::read(root.path()).online(), allowed);
     }
 
     #[test]

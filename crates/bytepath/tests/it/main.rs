@@ -10,6 +10,7 @@ mod fan_out;
 mod faults;
 mod hugetlb;
 mod inlets;
+mod machine;
 mod outlets;
 mod random;
 mod rings;

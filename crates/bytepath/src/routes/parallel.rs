@@ -458,6 +458,11 @@ impl<'a> Stretch<'a> {
         let to = |at: u64| SeekFrom::Start(at + reached);
         rustix::fs::seek(self.span.sink, to(self.sink_at)).map_err(lseek(Side::Sink))?;
         rustix::fs::seek(self.span.source, to(self.source_at)).map_err(lseek(Side::Source))?;
+        if self.slices().is_fault() {
+            // Of a page that cannot be had a write says why not, once it has no room that was cut off here.
+            let page = rustix::param::page_size() as u64;
+            self.copy_rest((room - reached + page).min(self.bytes - reached))?;
+        }
         self.slices().ended().map(|()| reached)
     }
 

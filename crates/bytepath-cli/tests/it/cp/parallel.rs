@@ -401,7 +401,13 @@ fn a_full_file_system_ends_copies_where_their_bytes_end() {
         "truncate -s 24M image && mkfs.ext4 -q image && mount -o loop image small",
     ];
     for mount in mounts {
-        for (words, left) in [("-r t", "t"), ("large", "large"), ("-a t large", "large")] {
+        let all = [
+            ("-r t", "t"),
+            ("large", "large"),
+            ("-a t large", "large"),
+            ("--route parallel large", "large"),
+        ];
+        for (words, left) in all {
             let done = beside_many(&format!(
                 "mkdir small; unshare -m sh -c '{mount} && $bytepath cp {words} small; echo $?; \
                  {BOGUS}; cmp -s {left} small/{left} && echo whole; true'"

@@ -138,6 +138,11 @@ impl Slices {
         (now.0 - before.0, now.1 - before.1)
     }
 
+    /// Whether a mapping did not take what it was to: of the sink, or of memory.
+    pub(super) fn is_fault(&self) -> bool {
+        matches!(self.barrier, Some((_, Why::Reading(Errno::FAULT))))
+    }
+
     /// Why the work ended before the source did, if so.
     pub(super) fn ended(&self) -> Result<(), Stop> {
         let declined =

@@ -40,12 +40,24 @@ pub(super) struct Cmd {
     cleanup: Option<String>,
     /// Write {VAR} in commands and steps, and run them with each of the values: -L n 1,2,4
     ///
-    /// A comma within a value is \, and a backslash \\. The shell makes ranges: -L n $(seq -s, 1 8).
+    /// A comma within a value is \, and a backslash \\.
     ///
     /// Each arm of the record has its value among its parameters, under the name VAR; it is parameter_VAR
     /// where VAR is command, exit_codes or peak_memory_at_most_bytes, which are there already.
     #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2)]
     parameter_list: Vec<String>,
+    /// Likewise, with each number from MIN to MAX: -P threads 1 8
+    #[arg(short = 'P', long, value_names = ["VAR", "MIN", "MAX"], num_args = 3, allow_hyphen_values = true)]
+    parameter_scan: Vec<String>,
+    /// The steps by which -P goes from MIN to MAX; 1 unless given
+    #[arg(
+        short = 'D',
+        long,
+        value_name = "DELTA",
+        requires = "parameter_scan",
+        default_value = "1"
+    )]
+    parameter_step_size: String,
     /// Runs of each command before the first block; one shows anyway whether it works
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     warmup: u32,
@@ -163,14 +175,15 @@ fn commands(options: &Cmd) -> anyhow::Result<Vec<Asked>> {
     if options.name.len() > options.command.len() {
         return Err(wrong_usage("there are more names than commands"));
     }
+    let combinations = combinations(&parameters(options)?)?;
     let mut asked: Vec<Asked> = Vec::new();
     for (index, text) in options.command.iter().enumerate() {
         let (prepare, conclude) = (
             of(&options.prepare, "--prepare", index)?,
             of(&options.conclude, "--conclude", index)?,
         );
-        for values in combinations(&options.parameter_list)? {
-            let filled = |text: &str| filled(text, &values);
+        for values in &combinations {
+            let filled = |text: &str| filled(text, values);
             let text = filled(text);
             let words = shell_words::split(&text);
             let words = match options.no_shell {
@@ -200,7 +213,7 @@ fn commands(options: &Cmd) -> anyhow::Result<Vec<Asked>> {
                 conclude: step(&conclude),
                 text,
                 words,
-                values,
+                values: values.clone(),
             });
         }
     }
@@ -213,20 +226,30 @@ type Values = Vec<(String, String)>;
 /// More arms than this would take longer than anybody waits.
 const COMBINATIONS_MAX: usize = 1000;
 
-fn combinations(lists: &[String]) -> anyhow::Result<Vec<Values>> {
+/// The parameters in the order of their lists and scans, each with its values.
+fn parameters(options: &Cmd) -> anyhow::Result<Vec<(&String, Vec<String>)>> {
+    let lists = options.parameter_list.chunks_exact(2);
+    let lists = lists.map(|pair| Ok((&pair[0], listed_values(&pair[1]))));
+    let scans = options.parameter_scan.chunks_exact(3);
+    let scans = scans.map(|scan| {
+        let numbers = numbers(&scan[1], &scan[2], &options.parameter_step_size)?;
+        Ok((&scan[0], numbers))
+    });
+    lists.chain(scans).collect()
+}
+
+fn combinations(parameters: &[(&String, Vec<String>)]) -> anyhow::Result<Vec<Values>> {
     let mut all: Vec<Values> = vec![Vec::new()];
-    for pair in lists.chunks_exact(2) {
-        if all[0].iter().any(|(known, _)| *known == pair[0]) {
+    for (name, values) in parameters {
+        if all[0].iter().any(|(known, _)| known == *name) {
             return Err(wrong_usage(format!(
-                "-L {} is given twice: write all of its values in one list",
-                pair[0]
+                "the parameter {name} is given twice: write all of its values in one list"
             )));
         }
-        let values = listed_values(&pair[1]);
         let with = |so_far: &Values| -> Vec<Values> {
             let one = |value: &String| {
                 let mut so_far = so_far.clone();
-                so_far.push((pair[0].clone(), value.clone()));
+                so_far.push(((*name).clone(), value.clone()));
                 so_far
             };
             values.iter().map(one).collect()
@@ -239,6 +262,36 @@ fn combinations(lists: &[String]) -> anyhow::Result<Vec<Values>> {
         }
     }
     Ok(all)
+}
+
+/// The numbers from `first` to `last`, with as many decimals as the most exact of the three has.
+fn numbers(first: &str, last: &str, step: &str) -> anyhow::Result<Vec<String>> {
+    let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let places = [first, last, step].into_iter().map(decimals).max().unwrap_or(0);
+    let units = |text: &str| {
+        let zeros = "0".repeat(places - decimals(text));
+        let digits = format!("{}{zeros}", text.replacen('.', "", 1));
+        digits.parse::<i64>().map_err(|_| {
+            wrong_usage(format!("-P goes by numbers such as 8 or 0.25, and {text:?} is none"))
+        })
+    };
+    let (first, last, step) = (units(first)?, units(last)?, units(step)?);
+    if step <= 0 || last < first {
+        return Err(wrong_usage("-P goes up, from MIN to a MAX that is no less, by steps above 0"));
+    }
+    let ascending = std::iter::successors(Some(first), |number| number.checked_add(step));
+    let ascending = ascending.take_while(|number| *number <= last).take(COMBINATIONS_MAX + 1);
+    Ok(ascending.map(|number| decimal(number, places)).collect())
+}
+
+/// A number of so many units of 10^-`places`.
+fn decimal(units: i64, places: usize) -> String {
+    let sign = if units < 0 { "-" } else { "" };
+    let digits = format!("{:0>width$}", units.unsigned_abs(), width = places + 1);
+    match digits.split_at(digits.len() - places) {
+        (whole, "") => format!("{sign}{whole}"),
+        (whole, decimals) => format!("{sign}{whole}.{decimals}"),
+    }
 }
 
 /// The values of a list: a comma ends one, but for one behind a backslash, which stands for itself, as another

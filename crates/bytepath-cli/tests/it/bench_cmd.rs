@@ -130,7 +130,39 @@ fn what_variables_stand_for_is_kept_with_each_arm() {
         );
     }
     bench(folder.path(), &["echo {n}", "-L", "n", "1", "-L", "n", "2"])
-        .refused(2, &["-L n is given twice"]);
+        .refused(2, &["the parameter n is given twice"]);
+}
+
+#[test]
+fn a_parameter_goes_over_a_range_of_numbers() {
+    let folder = folder();
+    let over = |words: &[&str]| bench(folder.path(), &[&["{n}", "--list"], words].concat());
+    for (words, numbers) in [
+        ("-P n 1 4", "1 2 3 4"),
+        ("-P n 1 8 -D 3", "1 4 7"),
+        ("-P n -0.5 0.6 -D 0.25", "-0.50 -0.25 0.00 0.25 0.50"),
+        ("-P n 9223372036854775806 9223372036854775807 -D 2", "9223372036854775806"),
+    ] {
+        let words: Vec<_> = words.split(' ').collect();
+        let listed = over(&words).well();
+        assert_eq!(listed.stdout, numbers.replace(' ', "\n") + "\n", "{words:?}");
+    }
+    let both = bench(
+        folder.path(),
+        &["{m} {n} {l}", "-P", "n", "1", "2", "-L", "l", "x,y", "-P", "m", "8", "8", "--list"],
+    );
+    assert_eq!(both.well().stdout, "8 1 x\n8 2 x\n8 1 y\n8 2 y\n");
+    for (words, said) in [
+        ("-P n 1 x", "\"x\" is none"),
+        ("-P n 1 99999999999999999999", "is none"),
+        ("-P n 4 1", "-P goes up"),
+        ("-P n 1 4 -D 0", "-P goes up"),
+        ("-P n 0 1 -D 0.0001", "more than 1000 combinations"),
+        ("-P n 1 2 -L n 3", "the parameter n is given twice"),
+        ("-D 2", "--parameter-scan"),
+    ] {
+        over(&words.split(' ').collect::<Vec<_>>()).refused(2, &[said]);
+    }
 }
 
 #[test]

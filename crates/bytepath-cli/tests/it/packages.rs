@@ -198,6 +198,7 @@ fn the_archive_runs_from_where_it_is_unpacked() {
     for file in [
         "README.md",
         "docs/fleet.md",
+        "docs/figures.md",
         "LICENSE-MIT",
         "LICENSE-APACHE",
         "share/man/man1/bytepath.1.gz",
